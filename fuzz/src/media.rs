@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-use tidegate_media::{Decoders, Digests, Limits, State, fingerprint::reason};
+use tidegate_media::{Decoders, Digests, Limits, State, fingerprint::Reason};
 
 /// Small, so that what is refused for its size is met often.
 fn decoders() -> &'static Decoders {
@@ -31,7 +31,7 @@ pub fn file(bytes: &[u8]) {
     let has_reason = matches!(print.state, State::TooLarge | State::Undecodable);
     assert_eq!(print.reason.is_some(), has_reason, "{:?}", print.state);
     // A decoder's own fault is caught where it is served; here it is a finding.
-    assert_ne!(print.reason, Some(reason::DECODER_FAULT), "a decoder panics");
+    assert_ne!(print.reason, Some(Reason::DecoderFault), "a decoder panics");
     assert!(u64::from(print.width) * u64::from(print.height) <= 250_000 || !is_seen, "larger than allowed");
     assert_eq!(print, decoders().fingerprint(bytes, Digests::of(bytes)), "the same twice");
 }

@@ -5,7 +5,7 @@
 pub mod banks;
 pub mod documents;
 mod folder;
-mod hex;
+pub mod hex;
 pub mod ids;
 pub mod item_types;
 pub mod names;

@@ -14,7 +14,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use tidegate_catalog::banks::{BankError, Entry, Given, Origin, Place, Withdrawn};
-use tidegate_media::banks::{Asked, Hash, Hashes};
+use tidegate_media::banks::{Hash, LookupScope, MediaHashes};
 use tidegate_schemas::{
     banks::{BankKind, HashKind},
     ids::{BankId, Millis, OrgId},
@@ -476,8 +476,8 @@ async fn find(
             all.extend(Hash::parse(*kind, &text));
         }
     }
-    let asked = Asked { item: wish.item_id.as_deref(), banks: &wish.banks };
-    let found = banks.ask(&asked, &Hashes::of(&all));
+    let scope = LookupScope { item: wish.item_id.as_deref(), banks: &wish.banks };
+    let found = banks.inspect(&scope, &MediaHashes::from_hashes(&all));
     let matches = found.matches.into_iter().map(|it| Match {
         bank: it.bank,
         entry: it.entry,

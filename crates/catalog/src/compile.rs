@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tidegate_media::banks::{Keeper, entry_id};
+use tidegate_media::banks::{BankPublisher, entry_id};
 use tidegate_rules::{self as rules, Limits, Plan, RuleSource, Vocabulary};
 use tidegate_schemas::{
     banks::BankKind,
@@ -78,7 +78,7 @@ pub(crate) fn compile(
         banks: BTreeMap::new(),
         bank_expires_at: None,
         hash_banks: hashes::configured(&hashes::documents(content)),
-        hashes: Arc::new(Keeper::new(tidegate_media::banks::Settings::default())),
+        hashes: Arc::new(BankPublisher::new(tidegate_media::banks::Settings::default())),
     })
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::{Map, Value};
-use tidegate_media::banks::{Bank, HashBanks, Keeper};
+use tidegate_media::banks::{Bank, BankPublisher, HashBanks};
 use tidegate_rules::{Around, Plan, RuleError, RuleHead};
 use tidegate_schemas::ids::{
     ActionId, BankId, ConfigVersion, EndpointId, Millis, OrgId, PolicyId, QueueId, RuleId, TypeId,
@@ -93,7 +93,7 @@ pub struct Compiled {
     /// The banks of hashes as they are configured.
     pub(crate) hash_banks: Vec<Bank>,
     /// Publisher of the organisation's hash banks, whatever the version: entries come and go without a new version.
-    pub(crate) hashes: Arc<Keeper>,
+    pub(crate) hashes: Arc<BankPublisher>,
 }
 
 impl Compiled {

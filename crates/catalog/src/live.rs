@@ -447,7 +447,7 @@ impl Inner {
             Ok(compiled) => {
                 let hashes = self.hashes_of(&org).unwrap_or_else(|| self.new_hashes(&org));
                 hashes.configure(&self.store, of_hashes, (self.clock)()).await?;
-                Ok(self.install(Compiled { hashes: hashes.keeper(), ..compiled }))
+                Ok(self.install(Compiled { hashes: hashes.publisher(), ..compiled }))
             }
             Err(reason) => Err(self.failed(&head, &held, reason)),
         }
@@ -468,7 +468,7 @@ impl Inner {
         let (mut entries, mut bytes) = (HashMap::new(), HashMap::new());
         for hashes in &all {
             hashes.look_after(&self.store, &self.writer, now);
-            for size in hashes.keeper().sizes() {
+            for size in hashes.publisher().sizes() {
                 *entries.entry(size.kind).or_insert(0) += size.entries;
                 *bytes.entry(size.kind).or_insert(0) += size.bytes;
             }

@@ -1,36 +1,34 @@
-//! From a file's bytes to its fingerprint, on a pool of threads with one budget of memory.
-//!
-//! Whoever hands in bytes bounds how many wait for a thread.
+//! Thread pool that decodes and hashes files within one memory budget. Callers limit how many files wait for a thread.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
 
-use image::{DynamicImage, GrayImage};
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use crate::{
-    decode::{About, Budget, Gray, Refusal, decode},
-    fingerprint::{Fingerprint, Frame, State, reason},
+    decode::{DecodeError, Gray, ImageInfo, MemoryBudget, decode},
+    fingerprint::{Fingerprint, Frame, Reason, State},
     hashes::{digests::Digests, pdq, perceptual::Perceptual},
     limits::Limits,
+    metrics,
 };
 
-/// Decodes and hashes. Clones share threads and memory.
+/// Decodes and hashes files. Clones share threads and memory.
 #[derive(Clone)]
 pub struct Decoders {
     pool: Arc<ThreadPool>,
-    work: Arc<Work>,
+    pipeline: Arc<Pipeline>,
 }
 
-struct Work {
+struct Pipeline {
     limits: Limits,
-    budget: Budget,
+    budget: MemoryBudget,
     perceptual: Perceptual,
 }
 
-/// The system refuses threads.
+/// The system does not start the threads.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start the threads that decode: {0}")]
 pub struct DecodersError(#[from] ThreadPoolBuildError);
@@ -46,112 +44,111 @@ impl Decoders {
         let pool = ThreadPoolBuilder::new()
             .num_threads(limits.threads)
             .thread_name(|at| format!("media-{at}"))
-            .panic_handler(|_| metrics::counter!("tidegate_media_lost_results_total").increment(1))
+            .panic_handler(|_| metrics::result_lost())
             .build()?;
-        let budget = Budget::new(limits.decode_bytes);
-        let work = Work { limits, budget, perceptual: Perceptual::new() };
-        Ok(Self { pool: Arc::new(pool), work: Arc::new(work) })
+        let budget = MemoryBudget::new(limits.decode_bytes);
+        let pipeline = Pipeline { limits, budget, perceptual: Perceptual::new() };
+        Ok(Self { pool: Arc::new(pool), pipeline: Arc::new(pipeline) })
     }
 
     pub fn limits(&self) -> &Limits {
-        &self.work.limits
+        &self.pipeline.limits
     }
 
-    /// The fingerprint of a file, whose digests were made while it arrived. Blocks until a thread has made it: on a
-    /// runtime's worker use `submit`. Never panics.
+    /// Returns the fingerprint of a file whose digests were computed while it arrived. Blocks until a thread has made it, so
+    /// async code uses `submit`. Never panics.
     pub fn fingerprint(&self, bytes: &[u8], digests: Digests) -> Fingerprint {
-        self.pool.install(|| self.work.fingerprint(bytes, digests))
+        self.pool.install(|| self.pipeline.fingerprint(bytes, digests))
     }
 
-    /// The luma of a file's first picture, as it is hashed: to compare decoders, and to tell what decoding costs.
+    /// Returns the luma of a file's first picture as it is hashed, to compare decoders and to measure decoding.
     pub fn luma(&self, bytes: &[u8]) -> Option<Gray> {
-        self.pool.install(|| self.work.luma(bytes))
+        self.pool.install(|| self.pipeline.luma(bytes))
     }
 
-    /// The same as `fingerprint` without blocking: `done` is called on a thread of the pool. It should only pass the
-    /// fingerprint on. The bytes are held until then, or until their turn comes and nobody wants them any more.
+    /// Makes the fingerprint without blocking. `receiver` is called on a thread of the pool and should only pass it on. The
+    /// bytes are held until then, or until their turn comes and the receiver does not want the result any more.
     pub fn submit(
         &self,
         bytes: impl AsRef<[u8]> + Send + 'static,
         digests: Digests,
-        done: impl Done + Send + 'static,
+        receiver: impl FingerprintReceiver + Send + 'static,
     ) {
-        let work = Arc::clone(&self.work);
+        let pipeline = Arc::clone(&self.pipeline);
         self.pool.spawn(move || {
-            if done.is_wanted() {
-                let fingerprint = work.fingerprint(bytes.as_ref(), digests);
+            if receiver.is_wanted() {
+                let fingerprint = pipeline.fingerprint(bytes.as_ref(), digests);
                 drop(bytes);
-                done.pass(fingerprint);
+                receiver.receive(fingerprint);
             }
         });
     }
 }
 
-/// Who waits for a fingerprint.
-pub trait Done {
-    /// Asked before the work begins.
+/// Receives a fingerprint that was submitted.
+pub trait FingerprintReceiver {
+    /// True if the result is still wanted. Called before the work begins.
     fn is_wanted(&self) -> bool {
         true
     }
 
-    fn pass(self, fingerprint: Fingerprint);
+    fn receive(self, fingerprint: Fingerprint);
 }
 
-impl<F: FnOnce(Fingerprint)> Done for F {
-    fn pass(self, fingerprint: Fingerprint) {
+impl<F: FnOnce(Fingerprint)> FingerprintReceiver for F {
+    fn receive(self, fingerprint: Fingerprint) {
         self(fingerprint);
     }
 }
 
-impl Work {
+impl Pipeline {
     fn fingerprint(&self, bytes: &[u8], digests: Digests) -> Fingerprint {
         let mut fingerprint = Fingerprint::unhashed(State::Ok, None, digests);
-        // Decoders are guarded one by one, so that another may follow; this is for what is around them.
-        let done = catch_unwind(AssertUnwindSafe(|| self.pictures(bytes, &mut fingerprint)));
-        let done = done.unwrap_or(Err(Refusal::Undecodable(reason::DECODER_FAULT)));
+        // Panics of decoders are caught one by one, so that another decoder may follow. This catches those around them.
+        let done = catch_unwind(AssertUnwindSafe(|| self.hash_pictures(bytes, &mut fingerprint)));
+        let done = done.unwrap_or(Err(DecodeError::Undecodable(Reason::DecoderFault)));
         (fingerprint.state, fingerprint.reason) = match done {
-            // What was hashed before a fault stands.
-            _ if fingerprint.frames.iter().any(Frame::is_telling) => (State::Ok, None),
+            // Frames that were hashed before an error are valid.
+            _ if fingerprint.frames.iter().any(Frame::is_comparable) => (State::Ok, None),
             _ if !fingerprint.frames.is_empty() => (State::LowQuality, None),
-            Err(Refusal::TooLarge(why)) => (State::TooLarge, Some(why)),
-            Err(Refusal::Undecodable(why)) => (State::Undecodable, Some(why)),
-            Ok(()) | Err(Refusal::TooSmall) => (State::TooSmall, None),
+            Err(DecodeError::TooLarge(reason)) => (State::TooLarge, Some(reason)),
+            Err(DecodeError::Undecodable(reason)) => (State::Undecodable, Some(reason)),
+            Ok(()) | Err(DecodeError::TooSmall) => (State::TooSmall, None),
         };
-        metrics::counter!("tidegate_media_fingerprints_total", "state" => fingerprint.state.tag())
-            .increment(1);
+        metrics::fingerprint_made(fingerprint.state);
         fingerprint
     }
 
     fn luma(&self, bytes: &[u8]) -> Option<Gray> {
-        let (mut about, mut first) = (About::default(), None);
+        let (mut info, mut first) = (ImageInfo::default(), None);
         let limits = Limits { frames: 0, ..self.limits.clone() };
-        // What was handed out before a fault stands.
-        decode(bytes, &limits, &self.budget, &mut about, &mut |_, gray| {
+        // A picture that was handed out before an error is valid.
+        decode(bytes, &limits, &self.budget, &mut info, &mut |_, gray| {
             first.get_or_insert(gray);
         })
         .ok();
         first
     }
 
-    fn pictures(&self, bytes: &[u8], into: &mut Fingerprint) -> Result<(), Refusal> {
-        let mut about = About::default();
-        let done = decode(bytes, &self.limits, &self.budget, &mut about, &mut |at, gray| {
-            self.picture(at, gray, into);
+    fn hash_pictures(&self, bytes: &[u8], into: &mut Fingerprint) -> Result<(), DecodeError> {
+        let mut info = ImageInfo::default();
+        let done = decode(bytes, &self.limits, &self.budget, &mut info, &mut |at, gray| {
+            self.hash_picture(at, &gray, into);
         });
-        (into.format, into.width, into.height) = (about.format, about.width, about.height);
+        (into.format, into.width, into.height) = (info.format, info.width, info.height);
         done
     }
 
-    fn picture(&self, at: u32, gray: Gray, into: &mut Fingerprint) {
-        let Some((hashed, turned)) = pdq::hash_turned(&gray.samples, gray.width, gray.height) else { return };
+    fn hash_picture(&self, at: u32, gray: &Gray, into: &mut Fingerprint) {
+        let Some((hashed, turned)) = pdq::hash_all_orientations(&gray.samples, gray.width, gray.height)
+        else {
+            return;
+        };
         let turned = turned.to_vec();
         into.frames.push(Frame { at, pdq: hashed.hash, quality: hashed.quality, turned });
-        if into.gradient8.is_none()
-            && let Some(gray) = GrayImage::from_raw(gray.width, gray.height, gray.samples)
-        {
-            let gray = DynamicImage::ImageLuma8(gray);
-            into.gradient8 = Some(self.perceptual.gradient8(&gray));
-            into.dct16 = Some(self.perceptual.dct16(&gray));
+        if into.gradient8.is_none() {
+            into.gradient8 = Some(self.perceptual.gradient8(gray));
+            into.dct16 = Some(self.perceptual.dct16(gray));
         }
     }
 }

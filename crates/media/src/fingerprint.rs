@@ -1,34 +1,31 @@
-//! What is known of one file: its state, its digests, and the hashes of its pictures.
-//!
-//! How they come about is the matter of `decode` and `hashes`; which of them match is that of the banks.
+//! Fingerprint of a file: its state, its digests, and the hashes of its pictures.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use tidegate_schemas::hex;
 
 use crate::hashes::{
     digests::Digests,
-    hex,
     pdq::{MIN_QUALITY, PdqHash},
 };
 
-/// By which algorithms, sizes and luma the hashes of a fingerprint were made. Gradient and median hashes compare only
-/// within one pipeline, so whoever keeps fingerprints makes them anew when this has changed. PDQ and digests compare
-/// with everybody's.
+/// Version of algorithms, sizes and luma that hashes are made with. Gradient and median hashes compare only within one
+/// pipeline, so stored fingerprints of another one are made anew. PDQ and digests compare with those of any software.
 pub const PIPELINE: &str = "9;pdq:y601;ih3:gradient8:y601;ih3:median-dct16:y601";
 
-/// Whether a file's picture could be hashed.
+/// Outcome of hashing a file's pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     Ok,
-    /// There are hashes, but too little is to be seen for them to say anything.
+    /// There are hashes, but the pictures have too little detail for them to be compared.
     LowQuality,
-    /// A side has fewer than five pixels: there is nothing to hash.
+    /// A side has fewer than five pixels.
     TooSmall,
-    /// Refused by its header, before anything was decoded.
+    /// Refused because of its header, before anything was decoded.
     TooLarge,
-    /// No picture, or none that a decoder can read.
+    /// Not a picture, or none that a decoder can read.
     Undecodable,
 }
 
@@ -57,36 +54,69 @@ impl fmt::Display for State {
     }
 }
 
-/// Why a file has no hashes: the texts that `Fingerprint::reason` may hold.
-pub mod reason {
+/// Why a file has no hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
     /// More bytes than `media.bytes`.
-    pub const BYTES: &str = "bytes";
+    Bytes,
     /// More pixels than `media.pixels`.
-    pub const PIXELS: &str = "pixels";
+    Pixels,
     /// A side longer than `media.side`.
-    pub const SIDE: &str = "side";
+    Side,
     /// All frames together have more pixels than `media.animation_pixels`.
-    pub const ANIMATION: &str = "animation";
-    /// Decoding it needs more memory than `media.decode_bytes`.
-    pub const MEMORY: &str = "memory";
-    /// The first bytes are those of no format that is decoded.
-    pub const UNKNOWN_FORMAT: &str = "unknown_format";
-    /// The format's decoders find faults.
-    pub const BROKEN: &str = "broken";
-    /// The format is known, this variant of it has no decoder.
-    pub const UNSUPPORTED: &str = "unsupported";
-    /// The decoders ran into a fault of their own.
-    pub const DECODER_FAULT: &str = "decoder_fault";
+    Animation,
+    /// Decoding needs more memory than `media.decode_bytes`.
+    Memory,
+    /// The first bytes are not those of a format that is decoded.
+    UnknownFormat,
+    /// The format's decoders find errors in the file.
+    Broken,
+    /// No decoder reads this variant of the format.
+    Unsupported,
+    /// The decoders panicked.
+    DecoderFault,
+}
 
-    pub(super) const ALL: [&str; 9] =
-        [BYTES, PIXELS, SIDE, ANIMATION, MEMORY, UNKNOWN_FORMAT, BROKEN, UNSUPPORTED, DECODER_FAULT];
+impl Reason {
+    pub const ALL: [Self; 9] = [
+        Self::Bytes,
+        Self::Pixels,
+        Self::Side,
+        Self::Animation,
+        Self::Memory,
+        Self::UnknownFormat,
+        Self::Broken,
+        Self::Unsupported,
+        Self::DecoderFault,
+    ];
 
-    pub fn named(text: &str) -> Option<&'static str> {
-        ALL.into_iter().find(|known| *known == text)
+    pub fn tag(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Pixels => "pixels",
+            Self::Side => "side",
+            Self::Animation => "animation",
+            Self::Memory => "memory",
+            Self::UnknownFormat => "unknown_format",
+            Self::Broken => "broken",
+            Self::Unsupported => "unsupported",
+            Self::DecoderFault => "decoder_fault",
+        }
+    }
+
+    pub fn named(tag: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.tag() == tag)
     }
 }
 
-/// The formats that are decoded, by a file's first bytes.
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.tag())
+    }
+}
+
+/// Formats that are decoded. A file's first bytes decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
@@ -117,58 +147,58 @@ impl fmt::Display for Format {
     }
 }
 
-/// A frame of an animation, or the one picture of a file.
+/// A frame of an animation, or the only picture of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
-    /// Its place among the frames, from 0. After them comes the picture that an animated PNG has for those who do not
-    /// play it, if it is none of them.
+    /// Index among the frames, from 0. The default picture of an animated PNG comes after them, if it is not a frame.
     pub at: u32,
     pub pdq: PdqHash,
-    /// How much is to be seen, 0 to 100.
+    /// Amount of detail, from 0 to 100.
     pub quality: u8,
-    /// Its hashes turned and mirrored, in the order of `Turn::ALL`: for look-ups that shall find those, too.
+    /// Hashes of the picture rotated and mirrored, in the order of `Orientation::ALL`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turned: Vec<PdqHash>,
 }
 
 impl Frame {
-    /// Whether its hash says enough to be compared.
-    pub fn is_telling(&self) -> bool {
+    /// True if the picture has enough detail for its hash to be compared.
+    pub fn is_comparable(&self) -> bool {
         self.quality >= MIN_QUALITY
     }
 }
 
-/// Text that is known when the service is built. The name keeps serde from asking for input that lives as long.
-pub type Tag = &'static str;
+/// A version of the pipeline. The name keeps serde from requiring input with a static lifetime.
+pub type PipelineVersion = &'static str;
 
-/// What is known of one file.
+/// State, digests and hashes of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     pub state: State,
-    /// Why there are no hashes: one of `reason`.
-    #[serde(default, deserialize_with = "known_reason", skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Tag>,
+    /// Why there are no hashes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
     pub format: Option<Format>,
-    /// As the header says; 0 where none was read.
+    /// Size as the header states it; 0 if none was read.
     pub width: u32,
     pub height: u32,
-    /// One, or those of an animation that were chosen. Frames with little to see are among them.
+    /// The picture, or the chosen frames of an animation, including those with little detail.
     pub frames: Vec<Frame>,
-    /// image_hasher's Gradient, 8 x 8, of the first frame.
+    /// Gradient hash of `image_hasher`, 8 x 8, of the first frame.
     #[serde(default, with = "hex::optional", skip_serializing_if = "Option::is_none")]
     pub gradient8: Option<[u8; 8]>,
-    /// image_hasher's Median over a DCT, 16 x 16, of the first frame.
+    /// Median hash over a DCT of `image_hasher`, 16 x 16, of the first frame.
     #[serde(default, with = "hex::optional", skip_serializing_if = "Option::is_none")]
     pub dct16: Option<[u8; 32]>,
     pub digests: Digests,
-    /// `PIPELINE` when it was made. One of another pipeline is not read: its hashes compare with nothing.
-    #[serde(deserialize_with = "this_pipeline")]
-    pub pipeline: Tag,
+    /// `PIPELINE` at the time of hashing. A fingerprint of another pipeline is not read, because its hashes cannot be
+    /// compared.
+    #[serde(deserialize_with = "current_pipeline")]
+    pub pipeline: PipelineVersion,
 }
 
 impl Fingerprint {
-    /// Of a file without hashes of a picture.
-    pub fn unhashed(state: State, reason: Option<&'static str>, digests: Digests) -> Self {
+    /// Returns the fingerprint of a file without picture hashes.
+    pub fn unhashed(state: State, reason: Option<Reason>, digests: Digests) -> Self {
         Self {
             state,
             reason,
@@ -183,18 +213,13 @@ impl Fingerprint {
         }
     }
 
-    /// Of a file with more bytes than are decoded.
+    /// Returns the fingerprint of a file with more bytes than are decoded.
     pub fn too_many_bytes(digests: Digests) -> Self {
-        Self::unhashed(State::TooLarge, Some(reason::BYTES), digests)
+        Self::unhashed(State::TooLarge, Some(Reason::Bytes), digests)
     }
 }
 
-fn known_reason<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'static str>, D::Error> {
-    let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
-    reason::named(&text).map(Some).ok_or_else(|| D::Error::custom("not a known reason"))
-}
-
-fn this_pipeline<'de, D: Deserializer<'de>>(from: D) -> Result<&'static str, D::Error> {
+fn current_pipeline<'de, D: Deserializer<'de>>(from: D) -> Result<&'static str, D::Error> {
     let text = String::deserialize(from)?;
     if text == PIPELINE { Ok(PIPELINE) } else { Err(D::Error::custom("made by another pipeline")) }
 }
@@ -224,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_fingerprint_is_read_as_it_was() {
+    fn stored_fingerprint_is_read_back_unchanged() {
         let refused = Fingerprint::too_many_bytes(Digests::of(b"y"));
         for whole in [a_fingerprint(), refused] {
             let text = serde_json::to_string(&whole).unwrap();
@@ -233,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fingerprint_of_another_pipeline_is_not_read() {
+    fn fingerprint_of_another_pipeline_is_not_read() {
         let text = serde_json::to_string(&a_fingerprint()).unwrap();
         let other = text.replace(PIPELINE, "0;pdq:y709");
         assert!(
@@ -242,9 +267,12 @@ mod tests {
     }
 
     #[test]
-    fn states_and_formats_are_written_as_their_tags() {
+    fn states_reasons_and_formats_are_written_as_their_tags() {
         for state in State::ALL {
             assert_eq!(serde_json::to_string(&state).unwrap(), format!("\"{}\"", state.tag()));
+        }
+        for reason in Reason::ALL {
+            assert_eq!(serde_json::to_string(&reason).unwrap(), format!("\"{}\"", reason.tag()));
         }
         for format in [Format::Jpeg, Format::Png, Format::Gif, Format::WebP, Format::Bmp, Format::Tiff] {
             assert_eq!(serde_json::to_string(&format).unwrap(), format!("\"{}\"", format.tag()));

@@ -1,6 +1,4 @@
-//! Turns bytes into hashes, and hashes into matches with banks.
-//!
-//! It fetches nothing and stores nothing.
+//! Computes hashes of media files and matches them against banks of hashes.
 
 pub mod banks;
 mod compare;
@@ -10,15 +8,16 @@ pub mod fingerprint;
 pub mod hashes;
 mod index;
 mod limits;
+pub mod metrics;
 
 pub use self::{
     compare::{Comparison, PdqDistance},
     decode::Gray,
-    decoders::{Decoders, DecodersError, Done},
+    decoders::{Decoders, DecodersError, FingerprintReceiver},
     fingerprint::{Fingerprint, Format, Frame, PIPELINE, State},
     hashes::{
-        digests::{Digesting, Digests},
-        pdq::{PdqHash, Turn},
+        digests::{DigestHasher, Digests},
+        pdq::{Orientation, PdqHash},
     },
     limits::{Limits, LimitsError},
 };

@@ -1,6 +1,4 @@
-//! What an operator may set about decoding and hashing, with the defaults, and which values cannot work.
-//!
-//! What may be downloaded is `egress`' matter.
+//! Settings of decoding and hashing, their defaults, and the checks on their values. Limits of downloads are in `egress`.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,23 +8,23 @@ use crate::hashes::pdq;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// How many bytes a file may have whose picture is hashed. Larger ones only have digests, and the state
-    /// `too_large`. Default 100 MiB.
+    /// Largest file whose picture is hashed, in bytes. Larger files have only digests, and the state `too_large`. Default
+    /// 100 MiB.
     pub bytes: u64,
-    /// How many pixels a picture may have, by its header. Default 50 million.
+    /// Largest number of pixels of a picture, by its header. Default 50 million.
     pub pixels: u64,
-    /// How long a side of a picture may be, in pixels, at most 32,768. Default 32,768.
+    /// Longest side of a picture in pixels, at most 32,768. Default 32,768.
     pub side: u32,
-    /// How many pixels all frames of an animation may have together: each must be decoded to reach a later one. One
-    /// counts as the canvas at least, and as 64 x 64 pixels, since a tiny one costs more than its own; codes of a lossless
-    /// WebP that take longer than its pixels count as pixels. Default 250 million, so 61,035 frames at most.
+    /// Largest number of pixels of all frames of an animation together: each must be decoded to reach a later one. A frame
+    /// counts at least as the canvas, and as 64 x 64 pixels, since a tiny one costs more than its own pixels. Codes of a
+    /// lossless WebP that take longer than its pixels count as pixels. Default 250 million, so at most 61,035 frames.
     pub animation_pixels: u64,
-    /// How many frames of an animation are hashed beside the first, evenly spaced, the last one included. Default 4.
+    /// Number of frames of an animation that are hashed beside the first, evenly spaced, the last one included. Default 4.
     pub frames: u32,
-    /// Memory for everything that is being decoded at once, in bytes. A picture waits until its share is free; one that
-    /// needs more than all of it is `too_large`. Default 512 MiB.
+    /// Memory for everything that is decoded at once, in bytes. A picture waits until its share is free; one that needs more
+    /// than all of it is `too_large`. Default 512 MiB.
     pub decode_bytes: u64,
-    /// How many threads decode and hash. Default 0: one a core.
+    /// Number of threads that decode and hash. Default 0: one per core.
     pub threads: usize,
 }
 
@@ -44,7 +42,7 @@ impl Default for Limits {
     }
 }
 
-/// A value that cannot be used, alone or beside another.
+/// A value that cannot be used, alone or together with another one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LimitsError {
     #[error("media.{name} = {value}: {why}")]
@@ -109,13 +107,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_hold_together() {
+    fn defaults_are_valid() {
         Limits::default().validate().unwrap();
         assert_eq!(serde_json::from_str::<Limits>("{}").unwrap(), Limits::default());
     }
 
     #[test]
-    fn a_value_that_cannot_work_is_named() {
+    fn invalid_value_is_named() {
         let limits = Limits::default;
         for (limits, text) in [
             (Limits { bytes: 0, ..limits() }, "media.bytes = 0: must be at least 1"),

@@ -1,11 +1,10 @@
-//! What a file may cost: nothing is allocated for pictures that their header gives away as too large, and decoding takes no
-//! more than the share of the budget that it waited for.
+//! Memory that a file may take: nothing is allocated for pictures that their header declares too large, and decoding takes
+//! no more than it reserved. A process of its own, because its global allocator counts.
 
 #![allow(unsafe_code, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
-mod bombs;
-mod moving;
-mod pictures;
+#[path = "it/support/mod.rs"]
+mod support;
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -17,11 +16,15 @@ use std::{
 
 use image::{DynamicImage, ImageFormat, RgbImage};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
-use tidegate_media::{Decoders, Digests, Fingerprint, Limits, State, fingerprint::reason};
+use tidegate_media::{Decoders, Digests, Fingerprint, Limits, State, fingerprint::Reason};
 
-use self::{
-    bombs::lossless::{Before, Codes, stream, vp8l},
-    pictures::encoded,
+use self::support::{
+    animated_files,
+    bombs::{
+        self,
+        lossless::{Before, Codes, stream, vp8l},
+    },
+    pictures::{self, encoded},
 };
 
 /// Counts what is held, and the most that was.
@@ -148,7 +151,7 @@ fn holds_its_share(name: &str, bytes: &[u8]) {
     let (print, held) = measured(&Limits::default(), bytes);
     assert!(!print.frames.is_empty(), "{name}: {:?}", print.reason);
     let (refused, _) = measured(&Limits { decode_bytes: held as u64 - 1, ..Limits::default() }, bytes);
-    assert_eq!(refused.reason, Some(reason::MEMORY), "{name}: {held} bytes held");
+    assert_eq!(refused.reason, Some(Reason::Memory), "{name}: {held} bytes held");
 }
 
 #[test]
@@ -173,7 +176,6 @@ fn decoding_holds_no_more_than_its_share_of_the_budget() {
     ] {
         holds_its_share(name, &encoded(image, format));
     }
-    holds_its_share("TIFF of indices", &bombs::indexed(900, 700));
     let mut animated = Vec::new();
     let mut encoder = image::codecs::gif::GifEncoder::new(&mut animated);
     for _ in 0..3 {
@@ -181,14 +183,14 @@ fn decoding_holds_no_more_than_its_share_of_the_budget() {
     }
     drop(encoder);
     holds_its_share("animated GIF", &animated);
-    let mut animated = moving::apng(&moving::frames(), Some(&moving::frames()[3]));
+    let mut animated = animated_files::apng(&animated_files::frames(), Some(&animated_files::frames()[3]));
     holds_its_share("animated PNG", &animated);
     // Each frame's decoder would get a copy.
     let transparency = [&(5 * MIB as u32).to_be_bytes()[..], b"tRNS", &vec![0; 5 * MIB + 4]].concat();
     animated.splice(33..33, transparency);
     holds_its_share("animated PNG with a long transparency", &animated);
-    let parts = moving::frames().into_iter().map(Into::into);
-    holds_its_share("animated WebP", &moving::webp_of(parts, 1));
+    let parts = animated_files::frames().into_iter().map(Into::into);
+    holds_its_share("animated WebP", &animated_files::webp_of(parts, 1));
 }
 
 /// Groups of every kind, as many as one list of them that has just grown.
@@ -196,7 +198,7 @@ fn decoding_holds_no_more_than_its_share_of_the_budget() {
 fn codes_of_a_lossless_webp_hold_no_more_than_their_share() {
     let _alone = alone();
     let kinds = [(16_400, Codes::Least), (400, Codes::Cache), (300, Codes::Tables), (150, Codes::Trees)];
-    let lossy = &moving::lossy_part().chunks;
+    let lossy = &animated_files::lossy_part().chunks;
     for (groups, codes) in kinds {
         for before in [Before::Nothing, Before::Transforms] {
             let picture = bombs::chunk(b"VP8L", &vp8l(before, groups, codes));
@@ -222,7 +224,7 @@ fn in_a_smaller_frame(picture: &[u8]) -> Vec<u8> {
 fn codes_beyond_the_budget_are_refused_before_any_is_built() {
     let _alone = alone();
     let limits = Limits { decode_bytes: 16 << 20, ..Limits::default() };
-    let lossy = &moving::lossy_part().chunks;
+    let lossy = &animated_files::lossy_part().chunks;
     for before in [Before::Nothing, Before::Transforms] {
         let picture = |groups| bombs::chunk(b"VP8L", &vp8l(before, groups, Codes::Cache));
         let alpha = bombs::chunk(b"ALPH", &[vec![1], stream(before, 240, Codes::Cache)].concat());
@@ -233,7 +235,7 @@ fn codes_beyond_the_budget_are_refused_before_any_is_built() {
             ("alpha", bombs::animated_codes(&[[&alpha, &lossy[..]].concat()])),
         ] {
             let (print, held) = measured(&limits, &bytes);
-            assert_eq!((print.state, print.reason), (State::TooLarge, Some(reason::MEMORY)), "{name}");
+            assert_eq!((print.state, print.reason), (State::TooLarge, Some(Reason::Memory)), "{name}");
             assert!(held < 64 * 1024, "{name}: {held} bytes");
         }
         let (print, _) = measured(&limits, &bombs::riff(&picture(200)));
@@ -297,7 +299,10 @@ fn one_of_each() -> Vec<(&'static str, Vec<u8>)> {
         ("progressive JPEG", jpeg(ColorType::Rgb, true)),
         ("JPEG of inks", jpeg(ColorType::CmykAsYcck, false)),
         ("PNG", encoded(&image, ImageFormat::Png)),
-        ("animated PNG", moving::apng(&moving::frames()[..3], Some(&moving::frames()[3]))),
+        (
+            "animated PNG",
+            animated_files::apng(&animated_files::frames()[..3], Some(&animated_files::frames()[3])),
+        ),
         ("WebP", encoded(&image, ImageFormat::WebP)),
         (
             "WebP of many codes",
@@ -305,10 +310,12 @@ fn one_of_each() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("BMP", encoded(&image, ImageFormat::Bmp)),
         ("TIFF", encoded(&image, ImageFormat::Tiff)),
-        ("TIFF of indices", bombs::indexed(60, 40)),
         ("GIF", encoded(&image, ImageFormat::Gif)),
         ("animated GIF", moving),
-        ("animated WebP", moving::webp_of(moving::frames().into_iter().take(3).map(Into::into), 1)),
+        (
+            "animated WebP",
+            animated_files::webp_of(animated_files::frames().into_iter().take(3).map(Into::into), 1),
+        ),
         ("animated WebP of a large picture", bombs::webp_with_a_large_picture_inside(true)),
     ]
 }

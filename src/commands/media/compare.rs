@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::Args;
 use tidegate_media::{
     Comparison, Decoders, Fingerprint, PdqDistance, State,
-    hashes::pdq::{MATCH_DISTANCE, Turn},
+    hashes::pdq::{MATCH_DISTANCE, Orientation},
 };
 
 use super::read::fingerprint;
@@ -75,14 +75,14 @@ fn verdict(pdq: &PdqDistance) -> String {
     format!("{same}{}{frames}", turned.unwrap_or_default())
 }
 
-const fn words(turn: Turn) -> &'static str {
+const fn words(turn: Orientation) -> &'static str {
     match turn {
-        Turn::Left => "turned left",
-        Turn::Around => "turned around",
-        Turn::Right => "turned right",
-        Turn::MirrorLeftRight => "mirrored left to right",
-        Turn::MirrorTopBottom => "mirrored top to bottom",
-        Turn::MirrorDiagonal => "mirrored along the diagonal",
-        Turn::MirrorAntiDiagonal => "mirrored along the other diagonal",
+        Orientation::Left => "turned left",
+        Orientation::Around => "turned around",
+        Orientation::Right => "turned right",
+        Orientation::MirrorLeftRight => "mirrored left to right",
+        Orientation::MirrorTopBottom => "mirrored top to bottom",
+        Orientation::MirrorDiagonal => "mirrored along the diagonal",
+        Orientation::MirrorAntiDiagonal => "mirrored along the other diagonal",
     }
 }

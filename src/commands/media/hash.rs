@@ -4,7 +4,8 @@ use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use serde_json::json;
-use tidegate_media::{Decoders, Fingerprint, hashes::hex::Hex};
+use tidegate_media::{Decoders, Fingerprint};
+use tidegate_schemas::hex;
 
 use super::read::fingerprint;
 use crate::{
@@ -45,7 +46,6 @@ impl Hash {
 
 fn line(path: &str, print: &Fingerprint) -> String {
     let first = print.frames.first();
-    let hex = |bytes: &[u8]| Hex(bytes).to_string();
     json!({
         "path": path,
         "state": print.state,
@@ -84,11 +84,11 @@ fn text(path: &str, print: &Fingerprint) -> String {
         add("pdq", &format_args!("{} (quality {}{place})", frame.pdq, frame.quality));
     }
     if let (Some(gradient8), Some(dct16)) = (&print.gradient8, &print.dct16) {
-        add("gradient8", &Hex(gradient8));
-        add("dct16", &Hex(dct16));
+        add("gradient8", &hex(gradient8));
+        add("dct16", &hex(dct16));
     }
-    add("md5", &Hex(&print.digests.md5));
-    add("sha1", &Hex(&print.digests.sha1));
-    add("sha256", &Hex(&print.digests.sha256));
+    add("md5", &hex(&print.digests.md5));
+    add("sha1", &hex(&print.digests.sha1));
+    add("sha256", &hex(&print.digests.sha256));
     text
 }

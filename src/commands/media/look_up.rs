@@ -8,9 +8,9 @@ use clap::Args;
 use serde_json::{Value, json};
 use tidegate_media::{
     Decoders, Fingerprint,
-    banks::{Hashes, Settings},
-    hashes::hex::Hex,
+    banks::{MediaHashes, Settings},
 };
+use tidegate_schemas::hex;
 
 use super::read::fingerprint;
 use crate::{
@@ -68,14 +68,14 @@ impl Match {
 }
 
 /// Returns the hashes that a service with these settings would compare.
-fn asked(print: &Fingerprint, settings: &Settings) -> Hashes {
-    let mut hashes = Hashes::made(print, settings.turned);
+fn asked(print: &Fingerprint, settings: &Settings) -> MediaHashes {
+    let mut hashes = MediaHashes::from_fingerprint(print, settings.turned);
     hashes.pictures.retain(|picture| picture.quality >= settings.least_quality);
     hashes
 }
 
 /// Why no picture is looked up, and what is.
-fn left_out(print: &Fingerprint, hashes: &Hashes, settings: &Settings) -> String {
+fn left_out(print: &Fingerprint, hashes: &MediaHashes, settings: &Settings) -> String {
     let mut why = print.state.to_string();
     let told = match (print.reason, print.frames.iter().map(|frame| frame.quality).max()) {
         (Some(reason), _) => write!(why, ", {reason}"),
@@ -90,18 +90,15 @@ fn left_out(print: &Fingerprint, hashes: &Hashes, settings: &Settings) -> String
     format!("{why}: only its {kept} are looked up")
 }
 
-fn digits(hashes: &Hashes) -> Value {
-    fn hex(bytes: Option<&[u8]>) -> Option<String> {
-        bytes.map(|bytes| Hex(bytes).to_string())
-    }
+fn digits(hashes: &MediaHashes) -> Value {
     let mut all = json!({
-        "pdq": hashes.pictures.iter().map(|picture| hex(Some(&picture.pdq))).collect::<Vec<_>>(),
+        "pdq": hashes.pictures.iter().map(|picture| hex(&picture.pdq)).collect::<Vec<_>>(),
     });
     for (kind, digits) in [
-        ("gradient", hex(hashes.gradient.as_ref().map(|hash| &hash[..]))),
-        ("md5", hex(hashes.md5.as_ref().map(|hash| &hash[..]))),
-        ("sha1", hex(hashes.sha1.as_ref().map(|hash| &hash[..]))),
-        ("sha256", hex(hashes.sha256.as_ref().map(|hash| &hash[..]))),
+        ("gradient", hashes.gradient.map(|hash| hex(&hash))),
+        ("md5", hashes.md5.map(|hash| hex(&hash))),
+        ("sha1", hashes.sha1.map(|hash| hex(&hash))),
+        ("sha256", hashes.sha256.map(|hash| hex(&hash))),
     ] {
         if let Some(digits) = digits {
             all[kind] = digits.into();

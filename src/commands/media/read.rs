@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use tidegate_media::{Decoders, Digesting, Fingerprint};
+use tidegate_media::{Decoders, DigestHasher, Fingerprint};
 
 const BLOCK: usize = 64 * 1024;
 
@@ -17,7 +17,7 @@ pub(super) fn fingerprint(path: &Path, decoders: &Decoders) -> anyhow::Result<Fi
 
 fn read(path: &Path, decoders: &Decoders) -> io::Result<Fingerprint> {
     let mut file = File::open(path)?;
-    let (mut digesting, mut kept, mut length) = (Digesting::new(), Vec::new(), 0);
+    let (mut digesting, mut kept, mut length) = (DigestHasher::new(), Vec::new(), 0);
     let mut block = vec![0; BLOCK];
     loop {
         let read = match file.read(&mut block) {

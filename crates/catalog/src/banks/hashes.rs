@@ -8,7 +8,9 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tidegate_media::banks::{Bank, Change, Counts, Entry as Compared, Hash, Keeper, Loading, Settings};
+use tidegate_media::banks::{
+    Bank, BankPublisher, BulkLoad, Change, Entry as Compared, Hash, LookupCounts, Settings,
+};
 use tidegate_schemas::{
     banks::HashKind,
     documents::{self, Percent, Quarantine},
@@ -29,14 +31,14 @@ use crate::{Error, content::Content};
 
 pub(crate) struct Hashes {
     org: OrgId,
-    keeper: Arc<Keeper>,
+    publisher: Arc<BankPublisher>,
     /// Whoever brings them up to date holds it.
     state: tokio::sync::Mutex<State>,
     /// Revisions of the banks in the publisher, for callers that only ask.
     revisions: Mutex<BTreeMap<BankId, i64>>,
     rates: Mutex<Rates>,
     watched: Mutex<HashMap<BankId, Quarantine>>,
-    told: Mutex<Counts>,
+    told: Mutex<LookupCounts>,
     rebuilding: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -59,7 +61,7 @@ impl Hashes {
     pub(crate) fn new(org: OrgId, settings: &Settings, now: Millis) -> Self {
         Self {
             org,
-            keeper: Arc::new(Keeper::new(settings.clone())),
+            publisher: Arc::new(BankPublisher::new(settings.clone())),
             state: tokio::sync::Mutex::default(),
             revisions: Mutex::default(),
             rates: Mutex::new(Rates::new(now)),
@@ -69,8 +71,8 @@ impl Hashes {
         }
     }
 
-    pub(crate) fn keeper(&self) -> Arc<Keeper> {
-        Arc::clone(&self.keeper)
+    pub(crate) fn publisher(&self) -> Arc<BankPublisher> {
+        Arc::clone(&self.publisher)
     }
 
     /// True if a bank has other entries by now than those that run here.
@@ -96,7 +98,7 @@ impl Hashes {
         let watched = documents.values().filter_map(|it| Some((it.key.clone(), it.quarantine.clone()?)));
         *self.watched.lock() = watched.collect();
         state.documents = documents;
-        self.keeper.tick(now);
+        self.publisher.set_time(now);
         self.bring_up(store, &mut state).await
     }
 
@@ -115,7 +117,7 @@ impl Hashes {
         for bank in &mut configured {
             bank.enabled = newest.get(&bank.id).is_none_or(|head| head.enabled);
         }
-        self.keeper.configure(configured);
+        self.publisher.configure(configured);
         for (bank, head) in newest {
             let Some(kind) = state.documents.get(&bank).and_then(|it| it.kind.hash()) else { continue };
             let after = state.heads.get(&bank).map(|known| known.revision);
@@ -147,14 +149,14 @@ impl Hashes {
                 Err(error) => return Err(error),
             };
             let changes = operations.into_iter().filter_map(|operation| change(kind, operation));
-            self.keeper.apply(&head.bank, changes.collect::<Vec<_>>());
+            self.publisher.apply(&head.bank, changes.collect::<Vec<_>>());
         }
         Ok(true)
     }
 
     /// All of it anew. What is settled meanwhile may be read and then followed, which changes nothing.
     async fn load(&self, store: &Store, kind: HashKind, head: &BankHead) -> Result<(), Error> {
-        let mut loading = Loading::new(kind);
+        let mut load = BulkLoad::new(kind);
         if head.revision > 0 {
             for bucket in 0..BUCKETS {
                 let partition = BankHash::partition(head.org.clone(), head.bank.clone(), bucket);
@@ -162,7 +164,7 @@ impl Hashes {
                 while let Some(rows) = pages.next_page().await? {
                     for row in rows {
                         if let (Some(hash), Some(entry)) = compared(kind, ledger::hash_entry(row)) {
-                            loading.push(hash, entry);
+                            load.push(hash, entry);
                         }
                     }
                 }
@@ -173,18 +175,18 @@ impl Hashes {
                 ledger::operations(store, &head.org, &head.bank, head.revision, head.change_id).await?;
             for Change { hash, entry } in last.into_iter().filter_map(|operation| change(kind, operation)) {
                 match entry {
-                    Some(entry) => loading.push(hash, entry),
-                    None => loading.remove(hash),
+                    Some(entry) => load.push(hash, entry),
+                    None => load.remove(hash),
                 }
             }
         }
-        let count = loading.len();
-        let (keeper, bank) = (self.keeper(), head.bank.clone());
+        let count = load.len();
+        let (publisher, bank) = (self.publisher(), head.bank.clone());
         // Sorting millions takes a while, and nobody should look through them one by one for long.
         let loaded = tokio::task::spawn_blocking(move || {
-            keeper.load(&bank, loading);
-            if keeper.is_worn() {
-                keeper.rebuild();
+            publisher.load(&bank, load);
+            if publisher.needs_rebuild() {
+                publisher.rebuild();
             }
         });
         if loaded.await.is_err() {
@@ -198,14 +200,14 @@ impl Hashes {
 
     /// Runs regular maintenance: rebuilds worn parts and quarantines entries whose rate jumps.
     pub(crate) fn look_after(self: &Arc<Self>, store: &Store, banks: &Banks, now: Millis) {
-        self.keeper.tick(now);
+        self.publisher.set_time(now);
         self.tell();
         if let Ok(place) = Arc::clone(&self.rebuilding).try_lock_owned()
-            && self.keeper.is_worn()
+            && self.publisher.needs_rebuild()
         {
-            let keeper = self.keeper();
+            let publisher = self.publisher();
             tokio::task::spawn_blocking(move || {
-                keeper.rebuild();
+                publisher.rebuild();
                 drop(place);
             });
         }
@@ -219,7 +221,7 @@ impl Hashes {
     fn jumped(&self, now: Millis) -> BTreeMap<BankId, Vec<Uuid>> {
         let (watched, mut rates) = (self.watched.lock(), self.rates.lock());
         let mut jumped: BTreeMap<BankId, Vec<Uuid>> = BTreeMap::new();
-        for (bank, entry) in self.keeper.seen() {
+        for (bank, entry) in self.publisher.take_watched_matches() {
             if watched.get(&bank).is_some_and(|rule| rates.count(&bank, entry, rule, now)) {
                 jumped.entry(bank).or_default().push(entry);
             }
@@ -260,16 +262,16 @@ impl Hashes {
 
     /// Counters say how much was added since.
     fn tell(&self) {
-        let (now, mut told) = (self.keeper.counts(), self.told.lock());
+        let (now, mut told) = (self.publisher.counts(), self.told.lock());
         for (name, count) in [
-            ("tidegate_media_lookups_total", now.looked - told.looked),
+            ("tidegate_media_lookups_total", now.lookups - told.lookups),
             ("tidegate_media_lookups_truncated_total", now.truncated - told.truncated),
-            ("tidegate_media_index_checks_total", now.checked - told.checked),
-            ("tidegate_media_index_differences_total", now.differed - told.differed),
+            ("tidegate_media_index_checks_total", now.verified - told.verified),
+            ("tidegate_media_index_differences_total", now.mismatches - told.mismatches),
         ] {
             metrics::counter!(name).increment(count);
         }
-        if now.differed > told.differed {
+        if now.mismatches > told.mismatches {
             tracing::error!(org = %self.org, "the index of a bank of hashes misses entries; comparing all found others");
         }
         *told = now;
@@ -294,7 +296,7 @@ fn bank(document: &documents::Bank, kind: HashKind) -> Bank {
         sample: document.sample.unwrap_or(whole),
         suppresses: document.suppresses.clone(),
         watched: document.quarantine.is_some(),
-        written: document.entries.iter().filter_map(|text| Hash::parse(kind, text.trim())).collect(),
+        inline_hashes: document.entries.iter().filter_map(|text| Hash::parse(kind, text.trim())).collect(),
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use tidegate_schemas::ids::ApiKeyId;
+use tidegate_schemas::{hex, ids::ApiKeyId};
 use uuid::Uuid;
 
 const PREFIX: &str = "tg";
@@ -47,8 +47,8 @@ impl Token {
 
     /// The text to hand to the holder, once.
     pub fn reveal(&self) -> String {
-        let body = format!("{}_{}", shown(&self.env, self.id), to_hex(&self.secret));
-        let checksum = to_hex(&checksum_of(&body));
+        let body = format!("{}_{}", shown(&self.env, self.id), hex(&self.secret));
+        let checksum = hex(&checksum_of(&body));
         format!("{body}_{checksum}")
     }
 
@@ -85,28 +85,9 @@ fn checksum_of(body: &str) -> [u8; CHECKSUM_BYTES] {
     [a, b, c, d]
 }
 
-fn to_hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
-}
-
-/// Parses lower-case digits, as `to_hex` writes them. Hand-written because every request's key passes here.
-fn from_hex<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
-    let digits = text.as_bytes();
-    if digits.len() != 2 * BYTES {
-        return None;
-    }
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let mut bytes = [0; BYTES];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Some(bytes)
+/// Reads digits in lower case only, so that a key is written in one way.
+fn from_hex<const BYTES: usize>(digits: &str) -> Option<[u8; BYTES]> {
+    if digits.bytes().any(|digit| digit.is_ascii_uppercase()) { None } else { hex::decode(digits) }
 }
 
 #[cfg(test)]
@@ -150,13 +131,13 @@ mod tests {
         assert_eq!(Token::parse(&format!("{body}_{loud}")), Err(NotAToken));
         let (start, secret) = body.rsplit_once('_').unwrap();
         let body = format!("{start}_{}", secret.to_uppercase());
-        let checksum = to_hex(&checksum_of(&body));
+        let checksum = hex(&checksum_of(&body));
         assert_eq!(Token::parse(&format!("{body}_{checksum}")), Err(NotAToken));
     }
 
     #[test]
     fn debug_output_does_not_hold_the_secret() {
         let token = token();
-        assert!(!format!("{token:?}").contains(&to_hex(&token.secret)));
+        assert!(!format!("{token:?}").contains(&hex(&token.secret)));
     }
 }

@@ -4,7 +4,7 @@ use tidegate_catalog::{
     Banks, Live,
     banks::{BankError, Entry, Given, Origin, Page, Place},
 };
-use tidegate_media::banks::{Found, Hash, Hashes};
+use tidegate_media::banks::{BankMatches, Hash, MediaHashes};
 use tidegate_schemas::{
     banks::HashKind,
     ids::{BankId, Millis},
@@ -49,9 +49,9 @@ async fn banks_of_hashes_are_the_same_on_cassandra() {
     follows_without_compiling(house).await;
 }
 
-fn found(live: &Live, house: &House, text: &str) -> Found {
+fn found(live: &Live, house: &House, text: &str) -> BankMatches {
     let hash = Hash::parse(HashKind::Pdq, text).unwrap();
-    live.org(&house.org).unwrap().hash_banks().find_hashes("item", &Hashes::of(&[hash]))
+    live.org(&house.org).unwrap().hash_banks().find_hashes("item", &MediaHashes::from_hashes(&[hash]))
 }
 
 async fn until_found(running: &Running, house: &House, nth: u32, wanted: bool) {
@@ -190,7 +190,7 @@ async fn a_bank_of_the_configuration_has_the_entries_of_its_document_and_its_own
     let running = house.live().await;
     let md5 = Hash::parse(HashKind::Md5, "d41d8cd98f00b204e9800998ecf8427e").unwrap();
     let here = running.live.org(&house.org).unwrap().hash_banks();
-    assert_eq!(here.find_hashes("item", &Hashes::of(&[md5])).matches[0].bank.as_str(), "files");
+    assert_eq!(here.find_hashes("item", &MediaHashes::from_hashes(&[md5])).matches[0].bank.as_str(), "files");
     banks.add(&house.org, &BankId::new("pictures"), given([0]), "me").await.unwrap();
     until_found(&running, &house, 0x0000_03ff, true).await;
     assert!(found(&running.live, &house, &hex(0x0000_07ff)).matches.is_empty(), "eleven bits are too many");

@@ -11,9 +11,9 @@
     clippy::cast_possible_truncation
 )]
 
-#[path = "../../tests/bombs/mod.rs"]
+#[path = "../../tests/it/support/bombs/mod.rs"]
 mod bombs;
-#[path = "../../tests/pictures/mod.rs"]
+#[path = "../../tests/it/support/pictures.rs"]
 mod pictures;
 
 use std::{env, fs, hint::black_box, path::PathBuf, process::Command};
@@ -157,7 +157,7 @@ fn main() {
             }),
         ),
         (
-            "`image` and image_hasher, Gradient 8 x 8",
+            "`image` and image_hasher with its plain resizer, Gradient 8 x 8",
             each(&all, |jpeg| {
                 let reader =
                     ImageReader::new(std::io::Cursor::new(&jpeg.bytes)).with_guessed_format().unwrap();

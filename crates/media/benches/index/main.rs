@@ -17,7 +17,9 @@ use std::{
     time::Instant,
 };
 
-use tidegate_media::banks::{Bank, Entry, Hash, HashBanks, Hashes, Keeper, Loading, Picture, Settings};
+use tidegate_media::banks::{
+    Bank, BankPublisher, BulkLoad, Entry, Hash, HashBanks, MediaHashes, Picture, Settings,
+};
 use tidegate_schemas::{banks::HashKind, documents::Percent, ids::BankId};
 
 #[global_allocator]
@@ -53,8 +55,8 @@ fn measure(size: usize, queries: usize, folder: Option<&Path>) {
         write(&folder.join(format!("{size}.queries")), &asked);
     }
     let id = BankId::new("bench");
-    let keeper = Keeper::new(Settings { matches: 1_000, check_one_in: 0, ..Settings::default() });
-    keeper.configure(vec![Bank {
+    let publisher = BankPublisher::new(Settings { matches: 1_000, check_one_in: 0, ..Settings::default() });
+    publisher.configure(vec![Bank {
         id: id.clone(),
         kind: HashKind::Pdq,
         enabled: true,
@@ -62,23 +64,23 @@ fn measure(size: usize, queries: usize, folder: Option<&Path>) {
         sample: Percent::new(100.0).unwrap(),
         suppresses: Vec::new(),
         watched: false,
-        written: Vec::new(),
+        inline_hashes: Vec::new(),
     }]);
-    let mut loading = Loading::new(HashKind::Pdq);
+    let mut load = BulkLoad::new(HashKind::Pdq);
     for hash in &hashes {
-        loading.push(Hash::new(HashKind::Pdq, hash).unwrap(), Entry::default());
+        load.push(Hash::new(HashKind::Pdq, hash).unwrap(), Entry::default());
     }
     let began = Instant::now();
-    keeper.load(&id, loading);
-    keeper.rebuild();
+    publisher.load(&id, load);
+    publisher.rebuild();
     let build = began.elapsed();
-    let bytes = keeper.sizes()[0].bytes;
-    let banks = keeper.current();
-    let asked: Vec<Hashes> = asked
+    let bytes = publisher.sizes()[0].bytes;
+    let banks = publisher.current();
+    let asked: Vec<MediaHashes> = asked
         .iter()
-        .map(|pdq| Hashes {
+        .map(|pdq| MediaHashes {
             pictures: vec![Picture { pdq: *pdq, quality: 100, frame: None }],
-            ..Hashes::default()
+            ..MediaHashes::default()
         })
         .collect();
     let found = |banks: &HashBanks| -> usize {
@@ -87,7 +89,7 @@ fn measure(size: usize, queries: usize, folder: Option<&Path>) {
     // Comparing all is slow: some of the queries show that nothing is missed.
     let sample = (20_000_000 / size).clamp(20, queries);
     let began = cpu();
-    let plain: Vec<_> = asked[..sample].iter().map(|hashes| banks.find_plainly("item", hashes)).collect();
+    let plain: Vec<_> = asked[..sample].iter().map(|hashes| banks.find_by_scan("item", hashes)).collect();
     let scanned = sample as f64 / (cpu() - began);
     for (plain, hashes) in plain.iter().zip(&asked) {
         assert_eq!(*plain, banks.find_hashes("item", hashes));

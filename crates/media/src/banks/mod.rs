@@ -1,37 +1,35 @@
-//! The banks of hashes of an organisation, and what media are like in them.
-//!
-//! It fetches no entries and keeps none on disk; `Keeper` is told what they are.
+//! Hash banks of an org: holds their entries in memory and finds the entries that media match.
 
-mod find;
-mod keeper;
-mod shelf;
+mod publisher;
+mod search;
+mod snapshot;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tidegate_schemas::{
     banks::{BankKind, HashKind},
     documents::Percent,
-    hex,
+    hex::{self, hex},
     ids::{BankId, Kind as IdKind, Millis, derive},
 };
 use uuid::Uuid;
 
 pub use self::{
-    find::{Asked, Found, HashBanks, Hashes, Picture},
-    keeper::{Counts, Keeper, Loading, Size},
+    publisher::{BankPublisher, BulkLoad, KindSize, LookupCounts},
+    search::{BankMatches, HashBanks, LookupScope, MediaHashes, Picture},
 };
 
-/// How media are compared with banks.
+/// Settings of comparing media with banks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// How many matches of one medium are told, the nearest first. Default 32.
+    /// Number of matches of one medium that are returned, the nearest first. Default 32.
     pub matches: usize,
-    /// Pictures that are plainer are not compared by PDQ, from 0 to 100: their hashes say little. Default 50.
+    /// Least quality, from 0 to 100, of a picture that is compared by PDQ. Default 50.
     pub least_quality: u8,
-    /// Whether pictures are found turned and mirrored, too: eight times the work. Default true.
+    /// True to find pictures rotated and mirrored, too, which is eight times the work. Default true.
     pub turned: bool,
-    /// Of so many comparisons one is made again with every entry, to see that the index misses none; 0 means never.
+    /// One of so many look-ups is repeated by comparing every entry, to verify that the index misses none; 0 means never.
     /// Default 10,000.
     pub check_one_in: u64,
 }
@@ -42,29 +40,29 @@ impl Default for Settings {
     }
 }
 
-/// What is configured of a bank.
+/// Configuration of a bank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bank {
     pub id: BankId,
     pub kind: HashKind,
     pub enabled: bool,
-    /// How many bits may differ, where an entry does not say.
+    /// Number of bits that may differ, unless an entry sets its own.
     pub distance: u32,
-    /// The share of items whose media are compared with the bank.
+    /// Share of items whose media are compared with the bank.
     pub sample: Percent,
-    /// The banks whose matches do not count for a medium that is in this one, which has no matches itself.
+    /// Banks whose matches are dropped for a medium that is in this one. Such a bank returns no matches itself.
     pub suppresses: Vec<BankId>,
-    /// Whether its matches are handed to whoever counts them.
+    /// True if its matches are recorded for `BankPublisher::take_watched_matches`.
     pub watched: bool,
-    /// Entries that it always has.
-    pub written: Vec<Hash>,
+    /// Hashes that the bank's document lists.
+    pub inline_hashes: Vec<Hash>,
 }
 
 impl Bank {
-    /// Whether they differ in nothing but that one may be switched off.
+    /// True if both have the same configuration, except that one may be disabled.
     pub fn is_configured_as(&self, other: &Self) -> bool {
-        let Self { id, kind, enabled: _, distance, sample, suppresses, watched, written } = self;
-        (id, kind, distance, sample, suppresses, watched, written)
+        let Self { id, kind, enabled: _, distance, sample, suppresses, watched, inline_hashes } = self;
+        (id, kind, distance, sample, suppresses, watched, inline_hashes)
             == (
                 &other.id,
                 &other.kind,
@@ -72,42 +70,35 @@ impl Bank {
                 &other.sample,
                 &other.suppresses,
                 &other.watched,
-                &other.written,
+                &other.inline_hashes,
             )
     }
 }
 
-/// A hash of one of the kinds; of a kind that is not made here, the digest of its text.
+/// A hash of one kind; of a kind that is not computed here, the digest of its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hash {
     kind: HashKind,
-    /// As many as the kind has, then zeros.
+    /// The bytes of the kind, padded with zeros.
     bytes: [u8; 32],
 }
 
 impl Hash {
-    /// `None`: they are not as many bytes as the kind has.
+    /// Returns `None` unless there are as many bytes as the kind has.
     pub fn new(kind: HashKind, bytes: &[u8]) -> Option<Self> {
         let mut all = [0; 32];
         all[..kind.bytes()].copy_from_slice((bytes.len() == kind.bytes()).then_some(bytes)?);
         Some(Self { kind, bytes: all })
     }
 
-    /// Reads hexadecimal digits, or whatever form a kind has that is not made here.
+    /// Reads hexadecimal digits, or the form of a kind that is not computed here.
     pub fn parse(kind: HashKind, text: &str) -> Option<Self> {
         if !kind.is_made() {
             return Self::new(kind, &Sha256::digest(kind.canonical(text).ok()?));
         }
-        let digits = text.as_bytes();
-        if digits.len() != 2 * kind.bytes() {
-            return None;
-        }
-        let mut all = [0; 32];
-        for (byte, pair) in all.iter_mut().zip(digits.chunks_exact(2)) {
-            let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
-            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-        }
-        Some(Self { kind, bytes: all })
+        let mut bytes = [0; 32];
+        hex::decode_into(text, &mut bytes[..kind.bytes()])?;
+        Some(Self { kind, bytes })
     }
 
     pub fn kind(&self) -> HashKind {
@@ -122,50 +113,50 @@ impl Hash {
         hex(self.bytes())
     }
 
-    /// Of the entry that the hash is in a bank.
-    pub fn entry(&self, bank: &BankId) -> Uuid {
+    /// Returns the id of this hash's entry in a bank.
+    pub fn entry_id(&self, bank: &BankId) -> Uuid {
         derived(bank, &self.hex())
     }
 }
 
-/// The id of an entry: the same for the same value in a bank of the same name, wherever it is.
+/// Returns the id of an entry: the same on every installation for the same value in a bank of the same name.
 pub fn entry_id(bank: &BankId, kind: BankKind, value: &str) -> Uuid {
-    // Whoever compares has the digest alone.
+    // A look-up has only the digest of such a value.
     let digest = kind.hash().filter(|kind| !kind.is_made()).and_then(|kind| Hash::parse(kind, value));
-    digest.map_or_else(|| derived(bank, value), |digest| digest.entry(bank))
+    digest.map_or_else(|| derived(bank, value), |digest| digest.entry_id(bank))
 }
 
 fn derived(bank: &BankId, value: &str) -> Uuid {
     derive(IdKind::BankEntry, &[bank.as_str().as_bytes(), value.as_bytes()])
 }
 
-/// What stands beside the hash of an entry, as far as comparing goes.
+/// Properties of a bank's entry that matter for look-ups.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// How many bits may differ; as the bank says if left out.
+    /// Number of bits that may differ; the bank's if not set.
     pub distance: Option<u8>,
     pub labels: Vec<String>,
-    /// From then on it counts no more.
+    /// Time from which the entry does not match any more.
     pub expires_at: Option<Millis>,
 }
 
-/// What becomes of a hash in a bank: an entry, or none.
+/// Change of a hash in a bank: its new entry, or `None` to remove it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub hash: Hash,
     pub entry: Option<Entry>,
 }
 
-/// A medium is like an entry.
+/// Match of a medium with an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BankMatch {
     pub bank: BankId,
     pub entry: Uuid,
     pub kind: HashKind,
-    /// How many bits differ.
+    /// Number of differing bits.
     pub distance: u32,
     pub labels: Vec<String>,
-    /// Which of several pictures of a medium.
+    /// Index of the frame, if the medium has several.
     pub frame: Option<u32>,
 }
 

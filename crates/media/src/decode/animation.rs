@@ -1,54 +1,57 @@
-//! The first frame of an animation and some after it, evenly spaced: GIF, WebP and PNG.
+//! Decodes the first frame of an animation and some after it, evenly spaced: GIF, WebP and PNG.
 //!
-//! How many frames there may be was decided by the header.
+//! Bounds on the number of frames were checked on the header.
 
 use image::RgbaImage;
 
-use super::{Gray, Refusal, budget::Budget, gif, guard::guarded, header::Header, luma, png, webp};
+use super::{
+    DecodeError, Gray, budget::MemoryBudget, fallback::catch_panic, gif, header::Header, luma, png, webp,
+};
 use crate::fingerprint::Format;
 
-/// Bytes a pixel of the largest of canvas and frames: canvas, frame, what either was before, and luma twice.
+/// Bytes per pixel of the largest of canvas and frames: canvas, frame, what either was before, and luma twice.
 const PIXEL_BYTES: u64 = 24;
-const FIXED: u64 = 1 << 20;
+const FIXED_BYTES: u64 = 1 << 20;
 
 pub(super) fn decode(
     bytes: &[u8],
     format: Format,
     header: &Header,
     spaced: u32,
-    budget: &Budget,
-    each: &mut dyn FnMut(u32, Gray),
-) -> Result<(), Refusal> {
-    let share = budget.share((FIXED + PIXEL_BYTES * header.pixels()).saturating_add(header.code_bytes))?;
-    guarded(format, || {
-        let mut wanted = chosen(header.frames, spaced).into_iter().peekable();
-        let mut see = |at: u32, frame: &RgbaImage| {
-            // One that is not to be seen is stood for by the next that is.
-            if wanted.next_if(|wanted| *wanted <= at).is_some() {
-                let (width, height) = frame.dimensions();
-                let gray = Gray::new(width, height, luma::of_frame(frame));
-                each(at, gray.ok_or(Refusal::BROKEN)?);
+    budget: &MemoryBudget,
+    emit: &mut dyn FnMut(u32, Gray),
+) -> Result<(), DecodeError> {
+    let needed = (FIXED_BYTES + PIXEL_BYTES * header.max_pixels()).saturating_add(header.code_bytes);
+    let reservation = budget.reserve(needed)?;
+    catch_panic(format, || {
+        let mut chosen = choose_frames(header.frames, spaced).into_iter().peekable();
+        let mut show = |index: u32, canvas: &RgbaImage| {
+            // A chosen frame that is not shown is replaced by the next one that is.
+            if chosen.next_if(|chosen| *chosen <= index).is_some() {
+                let (width, height) = canvas.dimensions();
+                let gray = Gray::new(width, height, luma::of_frame(canvas));
+                emit(index, gray.ok_or(DecodeError::BROKEN)?);
             }
-            while wanted.next_if(|wanted| *wanted <= at).is_some() {}
-            Ok(wanted.peek().is_some())
+            while chosen.next_if(|chosen| *chosen <= index).is_some() {}
+            Ok(chosen.peek().is_some())
         };
         match format {
-            Format::WebP => webp::play(bytes, header, share.bytes(), &mut see),
-            Format::Png => png::play(bytes, header, share.bytes(), &mut see),
-            _ => gif::play(bytes, header, &mut see),
+            Format::WebP => webp::play(bytes, header, reservation.bytes(), &mut show),
+            Format::Png => png::play(bytes, header, reservation.bytes(), &mut show),
+            _ => gif::play(bytes, header, &mut show),
         }
     })
 }
 
-/// The places of the first frame and so many after it, evenly spaced and with the last one, in order.
-fn chosen(frames: u32, spaced: u32) -> Vec<u32> {
+/// Returns the indices of the first frame and of `spaced` frames after it, evenly spaced and with the last one, in order.
+fn choose_frames(frames: u32, spaced: u32) -> Vec<u32> {
     let last = u64::from(frames.saturating_sub(1));
-    let mut places = vec![0];
+    let mut chosen = vec![0];
     for step in 1..=u64::from(spaced) {
-        let place = (last * step + u64::from(spaced) / 2) / u64::from(spaced);
-        places.extend(u32::try_from(place).ok().filter(|place| Some(place) > places.last()));
+        let index = (last * step + u64::from(spaced) / 2) / u64::from(spaced);
+        chosen.extend(u32::try_from(index).ok().filter(|index| Some(index) > chosen.last()));
     }
-    places
+    chosen
 }
 
 #[cfg(test)]
@@ -56,12 +59,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_and_the_last_frame_are_among_the_evenly_spaced() {
-        assert_eq!(chosen(1, 4), [0]);
-        assert_eq!(chosen(2, 4), [0, 1]);
-        assert_eq!(chosen(4, 4), [0, 1, 2, 3]);
-        assert_eq!(chosen(101, 4), [0, 25, 50, 75, 100]);
-        assert_eq!(chosen(100, 0), [0]);
-        assert_eq!(chosen(u32::MAX, 1), [0, u32::MAX - 1]);
+    fn chosen_frames_include_the_first_and_the_last() {
+        assert_eq!(choose_frames(1, 4), [0]);
+        assert_eq!(choose_frames(2, 4), [0, 1]);
+        assert_eq!(choose_frames(4, 4), [0, 1, 2, 3]);
+        assert_eq!(choose_frames(101, 4), [0, 25, 50, 75, 100]);
+        assert_eq!(choose_frames(100, 0), [0]);
+        assert_eq!(choose_frames(u32::MAX, 1), [0, u32::MAX - 1]);
     }
 }

@@ -1,10 +1,8 @@
-//! What the frames of an animation are drawn onto, one after the other, and what is left of each.
-//!
-//! It decodes none.
+//! Canvas that the frames of an animation are drawn onto, one after the other, and what each leaves on it.
 
 use image::{RgbaImage, imageops};
 
-use super::Refusal;
+use super::DecodeError;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Area {
@@ -14,36 +12,36 @@ pub(super) struct Area {
     pub(super) height: u32,
 }
 
-/// What becomes of a frame's place before the next is drawn.
+/// Treatment of a frame's area before the next frame is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum After {
-    Stays,
-    Cleared,
-    /// It is as it was before the frame.
-    Undone,
+pub(super) enum Disposal {
+    Keep,
+    Clear,
+    /// The area is as it was before the frame.
+    Restore,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Placed {
+pub(super) struct Placement {
     pub(super) area: Area,
     pub(super) is_blended: bool,
-    pub(super) after: After,
+    pub(super) disposal: Disposal,
 }
 
 pub(super) struct Canvas {
     picture: RgbaImage,
-    /// Nothing is left on it.
+    /// True if nothing is left on it.
     is_clear: bool,
-    /// Where the last frame was cleared.
+    /// Area of the last frame if it was cleared.
     cleared: Area,
     before: Before,
 }
 
-/// What a frame finds.
+/// The canvas before the last frame was drawn.
 #[derive(Default)]
 struct Before {
     is_clear: bool,
-    /// In its place, if that comes back.
+    /// Picture of the frame's area, if it will be restored.
     picture: Option<RgbaImage>,
 }
 
@@ -53,7 +51,7 @@ impl Area {
         ends(self.x, self.width, width) && ends(self.y, self.height, height)
     }
 
-    fn has(self, x: u32, y: u32) -> bool {
+    fn contains(self, x: u32, y: u32) -> bool {
         (self.x..self.x + self.width).contains(&x) && (self.y..self.y + self.height).contains(&y)
     }
 }
@@ -68,54 +66,55 @@ impl Canvas {
         }
     }
 
-    /// Shows what a frame makes of it: a picture as large as its place, which is within the canvas, or the rows of it that
-    /// came. Of one without any there is nothing to see that was not there before. Whether more is wanted.
-    pub(super) fn show(
+    /// Draws a frame and shows the canvas. The picture is as large as its area, which is within the canvas, or has the
+    /// rows of it that could be read; without any, there is nothing new to show. Returns true if more frames are wanted.
+    pub(super) fn play_frame(
         &mut self,
-        nth: u32,
-        placed: Placed,
-        came: Option<RgbaImage>,
-        see: &mut dyn FnMut(u32, &RgbaImage) -> Result<bool, Refusal>,
-    ) -> Result<bool, Refusal> {
-        let has_rows = came.is_some();
-        self.draw(placed, &came.unwrap_or_default());
-        if has_rows && !see(nth, &self.picture)? {
+        index: u32,
+        placement: Placement,
+        picture: Option<RgbaImage>,
+        show: &mut dyn FnMut(u32, &RgbaImage) -> Result<bool, DecodeError>,
+    ) -> Result<bool, DecodeError> {
+        let has_rows = picture.is_some();
+        self.draw(placement, &picture.unwrap_or_default());
+        if has_rows && !show(index, &self.picture)? {
             return Ok(false);
         }
-        self.end(placed);
+        self.dispose(placement);
         Ok(true)
     }
 
-    /// Where there is nothing, pixels are taken as they are, with the colours that their alpha hides.
-    fn draw(&mut self, placed: Placed, picture: &RgbaImage) {
-        let Placed { area, is_blended, after } = placed;
-        let found = |canvas: &RgbaImage| {
+    fn draw(&mut self, placement: Placement, picture: &RgbaImage) {
+        let Placement { area, is_blended, disposal } = placement;
+        let crop = |canvas: &RgbaImage| {
             imageops::crop_imm(canvas, area.x, area.y, area.width, area.height).to_image()
         };
-        let found = (after == After::Undone).then(|| found(&self.picture));
-        self.before = Before { is_clear: self.is_clear, picture: found };
-        let all = !is_blended || self.is_clear;
+        let saved = (disposal == Disposal::Restore).then(|| crop(&self.picture));
+        self.before = Before { is_clear: self.is_clear, picture: saved };
+        // Over an empty area, pixels are taken as they are, with the colours that their alpha hides.
+        let replaces = !is_blended || self.is_clear;
         for (x, y, pixel) in picture.enumerate_pixels() {
             let (x, y) = (x + area.x, y + area.y);
             let under = self.picture.get_pixel_mut(x, y);
-            under.0 = if all || self.cleared.has(x, y) { pixel.0 } else { blended(pixel.0, under.0) };
+            under.0 =
+                if replaces || self.cleared.contains(x, y) { pixel.0 } else { blended(pixel.0, under.0) };
         }
         self.is_clear = false;
         self.cleared = Area::default();
     }
 
-    /// What was drawn last is over.
-    fn end(&mut self, placed: Placed) {
-        let Placed { area, after, .. } = placed;
-        match after {
-            After::Stays => {}
-            After::Undone => {
+    /// Ends the frame that was drawn last.
+    fn dispose(&mut self, placement: Placement) {
+        let Placement { area, disposal, .. } = placement;
+        match disposal {
+            Disposal::Keep => {}
+            Disposal::Restore => {
                 if let Some(before) = self.before.picture.take() {
                     imageops::replace(&mut self.picture, &before, area.x.into(), area.y.into());
                 }
                 self.is_clear = self.before.is_clear;
             }
-            After::Cleared => {
+            Disposal::Clear => {
                 for y in area.y..area.y + area.height {
                     for x in area.x..area.x + area.width {
                         self.picture.get_pixel_mut(x, y).0 = [0; 4];
@@ -129,7 +128,7 @@ impl Canvas {
     }
 }
 
-/// In libwebp's whole numbers.
+/// Blends two pixels with libwebp's integer arithmetic.
 #[expect(clippy::cast_possible_truncation, reason = "means of two bytes")]
 fn blended(over: [u8; 4], under: [u8; 4]) -> [u8; 4] {
     let alpha = u32::from(over[3]);

@@ -1,10 +1,9 @@
-//! From colours to luma: 0.299 R + 0.587 G + 0.114 B, as the luma of a JPEG is made.
-//!
-//! Alpha is dropped: what it hides is hashed like the rest.
+//! Converts colours to luma: 0.299 R + 0.587 G + 0.114 B, as JPEG does. Alpha is dropped, so pixels that it hides are
+//! hashed like the rest.
 
 use image::{DynamicImage, RgbaImage};
 
-/// 0.299, 0.587 and 0.114 of 2^16. Together they are 2^16.
+/// Weights of the colours in parts of 2^16, which is their sum.
 const RED: u32 = 19_595;
 const GREEN: u32 = 38_470;
 const BLUE: u32 = 7_471;
@@ -15,7 +14,7 @@ pub(super) const fn of_rgb(red: u8, green: u8, blue: u8) -> u8 {
     sum.to_be_bytes()[1]
 }
 
-/// The light that luma and colours say, as libjpeg has it.
+/// Converts YCbCr to RGB as libjpeg does.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
 pub(super) fn rgb_of(luma: u8, blue: u8, red: u8) -> [u8; 3] {
     let (luma, blue, red) = (i32::from(luma) << 16, i32::from(blue) - 128, i32::from(red) - 128);
@@ -23,14 +22,14 @@ pub(super) fn rgb_of(luma: u8, blue: u8, red: u8) -> [u8; 3] {
     sums.map(|sum| ((sum + (1 << 15)) >> 16).clamp(0, 255) as u8)
 }
 
-/// Ink, 255 for all of it.
+/// Luma of inks, 255 for full ink.
 pub(super) const fn of_cmyk(cyan: u8, magenta: u8, yellow: u8, black: u8) -> u8 {
-    of_rgb(left(cyan, black), left(magenta, black), left(yellow, black))
+    of_rgb(light(cyan, black), light(magenta, black), light(yellow, black))
 }
 
-/// What of the light is left by two inks.
+/// Light that two inks let through.
 #[expect(clippy::cast_possible_truncation, reason = "a product of two parts of 255, over 255")]
-const fn left(one: u8, other: u8) -> u8 {
+const fn light(one: u8, other: u8) -> u8 {
     (((255 - one as u32) * (255 - other as u32) + 127) / 255) as u8
 }
 
@@ -57,7 +56,7 @@ pub(super) fn of_frame(frame: &RgbaImage) -> Vec<u8> {
     of_pixels(frame.as_raw(), |pixel: [u8; 4]| of_rgb(pixel[0], pixel[1], pixel[2]))
 }
 
-/// Nothing for a kind of pixel that no decoder of ours makes.
+/// Luma of a decoded picture; `None` for a kind of pixel that none of our decoders makes.
 pub(super) fn of_image(image: DynamicImage) -> Option<Vec<u8>> {
     Some(match image {
         DynamicImage::ImageLuma8(gray) => gray.into_raw(),
@@ -74,7 +73,7 @@ pub(super) fn of_image(image: DynamicImage) -> Option<Vec<u8>> {
     })
 }
 
-/// The luma of pixels of `N` samples each.
+/// Luma of pixels of `N` samples each.
 pub(super) fn of_pixels<S: Copy, const N: usize>(samples: &[S], luma: impl Fn([S; N]) -> u8) -> Vec<u8> {
     samples.as_chunks().0.iter().map(|pixel| luma(*pixel)).collect()
 }
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grays_keep_their_luma_in_every_depth() {
+    fn gray_keeps_its_luma_in_every_depth() {
         for luma in 0..=255u8 {
             let deep = u16::from(luma) * 257;
             assert_eq!(of_rgb(luma, luma, luma), luma);
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_luma_and_colours_say_has_that_luma() {
+    fn ycbcr_to_rgb_keeps_the_luma() {
         for luma in 0..=255 {
             assert_eq!(rgb_of(luma, 128, 128), [luma; 3]);
         }
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_weigh_as_the_eye_weighs_them() {
+    fn colours_have_the_weights_of_bt601() {
         assert_eq!([of_rgb(255, 0, 0), of_rgb(0, 255, 0), of_rgb(0, 0, 255)], [76, 150, 29]);
         assert_eq!(of_rgb16(65_535, 0, 0), 76);
         assert_eq!([of_rgb_float(1.0, 0.0, 0.0), of_rgb_float(f32::NAN, 0.0, 2.0)], [76, 0]);

@@ -1,33 +1,32 @@
-//! From a file's bytes to the luma of its pictures, within bounds that its header is held against first.
-//!
-//! Nothing is hashed here.
+//! Decodes a file's bytes to the luma of its pictures, within bounds that its header is checked against first.
 
 mod animation;
-mod apng;
+mod bmp;
 mod budget;
 mod canvas;
+mod fallback;
 mod gif;
-mod guard;
 mod header;
-mod joined;
+mod image_decoder;
 mod jpeg;
 mod luma;
-mod needed;
+mod parts_reader;
 mod png;
-mod png_chunks;
-mod still;
+mod read_int;
+mod spliced_reader;
+mod static_image;
 mod tiff;
-mod vp8l;
 mod webp;
 
-pub(crate) use self::budget::Budget;
-use self::{header::Header, vp8l::Codes};
+pub(crate) use self::budget::MemoryBudget;
+use self::{header::Header, webp::CodeCost};
 use crate::{
-    fingerprint::{Format, reason},
+    fingerprint::{Format, Reason},
+    hashes::pdq::MIN_SIDE,
     limits::Limits,
 };
 
-/// The luma of one picture: rows without gaps.
+/// The luma of one picture, rows without gaps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gray {
     pub width: u32,
@@ -36,7 +35,7 @@ pub struct Gray {
 }
 
 impl Gray {
-    /// Nothing if there are not width x height samples.
+    /// `None` if there are not width x height samples.
     fn new(width: u32, height: u32, samples: Vec<u8>) -> Option<Self> {
         (samples.len() as u64 == u64::from(width) * u64::from(height)).then_some(Self {
             width,
@@ -46,77 +45,82 @@ impl Gray {
     }
 }
 
-/// Why there is no luma.
+/// Why a file gives no luma.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    TooLarge(&'static str),
+pub(crate) enum DecodeError {
+    TooLarge(Reason),
     TooSmall,
-    Undecodable(&'static str),
+    Undecodable(Reason),
 }
 
-impl Refusal {
-    const BROKEN: Self = Self::Undecodable(reason::BROKEN);
+impl DecodeError {
+    const BROKEN: Self = Self::Undecodable(Reason::Broken);
+    const UNSUPPORTED: Self = Self::Undecodable(Reason::Unsupported);
+    const OUT_OF_MEMORY: Self = Self::TooLarge(Reason::Memory);
 }
 
-/// What the header says; zero where it says nothing.
+/// Format and size as the header states them; size 0 if no header was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct About {
+pub(crate) struct ImageInfo {
     pub(crate) format: Option<Format>,
     pub(crate) width: u32,
     pub(crate) height: u32,
 }
 
-/// Decodes a file, and hands out the luma of its first frame and of those chosen after it, each with its place; then that
-/// of a picture beside the frames. A frame is dropped before the next is decoded. What has been handed out stands, even
-/// if a later frame is broken.
+/// Decodes a file and hands `emit` the luma of its first frame, of the frames chosen after it, each with its index, and
+/// then of a default picture that is not among the frames. A frame is dropped before the next is decoded. Frames that
+/// were handed out stay valid even if a later frame is broken.
 pub(crate) fn decode(
     bytes: &[u8],
     limits: &Limits,
-    budget: &Budget,
-    about: &mut About,
-    each: &mut dyn FnMut(u32, Gray),
-) -> Result<(), Refusal> {
-    let format = sniff(bytes).ok_or(Refusal::Undecodable(reason::UNKNOWN_FORMAT))?;
-    about.format = Some(format);
+    budget: &MemoryBudget,
+    info: &mut ImageInfo,
+    emit: &mut dyn FnMut(u32, Gray),
+) -> Result<(), DecodeError> {
+    let format = detect_format(bytes).ok_or(DecodeError::Undecodable(Reason::UnknownFormat))?;
+    info.format = Some(format);
     if bytes.len() as u64 > limits.bytes {
-        return Err(Refusal::TooLarge(reason::BYTES));
+        return Err(DecodeError::TooLarge(Reason::Bytes));
     }
     if format == Format::Jpeg {
         let header = jpeg::read(bytes)?;
-        (about.width, about.height) = (header.width, header.height);
-        bounds(header.width, header.height, limits)?;
-        let (gray, _share) = jpeg::decode(bytes, &header, budget)?;
-        each(0, gray);
+        (info.width, info.height) = (header.width, header.height);
+        check_size(header.width, header.height, limits)?;
+        let (gray, _reservation) = jpeg::decode(bytes, &header, budget)?;
+        emit(0, gray);
         return Ok(());
     }
-    let bytes = if format == Format::WebP { header::within_riff(bytes) } else { bytes };
-    let mut header = header::read(bytes, format)?;
-    (about.width, about.height) = (header.width, header.height);
-    bounds(header.width, header.height, limits)?;
-    bounds_of_frames(&header, limits)?;
+    let bytes = if format == Format::WebP { webp::header::within_riff(bytes) } else { bytes };
+    let mut header = read_header(bytes, format)?;
+    (info.width, info.height) = (header.width, header.height);
+    check_size(header.width, header.height, limits)?;
+    check_frames(&header, limits)?;
     if format == Format::WebP {
-        let most = Codes { bytes: limits.decode_bytes, pixels: limits.animation_pixels };
-        header.add_codes(webp::codes(bytes, &header, most));
-        bounds_of_frames(&header, limits)?;
+        let max = CodeCost { bytes: limits.decode_bytes, pixels: limits.animation_pixels };
+        let cost = webp::code_cost(bytes, &header, max);
+        header.code_bytes = cost.bytes;
+        header.total_frame_pixels = header.total_frame_pixels.saturating_add(cost.pixels);
+        check_frames(&header, limits)?;
     }
     if header.frames > 0 {
-        let mut handed_out = false;
-        let done = animation::decode(bytes, format, &header, limits.frames, budget, &mut |at, gray| {
-            handed_out = true;
-            each(at, gray);
+        let mut has_emitted = false;
+        let done = animation::decode(bytes, format, &header, limits.frames, budget, &mut |index, gray| {
+            has_emitted = true;
+            emit(index, gray);
         });
-        // What cannot be played may still have a picture for those who do not try.
         match done {
-            Ok(()) | Err(Refusal::Undecodable(_)) if !handed_out || header.is_default_apart => {}
+            // An animation that cannot be played may still have a picture that viewers without animation show.
+            Ok(()) | Err(DecodeError::Undecodable(_)) if !has_emitted || header.has_separate_default => {}
             done => return done,
         }
     }
-    let (gray, _share) = still::decode(bytes, format, &header, budget)?;
-    each(if header.is_default_apart { header.frames } else { 0 }, gray);
+    let (gray, _reservation) = static_image::decode(bytes, format, &header, budget)?;
+    emit(if header.has_separate_default { header.frames } else { 0 }, gray);
     Ok(())
 }
 
-fn sniff(bytes: &[u8]) -> Option<Format> {
+/// Returns the format that the first bytes identify, whatever content type the sender declared.
+fn detect_format(bytes: &[u8]) -> Option<Format> {
     Some(match bytes {
         [0xff, 0xd8, 0xff, ..] => Format::Jpeg,
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Format::Png,
@@ -128,25 +132,38 @@ fn sniff(bytes: &[u8]) -> Option<Format> {
     })
 }
 
-fn bounds(width: u32, height: u32, limits: &Limits) -> Result<(), Refusal> {
+/// Reads the header of every format but JPEG, whose header has a type of its own.
+fn read_header(bytes: &[u8], format: Format) -> Result<Header, DecodeError> {
+    let header = match format {
+        Format::Png => png::header::read(bytes),
+        Format::Gif => gif::header::read(bytes),
+        Format::WebP => webp::header::read(bytes),
+        Format::Bmp => bmp::read_header(bytes),
+        Format::Tiff => return tiff::read_header(bytes),
+        Format::Jpeg => None,
+    };
+    header.ok_or(DecodeError::BROKEN)
+}
+
+fn check_size(width: u32, height: u32, limits: &Limits) -> Result<(), DecodeError> {
     if width.min(height) == 0 {
-        Err(Refusal::BROKEN)
+        Err(DecodeError::BROKEN)
     } else if width.max(height) > limits.side {
-        Err(Refusal::TooLarge(reason::SIDE))
+        Err(DecodeError::TooLarge(Reason::Side))
     } else if u64::from(width) * u64::from(height) > limits.pixels {
-        Err(Refusal::TooLarge(reason::PIXELS))
-    } else if width.min(height) < crate::hashes::pdq::MIN_SIDE {
-        Err(Refusal::TooSmall)
+        Err(DecodeError::TooLarge(Reason::Pixels))
+    } else if width.min(height) < MIN_SIDE {
+        Err(DecodeError::TooSmall)
     } else {
         Ok(())
     }
 }
 
-fn bounds_of_frames(header: &Header, limits: &Limits) -> Result<(), Refusal> {
-    if header.largest_frame > limits.pixels {
-        Err(Refusal::TooLarge(reason::PIXELS))
-    } else if header.pixels_of_frames > limits.animation_pixels {
-        Err(Refusal::TooLarge(reason::ANIMATION))
+fn check_frames(header: &Header, limits: &Limits) -> Result<(), DecodeError> {
+    if header.largest_frame_pixels > limits.pixels {
+        Err(DecodeError::TooLarge(Reason::Pixels))
+    } else if header.total_frame_pixels > limits.animation_pixels {
+        Err(DecodeError::TooLarge(Reason::Animation))
     } else {
         Ok(())
     }
@@ -157,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_are_told_by_their_first_bytes_alone() {
+    fn first_bytes_alone_decide_the_format() {
         for (bytes, format) in [
             (&b"\xff\xd8\xff\xe0"[..], Some(Format::Jpeg)),
             (b"\x89PNG\r\n\x1a\n", Some(Format::Png)),
@@ -171,7 +188,7 @@ mod tests {
             (b"\0\0\0\x18ftypmp42", None),
             (b"", None),
         ] {
-            assert_eq!(sniff(bytes), format, "{bytes:?}");
+            assert_eq!(detect_format(bytes), format, "{bytes:?}");
         }
     }
 }

@@ -1,26 +1,23 @@
 //! MD5, SHA-1 and SHA-256 of a file's bytes, all three in one pass while they arrive.
-//!
-//! They say that two files are the same, not that two pictures look the same.
 
 use md5::{Digest as _, Md5};
 use serde::{Deserialize, Serialize};
 use sha1::Sha1;
 use sha2::Sha256;
+use tidegate_schemas::hex;
 
-use super::hex;
-
-/// How much is digested at once: it stays in the first cache while all three algorithms read it.
+/// Bytes that are hashed at once: they stay in the first-level cache while all three algorithms read them.
 const BLOCK: usize = 8 * 1024;
 
-/// The digests of bytes that are still arriving.
+/// Computes the digests of bytes while they arrive.
 #[derive(Clone, Debug, Default)]
-pub struct Digesting {
+pub struct DigestHasher {
     md5: Md5,
     sha1: Sha1,
     sha256: Sha256,
 }
 
-impl Digesting {
+impl DigestHasher {
     pub fn new() -> Self {
         Self::default()
     }
@@ -55,31 +52,29 @@ pub struct Digests {
 
 impl Digests {
     pub fn of(bytes: &[u8]) -> Self {
-        let mut digesting = Digesting::new();
-        digesting.update(bytes);
-        digesting.finish()
+        let mut hasher = DigestHasher::new();
+        hasher.update(bytes);
+        hasher.finish()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tidegate_schemas::hex::hex;
+
     use super::*;
-    use crate::hashes::hex::Hex;
 
     #[test]
-    fn the_digests_are_those_of_the_standards_however_the_bytes_arrive() {
+    fn digests_match_the_standards_for_any_chunking() {
         let whole = Digests::of(b"abc");
-        assert_eq!(Hex(&whole.md5).to_string(), "900150983cd24fb0d6963f7d28e17f72");
-        assert_eq!(Hex(&whole.sha1).to_string(), "a9993e364706816aba3e25717850c26c9cd0d89d");
-        assert_eq!(
-            Hex(&whole.sha256).to_string(),
-            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-        );
+        assert_eq!(hex(&whole.md5), "900150983cd24fb0d6963f7d28e17f72");
+        assert_eq!(hex(&whole.sha1), "a9993e364706816aba3e25717850c26c9cd0d89d");
+        assert_eq!(hex(&whole.sha256), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         let bytes: Vec<u8> = (0..50_000u32).map(|n| n.to_le_bytes()[0] ^ n.to_le_bytes()[1]).collect();
-        let mut digesting = Digesting::new();
+        let mut hasher = DigestHasher::new();
         for part in bytes.chunks(777) {
-            digesting.update(part);
+            hasher.update(part);
         }
-        assert_eq!(digesting.finish(), Digests::of(&bytes));
+        assert_eq!(hasher.finish(), Digests::of(&bytes));
     }
 }

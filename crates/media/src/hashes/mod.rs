@@ -1,8 +1,5 @@
-//! The kinds of hashes, each from bytes or from luma.
-//!
-//! Nothing here decodes a picture.
+//! The kinds of hashes, each computed from bytes or from luma.
 
 pub mod digests;
-pub mod hex;
 pub mod pdq;
 pub mod perceptual;

@@ -1,52 +1,50 @@
-//! Finds what is near a hash among many, without comparing it with each: by pieces of the hash that differ in few bits.
+//! Finds hashes near a query among many without comparing all: by pieces of the hash that differ in few bits.
 //!
-//! It holds no hashes; it names their places in a list that is sorted.
+//! A hash that differs in at most `radius` bits differs in few bits in some of its pieces: if the sum over all pieces of
+//! the bits tried in each, plus one, exceeds the radius, at least one piece is met. So nothing is missed.
 //!
-//! A hash that differs in at most `radius` bits differs in some of its pieces in few: if the sum over all pieces of the
-//! bits that are tried in each, plus one, exceeds the radius, at least one piece is met. So nothing is missed.
-//!
-//! Look-ups are bound by memory. They go in steps, each over many places that do not depend on each other, so that the
+//! Look-ups are bound by memory. They go in steps, each over many positions that do not depend on each other, so that the
 //! processor waits for all of them at once: the bounds of all lists, the lists, then the hashes.
 
 use rayon::prelude::*;
 
 use super::bits::Bits;
 
-/// The places of hashes by each of their pieces.
+/// Positions of hashes in a sorted list, by each of their pieces.
 pub(crate) struct Bands {
     count: u32,
     width: u32,
     bands: Vec<Band>,
-    /// What a piece is changed by: nothing, then one bit, then two.
+    /// Changes that are tried on a piece: none, then one bit, then two.
     masks: Vec<u32>,
 }
 
 struct Band {
     start: u32,
-    /// Where the list of a piece's value begins in `places`, and one more for the end of the last.
+    /// Index in `positions` where the list of a piece's value begins, and one more for the end of the last.
     begins: Vec<u32>,
-    /// None for the first band: hashes are sorted, so its lists are ranges.
-    places: Option<Vec<u32>>,
+    /// `None` for the first band: hashes are sorted, so its lists are ranges.
+    positions: Option<Vec<u32>>,
 }
 
-/// Lists are read in fours, so that short ones need no loop; the last may be read beyond its end.
+/// Number of positions that are read at once, so that short lists need no loop. The last list may be read beyond its end.
 const READ: usize = 4;
 
-/// From there on longer lists cost more than more of them.
+/// Number of hashes from which longer lists cost more than more lists.
 const MANY: usize = 2_000_000;
 
-/// What is kept between look-ups of a thread, so that they allocate nothing.
+/// Buffers that a thread reuses between look-ups, so that they do not allocate.
 #[derive(Default)]
 pub(crate) struct Scratch {
     ranges: Vec<(u32, u32)>,
-    places: Vec<u32>,
+    positions: Vec<u32>,
 }
 
-/// Place and distance.
+/// Position and distance.
 pub(crate) type Hit = (u32, u32);
 
 impl Bands {
-    /// Of hashes that are sorted and differ.
+    /// Builds bands over hashes that are sorted and distinct.
     pub(crate) fn build<const W: usize>(hashes: &[Bits<W>]) -> Self {
         let (count, width) = Self::shape::<W>(hashes.len());
         Self::shaped(hashes, count, width)
@@ -67,11 +65,11 @@ impl Bands {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        let of = |band: &Band| band.begins.len() + band.places.as_ref().map_or(0, Vec::len);
+        let of = |band: &Band| band.begins.len() + band.positions.as_ref().map_or(0, Vec::len);
         4 * self.bands.iter().map(of).sum::<usize>()
     }
 
-    /// How many masks each band is tried with; `None`: more bits may differ than pays.
+    /// Returns the number of masks to try in each band; `None` if so many bits may differ that a scan is cheaper.
     fn effort(&self, radius: u32) -> Option<impl Iterator<Item = usize>> {
         let (bands, width) = (self.count, self.width as usize);
         let (each, more) = ((radius + 1) / bands, (radius + 1) % bands);
@@ -81,7 +79,7 @@ impl Bands {
             .then(|| (0..bands).map(move |nth| by_bits[(each + u32::from(nth < more)) as usize]))
     }
 
-    /// Adds what lies within the radius, each once; `false`, and nothing is added, if comparing all of them costs less.
+    /// Adds the hits within the radius, each once. Returns false without adding any if a scan is cheaper.
     #[inline(always)]
     pub(crate) fn search<const W: usize>(
         &self,
@@ -93,7 +91,7 @@ impl Bands {
     ) -> bool {
         let Some(effort) = self.effort(radius) else { return false };
         let efforts: smallvec::SmallVec<[usize; 16]> = effort.collect();
-        let Scratch { ranges, places } = scratch;
+        let Scratch { ranges, positions } = scratch;
         ranges.clear();
         for (band, masks) in self.bands.iter().zip(&efforts) {
             let piece = query.piece(band.start, self.width);
@@ -102,7 +100,7 @@ impl Bands {
                 (band.begins[value], band.begins[value + 1])
             }));
         }
-        // A look at a place that is anywhere costs about as much as three that lie in a row.
+        // Reading a hash at a random position costs about as much as three in a row.
         let near: usize = ranges.iter().map(|(begin, end)| (end - begin) as usize).sum();
         if near * 3 > hashes.len() {
             return false;
@@ -112,33 +110,33 @@ impl Bands {
             let (own, others) = ranges.split_at(efforts[nth]);
             ranges = others;
             let before = hits.len();
-            match &band.places {
+            match &band.positions {
                 None => {
                     for (begin, end) in own {
                         let (begin, end) = (*begin as usize, *end as usize);
-                        for (place, hash) in (begin..end).zip(&hashes[begin..end]) {
+                        for (position, hash) in (begin..end).zip(&hashes[begin..end]) {
                             if let Some(distance) = query.within(hash, radius) {
-                                hits.push((u32::try_from(place).unwrap_or(u32::MAX), distance));
+                                hits.push((u32::try_from(position).unwrap_or(u32::MAX), distance));
                             }
                         }
                     }
                 }
                 Some(all) => {
-                    let count = gather(own, all, places);
-                    for place in &places[..count] {
-                        if let Some(distance) = query.within(&hashes[*place as usize], radius) {
-                            hits.push((*place, distance));
+                    let count = gather(own, all, positions);
+                    for position in &positions[..count] {
+                        if let Some(distance) = query.within(&hashes[*position as usize], radius) {
+                            hits.push((*position, distance));
                         }
                     }
                 }
             }
-            self.forget_met(nth, &efforts, hashes, query, hits, before);
+            self.drop_repeated(nth, &efforts, hashes, query, hits, before);
         }
         true
     }
 
-    /// Leaves out what a band before this one found, too: few are found, so that it is looked at apart.
-    fn forget_met<const W: usize>(
+    /// Drops hits that an earlier band found, too. Hits are few, so this is a separate step.
+    fn drop_repeated<const W: usize>(
         &self,
         nth: usize,
         efforts: &[usize],
@@ -150,7 +148,7 @@ impl Bands {
         let mut kept = before;
         for at in before..hits.len() {
             let hit = hits[at];
-            if !self.is_met_before(nth, efforts, &hashes[hit.0 as usize], query) {
+            if !self.is_found_earlier(nth, efforts, &hashes[hit.0 as usize], query) {
                 hits[kept] = hit;
                 kept += 1;
             }
@@ -158,8 +156,8 @@ impl Bands {
         hits.truncate(kept);
     }
 
-    /// Whether a band before this one found the hash too.
-    fn is_met_before<const W: usize>(
+    /// True if an earlier band found the hash, too.
+    fn is_found_earlier<const W: usize>(
         &self,
         nth: usize,
         efforts: &[usize],
@@ -180,20 +178,20 @@ impl Bands {
     }
 }
 
-/// Copies lists behind each other.
+/// Concatenates lists.
 #[inline(always)]
-fn gather(ranges: &[(u32, u32)], all: &[u32], places: &mut Vec<u32>) -> usize {
+fn gather(ranges: &[(u32, u32)], all: &[u32], positions: &mut Vec<u32>) -> usize {
     let most: usize = ranges.iter().map(|(begin, end)| (end - begin) as usize).sum::<usize>() + READ;
-    if places.len() < most {
-        places.resize(most, 0);
+    if positions.len() < most {
+        positions.resize(most, 0);
     }
     let mut count = 0;
     for (begin, end) in ranges {
         let (begin, end) = (*begin as usize, *end as usize);
-        places[count..count + READ].copy_from_slice(&all[begin..begin + READ]);
+        positions[count..count + READ].copy_from_slice(&all[begin..begin + READ]);
         let length = end - begin;
         if length > READ {
-            places[count + READ..count + length].copy_from_slice(&all[begin + READ..end]);
+            positions[count + READ..count + length].copy_from_slice(&all[begin + READ..end]);
         }
         count += length;
     }
@@ -212,18 +210,18 @@ impl Band {
             *begin = before;
         }
         if start == 0 {
-            return Self { start, begins, places: None };
+            return Self { start, begins, positions: None };
         }
-        let mut places = vec![0; hashes.len() + READ];
-        // Each list is filled from its end, so that afterwards its end is where it begins.
-        for (place, hash) in (0_u32..).zip(hashes) {
+        let mut positions = vec![0; hashes.len() + READ];
+        // Each list is filled from its end, so that its end index becomes its begin index.
+        for (position, hash) in (0_u32..).zip(hashes) {
             let end = &mut begins[hash.piece(start, width) as usize + 1];
             *end -= 1;
-            places[*end as usize] = place;
+            positions[*end as usize] = position;
         }
         begins.remove(0);
         begins.push(u32::try_from(hashes.len()).unwrap_or(u32::MAX));
-        Self { start, begins, places: Some(places) }
+        Self { start, begins, positions: Some(positions) }
     }
 }
 

@@ -1,8 +1,6 @@
-//! A hash as words, its first byte on top: distances, and the pieces of it that an index is made of.
-//!
-//! It does not know what made the hash.
+//! A hash as big-endian words: distances, and the pieces that an index is made of.
 
-/// `W` words of 64 bits; a shorter hash is filled up with zeros.
+/// A hash of `W` words of 64 bits, padded with zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Bits<const W: usize>([u64; W]);
 
@@ -28,7 +26,7 @@ impl<const W: usize> Bits<W> {
         all
     }
 
-    /// How many bits differ, if it is no more than `radius`. Most hashes are told apart by their first half.
+    /// Returns the number of differing bits if it is at most `radius`. Most hashes already differ enough in their first half.
     #[inline(always)]
     pub(crate) fn within(&self, other: &Self, radius: u32) -> Option<u32> {
         let half = W.div_ceil(2);
@@ -49,7 +47,7 @@ impl<const W: usize> Bits<W> {
         count
     }
 
-    /// `width` bits from `start` on, counted from the top; at most 32, and not beyond the end.
+    /// Returns `width` bits from `start` on, counted from the top: at most 32, and not beyond the end.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation, reason = "what is left has 32 bits at most")]
     pub(crate) fn piece(&self, start: u32, width: u32) -> u32 {
@@ -69,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_put_together_are_the_hash_also_across_words() {
+    fn pieces_join_to_the_hash_across_words() {
         let bytes: Vec<u8> = (0..32).map(|nth: u8| nth.wrapping_mul(73).wrapping_add(5)).collect();
         let bits = Bits::<4>::of(&bytes);
         assert_eq!(bits.bytes().as_slice(), bytes);
@@ -83,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_are_told_up_to_the_radius_only() {
+    fn distance_is_returned_up_to_the_radius_only() {
         let (zero, mut far) = (Bits::<4>::of(&[0; 32]), [0; 32]);
         (far[0], far[31]) = (0x0f, 0x0f);
         let far = Bits::of(&far);

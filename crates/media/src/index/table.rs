@@ -1,6 +1,4 @@
-//! Many hashes, sorted, each once, with the rows that have it. It never changes.
-//!
-//! What a row's tag means is up to the caller.
+//! Immutable table of sorted hashes, each once, with the rows that have it.
 
 use pulp::Arch;
 
@@ -9,7 +7,7 @@ use super::{
     bits::Bits,
 };
 
-/// A hash and what it stands for.
+/// A hash and its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row<const W: usize> {
     pub(crate) bits: Bits<W>,
@@ -18,17 +16,17 @@ pub(crate) struct Row<const W: usize> {
 
 pub(crate) struct Table<const W: usize> {
     hashes: Vec<Bits<W>>,
-    /// Where the rows of a hash begin, and one more for the end of the last.
+    /// Index of each hash's first row, and one more for the end of the last.
     begins: Vec<u32>,
     tags: Vec<u32>,
     bands: Option<Bands>,
 }
 
-/// How near hashes are looked for.
+/// Way to find near hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum SearchMode {
     Index,
-    /// All hashes are compared: what the index must come to.
+    /// Compares all hashes. The index must give the same result.
     Scan,
 }
 
@@ -37,8 +35,8 @@ impl<const W: usize> Table<W> {
         Self { hashes: Vec::new(), begins: vec![0], tags: Vec::new(), bands: None }
     }
 
-    /// Of rows that are sorted by their hashes. Without `near` only equal hashes are found fast.
-    pub(crate) fn build(rows: Vec<Row<W>>, near: bool) -> Self {
+    /// Builds a table of rows that are sorted by their hashes. Without `similar`, only equal hashes are found fast.
+    pub(crate) fn build(rows: Vec<Row<W>>, similar: bool) -> Self {
         let mut table = Self {
             hashes: Vec::with_capacity(rows.len()),
             begins: Vec::with_capacity(rows.len() + 1),
@@ -55,7 +53,7 @@ impl<const W: usize> Table<W> {
         table.begins.push(u32::try_from(table.tags.len()).unwrap_or(u32::MAX));
         table.hashes.shrink_to_fit();
         table.begins.shrink_to_fit();
-        table.bands = near.then(|| Bands::build(&table.hashes));
+        table.bands = similar.then(|| Bands::build(&table.hashes));
         table
     }
 
@@ -78,39 +76,39 @@ impl<const W: usize> Table<W> {
         self.begins[place] as usize..self.begins[place + 1] as usize
     }
 
-    /// The rows of a hash, with their tags.
+    /// Returns the rows of a hash, with their tags.
     pub(crate) fn equal(&self, bits: &Bits<W>) -> impl Iterator<Item = (usize, u32)> {
         let found = self.hashes.binary_search(bits).ok().map(|place| self.range(place));
         found.into_iter().flatten().map(|row| (row, self.tags[row]))
     }
 
-    /// Calls with row, hash, distance and tag.
-    pub(crate) fn near(
+    /// Calls `found` with row, hash, distance and tag.
+    pub(crate) fn find_near(
         &self,
         query: &Bits<W>,
         radius: u32,
-        way: Way,
+        mode: SearchMode,
         found: &mut impl FnMut(usize, Bits<W>, u32, u32),
     ) {
-        if radius == 0 && way == Way::Index {
+        if radius == 0 && mode == SearchMode::Index {
             self.equal(query).for_each(|(row, tag)| found(row, *query, 0, tag));
             return;
         }
-        for (place, distance) in self.hits(query, radius, way) {
+        for (place, distance) in self.hits(query, radius, mode) {
             let place = place as usize;
             self.range(place).for_each(|row| found(row, self.hashes[place], distance, self.tags[row]));
         }
     }
 
-    fn hits(&self, query: &Bits<W>, radius: u32, way: Way) -> Vec<Hit> {
+    fn hits(&self, query: &Bits<W>, radius: u32, mode: SearchMode) -> Vec<Hit> {
         thread_local! {
             static SCRATCH: std::cell::RefCell<Scratch> = std::cell::RefCell::default();
         }
-        let bands = self.bands.as_ref().filter(|_| way == Way::Index);
+        let bands = self.bands.as_ref().filter(|_| mode == SearchMode::Index);
         SCRATCH.with_borrow_mut(|scratch| {
             let hits = Vec::new();
-            // Only what is inlined is made for the instructions that are found, and only a closure that gives away what it
-            // holds is inlined as a whole.
+            // Only inlined code is compiled for the instructions that `pulp` finds, and only a closure that moves what it
+            // captures is inlined as a whole.
             Arch::new().dispatch(
                 #[inline(always)]
                 move || {
@@ -129,8 +127,8 @@ impl<const W: usize> Table<W> {
     }
 }
 
-/// Rows that are not in a table, sorted too.
-pub(crate) fn near_rows<const W: usize>(
+/// Calls `found` for near rows that are in no table, but sorted, too.
+pub(crate) fn find_near_rows<const W: usize>(
     rows: &[Row<W>],
     query: &Bits<W>,
     radius: u32,

@@ -89,11 +89,11 @@ fn told<const W: usize>(
     index: &Index<W>,
     query: &[u8],
     radius: u32,
-    way: Way,
+    way: SearchMode,
     bytes: usize,
 ) -> BTreeSet<(Vec<u8>, u32, u32)> {
     let mut all = BTreeSet::new();
-    index.near(&Bits::of(query), radius, way, |bits, distance, tag| {
+    index.find_near(&Bits::of(query), radius, way, |bits, distance, tag| {
         assert!(all.insert((bits.bytes()[..bytes].to_vec(), distance, tag)), "a row is told twice");
     });
     all
@@ -123,8 +123,16 @@ fn compare<const W: usize>(lie: Lie, count: usize, radii: impl Iterator<Item = u
             let query = &query[..bytes];
             let expected = plainly(&plain, query, radius);
             met += expected.len();
-            assert_eq!(told(&index, query, radius, Way::Index, bytes), expected, "{lie:?} {count} {radius}");
-            assert_eq!(told(&index, query, radius, Way::Scan, bytes), expected, "{lie:?} {count} {radius}");
+            assert_eq!(
+                told(&index, query, radius, SearchMode::Index, bytes),
+                expected,
+                "{lie:?} {count} {radius}"
+            );
+            assert_eq!(
+                told(&index, query, radius, SearchMode::Scan, bytes),
+                expected,
+                "{lie:?} {count} {radius}"
+            );
         }
     }
     assert!(count == 0 || met > 0, "nothing was ever near");
@@ -200,7 +208,9 @@ fn large_banks_of_clusters_and_of_crops_are_searched_without_a_miss() {
             plain.sort_unstable();
             for radius in 0..=31 {
                 let mut found = Vec::new();
-                index.near(&query, radius, Way::Index, |_, distance, tag| found.push((distance, tag)));
+                index.find_near(&query, radius, SearchMode::Index, |_, distance, tag| {
+                    found.push((distance, tag));
+                });
                 found.sort_unstable();
                 let end = plain.partition_point(|(distance, _)| *distance <= radius);
                 assert_eq!(found, plain[..end], "{name}, radius {radius}");
@@ -218,7 +228,7 @@ fn large_banks_of_clusters_and_of_crops_are_searched_without_a_miss() {
                 hash[bit / 8] ^= 1 << (bit % 8);
             }
             let (query, mut is_found) = (Bits::<4>::of(&hash), false);
-            index.near(&query, radius, Way::Index, |_, distance, found| {
+            index.find_near(&query, radius, SearchMode::Index, |_, distance, found| {
                 is_found |= (distance, found) == (radius, tag);
             });
             assert!(is_found, "{name}, radius {radius}");
@@ -236,7 +246,10 @@ fn equal_hashes_are_one_place_with_all_their_rows() {
         let index = Index::build(rows, true);
         let near = draw.beside(&hash, 3, 256);
         let tags = |query: &[u8], radius| {
-            told(&index, query, radius, Way::Index, 32).into_iter().map(|(_, _, tag)| tag).collect::<Vec<_>>()
+            told(&index, query, radius, SearchMode::Index, 32)
+                .into_iter()
+                .map(|(_, _, tag)| tag)
+                .collect::<Vec<_>>()
         };
         assert_eq!(tags(&hash, 0), [0, 1, 2, 3, 4]);
         assert_eq!(tags(&near, 31), [0, 1, 2, 3, 4]);
@@ -305,7 +318,7 @@ fn rows_come_and_go_as_in_a_plain_map() {
         for _ in 0..5 {
             let near = pool[draw.below(30_000) as usize];
             let query = draw.beside(&near, 9, 256);
-            assert_eq!(told(&index, &query, 31, Way::Index, 32), plainly(&expected, &query, 31));
+            assert_eq!(told(&index, &query, 31, SearchMode::Index, 32), plainly(&expected, &query, 31));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tidegate_media::{
     Fingerprint, State,
-    banks::{self, Found, HashBanks},
+    banks::{self, BankMatches, HashBanks},
 };
 use tidegate_rules::{BankMatch, Media as Known, MediaState};
 use tidegate_schemas::{
@@ -36,10 +36,10 @@ pub fn judge(banks: &HashBanks, item: &str, signals: &[Signal]) -> Judged {
 
 /// Compares the media of a past item, whose matches do not count in the statistics of bank entries.
 pub(crate) fn judge_again(banks: &HashBanks, item: &str, signals: &[Signal]) -> Judged {
-    judge_by(signals, |print| banks.recall(item, print))
+    judge_by(signals, |print| banks.find_past(item, print))
 }
 
-fn judge_by(signals: &[Signal], find: impl Fn(&Fingerprint) -> Found) -> Judged {
+fn judge_by(signals: &[Signal], find: impl Fn(&Fingerprint) -> BankMatches) -> Judged {
     let mut judged = Judged::default();
     for Signal { url, look } in signals {
         let matches: Vec<BankMatch> = match look {
@@ -98,7 +98,7 @@ fn shown(url: &str, look: &Look) -> Media {
             // An animation is shown by its most telling frame.
             let frame = print.frames.iter().max_by_key(|frame| frame.quality);
             Media {
-                reason: print.reason.map(str::to_owned),
+                reason: print.reason.map(|reason| reason.tag().to_owned()),
                 pdq: frame.map(|frame| frame.pdq.to_string()),
                 quality: frame.map(|frame| frame.quality),
                 md5: Some(hex(&print.digests.md5)),

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use tidegate_egress::media::{NoRoom, Sink};
-use tidegate_media::{Digesting, Digests};
+use tidegate_media::{DigestHasher, Digests};
 use tidegate_schemas::ids::OrgId;
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
 const INITIAL_BYTES: u64 = 256 << 10;
 
 pub(super) struct Body {
-    digesting: Digesting,
+    hasher: DigestHasher,
     /// `None` if only digests are wanted, or if the body is larger than what is decoded.
     kept: Option<Vec<u8>>,
     max_kept: u64,
@@ -37,7 +37,7 @@ impl Body {
     /// Creates a body whose bytes are kept up to `max_kept`, the decoders' limit; a larger one only has digests.
     pub(super) fn new(depth: Depth, max_kept: u64, memory: BodyMemory, org: &OrgId) -> Self {
         Self {
-            digesting: Digesting::new(),
+            hasher: DigestHasher::new(),
             kept: (depth == Depth::Picture).then(Vec::new),
             max_kept,
             memory,
@@ -50,7 +50,7 @@ impl Body {
         if let Some(reservation) = &mut self.reservation {
             reservation.complete();
         }
-        ReceivedBody { digests: self.digesting.finish(), kept: self.kept, reservation: self.reservation }
+        ReceivedBody { digests: self.hasher.finish(), kept: self.kept, reservation: self.reservation }
     }
 
     fn drop_kept(&mut self) {
@@ -72,7 +72,7 @@ impl Sink for Body {
     }
 
     async fn take(&mut self, piece: Bytes) -> Result<(), NoRoom> {
-        self.digesting.update(&piece);
+        self.hasher.update(&piece);
         let Some(kept) = &mut self.kept else { return Ok(()) };
         let length = kept.len() + piece.len();
         if length as u64 > self.max_kept {

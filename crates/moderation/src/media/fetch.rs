@@ -15,7 +15,7 @@ use tidegate_egress::{
     media::{self, Freshness, Outcome, Reason, Spent, Validators, Wanted},
     target::Target,
 };
-use tidegate_media::{Decoders, Digests, Done, Fingerprint, State};
+use tidegate_media::{Decoders, Digests, Fingerprint, FingerprintReceiver, State};
 use tidegate_schemas::ids::OrgId;
 use tidegate_store::Store;
 use tokio::{
@@ -350,12 +350,12 @@ impl AsRef<[u8]> for ReservedBytes {
 /// Receiver of a decoding result. A decoder skips the work if the receiver was dropped.
 struct Waiter(oneshot::Sender<Fingerprint>);
 
-impl Done for Waiter {
+impl FingerprintReceiver for Waiter {
     fn is_wanted(&self) -> bool {
         !self.0.is_closed()
     }
 
-    fn pass(self, print: Fingerprint) {
+    fn receive(self, print: Fingerprint) {
         drop(self.0.send(print));
     }
 }

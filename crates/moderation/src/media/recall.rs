@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tidegate_media::{Digests, Fingerprint, Frame, PdqHash, State, banks::Hash, fingerprint::reason};
+use tidegate_media::{Digests, Fingerprint, Frame, PdqHash, State, banks::Hash, fingerprint::Reason};
 use tidegate_schemas::{banks::HashKind, wire::answers::Media};
 use tidegate_store::Store;
 
@@ -53,7 +53,7 @@ async fn seen(
     let frame =
         pdq.map(|pdq| Frame { at: 0, pdq, quality: medium.quality.unwrap_or_default(), turned: Vec::new() });
     let frames = frame.into_iter().collect();
-    let why = medium.reason.as_deref().and_then(reason::named);
+    let why = medium.reason.as_deref().and_then(Reason::named);
     Ok(Arc::new(Fingerprint { frames, ..Fingerprint::unhashed(state, why, digests) }))
 }
 

@@ -2,10 +2,10 @@
 
 use super::*;
 
-fn unchecked(banks: Vec<Bank>) -> Keeper {
-    let keeper = Keeper::new(Settings { check_one_in: 0, ..Settings::default() });
-    keeper.configure(banks);
-    keeper
+fn unchecked(banks: Vec<Bank>) -> BankPublisher {
+    let publisher = BankPublisher::new(Settings { check_one_in: 0, ..Settings::default() });
+    publisher.configure(banks);
+    publisher
 }
 
 fn share(percent: f64) -> Percent {
@@ -28,21 +28,21 @@ fn print_of(state: State, frames: u32) -> Fingerprint {
 #[test]
 fn a_bank_that_is_off_is_silent_beside_one_of_its_kind_that_is_on() {
     let off = Bank { enabled: false, ..bank("off", HashKind::Pdq) };
-    let keeper = keeper(vec![bank("on", HashKind::Pdq), off]);
+    let publisher = publisher(vec![bank("on", HashKind::Pdq), off]);
     for id in ["on", "off"] {
-        keeper.apply(&BankId::new(id), crowd(1));
+        publisher.apply(&BankId::new(id), crowd(1));
     }
-    assert_eq!(names(&keeper.current().find_hashes("item", &picture(0, 0))), [("on", 0)]);
+    assert_eq!(names(&publisher.current().find_hashes("item", &picture(0, 0))), [("on", 0)]);
 }
 
 #[test]
 fn each_bank_has_a_sample_of_its_own_and_a_share_of_nothing_has_none() {
     let part = |id, percent| Bank { sample: share(percent), ..bank(id, HashKind::Pdq) };
-    let keeper = unchecked(vec![part("a", 50.0), part("b", 50.0), part("none", 0.0)]);
+    let publisher = unchecked(vec![part("a", 50.0), part("b", 50.0), part("none", 0.0)]);
     for id in ["a", "b", "none"] {
-        keeper.apply(&BankId::new(id), crowd(1));
+        publisher.apply(&BankId::new(id), crowd(1));
     }
-    let (state, hashes) = (keeper.current(), picture(0, 0));
+    let (state, hashes) = (publisher.current(), picture(0, 0));
     let mut seen = BTreeMap::new();
     // An item in ten thousand draws the number zero.
     for nth in 0..60_000 {
@@ -56,12 +56,12 @@ fn each_bank_has_a_sample_of_its_own_and_a_share_of_nothing_has_none() {
 
 #[test]
 fn a_picture_as_plain_as_allowed_is_compared() {
-    let keeper = keeper(vec![bank("a", HashKind::Pdq)]);
-    keeper.apply(&BankId::new("a"), crowd(1));
+    let publisher = publisher(vec![bank("a", HashKind::Pdq)]);
+    publisher.apply(&BankId::new("a"), crowd(1));
     for (quality, count) in [(49, 0), (50, 1)] {
         let mut hashes = picture(0, 0);
         hashes.pictures[0].quality = quality;
-        assert_eq!(keeper.current().find_hashes("item", &hashes).matches.len(), count, "{quality}");
+        assert_eq!(publisher.current().find_hashes("item", &hashes).matches.len(), count, "{quality}");
     }
 }
 
@@ -76,82 +76,82 @@ fn matches_are_cut_off_beyond_as_many_as_are_told_in_one_bank_and_in_several() {
     ] {
         let ids = ["a", "b"];
         let banks = ids.iter().take(counts.len()).map(|id| bank(id, HashKind::Pdq)).collect();
-        let keeper = keeper(banks);
+        let publisher = publisher(banks);
         for (id, count) in ids.iter().zip(counts) {
-            keeper.apply(&BankId::new(*id), crowd(*count));
+            publisher.apply(&BankId::new(*id), crowd(*count));
         }
-        let found = keeper.current().find_hashes("item", &picture(0, 0));
+        let found = publisher.current().find_hashes("item", &picture(0, 0));
         assert_eq!((found.matches.len(), found.truncated), (told, truncated), "{counts:?}");
-        assert_eq!(keeper.counts().truncated, u64::from(truncated));
+        assert_eq!(publisher.counts().truncated, u64::from(truncated));
     }
 }
 
 #[test]
 fn an_entry_reaches_farther_than_its_bank_by_itself_also_when_built_anew() {
-    let keeper = keeper(vec![Bank { distance: 2, ..bank("narrow", HashKind::Pdq) }]);
+    let publisher = publisher(vec![Bank { distance: 2, ..bank("narrow", HashKind::Pdq) }]);
     let entry = Entry { distance: Some(4), ..Entry::default() };
     let narrow = BankId::new("narrow");
-    keeper.apply(&narrow, [Change { hash: hash(HashKind::Pdq, 0xa5), entry: Some(entry.clone()) }]);
-    let found = |bits: u8| keeper.current().find_hashes("item", &picture(0xa5 ^ bits, 0)).matches.len();
+    publisher.apply(&narrow, [Change { hash: hash(HashKind::Pdq, 0xa5), entry: Some(entry.clone()) }]);
+    let found = |bits: u8| publisher.current().find_hashes("item", &picture(0xa5 ^ bits, 0)).matches.len();
     assert_eq!([found(0b1111), found(0b1_1111)], [1, 0]);
     // What was there before is left behind, so there is something to build.
-    let mut loading = Loading::new(HashKind::Pdq);
-    loading.push(hash(HashKind::Pdq, 0xa5), entry);
-    keeper.load(&narrow, loading);
-    assert!(keeper.is_worn());
-    keeper.rebuild();
+    let mut load = BulkLoad::new(HashKind::Pdq);
+    load.push(hash(HashKind::Pdq, 0xa5), entry);
+    publisher.load(&narrow, load);
+    assert!(publisher.needs_rebuild());
+    publisher.rebuild();
     assert_eq!([found(0b1111), found(0b1_1111)], [1, 0]);
 }
 
 #[test]
 fn a_picture_that_shows_little_has_no_gradient_and_a_single_one_no_number() {
-    assert_eq!(Hashes::made(&print_of(State::LowQuality, 1), true).gradient, None);
-    let single = Hashes::made(&print_of(State::Ok, 1), true);
+    assert_eq!(MediaHashes::from_fingerprint(&print_of(State::LowQuality, 1), true).gradient, None);
+    let single = MediaHashes::from_fingerprint(&print_of(State::Ok, 1), true);
     assert_eq!((single.gradient, single.pictures[0].frame), (Some([7; 8]), None));
-    let several = Hashes::made(&print_of(State::Ok, 2), true);
+    let several = MediaHashes::from_fingerprint(&print_of(State::Ok, 2), true);
     assert_eq!(several.pictures.iter().map(|it| it.frame).collect::<Vec<_>>(), [Some(0), Some(1)]);
 }
 
 #[test]
 fn only_matches_of_watched_banks_are_handed_on_and_no_more_than_fit() {
     let watched = Bank { watched: true, ..bank("watched", HashKind::Pdq) };
-    let keeper = unchecked(vec![watched, bank("other", HashKind::Md5)]);
-    keeper.apply(&BankId::new("watched"), crowd(32));
-    keeper.apply(&BankId::new("other"), [put(hash(HashKind::Md5, 7), &[])]);
-    let mut hashes = Hashes::of(&[hash(HashKind::Md5, 7)]);
-    let state = keeper.current();
+    let publisher = unchecked(vec![watched, bank("other", HashKind::Md5)]);
+    publisher.apply(&BankId::new("watched"), crowd(32));
+    publisher.apply(&BankId::new("other"), [put(hash(HashKind::Md5, 7), &[])]);
+    let mut hashes = MediaHashes::from_hashes(&[hash(HashKind::Md5, 7)]);
+    let state = publisher.current();
     assert_eq!(state.find_hashes("item", &hashes).matches.len(), 1);
-    assert!(keeper.seen().is_empty());
+    assert!(publisher.take_watched_matches().is_empty());
     hashes.pictures = picture(0, 0).pictures;
     (0..2_200).for_each(|_| drop(state.find_hashes("item", &hashes)));
-    assert_eq!(keeper.seen().len(), 65_536);
+    assert_eq!(publisher.take_watched_matches().len(), 65_536);
 }
 
 #[test]
 fn as_many_comparisons_are_checked_as_configured() {
     for (check_one_in, checked) in [(0, 0), (1, 6), (3, 2), (10_000, 1)] {
-        let keeper = Keeper::new(Settings { check_one_in, ..Settings::default() });
-        keeper.configure(vec![bank("a", HashKind::Pdq)]);
-        (0..6).for_each(|_| drop(keeper.current().find_hashes("item", &picture(0, 0))));
-        let counts = keeper.counts();
-        assert_eq!((counts.looked, counts.checked, counts.differed), (6, checked, 0), "{check_one_in}");
+        let publisher = BankPublisher::new(Settings { check_one_in, ..Settings::default() });
+        publisher.configure(vec![bank("a", HashKind::Pdq)]);
+        (0..6).for_each(|_| drop(publisher.current().find_hashes("item", &picture(0, 0))));
+        let counts = publisher.counts();
+        assert_eq!((counts.lookups, counts.verified, counts.mismatches), (6, checked, 0), "{check_one_in}");
     }
 }
 
 #[test]
 fn what_is_loaded_is_of_one_kind_and_may_be_taken_out_again() {
-    let keeper = keeper(vec![bank("a", HashKind::Sha256)]);
-    let mut loading = Loading::new(HashKind::Sha256);
+    let publisher = publisher(vec![bank("a", HashKind::Sha256)]);
+    let mut load = BulkLoad::new(HashKind::Sha256);
     // Of as many bytes, so it would fit.
-    loading.push(hash(HashKind::Pdq, 1), Entry::default());
+    load.push(hash(HashKind::Pdq, 1), Entry::default());
     for first in [2, 3] {
-        loading.push(hash(HashKind::Sha256, first), Entry::default());
+        load.push(hash(HashKind::Sha256, first), Entry::default());
     }
-    loading.remove(hash(HashKind::Sha256, 2));
-    keeper.load(&BankId::new("a"), loading);
+    load.remove(hash(HashKind::Sha256, 2));
+    publisher.load(&BankId::new("a"), load);
     let found = |first| {
-        let hashes = Hashes::of(&[hash(HashKind::Sha256, first)]);
-        keeper.current().find_hashes("item", &hashes).matches.len()
+        let hashes = MediaHashes::from_hashes(&[hash(HashKind::Sha256, first)]);
+        publisher.current().find_hashes("item", &hashes).matches.len()
     };
     assert_eq!([1, 2, 3].map(found), [0, 0, 1]);
 }
@@ -167,7 +167,7 @@ fn a_bank_is_configured_as_another_one_only_if_all_but_its_switch_is_equal() {
         Bank { sample: share(99.0), ..one.clone() },
         Bank { suppresses: vec![BankId::new("b")], ..one.clone() },
         Bank { watched: true, ..one.clone() },
-        Bank { written: vec![hash(HashKind::Pdq, 0)], ..one.clone() },
+        Bank { inline_hashes: vec![hash(HashKind::Pdq, 0)], ..one.clone() },
     ] {
         assert!(!one.is_configured_as(&other), "{other:?}");
     }

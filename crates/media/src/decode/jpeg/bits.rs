@@ -22,7 +22,7 @@ impl<'a> Pieces<'a> {
         Self { file, at: 0, data: Vec::with_capacity(Self::most(file)) }
     }
 
-    /// How many bytes are allocated.
+    /// Returns the number of bytes that are allocated.
     pub(super) const fn most(file: &[u8]) -> usize {
         file.len() + SPARE
     }
@@ -79,14 +79,14 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Where the last marker ends.
+    /// Returns the offset behind the last marker.
     pub(super) fn at(&self) -> usize {
         self.at
     }
 }
 
 impl Bits<'_> {
-    /// Of data that never came.
+    /// Bits of missing data.
     pub(super) const NONE: Self = Self { data: &[], length: 0, at: 0, window: 0, held: 0 };
 }
 
@@ -101,7 +101,7 @@ pub(super) struct Bits<'a> {
 }
 
 impl Bits<'_> {
-    /// After it, 56 bits can be taken.
+    /// Fills the window, so that 56 bits can be taken.
     #[inline(always)]
     pub(super) fn fill(&mut self) {
         let next = self.data.get(self.at..).and_then(<[u8]>::first_chunk);

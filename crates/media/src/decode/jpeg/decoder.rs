@@ -8,13 +8,12 @@ use std::ops::Range;
 
 use super::{
     super::{
-        Gray, Refusal,
-        budget::{Budget, Share},
+        DecodeError, Gray,
+        budget::{MemoryBudget, Reservation},
     },
-    FIXED,
+    FIXED_BYTES,
     bits::{Bits, Pieces},
     frame::{Frame, Plane},
-    gray,
     header::{JpegHeader, next_marker},
     huffman::Codes,
     planes,
@@ -32,16 +31,16 @@ pub(super) const END: u8 = 0xd9;
 pub(super) fn decode<'a>(
     bytes: &[u8],
     header: &JpegHeader,
-    budget: &'a Budget,
-) -> Result<(Gray, Share<'a>), Refusal> {
+    budget: &'a MemoryBudget,
+) -> Result<(Gray, Reservation<'a>), DecodeError> {
     let is_kept = |component| header.is_progressive || scans::is_repeated(bytes, header, component);
     let are_kept: Vec<bool> = (0..planes::needed(header)).map(is_kept).collect();
     // Of a progressive file, colours may be read to see where its last scan ends.
     let read = if header.is_progressive { header.components.len() } else { are_kept.len() };
     let kept = (0..read).filter(|component| header.is_progressive || are_kept[*component]);
     let kept = kept.map(|component| Coefficients::bytes(&Frame::new(header, component))).max();
-    let most = FIXED + kept.unwrap_or(0) + Pieces::most(bytes) as u64 + planes::bytes(header);
-    let share = budget.share(most)?;
+    let most = FIXED_BYTES + kept.unwrap_or(0) + Pieces::most(bytes) as u64 + planes::bytes(header);
+    let reservation = budget.reserve(most)?;
     let planes = are_kept.into_iter().enumerate();
     let planes = planes.map(|(component, is_kept)| {
         if is_kept {
@@ -51,8 +50,9 @@ pub(super) fn decode<'a>(
         }
     });
     let planes = planes.collect();
-    let samples = planes::luma(header, planes).ok_or(Refusal::BROKEN)?;
-    Ok((gray(header, samples)?, share))
+    let samples = planes::luma(header, planes).ok_or(DecodeError::BROKEN)?;
+    let gray = Gray::new(header.width, header.height, samples).ok_or(DecodeError::BROKEN)?;
+    Ok((gray, reservation))
 }
 
 /// Its samples, if any came and there are not too many scans.
@@ -86,7 +86,7 @@ fn of_kept(bytes: &[u8], header: &JpegHeader, component: usize) -> Option<Vec<u8
     ))
 }
 
-/// What all scans of a component say.
+/// Coefficients and state of a component after all scans.
 struct Kept {
     coefficients: Coefficients,
     steps: [i16; 64],
@@ -104,13 +104,13 @@ struct Last {
 struct Decoder<'a> {
     bytes: &'a [u8],
     header: &'a JpegHeader,
-    /// The one that is read.
+    /// Component that is read.
     component: usize,
     codes: Defined,
     steps: [Option<[i16; 64]>; 4],
-    /// Those of the component, as they are when its first scan begins.
+    /// Steps of the component at the beginning of its first scan.
     of_wanted: Option<[i16; 64]>,
-    /// In units; 0 is never.
+    /// Restart interval in units; 0 if there are no restarts.
     restarts_after: usize,
     scans: usize,
     most_scans: usize,
@@ -143,10 +143,10 @@ impl<'a> Decoder<'a> {
         self.read(&mut plane, None).is_some_and(|is_read| is_read).then_some(plane.samples)
     }
 
-    /// If any came and they are not too many.
+    /// Reads all scans; `None` if there is none, or too many.
     fn all(mut self) -> Option<Kept> {
         let mut coefficients = Coefficients::new(Frame::new(self.header, self.component));
-        // What came before a fault stands.
+        // Coefficients that were read before an error are valid.
         let _ = self.read(&mut Plane::none(), Some(&mut coefficients));
         if !coefficients.has_any() || self.scans > self.most_scans {
             return None;

@@ -1,4 +1,4 @@
-//! What a component is made of, in blocks, and the plane that they are put together in.
+//! Layout of a component in blocks, and the plane that their samples are put into.
 
 use super::{header::JpegHeader, vectors::Samples};
 
@@ -50,12 +50,12 @@ impl Plane {
         Self { samples: vec![0; width * height], width, height }
     }
 
-    /// Of no samples.
+    /// Returns a plane without samples.
     pub(super) fn none() -> Self {
         Self { samples: Vec::new(), width: 0, height: 0 }
     }
 
-    /// What lies beyond the edges is dropped.
+    /// Puts the samples of a block into the plane and drops those beyond the edges.
     #[inline(always)]
     pub(super) fn place(&mut self, row: usize, column: usize, samples: &Samples) {
         let (top, left) = (8 * row, 8 * column);

@@ -1,11 +1,9 @@
-//! What a JPEG says of itself before its first scan: size, components, how its colours are to be read.
-//!
-//! Not responsible for pixels. The decoders read the same; what they read is held against this.
+//! Reads a JPEG up to its first scan: size, components, and the meaning of its colours. What decoders read is checked
+//! against this.
 
-use super::super::Refusal;
-use crate::fingerprint::reason;
+use super::super::DecodeError;
 
-/// Which colours the components are.
+/// Colours of the components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Colours {
     Gray,
@@ -19,9 +17,9 @@ pub(super) enum Colours {
     Ycck,
 }
 
-/// What Adobe's mark says of the components. Others than these three are read as 1, or as 2 for four components.
+/// Known values of Adobe's mark. Other values are read as 1, or as 2 for four components.
 const MARKS: [u8; 3] = [0, 1, 2];
-/// Where it stands in its segment.
+/// Offset of the mark in its segment.
 const ADOBE: usize = 11;
 /// Bytes of a segment that says JFIF. One that is shorter says nothing to libjpeg.
 const JFIF: usize = 14;
@@ -39,12 +37,12 @@ pub(in super::super) struct JpegHeader {
     pub(super) is_common: bool,
     /// Huffman coded, eight bits a sample, with loss.
     pub(super) is_plain: bool,
-    /// By codes that no browser reads, and no decoder here.
+    /// Arithmetic coding, which neither browsers nor our decoders read.
     pub(super) is_arithmetic: bool,
     pub(super) is_progressive: bool,
     /// The first of them is luma, if any is. One to four.
     pub(super) components: Vec<Component>,
-    /// One of Adobe's marks says what only we read: others are shown a file that says what is meant.
+    /// True if a mark of Adobe's has an unknown value. Other decoders get a copy that states what it means.
     pub(super) has_unknown_mark: bool,
 }
 
@@ -53,12 +51,12 @@ pub(super) struct Component {
     pub(super) id: u8,
     pub(super) across: u8,
     pub(super) down: u8,
-    /// Which steps its coefficients are multiples of.
+    /// Table of the steps that its coefficients are multiples of.
     pub(super) table: u8,
 }
 
 impl JpegHeader {
-    /// How often those that are sampled most are sampled, across and down.
+    /// Returns the largest sampling factors, across and down.
     pub(super) fn most(&self) -> [u8; 2] {
         most(&self.components)
     }
@@ -107,26 +105,22 @@ struct Frame {
     components: Vec<Component>,
 }
 
-const fn unsupported() -> Refusal {
-    Refusal::Undecodable(reason::UNSUPPORTED)
-}
-
 /// Reads segments up to the first scan.
-pub(in super::super) fn read(bytes: &[u8]) -> Result<JpegHeader, Refusal> {
+pub(in super::super) fn read(bytes: &[u8]) -> Result<JpegHeader, DecodeError> {
     let (mut frame, mut marks) = (None, Marks::default());
-    let mut rest = bytes.get(2..).ok_or(Refusal::BROKEN)?;
+    let mut rest = bytes.get(2..).ok_or(DecodeError::BROKEN)?;
     loop {
-        let (marker, segment, after) = next_segment(rest).ok_or(Refusal::BROKEN)?;
+        let (marker, segment, after) = next_segment(rest).ok_or(DecodeError::BROKEN)?;
         match marker {
-            0xd9 => return Err(Refusal::BROKEN),
+            0xd9 => return Err(DecodeError::BROKEN),
             0xda => {
-                let in_scan = usize::from(*segment.first().ok_or(Refusal::BROKEN)?);
-                return header(&frame.ok_or(Refusal::BROKEN)?, in_scan, &marks);
+                let in_scan = usize::from(*segment.first().ok_or(DecodeError::BROKEN)?);
+                return header(&frame.ok_or(DecodeError::BROKEN)?, in_scan, &marks);
             }
             0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
                 let earlier = frame.replace(start_of_frame(marker, segment)?);
                 if earlier.is_some() {
-                    return Err(Refusal::BROKEN);
+                    return Err(DecodeError::BROKEN);
                 }
             }
             0xe0 => marks.jfif |= segment.starts_with(b"JFIF\0") && segment.len() >= JFIF,
@@ -183,10 +177,12 @@ pub(super) fn next_marker(bytes: &[u8]) -> Option<(u8, &[u8])> {
     }
 }
 
-fn start_of_frame(marker: u8, segment: &[u8]) -> Result<Frame, Refusal> {
-    let [precision, h0, h1, w0, w1, count, components @ ..] = segment else { return Err(Refusal::BROKEN) };
+fn start_of_frame(marker: u8, segment: &[u8]) -> Result<Frame, DecodeError> {
+    let [precision, h0, h1, w0, w1, count, components @ ..] = segment else {
+        return Err(DecodeError::BROKEN);
+    };
     if components.len() != 3 * usize::from(*count) {
-        return Err(Refusal::BROKEN);
+        return Err(DecodeError::BROKEN);
     }
     let components: Vec<_> = components
         .chunks_exact(3)
@@ -195,18 +191,18 @@ fn start_of_frame(marker: u8, segment: &[u8]) -> Result<Frame, Refusal> {
     let is_sampled =
         |component: &Component| (1..=4).contains(&component.across) && (1..=4).contains(&component.down);
     if !components.iter().all(is_sampled) {
-        return Err(Refusal::BROKEN);
+        return Err(DecodeError::BROKEN);
     }
     let (width, height) = (u16::from_be_bytes([*w0, *w1]).into(), u16::from_be_bytes([*h0, *h1]).into());
     if width == 0 || height == 0 {
-        return Err(unsupported());
+        return Err(DecodeError::UNSUPPORTED);
     }
     let plain = *precision == 8 && matches!(marker, 0xc0..=0xc2);
     let (progressive, arithmetic) = (matches!(marker, 0xc2 | 0xca), marker >= 0xc9);
     Ok(Frame { progressive, plain, arithmetic, width, height, components })
 }
 
-fn header(frame: &Frame, in_scan: usize, marks: &Marks) -> Result<JpegHeader, Refusal> {
+fn header(frame: &Frame, in_scan: usize, marks: &Marks) -> Result<JpegHeader, DecodeError> {
     let ids: Vec<_> = frame.components.iter().map(|component| component.id).collect();
     let colours = match (ids.len(), marks.adobe) {
         (1, _) => Colours::Gray,
@@ -215,7 +211,7 @@ fn header(frame: &Frame, in_scan: usize, marks: &Marks) -> Result<JpegHeader, Re
         (3, _) => Colours::YCbCr,
         (4, None | Some(0)) => Colours::Cmyk,
         (4, Some(_)) => Colours::Ycck,
-        _ => return Err(unsupported()),
+        _ => return Err(DecodeError::UNSUPPORTED),
     };
     let [across, down] = most(&frame.components).map(u64::from);
     let units = u64::from(frame.width).div_ceil(8 * across) * u64::from(frame.height).div_ceil(8 * down);

@@ -8,7 +8,7 @@ const AHEAD: u32 = 11;
 /// Codes that can be read each time after the bits were filled up.
 pub(super) const A_FILL: usize = 3;
 
-/// What stands in a segment: how many codes there are of each length, and the symbols in order.
+/// Codes as a segment defines them: the number of codes of each length, and the symbols in order.
 #[derive(Clone)]
 pub(super) struct Codes {
     counts: [u8; 16],
@@ -41,14 +41,14 @@ impl Codes {
         codes
     }
 
-    /// Whether all are sizes that a first coefficient's difference can have.
+    /// True if all symbols are sizes that a first coefficient's difference can have.
     pub(super) fn are_sizes(&self) -> bool {
         self.symbols.iter().all(|symbol| *symbol < 16)
     }
 }
 
-/// What a code stands for, packed: how many bits to take, how many coefficients are passed, and the value, or its size
-/// if it does not lie within the bits that were looked up.
+/// Meaning of a code, packed: number of bits to take, number of coefficients to pass, and the value, or its size if it is
+/// not within the bits that were looked up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry(u32);
 
@@ -65,7 +65,7 @@ impl Entry {
         }
     }
 
-    /// With the value, if all of it follows the code within the bits.
+    /// Adds the value, if all of it follows the code within the bits.
     fn closed(self, bits: u32) -> Self {
         let (length, size) = (self.length(), self.size());
         if !self.is_open() || length + size > AHEAD {
@@ -108,14 +108,14 @@ pub(super) const END: u32 = 64;
 
 pub(super) struct Table {
     entries: [Entry; 1 << AHEAD],
-    /// Of each length, from one: what is one above the last code, with zeros up to 16 bits, and the symbol's place less
-    /// the code.
+    /// Bounds for each length from one: one above the last code, padded with zeros to 16 bits, and the symbol's index minus the
+    /// code.
     longer: [(u32, u32); 16],
     symbols: [u8; 256],
 }
 
 impl Table {
-    /// Nothing if there are more codes than bits can tell apart.
+    /// Builds the table; `None` if there are more codes than the bits can distinguish.
     pub(super) fn new(codes: &Codes) -> Option<Box<Self>> {
         let mut table = Box::new(Self {
             entries: [Entry::UNKNOWN; 1 << AHEAD],

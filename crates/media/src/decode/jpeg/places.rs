@@ -20,7 +20,7 @@ const OF_BYTES: [u64; 256] = {
     of_bytes
 };
 
-/// As many of them count as the mask has bits.
+/// Lists the positions of a mask's bits. As many entries are valid as the mask has bits.
 #[inline(always)]
 pub(super) fn list(mask: u64, places: &mut [u8; 64]) {
     let mut count = 0;

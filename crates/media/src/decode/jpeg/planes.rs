@@ -1,4 +1,4 @@
-//! From the planes of components to luma: each is stretched to the picture's size, and colours are converted.
+//! Converts planes of components to luma: stretches each to the picture's size and converts colours.
 
 use std::borrow::Cow;
 
@@ -8,10 +8,10 @@ use super::{
     pixels,
 };
 
-/// What is neither light nor dark.
+/// Sample of a missing component: medium gray.
 const NOTHING: u8 = 128;
 
-/// How many components say what luma is: the first ones.
+/// Returns the number of components, from the first, that are needed for luma.
 pub(super) fn needed(header: &JpegHeader) -> usize {
     if matches!(header.colours, Colours::Gray | Colours::YCbCr) { 1 } else { header.components.len() }
 }
@@ -31,7 +31,7 @@ fn is_luma(header: &JpegHeader) -> bool {
     needed(header) == 1 && samples(header, 0) as u64 == pixels(header)
 }
 
-/// Of planes as many as needed. Nothing if none came.
+/// Converts as many planes as are needed; `None` if all are missing.
 pub(super) fn luma(header: &JpegHeader, mut planes: Vec<Option<Vec<u8>>>) -> Option<Vec<u8>> {
     if is_luma(header) {
         return planes.swap_remove(0);

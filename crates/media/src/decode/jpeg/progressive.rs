@@ -21,7 +21,7 @@ pub(super) struct Coefficients {
     firsts: Vec<i16>,
     /// 64 of a block, by their place in it; the first one is not there before all are transformed.
     values: Vec<i16>,
-    /// Which of them are not zero, by their place in a scan.
+    /// Masks of the values that are not zero, by their place in a scan.
     set: Vec<u64>,
     frame: Frame,
     has_any: bool,
@@ -39,7 +39,7 @@ impl Coefficients {
         }
     }
 
-    /// How many bytes are allocated.
+    /// Returns the number of bytes that are allocated.
     pub(super) const fn bytes(frame: &Frame) -> u64 {
         (frame.columns * (2 * frame.down * frame.units + (64 * 2 + 8) * frame.rows)) as u64
     }
@@ -76,7 +76,7 @@ impl Coefficients {
         bits.has_ended_early().then(|| missing.start - 1)
     }
 
-    /// Where a scan has zeros, what an earlier one said stays, as in libjpeg.
+    /// Reads a scan of whole blocks. Its zeros do not overwrite earlier values, as in libjpeg.
     fn whole(&mut self, bits: &mut Bits<'_>, units: Range<usize>, scan: &Scan<'_>) -> Range<usize> {
         let mut level = 0;
         scan.blocks(bits, units, |bits, part, row, column| {
@@ -330,5 +330,5 @@ fn refine(values: &mut [i16; 64], mut which: u64, more: u64, low: u32) {
     }
 }
 
-/// So that the number of rounds is foreseen more often.
+/// Bits handled per round, so that the number of rounds is predicted more often.
 const AT_ONCE: usize = 4;

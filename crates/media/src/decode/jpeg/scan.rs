@@ -47,7 +47,7 @@ pub(super) const WHOLE: Band = Band { first: 0, last: 63, is_refined: false, low
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) component: usize,
-    /// Of the component that is read: others are passed over.
+    /// True for the component that is read. Others are passed over.
     pub(super) is_wanted: bool,
     pub(super) across: usize,
     pub(super) down: usize,
@@ -55,14 +55,14 @@ pub(super) struct Part {
     others: usize,
 }
 
-/// What the segment at a scan's beginning says.
+/// Contents of the segment at a scan's beginning.
 pub(super) struct Head {
     pub(super) parts: Vec<Part>,
     pub(super) band: Band,
 }
 
 impl Head {
-    /// Nothing if it breaks a rule.
+    /// Reads the segment; `None` if it breaks a rule.
     pub(super) fn read(segment: &[u8], header: &JpegHeader, wanted: usize) -> Option<Self> {
         let (count, rest) = segment.split_first()?;
         let (named, rest) = rest.split_at_checked(2 * usize::from(*count))?;
@@ -119,11 +119,11 @@ impl Head {
     }
 }
 
-/// With the tables, and in units.
+/// A scan with its tables, measured in units.
 pub(super) struct Scan<'a> {
     pub(super) parts: &'a [Part],
     pub(super) band: Band,
-    /// How many units there are in a row, and in all.
+    /// Number of units in a row, and in all.
     pub(super) across: usize,
     pub(super) units: usize,
     first: [Option<Box<Table>>; 4],

@@ -29,18 +29,11 @@ pub(super) fn are_too_many(bytes: &[u8]) -> bool {
     memchr_iter(0xff, bytes).filter(|at| bytes.get(at + 1) == Some(&START)).nth(MOST).is_some()
 }
 
-/// Where the next marker is that is not part of the scan's data and not lost in it, or the file's end.
+/// Returns the offset of the next marker that is not within the scan's data, or the file's end.
 pub(super) fn end_of_scan(bytes: &[u8], from: usize) -> usize {
     let data = bytes.get(from..).unwrap_or_default();
     let is_end = |at: &usize| !matches!(data.get(at + 1), Some(0..=0xbf | 0xd0..=0xd7 | 0xff));
     memchr_iter(0xff, data).find(is_end).map_or(bytes.len(), |at| from + at)
-}
-
-/// A file without what follows its first scan.
-pub(super) fn first(bytes: &[u8]) -> &[u8] {
-    let mut scans = Scans::new(bytes);
-    scans.next();
-    &bytes[..scans.at.min(bytes.len())]
 }
 
 /// The scans up to the picture's end: what each names.
@@ -90,15 +83,6 @@ pub(super) fn is_repeated(bytes: &[u8], header: &JpegHeader, component: usize) -
     header.is_buffered && !header.is_progressive && Scans::new(bytes).filter(is_named).nth(1).is_some()
 }
 
-/// Several scans name one component of a sequential file: the last one counts, which only we know. In a file that has
-/// all components in its first scan, nothing follows that counts.
-pub(super) fn are_repeated(bytes: &[u8], header: &JpegHeader) -> bool {
-    let mut earlier = [false; 256];
-    let is_repeated =
-        |named: &[u8]| names(named).any(|id| std::mem::replace(&mut earlier[usize::from(id)], true));
-    header.is_buffered && !header.is_progressive && Scans::new(bytes).any(is_repeated)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,16 +102,6 @@ mod tests {
         }
         assert_eq!(end_of_scan(&[SCAN, &[0xff], END].concat(), 10), SCAN.len() + 1);
         assert_eq!(end_of_scan(SCAN, 99), SCAN.len());
-    }
-
-    #[test]
-    fn a_file_is_cut_after_its_first_scan() {
-        let frame = &[0xff, 0xd8, 0xff, 0xc4, 0, 4, 0xff, START][..];
-        let cut = [frame, SCAN, &[7, 0xff, 0xd1, 8]].concat();
-        for rest in [&[SCAN, SCAN, END].concat()[..], END, b""] {
-            assert_eq!(first(&[&cut, rest].concat()), cut, "{rest:x?}");
-        }
-        assert_eq!(first(frame), frame);
     }
 
     #[test]

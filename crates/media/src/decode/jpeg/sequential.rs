@@ -42,7 +42,7 @@ pub(super) fn units(
     bits.has_ended_early()
 }
 
-/// Of units that did not come.
+/// Fills missing units with gray.
 pub(super) fn gray(units: Range<usize>, scan: &Scan<'_>, plane: &mut Plane) {
     if units.is_empty() {
         return;
@@ -104,7 +104,7 @@ pub(super) fn pass_over(bits: &mut Bits<'_>, first: &Table, others: &Table) {
     }
 }
 
-/// What libjpeg keeps of a coefficient that is too large.
+/// Truncates a coefficient that is too large, as libjpeg does.
 #[inline(always)]
 pub(super) const fn truncated(value: i32) -> i16 {
     #[allow(clippy::cast_possible_truncation, reason = "as it says")]

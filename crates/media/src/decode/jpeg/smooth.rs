@@ -1,7 +1,5 @@
-//! What libjpeg shows of a progressive file that ends before everything is known: coefficients that are still zero are
-//! guessed from the first ones of the blocks around.
-//!
-//! Which blocks those are is their keeper's matter.
+//! Guesses missing coefficients of an incomplete progressive file from the first coefficients of the blocks around, as
+//! libjpeg does.
 
 use super::{
     header::JpegHeader,
@@ -21,14 +19,14 @@ pub(super) type Around = [[i16; 5]; 5];
 #[derive(Clone, Copy)]
 struct Component {
     now: Known,
-    /// When its last scan began.
+    /// State when its last scan began.
     before: Known,
-    /// Whether its steps are known, and none of those that are needed is zero.
+    /// True if its steps are known, and none that is needed is zero.
     has_steps: bool,
     is_begun: bool,
 }
 
-/// What scans have told of each component.
+/// State of each component after the scans so far.
 pub(super) struct Progress {
     components: Vec<Component>,
     scans: usize,
@@ -63,7 +61,7 @@ impl Progress {
         }
     }
 
-    /// Nothing if nothing is guessed: when all is known, or there is a component of which nothing is.
+    /// Returns how to guess; `None` if all is known, or nothing of some component.
     pub(super) fn guess(&self, component: usize) -> Option<Guess> {
         let is_begun = |component: &Component| component.has_steps && component.now[0] >= 0;
         let is_known = |component: &Component| component.now[1..].iter().all(|low| *low == 0);
@@ -75,7 +73,7 @@ impl Progress {
     }
 }
 
-/// For one component.
+/// Guess for one component.
 pub(super) struct Guess {
     now: Known,
     before: Known,
@@ -88,7 +86,7 @@ impl Guess {
         self.now[1..] == self.before[1..]
     }
 
-    /// In a block that lies in that row of units.
+    /// Fills in a block that lies in that row of units.
     pub(super) fn fill(&self, values: &mut [i16; 64], row: usize, around: &Around, steps: &[i16; 64]) {
         let known = if row > self.last { &self.before } else { &self.now };
         let has_only_first = known[1..].iter().all(|low| *low == -1);
@@ -116,7 +114,7 @@ fn guessed(sum: i64, steps: [i16; 2], low: i8) -> i16 {
     (if product < 0 { size.wrapping_neg() } else { size }) as i16
 }
 
-/// In 256ths.
+/// Weights in 256ths.
 type Weights = [[i16; 5]; 5];
 
 const fn turned(weights: Weights) -> Weights {
@@ -131,7 +129,7 @@ const fn turned(weights: Weights) -> Weights {
 
 const NONE: [i16; 5] = [0; 5];
 
-/// Where something is known of other coefficients than the first one, which stays as it is.
+/// Weights for when other coefficients than the first one are partly known. The first one stays as it is.
 const OF_FIRST: [Weights; 6] = {
     let slope = [NONE, NONE, [-7, 50, 0, -50, 7], NONE, NONE];
     let bend = [NONE, NONE, [-1, 13, -24, 13, -1], NONE, NONE];

@@ -1,10 +1,10 @@
 //! The codes of files that define none, such as the frames of a film in JPEG: those that the standard gives as examples
 //! (ITU-T T.81, K.3), which libjpeg takes, too.
 
-/// How many codes there are of each length, and the symbols in order.
+/// Number of codes of each length, and the symbols in order.
 pub(super) type Code = ([u8; 16], &'static [u8]);
 
-/// Of first coefficients and of the others: luma's, and those of colours.
+/// Codes of first and of other coefficients, each for luma and for colours.
 pub(super) const CODES: [[Code; 2]; 2] = [
     [
         ([0, 1, 5, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0], &SIZES),

@@ -1,10 +1,7 @@
-//! From a block's coefficients to its samples, by the whole numbers that libjpeg-turbo's vectors use: they are equal to
-//! the bit.
+//! Transforms a block's coefficients to samples with the integers of libjpeg-turbo's vectors, equal to the bit.
 //!
 //! What is beyond 16 bits wraps or is cut off where they do so, because files can be made that show their picture by that
 //! alone; and whether it is beyond may hang on one rounding.
-//!
-//! Where a block lies in the picture is its caller's matter.
 
 use super::vectors::{Rows, Samples, Vectors, sample};
 
@@ -48,7 +45,7 @@ fn multiplied<const FILLED: usize>(block: &[i16; 64], steps: &[i16; 64], rows: &
     }
 }
 
-/// To 16 bits after the first pass. Columns of a block that has but its first row are not passed through, and wrap.
+/// Cuts columns off at 16 bits after the first pass. Those of a block with only its first row skip the pass, and wrap.
 #[inline(always)]
 fn cut_off(block: &[i16; 64], rows: &Rows, down: &mut Rows) {
     const LARGEST: i32 = i16::MAX as i32 >> 2;

@@ -19,8 +19,8 @@ pub(super) struct Vectors {
 }
 
 impl Vectors {
-    /// Only what is inlined is made for the instructions that are found, and only a closure that gives away what it holds
-    /// is inlined as a whole.
+    /// Runs `work` with the instructions that are found. Only inlined code is compiled for them, and only a closure that
+    /// moves what it captures is inlined as a whole.
     pub(super) fn dispatch<R>(work: impl FnOnce(Self) -> R) -> R {
         #[cfg(target_arch = "x86_64")]
         if let Some(found) = V3::try_new() {
@@ -69,7 +69,7 @@ impl Vectors {
     }
 }
 
-/// What is around zero, around the middle of a byte, and cut off at its ends.
+/// Shifts a value around zero to the middle of a byte, and clamps it.
 #[inline(always)]
 pub(super) fn sample(value: i32) -> u8 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]

@@ -1,6 +1,6 @@
-//! From luma to the 64 x 64 points of it that are transformed, and how much is to be seen in them.
+//! Reduces luma to the 64 x 64 points that are transformed, and measures their detail.
 //!
-//! Which pixel weighs how much is `taps`' matter. Sums are whole numbers, so that nothing is lost before the one division.
+//! Sums are integers, so that nothing is lost before the one division.
 
 use pulp::Arch;
 
@@ -8,10 +8,10 @@ use super::taps::{POINTS, Taps};
 
 pub(super) type Points = [[f64; POINTS]; POINTS];
 
-/// Sums of 16 bits hold pixels of up to this weight together. They are half the work of sums of 32.
+/// Largest total weight of pixels in a sum of 16 bits. Such sums cost half as much as those of 32.
 const NARROW: u32 = u16::MAX as u32 / 255;
 
-/// Of luma in rows without gaps: the points that its rows and columns make, for each of the ways to take columns.
+/// Returns the points of luma in rows without gaps, for each of the given lists of columns.
 pub(super) fn reduce<const N: usize>(
     luma: &[u8],
     width: usize,
@@ -49,7 +49,7 @@ fn weighed<const N: usize>(
     points
 }
 
-/// Weighted sums of one point's rows, column by column.
+/// Computes the weighted sums of one point's rows, column by column.
 #[inline(always)]
 fn add_up(luma: &[u8], width: usize, taps: &Taps, narrow: &mut [u16], sums: &mut [u32]) {
     sums.fill(0);
@@ -98,21 +98,21 @@ fn add_two(sums: &mut [u16], upper: &[u8], one: u16, lower: &[u8], two: u16) {
     }
 }
 
-/// The weighted sum of one point's columns.
+/// Returns the weighted sum of one point's columns.
 #[inline(always)]
 fn across(sums: &[u32], taps: &Taps) -> u64 {
     let pixels = &sums[taps.first..taps.first + taps.weights.len()];
     pixels.iter().zip(&taps.weights).map(|(sum, weight)| u64::from(*sum) * u64::from(*weight)).sum()
 }
 
-/// Sums stay below 2^57; what a double rounds off is far below what one step of one pixel makes.
+/// Converts a sum, which is below 2^57. The rounding error is far below one step of one pixel.
 #[expect(clippy::cast_precision_loss, reason = "see above")]
 fn real(sum: u64) -> f64 {
     sum as f64
 }
 
-/// How much neighbours differ, all in all, 0 to 100. A difference counts in whole hundredths of the range of luma, so
-/// that soft shading and noise count nothing.
+/// Returns the total difference of neighbours, from 0 to 100. A difference counts in whole hundredths of the range of luma,
+/// so that soft shading and noise count nothing.
 pub(super) fn quality(points: &Points) -> u8 {
     let step = |one: f64, other: f64| ((one - other) * 100.0 / 255.0).abs().trunc();
     let mut sum = 0.0;
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn one_colour_stays_that_colour_at_every_size() {
+    fn single_colour_keeps_its_value_at_every_size() {
         for (width, height) in [(5, 5), (64, 64), (129, 257), (1_000, 5), (5, 4_000), (130, 32_768)] {
             for luma in [0, 1, 127, 255] {
                 let points = reduce(&vec![luma; width * height], width, height);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chessboard_of_points_has_full_quality() {
+    fn chessboard_has_full_quality() {
         let luma: Vec<u8> =
             (0..64 * 64).map(|at| if (at / 64 + at % 64) % 2 == 0 { 0 } else { 255 }).collect();
         assert_eq!(quality(&reduce(&luma, 64, 64)), 100);

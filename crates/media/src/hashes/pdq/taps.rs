@@ -1,19 +1,19 @@
-//! Which pixels of a line reach each of the 64 points that are kept of it, and with which weight.
+//! Weights of a line's pixels for each of the 64 points that are kept of it.
 //!
-//! A point is the mean over a window of means over windows, as two passes of a box filter give it; at a border, windows
-//! are cut off and their means are over what is left. All of it is whole numbers over a common divisor.
+//! A point is the mean over a window of means over windows, as two passes of a box filter give it. At a border, windows are
+//! cut off and their means are over the rest. All weights are integers over a common divisor.
 
 use std::ops::RangeInclusive;
 
 pub(super) const POINTS: usize = 64;
 
-/// The pixels of a line that one point is made of.
+/// The weighted pixels of a line that make one point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Taps {
-    /// The place of the first pixel.
+    /// Index of the first pixel.
     pub(super) first: usize,
     pub(super) weights: Vec<u32>,
-    /// The sum of the weights.
+    /// Sum of the weights.
     pub(super) divisor: u32,
 }
 
@@ -40,13 +40,13 @@ fn count(window: &RangeInclusive<usize>) -> u32 {
     u32::try_from(window.end() - window.start() + 1).expect("a window is shorter than a side")
 }
 
-/// The taps of every point of a line with so many pixels.
+/// Returns the taps of every point of a line of `length` pixels.
 pub(super) fn taps(length: usize) -> Vec<Taps> {
     let windows = Windows::for_length(length);
     (0..POINTS).map(|point| at(&windows, (2 * point + 1) * length / (2 * POINTS))).collect()
 }
 
-/// Those of the line reversed.
+/// Returns the taps of the reversed line.
 pub(super) fn reversed(taps: &[Taps], length: usize) -> Vec<Taps> {
     let reversed = |taps: &Taps| Taps {
         first: length - taps.first - taps.weights.len(),
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sums_of_every_length_fit_their_numbers() {
+    fn sums_of_every_length_fit_32_bits() {
         for length in (1..=2_000).chain((2_001..32_768).step_by(61)).chain([32_640, 32_641, 32_767, 32_768]) {
             let all = taps(length);
             assert_eq!(all.len(), POINTS);
@@ -98,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn short_lines_are_taken_as_they_are() {
+    fn short_lines_are_not_filtered() {
         for taps in taps(64).into_iter().chain(taps(128)) {
             assert_eq!((taps.weights, taps.divisor), (vec![1], 1));
         }
     }
 
     #[test]
-    fn inside_a_line_the_weights_are_a_tent() {
+    fn weights_inside_a_line_form_a_tent() {
         let taps = &taps(640)[30];
         assert_eq!(taps.weights, [1, 2, 3, 4, 5, 4, 3, 2, 1]);
         assert_eq!((taps.first + 4, taps.divisor), (305, 25));

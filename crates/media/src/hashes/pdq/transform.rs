@@ -1,12 +1,12 @@
-//! The lowest frequencies of 64 x 64 points, and the bits that are made of them.
+//! Transforms 64 x 64 points to their lowest frequencies, and those to the bits of a hash.
 //!
-//! Turning or mirroring a picture turns or mirrors its points, which only swaps and negates frequencies.
+//! Rotating or mirroring a picture does the same to its points, which only swaps and negates frequencies.
 
 use std::{borrow::Cow, f64::consts::PI, sync::LazyLock};
 
 use super::{PdqHash, reduce::Points, taps::POINTS};
 
-/// How many frequencies are kept in each direction. The constant one, which only says how bright it is, is not.
+/// Number of frequencies kept in each direction. Frequency 0, the mean brightness, is not among them.
 const KEPT: usize = 16;
 
 static WAVES: LazyLock<[[f64; POINTS]; KEPT]> = LazyLock::new(|| {
@@ -20,18 +20,18 @@ static WAVES: LazyLock<[[f64; POINTS]; KEPT]> = LazyLock::new(|| {
     waves
 });
 
-/// How a picture is turned or mirrored.
+/// A way to rotate or mirror a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Turn {
-    /// By 90 degrees counter-clockwise.
+pub enum Orientation {
+    /// Rotated by 90 degrees counter-clockwise.
     Left,
-    /// By 180 degrees.
+    /// Rotated by 180 degrees.
     Around,
-    /// By 90 degrees clockwise.
+    /// Rotated by 90 degrees clockwise.
     Right,
-    /// Left and right change places.
+    /// Left and right are swapped.
     MirrorLeftRight,
-    /// Top and bottom change places.
+    /// Top and bottom are swapped.
     MirrorTopBottom,
     /// Mirrored along the diagonal that begins at the top left: rows become columns.
     MirrorDiagonal,
@@ -39,7 +39,7 @@ pub enum Turn {
     MirrorAntiDiagonal,
 }
 
-impl Turn {
+impl Orientation {
     pub const ALL: [Self; 7] = [
         Self::Left,
         Self::Around,
@@ -62,7 +62,7 @@ impl Turn {
         }
     }
 
-    /// Whether rows become columns, and then, whether what runs down and across is reversed.
+    /// Returns three flags: rows become columns; then, the vertical and the horizontal direction is reversed.
     const fn parts(self) -> (bool, bool, bool) {
         match self {
             Self::Left => (true, true, false),
@@ -76,20 +76,20 @@ impl Turn {
     }
 }
 
-impl Turn {
-    /// The transform of the picture turned, from those of it with rows upside down or not, and columns back to front or not.
+impl Orientation {
+    /// Returns the transform in this orientation, from the transforms with rows reversed or not, and columns reversed or not.
     pub(super) fn of_mirrored(self, mirrored: [&[Coefficients; 2]; 2]) -> Cow<'_, Coefficients> {
         let (transposed, reversed_down, reversed_across) = self.parts();
         let of = |rows: bool, columns: bool| &mirrored[usize::from(rows)][usize::from(columns)];
         if transposed {
-            Cow::Owned(of(reversed_across, reversed_down).turned(Self::MirrorDiagonal))
+            Cow::Owned(of(reversed_across, reversed_down).reoriented(Self::MirrorDiagonal))
         } else {
             Cow::Borrowed(of(reversed_down, reversed_across))
         }
     }
 }
 
-/// How strong each kept frequency is: by frequency downwards, then by frequency across.
+/// Strength of each kept frequency, by vertical and then by horizontal frequency.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Coefficients(Box<[[f64; KEPT]; KEPT]>);
 
@@ -113,7 +113,7 @@ impl Coefficients {
     pub fn hash(&self) -> PdqHash {
         let mut sorted = [0.0; KEPT * KEPT];
         sorted.copy_from_slice(self.0.as_flattened());
-        // Of an even number, the lower of the two in the middle.
+        // The reference takes the lower of the two values in the middle.
         let (_, median, _) = sorted.select_nth_unstable_by(KEPT * KEPT / 2 - 1, f64::total_cmp);
         let mut hash = [0; 32];
         for (bit, value) in self.0.as_flattened().iter().enumerate() {
@@ -122,15 +122,15 @@ impl Coefficients {
         PdqHash(hash)
     }
 
-    /// Those of the picture turned.
+    /// Returns the coefficients of the picture in another orientation.
     #[must_use]
-    pub fn turned(&self, turn: Turn) -> Self {
-        let (transposed, reversed_down, reversed_across) = turn.parts();
+    pub fn reoriented(&self, orientation: Orientation) -> Self {
+        let (transposed, reversed_down, reversed_across) = orientation.parts();
         let mut turned = Box::new([[0.0; KEPT]; KEPT]);
         for (down, row) in turned.iter_mut().enumerate() {
             for (across, value) in row.iter_mut().enumerate() {
                 let of = if transposed { self.0[across][down] } else { self.0[down][across] };
-                // Reversed, a wave of an odd frequency is its own negative. The frequencies begin at 1.
+                // A wave of an odd frequency is negated when it is reversed. Frequencies begin at 1.
                 let negated = (reversed_down && down % 2 == 0) != (reversed_across && across % 2 == 0);
                 *value = if negated { -of } else { of };
             }
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use crate::hashes::pdq::hash;
 
-    /// Sides of 64, so that no window is uneven and turning is exact.
+    /// A picture whose sides of 64 make every window even, so that rotating is exact.
     fn picture() -> Vec<u8> {
         let mut state = 7u32;
         let mut noise = || {
@@ -161,33 +161,38 @@ mod tests {
             .collect()
     }
 
-    fn turned(luma: &[u8], turn: Turn) -> Vec<u8> {
+    fn reoriented(luma: &[u8], orientation: Orientation) -> Vec<u8> {
         let at = |x: usize, y: usize| luma[y * 64 + x];
         (0..64 * 64)
             .map(|place| {
                 let (x, y) = (place % 64, place / 64);
-                match turn {
-                    Turn::Left => at(63 - y, x),
-                    Turn::Around => at(63 - x, 63 - y),
-                    Turn::Right => at(y, 63 - x),
-                    Turn::MirrorLeftRight => at(63 - x, y),
-                    Turn::MirrorTopBottom => at(x, 63 - y),
-                    Turn::MirrorDiagonal => at(y, x),
-                    Turn::MirrorAntiDiagonal => at(63 - y, 63 - x),
+                match orientation {
+                    Orientation::Left => at(63 - y, x),
+                    Orientation::Around => at(63 - x, 63 - y),
+                    Orientation::Right => at(y, 63 - x),
+                    Orientation::MirrorLeftRight => at(63 - x, y),
+                    Orientation::MirrorTopBottom => at(x, 63 - y),
+                    Orientation::MirrorDiagonal => at(y, x),
+                    Orientation::MirrorAntiDiagonal => at(63 - y, 63 - x),
                 }
             })
             .collect()
     }
 
     #[test]
-    fn a_turned_hash_is_the_hash_of_the_turned_picture() {
+    fn reoriented_hash_is_the_hash_of_the_reoriented_picture() {
         let luma = picture();
         let original = hash(&luma, 64, 64).unwrap();
         assert_eq!(original.hash.weight(), 128);
-        for turn in Turn::ALL {
-            let expected = hash(&turned(&luma, turn), 64, 64).unwrap().hash;
-            assert_eq!(original.coefficients.turned(turn).hash(), expected, "{}", turn.tag());
-            assert!(expected.distance(&original.hash) > 80, "{}", turn.tag());
+        for orientation in Orientation::ALL {
+            let expected = hash(&reoriented(&luma, orientation), 64, 64).unwrap().hash;
+            assert_eq!(
+                original.coefficients.reoriented(orientation).hash(),
+                expected,
+                "{}",
+                orientation.tag()
+            );
+            assert!(expected.distance(&original.hash) > 80, "{}", orientation.tag());
         }
     }
 }

@@ -1,0 +1,44 @@
+//! Decodes one picture of a PNG, GIF, WebP, BMP or TIFF file; of an animation, its first frame.
+
+use super::{
+    DecodeError, Gray, bmp,
+    budget::{MemoryBudget, Reservation},
+    fallback::catch_panic,
+    gif,
+    header::Header,
+    luma, png, tiff, webp,
+};
+use crate::fingerprint::Format;
+
+/// Bytes for tables, rows in work, and whatever else does not grow with the picture.
+const FIXED_BYTES: u64 = 1 << 20;
+
+/// Returns the luma and the reservation of the memory that it occupies.
+pub(super) fn decode<'a>(
+    bytes: &[u8],
+    format: Format,
+    header: &Header,
+    budget: &'a MemoryBudget,
+) -> Result<(Gray, Reservation<'a>), DecodeError> {
+    // Bytes per pixel beside the decoded pixel: what the decoder holds before it has pixels, and luma twice.
+    let extra = match format {
+        Format::WebP => 8,
+        Format::Gif | Format::Tiff => header.pixel_bytes + 2,
+        Format::Png | Format::Bmp | Format::Jpeg => 2,
+    };
+    let pixels = (header.pixel_bytes + extra) * header.max_pixels();
+    let reservation = budget.reserve((FIXED_BYTES + pixels).saturating_add(header.code_bytes))?;
+    let memory = reservation.bytes();
+    let gray = catch_panic(format, || {
+        let image = match format {
+            Format::Png => return png::luma(bytes, header, memory),
+            Format::Gif => return gif::luma(bytes, header),
+            Format::WebP => webp::decode(bytes, header, memory)?,
+            Format::Bmp => bmp::decode(bytes, header, memory)?,
+            Format::Tiff | Format::Jpeg => tiff::decode(bytes, header, memory)?,
+        };
+        luma::of_image(image).ok_or(DecodeError::UNSUPPORTED)
+    })
+    .and_then(|samples| Gray::new(header.width, header.height, samples).ok_or(DecodeError::BROKEN))?;
+    Ok((gray, reservation))
+}

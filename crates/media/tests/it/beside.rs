@@ -1,0 +1,183 @@
+//! What stands in a file beside the picture that viewers show neither hides it nor is hashed for it.
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
+
+use image::{DynamicImage, ImageFormat};
+use tidegate_media::{Limits, State, fingerprint::Reason};
+
+use crate::support::{
+    animated_files::{apng, frames, gif, webp},
+    fingerprints::{self, print},
+    pictures::{self, encoded},
+};
+
+#[track_caller]
+fn same(bytes: &[u8], plain: &[u8]) {
+    let (print, plain) = (print(bytes), print(plain));
+    assert_eq!((print.state, print.reason), (State::Ok, None));
+    assert_eq!((print.width, print.height, print.frames), (plain.width, plain.height, plain.frames));
+}
+
+fn picture() -> DynamicImage {
+    pictures::sized(4, 11, 160, 120).image().into()
+}
+
+/// With all of what it has within its bounds.
+fn whole_riff(mut bytes: Vec<u8>) -> Vec<u8> {
+    let length = (bytes.len() as u32 - 8).to_le_bytes();
+    bytes[4..8].copy_from_slice(&length);
+    bytes
+}
+
+#[test]
+fn what_is_appended_to_a_webp_is_not_hashed_for_it() {
+    let (still, moving) = (encoded(&picture(), ImageFormat::WebP), webp(&frames()));
+    let other = &webp(&frames()[3..6])[12..];
+    let large = b"VP8 \x0a\0\0\0\x90\x03\0\x9d\x01\x2a\xff\x3f\xff\x3f";
+    for more in [other, b"ANMF\0\0\0\0", b"VP8X\0\0\0\0", large] {
+        same(&[&still, more].concat(), &still);
+        same(&whole_riff([&still, more].concat()), &still);
+        same(&[&moving, more].concat(), &moving);
+    }
+    same(&whole_riff([&moving[..], b"ANMF\0\0\0\0"].concat()), &moving);
+}
+
+fn chunk(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
+    let all = [kind, content].concat();
+    let sum = !all.iter().fold(!0u32, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| (sum >> 1) ^ (0xedb8_8320 & (sum & 1).wrapping_neg()))
+    });
+    [&(content.len() as u32).to_be_bytes()[..], &all, &sum.to_be_bytes()].concat()
+}
+
+/// Where the nth chunk of a kind begins.
+fn nth(png: &[u8], kind: &[u8; 4], nth: usize) -> usize {
+    let mut found = (4..png.len()).filter(|at| png[*at..].starts_with(kind));
+    found.nth(nth).unwrap() - 4
+}
+
+fn control(number: u32, width: u32, height: u32) -> Vec<u8> {
+    let place = [number, width, height, 0, 0].map(u32::to_be_bytes).concat();
+    chunk(b"fcTL", &[&place[..], &[0, 1, 0, 10, 0, 0]].concat())
+}
+
+fn with(png: &[u8], before: &[u8; 4], chunk: &[u8]) -> Vec<u8> {
+    let at = nth(png, before, 0);
+    [&png[..at], chunk, &png[at..]].concat()
+}
+
+#[test]
+fn a_still_png_needs_none_of_the_chunks_beside_its_pixels() {
+    let png = encoded(&picture(), ImageFormat::Png);
+    for chunk in [
+        chunk(b"eXIf", &vec![b'M'; 5 << 20]),
+        chunk(b"pHYs", &vec![0; 5 << 20]),
+        chunk(b"PLTE", &[7; 900]),
+        chunk(b"fcTL", &[0; 9]),
+        control(0, 40, 40),
+        control(5, 160, 120),
+        chunk(b"fdAT", &[0; 30]),
+        [chunk(b"acTL", &[0, 0, 0, 2, 0, 0, 0, 0]), control(0, 40, 40)].concat(),
+        [chunk(b"acTL", &[0, 0, 0, 2]), control(0, 160, 120)].concat(),
+    ] {
+        same(&with(&png, b"IDAT", &chunk), &png);
+    }
+    let moving = apng(&frames(), None);
+    same(&with(&moving, b"acTL", &chunk(b"eXIf", &vec![b'M'; 5 << 20])), &moving);
+}
+
+/// The compressed pixels.
+fn stream(png: &[u8]) -> Vec<u8> {
+    let (mut data, mut at) = (Vec::new(), 8);
+    while at < png.len() {
+        let length = u32::from_be_bytes(png[at..at + 4].try_into().unwrap()) as usize;
+        if png[at + 4..].starts_with(b"IDAT") {
+            data.extend(&png[at + 8..][..length]);
+        }
+        at += length + 12;
+    }
+    data
+}
+
+/// Viewers show the rows that came, whatever stands behind them.
+#[test]
+fn chunks_behind_a_stream_that_is_cut_hide_none_of_its_rows() {
+    let luma = |bytes: &[u8]| fingerprints::decoders(&Limits::default()).luma(bytes).unwrap().samples;
+    let text = [chunk(b"tEXt", b"a\0b"), chunk(b"IEND", b"")].concat();
+    for side in [128, 256, 512] {
+        let picture = DynamicImage::from(pictures::sized(0, 11, side, side).image());
+        for picture in [picture.to_luma8().into(), picture] {
+            let png = encoded(&picture, ImageFormat::Png);
+            let (head, data, whole) = (&png[..nth(&png, b"IDAT", 0)], stream(&png), luma(&png));
+            for came in [data.len() / 2, data.len() * 9 / 10, data.len() - 20] {
+                let length = (data.len() as u32).to_be_bytes();
+                let cut = [head, &length, b"IDAT", &data[..came]].concat();
+                let expected = luma(&cut);
+                let rows = whole.iter().zip(&expected).take_while(|(one, other)| one == other).count();
+                assert!(rows * 5 > whole.len() * 2, "{side}: {rows} of {}", whole.len());
+                for piece in [came, came / 5 + 1] {
+                    let data: Vec<u8> =
+                        data[..came].chunks(piece).flat_map(|piece| chunk(b"IDAT", piece)).collect();
+                    let mut faulty = [&data[..], &chunk(b"IDAT", &[0; 9])].concat();
+                    faulty[data.len() - 1] ^= 1;
+                    for more in [&b""[..], &chunk(b"IEND", b""), &text] {
+                        assert!(luma(&[head, &data, more].concat()) == expected, "{side}: {came} by {piece}");
+                    }
+                    assert!(luma(&[head, &faulty].concat()) == expected, "{side}: {came} by {piece}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_apng_ends_where_it_ends_and_has_the_frames_that_came() {
+    let moving = apng(&frames(), None);
+    same(&[&moving[..], &control(0, 1, 1).repeat(400)].concat(), &moving);
+    // It says how many there are.
+    same(&with(&moving, b"IEND", &control(17, 160, 120).repeat(30)), &moving);
+    let three = print(&apng(&frames()[..3], None));
+    let at = nth(&moving, b"fcTL", 3);
+    for length in 8..38 {
+        let print = print(&moving[..at + length]);
+        assert_eq!((print.state, print.reason), (State::Ok, None), "{length}");
+        assert_eq!(print.frames, three.frames, "{length}");
+    }
+}
+
+#[test]
+fn a_gif_whose_first_frame_is_larger_than_its_screen_is_shown_as_a_whole() {
+    for gif in [gif(&frames()[..1]), gif(&frames())] {
+        for [width, height] in [[0, 0], [1, 1], [64, 64], [159, 119], [160, 0]] {
+            same(&[&gif[..6], &[width, 0, height, 0], &gif[10..]].concat(), &gif);
+        }
+    }
+}
+
+#[test]
+fn a_bmp_that_does_not_say_where_its_pixels_are_has_them_behind_its_header() {
+    let picture = picture();
+    for picture in [picture.to_rgb8().into(), picture.to_rgba8().into(), picture.to_luma8().into()] {
+        let bmp = encoded(&picture, ImageFormat::Bmp);
+        let at = |at: u8| [&bmp[..10], &[at, 0, 0, 0], &bmp[14..]].concat();
+        same(&at(0), &bmp);
+        assert_eq!(print(&at(20)).reason, Some(Reason::Broken));
+    }
+}
+
+/// Old headers and new ones.
+#[test]
+fn planes_of_a_bmp_are_not_counted() {
+    let bmp = encoded(&picture(), ImageFormat::Bmp);
+    let pixels = u32::from_le_bytes(bmp[10..14].try_into().unwrap()) as usize;
+    let old =
+        [&bmp[..10], &[26, 0, 0, 0, 12, 0, 0, 0], &[160, 0, 120, 0, 1, 0, 24, 0], &bmp[pixels..]].concat();
+    let long = [&bmp[..14], &[64, 0, 0, 0], &bmp[18..54], &[7; 24], &bmp[54..]].concat();
+    let long = [&long[..10], &(pixels as u32 + 24).to_le_bytes(), &long[14..]].concat();
+    for (file, at) in [(&bmp, 26), (&old, 22), (&long, 26)] {
+        same(file, &bmp);
+        for planes in [0u16, 2, 3, 0xffff] {
+            same(&[&file[..at], &planes.to_le_bytes(), &file[at + 2..]].concat(), &bmp);
+        }
+    }
+}

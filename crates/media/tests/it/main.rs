@@ -1,0 +1,11 @@
+//! Decoding and hashing of whole files. `tests/memory.rs` counts allocations, so it is a process of its own.
+
+mod animations;
+mod beside;
+mod formats;
+mod fuzzed;
+mod lossless;
+mod pdq;
+mod perceptual;
+mod png_chunks;
+mod support;

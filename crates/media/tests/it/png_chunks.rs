@@ -1,0 +1,262 @@
+//! PNG files whose chunks are not as they should be: frames whose data is short, and headers that come twice.
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
+
+use image::{ImageFormat, RgbImage, imageops};
+use tidegate_media::{PdqHash, State, fingerprint::Reason};
+
+use crate::support::{
+    fingerprints::{decoders, print},
+    pictures::{self, crc, encoded},
+};
+
+const SIZE: (u32, u32) = (160, 120);
+/// The first chunk's place, and that of the one after it.
+const HEADER: std::ops::Range<usize> = 8..33;
+
+fn picture(seed: u64) -> RgbImage {
+    pictures::sized(seed, 3, SIZE.0, SIZE.1).image()
+}
+
+fn rows(picture: &RgbImage, count: u32) -> RgbImage {
+    imageops::crop_imm(picture, 0, 0, SIZE.0, count).to_image()
+}
+
+fn still(picture: &RgbImage) -> Vec<u8> {
+    encoded(&picture.clone().into(), ImageFormat::Png)
+}
+
+fn hash(picture: &RgbImage) -> PdqHash {
+    print(&still(picture)).frames[0].pdq
+}
+
+fn chunk(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
+    let body = [kind, content].concat();
+    [&(content.len() as u32).to_be_bytes()[..], &body, &crc(&body).to_be_bytes()].concat()
+}
+
+/// The compressed rows of a file.
+fn data(png: &[u8]) -> Vec<u8> {
+    let (mut at, mut data) = (HEADER.end, Vec::new());
+    while at < png.len() {
+        let length = u32::from_be_bytes(png[at..at + 4].try_into().unwrap()) as usize;
+        if &png[at + 4..at + 8] == b"IDAT" {
+            data.extend(&png[at + 8..at + 8 + length]);
+        }
+        at += 12 + length;
+    }
+    data
+}
+
+/// An animation of frames that fill it, of which the first is shown to those who do not play it. Each stays; data comes in
+/// chunks of so many bytes.
+struct Animation {
+    header: Vec<u8>,
+    data: Vec<Vec<u8>>,
+    most: usize,
+}
+
+impl Animation {
+    fn new(frames: &[Vec<u8>]) -> Self {
+        let header = frames[0][HEADER].to_vec();
+        Self { header, data: frames.iter().map(|frame| data(frame)).collect(), most: 5_000 }
+    }
+
+    fn chunks(&self) -> Vec<Vec<u8>> {
+        let mut number = 0u32..;
+        let mut next = || number.next().unwrap().to_be_bytes();
+        let mut chunks =
+            vec![self.header.clone(), chunk(b"acTL", &[0, 0, 0, self.data.len() as u8, 0, 0, 0, 0])];
+        for (nth, data) in self.data.iter().enumerate() {
+            let size = &self.header[8..16];
+            chunks.push(chunk(b"fcTL", &[&next(), size, &[0; 8], &[0, 1, 0, 9, 0, 0]].concat()));
+            for part in data.chunks(self.most) {
+                chunks.push(match nth {
+                    0 => chunk(b"IDAT", part),
+                    _ => chunk(b"fdAT", &[&next(), part].concat()),
+                });
+            }
+        }
+        chunks.push(chunk(b"IEND", b""));
+        chunks
+    }
+
+    fn hashes(&self) -> Vec<(u32, PdqHash)> {
+        hashes(&self.chunks())
+    }
+}
+
+fn file(chunks: &[Vec<u8>]) -> Vec<u8> {
+    [b"\x89PNG\r\n\x1a\n", chunks.concat().as_slice()].concat()
+}
+
+fn hashes(chunks: &[Vec<u8>]) -> Vec<(u32, PdqHash)> {
+    print(&file(chunks)).frames.iter().map(|frame| (frame.at, frame.pdq)).collect()
+}
+
+/// The upper rows of one, and the rest of another.
+fn composed(upper: &RgbImage, count: u32, other: &RgbImage) -> RgbImage {
+    let mut canvas = other.clone();
+    imageops::replace(&mut canvas, &rows(upper, count), 0, 0);
+    canvas
+}
+
+#[test]
+fn a_frame_whose_data_is_short_shows_the_rows_that_came_over_what_was_there() {
+    let pictures: Vec<_> = (0..5).map(picture).collect();
+    let stills: Vec<_> = pictures.iter().map(still).collect();
+    let whole: Vec<_> = (0..).zip(&pictures).map(|(at, picture)| (at, hash(picture))).collect();
+    for most in [5_000, 100, 1 << 20] {
+        let animation = |frames: &[Vec<u8>]| Animation { most, ..Animation::new(frames) };
+        assert_eq!(animation(&stills).hashes(), whole);
+        for nth in 0..5 {
+            // All is in order, but the rows are too few.
+            let mut frames = stills.clone();
+            frames[nth] = still(&rows(&pictures[nth], 70));
+            let few = Animation { header: stills[0][HEADER].to_vec(), ..animation(&frames) };
+            let black = RgbImage::new(SIZE.0, SIZE.1);
+            let before = nth.checked_sub(1).map_or(&black, |before| &pictures[before]);
+            let mut expected = whole.clone();
+            expected[nth].1 = hash(&composed(&pictures[nth], 70, before));
+            assert_eq!(few.hashes(), expected, "{nth}");
+            // The compressed bytes end anywhere, or are garbage from there on.
+            for is_cut in [true, false] {
+                let mut cut = animation(&stills);
+                let half = cut.data[nth].len() * 3 / 5;
+                if is_cut {
+                    cut.data[nth].truncate(half);
+                } else {
+                    cut.data[nth][half..].fill(0xff);
+                }
+                let mut shown = cut.hashes();
+                let rows =
+                    (20..119).find(|rows| hash(&composed(&pictures[nth], *rows, before)) == shown[nth].1);
+                assert!(rows.is_some(), "{nth}: {is_cut}");
+                shown[nth] = whole[nth];
+                assert_eq!(shown, whole, "{nth}: {is_cut}");
+            }
+        }
+    }
+}
+
+#[test]
+fn frames_without_a_row_hide_none_of_the_others() {
+    let pictures: Vec<_> = (0..3).map(picture).collect();
+    let stills: Vec<_> = pictures.iter().map(still).collect();
+    let [first, second, third] = [0, 1, 2].map(|at| hash(&pictures[at]));
+    let without = |empty: &[usize]| {
+        let mut animation = Animation::new(&stills);
+        empty.iter().for_each(|at| animation.data[*at].truncate(9));
+        animation
+    };
+    assert_eq!(without(&[0]).hashes(), [(1, second), (2, third)]);
+    assert_eq!(without(&[1]).hashes(), [(0, first), (2, third)]);
+    assert_eq!(without(&[2]).hashes(), [(0, first), (1, second)]);
+    assert_eq!(without(&[0, 1]).hashes(), [(2, third)]);
+    let none = print(&file(&without(&[0, 1, 2]).chunks()));
+    assert_eq!((none.state, none.reason), (State::Undecodable, Some(Reason::Broken)));
+}
+
+#[test]
+fn rows_of_an_interlaced_frame_stand_for_those_that_did_not_come() {
+    let of_each = |picture: &RgbImage| {
+        let rows: Vec<_> =
+            picture.rows().map(|row| row.flat_map(|pixel| pixel.0).collect::<Vec<u8>>()).collect();
+        let mut raw = Vec::new();
+        for (x, y, dx, dy) in
+            [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
+        {
+            for row in rows.iter().skip(y).step_by(dy) {
+                raw.push(0);
+                raw.extend(row.chunks(3).skip(x).step_by(dx).flatten());
+            }
+        }
+        raw
+    };
+    // Not compressed, so that rows end where they are meant to.
+    let stored = |raw: &[u8]| {
+        let parts = raw.chunks(60_000).map(|part| {
+            let length = part.len() as u16;
+            [&[0], &length.to_le_bytes()[..], &(!length).to_le_bytes(), part].concat()
+        });
+        [&[0x78, 1][..], &parts.collect::<Vec<_>>().concat()].concat()
+    };
+    let pictures: Vec<_> = (0..2).map(picture).collect();
+    let mut header = still(&pictures[0])[HEADER][8..21].to_vec();
+    header[12] = 1;
+    let raw: Vec<_> = pictures.iter().map(of_each).collect();
+    let animation = |second: &[u8]| {
+        let data = vec![stored(&raw[0]), stored(second)];
+        Animation { header: chunk(b"IHDR", &header), data, most: 5_000 }
+    };
+    let [first, second] = [0, 1].map(|at| hash(&pictures[at]));
+    assert_eq!(animation(&raw[1]).hashes(), [(0, first), (1, second)]);
+    // Nine rows of the first pass, which has one of eight rows and pixels.
+    let shown = animation(&raw[1][..9 * (1 + 20 * 3)]).hashes();
+    let coarse = RgbImage::from_fn(SIZE.0, SIZE.1, |x, y| *pictures[1].get_pixel(x & !7, y & !7));
+    assert_eq!(shown, [(0, first), (1, hash(&composed(&coarse, 72, &pictures[0])))]);
+}
+
+#[test]
+fn a_fault_between_frames_costs_none_of_those_before_it() {
+    let stills: Vec<_> = (0..3).map(|seed| still(&picture(seed))).collect();
+    let chunks = Animation { most: 1 << 20, ..Animation::new(&stills) }.chunks();
+    let whole = hashes(&chunks);
+    let kinds: Vec<_> = chunks.iter().map(|chunk| chunk[4..8].to_vec()).collect();
+    assert_eq!(
+        kinds.concat(),
+        b"IHDRacTLfcTLIDATfcTLfdATfcTLfdATIEND",
+        "the places below are those of the last frame"
+    );
+    let control = |at: usize, byte: u8| {
+        let mut content = chunks[6][8..34].to_vec();
+        content[at] = byte;
+        chunk(b"fcTL", &content)
+    };
+    for (name, fault) in [
+        ("a number", control(3, 9)),
+        ("a size", control(6, 9)),
+        ("a place", control(15, 9)),
+        ("a way to end", control(24, 9)),
+        ("a way to blend", control(25, 9)),
+        ("a header", chunks[0].clone()),
+    ] {
+        let mut broken = chunks.clone();
+        broken[6] = fault;
+        assert_eq!(hashes(&broken), whole[..2], "{name}");
+    }
+}
+
+/// libpng refuses what has two, and so do browsers; Pillow shows it by the last one, in which a decoy may stand.
+#[test]
+fn a_header_that_comes_twice_is_a_fault_unless_all_pixels_came_before() {
+    let whole = still(&picture(1));
+    let (header, after) = (&whole[HEADER], &whole[HEADER.end..]);
+    let other = {
+        let mut other = header[8..21].to_vec();
+        (other[3], other[7]) = (80, 60);
+        chunk(b"IHDR", &other)
+    };
+    let frames = Animation::new(&[whole.clone(), still(&picture(2))]).chunks();
+    for again in [header.to_vec(), other] {
+        let twice = [&whole[..HEADER.end], &again, after].concat();
+        let print = print(&twice);
+        assert_eq!((print.state, print.reason), (State::Undecodable, Some(Reason::Broken)));
+        let mut moving = frames.clone();
+        moving.insert(1, again.clone());
+        let print = self::print(&file(&moving));
+        assert_eq!((print.state, print.reason), (State::Undecodable, Some(Reason::Broken)));
+
+        let end = whole.len() - 12;
+        let behind = [&whole[..end], &again, &whole[end..]].concat();
+        let luma = |bytes: &[u8]| decoders(&tidegate_media::Limits::default()).luma(bytes);
+        assert_eq!(luma(&behind), luma(&whole));
+        let mut moving = frames.clone();
+        moving.insert(frames.len() - 1, again.clone());
+        assert_eq!(hashes(&moving), hashes(&frames));
+    }
+    // A header of another length is none.
+    let long = chunk(b"IHDR", &[&header[8..21], b"\0"].concat());
+    let print = print(&[&whole[..8], &long, after].concat());
+    assert_eq!((print.state, print.reason), (State::Undecodable, Some(Reason::Broken)));
+}
