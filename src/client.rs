@@ -256,5 +256,5 @@ pub(crate) fn http() -> anyhow::Result<reqwest::Client> {
         .redirect(reqwest::redirect::Policy::none())
         .timeout(PATIENCE)
         .build()
-        .context("no HTTP client")
+        .context("the HTTP client cannot be made; without CA certificates, install the package ca-certificates")
 }

@@ -1,40 +1,25 @@
-//! Decides which addresses may be connected to: public ones, and those the operator has opened.
-//! Not responsible for finding the addresses of a name.
+//! Address guard: allows connections to public addresses and to ranges that the operator has opened.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
 /// An address range such as `10.0.0.0/8`, `fd00::/8` or a single address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Cidr {
-    base: IpAddr,
-    prefix: u8,
-}
+pub struct Cidr(IpNet);
 
 impl Cidr {
-    /// Whether the address lies in the range. Both must be canonical; an IPv4 range never holds an IPv6 address.
+    /// True if the address lies in the range. Both must be canonical; an IPv4 range never contains an IPv6 address.
     pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.base, address) {
-            (IpAddr::V4(base), IpAddr::V4(address)) => v4_within(address, base, self.prefix),
-            (IpAddr::V6(base), IpAddr::V6(address)) => v6_within(address, base, self.prefix),
-            _ => false,
-        }
+        self.0.contains(&address)
     }
 }
 
-fn v4_within(address: Ipv4Addr, base: Ipv4Addr, prefix: u8) -> bool {
-    (address.to_bits() ^ base.to_bits()).leading_zeros() >= u32::from(prefix)
-}
-
-fn v6_within(address: Ipv6Addr, base: Ipv6Addr, prefix: u8) -> bool {
-    (address.to_bits() ^ base.to_bits()).leading_zeros() >= u32::from(prefix)
-}
-
-/// Why a text is no [`Cidr`].
+/// The text is not a [`Cidr`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CidrError {
     #[error("`{0}` is not an address range such as 10.0.0.0/8 or fd00::/8")]
@@ -59,34 +44,17 @@ impl FromStr for Cidr {
     type Err = CidrError;
 
     fn from_str(text: &str) -> Result<Self, CidrError> {
-        let syntax = || CidrError::Syntax(text.to_owned());
-        let (address, prefix) = match text.split_once('/') {
-            Some((address, prefix)) => (address, Some(prefix)),
-            None => (text, None),
+        let range = match text.parse::<IpAddr>() {
+            Ok(single) => IpNet::from(single),
+            Err(_) => text.parse().map_err(|_| CidrError::Syntax(text.to_owned()))?,
         };
-        let base: IpAddr = address.parse().map_err(|_| syntax())?;
-        let bits = if base.is_ipv4() { 32 } else { 128 };
-        let prefix = match prefix {
-            None => bits,
-            Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => {
-                digits.parse().map_err(|_| syntax())?
-            }
-            Some(_) => return Err(syntax()),
-        };
-        if prefix > bits {
-            return Err(syntax());
-        }
-        if base.to_canonical() != base {
+        if range.addr().to_canonical() != range.addr() {
             return Err(CidrError::Mapped(text.to_owned()));
         }
-        let host_bits = match base {
-            IpAddr::V4(base) => base.to_bits().trailing_zeros() < u32::from(bits - prefix),
-            IpAddr::V6(base) => base.to_bits().trailing_zeros() < u32::from(bits - prefix),
-        };
-        if host_bits {
+        if range.addr() != range.network() {
             return Err(CidrError::HostBits(text.to_owned()));
         }
-        Ok(Self { base, prefix })
+        Ok(Self(range))
     }
 }
 
@@ -106,82 +74,87 @@ impl From<Cidr> for String {
 
 impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.base, self.prefix)
+        self.0.fmt(f)
     }
 }
 
 /// The address is neither public nor opened by the operator.
 ///
-/// It names no address: where an internal name points is none of an organisation's business.
+/// The message names no address: an org must not learn where an internal name points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the address is not a public one; the operator can open its range with the setting egress.allow_cidrs"
 )]
-pub struct Blocked;
+pub struct BlockedAddress;
 
-impl Blocked {
+impl BlockedAddress {
     pub fn tag(&self) -> &'static str {
         "blocked_address"
     }
 }
 
-/// The deny table with the operator's exceptions.
+/// Table of denied ranges, with the operator's exceptions.
 #[derive(Debug, Clone, Default)]
-pub struct Guard {
-    /// Ranges that are open although the table denies them.
+pub struct AddressGuard {
+    /// Ranges that are allowed although the table denies them.
     pub allow: Vec<Cidr>,
 }
 
-impl Guard {
-    /// Refuses an address that is not public, in whatever notation it hides.
-    pub fn check(&self, address: IpAddr) -> Result<(), Blocked> {
+impl AddressGuard {
+    /// Refuses an address that is neither public nor opened. An IPv4 address in IPv6 notation is checked as IPv4.
+    pub fn check(&self, address: IpAddr) -> Result<(), BlockedAddress> {
         let address = address.to_canonical();
         if is_public(address) || self.allow.iter().any(|range| range.contains(address)) {
             Ok(())
         } else {
-            Err(Blocked)
+            Err(BlockedAddress)
         }
     }
 }
 
 fn is_public(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(address) => {
-            !DENIED_V4.iter().any(|&(base, prefix)| v4_within(address, Ipv4Addr::from_octets(base), prefix))
-        }
+        IpAddr::V4(address) => !DENIED_V4.iter().any(|range| range.contains(&address)),
         IpAddr::V6(address) => {
-            v6_within(address, PUBLIC_V6.0, PUBLIC_V6.1)
-                && !DENIED_V6.iter().any(|&(base, prefix)| v6_within(address, base, prefix))
+            PUBLIC_V6.contains(&address) && !DENIED_V6.iter().any(|range| range.contains(&address))
         }
     }
 }
 
-const DENIED_V4: [([u8; 4], u8); 15] = [
-    ([0, 0, 0, 0], 8),       // this network
-    ([10, 0, 0, 0], 8),      // private
-    ([100, 64, 0, 0], 10),   // carrier-grade NAT
-    ([127, 0, 0, 0], 8),     // loopback
-    ([169, 254, 0, 0], 16),  // link-local, cloud metadata
-    ([172, 16, 0, 0], 12),   // private
-    ([192, 0, 0, 0], 24),    // IETF protocol assignments
-    ([192, 0, 2, 0], 24),    // documentation
-    ([192, 88, 99, 0], 24),  // 6to4 relays
-    ([192, 168, 0, 0], 16),  // private
-    ([198, 18, 0, 0], 15),   // benchmarking
-    ([198, 51, 100, 0], 24), // documentation
-    ([203, 0, 113, 0], 24),  // documentation
-    ([224, 0, 0, 0], 4),     // multicast
-    ([240, 0, 0, 0], 4),     // reserved, broadcast
+const fn v4(a: u8, b: u8, c: u8, prefix: u8) -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, 0), prefix)
+}
+
+const fn v6(first: u16, second: u16, prefix: u8) -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0), prefix)
+}
+
+const DENIED_V4: [Ipv4Net; 15] = [
+    v4(0, 0, 0, 8),       // this network
+    v4(10, 0, 0, 8),      // private
+    v4(100, 64, 0, 10),   // carrier-grade NAT
+    v4(127, 0, 0, 8),     // loopback
+    v4(169, 254, 0, 16),  // link-local, cloud metadata
+    v4(172, 16, 0, 12),   // private
+    v4(192, 0, 0, 24),    // IETF protocol assignments
+    v4(192, 0, 2, 24),    // documentation
+    v4(192, 88, 99, 24),  // 6to4 relays
+    v4(192, 168, 0, 16),  // private
+    v4(198, 18, 0, 15),   // benchmarking
+    v4(198, 51, 100, 24), // documentation
+    v4(203, 0, 113, 24),  // documentation
+    v4(224, 0, 0, 4),     // multicast
+    v4(240, 0, 0, 4),     // reserved, broadcast
 ];
 
-/// Everything global lies in here; loopback, mapped, NAT64, unique-local, link-local and multicast do not.
-const PUBLIC_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
+/// Range of all global addresses; loopback, mapped, NAT64, unique-local, link-local and multicast are outside.
+const PUBLIC_V6: Ipv6Net = v6(0x2000, 0, 3);
 
-const DENIED_V6: [(Ipv6Addr, u8); 4] = [
-    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23), // IETF protocol assignments, Teredo among them
-    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32), // documentation
-    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16), // 6to4: carries any IPv4 address inside
-    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20), // documentation
+const DENIED_V6: [Ipv6Net; 4] = [
+    v6(0x2001, 0, 23),     // IETF protocol assignments, Teredo among them
+    v6(0x2001, 0xdb8, 32), // documentation
+    v6(0x2002, 0, 16),     // 6to4: carries any IPv4 address inside
+    v6(0x3fff, 0, 20),     // documentation
 ];
 
 #[cfg(test)]
@@ -190,16 +163,16 @@ mod tests {
 
     use super::*;
 
-    fn blocked(guard: &Guard, address: &str) -> bool {
+    fn blocked(guard: &AddressGuard, address: &str) -> bool {
         guard.check(address.parse().unwrap()).is_err()
     }
 
-    fn guard(allow: &[&str]) -> Guard {
-        Guard { allow: allow.iter().map(|range| range.parse().unwrap()).collect() }
+    fn guard(allow: &[&str]) -> AddressGuard {
+        AddressGuard { allow: allow.iter().map(|range| range.parse().unwrap()).collect() }
     }
 
     #[test]
-    fn the_first_and_last_address_of_every_denied_class_are_refused() {
+    fn first_and_last_address_of_denied_ranges_are_refused() {
         for address in [
             "0.0.0.0",
             "0.255.255.255",
@@ -262,12 +235,12 @@ mod tests {
             "ff00::1",
             "ff02::1",
         ] {
-            assert!(blocked(&Guard::default(), address), "{address} passed");
+            assert!(blocked(&AddressGuard::default(), address), "{address} passed");
         }
     }
 
     #[test]
-    fn the_public_neighbours_of_the_denied_classes_pass() {
+    fn public_neighbours_of_denied_ranges_pass() {
         for address in [
             "1.0.0.0",
             "9.255.255.255",
@@ -305,12 +278,12 @@ mod tests {
             "3ffe::1",
             "3fff:1000::1",
         ] {
-            assert!(!blocked(&Guard::default(), address), "{address} was refused");
+            assert!(!blocked(&AddressGuard::default(), address), "{address} was refused");
         }
     }
 
     #[test]
-    fn an_opened_range_lets_its_own_addresses_pass_and_no_others() {
+    fn opened_range_allows_its_own_addresses_only() {
         let guard = guard(&["127.0.0.0/8", "fd00:1::/32"]);
         for address in ["127.0.0.1", "127.9.9.9", "::ffff:127.0.0.1", "fd00:1::5"] {
             assert!(!blocked(&guard, address), "{address} was refused");
@@ -321,21 +294,21 @@ mod tests {
     }
 
     #[test]
-    fn one_address_is_a_range_of_its_own() {
+    fn single_address_is_a_range() {
         let guard = guard(&["10.1.2.3", "::1"]);
         assert!(!blocked(&guard, "10.1.2.3") && !blocked(&guard, "::1"));
         assert!(blocked(&guard, "10.1.2.2") && blocked(&guard, "10.1.2.4") && blocked(&guard, "::"));
     }
 
     #[test]
-    fn a_range_that_covers_everything_opens_everything_of_its_family() {
+    fn range_of_everything_opens_its_family_only() {
         assert!(!blocked(&guard(&["0.0.0.0/0"]), "127.0.0.1"));
         assert!(blocked(&guard(&["0.0.0.0/0"]), "::1"));
         assert!(!blocked(&guard(&["::/0"]), "::1"));
     }
 
     #[test]
-    fn a_range_that_is_not_one_is_named() {
+    fn malformed_range_is_named() {
         for (text, tag) in [
             ("", "cidr_syntax"),
             ("localhost", "cidr_syntax"),
@@ -355,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_written_as_it_was_read() {
+    fn range_is_written_as_it_was_read() {
         for text in ["10.0.0.0/8", "fd00::/8", "0.0.0.0/0", "::1/128"] {
             assert_eq!(text.parse::<Cidr>().unwrap().to_string(), text);
         }

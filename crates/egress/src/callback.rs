@@ -1,5 +1,4 @@
-//! Sends one callback, signed, and tells what became of it.
-//! Not responsible for when it is sent, how often, or where the attempt is recorded.
+//! Sends one signed callback and returns its outcome. The caller schedules and records attempts.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,26 +11,26 @@ use tokio::time::Instant;
 
 use crate::client::{Client, Request};
 use crate::failure::Failure;
-use crate::outcomes::{self, Outcome};
+use crate::outcome::{self, Outcome};
 use crate::signature::{self, Secret};
-use crate::target::{Target, UrlFault};
+use crate::target::{Target, UrlError};
 
 const SERVICE_EVENT_TYPE: HeaderName = HeaderName::from_static("service-event-type");
 const SERVICE_ATTEMPT: HeaderName = HeaderName::from_static("service-attempt");
 
-/// One callback on its way. `Debug` shows neither URL, headers, body nor secrets.
+/// One callback to send. `Debug` shows neither URL, headers, body nor secrets.
 pub struct CallbackRequest {
     pub url: String,
-    /// The same on every attempt; it is what receivers tell repetitions by.
+    /// The same on every attempt, so that receivers recognise repeats.
     pub event_id: EventId,
     pub event_type: String,
     /// Counts from 1.
     pub attempt_no: u32,
     /// Byte-identical on every attempt.
     pub body: Bytes,
-    /// The endpoint's own headers, as [`check_headers`] accepts them.
+    /// Headers configured on the endpoint, as [`check_headers`] accepts them.
     pub headers: Vec<(String, String)>,
-    /// The valid secrets, the newest first.
+    /// Valid secrets, the newest first.
     pub secrets: Vec<Secret>,
 }
 
@@ -45,39 +44,39 @@ impl std::fmt::Debug for CallbackRequest {
     }
 }
 
-/// What became of an attempt that was made.
+/// Result of an attempt that was made.
 #[derive(Debug, Clone)]
 pub struct Attempt {
     pub outcome: Outcome,
     pub http_status: Option<u16>,
-    /// What went wrong. A delivered callback may carry one too, if only the rest of the answer was lost.
+    /// The failure. A delivered callback may have one too, if only the rest of the response was lost.
     pub error: Option<Failure>,
     pub duration: Duration,
-    /// Who answered; unknown if nobody did.
+    /// Address that responded, if any did.
     pub remote_ip: Option<IpAddr>,
-    /// The beginning of the answer's body. For the organisation's administrators only.
+    /// Beginning of the response's body, for the org's administrators only.
     pub response_head: Bytes,
-    /// The receiver's wish, unclamped.
+    /// Pause that the receiver asks for, not clamped.
     pub retry_after: Option<Duration>,
 }
 
-/// Why nothing was sent. The fault is ours or the configuration's: it is no attempt, and not charged to the receiver.
+/// Why nothing was sent. The cause is in our configuration: it is no attempt, and does not count against the receiver.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotSent {
     #[error("the endpoint has no signing secret, and nothing is sent unsigned")]
     NoSecret,
     #[error(transparent)]
-    Url(#[from] UrlFault),
+    Url(#[from] UrlError),
     #[error(transparent)]
-    Header(#[from] HeaderFault),
+    Header(#[from] HeaderError),
 }
 
 impl NotSent {
     pub fn tag(&self) -> &'static str {
         match self {
             Self::NoSecret => "no_secret",
-            Self::Url(fault) => fault.tag(),
-            Self::Header(fault) => fault.tag(),
+            Self::Url(error) => error.tag(),
+            Self::Header(error) => error.tag(),
         }
     }
 }
@@ -104,7 +103,7 @@ pub async fn send(client: &Client, request: &CallbackRequest, now: u64) -> Resul
         Ok(response) => response,
         Err(failure) => {
             return Ok(Attempt {
-                outcome: Outcome::of_failure(&failure),
+                outcome: Outcome::from_failure(&failure),
                 http_status: None,
                 error: Some(failure),
                 duration: began.elapsed(),
@@ -115,16 +114,16 @@ pub async fn send(client: &Client, request: &CallbackRequest, now: u64) -> Resul
         }
     };
     let status = response.status().as_u16();
-    let outcome = Outcome::of_status(status);
+    let outcome = Outcome::from_status(status);
     let retry_after = response
         .headers()
         .get(header::RETRY_AFTER)
         .and_then(|value| value.to_str().ok())
-        .and_then(|value| outcomes::retry_after(value, now));
+        .and_then(|value| outcome::retry_after(value, now));
     let remote_ip = response.remote_ip();
-    let (head, lost) = response.head().await;
+    let (prefix, lost) = response.read_prefix().await;
     let error = match outcome {
-        // An answer longer than anyone reads is no fault of the receiver's.
+        // A response that is longer than we read is not an error.
         Outcome::Delivered => lost.filter(|failure| !matches!(failure, Failure::TooLarge { .. })),
         Outcome::Retry { .. } => Some(Failure::HttpStatus { status }),
     };
@@ -134,12 +133,12 @@ pub async fn send(client: &Client, request: &CallbackRequest, now: u64) -> Resul
         error,
         duration: began.elapsed(),
         remote_ip,
-        response_head: Bytes::copy_from_slice(&head[..head.len().min(settings.response_kept_bytes)]),
+        response_head: Bytes::copy_from_slice(&prefix[..prefix.len().min(settings.response_kept_bytes)]),
         retry_after,
     })
 }
 
-fn all_headers(request: &CallbackRequest, now: u64) -> Result<HeaderMap, HeaderFault> {
+fn all_headers(request: &CallbackRequest, now: u64) -> Result<HeaderMap, HeaderError> {
     let mut headers = own_headers(&request.headers)?;
     let id = request.event_id.to_string();
     let signed = signature::sign(&request.secrets, &id, now, &request.body);
@@ -152,15 +151,15 @@ fn all_headers(request: &CallbackRequest, now: u64) -> Result<HeaderMap, HeaderF
         (SERVICE_EVENT_TYPE, request.event_type.clone()),
         (SERVICE_ATTEMPT, request.attempt_no.to_string()),
     ] {
-        let value = HeaderValue::try_from(value).map_err(|_| HeaderFault::Value(name.to_string()))?;
+        let value = HeaderValue::try_from(value).map_err(|_| HeaderError::Value(name.to_string()))?;
         headers.insert(name, value);
     }
     Ok(headers)
 }
 
-/// Why an endpoint may not have a header. Values are never told.
+/// Why an endpoint may not have a header. Messages never contain values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum HeaderFault {
+pub enum HeaderError {
     #[error("`{0}` is no header name")]
     Name(String),
     #[error("the header `{0}` is set by the service or the connection and cannot be configured")]
@@ -171,7 +170,7 @@ pub enum HeaderFault {
     Value(String),
 }
 
-impl HeaderFault {
+impl HeaderError {
     pub fn tag(&self) -> &'static str {
         match self {
             Self::Name(_) => "header_name",
@@ -182,28 +181,28 @@ impl HeaderFault {
     }
 }
 
-/// Whether these headers may be configured on an endpoint.
-pub fn check_headers(headers: &[(String, String)]) -> Result<(), HeaderFault> {
+/// Checks that these headers may be configured on an endpoint.
+pub fn check_headers(headers: &[(String, String)]) -> Result<(), HeaderError> {
     own_headers(headers).map(drop)
 }
 
-fn own_headers(headers: &[(String, String)]) -> Result<HeaderMap, HeaderFault> {
+fn own_headers(headers: &[(String, String)]) -> Result<HeaderMap, HeaderError> {
     let mut map = HeaderMap::with_capacity(headers.len() + 8);
     for (text, value) in headers {
-        let name = HeaderName::try_from(text).map_err(|_| HeaderFault::Name(text.clone()))?;
+        let name = HeaderName::try_from(text).map_err(|_| HeaderError::Name(text.clone()))?;
         if is_forbidden(name.as_str()) {
-            return Err(HeaderFault::Forbidden(text.clone()));
+            return Err(HeaderError::Forbidden(text.clone()));
         }
-        let mut value = HeaderValue::try_from(value).map_err(|_| HeaderFault::Value(text.clone()))?;
+        let mut value = HeaderValue::try_from(value).map_err(|_| HeaderError::Value(text.clone()))?;
         value.set_sensitive(true);
         if map.insert(name, value).is_some() {
-            return Err(HeaderFault::Twice(text.clone()));
+            return Err(HeaderError::Twice(text.clone()));
         }
     }
     Ok(map)
 }
 
-/// Ours, the connection's, the browser's, and those by which proxies tell whom a request comes from.
+/// True for headers that we set ourselves, of the connection, of browsers, and by which proxies name the sender.
 fn is_forbidden(name: &str) -> bool {
     const NAMES: [&str; 24] = [
         "accept-encoding",
@@ -239,19 +238,19 @@ fn is_forbidden(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn check(name: &str, value: &str) -> Result<(), HeaderFault> {
+    fn check(name: &str, value: &str) -> Result<(), HeaderError> {
         check_headers(&[(name.to_owned(), value.to_owned())])
     }
 
     #[test]
-    fn an_endpoint_may_have_headers_of_its_own() {
+    fn endpoint_may_have_own_headers() {
         for name in ["Authorization", "X-Api-Key", "x-tenant", "traceparent"] {
             assert_eq!(check(name, "some value"), Ok(()), "{name}");
         }
     }
 
     #[test]
-    fn headers_of_the_service_and_of_the_connection_cannot_be_configured() {
+    fn service_and_connection_headers_are_refused() {
         for name in [
             "Content-Type",
             "content-length",
@@ -274,21 +273,21 @@ mod tests {
             "Accept-Encoding",
             "X-Forwarded-For",
         ] {
-            assert_eq!(check(name, "x"), Err(HeaderFault::Forbidden(name.to_owned())), "{name}");
+            assert_eq!(check(name, "x"), Err(HeaderError::Forbidden(name.to_owned())), "{name}");
         }
     }
 
     #[test]
-    fn a_header_that_cannot_be_sent_is_refused_without_telling_its_value() {
+    fn unsendable_header_is_refused_without_its_value() {
         for name in ["", "a b", "a:b", "a\r\nb", "\u{e4}"] {
-            assert_eq!(check(name, "x"), Err(HeaderFault::Name(name.to_owned())), "{name:?}");
+            assert_eq!(check(name, "x"), Err(HeaderError::Name(name.to_owned())), "{name:?}");
         }
         for value in ["a\r\nhost: b", "a\nb", "\0"] {
-            let fault = check("x-key", value).expect_err("the value cannot be sent");
-            assert_eq!(fault, HeaderFault::Value("x-key".to_owned()));
-            assert!(!fault.to_string().contains(value));
+            let error = check("x-key", value).expect_err("the value cannot be sent");
+            assert_eq!(error, HeaderError::Value("x-key".to_owned()));
+            assert!(!error.to_string().contains(value));
         }
         let twice = [("X-Key".to_owned(), "1".to_owned()), ("x-key".to_owned(), "2".to_owned())];
-        assert_eq!(check_headers(&twice), Err(HeaderFault::Twice("x-key".to_owned())));
+        assert_eq!(check_headers(&twice), Err(HeaderError::Twice("x-key".to_owned())));
     }
 }

@@ -1,19 +1,18 @@
-//! Names what went wrong with a request, so that nobody has to read error texts.
-//! Not responsible for what follows from it.
+//! Classifies what went wrong with a request.
 
 use std::error::Error;
 use std::io;
 
-use crate::addresses::Blocked;
-use crate::target::UrlFault;
+use crate::addresses::BlockedAddress;
+use crate::target::UrlError;
 
-/// Why a request brought no usable answer. No variant carries a URL, a header or a byte of a body.
+/// Why a request brought no usable response. No variant carries a URL, a header or a byte of a body.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     #[error(transparent)]
-    Url(#[from] UrlFault),
+    Url(#[from] UrlError),
     #[error(transparent)]
-    BlockedAddress(#[from] Blocked),
+    BlockedAddress(#[from] BlockedAddress),
     #[error("the host name could not be resolved")]
     Dns,
     #[error("the connection was refused")]
@@ -39,7 +38,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The class, for logs, metrics and operators.
+    /// Returns the class for logs, metrics and operators.
     pub fn tag(&self) -> &'static str {
         match self {
             Self::Url(_) => "invalid_url",
@@ -58,8 +57,8 @@ impl Failure {
         }
     }
 
-    /// The class as an organisation may see it: a closed port looks like a filtered one, so that ranges the operator
-    /// has opened cannot be scanned through us.
+    /// Returns the class as an org may see it: a closed port looks like a filtered one, so that an org cannot scan ranges that
+    /// the operator has opened.
     pub fn org_tag(&self) -> &'static str {
         match self {
             Self::ConnectRefused | Self::ConnectTimeout | Self::Network => "connect_failed",
@@ -67,13 +66,13 @@ impl Failure {
         }
     }
 
-    /// What a class means where its name does not say what to do, for who reads only the class.
+    /// Explains a class whose name does not say what to do, to readers who see only the class.
     pub fn explain(tag: &str) -> Option<String> {
-        (tag == Blocked.tag()).then(|| Blocked.to_string())
+        (tag == BlockedAddress.tag()).then(|| BlockedAddress.to_string())
     }
 
-    /// The class of what the HTTP library reports before the response's head has arrived.
-    pub(crate) fn of_request(error: &reqwest::Error) -> Self {
+    /// Classifies an error of the HTTP library before the response's head has arrived.
+    pub(crate) fn from_request(error: &reqwest::Error) -> Self {
         Self::from_chain(error).unwrap_or_else(|| match (error.is_connect(), error.is_timeout()) {
             (true, true) => Self::ConnectTimeout,
             (false, true) => Self::Timeout,
@@ -81,8 +80,8 @@ impl Failure {
         })
     }
 
-    /// The class of what the HTTP library reports while the response's body is read.
-    pub(crate) fn of_body(error: &reqwest::Error) -> Self {
+    /// Classifies an error of the HTTP library while the response's body is read.
+    pub(crate) fn from_body(error: &reqwest::Error) -> Self {
         Self::from_chain(error).unwrap_or_else(|| match error.is_timeout() {
             true => Self::BodyTimeout,
             false if has_bad_chunks(error) => Self::Malformed,
@@ -127,7 +126,7 @@ impl Failure {
     }
 }
 
-/// What hyper says of chunks that it cannot read.
+/// True if hyper could not read the chunk encoding.
 fn has_bad_chunks(error: &reqwest::Error) -> bool {
     let all = std::iter::successors(error.source(), |error| (*error).source());
     let mut kinds = all.filter_map(|error| Some(error.downcast_ref::<io::Error>()?.kind()));

@@ -1,16 +1,18 @@
-//! One guarded outgoing attempt to an address that an organisation or a payload can name, and the signature on it.
-//! Not responsible for when to try again, nor for where the attempt is recorded.
+//! Guarded HTTP client for addresses that an org or a payload can name: sends callbacks, signed, and fetches media.
+//!
+//! Each call makes one attempt. Retries and records belong to the callers.
 
 pub mod addresses;
 pub mod callback;
 pub mod client;
 pub mod failure;
 pub mod media;
-pub mod outcomes;
+pub mod outcome;
 pub mod resolver;
 pub mod settings;
 pub mod signature;
 pub mod target;
+pub mod tls;
 
 pub use client::Client;
 pub use failure::Failure;

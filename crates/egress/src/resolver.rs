@@ -1,5 +1,4 @@
-//! Finds the addresses of a host name and lets a connection be made only if the guard passes every one of them.
-//! Not responsible for IP literals, which the HTTP library never resolves.
+//! Resolves host names and allows a connection only if the guard accepts every address of the name.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -9,33 +8,33 @@ use futures::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::Semaphore;
 
-use crate::addresses::Guard;
+use crate::addresses::AddressGuard;
 use crate::failure::Failure;
 
-/// A source of addresses. Production uses [`System`]; it is an edge, so tests may bring their own.
-pub trait Lookup: Send + Sync + 'static {
-    fn lookup(&self, host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
+/// A source of addresses. Production uses [`SystemResolver`], tests bring their own.
+pub trait Resolver: Send + Sync + 'static {
+    fn resolve(&self, host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 }
 
 /// The operating system's resolver.
-pub struct System {
+pub struct SystemResolver {
     threads: Arc<Semaphore>,
 }
 
-impl System {
-    /// A hung name server holds a thread until the system gives up, whoever waits; `concurrent` bounds those threads.
+impl SystemResolver {
+    /// `concurrent` limits the threads that hold look-ups: a name server that hangs holds one until the system gives up.
     pub fn new(concurrent: usize) -> Self {
         Self { threads: Arc::new(Semaphore::new(concurrent)) }
     }
 }
 
-impl Lookup for System {
-    fn lookup(&self, host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+impl Resolver for SystemResolver {
+    fn resolve(&self, host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         let threads = Arc::clone(&self.threads);
         Box::pin(async move {
             let permit = threads.acquire_owned().await.map_err(io::Error::other)?;
             tokio::task::spawn_blocking(move || {
-                let _until_the_thread_is_free = permit;
+                let _permit = permit;
                 Ok((host.as_str(), 0).to_socket_addrs()?.map(|address| address.ip()).collect())
             })
             .await
@@ -46,19 +45,19 @@ impl Lookup for System {
 
 /// A resolver that refuses a name if any of its addresses is blocked.
 ///
-/// Dropping only the blocked ones would let a name that points inside be probed by its public half. The checked list is
-/// the one that is connected to, so a second, different answer never comes into play.
-pub(crate) struct Checked {
-    pub(crate) lookup: Arc<dyn Lookup>,
-    pub(crate) guard: Arc<Guard>,
+/// Dropping only the blocked ones would let a name that points inside be probed by its public half. The connection is made
+/// to the checked list, so a later answer of the name server cannot change it.
+pub(crate) struct GuardedResolver {
+    pub(crate) resolver: Arc<dyn Resolver>,
+    pub(crate) guard: Arc<AddressGuard>,
 }
 
-impl Resolve for Checked {
+impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let found = self.lookup.lookup(name.as_str().to_owned());
+        let resolving = self.resolver.resolve(name.as_str().to_owned());
         let guard = Arc::clone(&self.guard);
         Box::pin(async move {
-            let addresses = found.await.map_err(|_| Failure::Dns)?;
+            let addresses = resolving.await.map_err(|_| Failure::Dns)?;
             if addresses.is_empty() {
                 return Err(Failure::Dns.into());
             }

@@ -1,5 +1,4 @@
-//! Signs what we send and verifies it the way a receiver must.
-//! Not responsible for where secrets are kept or which of them are valid.
+//! Signs callbacks, and verifies signatures as a receiver does.
 //!
 //! One secret serves two schemes: `Service-Signature` takes the whole `whsec_...` text as the key (the Stripe form),
 //! `webhook-signature` the decoded bytes behind the prefix (Standard Webhooks), so receivers can use ready-made
@@ -13,8 +12,9 @@ use hmac::{Hmac, KeyInit, Mac};
 use http::HeaderMap;
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
+use tidegate_schemas::hex;
 
-/// Header of our own scheme.
+/// Header of our own signature scheme.
 pub const SERVICE_SIGNATURE: &str = "service-signature";
 /// Headers of Standard Webhooks.
 pub const WEBHOOK_ID: &str = "webhook-id";
@@ -23,19 +23,19 @@ pub const WEBHOOK_SIGNATURE: &str = "webhook-signature";
 
 const PREFIX: &str = "whsec_";
 
-/// A signing secret, `whsec_` and the standard base64 of its bytes. `Debug` shows none of it.
+/// A signing secret: `whsec_` and the standard base64 of its bytes. `Debug` shows none of it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     text: String,
     key: Vec<u8>,
 }
 
-/// The text is no signing secret. It says nothing about the text.
+/// The text is not a signing secret. The message contains nothing of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a signing secret is `whsec_` followed by the base64 of 24 to 64 bytes")]
-pub struct NotASecret;
+pub struct SecretError;
 
-impl NotASecret {
+impl SecretError {
     pub fn tag(&self) -> &'static str {
         "not_a_secret"
     }
@@ -47,17 +47,17 @@ impl Secret {
         Self { text: format!("{PREFIX}{}", BASE64.encode(random)), key: random.to_vec() }
     }
 
-    /// Reads a secret back.
-    pub fn parse(text: &str) -> Result<Self, NotASecret> {
-        let tail = text.strip_prefix(PREFIX).ok_or(NotASecret)?;
-        let key = BASE64.decode(tail).map_err(|_| NotASecret)?;
+    /// Reads a secret from its text.
+    pub fn parse(text: &str) -> Result<Self, SecretError> {
+        let tail = text.strip_prefix(PREFIX).ok_or(SecretError)?;
+        let key = BASE64.decode(tail).map_err(|_| SecretError)?;
         if !(24..=64).contains(&key.len()) {
-            return Err(NotASecret);
+            return Err(SecretError);
         }
         Ok(Self { text: text.to_owned(), key })
     }
 
-    /// The text, to be shown once or sealed.
+    /// Returns the text, to be shown once or encrypted.
     pub fn expose(&self) -> &str {
         &self.text
     }
@@ -69,12 +69,12 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The headers that prove where a body comes from.
+/// Values of the signature headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signatures {
-    /// Value of `Service-Signature`.
+    /// `Service-Signature`.
     pub service: String,
-    /// Value of `webhook-signature`.
+    /// `webhook-signature`.
     pub webhook: String,
 }
 
@@ -95,9 +95,9 @@ pub fn sign(secrets: &[Secret], id: &str, t: u64, body: &[u8]) -> Signatures {
     Signatures { service, webhook }
 }
 
-/// Why a received body is not believed.
+/// Why a received signature is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Rejected {
+pub enum VerificationError {
     #[error("there is no Service-Signature header")]
     Missing,
     #[error("the Service-Signature header is not of the form t=<unix seconds>,v1=<hex>")]
@@ -108,7 +108,7 @@ pub enum Rejected {
     Mismatch,
 }
 
-impl Rejected {
+impl VerificationError {
     pub fn tag(&self) -> &'static str {
         match self {
             Self::Missing => "signature_missing",
@@ -119,8 +119,8 @@ impl Rejected {
     }
 }
 
-/// Believes a body if one `v1` of its `Service-Signature` was made with one of the secrets, at most `tolerance` seconds
-/// before or after `now`. As strict about the header's form as the strictest public verifier, so that whatever passes
+/// Accepts a body if one `v1` of its `Service-Signature` was made with one of the secrets, at most `tolerance` seconds
+/// before or after `now`. It is as strict about the header's form as the strictest public verifier, so that whatever passes
 /// here passes there.
 pub fn verify(
     headers: &HeaderMap,
@@ -128,30 +128,30 @@ pub fn verify(
     secrets: &[Secret],
     now: u64,
     tolerance: u64,
-) -> Result<(), Rejected> {
+) -> Result<(), VerificationError> {
     let mut values = headers.get_all(SERVICE_SIGNATURE).iter();
-    let header = values.next().ok_or(Rejected::Missing)?;
+    let header = values.next().ok_or(VerificationError::Missing)?;
     if values.next().is_some() {
-        return Err(Rejected::Malformed);
+        return Err(VerificationError::Malformed);
     }
-    let (t, signatures) =
-        parse(header.to_str().map_err(|_| Rejected::Malformed)?).ok_or(Rejected::Malformed)?;
-    let at: u64 = t.parse().map_err(|_| Rejected::Malformed)?;
+    let (t, signatures) = parse(header.to_str().map_err(|_| VerificationError::Malformed)?)
+        .ok_or(VerificationError::Malformed)?;
+    let at: u64 = t.parse().map_err(|_| VerificationError::Malformed)?;
     if at.abs_diff(now) > tolerance {
-        return Err(Rejected::Stale);
+        return Err(VerificationError::Stale);
     }
-    // Every pair is compared, whatever the earlier ones gave, so that time tells nothing about which one fits.
-    let mut fits = subtle::Choice::from(0);
+    // Every pair is compared, so that the time does not reveal which one matches.
+    let mut matches = subtle::Choice::from(0);
     for secret in secrets {
         let wanted = service_v1(secret, t, body);
         for signature in &signatures {
-            fits |= wanted.as_bytes().ct_eq(signature.as_bytes());
+            matches |= wanted.as_bytes().ct_eq(signature.as_bytes());
         }
     }
-    if fits.into() { Ok(()) } else { Err(Rejected::Mismatch) }
+    if matches.into() { Ok(()) } else { Err(VerificationError::Mismatch) }
 }
 
-/// The time as it was written, and every `v1`. Schemes that are not known yet are passed over.
+/// Returns the time as it was written, and every `v1`. Unknown schemes are ignored.
 fn parse(header: &str) -> Option<(&str, Vec<&str>)> {
     let mut t = None;
     let mut signatures = Vec::new();
@@ -165,8 +165,8 @@ fn parse(header: &str) -> Option<(&str, Vec<&str>)> {
                 }
             }
             ("v1", value) => {
-                let hex = value.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-                if value.len() != 64 || !hex {
+                let is_hex = value.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+                if value.len() != 64 || !is_hex {
                     return None;
                 }
                 signatures.push(value);
@@ -179,12 +179,7 @@ fn parse(header: &str) -> Option<(&str, Vec<&str>)> {
 
 fn service_v1(secret: &Secret, t: &str, body: &[u8]) -> String {
     let tag = hmac(secret.text.as_bytes(), &[t.as_bytes(), b".", body]);
-    tag.iter().fold(String::with_capacity(64), |mut hex, byte| {
-        for nibble in [byte >> 4, byte & 15] {
-            hex.push(char::from_digit(nibble.into(), 16).expect("a nibble is a hexadecimal digit"));
-        }
-        hex
-    })
+    hex(&tag)
 }
 
 fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {

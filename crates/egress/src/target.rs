@@ -1,5 +1,4 @@
-//! Which URLs may be called at all, from their text alone.
-//! Not responsible for addresses: an IP literal or a resolved name passes the guard when it is used.
+//! Checks the text of URLs that may be called. Addresses are checked by the guard when a URL is used.
 
 use std::net::IpAddr;
 
@@ -8,17 +7,17 @@ use url::{Host, Url};
 /// Longest URL in bytes.
 pub const MAX_LENGTH: usize = 2_000;
 
-/// Ports of services that a request could be mistaken for a command by; the Fetch standard's list from 1024 on.
+/// Ports of services that could mistake a request for a command: the Fetch standard's list from 1024 on.
 const DENIED_PORTS: [u16; 17] =
     [1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6697];
 
-/// A URL of a form that may be called. Neither `Debug` nor any error shows it: queries carry credentials.
+/// A URL that may be called. Neither `Debug` nor any error shows it, because queries carry credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target(Url);
 
 /// Why a URL is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum UrlFault {
+pub enum UrlError {
     #[error("the URL is longer than {MAX_LENGTH} bytes")]
     TooLong,
     #[error("the URL cannot be read")]
@@ -33,7 +32,7 @@ pub enum UrlFault {
     Port,
 }
 
-impl UrlFault {
+impl UrlError {
     pub fn tag(&self) -> &'static str {
         match self {
             Self::TooLong => "url_too_long",
@@ -48,32 +47,32 @@ impl UrlFault {
 
 impl Target {
     /// Checks the form: http(s), no credentials, a host, a port that may speak HTTP, at most [`MAX_LENGTH`] bytes.
-    pub fn parse(text: &str) -> Result<Self, UrlFault> {
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
         if text.len() > MAX_LENGTH {
-            return Err(UrlFault::TooLong);
+            return Err(UrlError::TooLong);
         }
         let url = Url::parse(text).map_err(|error| match error {
-            url::ParseError::EmptyHost => UrlFault::Host,
-            _ => UrlFault::Syntax,
+            url::ParseError::EmptyHost => UrlError::Host,
+            _ => UrlError::Syntax,
         })?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(UrlFault::Scheme);
+            return Err(UrlError::Scheme);
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(UrlFault::Userinfo);
+            return Err(UrlError::Userinfo);
         }
         if url.host_str().is_none_or(str::is_empty) {
-            return Err(UrlFault::Host);
+            return Err(UrlError::Host);
         }
-        let port = url.port_or_known_default().ok_or(UrlFault::Port)?;
+        let port = url.port_or_known_default().ok_or(UrlError::Port)?;
         if (port < 1024 && port != 80 && port != 443) || DENIED_PORTS.contains(&port) {
-            return Err(UrlFault::Port);
+            return Err(UrlError::Port);
         }
         Ok(Self(url))
     }
 
-    /// The host as an address, if it is a literal in any notation. Such a host never reaches the resolver.
-    pub fn literal(&self) -> Option<IpAddr> {
+    /// Returns the host as an address if it is an IP literal in any notation. Such a host never reaches the resolver.
+    pub fn ip_literal(&self) -> Option<IpAddr> {
         match self.0.host()? {
             Host::Ipv4(address) => Some(address.into()),
             Host::Ipv6(address) => Some(address.into()),
@@ -81,7 +80,7 @@ impl Target {
         }
     }
 
-    /// The host, without the port.
+    /// Returns the host without the port.
     pub fn host(&self) -> &str {
         self.0.host_str().unwrap_or_default()
     }
@@ -90,16 +89,15 @@ impl Target {
         self.0.port_or_known_default().unwrap_or_default()
     }
 
-    /// What is asked for, as one text however it was written: without the fragment, which is never sent. Not for logs,
-    /// for it has the query.
-    pub fn resource(&self) -> String {
+    /// Returns the normalized URL without the fragment, which is never sent. Not for logs, because it contains the query.
+    pub fn normalized(&self) -> String {
         let mut url = self.0.clone();
         url.set_fragment(None);
         url.into()
     }
 
-    /// The URL for logs: without its query, which may carry a signature.
-    pub fn shown(&self) -> String {
+    /// Returns the URL for logs: without its query, which may carry a signature.
+    pub fn for_log(&self) -> String {
         let mut url = self.0.clone();
         url.set_query(None);
         url.set_fragment(None);
@@ -110,9 +108,9 @@ impl Target {
         self.0.scheme() == "https"
     }
 
-    /// Where a reference found here leads; checked like any other URL.
-    pub(crate) fn join(&self, reference: &str) -> Result<Self, UrlFault> {
-        let joined = self.0.join(reference).map_err(|_| UrlFault::Syntax)?;
+    /// Resolves a reference relative to this URL, and checks it like any other URL.
+    pub(crate) fn join(&self, reference: &str) -> Result<Self, UrlError> {
+        let joined = self.0.join(reference).map_err(|_| UrlError::Syntax)?;
         Self::parse(joined.as_str())
     }
 
@@ -138,23 +136,23 @@ mod tests {
     #[test]
     fn only_http_and_https_without_credentials_and_with_a_host_are_called() {
         for (text, fault) in [
-            ("ftp://example.com/", UrlFault::Scheme),
-            ("file:///etc/passwd", UrlFault::Scheme),
-            ("gopher://example.com/", UrlFault::Scheme),
-            ("unix:/run/x.sock", UrlFault::Scheme),
-            ("example.com/hook", UrlFault::Syntax),
-            ("//example.com/hook", UrlFault::Syntax),
-            ("", UrlFault::Syntax),
-            ("https://", UrlFault::Host),
-            ("https://user@example.com/", UrlFault::Userinfo),
-            ("https://user:pass@example.com/", UrlFault::Userinfo),
-            ("https://:pass@example.com/", UrlFault::Userinfo),
-            ("https://example.com@127.0.0.1/", UrlFault::Userinfo),
-            ("https://[fe80::1%25eth0]/", UrlFault::Syntax),
-            ("https://example.com:22/", UrlFault::Port),
-            ("https://example.com:0/", UrlFault::Port),
-            ("https://example.com:6667/", UrlFault::Port),
-            ("https://example.com:65536/", UrlFault::Syntax),
+            ("ftp://example.com/", UrlError::Scheme),
+            ("file:///etc/passwd", UrlError::Scheme),
+            ("gopher://example.com/", UrlError::Scheme),
+            ("unix:/run/x.sock", UrlError::Scheme),
+            ("example.com/hook", UrlError::Syntax),
+            ("//example.com/hook", UrlError::Syntax),
+            ("", UrlError::Syntax),
+            ("https://", UrlError::Host),
+            ("https://user@example.com/", UrlError::Userinfo),
+            ("https://user:pass@example.com/", UrlError::Userinfo),
+            ("https://:pass@example.com/", UrlError::Userinfo),
+            ("https://example.com@127.0.0.1/", UrlError::Userinfo),
+            ("https://[fe80::1%25eth0]/", UrlError::Syntax),
+            ("https://example.com:22/", UrlError::Port),
+            ("https://example.com:0/", UrlError::Port),
+            ("https://example.com:6667/", UrlError::Port),
+            ("https://example.com:65536/", UrlError::Syntax),
         ] {
             assert_eq!(Target::parse(text).err(), Some(fault), "{text}");
         }
@@ -169,15 +167,15 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_is_one_text_however_its_url_is_written() {
-        let resource = |text: &str| Target::parse(text).unwrap().resource();
+    fn normalized_url_is_the_same_for_every_notation() {
+        let normalized = |text: &str| Target::parse(text).unwrap().normalized();
         for text in [
             "https://example.com/a/b?key=1",
             " HTTPS://EXAMPLE.com:443/a/b?key=1#part",
             "https:\\\\example.com/c/../a/./b?key=1#",
             "https://ex%61mple.com/%2e/a/b?key=1",
         ] {
-            assert_eq!(resource(text), "https://example.com/a/b?key=1", "{text}");
+            assert_eq!(normalized(text), "https://example.com/a/b?key=1", "{text}");
         }
         for other in [
             "https://example.com/a/b",
@@ -188,9 +186,9 @@ mod tests {
             "http://example.com/a/b?key=1",
             "https://example.com:8443/a/b?key=1",
         ] {
-            assert_ne!(resource(other), "https://example.com/a/b?key=1", "{other}");
+            assert_ne!(normalized(other), "https://example.com/a/b?key=1", "{other}");
         }
-        assert_eq!(resource("http://0x7f.1:80/a"), "http://127.0.0.1/a");
+        assert_eq!(normalized("http://0x7f.1:80/a"), "http://127.0.0.1/a");
     }
 
     #[test]
@@ -198,7 +196,7 @@ mod tests {
         let longest = format!("https://example.com/{}", "a".repeat(MAX_LENGTH - 20));
         assert_eq!(longest.len(), MAX_LENGTH);
         assert!(Target::parse(&longest).is_ok());
-        assert_eq!(Target::parse(&format!("{longest}a")).err(), Some(UrlFault::TooLong));
+        assert_eq!(Target::parse(&format!("{longest}a")).err(), Some(UrlError::TooLong));
     }
 
     #[test]
@@ -215,14 +213,14 @@ mod tests {
             "127。0。0。1",
         ] {
             let target = Target::parse(&format!("http://{host}/")).unwrap();
-            assert_eq!(target.literal(), Some("127.0.0.1".parse().unwrap()), "{host}");
+            assert_eq!(target.ip_literal(), Some("127.0.0.1".parse().unwrap()), "{host}");
         }
-        assert_eq!(Target::parse("http://0/").unwrap().literal(), Some("0.0.0.0".parse().unwrap()));
+        assert_eq!(Target::parse("http://0/").unwrap().ip_literal(), Some("0.0.0.0".parse().unwrap()));
         assert_eq!(
-            Target::parse("http://[::ffff:7f00:1]/").unwrap().literal(),
+            Target::parse("http://[::ffff:7f00:1]/").unwrap().ip_literal(),
             Some("::ffff:127.0.0.1".parse().unwrap())
         );
-        assert_eq!(Target::parse("http://localhost/").unwrap().literal(), None);
+        assert_eq!(Target::parse("http://localhost/").unwrap().ip_literal(), None);
     }
 
     proptest! {
@@ -236,11 +234,11 @@ mod tests {
                 percent(&format!("{a}.{low24}")),
             ] {
                 let target = Target::parse(&format!("http://{host}:8080/")).unwrap();
-                prop_assert_eq!(target.literal(), Some(IpAddr::from([a, b, c, d])), "{}", host);
+                prop_assert_eq!(target.ip_literal(), Some(IpAddr::from([a, b, c, d])), "{}", host);
             }
             let address = std::net::Ipv6Addr::from_bits(wide);
             for host in [format!("[{address}]"), format!("[{address:?}]").to_uppercase()] {
-                prop_assert_eq!(Target::parse(&format!("https://{host}/")).unwrap().literal(), Some(address.into()));
+                prop_assert_eq!(Target::parse(&format!("https://{host}/")).unwrap().ip_literal(), Some(address.into()));
             }
         }
 

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use tidegate_egress::outcomes::{Class, Outcome};
+use tidegate_egress::outcome::{Outcome, RetryClass};
 use tidegate_moderation as moderation;
 use tidegate_schemas::{
     ids::{EventId, Millis, OrgId},
@@ -103,14 +103,14 @@ pub(crate) fn moved(row: &Delivery, progress: &Progress, now: Millis) -> Deliver
 
 /// What the row of an attempt says of it. The receiver's wish is not kept.
 pub(crate) fn made(row: &Attempt) -> Result<Made, Fault> {
-    const CLASSES: [Class; 7] = [
-        Class::Unreachable,
-        Class::BlockedAddress,
-        Class::Redirect,
-        Class::Busy,
-        Class::Gone,
-        Class::ClientError,
-        Class::ServerError,
+    const CLASSES: [RetryClass; 7] = [
+        RetryClass::Unreachable,
+        RetryClass::BlockedAddress,
+        RetryClass::Redirect,
+        RetryClass::Busy,
+        RetryClass::Gone,
+        RetryClass::ClientError,
+        RetryClass::ServerError,
     ];
     let outcome = CLASSES
         .into_iter()

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use tidegate_egress::outcomes::{Class, Outcome};
+use tidegate_egress::outcome::{Outcome, RetryClass};
 use tidegate_schemas::ids::Millis;
 
 /// The text in the delivery's row.
@@ -154,8 +154,8 @@ impl Progress {
         if !is_new || !is_of_round || !self.is_owed() {
             return next;
         }
-        next.gone = if class == Class::Gone { self.gone + 1 } else { 0 };
-        next.blocked += i64::from(class == Class::BlockedAddress);
+        next.gone = if class == RetryClass::Gone { self.gone + 1 } else { 0 };
+        next.blocked += i64::from(class == RetryClass::BlockedAddress);
         if next.gone >= schedule.gone {
             next.hold(GONE, None);
         } else if next.blocked >= schedule.blocked {

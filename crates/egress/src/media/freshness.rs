@@ -1,29 +1,28 @@
-//! How long an answer says that it may stand for its address, and how to ask whether it still does.
-//! Not responsible for keeping anything.
+//! Reads how long a response may be cached, and the validators to revalidate it with.
 
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, header};
 
-/// What the answer's headers say about keeping it.
+/// Caching rules of a response's headers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Freshness {
-    /// Nobody is to keep it.
+    /// True if the response must not be stored.
     pub no_store: bool,
-    /// How much longer it stands without asking; `None`: it does not say.
+    /// Time for which the response may be used without revalidation; `None` if the headers do not say.
     pub fresh_for: Option<Duration>,
     pub validators: Validators,
 }
 
-/// What an answer can be asked about again with.
+/// Validators of a response, to revalidate it with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Validators {
     pub etag: Option<HeaderValue>,
     pub last_modified: Option<HeaderValue>,
 }
 
-/// Longer ones are not worth being kept.
-const LONGEST_VALIDATOR: usize = 256;
+/// Longest validator that is stored.
+const MAX_VALIDATOR_BYTES: usize = 256;
 
 impl Validators {
     pub fn is_empty(&self) -> bool {
@@ -32,16 +31,16 @@ impl Validators {
 }
 
 impl Freshness {
-    /// What is left of it where another answer led there: no longer than either says.
-    pub fn within(self, way: &Self) -> Self {
+    /// Combines the rules with those of a redirect that led here: no longer than either allows.
+    pub fn limited_by(self, redirect: &Self) -> Self {
         Self {
-            no_store: self.no_store || way.no_store,
-            fresh_for: self.fresh_for.into_iter().chain(way.fresh_for).min(),
+            no_store: self.no_store || redirect.no_store,
+            fresh_for: self.fresh_for.into_iter().chain(redirect.fresh_for).min(),
             validators: self.validators,
         }
     }
 
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Self {
         let mut freshness = Self {
             no_store: false,
             fresh_for: None,
@@ -50,26 +49,26 @@ impl Freshness {
                 last_modified: validator(headers, header::LAST_MODIFIED),
             },
         };
-        let mut asks_always = false;
+        let mut must_revalidate = false;
         for line in headers.get_all(header::CACHE_CONTROL) {
             let Ok(line) = line.to_str() else { continue };
             for directive in line.split(',') {
                 let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
                 match name.trim().to_ascii_lowercase().as_str() {
                     "no-store" => freshness.no_store = true,
-                    "no-cache" => asks_always = true,
+                    "no-cache" => must_revalidate = true,
                     "max-age" => {
-                        // What cannot be read promises nothing.
+                        // An unreadable age counts as expired.
                         let seconds = value.trim().trim_matches('"').parse().unwrap_or(0);
-                        let given = Duration::from_secs(seconds);
+                        let max_age = Duration::from_secs(seconds);
                         freshness.fresh_for =
-                            Some(freshness.fresh_for.map_or(given, |before| before.min(given)));
+                            Some(freshness.fresh_for.map_or(max_age, |before| before.min(max_age)));
                     }
                     _ => {}
                 }
             }
         }
-        if asks_always {
+        if must_revalidate {
             freshness.fresh_for = Some(Duration::ZERO);
         }
         let age = headers.get(header::AGE).and_then(|value| value.to_str().ok()?.trim().parse().ok());
@@ -80,7 +79,7 @@ impl Freshness {
 }
 
 fn validator(headers: &HeaderMap, name: header::HeaderName) -> Option<HeaderValue> {
-    headers.get(name).filter(|value| !value.is_empty() && value.len() <= LONGEST_VALIDATOR).cloned()
+    headers.get(name).filter(|value| !value.is_empty() && value.len() <= MAX_VALIDATOR_BYTES).cloned()
 }
 
 #[cfg(test)]
@@ -94,11 +93,11 @@ mod tests {
         for (name, value) in lines {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        Freshness::of(&headers)
+        Freshness::from_headers(&headers)
     }
 
     #[test]
-    fn an_answer_stands_no_longer_than_it_says() {
+    fn response_is_fresh_no_longer_than_it_says() {
         let seconds = |lines| of(lines).fresh_for.map(|fresh| fresh.as_secs());
         assert_eq!(seconds(&[]), None);
         assert_eq!(seconds(&[("cache-control", "public, max-age=60")]), Some(60));
@@ -112,9 +111,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_led_to_stands_no_longer_than_the_way() {
+    fn response_is_fresh_no_longer_than_its_redirect() {
         let both = |one, other| {
-            let both = of(&[("cache-control", one), ("etag", "1")]).within(&of(&[("cache-control", other)]));
+            let both =
+                of(&[("cache-control", one), ("etag", "1")]).limited_by(&of(&[("cache-control", other)]));
             assert!(both.validators.etag.is_some());
             (both.no_store, both.fresh_for.map(|fresh| fresh.as_secs()))
         };
@@ -127,12 +127,12 @@ mod tests {
     }
 
     #[test]
-    fn only_short_validators_are_kept() {
+    fn only_short_validators_are_stored() {
         let found = of(&[("etag", "\"a\""), ("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT")]).validators;
         assert_eq!(found.etag.unwrap(), "\"a\"");
         assert!(found.last_modified.is_some());
         let mut headers = HeaderMap::new();
         headers.insert("etag", HeaderValue::try_from("x".repeat(257)).unwrap());
-        assert!(Freshness::of(&headers).validators.is_empty());
+        assert!(Freshness::from_headers(&headers).validators.is_empty());
     }
 }

@@ -1,9 +1,8 @@
-//! One step of fetching a medium: an unauthenticated GET through the guarded client, into a sink, or to where it leads.
-//! Not responsible for taking the next step, for trying again, for how many fetches run at once, or for what the bytes are.
+//! Makes one request of a media fetch: an unauthenticated GET through the guarded client into a sink. The caller follows
+//! redirects and retries.
 
+mod fetch_outcome;
 mod freshness;
-mod outcome;
-mod settings;
 
 use std::time::Duration;
 
@@ -12,115 +11,117 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use tidegate_schemas::ids::OrgId;
 use tokio::time::Instant;
 
+pub use fetch_outcome::{FetchError, FetchOutcome, FetchedBody};
 pub use freshness::{Freshness, Validators};
-pub use outcome::{Arrived, Outcome, Reason};
-pub use settings::Settings;
 
-use crate::client::{Client, Limits, Rate, Request, Response};
+use crate::client::{Client, MinRate, Request, RequestLimits, Response};
 use crate::failure::Failure;
-use crate::outcomes;
-use crate::target::{Target, UrlFault};
+use crate::outcome;
+use crate::target::{Target, UrlError};
 
-/// Where the bytes go.
+/// Receives the bytes of a body.
 pub trait Sink: Send {
-    /// Asked before the body is read. May wait until there is room for it; `length` is what the peer announces.
+    /// Called before the body is read. May wait until there is memory for it; `length` is what the peer declares.
     fn begin(&mut self, length: Option<u64>) -> impl Future<Output = Result<(), NoRoom>> + Send;
 
-    /// The next piece of the body. May wait, too. What was announced is no bound on what comes.
-    fn take(&mut self, piece: Bytes) -> impl Future<Output = Result<(), NoRoom>> + Send;
+    /// Takes the next chunk of the body. May wait, too. More may come than was declared.
+    fn take(&mut self, chunk: Bytes) -> impl Future<Output = Result<(), NoRoom>> + Send;
 }
 
-/// There is no memory to spare for the body.
+/// There is no free memory for the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there is no room for the body at the moment")]
 pub struct NoRoom;
 
-/// What to fetch, and for whom.
+/// A fetch for an org.
 #[derive(Debug)]
-pub struct Wanted<'a> {
+pub struct FetchRequest<'a> {
     pub org: &'a OrgId,
     pub target: Target,
-    /// Of the copy that is at hand, if there is one.
+    /// Validators of the cached copy, if there is one.
     pub validators: Option<&'a Validators>,
 }
 
-/// What an attempt has taken so far: an attempt is one request after the other until none redirects.
+/// Redirects and time that an attempt has used. An attempt is one request after the other until none redirects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct AttemptUsage {
     redirects: u32,
     time: Duration,
 }
 
-/// Makes the next request of an attempt at `now` (unix seconds). All of an attempt's requests together end within the
-/// settings' total time; between two of them the clock stands still.
+/// Makes the next request of an attempt at `now` (unix seconds). All requests of an attempt together end within the
+/// settings' total time; pauses between them do not count.
 pub async fn fetch(
     client: &Client,
-    wanted: Wanted<'_>,
-    spent: &mut Spent,
+    fetch: FetchRequest<'_>,
+    usage: &mut AttemptUsage,
     sink: &mut impl Sink,
     now: u64,
-) -> Outcome {
+) -> FetchOutcome {
     let began = Instant::now();
-    let deadline = began + client.settings().media.total().saturating_sub(spent.time);
-    let outcome = match request(client, wanted, (spent.redirects, deadline), sink, now).await {
+    let deadline = began + client.settings().media.total().saturating_sub(usage.time);
+    let outcome = match request(client, fetch, (usage.redirects, deadline), sink, now).await {
         Ok(outcome) => outcome,
-        Err(Failure::BlockedAddress(_)) => Outcome::BlockedAddress,
-        Err(Failure::TooLarge { .. }) => Outcome::TooLarge,
-        Err(failure) => Outcome::failed(Reason::Failure(failure)),
+        Err(Failure::BlockedAddress(_)) => FetchOutcome::BlockedAddress,
+        Err(Failure::TooLarge { .. }) => FetchOutcome::TooLarge,
+        Err(failure) => FetchOutcome::failed(FetchError::Failure(failure)),
     };
-    spent.time += began.elapsed();
-    spent.redirects += u32::from(matches!(outcome, Outcome::Redirected { .. }));
+    usage.time += began.elapsed();
+    usage.redirects += u32::from(matches!(outcome, FetchOutcome::Redirected { .. }));
     outcome
 }
 
 async fn request(
     client: &Client,
-    Wanted { org, target, validators }: Wanted<'_>,
+    FetchRequest { org, target, validators }: FetchRequest<'_>,
     (redirects, deadline): (u32, Instant),
     sink: &mut impl Sink,
     now: u64,
-) -> Result<Outcome, Failure> {
+) -> Result<FetchOutcome, Failure> {
     let settings = &client.settings().media;
     if !settings.may_call(org, target.port()) {
-        return Err(UrlFault::Port.into());
+        return Err(UrlError::Port.into());
     }
     let is_direct = redirects == 0;
-    // What is known was answered by this very address, without a redirect.
+    // The cached copy came from this very URL, so its validators mean nothing after a redirect.
     let validators = validators.filter(|_| is_direct);
-    let ask = || Request {
+    let new_request = || Request {
         method: Method::GET,
         target: target.clone(),
         headers: conditions(validators),
         body: Bytes::new(),
         limits: limits(client, deadline),
     };
-    let response = match client.send(ask()).await {
-        // A connection that was kept may be closed just when it is asked again: nothing was answered.
-        Err(Failure::Reset) => client.send(ask()).await?,
+    let response = match client.send(new_request()).await {
+        // The peer may close an idle connection just when it is used again. Nothing was answered, so a repeat is safe.
+        Err(Failure::Reset) => client.send(new_request()).await?,
         other => other?,
     };
     let status = response.status();
     if status == StatusCode::NOT_MODIFIED && validators.is_some() {
-        return Ok(Outcome::Unchanged(Freshness::of(response.headers())));
+        return Ok(FetchOutcome::Unchanged(Freshness::from_headers(response.headers())));
     }
     if !is_redirect(status) {
         return read(response, is_direct, settings.max_bytes, sink, now).await;
     }
-    Ok(match next(&target, response.headers()) {
-        Ok(_) if redirects >= settings.redirects => Outcome::failed(Reason::TooManyRedirects),
-        Ok(next) => Outcome::Redirected { to: Box::new(next), freshness: Freshness::of(response.headers()) },
-        Err(reason) => Outcome::failed(reason),
+    Ok(match redirect_target(&target, response.headers()) {
+        Ok(_) if redirects >= settings.redirects => FetchOutcome::failed(FetchError::TooManyRedirects),
+        Ok(next) => FetchOutcome::Redirected {
+            to: Box::new(next),
+            freshness: Freshness::from_headers(response.headers()),
+        },
+        Err(reason) => FetchOutcome::failed(reason),
     })
 }
 
-fn limits(client: &Client, deadline: Instant) -> Limits {
+fn limits(client: &Client, deadline: Instant) -> RequestLimits {
     let settings = &client.settings().media;
-    Limits {
+    RequestLimits {
         total: deadline.saturating_duration_since(Instant::now()),
         head: Some(client.settings().connect_timeout() + settings.first_byte()),
         idle: Some(settings.idle()),
         body_bytes: settings.max_bytes,
-        rate: Rate { bytes_per_second: settings.min_rate, grace: settings.min_rate_grace() },
+        min_rate: MinRate { bytes_per_second: settings.min_rate, grace: settings.min_rate_grace() },
     }
 }
 
@@ -143,12 +144,14 @@ fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-/// Where a redirect leads, checked as if an item had named it but for its port and address, which asking it checks.
-fn next(from: &Target, headers: &HeaderMap) -> Result<Target, Reason> {
+/// Returns the target of a redirect, checked like a URL in an item. Port and address are checked by the next request.
+fn redirect_target(from: &Target, headers: &HeaderMap) -> Result<Target, FetchError> {
     let location = headers.get(header::LOCATION).and_then(|value| value.to_str().ok());
-    let to = from.join(location.ok_or(Reason::NoLocation)?).map_err(|fault| Reason::Failure(fault.into()))?;
+    let to = from
+        .join(location.ok_or(FetchError::NoLocation)?)
+        .map_err(|error| FetchError::Failure(error.into()))?;
     if from.is_https() && !to.is_https() {
-        return Err(Reason::Downgrade);
+        return Err(FetchError::Downgrade);
     }
     Ok(to)
 }
@@ -159,42 +162,42 @@ async fn read(
     max_bytes: u64,
     sink: &mut impl Sink,
     now: u64,
-) -> Result<Outcome, Failure> {
+) -> Result<FetchOutcome, Failure> {
     let status = response.status();
-    // A part of a picture, or a page that says why there is none, is not the picture.
+    // A partial picture, or a page that explains why there is none, is not the picture.
     if !matches!(status.as_u16(), 200 | 203) {
-        return Ok(Outcome::FetchFailed {
-            reason: Reason::Status(status.as_u16()),
+        return Ok(FetchOutcome::FetchFailed {
+            reason: FetchError::Status(status.as_u16()),
             retry_after: retry_after(response.headers(), now),
         });
     }
     if is_encoded(response.headers()) {
-        return Ok(Outcome::failed(Reason::Encoded));
+        return Ok(FetchOutcome::failed(FetchError::Encoded));
     }
-    let length = response.length();
+    let length = response.content_length();
     if length.is_some_and(|length| length > max_bytes) {
-        return Ok(Outcome::TooLarge);
+        return Ok(FetchOutcome::TooLarge);
     }
-    let mut asked = Instant::now();
+    let mut waiting_since = Instant::now();
     let mut room = sink.begin(length).await;
     let mut bytes = 0;
     loop {
         if room.is_err() {
-            return Ok(Outcome::failed(Reason::NoRoom));
+            return Ok(FetchOutcome::failed(FetchError::NoRoom));
         }
-        // Waiting for room is not the peer's slowness.
-        response.excuse(asked.elapsed());
-        let Some(piece) = response.chunk().await? else { break };
-        bytes += piece.len() as u64;
-        asked = Instant::now();
-        room = sink.take(piece).await;
+        // Time that the sink waited for memory is not the peer's.
+        response.extend_deadlines(waiting_since.elapsed());
+        let Some(chunk) = response.chunk().await? else { break };
+        bytes += chunk.len() as u64;
+        waiting_since = Instant::now();
+        room = sink.take(chunk).await;
     }
     let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let mut freshness = Freshness::of(response.headers());
+    let mut freshness = Freshness::from_headers(response.headers());
     if !is_direct {
         freshness.validators = Validators::default();
     }
-    Ok(Outcome::Ok(Arrived { bytes, content_type: content_type.map(str::to_owned), freshness }))
+    Ok(FetchOutcome::Ok(FetchedBody { bytes, content_type: content_type.map(str::to_owned), freshness }))
 }
 
 fn is_encoded(headers: &HeaderMap) -> bool {
@@ -209,5 +212,5 @@ fn retry_after(headers: &HeaderMap, now: u64) -> Option<Duration> {
     headers
         .get(header::RETRY_AFTER)
         .and_then(|value| value.to_str().ok())
-        .and_then(|value| outcomes::retry_after(value, now))
+        .and_then(|value| outcome::retry_after(value, now))
 }

@@ -12,7 +12,7 @@ use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tidegate_egress::{
     Client,
-    media::{self, Freshness, Outcome, Reason, Spent, Validators, Wanted},
+    media::{self, AttemptUsage, FetchError, FetchOutcome, FetchRequest, Freshness, Validators},
     target::Target,
 };
 use tidegate_media::{Decoders, Digests, Fingerprint, FingerprintReceiver, State};
@@ -90,7 +90,7 @@ enum Attempt {
     /// Another fetch probes the host until this instant at most; the receiver hears when it ends.
     Probing(Instant, watch::Receiver<()>),
     Failed {
-        reason: Reason,
+        reason: FetchError,
         retry_after: Option<Duration>,
     },
 }
@@ -130,7 +130,7 @@ impl Fetcher {
                 return refused.boxed().shared();
             }
         };
-        let key = FetchKey { org: org.clone(), resource: target.resource().into(), depth };
+        let key = FetchKey { org: org.clone(), resource: target.normalized().into(), depth };
         let (inner, own_key) = (Arc::clone(&self.0), key.clone());
         let (flight, is_joined) =
             self.0.flights.join(&key, || async move { inner.look(&own_key, &target).await.counted() });
@@ -163,8 +163,9 @@ impl Inner {
                     attempt -= 1;
                 }
                 Attempt::Failed { reason, retry_after } => {
-                    let pause = reason.may_pass().then(|| self.retries.pause(attempt, retry_after, draw()));
-                    let Some(pause) = pause.flatten() else { return Look::FetchFailed(reason.shown()) };
+                    let pause =
+                        reason.is_retryable().then(|| self.retries.pause(attempt, retry_after, draw()));
+                    let Some(pause) = pause.flatten() else { return Look::FetchFailed(reason.detail()) };
                     sleep(pause).await;
                 }
             }
@@ -176,7 +177,7 @@ impl Inner {
     async fn attempt(&self, key: &FetchKey, mut target: Target, cached: Option<CachedAnswer>) -> Attempt {
         let org = &key.org;
         let mut body = Body::new(key.depth, self.decoders.limits().bytes, self.body_memory.clone(), org);
-        let (mut spent, mut way) = (Spent::default(), Freshness::default());
+        let (mut usage, mut way) = (AttemptUsage::default(), Freshness::default());
         let mut inside: Option<Inside> = None;
         let mut probe = None;
         loop {
@@ -201,26 +202,26 @@ impl Inner {
             }
             let validators =
                 cached.as_ref().map(|cached| &cached.validators).filter(|known| !known.is_empty());
-            let wanted = Wanted { org, target: target.clone(), validators };
+            let request = FetchRequest { org, target: target.clone(), validators };
             let began = Instant::now();
-            let outcome = media::fetch(&self.client, wanted, &mut spent, &mut body, unix_seconds()).await;
+            let outcome = media::fetch(&self.client, request, &mut usage, &mut body, unix_seconds()).await;
             self.record_outcome(&host, &target, &outcome, began);
             // If the outcome said nothing about the host, dropping the probe lets another fetch make one.
             drop(probe.take());
             return Attempt::Ended(match outcome {
-                Outcome::Redirected { to, freshness } => {
+                FetchOutcome::Redirected { to, freshness } => {
                     target = *to;
-                    way = freshness.within(&way);
+                    way = freshness.limited_by(&way);
                     continue;
                 }
-                Outcome::Ok(answer) => {
+                FetchOutcome::Ok(answer) => {
                     // The permit is held while decoding, so that the limits per org and host also bound the decoders.
                     let print = self.fingerprint(key.depth, body.finish()).await;
                     drop(inside);
-                    self.cache_answer(key, &print, &answer.freshness.within(&way));
+                    self.cache_answer(key, &print, &answer.freshness.limited_by(&way));
                     Look::Seen(print)
                 }
-                Outcome::Unchanged(freshness) => {
+                FetchOutcome::Unchanged(freshness) => {
                     let Some(cached) = cached else { return Attempt::Ended(Look::failed("http_304")) };
                     let validators = match freshness.validators.is_empty() {
                         true => cached.validators,
@@ -232,9 +233,9 @@ impl Inner {
                     self.cache_answer(key, &cached.print, &freshness);
                     Look::Seen(cached.print)
                 }
-                Outcome::TooLarge => Look::TooLarge,
-                Outcome::BlockedAddress => Look::BlockedAddress,
-                Outcome::FetchFailed { reason, retry_after } => {
+                FetchOutcome::TooLarge => Look::TooLarge,
+                FetchOutcome::BlockedAddress => Look::BlockedAddress,
+                FetchOutcome::FetchFailed { reason, retry_after } => {
                     return Attempt::Failed { reason, retry_after };
                 }
             });
@@ -242,17 +243,17 @@ impl Inner {
     }
 
     /// Reports an outcome to the breaker, the scheduler, the metrics and the log.
-    fn record_outcome(&self, host: &OrgHost, target: &Target, outcome: &Outcome, began: Instant) {
+    fn record_outcome(&self, host: &OrgHost, target: &Target, outcome: &FetchOutcome, began: Instant) {
         let reason = match outcome {
-            Outcome::FetchFailed { reason, .. } => Some(reason),
+            FetchOutcome::FetchFailed { reason, .. } => Some(reason),
             _ => None,
         };
         let (rests, open) = {
             let mut breakers = self.breakers.lock();
             let rests = match reason {
-                Some(reason) if reason.is_of_host() => breakers.record_failure(host, Instant::now()),
+                Some(reason) if reason.is_host_failure() => breakers.record_failure(host, Instant::now()),
                 // Our own memory was short, which says nothing about the host.
-                Some(Reason::NoRoom) => false,
+                Some(FetchError::NoRoom) => false,
                 _ => {
                     breakers.record_success(host);
                     false
@@ -261,7 +262,7 @@ impl Inner {
             (rests, breakers.open_count())
         };
         match outcome {
-            Outcome::Ok(_) | Outcome::Unchanged(_) | Outcome::Redirected { .. } => {
+            FetchOutcome::Ok(_) | FetchOutcome::Unchanged(_) | FetchOutcome::Redirected { .. } => {
                 self.gate.learn(host, true);
             }
             // A single address that fails says nothing about the others of the host.
@@ -269,12 +270,12 @@ impl Inner {
             _ => {}
         }
         metrics::media_hosts_resting(open);
-        let tag = reason.map_or("", Reason::tag);
+        let tag = reason.map_or("", FetchError::tag);
         metrics::media_request_ended(outcome.tag(), tag, began.elapsed().as_secs_f64());
         match outcome {
-            Outcome::Ok(answer) => metrics::media_received(answer.bytes),
-            Outcome::Unchanged(_) => metrics::media_url_cached("unchanged"),
-            _ => tracing::debug!(url = %target.shown(), outcome = outcome.tag(), reason = tag, "no medium"),
+            FetchOutcome::Ok(answer) => metrics::media_received(answer.bytes),
+            FetchOutcome::Unchanged(_) => metrics::media_url_cached("unchanged"),
+            _ => tracing::debug!(url = %target.for_log(), outcome = outcome.tag(), reason = tag, "no medium"),
         }
     }
 

@@ -12,7 +12,7 @@ use std::{
 
 use futures::{FutureExt as _, future::join_all};
 use parking_lot::Mutex;
-use tidegate_egress::{Client, media as egress_media};
+use tidegate_egress::{Client, settings::MediaSettings};
 use tidegate_media::{Decoders, Digests, Limits};
 use tidegate_moderation::media::{self, Depth, Look, Search, Settings, Signal, Signals, Wanted};
 use tidegate_schemas::{
@@ -69,13 +69,13 @@ fn with_total(store: Store, hosts: &[&Host], settings: &Settings, total_ms: u64)
     let egress = tidegate_egress::Settings {
         allow_cidrs: vec!["127.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()],
         connect_timeout_ms: 15_000,
-        media: egress_media::Settings {
+        media: MediaSettings {
             ports: hosts.iter().map(|host| host.address.port()).collect(),
             first_byte_ms: 60_000,
             idle_ms: 60_000,
             total_ms,
             min_rate: 0,
-            ..egress_media::Settings::default()
+            ..MediaSettings::default()
         },
         ..tidegate_egress::Settings::default()
     };
@@ -287,10 +287,7 @@ async fn stored_fingerprints_serve_other_processes() {
     let blind = Limits { pixels: 1, side: 1, ..Limits::default() };
     let egress = tidegate_egress::Settings {
         allow_cidrs: vec!["127.0.0.0/8".parse().unwrap()],
-        media: egress_media::Settings {
-            ports: vec![host.address.port()],
-            ..egress_media::Settings::default()
-        },
+        media: MediaSettings { ports: vec![host.address.port()], ..MediaSettings::default() },
         ..tidegate_egress::Settings::default()
     };
     let (client, decoders) = (Client::new(egress).unwrap(), Decoders::new(blind).unwrap());

@@ -16,7 +16,7 @@ fn schedule() -> Schedule {
     crate::callbacks::Settings::default().rules()
 }
 
-fn retry(class: Class) -> Outcome {
+fn retry(class: RetryClass) -> Outcome {
     Outcome::Retry { class }
 }
 
@@ -42,7 +42,7 @@ enum Step {
 }
 
 fn outcome() -> impl Strategy<Value = Outcome> {
-    use Class as C;
+    use RetryClass as C;
     const CLASSES: [C; 7] =
         [C::Unreachable, C::BlockedAddress, C::Redirect, C::Busy, C::Gone, C::ClientError, C::ServerError];
     prop_oneof![1 => Just(Outcome::Delivered), 9 => prop::sample::select(&CLASSES[..]).prop_map(retry)]
@@ -126,7 +126,7 @@ proptest! {
         // However it stands, attempts that fail end it.
         for _ in 0..12 {
             if progress.is_owed() {
-                progress = attempt(&progress, retry(Class::ServerError));
+                progress = attempt(&progress, retry(RetryClass::ServerError));
             }
         }
         prop_assert!(!progress.is_owed());
@@ -140,7 +140,7 @@ fn twelve_attempts_take_about_76_hours_and_then_it_is_exhausted() {
     for number in 1..=12 {
         assert!(progress.is_owed(), "attempt {number}");
         last = progress.next_at.unwrap();
-        progress = attempt(&progress, retry(Class::Unreachable));
+        progress = attempt(&progress, retry(RetryClass::Unreachable));
         assert_eq!(progress.attempts, number);
     }
     assert_eq!(progress.state, State::Exhausted);
@@ -152,18 +152,18 @@ fn twelve_attempts_take_about_76_hours_and_then_it_is_exhausted() {
 fn a_blocked_address_is_tried_three_times_and_no_more() {
     let mut progress = Progress::new(NOW);
     for _ in 0..2 {
-        progress = attempt(&progress, retry(Class::BlockedAddress));
+        progress = attempt(&progress, retry(RetryClass::BlockedAddress));
         assert_eq!(progress.state, State::RetryWait);
     }
-    assert_eq!(attempt(&progress, retry(Class::BlockedAddress)).state, State::Exhausted);
+    assert_eq!(attempt(&progress, retry(RetryClass::BlockedAddress)).state, State::Exhausted);
 }
 
 #[test]
 fn two_answers_in_a_row_that_it_is_gone_hold_it_until_a_resend() {
-    let once = attempt(&Progress::new(NOW), retry(Class::Gone));
-    let other = attempt(&once, retry(Class::Busy));
-    assert_eq!(attempt(&other, retry(Class::Gone)).state, State::RetryWait, "not in a row");
-    let twice = attempt(&once, retry(Class::Gone));
+    let once = attempt(&Progress::new(NOW), retry(RetryClass::Gone));
+    let other = attempt(&once, retry(RetryClass::Busy));
+    assert_eq!(attempt(&other, retry(RetryClass::Gone)).state, State::RetryWait, "not in a row");
+    let twice = attempt(&once, retry(RetryClass::Gone));
     assert_eq!((twice.state, twice.held_reason.as_deref()), (State::Held, Some(GONE)));
     assert!(!twice.is_owed(), "nothing but a resend helps");
     let again = twice.after_resend(NOW);
@@ -184,14 +184,14 @@ fn a_wish_counts_between_the_pause_and_twice_of_it() {
 #[test]
 fn what_is_missing_costs_no_attempt() {
     let later = Millis(NOW.0 + 1_000);
-    let held = attempt(&Progress::new(NOW), retry(Class::Busy)).after_missing("secret_missing", later);
+    let held = attempt(&Progress::new(NOW), retry(RetryClass::Busy)).after_missing("secret_missing", later);
     assert_eq!((held.state, held.next_at, held.tries), (State::Held, Some(later), 1));
     assert_eq!(attempt(&held, Outcome::Delivered).state, State::Delivered);
 }
 
 #[test]
 fn a_late_failure_never_overwrites_a_delivery() {
-    let mut late = made(&Progress::new(NOW), retry(Class::ServerError));
+    let mut late = made(&Progress::new(NOW), retry(RetryClass::ServerError));
     let delivered = attempt(&Progress::new(NOW), Outcome::Delivered);
     assert_eq!(delivered.after_attempt(&late, &schedule(), 0.5), delivered);
     late.number = 2;
@@ -205,7 +205,7 @@ fn an_attempt_under_way_outlives_commands() {
     let success = made(&progress, Outcome::Delivered);
     let canceled = progress.after_cancel();
     assert_eq!(canceled.after_attempt(&success, &schedule(), 0.5).state, State::Delivered);
-    let failure = Made { outcome: retry(Class::Busy), ..success };
+    let failure = Made { outcome: retry(RetryClass::Busy), ..success };
     assert_eq!(canceled.after_attempt(&failure, &schedule(), 0.5).state, State::Canceled);
     let resent = progress.after_resend(NOW).after_attempt(&success, &schedule(), 0.5);
     assert_eq!(resent.state, State::Pending, "the resend is still owed");
@@ -218,7 +218,7 @@ fn a_resend_that_comes_to_nothing_takes_nothing_back() {
     let mut again = delivered.after_resend(NOW);
     assert_eq!(again.after_cancel().state, State::Delivered);
     while again.is_owed() {
-        again = attempt(&again, retry(Class::Unreachable));
+        again = attempt(&again, retry(RetryClass::Unreachable));
     }
     assert_eq!(again.state, State::Delivered);
     assert_eq!(again.delivered_at, delivered.delivered_at);

@@ -342,7 +342,7 @@ fn outside(ports: &[u16]) -> tidegate_egress::Settings {
         // A name for this machine may have both.
         allow_cidrs: vec!["127.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()],
         connect_timeout_ms: 15_000,
-        media: tidegate_egress::media::Settings {
+        media: tidegate_egress::settings::MediaSettings {
             ports: ports.to_vec(),
             first_byte_ms: 600_000,
             idle_ms: 600_000,

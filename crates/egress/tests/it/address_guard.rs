@@ -2,22 +2,20 @@
 //! listener that the settings do not open.
 #![allow(clippy::unwrap_used)]
 
-mod receiver;
-
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::support::receiver::{Answers, Receiver, Step, attempt_with, ip, patient, tag, write};
 use futures::future::{BoxFuture, FutureExt};
-use receiver::{Answers, Receiver, Step, attempt_with, ip, patient, tag, write};
-use tidegate_egress::resolver::Lookup;
+use tidegate_egress::resolver::Resolver;
 use tidegate_egress::{Client, Settings};
 
 struct Never;
 
-impl Lookup for Never {
-    fn lookup(&self, _host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+impl Resolver for Never {
+    fn resolve(&self, _host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         std::future::pending().boxed()
     }
 }
@@ -137,7 +135,7 @@ async fn a_name_is_blocked_if_any_of_its_addresses_is() {
         &["127.0.0.1", "127.0.0.2"],
         &["127.0.0.2", "127.0.0.2", "fe80::1"],
     ] {
-        let client = Client::with_lookup(opening(&["127.0.0.2"]), Answers::new(&[addresses])).unwrap();
+        let client = Client::with_resolver(opening(&["127.0.0.2"]), Answers::new(&[addresses])).unwrap();
         let attempt = attempt_with(&client, &url).await.unwrap();
         assert_eq!(
             (attempt.outcome.tag(), tag(&attempt)),
@@ -146,7 +144,7 @@ async fn a_name_is_blocked_if_any_of_its_addresses_is() {
         );
     }
     assert_eq!(receiver.seen.connections(), 0);
-    let client = Client::with_lookup(opening(&["127.0.0.2"]), Answers::new(&[&["127.0.0.2"]])).unwrap();
+    let client = Client::with_resolver(opening(&["127.0.0.2"]), Answers::new(&[&["127.0.0.2"]])).unwrap();
     let attempt = attempt_with(&client, &url).await.unwrap();
     assert_eq!((attempt.outcome.tag(), attempt.remote_ip), ("delivered", Some(ip("127.0.0.2"))));
 }
@@ -158,7 +156,7 @@ async fn a_name_that_moves_inside_between_check_and_connection_or_later_gets_not
         Receiver::start_on(&format!("127.0.0.1:{}", outside.address.port()), answer()).await.unwrap();
     let url = format!("http://rebinding.example:{}/", outside.address.port());
     let answers = Answers::new(&[&["127.0.0.2"], &["127.0.0.1"]]);
-    let client = Client::with_lookup(opening(&["127.0.0.2"]), answers.clone()).unwrap();
+    let client = Client::with_resolver(opening(&["127.0.0.2"]), answers.clone()).unwrap();
     let first = attempt_with(&client, &url).await.unwrap();
     assert_eq!((first.outcome.tag(), first.remote_ip), ("delivered", Some(ip("127.0.0.2"))));
     assert_eq!(answers.asked.load(Ordering::SeqCst), 1, "what was checked is what was connected to");
@@ -170,11 +168,11 @@ async fn a_name_that_moves_inside_between_check_and_connection_or_later_gets_not
 #[tokio::test]
 async fn a_name_without_an_address_ends_in_dns_error_and_a_hung_name_server_in_connect_timeout() {
     let unknown = Answers::failing();
-    let lookups: [(Arc<dyn Lookup>, _); 3] =
+    let lookups: [(Arc<dyn Resolver>, _); 3] =
         [(unknown, "dns_error"), (Answers::new(&[&[]]), "dns_error"), (Arc::new(Never), "connect_timeout")];
     for (lookup, error) in lookups {
         let settings = Settings { connect_timeout_ms: 100, ..patient() };
-        let client = Client::with_lookup(settings, lookup).unwrap();
+        let client = Client::with_resolver(settings, lookup).unwrap();
         let attempt = attempt_with(&client, "http://receiver.example/").await.unwrap();
         assert_eq!((attempt.outcome.tag(), tag(&attempt)), ("unreachable", Some(error)));
     }
@@ -194,7 +192,7 @@ async fn a_proxy_in_the_environment_is_ignored() {
     // The same test in a process of its own, because an environment belongs to a process.
     let proxy = Receiver::start(answer()).await;
     let mut child = tokio::process::Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "a_proxy_in_the_environment_is_ignored"]).env(CHILD, "1");
+    child.args(["--exact", "address_guard::a_proxy_in_the_environment_is_ignored"]).env(CHILD, "1");
     for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
         child.env(name, format!("http://{}", proxy.address));
     }

@@ -1,5 +1,4 @@
-//! What became of a fetch, and whether trying again may help.
-//! Not responsible for when.
+//! Outcome of a fetch, and whether a retry may help.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,40 +7,40 @@ use super::Freshness;
 use crate::failure::Failure;
 use crate::target::Target;
 
-/// What became of one request.
+/// Outcome of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum FetchOutcome {
     /// The sink has the whole body.
-    Ok(Arrived),
-    /// What is at hand is still what the address shows.
+    Ok(FetchedBody),
+    /// The cached copy is still current.
     Unchanged(Freshness),
-    /// The body is said to be there. Asking there is the attempt's next request.
+    /// The body is elsewhere. The attempt's next request goes there.
     Redirected {
         to: Box<Target>,
         freshness: Freshness,
     },
-    /// The body is, or says that it is, longer than the settings allow.
+    /// The body is, or declares to be, longer than the settings allow.
     TooLarge,
     /// The address, or one that it redirects to, may not be called.
     BlockedAddress,
     FetchFailed {
-        reason: Reason,
+        reason: FetchError,
         retry_after: Option<Duration>,
     },
 }
 
-/// A body that arrived.
+/// A body that was fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Arrived {
+pub struct FetchedBody {
     pub bytes: u64,
-    /// As the peer says, which proves nothing.
+    /// Content type that the peer declares, which may be wrong.
     pub content_type: Option<String>,
     pub freshness: Freshness,
 }
 
 /// Why there is no body.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Reason {
+pub enum FetchError {
     #[error(transparent)]
     Failure(Failure),
     #[error("the response has status {0}")]
@@ -58,8 +57,8 @@ pub enum Reason {
     NoRoom,
 }
 
-impl Reason {
-    /// The class, for metrics: few, whatever peers answer.
+impl FetchError {
+    /// Returns the class for metrics. There are few, whatever peers respond.
     pub fn tag(&self) -> &'static str {
         match self {
             Self::Failure(Failure::Url(fault)) => fault.tag(),
@@ -73,16 +72,16 @@ impl Reason {
         }
     }
 
-    /// The class as an item shows it, with the status.
-    pub fn shown(&self) -> Cow<'static, str> {
+    /// Returns the class as an item shows it, with the status.
+    pub fn detail(&self) -> Cow<'static, str> {
         match self {
             Self::Status(status) => format!("http_{status}").into(),
             other => other.tag().into(),
         }
     }
 
-    /// Whether another attempt may bring the body: the peer was not reached, is busy or broken, or we were short.
-    pub fn may_pass(&self) -> bool {
+    /// True if another attempt may succeed: the peer was not reached, is busy or broken, or we were out of memory.
+    pub fn is_retryable(&self) -> bool {
         match self {
             Self::Status(status) => matches!(status, 408 | 429 | 500..=599),
             Self::Failure(failure) => {
@@ -93,8 +92,8 @@ impl Reason {
         }
     }
 
-    /// Whether it speaks against the host rather than against this one address.
-    pub fn is_of_host(&self) -> bool {
+    /// True if the host is at fault rather than this one URL.
+    pub fn is_host_failure(&self) -> bool {
         match self {
             Self::Status(status) => matches!(status, 429 | 500..=599),
             Self::Failure(failure) => matches!(
@@ -114,7 +113,7 @@ impl Reason {
     }
 }
 
-impl Outcome {
+impl FetchOutcome {
     pub fn tag(&self) -> &'static str {
         match self {
             Self::Ok(_) => "ok",
@@ -126,7 +125,7 @@ impl Outcome {
         }
     }
 
-    pub(super) fn failed(reason: Reason) -> Self {
+    pub(super) fn failed(reason: FetchError) -> Self {
         Self::FetchFailed { reason, retry_after: None }
     }
 }
@@ -134,36 +133,43 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::UrlFault;
+    use crate::target::UrlError;
 
     #[test]
-    fn only_what_may_pass_is_tried_again() {
+    fn only_transient_errors_are_retried() {
         for status in [408, 429, 500, 502, 503, 599] {
-            assert!(Reason::Status(status).may_pass(), "{status}");
+            assert!(FetchError::Status(status).is_retryable(), "{status}");
         }
         for status in [204, 206, 301, 304, 400, 401, 403, 404, 410, 418, 451] {
-            assert!(!Reason::Status(status).may_pass(), "{status}");
+            assert!(!FetchError::Status(status).is_retryable(), "{status}");
         }
         for failure in [Failure::Dns, Failure::ConnectRefused, Failure::ConnectTimeout] {
-            assert!(Reason::Failure(failure).may_pass());
+            assert!(FetchError::Failure(failure).is_retryable());
         }
-        // A peer that took the request and dawdles would do it again, at the cost of everybody who waits.
-        for failure in [Failure::Timeout, Failure::BodyTimeout, Failure::Url(UrlFault::Scheme)] {
-            assert!(!Reason::Failure(failure).may_pass());
+        // A peer that accepted the request and is slow would be slow again, at the cost of all that wait.
+        for failure in [Failure::Timeout, Failure::BodyTimeout, Failure::Url(UrlError::Scheme)] {
+            assert!(!FetchError::Failure(failure).is_retryable());
         }
-        assert!(!Reason::Downgrade.may_pass() && !Reason::Encoded.may_pass() && Reason::NoRoom.may_pass());
+        assert!(
+            !FetchError::Downgrade.is_retryable()
+                && !FetchError::Encoded.is_retryable()
+                && FetchError::NoRoom.is_retryable()
+        );
     }
 
     #[test]
-    fn a_missing_picture_says_nothing_against_its_host() {
-        assert!(!Reason::Status(404).is_of_host() && !Reason::Encoded.is_of_host());
-        assert!(Reason::Status(503).is_of_host() && Reason::Failure(Failure::Timeout).is_of_host());
+    fn missing_picture_is_no_failure_of_its_host() {
+        assert!(!FetchError::Status(404).is_host_failure() && !FetchError::Encoded.is_host_failure());
+        assert!(
+            FetchError::Status(503).is_host_failure()
+                && FetchError::Failure(Failure::Timeout).is_host_failure()
+        );
     }
 
     #[test]
-    fn a_closed_port_looks_like_a_filtered_one() {
-        let shown = |failure| Reason::Failure(failure).shown();
-        assert_eq!(shown(Failure::ConnectRefused), shown(Failure::ConnectTimeout));
-        assert_eq!(Reason::Status(404).shown(), "http_404");
+    fn closed_port_looks_like_a_filtered_one() {
+        let detail = |failure| FetchError::Failure(failure).detail();
+        assert_eq!(detail(Failure::ConnectRefused), detail(Failure::ConnectTimeout));
+        assert_eq!(FetchError::Status(404).detail(), "http_404");
     }
 }

@@ -5,7 +5,7 @@
 use http::HeaderMap;
 use proptest::prelude::{Just, Strategy, any, proptest};
 use serde::Deserialize;
-use tidegate_egress::signature::{Rejected, Secret, sign, verify};
+use tidegate_egress::signature::{Secret, VerificationError, sign, verify};
 
 #[derive(Deserialize)]
 struct Vector {
@@ -19,7 +19,7 @@ struct Vector {
 }
 
 fn vectors() -> Vec<Vector> {
-    serde_json::from_str(include_str!("../../../docs/guides/verify/vectors.json")).unwrap()
+    serde_json::from_str(include_str!("../../../../docs/guides/verify/vectors.json")).unwrap()
 }
 
 fn secrets(texts: &[String]) -> Vec<Secret> {
@@ -65,8 +65,8 @@ fn a_receiver_with_either_secret_believes_us_during_a_rotation() {
     for receiver in [vec![old.clone()], vec![new.clone()], vec![old, new]] {
         assert_eq!(verify(&headers(&header), b"{}", &receiver, NOW, 300), Ok(()));
     }
-    assert_eq!(verify(&headers(&header), b"{}", &[secret(3)], NOW, 300), Err(Rejected::Mismatch));
-    assert_eq!(verify(&headers(&header), b"{}", &[], NOW, 300), Err(Rejected::Mismatch));
+    assert_eq!(verify(&headers(&header), b"{}", &[secret(3)], NOW, 300), Err(VerificationError::Mismatch));
+    assert_eq!(verify(&headers(&header), b"{}", &[], NOW, 300), Err(VerificationError::Mismatch));
 }
 
 #[test]
@@ -105,12 +105,12 @@ fn what_a_public_verifier_rejects_is_rejected_here_too() {
         (format!("{good},"), "empty part"),
         (v1.clone(), "no keys"),
     ] {
-        assert_eq!(check(&malformed), Err(Rejected::Malformed), "{why}");
+        assert_eq!(check(&malformed), Err(VerificationError::Malformed), "{why}");
     }
-    assert_eq!(verify(&HeaderMap::new(), b"{}", &[secret(1)], NOW, 300), Err(Rejected::Missing));
+    assert_eq!(verify(&HeaderMap::new(), b"{}", &[secret(1)], NOW, 300), Err(VerificationError::Missing));
     let mut twice = headers(&good);
     twice.append("service-signature", good.parse().unwrap());
-    assert_eq!(verify(&twice, b"{}", &[secret(1)], NOW, 300), Err(Rejected::Malformed));
+    assert_eq!(verify(&twice, b"{}", &[secret(1)], NOW, 300), Err(VerificationError::Malformed));
 }
 
 #[test]
@@ -124,17 +124,17 @@ fn a_signature_is_believed_only_near_its_time_in_both_directions() {
         (NOW + 301, false),
         (0, false),
     ] {
-        let expected = if believed { Ok(()) } else { Err(Rejected::Stale) };
+        let expected = if believed { Ok(()) } else { Err(VerificationError::Stale) };
         assert_eq!(verify(&header, b"{}", &[secret(1)], now, 300), expected, "{now}");
     }
     let in_milliseconds = headers(&sign(&[secret(1)], "id", NOW * 100, b"{}").service);
-    assert_eq!(verify(&in_milliseconds, b"{}", &[secret(1)], NOW, 300), Err(Rejected::Stale));
+    assert_eq!(verify(&in_milliseconds, b"{}", &[secret(1)], NOW, 300), Err(VerificationError::Stale));
 }
 
 #[test]
 fn a_body_that_was_parsed_and_written_again_is_not_believed() {
     let header = headers(&sign(&[secret(1)], "id", NOW, br#"{ "a" : 1.0 }"#).service);
-    assert_eq!(verify(&header, br#"{"a":1.0}"#, &[secret(1)], NOW, 300), Err(Rejected::Mismatch));
+    assert_eq!(verify(&header, br#"{"a":1.0}"#, &[secret(1)], NOW, 300), Err(VerificationError::Mismatch));
 }
 
 #[test]
@@ -176,7 +176,7 @@ proptest! {
 
         let mut tampered = body.clone();
         tampered[at] ^= 1 << bit;
-        assert_eq!(check(&header, &tampered), Err(Rejected::Mismatch));
+        assert_eq!(check(&header, &tampered), Err(VerificationError::Mismatch));
 
         // `t=`, ten digits, `,v1=`, 64 digits.
         let at = in_header.min(header.len() - 1);

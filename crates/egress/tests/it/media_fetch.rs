@@ -2,14 +2,13 @@
 //! and memory, and nothing is called that the settings do not open.
 #![allow(clippy::unwrap_used)]
 
-mod receiver;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::receiver::{Answers, NOW, Receiver, Step, patient, write};
 use bytes::Bytes;
-use receiver::{Answers, Receiver, Step, patient, write};
-use tidegate_egress::media::{self, NoRoom, Outcome, Sink, Spent, Validators, Wanted};
+use tidegate_egress::media::{self, AttemptUsage, FetchOutcome, FetchRequest, NoRoom, Sink, Validators};
+use tidegate_egress::settings::MediaSettings;
 use tidegate_egress::target::Target;
 use tidegate_egress::{Client, Settings};
 use tidegate_schemas::ids::OrgId;
@@ -37,18 +36,18 @@ impl Sink for Kept {
 /// Settings in which loopback, these receivers' ports, and no clock of a test's machine count.
 fn open_to(receivers: &[&Receiver]) -> Settings {
     let mut settings = patient();
-    settings.media = media::Settings {
+    settings.media = MediaSettings {
         ports: receivers.iter().map(|receiver| receiver.address.port()).collect(),
         first_byte_ms: 60_000,
         idle_ms: 60_000,
         total_ms: 60_000,
         min_rate: 0,
-        ..media::Settings::default()
+        ..MediaSettings::default()
     };
     settings
 }
 
-async fn fetch_with(client: &Client, url: &str, validators: Option<&Validators>) -> (Outcome, Kept) {
+async fn fetch_with(client: &Client, url: &str, validators: Option<&Validators>) -> (FetchOutcome, Kept) {
     fetch_into(client, url, validators, Kept::default()).await
 }
 
@@ -58,17 +57,17 @@ async fn fetch_into(
     url: &str,
     validators: Option<&Validators>,
     mut kept: Kept,
-) -> (Outcome, Kept) {
+) -> (FetchOutcome, Kept) {
     let mut target = match Target::parse(url) {
         Ok(target) => target,
         Err(fault) => panic!("{fault}"),
     };
-    let (org, mut spent) = (OrgId::new("acme"), Spent::default());
+    let (org, mut spent) = (OrgId::new("acme"), AttemptUsage::default());
     let following = async {
         loop {
-            let wanted = Wanted { org: &org, target, validators };
-            match media::fetch(client, wanted, &mut spent, &mut kept, receiver::NOW).await {
-                Outcome::Redirected { to, .. } => target = *to,
+            let wanted = FetchRequest { org: &org, target, validators };
+            match media::fetch(client, wanted, &mut spent, &mut kept, NOW).await {
+                FetchOutcome::Redirected { to, .. } => target = *to,
                 outcome => break outcome,
             }
         }
@@ -77,14 +76,14 @@ async fn fetch_into(
     (outcome, kept)
 }
 
-async fn fetch(settings: Settings, url: &str) -> (Outcome, Kept) {
+async fn fetch(settings: Settings, url: &str) -> (FetchOutcome, Kept) {
     fetch_with(&Client::new(settings).unwrap(), url, None).await
 }
 
 /// `ok`, `too_large`, or what was wrong.
-fn said(outcome: &Outcome) -> String {
+fn said(outcome: &FetchOutcome) -> String {
     match outcome {
-        Outcome::FetchFailed { reason, .. } => reason.shown().into_owned(),
+        FetchOutcome::FetchFailed { reason, .. } => reason.detail().into_owned(),
         other => other.tag().to_owned(),
     }
 }
@@ -110,7 +109,7 @@ async fn a_picture_arrives_whole_and_nobody_learns_who_asks() {
     let client = Client::new(open_to(&[&receiver])).unwrap();
     for _ in 0..2 {
         let (outcome, kept) = fetch_with(&client, &url, None).await;
-        let Outcome::Ok(arrived) = outcome else { panic!("{outcome:?}") };
+        let FetchOutcome::Ok(arrived) = outcome else { panic!("{outcome:?}") };
         assert_eq!((arrived.bytes, arrived.content_type.as_deref()), (6, Some("image/png")));
         assert_eq!(arrived.freshness.fresh_for, Some(Duration::from_secs(9)));
         assert_eq!((kept.bytes.as_slice(), kept.announced.as_slice()), (&b"pixels"[..], &[Some(6)][..]));
@@ -174,7 +173,7 @@ async fn a_name_that_moves_inside_later_gets_nothing() {
     let mut settings = open_to(&[&outside]);
     settings.allow_cidrs = vec!["127.0.0.2".parse().unwrap()];
     let answers = Answers::new(&[&["127.0.0.2"], &["127.0.0.1"]]);
-    let client = Client::with_lookup(settings, answers).unwrap();
+    let client = Client::with_resolver(settings, answers).unwrap();
     let url = format!("http://rebinding.example:{}/a.png", outside.address.port());
     assert_eq!(said(&fetch_with(&client, &url, None).await.0), "ok");
     assert_eq!(said(&fetch_with(&client, &url, None).await.0), "blocked_address");
@@ -218,7 +217,7 @@ async fn three_redirects_are_followed_and_not_a_fourth() {
     }
     let settings = open_to(&chain.iter().collect::<Vec<_>>());
     let (outcome, kept) = fetch(settings.clone(), &chain[3].url()).await;
-    let Outcome::Ok(arrived) = outcome else { panic!("{outcome:?}") };
+    let FetchOutcome::Ok(arrived) = outcome else { panic!("{outcome:?}") };
     assert_eq!(kept.bytes, b"pixels");
     assert!(arrived.freshness.validators.is_empty(), "they are those of another address");
     assert_eq!(said(&fetch(settings.clone(), &chain[4].url()).await.0), "too_many_redirects");
@@ -316,8 +315,8 @@ async fn only_a_whole_answer_is_the_picture() {
     }
     let busy = Receiver::start(answer("503 Service Unavailable\r\nretry-after: 7", "")).await;
     let (outcome, _) = fetch(open_to(&[&busy]), &busy.url()).await;
-    let Outcome::FetchFailed { reason, retry_after } = outcome else { panic!("{outcome:?}") };
-    assert!(reason.may_pass());
+    let FetchOutcome::FetchFailed { reason, retry_after } = outcome else { panic!("{outcome:?}") };
+    assert!(reason.is_retryable());
     assert_eq!(retry_after, Some(Duration::from_secs(7)));
 }
 
@@ -329,27 +328,27 @@ async fn each_way_to_dawdle_meets_a_bound_of_its_own() {
         vec![Step::Read, write("HTTP/1.1 200 OK\r\n\r\n"), Step::Drip(format!("{head}x").into_bytes())]
     };
     let endless_head = vec![Step::Read, write("HTTP/1.1 200 OK\r\nx: "), Step::Drip(b"x".to_vec())];
-    let patience = media::Settings {
+    let patience = MediaSettings {
         first_byte_ms: 60_000,
         idle_ms: 60_000,
         total_ms: 60_000,
         min_rate: 0,
-        ..media::Settings::default()
+        ..MediaSettings::default()
     };
     for (name, script, bound, expected) in [
-        ("first byte", silent.clone(), media::Settings { first_byte_ms: 50, ..patience.clone() }, "timeout"),
-        ("first byte", endless_head, media::Settings { first_byte_ms: 50, ..patience.clone() }, "timeout"),
-        ("idle", no_body, media::Settings { idle_ms: 50, ..patience.clone() }, "body_timeout"),
+        ("first byte", silent.clone(), MediaSettings { first_byte_ms: 50, ..patience.clone() }, "timeout"),
+        ("first byte", endless_head, MediaSettings { first_byte_ms: 50, ..patience.clone() }, "timeout"),
+        ("idle", no_body, MediaSettings { idle_ms: 50, ..patience.clone() }, "body_timeout"),
         (
             "rate",
             drip(""),
-            media::Settings { min_rate: 1 << 20, min_rate_grace_ms: 50, ..patience.clone() },
+            MediaSettings { min_rate: 1 << 20, min_rate_grace_ms: 50, ..patience.clone() },
             "body_timeout",
         ),
         (
             "total",
             drip(""),
-            media::Settings {
+            MediaSettings {
                 total_ms: 500,
                 first_byte_ms: 500,
                 idle_ms: 500,
@@ -362,7 +361,7 @@ async fn each_way_to_dawdle_meets_a_bound_of_its_own() {
         let receiver = Receiver::start(script).await;
         let mut settings = open_to(&[&receiver]);
         settings.connect_timeout_ms = 2_000;
-        settings.media = media::Settings { ports: settings.media.ports, ..bound };
+        settings.media = MediaSettings { ports: settings.media.ports, ..bound };
         assert_eq!(said(&fetch(settings, &receiver.url()).await.0), expected, "{name}");
     }
 }

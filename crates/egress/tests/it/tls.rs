@@ -1,22 +1,20 @@
 //! HTTPS receivers are believed only with a certificate that is valid, for their name, and from a trusted authority.
-//! The certificates come from `tls/make.sh`.
+//! The certificates come from `certificates/make.sh`.
 #![allow(clippy::unwrap_used)]
-
-mod receiver;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use receiver::{Answers, Receiver, Step, attempt_with, patient, tag, write};
+use crate::support::receiver::{Answers, Receiver, Step, attempt_with, patient, tag, write};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tidegate_egress::callback::Attempt;
 use tidegate_egress::{Client, Settings};
 
 fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/certificates").join(name)
 }
 
 /// Answers one request over TLS, on a thread of its own.
@@ -48,7 +46,7 @@ fn receiver_with(certificate: &str) -> SocketAddr {
 }
 
 async fn attempt(settings: Settings, name: &str, address: SocketAddr) -> Attempt {
-    let client = Client::with_lookup(settings, Answers::new(&[&["127.0.0.1"]])).unwrap();
+    let client = Client::with_resolver(settings, Answers::new(&[&["127.0.0.1"]])).unwrap();
     attempt_with(&client, &format!("https://{name}:{}/", address.port())).await.unwrap()
 }
 

@@ -1,5 +1,4 @@
-//! What an operator may set about a single fetch of a medium, with the defaults.
-//! Not responsible for how many run at once, which belongs to whoever asks for them.
+//! Settings of fetching a single medium.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,33 +6,33 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tidegate_schemas::ids::OrgId;
 
-use crate::settings::SettingsError;
+use super::SettingsError;
 
 /// The section `egress.media` of the service's settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Settings {
-    /// The ports that media are fetched from. Default 80 and 443.
+pub struct MediaSettings {
+    /// Ports that media are fetched from. Default 80 and 443.
     pub ports: Vec<u16>,
-    /// Further ports, each list for one organisation only. Default none.
+    /// Further ports, by the org that may use them. Default none.
     pub ports_by_org: BTreeMap<OrgId, Vec<u16>>,
-    /// How many redirects are followed; each is checked like the address itself. Default 3.
+    /// Number of redirects that are followed. Each is checked like the address itself. Default 3.
     pub redirects: u32,
-    /// Time from the connection to the head of the answer, in milliseconds. Default 5,000.
+    /// Time from the connection to the head of the response, in milliseconds. Default 5,000.
     pub first_byte_ms: u64,
-    /// The longest pause between two pieces of a body, in milliseconds. Default 5,000.
+    /// Longest pause between two chunks of a body, in milliseconds. Default 5,000.
     pub idle_ms: u64,
     /// Time for one attempt with all its redirects, in milliseconds. Default 20,000.
     pub total_ms: u64,
-    /// A body slower than this, in bytes per second after the grace, is given up; 0 accepts any rate. Default 8,192.
+    /// Lowest rate of a body after the grace time, in bytes per second; 0 accepts any rate. Default 8,192.
     pub min_rate: u64,
-    /// How long a body may take before the rate counts, in milliseconds. Default 3,000.
+    /// Time before the rate of a body counts, in milliseconds. Default 3,000.
     pub min_rate_grace_ms: u64,
-    /// The largest body that is taken, in bytes. Default 100 MiB.
+    /// Largest body that is fetched, in bytes. Default 100 MiB.
     pub max_bytes: u64,
 }
 
-impl Default for Settings {
+impl Default for MediaSettings {
     fn default() -> Self {
         Self {
             ports: vec![80, 443],
@@ -49,7 +48,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl MediaSettings {
     pub(crate) fn validate(&self) -> Result<(), SettingsError> {
         for (name, value) in [
             ("media.first_byte_ms", self.first_byte_ms),
@@ -86,23 +85,23 @@ impl Settings {
         Ok(())
     }
 
-    pub(super) fn may_call(&self, org: &OrgId, port: u16) -> bool {
+    pub(crate) fn may_call(&self, org: &OrgId, port: u16) -> bool {
         self.ports.contains(&port) || self.ports_by_org.get(org).is_some_and(|ports| ports.contains(&port))
     }
 
-    pub(super) fn first_byte(&self) -> Duration {
+    pub(crate) fn first_byte(&self) -> Duration {
         Duration::from_millis(self.first_byte_ms)
     }
 
-    pub(super) fn idle(&self) -> Duration {
+    pub(crate) fn idle(&self) -> Duration {
         Duration::from_millis(self.idle_ms)
     }
 
-    pub(super) fn total(&self) -> Duration {
+    pub(crate) fn total(&self) -> Duration {
         Duration::from_millis(self.total_ms)
     }
 
-    pub(super) fn min_rate_grace(&self) -> Duration {
+    pub(crate) fn min_rate_grace(&self) -> Duration {
         Duration::from_millis(self.min_rate_grace_ms)
     }
 }
@@ -114,13 +113,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_work_is_refused_by_name() {
-        Settings::default().validate().unwrap();
+    fn invalid_value_is_named() {
+        MediaSettings::default().validate().unwrap();
         for (settings, named) in [
-            (Settings { idle_ms: 0, ..Settings::default() }, "media.idle_ms"),
-            (Settings { max_bytes: 0, ..Settings::default() }, "media.max_bytes"),
-            (Settings { redirects: 21, ..Settings::default() }, "media.redirects"),
-            (Settings { first_byte_ms: 30_000, ..Settings::default() }, "media.total_ms = 20000"),
+            (MediaSettings { idle_ms: 0, ..MediaSettings::default() }, "media.idle_ms"),
+            (MediaSettings { max_bytes: 0, ..MediaSettings::default() }, "media.max_bytes"),
+            (MediaSettings { redirects: 21, ..MediaSettings::default() }, "media.redirects"),
+            (MediaSettings { first_byte_ms: 30_000, ..MediaSettings::default() }, "media.total_ms = 20000"),
         ] {
             let text = settings.validate().unwrap_err().to_string();
             assert!(text.contains(named), "{text}");
@@ -128,9 +127,9 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_one_organisation_may_use_stays_shut_for_others() {
+    fn extra_port_is_open_for_its_org_only() {
         let (acme, other) = (OrgId::new("acme"), OrgId::new("other"));
-        let settings: Settings = serde_json::from_str(r#"{"ports_by_org": {"acme": [8443]}}"#).unwrap();
+        let settings: MediaSettings = serde_json::from_str(r#"{"ports_by_org": {"acme": [8443]}}"#).unwrap();
         assert!(settings.may_call(&acme, 8443) && settings.may_call(&acme, 443));
         assert!(!settings.may_call(&other, 8443) && settings.may_call(&other, 80));
     }

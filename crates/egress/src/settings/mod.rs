@@ -1,5 +1,6 @@
-//! What an operator may set about outgoing requests, with the defaults, and which values contradict each other.
-//! Not responsible for retries and lanes, which belong to the processors.
+//! Settings of outgoing requests, their defaults, and the checks on their values.
+
+mod media;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,43 +8,43 @@ use std::time::Duration;
 use http::HeaderValue;
 use serde::{Deserialize, Serialize};
 
+pub use self::media::MediaSettings;
 use crate::addresses::Cidr;
-use crate::client::ClientError;
-use crate::media;
+use crate::tls::{self, TlsError};
 
 /// The section `egress` of the service's settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Address ranges that may be called although they are not public, such as `10.0.0.0/8` for receivers in the
-    /// operator's own network. Empty: only public addresses. Whoever can name a URL reaches everything in these ranges.
+    /// Address ranges that may be called although they are not public, such as `10.0.0.0/8` for receivers in the operator's
+    /// own network. Everybody who can name a URL reaches all addresses in them. Default none: only public addresses.
     pub allow_cidrs: Vec<Cidr>,
-    /// Time for name look-up, TCP and TLS together, in milliseconds. Default 3,000.
+    /// Time for DNS, TCP and TLS together, in milliseconds. Default 3,000.
     pub connect_timeout_ms: u64,
-    /// Time for a whole callback attempt, the response's body included, in milliseconds. Default 15,000.
+    /// Time for a whole callback attempt, including the response's body, in milliseconds. Default 15,000.
     pub total_timeout_ms: u64,
-    /// How much of a callback's response is read, in bytes; the rest is left unread. Default 16 KiB.
+    /// Bytes of a callback's response that are read; the rest is left unread. Default 16 KiB.
     pub response_read_bytes: u64,
-    /// How much of a callback's response is kept with the attempt, in bytes. Default 4 KiB.
+    /// Bytes of a callback's response that are stored with the attempt. Default 4 KiB.
     pub response_kept_bytes: usize,
-    /// A body slower than this, in bytes per second after the grace, is given up; 0 accepts any rate. Default 256.
+    /// Lowest rate of a body after the grace time, in bytes per second; 0 accepts any rate. Default 256.
     pub min_rate: u64,
-    /// How long a body may take before the rate counts, in milliseconds. Default 5,000.
+    /// Time before the rate of a body counts, in milliseconds. Default 5,000.
     pub min_rate_grace_ms: u64,
     /// The `User-Agent` header. Default `tidegate/<version>`.
     pub user_agent: String,
-    /// How long an unused connection is kept open, in milliseconds. Default 60,000.
+    /// Time that an idle connection stays open, in milliseconds. Default 60,000.
     pub pool_idle_ms: u64,
-    /// How many unused connections are kept open to one host. Default 8.
+    /// Number of idle connections that stay open to one host. Default 8.
     pub pool_idle_per_host: usize,
-    /// How many host names are looked up at once; each holds a thread until the system's resolver gives up, even if
-    /// nobody waits for it any more. Default 256.
+    /// Number of DNS look-ups that may run at once. Each holds a thread until the system's resolver gives up, even if nothing
+    /// waits for it any more. Default 256.
     pub lookups: usize,
-    /// A PEM file of certificate authorities that are trusted beside the public ones, for receivers with a private one.
+    /// PEM file of certificate authorities that are trusted beside those of the machine, for receivers with a private one.
     /// Default none.
     pub ca_file: Option<PathBuf>,
-    /// How a single medium is fetched.
-    pub media: media::Settings,
+    /// Settings of fetching a medium.
+    pub media: MediaSettings,
 }
 
 impl Default for Settings {
@@ -61,12 +62,12 @@ impl Default for Settings {
             pool_idle_per_host: 8,
             lookups: 256,
             ca_file: None,
-            media: media::Settings::default(),
+            media: MediaSettings::default(),
         }
     }
 }
 
-/// A value that cannot be used, alone or beside another.
+/// A value that cannot be used, alone or together with another one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     #[error("egress.{name} = {value}: {why}")]
@@ -130,9 +131,9 @@ impl Settings {
         self.media.validate()
     }
 
-    /// Reads the files that are named, as a client would.
-    pub fn check_files(&self) -> Result<(), ClientError> {
-        crate::client::tls(self).map(drop)
+    /// Reads the files that the settings name, as a client would.
+    pub fn check_files(&self) -> Result<(), TlsError> {
+        tls::client_config(self.ca_file.as_deref()).map(drop)
     }
 
     pub(crate) fn connect_timeout(&self) -> Duration {
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_hold_together_and_open_nothing() {
+    fn defaults_are_valid_and_open_no_range() {
         let settings = Settings::default();
         settings.validate().unwrap();
         assert_eq!(settings.allow_cidrs, []);
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contradiction_names_both_values() {
+    fn contradiction_names_both_values() {
         let settings = Settings { connect_timeout_ms: 20_000, ..Settings::default() };
         assert_eq!(
             settings.validate().unwrap_err().to_string(),
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_cannot_work_is_named() {
+    fn invalid_value_is_named() {
         for (settings, name) in [
             (Settings { total_timeout_ms: 0, ..Settings::default() }, "total_timeout_ms"),
             (Settings { connect_timeout_ms: 0, ..Settings::default() }, "connect_timeout_ms"),
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_or_malformed_setting_is_refused() {
+    fn unknown_or_malformed_setting_is_refused() {
         for (text, named) in [
             (r#"{"allow_cidr": []}"#, "allow_cidr"),
             (r#"{"allow_cidrs": ["10.0.0.0/40"]}"#, "10.0.0.0/40"),

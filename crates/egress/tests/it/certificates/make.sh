@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the certificates of tests/tls.rs: an authority, a receiver's certificate that outlives everybody, an expired one.
+# Makes the certificates of tests/it/tls.rs: an authority, a receiver's certificate that outlives everybody, an expired one.
 # The key of the authority is thrown away; the receiver's key protects nothing.
 set -eu
 cd "$(dirname "$0")"

@@ -1,14 +1,14 @@
 //! Callback attempts against receivers that misbehave: each ends by itself, in its documented class, in bounded memory.
 #![allow(clippy::unwrap_used)]
 
-mod receiver;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::support::receiver::{
+    NOW, Receiver, Step, attempt, attempt_with, callback, demanding, ending_soon, ip, patient, tag, write,
+};
 use http::{HeaderMap, Method};
-use receiver::{NOW, Receiver, Step, attempt, callback, demanding, ending_soon, ip, patient, tag, write};
 use tidegate_egress::client::Request;
 use tidegate_egress::signature::{self, Secret};
 use tidegate_egress::target::Target;
@@ -294,7 +294,7 @@ async fn a_connection_is_used_again_when_the_answer_was_read_to_its_end() {
     let receiver = Receiver::start(vec![Step::Read, answer(), Step::Read, answer(), Step::Hang]).await;
     let client = Client::new(patient()).unwrap();
     for _ in 0..2 {
-        let attempt = receiver::attempt_with(&client, &receiver.url()).await.unwrap();
+        let attempt = attempt_with(&client, &receiver.url()).await.unwrap();
         assert_eq!(attempt.outcome.tag(), "delivered");
     }
     assert_eq!(receiver.seen.connections(), 1);

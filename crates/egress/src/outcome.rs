@@ -1,5 +1,4 @@
-//! What an answer, or the lack of one, means for a callback.
-//! Not responsible for how often and when an attempt is repeated.
+//! Classifies the outcome of a callback attempt. Retries are scheduled by the caller.
 
 use std::time::Duration;
 
@@ -7,35 +6,35 @@ use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
 use crate::failure::Failure;
 
-/// What became of one attempt.
+/// Outcome of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The receiver has it: a 2xx status arrived in time. What happens to the answer's body afterwards changes nothing.
+    /// A 2xx status arrived in time. Losing the response's body afterwards does not matter.
     Delivered,
-    /// The receiver does not have it yet.
-    Retry { class: Class },
+    /// The receiver has not accepted it yet.
+    Retry { class: RetryClass },
 }
 
-/// Why an attempt is repeated; some classes are repeated less often or have a consequence of their own.
+/// Reason to repeat an attempt. Some classes are repeated less often, or have other consequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Class {
-    /// No answer: name, address, connection, TLS or time.
+pub enum RetryClass {
+    /// No response: DNS, connection, TLS or timeout.
     Unreachable,
-    /// The address may not be called. Names get repaired, so it is tried again, but only a few times.
+    /// The address may not be called. DNS names get repaired, so it is tried again, but only a few times.
     BlockedAddress,
-    /// 3xx. Never followed.
+    /// 3xx, which is never followed.
     Redirect,
-    /// 408, 425, 429, 503: the receiver wants it later.
+    /// 408, 425, 429 or 503: the receiver wants it later.
     Busy,
     /// 410: the receiver does not want it any more; twice in a row holds the endpoint.
     Gone,
     /// Any other 4xx. Receivers break their own authentication during a deployment, so it is tried again.
     ClientError,
-    /// Any other 5xx, or a status that HTTP does not know.
+    /// Any other 5xx, or a status that HTTP does not define.
     ServerError,
 }
 
-impl Class {
+impl RetryClass {
     pub fn tag(self) -> &'static str {
         match self {
             Self::Unreachable => "unreachable",
@@ -57,43 +56,43 @@ impl Outcome {
         }
     }
 
-    /// What a status means.
-    pub fn of_status(status: u16) -> Self {
+    /// Classifies a status.
+    pub fn from_status(status: u16) -> Self {
         let class = match status {
             200..=299 => return Self::Delivered,
-            300..=399 => Class::Redirect,
-            408 | 425 | 429 | 503 => Class::Busy,
-            410 => Class::Gone,
-            400..=499 => Class::ClientError,
-            _ => Class::ServerError,
+            300..=399 => RetryClass::Redirect,
+            408 | 425 | 429 | 503 => RetryClass::Busy,
+            410 => RetryClass::Gone,
+            400..=499 => RetryClass::ClientError,
+            _ => RetryClass::ServerError,
         };
         Self::Retry { class }
     }
 
-    /// What it means that there is no status.
-    pub fn of_failure(failure: &Failure) -> Self {
+    /// Classifies a failure.
+    pub fn from_failure(failure: &Failure) -> Self {
         let class = match failure {
-            Failure::BlockedAddress(_) => Class::BlockedAddress,
-            Failure::HttpStatus { status } => return Self::of_status(*status),
-            _ => Class::Unreachable,
+            Failure::BlockedAddress(_) => RetryClass::BlockedAddress,
+            Failure::HttpStatus { status } => return Self::from_status(*status),
+            _ => RetryClass::Unreachable,
         };
         Self::Retry { class }
     }
 }
 
-/// How long a `Retry-After` asks us to wait: seconds, or an HTTP date seen from `now` (unix seconds). Anything else is
-/// no wish. The value is as large as the receiver likes; whoever uses it clamps it.
+/// Returns the pause that a `Retry-After` asks for: seconds, or an HTTP date relative to `now` (unix seconds). Returns `None`
+/// for anything else. The value may be as large as the receiver likes, so callers clamp it.
 pub fn retry_after(value: &str, now: u64) -> Option<Duration> {
     let value = value.trim();
     if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {
-        // More digits than fit are still a wish for "very long".
+        // More digits than fit still mean a very long pause.
         return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
     }
     let date = http_date(value)?;
     Some(Duration::from_secs(u64::try_from(date.as_second()).unwrap_or(0).saturating_sub(now)))
 }
 
-/// The form that HTTP has now, and the two old ones that must be understood (RFC 9110, 5.6.7).
+/// Reads an HTTP date in the current form or in the two obsolete ones that must be accepted (RFC 9110, 5.6.7).
 fn http_date(value: &str) -> Option<Timestamp> {
     const OLD: [&str; 2] = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
     let usual = || jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok();
@@ -105,8 +104,8 @@ fn http_date(value: &str) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addresses::Blocked;
-    use crate::target::UrlFault;
+    use crate::addresses::BlockedAddress;
+    use crate::target::UrlError;
 
     #[test]
     fn every_status_has_its_class() {
@@ -119,18 +118,18 @@ mod tests {
             (&[500, 501, 502, 504, 599, 600, 999, 101, 0], "server_error"),
         ] {
             for &status in statuses {
-                assert_eq!(Outcome::of_status(status).tag(), tag, "{status}");
+                assert_eq!(Outcome::from_status(status).tag(), tag, "{status}");
                 if tag != "delivered" {
-                    assert_eq!(Outcome::of_failure(&Failure::HttpStatus { status }).tag(), tag, "{status}");
+                    assert_eq!(Outcome::from_failure(&Failure::HttpStatus { status }).tag(), tag, "{status}");
                 }
             }
         }
     }
 
     #[test]
-    fn no_failure_is_final_and_only_a_blocked_address_stands_apart() {
+    fn every_failure_is_retried() {
         for failure in [
-            Failure::Url(UrlFault::Syntax),
+            Failure::Url(UrlError::Syntax),
             Failure::Dns,
             Failure::ConnectRefused,
             Failure::ConnectTimeout,
@@ -143,16 +142,19 @@ mod tests {
             Failure::TooLarge { limit: 1 },
         ] {
             assert_eq!(
-                Outcome::of_failure(&failure),
-                Outcome::Retry { class: Class::Unreachable },
+                Outcome::from_failure(&failure),
+                Outcome::Retry { class: RetryClass::Unreachable },
                 "{failure:?}"
             );
         }
-        assert_eq!(Outcome::of_failure(&Blocked.into()), Outcome::Retry { class: Class::BlockedAddress });
+        assert_eq!(
+            Outcome::from_failure(&BlockedAddress.into()),
+            Outcome::Retry { class: RetryClass::BlockedAddress }
+        );
     }
 
     #[test]
-    fn retry_after_is_seconds_or_an_http_date_and_nonsense_is_no_wish() {
+    fn retry_after_is_seconds_or_an_http_date() {
         let now = 784_111_777; // Sun, 06 Nov 1994 08:49:37 GMT
         for (value, seconds) in [
             ("0", Some(0)),
@@ -179,7 +181,7 @@ mod tests {
             ("Sun, 06 Nov 1994 08:50:37 +0000", None),
             ("1994-11-06T08:50:37Z", None),
         ] {
-            assert_eq!(retry_after(value, now).map(|wish| wish.as_secs()), seconds, "{value:?}");
+            assert_eq!(retry_after(value, now).map(|pause| pause.as_secs()), seconds, "{value:?}");
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use tidegate_egress::callback::{self, Attempt, CallbackRequest, NotSent};
-use tidegate_egress::resolver::Lookup;
+use tidegate_egress::resolver::Resolver;
 use tidegate_egress::{Client, Secret, Settings};
 use tidegate_schemas::ids::EventId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -172,8 +172,8 @@ impl Answers {
     }
 }
 
-impl Lookup for Answers {
-    fn lookup(&self, _host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+impl Resolver for Answers {
+    fn resolve(&self, _host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let mut prepared = self.prepared.lock().unwrap();
         let answer = prepared[0].clone();

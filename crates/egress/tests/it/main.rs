@@ -1,0 +1,8 @@
+//! The guarded client against real sockets.
+
+mod address_guard;
+mod callbacks;
+mod media_fetch;
+mod signature;
+mod support;
+mod tls;

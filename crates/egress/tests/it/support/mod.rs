@@ -1,0 +1,3 @@
+//! Peers that tests connect to.
+
+pub(crate) mod receiver;
