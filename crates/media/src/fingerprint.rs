@@ -1,9 +1,7 @@
 //! Fingerprint of a file: its state, its digests, and the hashes of its pictures.
 
-use std::fmt;
-
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
-use tidegate_schemas::hex;
+use tidegate_schemas::{hex, string_enum};
 
 use crate::hashes::{
     digests::Digests,
@@ -14,136 +12,54 @@ use crate::hashes::{
 /// pipeline, so stored fingerprints of another one are made anew. PDQ and digests compare with those of any software.
 pub const PIPELINE: &str = "9;pdq:y601;ih3:gradient8:y601;ih3:median-dct16:y601";
 
-/// Outcome of hashing a file's pictures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    Ok,
-    /// There are hashes, but the pictures have too little detail for them to be compared.
-    LowQuality,
-    /// A side has fewer than five pixels.
-    TooSmall,
-    /// Refused because of its header, before anything was decoded.
-    TooLarge,
-    /// Not a picture, or none that a decoder can read.
-    Undecodable,
-}
-
-impl State {
-    pub const ALL: [Self; 5] =
-        [Self::Ok, Self::LowQuality, Self::TooSmall, Self::TooLarge, Self::Undecodable];
-
-    pub fn tag(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::LowQuality => "low_quality",
-            Self::TooSmall => "too_small",
-            Self::TooLarge => "too_large",
-            Self::Undecodable => "undecodable",
-        }
-    }
-
-    pub fn named(tag: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.tag() == tag)
+string_enum! {
+    /// Outcome of hashing a file's pictures.
+    pub enum State {
+        Ok = "ok",
+        /// There are hashes, but the pictures have too little detail for them to be compared.
+        LowQuality = "low_quality",
+        /// A side has fewer than five pixels.
+        TooSmall = "too_small",
+        /// Refused because of its header, before anything was decoded.
+        TooLarge = "too_large",
+        /// Not a picture, or none that a decoder can read.
+        Undecodable = "undecodable",
     }
 }
 
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.tag())
+string_enum! {
+    /// Why a file has no hashes.
+    pub enum Reason {
+        /// More bytes than `media.bytes`.
+        Bytes = "bytes",
+        /// More pixels than `media.pixels`.
+        Pixels = "pixels",
+        /// A side longer than `media.side`.
+        Side = "side",
+        /// All frames together have more pixels than `media.animation_pixels`.
+        Animation = "animation",
+        /// Decoding needs more memory than `media.decode_bytes`.
+        Memory = "memory",
+        /// The first bytes are not those of a format that is decoded.
+        UnknownFormat = "unknown_format",
+        /// The format's decoders find errors in the file.
+        Broken = "broken",
+        /// No decoder reads this variant of the format.
+        Unsupported = "unsupported",
+        /// The decoders panicked.
+        DecoderFault = "decoder_fault",
     }
 }
 
-/// Why a file has no hashes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reason {
-    /// More bytes than `media.bytes`.
-    Bytes,
-    /// More pixels than `media.pixels`.
-    Pixels,
-    /// A side longer than `media.side`.
-    Side,
-    /// All frames together have more pixels than `media.animation_pixels`.
-    Animation,
-    /// Decoding needs more memory than `media.decode_bytes`.
-    Memory,
-    /// The first bytes are not those of a format that is decoded.
-    UnknownFormat,
-    /// The format's decoders find errors in the file.
-    Broken,
-    /// No decoder reads this variant of the format.
-    Unsupported,
-    /// The decoders panicked.
-    DecoderFault,
-}
-
-impl Reason {
-    pub const ALL: [Self; 9] = [
-        Self::Bytes,
-        Self::Pixels,
-        Self::Side,
-        Self::Animation,
-        Self::Memory,
-        Self::UnknownFormat,
-        Self::Broken,
-        Self::Unsupported,
-        Self::DecoderFault,
-    ];
-
-    pub fn tag(self) -> &'static str {
-        match self {
-            Self::Bytes => "bytes",
-            Self::Pixels => "pixels",
-            Self::Side => "side",
-            Self::Animation => "animation",
-            Self::Memory => "memory",
-            Self::UnknownFormat => "unknown_format",
-            Self::Broken => "broken",
-            Self::Unsupported => "unsupported",
-            Self::DecoderFault => "decoder_fault",
-        }
-    }
-
-    pub fn named(tag: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.tag() == tag)
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.tag())
-    }
-}
-
-/// Formats that are decoded. A file's first bytes decide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    Jpeg,
-    Png,
-    Gif,
-    WebP,
-    Bmp,
-    Tiff,
-}
-
-impl Format {
-    pub fn tag(self) -> &'static str {
-        match self {
-            Self::Jpeg => "jpeg",
-            Self::Png => "png",
-            Self::Gif => "gif",
-            Self::WebP => "webp",
-            Self::Bmp => "bmp",
-            Self::Tiff => "tiff",
-        }
-    }
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.tag())
+string_enum! {
+    /// Formats that are decoded. A file's first bytes decide.
+    pub enum Format {
+        Jpeg = "jpeg",
+        Png = "png",
+        Gif = "gif",
+        WebP = "webp",
+        Bmp = "bmp",
+        Tiff = "tiff",
     }
 }
 
@@ -264,18 +180,5 @@ mod tests {
         assert!(
             serde_json::from_str::<Fingerprint>(&other).unwrap_err().to_string().contains("another pipeline")
         );
-    }
-
-    #[test]
-    fn states_reasons_and_formats_are_written_as_their_tags() {
-        for state in State::ALL {
-            assert_eq!(serde_json::to_string(&state).unwrap(), format!("\"{}\"", state.tag()));
-        }
-        for reason in Reason::ALL {
-            assert_eq!(serde_json::to_string(&reason).unwrap(), format!("\"{}\"", reason.tag()));
-        }
-        for format in [Format::Jpeg, Format::Png, Format::Gif, Format::WebP, Format::Bmp, Format::Tiff] {
-            assert_eq!(serde_json::to_string(&format).unwrap(), format!("\"{}\"", format.tag()));
-        }
     }
 }

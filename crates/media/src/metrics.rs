@@ -21,7 +21,7 @@ pub fn describe() {
 }
 
 pub(crate) fn fingerprint_made(state: State) {
-    counter!(FINGERPRINTS, "state" => state.tag()).increment(1);
+    counter!(FINGERPRINTS, "state" => state.as_str()).increment(1);
 }
 
 pub(crate) fn result_lost() {
@@ -29,10 +29,10 @@ pub(crate) fn result_lost() {
 }
 
 pub(crate) fn decoder_panicked(format: Format) {
-    counter!(DECODER_PANICS, "format" => format.tag()).increment(1);
+    counter!(DECODER_PANICS, "format" => format.as_str()).increment(1);
 }
 
 pub(crate) fn second_decoder_ran(format: Format, is_decoded: bool) {
     let outcome = if is_decoded { "decoded" } else { "refused" };
-    counter!(SECOND_DECODER, "format" => format.tag(), "outcome" => outcome).increment(1);
+    counter!(SECOND_DECODER, "format" => format.as_str(), "outcome" => outcome).increment(1);
 }

@@ -124,7 +124,7 @@ fn a_bomb_is_refused_before_any_picture_is_allocated() {
 }
 
 #[test]
-fn a_tiff_that_lies_about_its_size_or_its_tiles_stays_within_its_share() {
+fn tiff_with_false_sizes_stays_within_its_share() {
     let _alone = alone();
     let whole = encoded(&pictures::sized(2, 2, 64, 64).image().into(), ImageFormat::Tiff);
     let long = [&whole[..], &vec![0; 5 * MIB]].concat();
@@ -244,7 +244,7 @@ fn codes_beyond_the_budget_are_refused_before_any_is_built() {
 }
 
 #[test]
-fn jpegs_hold_no_more_than_their_share_however_they_are_sampled_and_scanned() {
+fn jpegs_of_every_kind_stay_within_their_share() {
     let _alone = alone();
     use SamplingFactor::{F_1_1, F_1_2, F_2_1, F_2_2, F_4_1};
     for colours in [ColorType::Luma, ColorType::Rgb, ColorType::CmykAsYcck] {
@@ -272,7 +272,7 @@ fn with_a_stray_byte(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn a_jpeg_that_is_larger_than_its_picture_holds_no_more_than_its_share() {
+fn jpeg_with_large_segments_stays_within_its_share() {
     let _alone = alone();
     for progressive in [false, true] {
         let bytes = jpeg(300, 200, ColorType::Rgb, |encoder| {
@@ -326,7 +326,7 @@ fn cases() -> usize {
 }
 
 #[test]
-fn files_broken_anywhere_leave_the_pool_alive_and_stay_within_the_budget() {
+fn broken_files_stay_within_the_budget_and_the_pool_lives() {
     let _alone = alone();
     const BUDGET: usize = 24 * MIB;
     let limits = Limits { decode_bytes: BUDGET as u64, pixels: 500_000, ..Limits::default() };

@@ -183,7 +183,7 @@ fn crops(draw: &mut Draw, count: usize) -> Vec<[u8; 32]> {
 
 /// All radii of few questions: what is near at the greatest has what is near at each.
 #[test]
-fn large_banks_of_clusters_and_of_crops_are_searched_without_a_miss() {
+fn large_clustered_banks_are_searched_without_a_miss() {
     const MOST: usize = 100_000;
     let mut draw = Draw(41);
     let banks = [

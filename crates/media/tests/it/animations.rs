@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 #[test]
-fn the_first_and_evenly_spaced_frames_of_an_animation_are_hashed() {
+fn first_and_evenly_spaced_frames_are_hashed() {
     let frames = frames();
     for (bytes, within) in [(gif(&frames), 10), (webp(&frames), 0)] {
         let print = print(&bytes);
@@ -50,7 +50,7 @@ fn nothing_is_left_of_a_frame_that_is_disposed_of() {
 }
 
 #[test]
-fn what_an_apng_shows_to_those_who_do_not_play_it_is_hashed_beside_its_frames() {
+fn separate_default_picture_of_apng_is_hashed() {
     let frames = frames();
     let default = pictures::sized(7, 77, 160, 120).image();
     let alone = |frame: &RgbImage| print(&encoded(&frame.clone().into(), ImageFormat::Png));
@@ -134,7 +134,7 @@ fn all_hashes(bytes: &[u8]) -> Vec<PdqHash> {
 }
 
 #[test]
-fn frames_of_a_webp_are_disposed_of_where_they_were_and_nowhere_else() {
+fn webp_frames_are_cleared_only_within_their_area() {
     let (left, middle, under) = (Area(10, 6, 100, 90), Area(40, 20, 90, 80), Area(0, 60, 70, 50));
     let gray = RgbaImage::from_pixel(64, 64, image::Rgba([120, 120, 120, 255]));
     let frames = [

@@ -146,7 +146,7 @@ fn an_apng_ends_where_it_ends_and_has_the_frames_that_came() {
 }
 
 #[test]
-fn a_gif_whose_first_frame_is_larger_than_its_screen_is_shown_as_a_whole() {
+fn gif_canvas_includes_a_larger_first_frame() {
     for gif in [gif(&frames()[..1]), gif(&frames())] {
         for [width, height] in [[0, 0], [1, 1], [64, 64], [159, 119], [160, 0]] {
             same(&[&gif[..6], &[width, 0, height, 0], &gif[10..]].concat(), &gif);
@@ -155,7 +155,7 @@ fn a_gif_whose_first_frame_is_larger_than_its_screen_is_shown_as_a_whole() {
 }
 
 #[test]
-fn a_bmp_that_does_not_say_where_its_pixels_are_has_them_behind_its_header() {
+fn bmp_without_offset_has_pixels_behind_its_header() {
     let picture = picture();
     for picture in [picture.to_rgb8().into(), picture.to_rgba8().into(), picture.to_luma8().into()] {
         let bmp = encoded(&picture, ImageFormat::Bmp);

@@ -60,7 +60,7 @@ fn a_jpeg_of_many_scans_is_shown() {
 }
 
 #[test]
-fn formats_without_loss_have_one_hash_in_every_depth_and_with_any_alpha() {
+fn lossless_formats_have_one_hash_in_every_depth() {
     let image = DynamicImage::from(a_picture());
     for (format, ours) in [
         (ImageFormat::Png, Format::Png),
@@ -440,7 +440,7 @@ fn inks_are_converted_and_never_taken_for_light() {
 
 /// As libjpeg, and so browsers: 0 says that nothing is transformed, anything else that it is.
 #[test]
-fn adobe_marks_that_nobody_has_defined_are_read_as_browsers_read_them() {
+fn undefined_adobe_marks_are_read_as_browsers_do() {
     let mark = |bytes: &[u8], mark: u8| {
         let at = bytes.windows(5).position(|five| five == b"Adobe").unwrap() + 11;
         [&bytes[..at], &[mark], &bytes[at + 1..]].concat()
@@ -497,7 +497,7 @@ fn what_the_first_decoder_cannot_read_the_other_one_does() {
 }
 
 #[test]
-fn a_fingerprint_holds_hashes_of_every_kind_and_how_they_were_made() {
+fn fingerprint_has_every_hash_and_its_pipeline() {
     let bytes = encoded(&a_picture().into(), ImageFormat::Png);
     let print = print(&bytes);
     assert_eq!(print.digests, Digests::of(&bytes));

@@ -107,7 +107,7 @@ fn turned(luma: &[u8], (width, height): (usize, usize), turn: Orientation) -> (V
 }
 
 #[test]
-fn the_hashes_of_a_picture_turned_are_those_that_the_oracle_gives_of_the_turned_picture() {
+fn orientation_hashes_match_the_oracle() {
     let sizes = [
         (96, 72),
         (128, 96),
@@ -195,7 +195,7 @@ fn kept(change: impl Fn(&Picture) -> DynamicImage) -> usize {
 }
 
 #[test]
-fn a_resized_a_coarser_a_gray_and_a_slightly_blurred_picture_is_still_the_same() {
+fn edited_picture_stays_within_the_match_distance() {
     let image = |picture: &Picture| DynamicImage::ImageRgb8(picture.image());
     let resized = kept(|picture| {
         image(picture).resize_exact(picture.width * 4 / 5, picture.height * 4 / 5, FilterType::Triangle)

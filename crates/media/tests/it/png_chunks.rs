@@ -102,7 +102,7 @@ fn composed(upper: &RgbImage, count: u32, other: &RgbImage) -> RgbImage {
 }
 
 #[test]
-fn a_frame_whose_data_is_short_shows_the_rows_that_came_over_what_was_there() {
+fn short_frame_shows_its_rows_over_the_canvas() {
     let pictures: Vec<_> = (0..5).map(picture).collect();
     let stills: Vec<_> = pictures.iter().map(still).collect();
     let whole: Vec<_> = (0..).zip(&pictures).map(|(at, picture)| (at, hash(picture))).collect();
@@ -158,7 +158,7 @@ fn frames_without_a_row_hide_none_of_the_others() {
 }
 
 #[test]
-fn rows_of_an_interlaced_frame_stand_for_those_that_did_not_come() {
+fn interlaced_rows_fill_in_for_missing_ones() {
     let of_each = |picture: &RgbImage| {
         let rows: Vec<_> =
             picture.rows().map(|row| row.flat_map(|pixel| pixel.0).collect::<Vec<u8>>()).collect();
@@ -229,7 +229,7 @@ fn a_fault_between_frames_costs_none_of_those_before_it() {
 
 /// libpng refuses what has two, and so do browsers; Pillow shows it by the last one, in which a decoy may stand.
 #[test]
-fn a_header_that_comes_twice_is_a_fault_unless_all_pixels_came_before() {
+fn second_header_before_the_pixels_is_an_error() {
     let whole = still(&picture(1));
     let (header, after) = (&whole[HEADER], &whole[HEADER.end..]);
     let other = {

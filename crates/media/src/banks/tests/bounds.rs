@@ -26,7 +26,7 @@ fn print_of(state: State, frames: u32) -> Fingerprint {
 }
 
 #[test]
-fn a_bank_that_is_off_is_silent_beside_one_of_its_kind_that_is_on() {
+fn disabled_bank_does_not_match_beside_an_enabled_one() {
     let off = Bank { enabled: false, ..bank("off", HashKind::Pdq) };
     let publisher = publisher(vec![bank("on", HashKind::Pdq), off]);
     for id in ["on", "off"] {
@@ -36,7 +36,7 @@ fn a_bank_that_is_off_is_silent_beside_one_of_its_kind_that_is_on() {
 }
 
 #[test]
-fn each_bank_has_a_sample_of_its_own_and_a_share_of_nothing_has_none() {
+fn banks_sample_independently_and_zero_share_is_empty() {
     let part = |id, percent| Bank { sample: share(percent), ..bank(id, HashKind::Pdq) };
     let publisher = unchecked(vec![part("a", 50.0), part("b", 50.0), part("none", 0.0)]);
     for id in ["a", "b", "none"] {
@@ -66,7 +66,7 @@ fn a_picture_as_plain_as_allowed_is_compared() {
 }
 
 #[test]
-fn matches_are_cut_off_beyond_as_many_as_are_told_in_one_bank_and_in_several() {
+fn matches_above_the_limit_are_cut_off() {
     for (counts, told, truncated) in [
         (&[32][..], 32, false),
         (&[33], 32, true),
@@ -87,7 +87,7 @@ fn matches_are_cut_off_beyond_as_many_as_are_told_in_one_bank_and_in_several() {
 }
 
 #[test]
-fn an_entry_reaches_farther_than_its_bank_by_itself_also_when_built_anew() {
+fn entry_distance_above_the_bank_survives_rebuild() {
     let publisher = publisher(vec![Bank { distance: 2, ..bank("narrow", HashKind::Pdq) }]);
     let entry = Entry { distance: Some(4), ..Entry::default() };
     let narrow = BankId::new("narrow");
@@ -104,7 +104,7 @@ fn an_entry_reaches_farther_than_its_bank_by_itself_also_when_built_anew() {
 }
 
 #[test]
-fn a_picture_that_shows_little_has_no_gradient_and_a_single_one_no_number() {
+fn low_quality_has_no_gradient_and_single_frame_no_index() {
     assert_eq!(MediaHashes::from_fingerprint(&print_of(State::LowQuality, 1), true).gradient, None);
     let single = MediaHashes::from_fingerprint(&print_of(State::Ok, 1), true);
     assert_eq!((single.gradient, single.pictures[0].frame), (Some([7; 8]), None));
@@ -113,7 +113,7 @@ fn a_picture_that_shows_little_has_no_gradient_and_a_single_one_no_number() {
 }
 
 #[test]
-fn only_matches_of_watched_banks_are_handed_on_and_no_more_than_fit() {
+fn only_matches_of_watched_banks_are_recorded() {
     let watched = Bank { watched: true, ..bank("watched", HashKind::Pdq) };
     let publisher = unchecked(vec![watched, bank("other", HashKind::Md5)]);
     publisher.apply(&BankId::new("watched"), crowd(32));
@@ -157,7 +157,7 @@ fn what_is_loaded_is_of_one_kind_and_may_be_taken_out_again() {
 }
 
 #[test]
-fn a_bank_is_configured_as_another_one_only_if_all_but_its_switch_is_equal() {
+fn banks_are_equal_if_all_but_the_switch_is_equal() {
     let one = bank("a", HashKind::Pdq);
     assert!(one.is_configured_as(&Bank { enabled: false, ..one.clone() }));
     for other in [

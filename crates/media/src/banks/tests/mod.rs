@@ -114,7 +114,7 @@ fn a_hash_that_is_not_made_here_is_found_by_its_text() {
 }
 
 #[test]
-fn whoever_asks_sees_the_banks_that_he_names_whatever_is_nearer_elsewhere() {
+fn inspection_sees_only_the_named_banks() {
     let half = Bank { sample: Percent::new(0.0).unwrap(), watched: true, ..bank("wanted", HashKind::Pdq) };
     let taken_back = Bank { suppresses: vec![BankId::new("wanted")], ..bank("well", HashKind::Md5) };
     let publisher = publisher(vec![bank("crowd", HashKind::Pdq), half, taken_back]);
@@ -145,7 +145,7 @@ fn whoever_asks_sees_the_banks_that_he_names_whatever_is_nearer_elsewhere() {
 }
 
 #[test]
-fn what_a_bank_leaves_behind_takes_memory_until_the_next_building_only() {
+fn removed_bank_takes_memory_until_the_next_rebuild() {
     let publisher = publisher(vec![
         bank("a", HashKind::Md5),
         Bank { inline_hashes: vec![hash(HashKind::Md5, 1)], ..bank("b", HashKind::Md5) },
@@ -264,7 +264,7 @@ fn a_sample_is_of_items_and_always_the_same_ones() {
 }
 
 #[test]
-fn a_bank_full_of_one_picture_tells_the_nearest_and_that_there_are_more() {
+fn full_bank_returns_the_nearest_and_is_truncated() {
     let publisher = publisher(vec![bank("crowd", HashKind::Pdq), bank("single", HashKind::Pdq)]);
     let crowd = (0..=u16::MAX).filter(|bits| bits.count_ones() <= 8).map(|bits| {
         let mut bytes = [0xa5; 32];

@@ -4,7 +4,7 @@
 
 use memchr::memchr;
 
-use super::{decoder::END, header::next_marker};
+use super::header::{END, next_marker};
 
 /// Zeros after the data, so that its last bytes are loaded as all others are.
 const SPARE: usize = size_of::<u64>();

@@ -14,7 +14,7 @@ use super::{
     FIXED_BYTES,
     bits::{Bits, Pieces},
     frame::{Frame, Plane},
-    header::{JpegHeader, next_marker},
+    header::{END, JpegHeader, next_marker},
     huffman::Codes,
     planes,
     progressive::Coefficients,
@@ -24,9 +24,6 @@ use super::{
     transform::ORDER,
     vectors::Vectors,
 };
-
-/// The picture's.
-pub(super) const END: u8 = 0xd9;
 
 pub(super) fn decode<'a>(
     bytes: &[u8],

@@ -17,6 +17,9 @@ pub(super) enum Colours {
     Ycck,
 }
 
+/// Marker at the end of a picture.
+pub(super) const END: u8 = 0xd9;
+
 /// Known values of Adobe's mark. Other values are read as 1, or as 2 for four components.
 const MARKS: [u8; 3] = [0, 1, 2];
 /// Offset of the mark in its segment.
@@ -274,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn progressive_files_and_scans_of_single_components_are_buffered() {
+    fn progressive_and_single_component_scans_are_buffered() {
         assert!(read(&file(&[frame(0xc2, &THREE), segment(0xda, &[3])])).unwrap().is_buffered);
         assert!(read(&file(&[frame(0xc0, &THREE), segment(0xda, &[1])])).unwrap().is_buffered);
     }
@@ -332,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_marks_are_shown_as_what_is_meant_and_nothing_else_is_changed() {
+    fn unknown_marks_are_replaced_by_their_meaning() {
         let file = |marks: [u8; 3], components: &[[u8; 3]]| {
             let [first, other, in_scan] =
                 marks.map(|mark| segment(0xee, &[b"Adobe\0\x64\0\0\0\0".as_slice(), &[mark, 7]].concat()));

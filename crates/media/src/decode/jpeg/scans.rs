@@ -6,7 +6,7 @@ use memchr::memchr_iter;
 
 use super::{
     frame::Frame,
-    header::{JpegHeader, next_marker},
+    header::{END, JpegHeader, next_marker},
 };
 
 /// Scans that any picture may have. Each goes over the whole picture, and takes a few bytes in the file; encoders make
@@ -22,7 +22,6 @@ pub(super) fn most(frame: &Frame) -> usize {
 }
 
 const START: u8 = 0xda;
-const END: u8 = 0xd9;
 
 pub(super) fn are_too_many(bytes: &[u8]) -> bool {
     // Within a scan these two bytes never follow each other.

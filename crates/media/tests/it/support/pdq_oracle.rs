@@ -2,6 +2,13 @@
 //!
 //! It shares no function with the service's one pass. What it shares with it is the description.
 
+#![allow(
+    dead_code,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "not used by every test binary"
+)]
+
 use std::f64::consts::PI;
 
 const SIDE: usize = 64;

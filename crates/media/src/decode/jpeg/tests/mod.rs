@@ -215,7 +215,7 @@ const SAMPLINGS: [&[(usize, usize)]; 8] = [
 ];
 
 #[test]
-fn coefficients_have_one_luma_however_they_are_scanned_and_sampled() {
+fn luma_does_not_depend_on_scans_and_sampling() {
     let mut draw = Draw::new(9);
     for case in 0..600 {
         let samplings = SAMPLINGS[draw.below(8) as usize];
@@ -387,7 +387,7 @@ fn restarting(draw: &mut Draw, marker: u8) -> Vec<u8> {
 }
 
 #[test]
-fn restarts_are_found_by_their_number_past_what_is_lost_added_or_unknown() {
+fn restarts_are_found_by_their_number() {
     let mut draw = Draw::new(11);
     for case in 0..40 {
         let file = restarting(&mut draw, [0xc0, 0xc2][case % 2]);
@@ -451,7 +451,7 @@ fn a_byte_may_be_filled_up_before_it_is_stuffed() {
 
 /// Standard codes are what the encoder writes unless told to choose its own.
 #[test]
-fn a_file_without_codes_has_the_standard_ones_and_other_codes_are_passed_over() {
+fn file_without_codes_uses_the_standard_ones() {
     let file = encoded(&pictures::sized(3, 9, 60, 40), 85, ColorType::Rgb, |_| {});
     let (scan, mut at) = (first_scan(&file).0, 2);
     let mut without = file[..2].to_vec();
@@ -488,7 +488,7 @@ fn many_coefficients_in_a_row_get_their_next_bit() {
 }
 
 #[test]
-fn blocks_without_anything_new_get_their_next_bits_however_many_they_are() {
+fn long_runs_of_empty_blocks_are_refined() {
     let mut draw = Draw::new(14);
     for rare in [1, 3, 20, 300, 3_000] {
         let mut block = || {

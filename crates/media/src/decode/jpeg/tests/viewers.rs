@@ -170,7 +170,7 @@ fn sums_wrap_by_the_roundings_that_libjpeg_has_before_them() {
 
 /// Eight times what 13 bits are left out of has none of its 16 bits, and is kept as the zero that it is.
 #[test]
-fn coefficients_are_overwritten_by_values_of_which_nothing_is_left() {
+fn coefficients_are_overwritten_by_values_that_wrap_to_zero() {
     let mut draw = Draw::new(32);
     for case in 0..40 {
         let mut decoy = drawn(&mut draw, SAMPLINGS[0]);
@@ -253,7 +253,7 @@ fn stretched(small: &[u8], [width, height]: [usize; 2], [across, down]: [usize; 
 }
 
 #[test]
-fn luma_that_is_sampled_less_often_is_stretched_as_libjpeg_stretches_it() {
+fn subsampled_luma_is_stretched_as_in_libjpeg() {
     let mut draw = Draw::new(27);
     for case in 0..240 {
         let samplings = [
@@ -299,7 +299,7 @@ fn told(told: u64, samples: &[u8]) -> u64 {
 
 /// What libjpeg-turbo 3.1.2 shows of them was found once: all that it shows are equal to the bit.
 #[test]
-fn of_progressive_files_that_end_early_what_is_missing_is_guessed_as_libjpeg_guesses_it() {
+fn missing_coefficients_are_guessed_as_in_libjpeg() {
     let mut draw = Draw::new(33);
     let (mut shown, mut all) = (0, 0xcbf2_9ce4_8422_2325);
     for case in 0..300 {
@@ -451,7 +451,7 @@ fn plane_of(head: &[u8], tail: &[u8], component: usize) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn of_a_broken_file_in_rgb_all_components_are_shown_as_they_are_alone() {
+fn broken_rgb_file_shows_each_component_as_alone() {
     let mut draw = Draw::new(28);
     let pieces: &[&[u8]] = &[b"\xff\xd9", b"\xff\xd1", b"\xff\0", b"\0", b"\xff\x02", b"\xff\xd6"];
     let mut shown = 0;
