@@ -256,5 +256,7 @@ pub(crate) fn http() -> anyhow::Result<reqwest::Client> {
         .redirect(reqwest::redirect::Policy::none())
         .timeout(PATIENCE)
         .build()
-        .context("the HTTP client cannot be made; without CA certificates, install the package ca-certificates")
+        .context(
+            "the HTTP client cannot be made; without CA certificates, install the package ca-certificates",
+        )
 }

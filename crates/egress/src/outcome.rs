@@ -1,8 +1,10 @@
 //! Classifies the outcome of a callback attempt. Retries are scheduled by the caller.
 
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
+use tidegate_schemas::string_enum;
+use tidegate_schemas::string_enum::UnknownVariant;
 
 use crate::failure::Failure;
 
@@ -15,44 +17,42 @@ pub enum Outcome {
     Retry { class: RetryClass },
 }
 
-/// Reason to repeat an attempt. Some classes are repeated less often, or have other consequences.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum RetryClass {
-    /// No response: DNS, connection, TLS or timeout.
-    Unreachable,
-    /// The address may not be called. DNS names get repaired, so it is tried again, but only a few times.
-    BlockedAddress,
-    /// 3xx, which is never followed.
-    Redirect,
-    /// 408, 425, 429 or 503: the receiver wants it later.
-    Busy,
-    /// 410: the receiver does not want it any more; twice in a row holds the endpoint.
-    Gone,
-    /// Any other 4xx. Receivers break their own authentication during a deployment, so it is tried again.
-    ClientError,
-    /// Any other 5xx, or a status that HTTP does not define.
-    ServerError,
+string_enum! {
+    /// Reason to repeat an attempt. Some classes are repeated less often, or have other consequences.
+    pub enum RetryClass {
+        /// No response: DNS, connection, TLS or timeout.
+        Unreachable = "unreachable",
+        /// The address may not be called. DNS names get repaired, so it is tried again, but only a few times.
+        BlockedAddress = "blocked_address",
+        /// 3xx, which is never followed.
+        Redirect = "redirect",
+        /// 408, 425, 429 or 503: the receiver wants it later.
+        Busy = "busy",
+        /// 410: the receiver does not want it any more; twice in a row holds the endpoint.
+        Gone = "gone",
+        /// Any other 4xx. Receivers break their own authentication during a deployment, so it is tried again.
+        ClientError = "client_error",
+        /// Any other 5xx, or a status that HTTP does not define.
+        ServerError = "server_error",
+    }
 }
 
-impl RetryClass {
-    pub fn tag(self) -> &'static str {
-        match self {
-            Self::Unreachable => "unreachable",
-            Self::BlockedAddress => "blocked_address",
-            Self::Redirect => "redirect",
-            Self::Busy => "busy",
-            Self::Gone => "gone",
-            Self::ClientError => "client_error",
-            Self::ServerError => "server_error",
-        }
+/// Stored string of a delivered callback.
+const DELIVERED: &str = "delivered";
+
+impl FromStr for Outcome {
+    type Err = UnknownVariant;
+
+    fn from_str(text: &str) -> Result<Self, UnknownVariant> {
+        if text == DELIVERED { Ok(Self::Delivered) } else { text.parse().map(|class| Self::Retry { class }) }
     }
 }
 
 impl Outcome {
     pub fn tag(self) -> &'static str {
         match self {
-            Self::Delivered => "delivered",
-            Self::Retry { class } => class.tag(),
+            Self::Delivered => DELIVERED,
+            Self::Retry { class } => class.as_str(),
         }
     }
 
@@ -118,7 +118,8 @@ mod tests {
             (&[500, 501, 502, 504, 599, 600, 999, 101, 0], "server_error"),
         ] {
             for &status in statuses {
-                assert_eq!(Outcome::from_status(status).tag(), tag, "{status}");
+                let outcome = Outcome::from_status(status);
+                assert_eq!((outcome.tag(), tag.parse()), (tag, Ok(outcome)), "{status}");
                 if tag != "delivered" {
                     assert_eq!(Outcome::from_failure(&Failure::HttpStatus { status }).tag(), tag, "{status}");
                 }

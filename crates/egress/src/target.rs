@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_http_and_https_without_credentials_and_with_a_host_are_called() {
+    fn only_http_urls_with_host_and_without_credentials_are_called() {
         for (text, fault) in [
             ("ftp://example.com/", UrlError::Scheme),
             ("file:///etc/passwd", UrlError::Scheme),

@@ -7,7 +7,6 @@
 
 use std::time::Duration;
 
-use tidegate_egress::outcome::{Outcome, RetryClass};
 use tidegate_moderation as moderation;
 use tidegate_schemas::{
     ids::{EventId, Millis, OrgId},
@@ -103,21 +102,8 @@ pub(crate) fn moved(row: &Delivery, progress: &Progress, now: Millis) -> Deliver
 
 /// What the row of an attempt says of it. The receiver's wish is not kept.
 pub(crate) fn made(row: &Attempt) -> Result<Made, Fault> {
-    const CLASSES: [RetryClass; 7] = [
-        RetryClass::Unreachable,
-        RetryClass::BlockedAddress,
-        RetryClass::Redirect,
-        RetryClass::Busy,
-        RetryClass::Gone,
-        RetryClass::ClientError,
-        RetryClass::ServerError,
-    ];
-    let outcome = CLASSES
-        .into_iter()
-        .map(|class| Outcome::Retry { class })
-        .chain([Outcome::Delivered])
-        .find(|outcome| outcome.tag() == row.outcome)
-        .ok_or_else(|| corrupt("attempt", format!("outcome {:?}", row.outcome)))?;
+    let outcome =
+        row.outcome.parse().map_err(|_| corrupt("attempt", format!("outcome {:?}", row.outcome)))?;
     Ok(Made { number: row.number, round: row.round, at: row.at, outcome, retry_after: None })
 }
 

@@ -46,7 +46,7 @@ const TRICKS: [&str; 13] = [
 ];
 
 #[tokio::test]
-async fn no_notation_of_loopback_is_called_unless_the_operator_opened_it() {
+async fn no_notation_of_loopback_is_called_by_default() {
     let receiver = Receiver::start_on("0.0.0.0:0", answer()).await.unwrap();
     let port = receiver.address.port();
     let shut = Client::new(Settings::default()).unwrap();
@@ -100,7 +100,7 @@ async fn credentials_in_a_url_do_not_hide_its_host() {
 }
 
 #[tokio::test]
-async fn the_hosts_own_name_for_itself_is_blocked_by_what_it_resolves_to() {
+async fn localhost_name_is_blocked_by_its_address() {
     let receiver = Receiver::start(answer()).await;
     let client = Client::new(Settings::default()).unwrap();
     for host in ["localhost", "LOCALHOST", "localhost."] {
@@ -150,7 +150,7 @@ async fn a_name_is_blocked_if_any_of_its_addresses_is() {
 }
 
 #[tokio::test]
-async fn a_name_that_moves_inside_between_check_and_connection_or_later_gets_nothing() {
+async fn rebinding_dns_name_never_reaches_the_inside() {
     let outside = Receiver::start_on("127.0.0.2:0", answer()).await.unwrap();
     let inside =
         Receiver::start_on(&format!("127.0.0.1:{}", outside.address.port()), answer()).await.unwrap();
@@ -166,7 +166,7 @@ async fn a_name_that_moves_inside_between_check_and_connection_or_later_gets_not
 }
 
 #[tokio::test]
-async fn a_name_without_an_address_ends_in_dns_error_and_a_hung_name_server_in_connect_timeout() {
+async fn missing_address_is_dns_error_and_hung_dns_connect_timeout() {
     let unknown = Answers::failing();
     let lookups: [(Arc<dyn Resolver>, _); 3] =
         [(unknown, "dns_error"), (Answers::new(&[&[]]), "dns_error"), (Arc::new(Never), "connect_timeout")];

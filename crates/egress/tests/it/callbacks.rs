@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 const OK_OF_TEN: &str = "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n";
 
 #[tokio::test]
-async fn a_callback_arrives_signed_with_its_headers_and_its_exact_body() {
+async fn callback_is_signed_and_has_its_headers_and_exact_body() {
     let receiver = Receiver::answering("204 No Content", "").await;
     let attempt = attempt(patient(), &receiver.url()).await;
     assert_eq!((attempt.outcome.tag(), attempt.http_status, tag(&attempt)), ("delivered", Some(204), None));
@@ -52,7 +52,7 @@ async fn a_callback_arrives_signed_with_its_headers_and_its_exact_body() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_without_a_secret_or_with_a_header_or_url_that_cannot_be() {
+async fn invalid_callback_is_not_sent() {
     let receiver = Receiver::answering("200 OK", "").await;
     let client = Client::new(patient()).unwrap();
     let mut without_secret = callback(&receiver.url());
@@ -163,7 +163,7 @@ async fn a_refusal_stays_one_when_the_rest_of_the_answer_is_lost() {
 }
 
 #[tokio::test]
-async fn an_answer_without_end_is_read_to_the_limit_and_kept_to_a_smaller_one() {
+async fn endless_response_is_read_and_stored_within_limits() {
     let head = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n";
     let receiver = Receiver::start(vec![Step::Read, write(head), Step::Endless(vec![b'a'; 65_536])]).await;
     let attempt = attempt(patient(), &receiver.url()).await;
@@ -248,7 +248,7 @@ fn get(client: &Client, url: &str, body_bytes: u64) -> Request {
 }
 
 #[tokio::test]
-async fn a_reset_in_the_middle_of_the_body_is_told_to_whoever_needs_the_body() {
+async fn reset_within_the_body_is_reported() {
     let go = Arc::new(Semaphore::new(0));
     let script = vec![Step::Read, write(OK_OF_TEN), write("half"), Step::Await(Arc::clone(&go)), Step::Reset];
     let receiver = Receiver::start(script).await;
@@ -260,7 +260,7 @@ async fn a_reset_in_the_middle_of_the_body_is_told_to_whoever_needs_the_body() {
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_too_large_and_one_at_the_limit_is_not() {
+async fn body_is_too_large_only_above_the_limit() {
     let client = Client::new(patient()).unwrap();
     let receiver = Receiver::answering("200 OK", "0123456789").await;
     let mut response = client.send(get(&client, &receiver.url(), 10)).await.unwrap();
@@ -271,7 +271,7 @@ async fn a_body_over_the_limit_is_too_large_and_one_at_the_limit_is_not() {
 }
 
 #[tokio::test]
-async fn a_body_below_the_minimum_rate_is_given_up_long_before_the_deadline() {
+async fn body_below_the_minimum_rate_is_given_up_early() {
     let script = vec![Step::Read, write("HTTP/1.1 200 OK\r\n\r\n"), Step::Drip(b"slow".to_vec())];
     let receiver = Receiver::start(script).await;
     let client = Client::new(demanding()).unwrap();
@@ -289,7 +289,7 @@ async fn a_body_below_the_minimum_rate_is_given_up_long_before_the_deadline() {
 }
 
 #[tokio::test]
-async fn a_connection_is_used_again_when_the_answer_was_read_to_its_end() {
+async fn connection_is_reused_after_a_fully_read_response() {
     let answer = || write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
     let receiver = Receiver::start(vec![Step::Read, answer(), Step::Read, answer(), Step::Hang]).await;
     let client = Client::new(patient()).unwrap();

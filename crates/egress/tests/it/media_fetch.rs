@@ -153,7 +153,7 @@ async fn nothing_inside_is_called_by_any_notation_name_or_port() {
 }
 
 #[tokio::test]
-async fn a_port_is_open_only_to_the_organisation_that_it_was_opened_for() {
+async fn port_is_open_only_to_its_own_org() {
     let receiver = Receiver::start(answer("200 OK", "pixels")).await;
     for (org, expected) in [("acme", "ok"), ("other", "url_port")] {
         let mut settings = open_to(&[]);
@@ -391,7 +391,7 @@ async fn a_sink_without_room_ends_the_fetch() {
 }
 
 #[tokio::test]
-async fn a_kept_connection_that_is_closed_when_it_is_asked_again_is_no_failure_of_the_host() {
+async fn idle_connection_that_closes_is_no_host_failure() {
     let answer = write("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npixels");
     let receiver = Receiver::start(vec![Step::Read, answer, Step::Read]).await;
     let client = Client::new(open_to(&[&receiver])).unwrap();

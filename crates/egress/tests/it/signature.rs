@@ -70,7 +70,7 @@ fn a_receiver_with_either_secret_believes_us_during_a_rotation() {
 }
 
 #[test]
-fn the_header_has_the_one_shape_that_every_public_verifier_reads() {
+fn signature_header_has_the_form_of_public_verifiers() {
     let header = sign(&[secret(1), secret(2)], "id", NOW, b"{}").service;
     assert!(header.starts_with(&format!("t={NOW},v1=")), "{header}");
     assert!(!header.contains(char::is_whitespace) && !header.contains(char::is_uppercase), "{header}");
@@ -114,7 +114,7 @@ fn what_a_public_verifier_rejects_is_rejected_here_too() {
 }
 
 #[test]
-fn a_signature_is_believed_only_near_its_time_in_both_directions() {
+fn signature_is_valid_only_near_its_time() {
     let header = headers(&sign(&[secret(1)], "id", NOW, b"{}").service);
     for (now, believed) in [
         (NOW - 300, true),

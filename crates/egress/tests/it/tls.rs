@@ -61,7 +61,7 @@ async fn a_receiver_of_a_trusted_authority_gets_its_callback() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_does_not_hold_ends_in_tls_error_with_its_reason() {
+async fn invalid_certificate_is_a_tls_error_with_reason() {
     for (settings, name, certificate, reason) in [
         (patient(), "receiver.example", "receiver.pem", "UnknownIssuer"),
         (trusting(), "other.example", "receiver.pem", "not valid for"),
@@ -75,7 +75,7 @@ async fn a_certificate_that_does_not_hold_ends_in_tls_error_with_its_reason() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_speaks_no_tls_ends_in_tls_error_and_one_that_says_nothing_in_connect_timeout() {
+async fn plain_peer_is_tls_error_and_silent_peer_connect_timeout() {
     let plain = Receiver::start(vec![write("HTTP/1.1 400 Bad Request\r\n\r\n"), Step::Hang]).await;
     let told = attempt(patient(), "receiver.example", plain.address).await;
     assert_eq!((told.outcome.tag(), tag(&told)), ("unreachable", Some("tls_error")));

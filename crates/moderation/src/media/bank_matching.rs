@@ -98,7 +98,7 @@ fn shown(url: &str, look: &Look) -> Media {
             // An animation is shown by its most telling frame.
             let frame = print.frames.iter().max_by_key(|frame| frame.quality);
             Media {
-                reason: print.reason.map(|reason| reason.tag().to_owned()),
+                reason: print.reason.map(|reason| reason.as_str().to_owned()),
                 pdq: frame.map(|frame| frame.pdq.to_string()),
                 quality: frame.map(|frame| frame.quality),
                 md5: Some(hex(&print.digests.md5)),

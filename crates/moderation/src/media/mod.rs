@@ -70,7 +70,7 @@ pub enum Look {
 impl Look {
     pub(crate) fn tag(&self) -> &'static str {
         match self {
-            Self::Seen(print) => print.state.tag(),
+            Self::Seen(print) => print.state.as_str(),
             Self::TooLarge => "too_large",
             Self::BlockedAddress => "blocked_address",
             Self::FetchFailed(_) => "fetch_failed",

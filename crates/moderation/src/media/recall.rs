@@ -31,7 +31,7 @@ async fn look(store: &Store, medium: &Media) -> Result<Option<Look>, Error> {
         }
         // A medium that was too large to fetch has no digests; one that was too large to decode has.
         "too_large" if medium.sha256.is_none() => Some(Look::TooLarge),
-        state => match (State::named(state), digests(medium)) {
+        state => match (state.parse::<State>().ok(), digests(medium)) {
             (Some(state), Some(digests)) => Some(Look::Seen(seen(store, medium, state, digests).await?)),
             _ => None,
         },
@@ -53,7 +53,7 @@ async fn seen(
     let frame =
         pdq.map(|pdq| Frame { at: 0, pdq, quality: medium.quality.unwrap_or_default(), turned: Vec::new() });
     let frames = frame.into_iter().collect();
-    let why = medium.reason.as_deref().and_then(Reason::named);
+    let why = medium.reason.as_deref().and_then(|text| text.parse::<Reason>().ok());
     Ok(Arc::new(Fingerprint { frames, ..Fingerprint::unhashed(state, why, digests) }))
 }
 

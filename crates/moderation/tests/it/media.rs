@@ -94,7 +94,7 @@ async fn look(signals: &Signals, url: String) -> Look {
 
 fn state(look: &Look) -> String {
     match look {
-        Look::Seen(print) => print.state.tag().to_owned(),
+        Look::Seen(print) => print.state.as_str().to_owned(),
         Look::TooLarge => "too_large".to_owned(),
         Look::BlockedAddress => "blocked_address".to_owned(),
         Look::FetchFailed(reason) => reason.clone().into_owned(),
@@ -455,7 +455,7 @@ async fn audio_has_exact_hashes_and_items_a_bounded_number_of_media() {
     let signals = signals(store(&folder), &host, &Settings { per_item: 2, ..settings() });
     let heard = look_as(&signals, "acme", host.url("a.mp3"), Depth::Exact).await;
     let Look::Seen(print) = &heard else { panic!("{heard:?}") };
-    assert_eq!((print.state.tag(), print.digests), ("ok", Digests::of(b"sound")));
+    assert_eq!((print.state.as_str(), print.digests), ("ok", Digests::of(b"sound")));
     assert_eq!(state(&look(&signals, host.url("a.bmp")).await), "undecodable");
 
     let wanted: Vec<_> =
