@@ -75,7 +75,7 @@ macro_rules! leaf_kinds {
 
         /// A condition as it was evaluated.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-        #[serde(rename_all = "lowercase")]
+        #[serde(rename_all = "snake_case")]
         pub enum Explained {
             All(AllExplained),
             Any(AllExplained),
