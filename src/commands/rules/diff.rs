@@ -15,7 +15,7 @@ use clap::Args;
 use serde_json::Value as Json;
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
-    documents::{DocumentKind, parse},
+    documents::{Document, DocumentKind, parse},
     ids::Millis,
     names::OneLine,
 };
@@ -72,7 +72,7 @@ fn read(folder: &Path) -> anyhow::Result<Option<Documents>> {
             let mut by_key = Documents::new();
             for (_, document) in documents {
                 let key = (document.kind(), document.key().to_owned());
-                by_key.insert(key, serde_json::to_value(&document)?);
+                by_key.insert(key, members(&document)?);
             }
             Ok(Some(by_key))
         }
@@ -81,6 +81,17 @@ fn read(folder: &Path) -> anyhow::Result<Option<Documents>> {
             Ok(None)
         }
     }
+}
+
+/// The members of a document, with the defaults that are worth a line when they change.
+fn members(document: &Document) -> serde_json::Result<Json> {
+    let mut members = serde_json::to_value(document)?;
+    if let (Document::Rule(_), Json::Object(members)) = (document, &mut members) {
+        for (member, default) in [("status", "draft"), ("on_error", "not_matched")] {
+            members.entry(member).or_insert_with(|| Json::from(default));
+        }
+    }
+    Ok(members)
 }
 
 /// One line for each document that is only on one side, or differs.
@@ -188,9 +199,9 @@ mod tests {
 
     fn documents(text: &str) -> Documents {
         let documents = parse(&[("r.yaml", text.to_owned())]).unwrap();
-        let named = documents.into_iter().map(|(_, document)| {
-            ((document.kind(), document.key().to_owned()), serde_json::to_value(&document).unwrap())
-        });
+        let named = documents
+            .into_iter()
+            .map(|(_, document)| ((document.kind(), document.key().to_owned()), members(&document).unwrap()));
         named.collect()
     }
 
@@ -198,15 +209,15 @@ mod tests {
     fn changed_members_are_named_with_both_values() {
         let before = "rule: r\nitem_types: [a]\nwhen: {all: [{field: {path: n, gt: 1}}, {strikes: {gte: 3}}]}\n\
                       ---\nwindow: w\nover: 1h\n";
-        let same = "window: w\nover: 1h\n---\nwhen:\n  all:\n    - field: {gt: 1, path: n}\n    - strikes: {gte: 3}\n\
-                    item_types: ['a']\nrule: r\n";
+        let same = "window: w\nover: 1h\n---\nrule: r\nwhen:\n  all:\n    - field: {gt: 1, path: n}\n    - strikes: {gte: 3}\n\
+                    item_types: ['a']\n";
         assert!(differences(&documents(before), &documents(same)).is_empty());
         let after = "rule: r\nstatus: live\nitem_types: [a, b]\n\
                      when: {all: [{field: {path: n, gt: 2}}, {strikes: {gte: 3}}]}\n---\nrule: s\nwhen: {strikes: {gte: 1}}\n";
         assert_eq!(
             differences(&documents(before), &documents(after)),
             [
-                "~ rule r: item_types [\"a\"] → [\"a\",\"b\"], status nothing → live, when.all[0].field.gt 1 → 2",
+                "~ rule r: item_types [\"a\"] → [\"a\",\"b\"], status draft → live, when.all[0].field.gt 1 → 2",
                 "+ rule s",
                 "- window w",
             ]
