@@ -11,8 +11,8 @@ use axum::{
 };
 use serde::Deserialize;
 use tidegate_moderation::review::{
-    decisions::{self, Refusal, Ruling},
-    job_view::{self, Answer, Cause, CauseLimits, DecisionAnswer, Summary},
+    decisions::{self, DecisionRequest, Refusal},
+    job_view::{self, Cause, CauseLimits, DecisionView, JobView, Summary},
     queues::{self, Claim, Reviewer},
 };
 use tidegate_schemas::{
@@ -93,7 +93,7 @@ async fn one(
     State(api): State<Api>,
     caller: Caller,
     Path(job): Path<String>,
-) -> Result<Json<Answer>, Problem> {
+) -> Result<Json<JobView>, Problem> {
     let limits = cause_limits(&api, None)?;
     let answer = job_view::answer(&api.deps.moderation.store, &caller.org, id(&job)?, limits).await;
     answer.map_err(faults::moderation)?.map(Json).ok_or_else(no_such_job)
@@ -177,7 +177,7 @@ async fn decide(
     caller: Caller,
     Path(job): Path<String>,
     Body(said): Body<Said>,
-) -> Result<(StatusCode, Json<DecisionAnswer>), Problem> {
+) -> Result<(StatusCode, Json<DecisionView>), Problem> {
     let job: JobId = id(&job)?;
     let verdict = said
         .verdict
@@ -192,7 +192,7 @@ async fn decide(
             format!("A reason has at most {longest} bytes (review.reason_bytes)."),
         ));
     }
-    let ruling = Ruling {
+    let request = DecisionRequest {
         verdict,
         actions: said.actions,
         policies: said.policies,
@@ -201,7 +201,8 @@ async fn decide(
         epoch: said.epoch,
     };
     let undo = api.settings.undo();
-    let taken = decisions::decide(&api.deps.moderation, &caller.org, job, &ruling, undo, Millis::now()).await;
+    let taken =
+        decisions::decide(&api.deps.moderation, &caller.org, job, &request, undo, Millis::now()).await;
     match taken.map_err(faults::moderation)? {
         Ok(decided) => Ok((StatusCode::ACCEPTED, Json(decided.into()))),
         Err(Refusal::NotFound) => Err(no_such_job()),

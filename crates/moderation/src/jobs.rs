@@ -52,7 +52,7 @@ pub struct Cause {
 
 /// The subject of a job and the queue that it waits in.
 #[derive(Clone, Debug)]
-pub struct Opening {
+pub struct JobRequest {
     pub org: OrgId,
     pub class: JobClass,
     pub subject: ItemKey,
@@ -61,19 +61,19 @@ pub struct Opening {
 }
 
 /// Opens a job for the cause or adds it to the open one. Returns the job that has the cause.
-pub async fn open_or_join(store: &Store, opening: &Opening, now: Millis) -> Result<JobId, Error> {
+pub async fn open_or_join(store: &Store, request: &JobRequest, now: Millis) -> Result<JobId, Error> {
     loop {
-        let pointer = newest_generation(store, opening).await?;
-        if let Some(earlier) = find_in_earlier_generations(store, opening, pointer.generation).await? {
+        let pointer = newest_generation(store, request).await?;
+        if let Some(earlier) = find_in_earlier_generations(store, request, pointer.generation).await? {
             return Ok(earlier);
         }
-        if join(store, opening, &pointer, now).await? {
+        if join(store, request, &pointer, now).await? {
             return Ok(pointer.job_id);
         }
         let generation = pointer.generation + 1;
         let next = SubjectJob {
             generation,
-            job_id: job_id(opening, generation),
+            job_id: job_id(request, generation),
             previous_job_id: Some(pointer.job_id),
             ..pointer.clone()
         };
@@ -85,52 +85,52 @@ pub async fn open_or_join(store: &Store, opening: &Opening, now: Millis) -> Resu
 /// Opens the job of an appeal. An appeal is its own subject: it never joins and never has a second generation.
 pub async fn open_for_appeal(
     store: &Store,
-    opening: &Opening,
+    request: &JobRequest,
     appeal_id: &AppealId,
     now: Millis,
 ) -> Result<JobId, Error> {
     let job_id = derive(
         Kind::Job,
-        &[opening.org.as_str().as_bytes(), b"appeal", appeal_id.as_str().as_bytes(), &1_i64.to_be_bytes()],
+        &[request.org.as_str().as_bytes(), b"appeal", appeal_id.as_str().as_bytes(), &1_i64.to_be_bytes()],
     );
-    if !has_this_cause(store, opening, job_id).await? && !open(store, opening, job_id, 1, now).await?.is_new()
+    if !has_this_cause(store, request, job_id).await? && !open(store, request, job_id, 1, now).await?.is_new()
     {
         // An earlier run crashed between the job's row and the cause's.
-        put_cause(store, opening, job_id).await?;
+        put_cause(store, request, job_id).await?;
     }
     Ok(job_id)
 }
 
-fn job_id(opening: &Opening, generation: i64) -> JobId {
+fn job_id(request: &JobRequest, generation: i64) -> JobId {
     derive(
         Kind::Job,
         &[
-            opening.org.as_str().as_bytes(),
-            opening.class.as_str().as_bytes(),
-            opening.subject.type_id.as_str().as_bytes(),
-            opening.subject.id.as_str().as_bytes(),
+            request.org.as_str().as_bytes(),
+            request.class.as_str().as_bytes(),
+            request.subject.type_id.as_str().as_bytes(),
+            request.subject.id.as_str().as_bytes(),
             &generation.to_be_bytes(),
         ],
     )
 }
 
-async fn newest_generation(store: &Store, opening: &Opening) -> Result<SubjectJob, Error> {
+async fn newest_generation(store: &Store, request: &JobRequest) -> Result<SubjectJob, Error> {
     let key = (
-        opening.org.clone(),
-        opening.class.as_str().to_owned(),
-        opening.subject.type_id.clone(),
-        opening.subject.id.clone(),
+        request.org.clone(),
+        request.class.as_str().to_owned(),
+        request.subject.type_id.clone(),
+        request.subject.id.clone(),
     );
     if let Some(pointer) = store.get::<SubjectJob>(&key).await? {
         return Ok(pointer);
     }
     let first = SubjectJob {
-        org: opening.org.clone(),
-        class: opening.class.as_str().to_owned(),
-        type_id: opening.subject.type_id.clone(),
-        item_id: opening.subject.id.clone(),
+        org: request.org.clone(),
+        class: request.class.as_str().to_owned(),
+        type_id: request.subject.type_id.clone(),
+        item_id: request.subject.id.clone(),
         generation: 1,
-        job_id: job_id(opening, 1),
+        job_id: job_id(request, 1),
         previous_job_id: None,
         version: 1,
     };
@@ -140,8 +140,8 @@ async fn newest_generation(store: &Store, opening: &Opening) -> Result<SubjectJo
     })
 }
 
-async fn has_this_cause(store: &Store, opening: &Opening, job_id: JobId) -> Result<bool, Error> {
-    let key = (opening.org.clone(), job_id, opening.cause.id);
+async fn has_this_cause(store: &Store, request: &JobRequest, job_id: JobId) -> Result<bool, Error> {
+    let key = (request.org.clone(), job_id, request.cause.id);
     Ok(store.get::<JobCause>(&key).await?.is_some())
 }
 
@@ -156,14 +156,14 @@ pub(crate) async fn has_cause(store: &Store, org: &OrgId, job_id: JobId) -> Resu
 /// processed again, or sent again under its key, after many decisions.
 async fn find_in_earlier_generations(
     store: &Store,
-    opening: &Opening,
+    request: &JobRequest,
     generation: i64,
 ) -> Result<Option<JobId>, Error> {
     const AT_ONCE: usize = 32;
-    let earlier: Vec<JobId> = (1..generation).rev().map(|earlier| job_id(opening, earlier)).collect();
+    let earlier: Vec<JobId> = (1..generation).rev().map(|earlier| job_id(request, earlier)).collect();
     for jobs in earlier.chunks(AT_ONCE) {
         let keys: Vec<_> =
-            jobs.iter().map(|job_id| (opening.org.clone(), *job_id, opening.cause.id)).collect();
+            jobs.iter().map(|job_id| (request.org.clone(), *job_id, request.cause.id)).collect();
         let held = store.get_many::<JobCause>(&keys).await?;
         if let Some((job_id, _)) = jobs.iter().zip(held).find(|(_, cause)| cause.is_some()) {
             return Ok(Some(*job_id));
@@ -173,13 +173,13 @@ async fn find_in_earlier_generations(
 }
 
 /// Adds the cause to the job. Returns false if the job was decided without it.
-async fn join(store: &Store, opening: &Opening, pointer: &SubjectJob, now: Millis) -> Result<bool, Error> {
-    if has_this_cause(store, opening, pointer.job_id).await? {
+async fn join(store: &Store, request: &JobRequest, pointer: &SubjectJob, now: Millis) -> Result<bool, Error> {
+    if has_this_cause(store, request, pointer.job_id).await? {
         return Ok(true);
     }
-    let mut job = match store.get::<Job>(&(opening.org.clone(), pointer.job_id)).await? {
+    let mut job = match store.get::<Job>(&(request.org.clone(), pointer.job_id)).await? {
         Some(job) => job,
-        None => match open(store, opening, pointer.job_id, pointer.generation, now).await? {
+        None => match open(store, request, pointer.job_id, pointer.generation, now).await? {
             Inserted::New => return Ok(true),
             Inserted::Existing(job) => job,
         },
@@ -187,7 +187,7 @@ async fn join(store: &Store, opening: &Opening, pointer: &SubjectJob, now: Milli
     while job.state == JobState::Open {
         match store.replace(&job, job.version).await? {
             Replaced::Yes => {
-                put_cause(store, opening, pointer.job_id).await?;
+                put_cause(store, request, pointer.job_id).await?;
                 return Ok(true);
             }
             Replaced::No(current) => job = current,
@@ -199,38 +199,38 @@ async fn join(store: &Store, opening: &Opening, pointer: &SubjectJob, now: Milli
 
 async fn open(
     store: &Store,
-    opening: &Opening,
+    request: &JobRequest,
     job_id: JobId,
     generation: i64,
     now: Millis,
 ) -> Result<Inserted<Job>, Error> {
     let priority = 0;
-    let created_at = entry_time(store, opening, priority, now).await?;
+    let created_at = entry_time(store, request, priority, now).await?;
     store
         .put(
             WriteTime::of(now, 0),
             &[QueueEntry {
-                org: opening.org.clone(),
-                queue: opening.queue.clone(),
+                org: request.org.clone(),
+                queue: request.queue.clone(),
                 priority,
                 day: created_at.day(),
                 created_at,
                 job_id,
-                item: opening.subject.clone(),
+                item: request.subject.clone(),
             }],
         )
         .await?;
     let job = Job {
-        org: opening.org.clone(),
+        org: request.org.clone(),
         job_id,
-        class: opening.class,
-        queue: opening.queue.clone(),
+        class: request.class,
+        queue: request.queue.clone(),
         state: JobState::Open,
-        item: opening.subject.clone(),
+        item: request.subject.clone(),
         generation,
         priority,
         created_at,
-        appeal_id: opening.cause.appeal_id.clone(),
+        appeal_id: request.cause.appeal_id.clone(),
         epoch: 0,
         claimed_by: None,
         lease_until: None,
@@ -240,15 +240,20 @@ async fn open(
     };
     let inserted = store.insert_new(&job).await?;
     if matches!(inserted, Inserted::New) {
-        put_cause(store, opening, job_id).await?;
+        put_cause(store, request, job_id).await?;
     }
     Ok(inserted)
 }
 
 /// Returns the instant of a new job's queue entry. It is now, or the instant from which the day is scanned if that is
 /// later because of a clock that was ahead: nobody would find an earlier entry.
-async fn entry_time(store: &Store, opening: &Opening, priority: i64, now: Millis) -> Result<Millis, Error> {
-    let (org, queue, day) = (&opening.org, &opening.queue, now.day());
+async fn entry_time(
+    store: &Store,
+    request: &JobRequest,
+    priority: i64,
+    now: Millis,
+) -> Result<Millis, Error> {
+    let (org, queue, day) = (&request.org, &request.queue, now.day());
     if let Some(known) = store.get::<QueueDay>(&(org.clone(), queue.clone(), priority, day)).await? {
         return Ok(now.max(known.first_at));
     }
@@ -259,10 +264,10 @@ async fn entry_time(store: &Store, opening: &Opening, priority: i64, now: Millis
     Ok(now)
 }
 
-async fn put_cause(store: &Store, opening: &Opening, job_id: JobId) -> Result<(), Error> {
-    let cause = &opening.cause;
+async fn put_cause(store: &Store, request: &JobRequest, job_id: JobId) -> Result<(), Error> {
+    let cause = &request.cause;
     let row = JobCause {
-        org: opening.org.clone(),
+        org: request.org.clone(),
         job_id,
         cause: cause.id,
         kind: cause.kind,

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tidegate_moderation::{
     self as moderation,
     effects::Expected,
-    rules::{baselines, limits::Watched},
+    rules::{baselines, limits::RuleVersion},
 };
 use tidegate_store::Store;
 use tokio::time::Instant;
@@ -34,14 +34,14 @@ impl Measure {
     }
 }
 
-/// What was looked up, and when.
-type Known = HashMap<Watched, (Option<i64>, Instant)>;
+/// Busiest hour of each rule version, with the instant of the look-up.
+type CachedThresholds = HashMap<RuleVersion, (Option<i64>, Instant)>;
 
 #[derive(Clone)]
 pub(crate) struct Expectations {
     store: Store,
     measure: Measure,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<CachedThresholds>>,
 }
 
 impl Expectations {
@@ -52,31 +52,36 @@ impl Expectations {
     /// `None`: nobody said anything.
     pub(crate) async fn most(
         &self,
-        watched: &Watched,
+        rule_version: &RuleVersion,
         expected: Expected,
     ) -> Result<Option<i64>, moderation::Error> {
         match expected {
             Expected::Said(most) => Ok(Some(most)),
             Expected::Measured if self.measure.times == 0 => Ok(None),
             Expected::Measured => {
-                Ok(self.busiest_hour(watched).await?.and_then(|hour| self.measure.most(hour)))
+                Ok(self.busiest_hour(rule_version).await?.and_then(|hour| self.measure.most(hour)))
             }
         }
     }
 
-    async fn busiest_hour(&self, watched: &Watched) -> Result<Option<i64>, moderation::Error> {
-        if let Some((hour, asked)) = self.known.lock().get(watched)
+    async fn busiest_hour(&self, rule_version: &RuleVersion) -> Result<Option<i64>, moderation::Error> {
+        if let Some((hour, asked)) = self.known.lock().get(rule_version)
             && asked.elapsed() < HOLDS_FOR
         {
             return Ok(*hour);
         }
-        let hour =
-            baselines::busiest_hour(&self.store, &watched.org, &watched.rule, &watched.version).await?;
+        let hour = baselines::busiest_hour(
+            &self.store,
+            &rule_version.org,
+            &rule_version.rule,
+            &rule_version.version,
+        )
+        .await?;
         let mut known = self.known.lock();
         if known.len() >= REMEMBERED {
             known.clear();
         }
-        known.insert(watched.clone(), (hour, Instant::now()));
+        known.insert(rule_version.clone(), (hour, Instant::now()));
         Ok(hour)
     }
 }

@@ -5,7 +5,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tidegate_moderation::rules::stats::{self, Book, RuleOutcome};
+use tidegate_moderation::rules::stats::{self, RuleCounters, RuleOutcome};
 use tidegate_schemas::ids::{Millis, OrgId, RuleId};
 use tidegate_store::Store;
 use tokio_util::sync::CancellationToken;
@@ -16,14 +16,14 @@ const OTHERS: &str = "(others)";
 #[derive(Clone)]
 pub(crate) struct Tally {
     store: Store,
-    book: Arc<Mutex<Book>>,
+    counters: Arc<Mutex<RuleCounters>>,
     most: usize,
     named: Arc<Mutex<HashSet<(OrgId, RuleId)>>>,
 }
 
 impl Tally {
     pub(crate) fn new(store: Store, most: usize) -> Self {
-        Self { store, book: Arc::default(), most, named: Arc::default() }
+        Self { store, counters: Arc::default(), most, named: Arc::default() }
     }
 
     /// Of an item that the log took at that time.
@@ -31,7 +31,7 @@ impl Tally {
         if outcomes.is_empty() {
             return;
         }
-        self.book.lock().count(org, at, outcomes);
+        self.counters.lock().count(org, at, outcomes);
         for outcome in outcomes {
             let (org, rule) = self.labels(org, &outcome.rule);
             let kind = outcome.kind.as_str();
@@ -53,10 +53,10 @@ impl Tally {
 
     /// What cannot be written now is written the next time.
     pub(crate) async fn write(&self) {
-        let written = self.book.lock().take();
+        let written = self.counters.lock().take();
         if let Err(error) = stats::write(&self.store, &written, Millis::now()).await {
             tracing::debug!(tag = error.tag(), "the counts of rules are written later");
-            self.book.lock().put_back(written);
+            self.counters.lock().put_back(written);
         }
     }
 

@@ -20,7 +20,7 @@ use tidegate_moderation::{
     self as moderation,
     effects::{Claim, Refused, Watch},
     rules::{
-        limits::{self, Asker, Known, Span, Unit, Watched},
+        limits::{self, CooldownRequest, CounterState, LimitPeriod, PeriodUnit, RuleVersion},
         stats::Suppressed,
     },
 };
@@ -50,19 +50,19 @@ pub(crate) struct Allowances {
     expected: Expectations,
     days: Arc<Mutex<Days>>,
     /// Whether rules have an alarm, and when that was asked. One that has keeps it.
-    alarms: Arc<Mutex<HashMap<Watched, (bool, Instant)>>>,
+    alarms: Arc<Mutex<HashMap<RuleVersion, (bool, Instant)>>>,
 }
 
 #[derive(Default)]
 struct Days {
     /// The batch that still takes askers.
-    open: HashMap<(Span, i64), Batch>,
-    last: HashMap<Span, Last>,
+    open: HashMap<(LimitPeriod, i64), Batch>,
+    last: HashMap<LimitPeriod, Last>,
 }
 
 /// What is known of a day: its row is written by one batch of this process at a time.
 #[derive(Clone, Default)]
-struct Last(Arc<tokio::sync::Mutex<Option<Known>>>);
+struct Last(Arc<tokio::sync::Mutex<Option<CounterState>>>);
 
 #[derive(Clone)]
 struct Batch {
@@ -103,20 +103,20 @@ impl Allowances {
         {
             return Ok(Some(Suppressed::Alarm));
         }
-        let asker = |user| asker(applicant, claim, user);
+        let cooldown_request = |user| cooldown_request(applicant, claim, user);
         if let (Some((user, _)), Some(_)) = (&claim.cooldown, claim.per_day)
-            && !limits::is_free(&self.store, &asker(user)).await?
+            && !limits::is_cooldown_free(&self.store, &cooldown_request(user)).await?
         {
             return Ok(Some(Suppressed::Cooldown));
         }
         if let Some(limit) = claim.per_day {
-            let day = Span::of(applicant.org, &claim.rule, Unit::Day, applicant.at);
+            let day = LimitPeriod::of(applicant.org, &claim.rule, PeriodUnit::Day, applicant.at);
             if !self.one_of(day, limit).await? {
                 return Ok(Some(Suppressed::Limit));
             }
         }
         if let Some((user, span)) = &claim.cooldown
-            && !limits::hold(&self.store, &asker(user), applicant.at.plus(*span)).await?
+            && !limits::take_cooldown(&self.store, &cooldown_request(user), applicant.at.plus(*span)).await?
         {
             return Ok(Some(Suppressed::Cooldown));
         }
@@ -130,44 +130,45 @@ impl Allowances {
         watch: &Watch,
     ) -> Result<bool, moderation::Error> {
         let (org, rule) = (applicant.org, &claim.rule);
-        let watched = Watched { org: org.clone(), rule: rule.clone(), version: watch.version.clone() };
-        let Some(most) = self.expected.most(&watched, watch.expected).await? else { return Ok(false) };
-        if self.has_alarm(&watched).await? {
+        let rule_version =
+            RuleVersion { org: org.clone(), rule: rule.clone(), version: watch.version.clone() };
+        let Some(most) = self.expected.most(&rule_version, watch.expected).await? else { return Ok(false) };
+        if self.has_alarm(&rule_version).await? {
             return Ok(true);
         }
-        let hour = Span::of(org, rule, Unit::HourOf(watch.version.clone()), applicant.at);
+        let hour = LimitPeriod::of(org, rule, PeriodUnit::HourOfVersion(watch.version.clone()), applicant.at);
         if !watch.counts || self.one_of(hour, most).await? {
             return Ok(false);
         }
-        if limits::raise_alarm(&self.store, &watched, applicant.submission, applicant.at).await? {
+        if limits::raise_alarm(&self.store, &rule_version, applicant.submission, applicant.at).await? {
             metrics::counter!("tidegate_rule_alarms_total").increment(1);
-            tracing::error!(%org, %rule, version = watched.version, most,
+            tracing::error!(%org, %rule, version = rule_version.version, most,
                 "a rule matched more often in an hour than was expected: it acts no more until its document changes");
         }
-        self.remember(watched, true);
+        self.remember(rule_version, true);
         Ok(true)
     }
 
-    async fn has_alarm(&self, watched: &Watched) -> Result<bool, moderation::Error> {
-        if let Some((alarmed, asked)) = self.alarms.lock().get(watched)
+    async fn has_alarm(&self, rule_version: &RuleVersion) -> Result<bool, moderation::Error> {
+        if let Some((alarmed, asked)) = self.alarms.lock().get(rule_version)
             && (*alarmed || asked.elapsed() < NO_ALARM_FOR)
         {
             return Ok(*alarmed);
         }
-        let alarmed = limits::is_alarmed(&self.store, watched).await?;
-        self.remember(watched.clone(), alarmed);
+        let alarmed = limits::is_alarmed(&self.store, rule_version).await?;
+        self.remember(rule_version.clone(), alarmed);
         Ok(alarmed)
     }
 
-    fn remember(&self, watched: Watched, alarmed: bool) {
+    fn remember(&self, rule_version: RuleVersion, alarmed: bool) {
         let mut alarms = self.alarms.lock();
         if alarms.len() >= REMEMBERED {
             alarms.clear();
         }
-        alarms.insert(watched, (alarmed, Instant::now()));
+        alarms.insert(rule_version, (alarmed, Instant::now()));
     }
 
-    async fn one_of(&self, span: Span, limit: i64) -> Result<bool, moderation::Error> {
+    async fn one_of(&self, span: LimitPeriod, limit: i64) -> Result<bool, moderation::Error> {
         let (batch, place) = self.join(&span, limit);
         match batch.granted.await {
             Some(granted) => Ok(place < granted),
@@ -177,7 +178,7 @@ impl Allowances {
     }
 
     /// A batch takes askers until it is its turn to write.
-    fn join(&self, span: &Span, limit: i64) -> (Batch, i64) {
+    fn join(&self, span: &LimitPeriod, limit: i64) -> (Batch, i64) {
         let mut days = self.days.lock();
         let key = (span.clone(), limit);
         if let Some(batch) = days.open.get(&key) {
@@ -213,8 +214,18 @@ impl Allowances {
     }
 }
 
-fn asker<'a>(applicant: Applicant<'a>, claim: &'a Claim, user: &'a ItemKey) -> Asker<'a> {
-    Asker { org: applicant.org, rule: &claim.rule, user, holder: applicant.submission, at: applicant.at }
+fn cooldown_request<'a>(
+    applicant: Applicant<'a>,
+    claim: &'a Claim,
+    user: &'a ItemKey,
+) -> CooldownRequest<'a> {
+    CooldownRequest {
+        org: applicant.org,
+        rule: &claim.rule,
+        user,
+        holder: applicant.submission,
+        at: applicant.at,
+    }
 }
 
 #[cfg(test)]
@@ -262,7 +273,7 @@ mod tests {
     }
 
     async fn row(store: &Store) -> RuleDay {
-        let day = Span::of(&OrgId::new("acme"), &"r".into(), Unit::Day, AT);
+        let day = LimitPeriod::of(&OrgId::new("acme"), &"r".into(), PeriodUnit::Day, AT);
         store.get::<RuleDay>(&(day.org, day.rule, day.number)).await.unwrap().unwrap()
     }
 
@@ -326,7 +337,7 @@ mod tests {
         Allowances::new(store.clone(), expected)
     }
 
-    fn watched(version: &str, expected: Expected) -> Claim {
+    fn watched_claim(version: &str, expected: Expected) -> Claim {
         let watch = Watch { version: version.to_owned(), expected, counts: true };
         Claim { alarm: Some(watch), ..claim(None, None) }
     }
@@ -345,11 +356,11 @@ mod tests {
         baselines::record(&store, &OrgId::new("acme"), &measurement, &[measured], AT).await.unwrap();
         let processes = [process(&store), process(&store)];
         for (version, granted) in [("one", 16), ("two", 40)] {
-            let refused = ask(&processes, vec![watched(version, Expected::Measured); 40]).await;
+            let refused = ask(&processes, vec![watched_claim(version, Expected::Measured); 40]).await;
             assert_eq!(refused.iter().filter(|why| why.is_none()).count(), granted, "{version}");
         }
         // One that is sent again is refused with the rest, and does not count by itself.
-        let mut again = watched("one", Expected::Measured);
+        let mut again = watched_claim("one", Expected::Measured);
         again.alarm.as_mut().unwrap().counts = false;
         assert_eq!(ask(&processes, vec![again]).await, [Some(Suppressed::Alarm)]);
     }
@@ -358,8 +369,8 @@ mod tests {
     async fn a_rule_that_matches_too_often_acts_no_more_anywhere_until_its_document_changes() {
         let (_folder, store) = store();
         let processes: Vec<_> = (0..3).map(|_| process(&store)).collect();
-        let watched = |version: &str| watched(version, Expected::Said(20));
-        let refused = ask(&processes, vec![watched("one"); 50]).await;
+        let watched_claim = |version: &str| watched_claim(version, Expected::Said(20));
+        let refused = ask(&processes, vec![watched_claim("one"); 50]).await;
         assert_eq!(refused.iter().filter(|why| why.is_none()).count(), 20);
         assert!(refused.iter().flatten().all(|why| *why == Suppressed::Alarm));
         // At once, and an hour later, and in a process that has just begun, too.
@@ -369,7 +380,7 @@ mod tests {
             [("two", AT, false), ("one", AT, true), ("one", later, true), ("two", later, false)]
         {
             let applicant = Applicant { org: &org, submission: SubmissionId::random(), at };
-            assert_eq!(!fresh.ask(applicant, &[watched(version)]).await.unwrap().is_empty(), refused);
+            assert_eq!(!fresh.ask(applicant, &[watched_claim(version)]).await.unwrap().is_empty(), refused);
         }
     }
 }

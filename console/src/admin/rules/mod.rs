@@ -16,7 +16,7 @@ use axum::{
     Router,
     routing::{get, post},
 };
-use tidegate_moderation::items::history::{self, Place, Sample, Span};
+use tidegate_moderation::items::history::{self, HistoryCursor, Sample, Span};
 use tidegate_schemas::{ids::Millis, item_types::datetime};
 use tidegate_web::Problem;
 
@@ -75,7 +75,7 @@ fn instant(pointer: &str, text: &str) -> Result<Millis, Problem> {
         .ok_or_else(|| invalid(pointer, "An instant such as 2026-12-31T00:00:00Z is needed."))
 }
 
-fn place(cursor: Option<&str>) -> Result<Option<Place>, Problem> {
+fn place(cursor: Option<&str>) -> Result<Option<HistoryCursor>, Problem> {
     let place = cursor.map(str::parse).transpose();
     place.map_err(|_| invalid("/cursor", "This is not a cursor of this run."))
 }

@@ -14,7 +14,7 @@ use tidegate_stream::{Record, Topic, failpoint};
 use super::{Plan, PlannedCallback, PlannedFinding, PlannedStrike};
 use crate::{
     Deps, Error,
-    jobs::{self, Cause, Opening},
+    jobs::{self, Cause, JobRequest},
     rules::stats::{self, HitFinding, RuleHit},
 };
 
@@ -35,7 +35,7 @@ pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
         deps.store.put(WriteTime::of(action.at, 0), &[row]).await?;
     }
     for review in &plan.reviews {
-        let opening = Opening {
+        let request = JobRequest {
             org: plan.org.clone(),
             class: JobClass::Review,
             subject: review.subject.clone(),
@@ -51,7 +51,7 @@ pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
                 hits: versions(&review.hits)?,
             },
         };
-        jobs::open_or_join(&deps.store, &opening, Millis::now()).await?;
+        jobs::open_or_join(&deps.store, &request, Millis::now()).await?;
     }
     for PlannedFinding { hit, item, finding, at } in &plan.verdicts {
         let finding =

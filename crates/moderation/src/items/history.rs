@@ -107,42 +107,42 @@ impl Span {
 
 /// Cursor of a page. Its text form is handed out to clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct HistoryCursor {
     hour: i64,
     shard: i64,
     /// `None` if nothing of the shard was read yet.
     after: Option<Cursor>,
 }
 
-impl Place {
+impl HistoryCursor {
     /// Returns the instant before which all items were read.
     pub fn at(&self) -> Millis {
         Millis(self.hour.saturating_mul(HOUR_MS))
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for HistoryCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}~{}~", self.hour, self.shard)?;
         self.after.as_ref().map_or(Ok(()), |after| write!(f, "{after}"))
     }
 }
 
-/// It is no place.
+/// Error for a text that is no cursor of this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is no place among the stored items")]
-pub struct NoPlace;
+#[error("the text is no cursor of the stored items")]
+pub struct InvalidCursor;
 
-impl FromStr for Place {
-    type Err = NoPlace;
+impl FromStr for HistoryCursor {
+    type Err = InvalidCursor;
 
-    fn from_str(text: &str) -> Result<Self, NoPlace> {
+    fn from_str(text: &str) -> Result<Self, InvalidCursor> {
         let mut parts = text.splitn(3, '~');
-        let mut part = || parts.next().ok_or(NoPlace);
+        let mut part = || parts.next().ok_or(InvalidCursor);
         let (hour, shard, after) = (part()?, part()?, part()?);
-        let shard = shard.parse().ok().filter(|shard| (0..SHARDS).contains(shard)).ok_or(NoPlace)?;
-        let after = if after.is_empty() { None } else { Some(after.parse().map_err(|_| NoPlace)?) };
-        Ok(Self { hour: hour.parse().map_err(|_| NoPlace)?, shard, after })
+        let shard = shard.parse().ok().filter(|shard| (0..SHARDS).contains(shard)).ok_or(InvalidCursor)?;
+        let after = if after.is_empty() { None } else { Some(after.parse().map_err(|_| InvalidCursor)?) };
+        Ok(Self { hour: hour.parse().map_err(|_| InvalidCursor)?, shard, after })
     }
 }
 
@@ -150,7 +150,7 @@ impl FromStr for Place {
 #[derive(Debug)]
 pub struct Page {
     pub items: Vec<Item>,
-    pub next: Option<Place>,
+    pub next: Option<HistoryCursor>,
 }
 
 /// Returns up to `limit` of the next items of the span.
@@ -158,11 +158,11 @@ pub async fn page(
     store: &Store,
     org: &OrgId,
     span: &Span,
-    from: Option<Place>,
+    from: Option<HistoryCursor>,
     limit: usize,
 ) -> Result<Page, Error> {
     let (hours, shards) = (span.hours(), span.sample.shards());
-    let from = from.unwrap_or(Place { hour: hours.start, shard: 0, after: None });
+    let from = from.unwrap_or(HistoryCursor { hour: hours.start, shard: 0, after: None });
     let first = (from.hour.max(hours.start), if from.hour < hours.start { 0 } else { from.shard });
     let parts = (first.0..hours.end).flat_map(|hour| (0..shards).map(move |shard| (hour, shard)));
     let mut parts = parts.skip_while(|part| *part < first).peekable();
@@ -177,7 +177,7 @@ pub async fn page(
             let mut rows = store.scan::<ItemOfHour>(&(org.clone(), hour, shard), range);
             async move {
                 let found = rows.all().await;
-                found.map(|found| (Place { hour, shard, after: rows.cursor() }, found))
+                found.map(|found| (HistoryCursor { hour, shard, after: rows.cursor() }, found))
             }
         })
         .buffered(AT_ONCE);
@@ -187,7 +187,7 @@ pub async fn page(
         let (place, rows) = read?;
         if !found.is_empty() && found.len() + rows.len() > limit {
             // The shard's rows do not fit any more. They are few, so the next page reads them again.
-            next = Some(Place { after: None, ..place });
+            next = Some(HistoryCursor { after: None, ..place });
             break;
         }
         let is_full = rows.len() >= limit;
@@ -199,7 +199,7 @@ pub async fn page(
     }
     drop(reads);
     if next.is_none() {
-        next = beyond.map(|(hour, shard)| Place { hour, shard, after: None });
+        next = beyond.map(|(hour, shard)| HistoryCursor { hour, shard, after: None });
     }
     Ok(Page { items: items(store, found).await?, next })
 }
@@ -256,11 +256,11 @@ mod tests {
     #[test]
     fn a_cursor_round_trips_through_text_and_rejects_other_text() {
         for after in [None, Some("00ff".parse().unwrap())] {
-            let place = Place { hour: 480_000, shard: 31, after };
+            let place = HistoryCursor { hour: 480_000, shard: 31, after };
             assert_eq!(place.to_string().parse(), Ok(place));
         }
         for text in ["", "1", "1~2", "1~32~", "1~-1~", "x~1~", "1~1~xyz"] {
-            assert_eq!(text.parse::<Place>(), Err(NoPlace), "{text}");
+            assert_eq!(text.parse::<HistoryCursor>(), Err(InvalidCursor), "{text}");
         }
     }
 

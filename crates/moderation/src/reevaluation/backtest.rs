@@ -27,7 +27,7 @@ use tidegate_store::{
 };
 
 use super::stored_evaluation::{Archive, PastEvaluation, PastOutcome, compute};
-use crate::{Error, items::evaluate::Prepared, review::decisions::Decided, rules::windows::Moment};
+use crate::{Error, items::evaluate::Prepared, review::decisions::StoredDecision, rules::windows::Moment};
 
 /// Number of items whose facts are looked up at once.
 const AT_ONCE: usize = 16;
@@ -369,7 +369,7 @@ async fn verdict(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<bo
     for job_id in [Some(pointer.job_id), pointer.previous_job_id].into_iter().flatten() {
         let Some(job) = store.get::<Job>(&(org.clone(), job_id)).await? else { continue };
         let Some(decision) = job.decision.filter(|_| job.state == JobState::Decided) else { continue };
-        let decided: Decided = serde_json::from_str(&decision).map_err(Error::corrupt("job"))?;
+        let decided: StoredDecision = serde_json::from_str(&decision).map_err(Error::corrupt("job"))?;
         match decided.verdict {
             Verdict::Act => return Ok(Some(true)),
             Verdict::Ignore => return Ok(Some(false)),

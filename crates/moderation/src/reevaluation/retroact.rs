@@ -36,7 +36,7 @@ use crate::{
     effects::event_of,
     items::{
         evaluate::Prepared,
-        history::{self, Place, Sample, Span},
+        history::{self, HistoryCursor, Sample, Span},
         stored::{self, Submission},
     },
     rules::windows::Moment,
@@ -179,7 +179,7 @@ pub async fn step(
     }
     let mut progress: Progress = read(&row.progress)?;
     let span = Span { time: row.since..row.until, sample: Sample::ALL };
-    let mut place: Option<Place> = row
+    let mut place: Option<HistoryCursor> = row
         .place
         .as_deref()
         .map(str::parse)
@@ -482,7 +482,7 @@ fn is_idle(config: &Compiled, outcome: &Outcome) -> bool {
 }
 
 fn shown(row: &Retroaction) -> Result<Run, Error> {
-    let place: Option<Place> = row.place.as_deref().and_then(|place| place.parse().ok());
+    let place: Option<HistoryCursor> = row.place.as_deref().and_then(|place| place.parse().ok());
     let through = match (&place, row.finished_at) {
         (_, Some(_)) => row.until,
         (Some(place), None) => place.at().max(row.since),

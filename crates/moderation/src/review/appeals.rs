@@ -25,7 +25,7 @@ use crate::{
         context::{self, StoredMention},
         context_media,
     },
-    jobs::{self, BuiltInQueue, Cause, Opening},
+    jobs::{self, BuiltInQueue, Cause, JobRequest},
 };
 
 /// Claims the id for an appeal with this digest. Returns true if the id is new, or was claimed with the same digest.
@@ -52,7 +52,7 @@ pub async fn claim(
 /// Stores the appeal and opens its job.
 pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -> Result<(), Error> {
     keep_first(&deps.store, appeal, written_at).await?;
-    let opening = Opening {
+    let request = JobRequest {
         org: appeal.org.clone(),
         class: JobClass::Appeal,
         subject: appeal.item.key(),
@@ -68,8 +68,8 @@ pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -
             hits: None,
         },
     };
-    jobs::open_for_appeal(&deps.store, &opening, &appeal.appeal_id, Millis::now()).await?;
-    look_at_media(deps, appeal, opening.cause.id).await
+    jobs::open_for_appeal(&deps.store, &request, &appeal.appeal_id, Millis::now()).await?;
+    look_at_media(deps, appeal, request.cause.id).await
 }
 
 /// Stores the first appeal of an id, so that a repeated one is against the same actions as the first.

@@ -40,7 +40,7 @@ use crate::{
 
 /// A moderator's decision as requested. An action or a policy that is named twice counts once.
 #[derive(Clone, Debug)]
-pub struct Ruling {
+pub struct DecisionRequest {
     pub verdict: Verdict,
     pub actions: Vec<ActionId>,
     pub policies: Vec<PolicyId>,
@@ -68,7 +68,7 @@ pub enum Refusal {
 /// A decision as the job's row carries it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Decided {
+pub struct StoredDecision {
     pub decision_id: DecisionId,
     pub config_version: ConfigVersion,
     pub verdict: Verdict,
@@ -85,35 +85,35 @@ pub async fn decide(
     deps: &Deps,
     org: &OrgId,
     job_id: JobId,
-    ruling: &Ruling,
+    request: &DecisionRequest,
     undo: Duration,
     now: Millis,
-) -> Result<Result<Decided, Refusal>, Error> {
+) -> Result<Result<StoredDecision, Refusal>, Error> {
     let Some(mut job) = deps.store.get::<Job>(&(org.clone(), job_id)).await? else {
         return Ok(Err(Refusal::NotFound));
     };
     // Checked before anything is written, so that a request without a claim leaves no due row.
-    if let Some(refusal) = not_open_to(&job, ruling) {
+    if let Some(refusal) = not_open_to(&job, request) {
         return Ok(Err(refusal));
     }
     let config = deps.live.latest(org).await?;
-    if let Err(refusal) = check(&config, &job, ruling) {
+    if let Err(refusal) = check(&config, &job, request) {
         return Ok(Err(refusal));
     }
-    let decided = Decided {
-        decision_id: decision_id(job_id, ruling.epoch),
+    let decided = StoredDecision {
+        decision_id: decision_id(job_id, request.epoch),
         config_version: config.version(),
-        verdict: ruling.verdict,
-        actions: each_once(&ruling.actions),
-        policies: each_once(&ruling.policies),
-        reason: ruling.reason.clone(),
-        decided_by: ruling.decided_by.clone(),
+        verdict: request.verdict,
+        actions: each_once(&request.actions),
+        policies: each_once(&request.policies),
+        reason: request.reason.clone(),
+        decided_by: request.decided_by.clone(),
         decided_at: now,
         release_at: now.plus(undo),
     };
     put_due(deps, &job, &decided, now).await?;
     loop {
-        if let Some(refusal) = not_open_to(&job, ruling) {
+        if let Some(refusal) = not_open_to(&job, request) {
             return Ok(Err(refusal));
         }
         let next = Job {
@@ -141,19 +141,19 @@ fn each_once<T: Clone + Eq + Hash>(named: &[T]) -> Vec<T> {
     named.iter().filter(|one| seen.insert(*one)).cloned().collect()
 }
 
-fn not_open_to(job: &Job, ruling: &Ruling) -> Option<Refusal> {
+fn not_open_to(job: &Job, request: &DecisionRequest) -> Option<Refusal> {
     if job.state != JobState::Open {
         return Some(Refusal::AlreadyDecided);
     }
-    let yours = job.claimed_by.as_deref() == Some(&ruling.decided_by) && job.epoch == ruling.epoch;
+    let yours = job.claimed_by.as_deref() == Some(&request.decided_by) && job.epoch == request.epoch;
     (!yours).then(|| Refusal::NotYours { claimed_by: job.claimed_by.clone() })
 }
 
-fn check(config: &Compiled, job: &Job, ruling: &Ruling) -> Result<(), Refusal> {
+fn check(config: &Compiled, job: &Job, request: &DecisionRequest) -> Result<(), Refusal> {
     let invalid =
         |pointer: &str, detail: String| Err(Refusal::Invalid { pointer: pointer.to_owned(), detail });
     let appeal = job.class == JobClass::Appeal;
-    let fits = match ruling.verdict {
+    let fits = match request.verdict {
         Verdict::Accept | Verdict::Reject => appeal,
         Verdict::Ignore | Verdict::Act => !appeal,
     };
@@ -161,18 +161,18 @@ fn check(config: &Compiled, job: &Job, ruling: &Ruling) -> Result<(), Refusal> {
         let wanted = if appeal { "accept or reject" } else { "ignore or act" };
         return invalid("/verdict", format!("a job of class {} takes {wanted}", job.class));
     }
-    if ruling.verdict == Verdict::Act && ruling.actions.is_empty() {
+    if request.verdict == Verdict::Act && request.actions.is_empty() {
         return invalid("/actions", "to act, name at least one action".to_owned());
     }
-    if ruling.verdict != Verdict::Act && !ruling.actions.is_empty() {
-        return invalid("/actions", format!("{} takes no actions", ruling.verdict.as_str()));
+    if request.verdict != Verdict::Act && !request.actions.is_empty() {
+        return invalid("/actions", format!("{} takes no actions", request.verdict.as_str()));
     }
-    for (index, action) in ruling.actions.iter().enumerate() {
+    for (index, action) in request.actions.iter().enumerate() {
         if config.action(action).is_none() {
             return invalid(&format!("/actions/{index}"), format!("there is no action {action}"));
         }
     }
-    for (index, policy) in ruling.policies.iter().enumerate() {
+    for (index, policy) in request.policies.iter().enumerate() {
         if config.policy(policy).is_none() {
             return invalid(
                 &format!("/policies/{index}"),
@@ -183,7 +183,7 @@ fn check(config: &Compiled, job: &Job, ruling: &Ruling) -> Result<(), Refusal> {
     Ok(())
 }
 
-async fn put_due(deps: &Deps, job: &Job, decided: &Decided, now: Millis) -> Result<(), Error> {
+async fn put_due(deps: &Deps, job: &Job, decided: &StoredDecision, now: Millis) -> Result<(), Error> {
     let shard = deps.log.partition(Topic::Decisions, &job.item.log_key(&job.org)).index;
     let due = DecisionDue {
         shard: i64::from(shard),
@@ -217,7 +217,7 @@ pub async fn release(deps: &Deps, due: &DecisionDue, lease: Duration, now: Milli
     let Some(job) = deps.store.get::<Job>(&(due.org.clone(), due.job_id)).await? else {
         return Ok(Release::Settled);
     };
-    let decided: Option<Decided> =
+    let decided: Option<StoredDecision> =
         job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("decision"))?;
     let Some(decided) = decided.filter(|decided| decided.decision_id == due.decision_id) else {
         // The decision may still follow only while the claim that it was made under is the job's present one.
@@ -244,7 +244,7 @@ pub async fn release(deps: &Deps, due: &DecisionDue, lease: Duration, now: Milli
 async fn append(
     deps: &Deps,
     job: Job,
-    decided: &Decided,
+    decided: &StoredDecision,
     lease: Millis,
     now: Millis,
 ) -> Result<Release, Error> {
@@ -266,7 +266,7 @@ async fn append(
     Ok(Release::Again(lease))
 }
 
-fn record(job: &Job, decided: &Decided) -> records::Decision {
+fn record(job: &Job, decided: &StoredDecision) -> records::Decision {
     records::Decision {
         org: job.org.clone(),
         config_version: decided.config_version,

@@ -19,7 +19,7 @@ use tidegate_store::{
     },
 };
 
-use super::decisions::Decided;
+use super::decisions::StoredDecision;
 use crate::{
     Error,
     items::{context, context_media, stored},
@@ -45,7 +45,7 @@ pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_until: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub decision: Option<DecisionAnswer>,
+    pub decision: Option<DecisionView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision_state: Option<DecisionState>,
 }
@@ -53,7 +53,7 @@ pub struct Summary {
 /// A decision as the API shows it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct DecisionAnswer {
+pub struct DecisionView {
     pub decision_id: DecisionId,
     pub config_version: ConfigVersion,
     pub verdict: Verdict,
@@ -67,8 +67,8 @@ pub struct DecisionAnswer {
     pub release_at: String,
 }
 
-impl From<Decided> for DecisionAnswer {
-    fn from(decided: Decided) -> Self {
+impl From<StoredDecision> for DecisionView {
+    fn from(decided: StoredDecision) -> Self {
         Self {
             decision_id: decided.decision_id,
             config_version: decided.config_version,
@@ -84,7 +84,7 @@ impl From<Decided> for DecisionAnswer {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Answer {
+pub struct JobView {
     #[serde(flatten)]
     pub job: Summary,
     pub causes: Vec<Cause>,
@@ -114,9 +114,9 @@ pub struct Cause {
     pub submission_id: Option<SubmissionId>,
     pub rules: Box<RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub report: Option<ReportAnswer>,
+    pub report: Option<ReportView>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub appeal: Option<AppealAnswer>,
+    pub appeal: Option<AppealView>,
     /// Media of the items that came along; absent until they were fetched.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub media: Vec<ItemMedia>,
@@ -153,7 +153,7 @@ pub struct Reporter {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ReportAnswer {
+pub struct ReportView {
     pub id: ReportId,
     pub reporter: Reporter,
     pub reported_at: String,
@@ -171,7 +171,7 @@ pub struct ReportAnswer {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct AppealAnswer {
+pub struct AppealView {
     pub id: AppealId,
     pub appealed_by: ItemKey,
     pub appealed_at: String,
@@ -185,7 +185,7 @@ pub struct AppealAnswer {
 }
 
 pub fn summary(job: Job) -> Result<Summary, Error> {
-    let decision: Option<Decided> =
+    let decision: Option<StoredDecision> =
         job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("job"))?;
     Ok(Summary {
         id: job.job_id,
@@ -200,7 +200,7 @@ pub fn summary(job: Job) -> Result<Summary, Error> {
         epoch: job.epoch,
         claimed_by: job.claimed_by,
         lease_until: job.lease_until.map(tidegate_schemas::ids::Millis::iso),
-        decision: decision.map(DecisionAnswer::from),
+        decision: decision.map(DecisionView::from),
         decision_state: job.decision_state,
     })
 }
@@ -210,12 +210,12 @@ pub async fn answer(
     org: &OrgId,
     job_id: JobId,
     limits: CauseLimits,
-) -> Result<Option<Answer>, Error> {
+) -> Result<Option<JobView>, Error> {
     let Some(job) = store.get::<Job>(&(org.clone(), job_id)).await? else { return Ok(None) };
     let (causes, next) = causes(store, org, job_id, None, limits).await?;
     let latest_item = stored::answer(store, org, &job.item, None).await?;
     let next_cause = next.map(|cursor| cursor.to_string());
-    Ok(Some(Answer { job: summary(job)?, causes, next_cause, latest_item }))
+    Ok(Some(JobView { job: summary(job)?, causes, next_cause, latest_item }))
 }
 
 /// Returns causes of a job, in no order, and a cursor if there may be more.
@@ -288,8 +288,8 @@ async fn cause(store: &Store, org: &OrgId, row: JobCause) -> Result<Cause, Error
     })
 }
 
-fn report(row: Report) -> Result<ReportAnswer, Error> {
-    Ok(ReportAnswer {
+fn report(row: Report) -> Result<ReportView, Error> {
+    Ok(ReportView {
         id: row.report_id,
         reporter: Reporter { kind: REPORTER_KIND, key: row.reporter },
         reported_at: row.reported_at.iso(),
@@ -308,8 +308,8 @@ fn report(row: Report) -> Result<ReportAnswer, Error> {
     })
 }
 
-fn appeal(row: Appeal) -> Result<AppealAnswer, Error> {
-    Ok(AppealAnswer {
+fn appeal(row: Appeal) -> Result<AppealView, Error> {
+    Ok(AppealView {
         id: row.appeal_id,
         appealed_by: row.appealed_by,
         appealed_at: row.appealed_at.iso(),

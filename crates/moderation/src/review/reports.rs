@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::{
     Deps, Error,
     items::{context, context_media, stored::RESENT},
-    jobs::{self, BuiltInQueue, Cause, Opening},
+    jobs::{self, BuiltInQueue, Cause, JobRequest},
 };
 
 /// Stores the report, opens its job and appends its item to the log. `is_resent` is true for a replayed dead letter.
@@ -26,7 +26,7 @@ pub async fn accept(
     is_resent: bool,
 ) -> Result<(), Error> {
     deps.store.put(WriteTime::of(written_at, 0), &[row(report, written_at)?]).await?;
-    jobs::open_or_join(&deps.store, &opening(report, written_at), Millis::now()).await?;
+    jobs::open_or_join(&deps.store, &job_request(report, written_at), Millis::now()).await?;
     submit_item(deps, report, is_resent).await?;
     fetch_context_media(deps, report).await
 }
@@ -57,13 +57,13 @@ fn cause(report: &records::Report) -> Uuid {
 }
 
 /// Chooses class and queue. A report of child sexual abuse material skips routing and never enters the review queues.
-fn opening(report: &records::Report, written_at: Millis) -> Opening {
+fn job_request(report: &records::Report, written_at: Millis) -> JobRequest {
     let (class, queue) = if report.csam {
         (JobClass::ChildSafety, BuiltInQueue::ChildSafety)
     } else {
         (JobClass::Review, BuiltInQueue::Default)
     };
-    Opening {
+    JobRequest {
         org: report.org.clone(),
         class,
         subject: report.item.key(),

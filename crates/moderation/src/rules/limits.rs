@@ -13,26 +13,26 @@ use crate::Error;
 
 /// Period of a counter, by the append time in UTC.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Unit {
+pub enum PeriodUnit {
     Day,
     /// Per version of the rule, because matches of another version say nothing about it.
-    HourOf(String),
+    HourOfVersion(String),
 }
 
 /// A rule on a day, or a rule version in an hour.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Span {
+pub struct LimitPeriod {
     pub org: OrgId,
     pub rule: RuleId,
-    pub unit: Unit,
+    pub unit: PeriodUnit,
     pub number: i64,
 }
 
-impl Span {
-    pub fn of(org: &OrgId, rule: &RuleId, unit: Unit, at: Millis) -> Self {
+impl LimitPeriod {
+    pub fn of(org: &OrgId, rule: &RuleId, unit: PeriodUnit, at: Millis) -> Self {
         let length = match unit {
-            Unit::Day => DAY_MS,
-            Unit::HourOf(_) => HOUR_MS,
+            PeriodUnit::Day => DAY_MS,
+            PeriodUnit::HourOfVersion(_) => HOUR_MS,
         };
         Self { org: org.clone(), rule: rule.clone(), unit, number: at.0.div_euclid(length) }
     }
@@ -40,7 +40,7 @@ impl Span {
 
 /// Last known state of a counter's row. The count only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct CounterState {
     pub taken: i64,
     version: Version,
 }
@@ -49,35 +49,35 @@ pub struct Known {
 /// the last call returned, if there was one.
 pub async fn take(
     store: &Store,
-    span: &Span,
+    period: &LimitPeriod,
     limit: i64,
     wanted: i64,
-    known: Option<Known>,
-) -> Result<(i64, Known), Error> {
-    let (org, rule, number) = (span.org.clone(), span.rule.clone(), span.number);
-    match &span.unit {
-        Unit::Day => {
+    known: Option<CounterState>,
+) -> Result<(i64, CounterState), Error> {
+    let (org, rule, number) = (period.org.clone(), period.rule.clone(), period.number);
+    match &period.unit {
+        PeriodUnit::Day => {
             let row = RuleDay { org, rule, day: number, taken: 0, version: 1 };
-            take_of(store, row, limit, wanted, known).await
+            take_from(store, row, limit, wanted, known).await
         }
-        Unit::HourOf(rule_version) => {
+        PeriodUnit::HourOfVersion(rule_version) => {
             let rule_version = rule_version.clone();
             let row = RuleHour { org, rule, rule_version, hour: number, taken: 0, version: 1 };
-            take_of(store, row, limit, wanted, known).await
+            take_from(store, row, limit, wanted, known).await
         }
     }
 }
 
-trait Places: Versioned {
+trait Counter: Versioned {
     fn taken(&self) -> i64;
     fn with(&self, taken: i64) -> Self;
 
-    fn known(&self) -> Known {
-        Known { taken: self.taken(), version: self.version() }
+    fn state(&self) -> CounterState {
+        CounterState { taken: self.taken(), version: self.version() }
     }
 }
 
-impl Places for RuleDay {
+impl Counter for RuleDay {
     fn taken(&self) -> i64 {
         self.taken
     }
@@ -87,7 +87,7 @@ impl Places for RuleDay {
     }
 }
 
-impl Places for RuleHour {
+impl Counter for RuleHour {
     fn taken(&self) -> i64 {
         self.taken
     }
@@ -97,34 +97,34 @@ impl Places for RuleHour {
     }
 }
 
-async fn take_of<R: Places>(
+async fn take_from<R: Counter>(
     store: &Store,
     row: R,
     limit: i64,
     wanted: i64,
-    known: Option<Known>,
-) -> Result<(i64, Known), Error> {
+    known: Option<CounterState>,
+) -> Result<(i64, CounterState), Error> {
     let mut there = match known {
         Some(known) => Some(known),
-        None => store.get::<R>(&row.to_key()).await?.map(|row| row.known()),
+        None => store.get::<R>(&row.to_key()).await?.map(|row| row.state()),
     };
     loop {
-        let Some(Known { taken, version }) = there else {
+        let Some(CounterState { taken, version }) = there else {
             let granted = limit.min(wanted);
             match store.insert_new(&row.with(granted)).await? {
-                Inserted::New => return Ok((granted, Known { taken: granted, version: 1 })),
-                Inserted::Existing(current) => there = Some(current.known()),
+                Inserted::New => return Ok((granted, CounterState { taken: granted, version: 1 })),
+                Inserted::Existing(current) => there = Some(current.state()),
             }
             continue;
         };
         let granted = (limit - taken).clamp(0, wanted);
         if granted == 0 {
-            return Ok((0, Known { taken, version }));
+            return Ok((0, CounterState { taken, version }));
         }
         let taken = taken + granted;
         match store.replace(&row.with(taken), version).await? {
-            Replaced::Yes => return Ok((granted, Known { taken, version: version + 1 })),
-            Replaced::No(current) => there = Some(current.known()),
+            Replaced::Yes => return Ok((granted, CounterState { taken, version: version + 1 })),
+            Replaced::No(current) => there = Some(current.state()),
             Replaced::Gone => there = None,
         }
     }
@@ -132,29 +132,29 @@ async fn take_of<R: Places>(
 
 /// A version of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Watched {
+pub struct RuleVersion {
     pub org: OrgId,
     pub rule: RuleId,
     pub version: String,
 }
 
 /// True if the rule version has raised its alarm.
-pub async fn is_alarmed(store: &Store, watched: &Watched) -> Result<bool, Error> {
-    let key = (watched.org.clone(), watched.rule.clone(), watched.version.clone());
+pub async fn is_alarmed(store: &Store, version: &RuleVersion) -> Result<bool, Error> {
+    let key = (version.org.clone(), version.rule.clone(), version.version.clone());
     Ok(store.get::<RuleAlarm>(&key).await?.is_some())
 }
 
 /// Stops the rule version in all processes until its document changes. Returns true if it acted until now.
 pub async fn raise_alarm(
     store: &Store,
-    watched: &Watched,
+    version: &RuleVersion,
     submission: SubmissionId,
     at: Millis,
 ) -> Result<bool, Error> {
     let row = RuleAlarm {
-        org: watched.org.clone(),
-        rule: watched.rule.clone(),
-        rule_version: watched.version.clone(),
+        org: version.org.clone(),
+        rule: version.rule.clone(),
+        rule_version: version.version.clone(),
         hour: at.hour(),
         submission_id: submission,
         raised_at: at,
@@ -165,7 +165,7 @@ pub async fn raise_alarm(
 
 /// Request to act on a user.
 #[derive(Clone, Copy, Debug)]
-pub struct Asker<'a> {
+pub struct CooldownRequest<'a> {
     pub org: &'a OrgId,
     pub rule: &'a RuleId,
     pub user: &'a ItemKey,
@@ -173,7 +173,7 @@ pub struct Asker<'a> {
     pub at: Millis,
 }
 
-impl Asker<'_> {
+impl CooldownRequest<'_> {
     fn may_follow(&self, row: &Cooldown) -> bool {
         // A late submission from before the holder must not act either.
         row.holder == self.holder || self.at >= row.until
@@ -181,20 +181,24 @@ impl Asker<'_> {
 }
 
 /// True if no other submission holds the user's cooldown. Takes nothing.
-pub async fn is_free(store: &Store, asker: &Asker<'_>) -> Result<bool, Error> {
-    let key = (asker.org.clone(), asker.rule.clone(), asker.user.clone());
+pub async fn is_cooldown_free(store: &Store, request: &CooldownRequest<'_>) -> Result<bool, Error> {
+    let key = (request.org.clone(), request.rule.clone(), request.user.clone());
     let row = store.get::<Cooldown>(&key).await?;
-    Ok(row.is_none_or(|row| asker.may_follow(&row)))
+    Ok(row.is_none_or(|row| request.may_follow(&row)))
 }
 
 /// Takes the user's cooldown until the given time, unless another submission holds it.
-pub async fn hold(store: &Store, asker: &Asker<'_>, until: Millis) -> Result<bool, Error> {
+pub async fn take_cooldown(
+    store: &Store,
+    request: &CooldownRequest<'_>,
+    until: Millis,
+) -> Result<bool, Error> {
     let own = Cooldown {
-        org: asker.org.clone(),
-        rule: asker.rule.clone(),
-        user: asker.user.clone(),
-        holder: asker.holder,
-        since: asker.at,
+        org: request.org.clone(),
+        rule: request.rule.clone(),
+        user: request.user.clone(),
+        holder: request.holder,
+        since: request.at,
         until,
         version: 1,
     };
@@ -207,7 +211,7 @@ pub async fn hold(store: &Store, asker: &Asker<'_>, until: Millis) -> Result<boo
             }
             continue;
         };
-        if row.holder == own.holder || !asker.may_follow(&row) {
+        if row.holder == own.holder || !request.may_follow(&row) {
             return Ok(row.holder == own.holder);
         }
         match store.replace(&own, row.version).await? {

@@ -136,18 +136,18 @@ struct CounterKey {
 
 /// Counters of one process and the keys of those that changed since the last write; pure.
 #[derive(Debug)]
-pub struct Book {
+pub struct RuleCounters {
     writer: Uuid,
-    lines: HashMap<CounterKey, Counts>,
+    counters: HashMap<CounterKey, Counts>,
     unwritten: HashSet<CounterKey>,
 }
 
 /// Number of counters that a process keeps. Beyond it, counting starts anew with rows of a new writer.
-const MOST_LINES: usize = 100_000;
+const MAX_COUNTERS: usize = 100_000;
 
-impl Default for Book {
+impl Default for RuleCounters {
     fn default() -> Self {
-        Self { writer: new_writer(), lines: HashMap::new(), unwritten: HashSet::new() }
+        Self { writer: new_writer(), counters: HashMap::new(), unwritten: HashSet::new() }
     }
 }
 
@@ -157,47 +157,47 @@ fn new_writer() -> Uuid {
 
 /// Rows to write, with the keys of their counters.
 #[derive(Debug, Default)]
-pub struct Written {
+pub struct PendingRows {
     rows: Vec<RuleCount>,
-    lines: Vec<CounterKey>,
+    keys: Vec<CounterKey>,
 }
 
-impl Book {
+impl RuleCounters {
     pub fn count(&mut self, org: &OrgId, at: Millis, outcomes: &[RuleOutcome]) {
         for outcome in outcomes {
-            let line = CounterKey {
+            let key = CounterKey {
                 org: org.clone(),
                 day: at.day(),
                 rule: outcome.rule.clone(),
                 version: outcome.version.clone(),
             };
-            self.lines.entry(line.clone()).or_default().count(outcome.kind);
-            self.unwritten.insert(line);
+            self.counters.entry(key.clone()).or_default().count(outcome.kind);
+            self.unwritten.insert(key);
         }
     }
 
     /// Returns the rows of the counters that changed since the last call.
-    pub fn take(&mut self) -> Written {
-        let lines: Vec<_> = std::mem::take(&mut self.unwritten).into_iter().collect();
-        let rows = lines.iter().filter_map(|line| Some(self.row(line, self.lines.get(line)?))).collect();
-        if self.lines.len() > MOST_LINES {
-            self.lines.clear();
+    pub fn take(&mut self) -> PendingRows {
+        let keys: Vec<_> = std::mem::take(&mut self.unwritten).into_iter().collect();
+        let rows = keys.iter().filter_map(|key| Some(self.row(key, self.counters.get(key)?))).collect();
+        if self.counters.len() > MAX_COUNTERS {
+            self.counters.clear();
             self.writer = new_writer();
         }
-        Written { rows, lines }
+        PendingRows { rows, keys }
     }
 
     /// Takes rows back that could not be written. Counters that were cleared meanwhile are lost.
-    pub fn put_back(&mut self, written: Written) {
-        self.unwritten.extend(written.lines.into_iter().filter(|line| self.lines.contains_key(line)));
+    pub fn put_back(&mut self, pending: PendingRows) {
+        self.unwritten.extend(pending.keys.into_iter().filter(|key| self.counters.contains_key(key)));
     }
 
-    fn row(&self, line: &CounterKey, counts: &Counts) -> RuleCount {
+    fn row(&self, key: &CounterKey, counts: &Counts) -> RuleCount {
         RuleCount {
-            org: line.org.clone(),
-            day: line.day,
-            rule: line.rule.clone(),
-            rule_version: line.version.clone(),
+            org: key.org.clone(),
+            day: key.day,
+            rule: key.rule.clone(),
+            rule_version: key.version.clone(),
             writer: self.writer,
             hits: counts.hits,
             acted: counts.acted,
@@ -212,9 +212,9 @@ impl Book {
 }
 
 /// Writes the rows of counters.
-pub async fn write(store: &Store, written: &Written, now: Millis) -> Result<(), Error> {
+pub async fn write(store: &Store, pending: &PendingRows, now: Millis) -> Result<(), Error> {
     const AT_ONCE: usize = 500;
-    for rows in written.rows.chunks(AT_ONCE) {
+    for rows in pending.rows.chunks(AT_ONCE) {
         let mut batch = Batch::new();
         batch.put_all(WriteTime::of(now, 0), rows);
         store.write(batch).await?;
@@ -323,41 +323,41 @@ mod tests {
         RuleOutcome { rule: "r".into(), version: "v1".to_owned(), kind }
     }
 
-    fn one(book: &mut Book) -> Vec<(i64, i64, i64)> {
-        book.take().rows.iter().map(|row| (row.hits, row.acted, row.errored)).collect()
+    fn one(counters: &mut RuleCounters) -> Vec<(i64, i64, i64)> {
+        counters.take().rows.iter().map(|row| (row.hits, row.acted, row.errored)).collect()
     }
 
     #[test]
     fn only_changed_counters_are_written_with_their_totals() {
-        let (mut book, org) = (Book::default(), OrgId::new("acme"));
+        let (mut counters, org) = (RuleCounters::default(), OrgId::new("acme"));
         let all = [OutcomeKind::Acted, OutcomeKind::Suppressed(Suppressed::Limit), OutcomeKind::Errored];
-        book.count(&org, AT, &all.map(outcome));
-        assert_eq!(one(&mut book), [(2, 1, 1)]);
-        assert!(book.take().rows.is_empty());
-        book.count(&org, AT, &[outcome(OutcomeKind::Acted)]);
-        assert_eq!(one(&mut book), [(3, 2, 1)], "the whole number, not the difference");
+        counters.count(&org, AT, &all.map(outcome));
+        assert_eq!(one(&mut counters), [(2, 1, 1)]);
+        assert!(counters.take().rows.is_empty());
+        counters.count(&org, AT, &[outcome(OutcomeKind::Acted)]);
+        assert_eq!(one(&mut counters), [(3, 2, 1)], "the whole number, not the difference");
     }
 
     #[test]
     fn counters_that_failed_to_write_are_written_next_time() {
-        let (mut book, org) = (Book::default(), OrgId::new("acme"));
-        book.count(&org, AT, &[outcome(OutcomeKind::Acted)]);
-        let failed = book.take();
-        book.put_back(failed);
-        assert_eq!(one(&mut book), [(1, 1, 0)]);
+        let (mut counters, org) = (RuleCounters::default(), OrgId::new("acme"));
+        counters.count(&org, AT, &[outcome(OutcomeKind::Acted)]);
+        let failed = counters.take();
+        counters.put_back(failed);
+        assert_eq!(one(&mut counters), [(1, 1, 0)]);
     }
 
     #[test]
     fn full_counters_restart_with_rows_of_a_new_writer() {
-        let (mut book, org) = (Book::default(), OrgId::new("acme"));
-        for nth in 0..=MOST_LINES {
+        let (mut counters, org) = (RuleCounters::default(), OrgId::new("acme"));
+        for nth in 0..=MAX_COUNTERS {
             let outcome = RuleOutcome { version: nth.to_string(), ..outcome(OutcomeKind::Acted) };
-            book.count(&org, AT, &[outcome]);
+            counters.count(&org, AT, &[outcome]);
         }
-        let first = book.take();
-        book.count(&org, AT, &[RuleOutcome { version: "0".to_owned(), ..outcome(OutcomeKind::Acted) }]);
-        let second = book.take();
-        assert_eq!((first.rows.len(), second.rows.len()), (MOST_LINES + 1, 1));
+        let first = counters.take();
+        counters.count(&org, AT, &[RuleOutcome { version: "0".to_owned(), ..outcome(OutcomeKind::Acted) }]);
+        let second = counters.take();
+        assert_eq!((first.rows.len(), second.rows.len()), (MAX_COUNTERS + 1, 1));
         assert_ne!(first.rows[0].writer, second.rows[0].writer);
         assert_eq!(second.rows[0].hits, 1);
     }

@@ -4,7 +4,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use tidegate_moderation::{
-    jobs::{self, Cause, Opening},
+    jobs::{self, Cause, JobRequest},
     review::queues::{self, Claim, Reviewer},
 };
 use tidegate_schemas::{
@@ -33,8 +33,8 @@ fn org() -> OrgId {
     OrgId::new("acme")
 }
 
-fn opening(cause: u128, class: JobClass) -> Opening {
-    Opening {
+fn job_request(cause: u128, class: JobClass) -> JobRequest {
+    JobRequest {
         org: org(),
         class,
         subject: ItemKey::new("post", "p1"),
@@ -53,7 +53,7 @@ fn opening(cause: u128, class: JobClass) -> Opening {
 }
 
 async fn join(store: &Store, cause: u128) -> JobId {
-    jobs::open_or_join(store, &opening(cause, JobClass::Review), Millis::now()).await.unwrap()
+    jobs::open_or_join(store, &job_request(cause, JobClass::Review), Millis::now()).await.unwrap()
 }
 
 async fn causes(store: &Store, job: JobId) -> HashSet<u128> {
@@ -142,8 +142,9 @@ async fn a_job_opened_after_the_clock_was_set_back_can_be_claimed() {
     let at = |hour: i64| Millis(today * DAY_MS + hour * HOUR);
     let mut opened = Vec::new();
     for (cause, hour, item) in [(1, 5, "p1"), (2, 6, "p2")] {
-        let opening = Opening { subject: ItemKey::new("post", item), ..opening(cause, JobClass::Review) };
-        opened.push(jobs::open_or_join(&store, &opening, at(hour)).await.unwrap());
+        let request =
+            JobRequest { subject: ItemKey::new("post", item), ..job_request(cause, JobClass::Review) };
+        opened.push(jobs::open_or_join(&store, &request, at(hour)).await.unwrap());
     }
     let queue = QueueId::new("default");
     let next =
@@ -153,7 +154,7 @@ async fn a_job_opened_after_the_clock_was_set_back_can_be_claimed() {
     }
     assert!(next(9).await.unwrap().is_none(), "and it is known from where on to look");
 
-    let late = Opening { subject: ItemKey::new("post", "p3"), ..opening(3, JobClass::Review) };
+    let late = JobRequest { subject: ItemKey::new("post", "p3"), ..job_request(3, JobClass::Review) };
     let late = jobs::open_or_join(&store, &late, at(1)).await.unwrap();
     assert_eq!(next(1).await.unwrap().map(|job| job.job_id), Some(late));
     assert_eq!(next(9).await.unwrap().map(|job| job.job_id), Some(late), "also when the clock has caught up");
@@ -164,7 +165,7 @@ async fn child_safety_and_review_never_share_a_job() {
     let Fixture { store, _folder } = fixture();
     let review = join(&store, 1).await;
     let child_safety =
-        jobs::open_or_join(&store, &opening(2, JobClass::ChildSafety), Millis::now()).await.unwrap();
+        jobs::open_or_join(&store, &job_request(2, JobClass::ChildSafety), Millis::now()).await.unwrap();
     assert_ne!(review, child_safety);
     assert_eq!(causes(&store, review).await, HashSet::from([1]));
     assert_eq!(causes(&store, child_safety).await, HashSet::from([2]));
@@ -251,9 +252,9 @@ async fn claim_next_gives_every_job_once_and_then_none() {
     let Fixture { store, _folder } = fixture();
     let now = Millis::now();
     for index in 0..20_u128 {
-        let mut opening = opening(index, JobClass::Review);
-        opening.subject = ItemKey::new("post", index.to_string().as_str());
-        jobs::open_or_join(&store, &opening, now).await.unwrap();
+        let mut request = job_request(index, JobClass::Review);
+        request.subject = ItemKey::new("post", index.to_string().as_str());
+        jobs::open_or_join(&store, &request, now).await.unwrap();
     }
     let mut given = HashSet::new();
     for index in 0..20 {

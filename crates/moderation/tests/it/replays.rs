@@ -14,7 +14,7 @@ use tidegate_moderation::{
         submissions::{self, Standing},
     },
     review::{
-        decisions::{self, Decided, Release},
+        decisions::{self, Release, StoredDecision},
         reports,
     },
 };
@@ -195,7 +195,7 @@ async fn a_released_decision_is_appended_after_its_lease() {
     let now = Millis::now();
     let decision_id: DecisionId = derive(IdKind::Decision, &[job_id.as_bytes(), &2_i64.to_be_bytes()]);
     let due = DecisionDue { shard: 0, minute: 0, due_at: now, org: org(), job_id, decision_id };
-    let decided = Decided {
+    let decided = StoredDecision {
         decision_id,
         config_version: ConfigVersion(1),
         verdict: Verdict::Ignore,

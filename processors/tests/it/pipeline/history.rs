@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tidegate_moderation::items::history::{Place, Sample, Span, page};
+use tidegate_moderation::items::history::{HistoryCursor, Sample, Span, page};
 use tidegate_schemas::{
     ids::{Millis, SubmissionId},
     records::{Items, Source},
@@ -11,7 +11,7 @@ use tidegate_schemas::{
 use super::world::{World, entry, org, post};
 
 async fn found(world: &World, span: &Span, most: usize) -> Vec<SubmissionId> {
-    let (mut all, mut from) = (Vec::new(), None::<Place>);
+    let (mut all, mut from) = (Vec::new(), None::<HistoryCursor>);
     loop {
         let page = page(&world.deps.store, &org(), span, from, most).await.unwrap();
         assert!(page.items.len() <= most, "{} of {most}", page.items.len());

@@ -159,7 +159,7 @@ async fn a_replay_acts_on_what_was_allowed_and_on_nothing_else() {
 /// Both have taken their place before either has a plan, as after a kill in between.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_evaluated_again_wastes_a_place_and_keeps_its_user() {
-    use tidegate_moderation::rules::limits::{Asker, Span, Unit, hold, take};
+    use tidegate_moderation::rules::limits::{CooldownRequest, LimitPeriod, PeriodUnit, take, take_cooldown};
     let mut world = World::new().await;
     world.configure(&rule("{actions_per_day: 2, per_user_cooldown: 30d}"), false).await;
     let entry = by("u1", "p1");
@@ -167,12 +167,12 @@ async fn who_is_evaluated_again_wastes_a_place_and_keeps_its_user() {
     world.submit(vec![entry]).await;
     let store = &world.deps.store;
     let at = tidegate_schemas::ids::Millis::now();
-    let day = Span::of(&org(), &"limited".into(), Unit::Day, at);
+    let day = LimitPeriod::of(&org(), &"limited".into(), PeriodUnit::Day, at);
     assert_eq!(take(store, &day, 2, 1, None).await.unwrap().0, 1);
     let rule_id = "limited".into();
     let (org, user) = (org(), user("u1"));
-    let asker = Asker { org: &org, rule: &rule_id, user: &user, holder: submission, at };
-    assert!(hold(store, &asker, at.plus(std::time::Duration::from_secs(86_400))).await.unwrap());
+    let asker = CooldownRequest { org: &org, rule: &rule_id, user: &user, holder: submission, at };
+    assert!(take_cooldown(store, &asker, at.plus(std::time::Duration::from_secs(86_400))).await.unwrap());
     world.start();
     let row = world.evaluated(&post("p1"), submission).await;
     assert_eq!(suppressed(&row), None);

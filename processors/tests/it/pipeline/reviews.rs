@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use tidegate_moderation::review::{
-    decisions::{self, Ruling},
+    decisions::{self, DecisionRequest},
     queues::{self, Reviewer},
 };
 use tidegate_schemas::{
@@ -90,7 +90,7 @@ async fn decide(world: &World, queue: &str, verdict: Verdict) -> Job {
             queues::claim_next(&world.deps.store, &org(), &queue, &who, Millis::now(), |_| 0).await.unwrap()
         })
         .await;
-    let ruling = Ruling {
+    let request = DecisionRequest {
         verdict,
         actions: if verdict == Verdict::Act { vec!["limit_reach".into()] } else { Vec::new() },
         policies: Vec::new(),
@@ -99,7 +99,7 @@ async fn decide(world: &World, queue: &str, verdict: Verdict) -> Job {
         epoch: job.epoch,
     };
     let deps = world.moderation();
-    decisions::decide(&deps, &org(), job.job_id, &ruling, SHORT, Millis::now()).await.unwrap().unwrap();
+    decisions::decide(&deps, &org(), job.job_id, &request, SHORT, Millis::now()).await.unwrap().unwrap();
     job
 }
 
