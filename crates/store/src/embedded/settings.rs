@@ -69,7 +69,7 @@ impl Settings {
     }
 
     pub(crate) fn tombstone_millis(&self) -> i64 {
-        i64::from(self.tombstone_days) * 86_400_000
+        i64::from(self.tombstone_days) * tidegate_schemas::ids::DAY_MS
     }
 
     pub(crate) fn sweep_every(&self) -> Duration {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tidegate_schemas::ids::{Millis, OrgId};
+use tidegate_schemas::ids::{DAY_MS, Millis, OrgId};
 use tidegate_store::{Error, Row as _, Store, WriteTime, embedded};
 use tidegate_test_support::eventually;
 
@@ -108,10 +108,9 @@ fn tidegate_store_event(org: String) -> Event {
 
 #[tokio::test]
 async fn the_sweep_removes_what_is_over_and_nothing_else() {
-    const DAY: i64 = 86_400_000;
     let folder = tempfile::tempdir().unwrap();
     let db = fjall::Database::builder(folder.path()).open().unwrap();
-    let now = Arc::new(AtomicI64::new(1_000 * DAY));
+    let now = Arc::new(AtomicI64::new(1_000 * DAY_MS));
     let clock = {
         let now = Arc::clone(&now);
         Arc::new(move || Millis(now.load(Ordering::Relaxed)))
@@ -129,17 +128,17 @@ async fn the_sweep_removes_what_is_over_and_nothing_else() {
 
     // More than one slice of the sweep.
     let rows: Vec<Fleeting> = (0..250).map(fleeting).collect();
-    store.put(at(1_000 * DAY), &rows).await.unwrap();
-    store.put(at(1_000 * DAY + 3_000_000), &[fleeting(250)]).await.unwrap();
-    store.put(at(1_000 * DAY), &[event(1, "p", None), event(2, "p", None)]).await.unwrap();
-    store.delete::<Event>(at(1_000 * DAY + 1), &event(1, "", None).to_key()).await.unwrap();
+    store.put(at(1_000 * DAY_MS), &rows).await.unwrap();
+    store.put(at(1_000 * DAY_MS + 3_000_000), &[fleeting(250)]).await.unwrap();
+    store.put(at(1_000 * DAY_MS), &[event(1, "p", None), event(2, "p", None)]).await.unwrap();
+    store.delete::<Event>(at(1_000 * DAY_MS + 1), &event(1, "", None).to_key()).await.unwrap();
     let raw = |name: &str| {
         let keyspace = db.keyspace(name, fjall::KeyspaceCreateOptions::default).unwrap();
         keyspace.len().unwrap()
     };
     assert_eq!((raw("store.fleeting"), raw("store.events")), (251, 2));
 
-    now.store(1_000 * DAY + 3_600_000, Ordering::Relaxed);
+    now.store(1_000 * DAY_MS + 3_600_000, Ordering::Relaxed);
     assert_eq!(
         store.get::<Fleeting>(&fleeting(1).to_key()).await.unwrap(),
         None,
@@ -152,10 +151,10 @@ async fn the_sweep_removes_what_is_over_and_nothing_else() {
     .unwrap();
     assert_eq!(store.get::<Fleeting>(&fleeting(250).to_key()).await.unwrap(), Some(fleeting(250)));
     assert_eq!(raw("store.events"), 2, "the tombstone stays while a replay can come");
-    store.put(at(1_000 * DAY), &[event(1, "p", None)]).await.unwrap();
+    store.put(at(1_000 * DAY_MS), &[event(1, "p", None)]).await.unwrap();
     assert_eq!(store.get::<Event>(&event(1, "", None).to_key()).await.unwrap(), None);
 
-    now.store(1_002 * DAY + 1, Ordering::Relaxed);
+    now.store(1_002 * DAY_MS + 1, Ordering::Relaxed);
     eventually("the tombstone to leave the disk", MINUTE, async || (raw("store.events") == 1).then_some(()))
         .await
         .unwrap();

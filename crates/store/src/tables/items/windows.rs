@@ -6,7 +6,7 @@
 //! time after they were sent.
 
 use bytes::Bytes;
-use tidegate_schemas::ids::{Millis, OrgId, SubmissionId, WindowId};
+use tidegate_schemas::ids::{DAY_MS, Millis, OrgId, SubmissionId, WindowId};
 
 use crate::{Fact, table};
 
@@ -94,8 +94,6 @@ pub enum Kept {
     Months,
     Years,
 }
-
-const DAY_MS: i64 = 86_400_000;
 
 impl Kept {
     /// Returns the table for rows that matter for so long.
