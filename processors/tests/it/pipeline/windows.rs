@@ -8,7 +8,7 @@ use tidegate_moderation::{
     rules::windows::{self, Moment},
 };
 use tidegate_processors::{MediaSettings, Settings};
-use tidegate_rules::{Amount, Verdict, WindowEntry};
+use tidegate_rules::{Amount, ConditionResult, WindowEntry};
 use tidegate_schemas::{
     ids::{ItemKey, Millis, SubmissionId},
     records::{Coordinates, ItemEntry},
@@ -61,7 +61,7 @@ async fn fires_again(world: &World, row: &Item) -> bool {
     let archive = Archive { store: &world.deps.store, org: &org, uncounted: &uncounted, window_rows: 10_000 };
     let config = world.deps.live.latest(&org).await.unwrap();
     let why = stored_evaluation::explain(archive, config, row, &"floods".into()).await.unwrap().unwrap();
-    why.tree.outcome() == Verdict::Passed
+    why.tree.outcome() == ConditionResult::Passed
 }
 
 async fn submit(world: &World, entries: Vec<ItemEntry>) -> Vec<Item> {
