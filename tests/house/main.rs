@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod architecture;
 mod cycles;
 
 use std::{
@@ -141,7 +142,7 @@ fn siblings_upward_arrows_strangers_and_test_support_are_found() {
 
 /// A feature brings OpenSSL, for who has what its build needs. Without a feature nobody does.
 #[test]
-fn the_default_build_needs_rust_a_c_compiler_and_make() {
+fn the_default_build_needs_rust_c_and_cpp_compilers_and_make() {
     let resolved = MetadataCommand::new()
         .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
         .other_options(vec!["--locked".to_owned()])

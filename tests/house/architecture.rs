@@ -1,0 +1,43 @@
+//! Names of files and functions in `docs/architecture.md`.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+/// Returns each `file.rs:function` of a text.
+fn steps(text: &str) -> BTreeSet<(String, String)> {
+    text.split('`')
+        .filter_map(|word| word.split_once(".rs:"))
+        .map(|(file, function)| (format!("{file}.rs"), function.to_owned()))
+        .collect()
+}
+
+/// Returns what is wrong with each step.
+fn missing(root: &Path, steps: &BTreeSet<(String, String)>) -> Vec<String> {
+    let is_declared = |source: &str, function: &str| {
+        [format!("fn {function}("), format!("fn {function}<")].iter().any(|start| source.contains(start))
+    };
+    steps
+        .iter()
+        .filter_map(|(file, function)| match fs::read_to_string(root.join(file)) {
+            Err(_) => Some(format!("{file} does not exist")),
+            Ok(source) if is_declared(&source, function) => None,
+            Ok(_) => Some(format!("{file} has no function {function}")),
+        })
+        .collect()
+}
+
+#[test]
+fn every_function_of_the_walk_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(root.join("docs/architecture.md")).unwrap();
+    let steps = steps(&text);
+    assert!(steps.len() > 30, "{} steps were read", steps.len());
+    assert_eq!(missing(root, &steps), Vec::<String>::new());
+}
+
+#[test]
+fn a_missing_file_and_a_missing_function_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.rs"), "pub(crate) async fn there<T>() {}\nfn also() {}").unwrap();
+    let named = steps("`a.rs:there`, `a.rs:also`, `a.rs:gone` and `b.rs:there`");
+    assert_eq!(missing(folder.path(), &named), ["a.rs has no function gone", "b.rs does not exist"]);
+}
