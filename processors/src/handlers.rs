@@ -1,9 +1,8 @@
 //! Handlers of the topics whose records lead to one call of the moderation crate: reports, appeals, strikes and released
 //! decisions.
 
-use std::{marker::PhantomData, sync::Arc};
+use std::marker::PhantomData;
 
-use tidegate_catalog::Live;
 use tidegate_moderation::{
     self as moderation,
     review::{appeals, decisions, reports},
@@ -15,10 +14,9 @@ use tidegate_schemas::{
 };
 
 use crate::consumer::{
-    error::Fault,
-    handler::{Handler, Job},
+    error::TaskError,
+    handler::{DeadPart, Handler, Job, Part},
     key_queues::Key,
-    slot::Place,
 };
 
 /// A record that is handled by one call of the moderation crate.
@@ -51,27 +49,20 @@ impl<R> RecordHandler<R> {
 
 impl<R: Accepted> Handler for RecordHandler<R> {
     type Record = R;
+    type Guard = ();
 
     fn parts(record: &R) -> Vec<(Key, usize)> {
         vec![record.part()]
     }
 
-    fn live(&self) -> &Live {
-        &self.deps.live
+    fn dead_part(job: &Job<R>, _part: usize) -> DeadPart {
+        DeadPart { datum: job.value.to_vec(), submission_id: job.record.submission() }
     }
 
-    fn submission(record: &R, _part: usize) -> Option<SubmissionId> {
-        record.submission()
-    }
+    fn start(&self, _job: &Job<R>, _part: usize) {}
 
-    async fn handle(
-        &self,
-        job: Arc<Job<R>>,
-        _part: usize,
-        _again: bool,
-        _place: &Place,
-    ) -> Result<(), Fault> {
-        Ok(R::accept(&self.deps, &job).await?)
+    async fn handle(&self, part: Part<'_, R>) -> Result<(), TaskError> {
+        Ok(R::accept(&self.deps, &part.job).await?)
     }
 }
 

@@ -1,60 +1,60 @@
-//! Which roles wait for something outside, and why: what readiness says about processing.
-//!
-//! It tests nothing: whoever meets an outage says so, and takes it back.
+//! Outages that make work of a role wait, as readiness reports them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 use tidegate_stream::{health::Readiness, topics::Role};
 
-/// One a process; a clone is the same.
+use crate::metrics;
+
+/// Outages of the process, by role and tag of the error. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct Health(Arc<Mutex<BTreeMap<(&'static str, &'static str), usize>>>);
 
-/// Work that waits. Dropping it takes the complaint back.
+/// Reported outage. Dropping it takes the report back.
 #[derive(Debug)]
-pub(crate) struct Complaint {
+pub(crate) struct OutageReport {
     health: Health,
-    of: (&'static str, &'static str),
+    role: Role,
+    tag: &'static str,
 }
 
 impl Health {
-    /// A piece of work of the role waits because of `tag`.
-    pub(crate) fn complain(&self, role: Role, tag: &'static str) -> Complaint {
-        let of = (role.0, tag);
+    /// Reports that a piece of work of the role waits because of the error `tag`.
+    pub(crate) fn report_outage(&self, role: Role, tag: &'static str) -> OutageReport {
         let is_new = {
-            let mut waiting = self.0.lock();
-            let count = waiting.entry(of).or_insert(0);
+            let mut outages = self.0.lock();
+            let count = outages.entry((role.0, tag)).or_insert(0);
             *count += 1;
             *count == 1
         };
         if is_new {
-            tracing::warn!(%role, tag, "work waits and is tried again");
-            metrics::gauge!("tidegate_processing_waits", "role" => role.0, "tag" => tag).set(1);
+            tracing::warn!(%role, tag, "work waits for an outage to end and is retried");
+            metrics::set_waits(role, tag, true);
         }
-        Complaint { health: self.clone(), of }
+        OutageReport { health: self.clone(), role, tag }
     }
 
     pub fn readiness(&self) -> Readiness {
-        let waiting = self.0.lock();
-        if waiting.is_empty() {
+        let outages = self.0.lock();
+        if outages.is_empty() {
             return Readiness::Ready;
         }
-        let all: Vec<_> = waiting.keys().map(|(role, tag)| format!("{role}: {tag}")).collect();
+        let all: Vec<_> = outages.keys().map(|(role, tag)| format!("{role}: {tag}")).collect();
         Readiness::NotReady { why: all.join("; ") }
     }
 }
 
-impl Drop for Complaint {
+impl Drop for OutageReport {
     fn drop(&mut self) {
-        let (role, tag) = self.of;
-        let mut waiting = self.health.0.lock();
-        if let Some(count) = waiting.get_mut(&self.of) {
+        let (role, tag) = (self.role, self.tag);
+        let mut outages = self.health.0.lock();
+        if let Some(count) = outages.get_mut(&(role.0, tag)) {
             *count -= 1;
             if *count == 0 {
-                waiting.remove(&self.of);
-                tracing::info!(role, tag, "work goes on");
-                metrics::gauge!("tidegate_processing_waits", "role" => role, "tag" => tag).set(0);
+                outages.remove(&(role.0, tag));
+                tracing::info!(%role, tag, "work goes on");
+                metrics::set_waits(role, tag, false);
             }
         }
     }
@@ -65,11 +65,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readiness_names_who_waits_until_the_last_one_goes_on() {
+    fn readiness_names_an_outage_until_its_last_report_ends() {
         let health = Health::default();
         assert!(health.readiness().is_ready());
-        let first = health.complain(Role("items"), "store_timeout");
-        let second = health.complain(Role("items"), "store_timeout");
+        let first = health.report_outage(Role("items"), "store_timeout");
+        let second = health.report_outage(Role("items"), "store_timeout");
         drop(first);
         assert_eq!(health.readiness(), Readiness::NotReady { why: "items: store_timeout".to_owned() });
         drop(second);

@@ -1,13 +1,13 @@
-//! What the topics lead to: items, reports, appeals, decisions, strikes and callbacks, each consumed in the order of
-//! its key.
+//! Consumers of the log's topics: items, reports, appeals, decisions, strikes and callbacks, each in the order of its key.
 //!
-//! It decides nothing about content (`tidegate-moderation` does) and serves no request.
+//! What content leads to is decided in `tidegate-moderation`.
 
 pub mod callbacks;
 mod consumer;
 mod handlers;
 mod health;
 mod items;
+pub mod metrics;
 mod process;
 mod scheduler;
 mod settings;
@@ -20,23 +20,19 @@ use tidegate_store::Store;
 use tidegate_stream::Log;
 
 pub use self::{
-    consumer::{
-        error::RoleError, missing_config::Settings as MissingSettings,
-        poison_monitor::Settings as PoisonSettings,
-    },
+    consumer::error::RoleError,
     health::Health,
-    items::media_wait::Settings as MediaSettings,
     process::process,
-    settings::{Settings, SettingsError},
+    settings::{MediaSettings, MissingSettings, PoisonSettings, Settings, SettingsError},
 };
 
-/// What a role works on.
+/// Handles of the process that the role `process` works with.
 #[derive(Clone)]
 pub struct Deps {
     pub log: Log,
     pub store: Store,
     pub live: Arc<Live>,
     pub signals: Signals,
-    /// Shared by the roles of the process, and asked by readiness.
+    /// Shared by all roles of the process.
     pub health: Health,
 }

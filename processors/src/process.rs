@@ -1,14 +1,6 @@
-//! The role `process`: the consumers of all topics but callbacks, and the scanner of due decisions.
-//!
-//! It only starts and ends them.
+//! The role `process`: starts and ends the consumers of all topics but callbacks, and the scanner of due decisions.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicI64},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tidegate_moderation as moderation;
 use tidegate_schemas::records::{Appeal, Decision, Report, Strike};
@@ -21,19 +13,28 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Deps, Health, RoleError, Settings, consumer::consumer_loop::Worker, consumer::handler::Handler,
-    handlers::RecordHandler, items::alarm_thresholds::Expectations, items::compute_pool::Pool,
-    items::fact_lookup::Desk, items::media_wait::Looking, items::pipeline::Items,
-    items::rule_counters::Tally, items::rule_limits::Allowances, scheduler::decision_due::DueDecisions,
-    scheduler::due_scanner::Scanner,
+    Deps,
+    consumer::{consumer_loop::ConsumerLoop, error::RoleError, handler::Handler},
+    handlers::RecordHandler,
+    items::{
+        alarm_thresholds::{Expectations, Measure},
+        compute_pool::Pool,
+        fact_lookup::Desk,
+        media_wait::Looking,
+        pipeline::Items,
+        rule_counters::Tally,
+        rule_limits::Allowances,
+    },
+    scheduler::{decision_due::DueDecisions, due_scanner::DueScanner},
+    settings::Settings,
 };
 
-/// A store that is away holds nobody up for a few numbers.
+/// Time for the last write of rule counts. While the store is unavailable, a stop does not wait for a few numbers.
 const LAST_COUNTS: Duration = Duration::from_secs(2);
 
 const DUE: Role = Role("decisions-due");
 
-/// Runs until it is told to stop and has drained. The first consumer that fails ends the others, and is returned.
+/// Runs the role until `stop` and its drain. The first consumer that fails ends the others, and its error is returned.
 pub async fn process(
     deps: Deps,
     settings: Settings,
@@ -43,7 +44,7 @@ pub async fn process(
     let settings = Arc::new(settings);
     let pool = Pool::new(settings.threads)
         .map_err(|error| RoleError::Broken { role: Role("process"), detail: error.to_string() })?;
-    // What accepted records lead to may use the part of the disk that requests may not.
+    // Effects of accepted records may use the part of the disk that is reserved for them.
     let work = moderation::Deps {
         log: deps.log.reserved(),
         store: deps.store.clone(),
@@ -53,7 +54,10 @@ pub async fn process(
         Roles { deps, settings: Arc::clone(&settings), stop: stop.child_token(), tasks: JoinSet::new() };
 
     let facts = Desk::new(work.store.clone(), settings.window_rows);
-    let expected = Expectations::new(work.store.clone(), settings.measure());
+    let expected = Expectations::new(
+        work.store.clone(),
+        Measure { times: settings.alarm_times, least: settings.alarm_least },
+    );
     let allowances = Allowances::new(work.store.clone(), expected);
     let tally = Tally::new(work.store.clone(), settings.rule_metrics);
     let keeping = tokio::spawn(tally.clone().keep(settings.rule_counts_every(), roles.stop.clone()));
@@ -74,12 +78,12 @@ pub async fn process(
     roles.scan_due(&inbox, work.clone());
     roles.work("decisions", inbox, RecordHandler::<Decision>::new(work));
     let ended = roles.join().await;
-    // What the last items came to, unless the store is away.
-    let last = async {
+    // The counts of the items that ended during the drain.
+    let last_counts = async {
         let _ended = keeping.await;
         tally.write().await;
     };
-    let _in_time = tokio::time::timeout(LAST_COUNTS, last).await;
+    let _in_time = tokio::time::timeout(LAST_COUNTS, last_counts).await;
     ended
 }
 
@@ -91,7 +95,7 @@ struct Roles {
 }
 
 impl Roles {
-    /// The group is called as the role.
+    /// Starts a consumer whose group has the name of the role.
     fn start<H: Handler>(&mut self, name: &'static str, topic: Topic, handler: H) {
         let inbox = self.consume(name, topic);
         self.work(name, inbox, handler);
@@ -103,31 +107,28 @@ impl Roles {
     }
 
     fn work<H: Handler>(&mut self, name: &'static str, inbox: Inbox, handler: H) {
-        let worker = Worker::new(Role(name), inbox, handler, Arc::clone(&self.settings), self.health());
-        self.tasks.spawn(worker.run());
+        let consumer = ConsumerLoop::new(
+            Role(name),
+            inbox,
+            handler,
+            Arc::clone(&self.deps.live),
+            Arc::clone(&self.settings),
+            self.deps.health.clone(),
+        );
+        self.tasks.spawn(consumer.run());
     }
 
     fn scan_due(&mut self, inbox: &Inbox, work: moderation::Deps) {
-        let scanner = Scanner {
-            role: DUE,
-            topic: Topic::Decisions,
-            table: DueDecisions { deps: work, lease: self.settings.decision_lease() },
-            poll: Duration::from_millis(self.settings.decision_poll_ms),
-            sweep: Duration::from_millis(self.settings.decision_sweep_ms),
-            settings: Arc::clone(&self.settings),
-            health: self.health(),
-            latest: AtomicI64::default(),
-            is_told: AtomicBool::default(),
-        };
+        let table = DueDecisions { deps: work, lease: self.settings.decision_lease() };
+        let poll = Duration::from_millis(self.settings.decision_poll_ms);
+        let sweep = Duration::from_millis(self.settings.decision_sweep_ms);
+        let (settings, health) = (Arc::clone(&self.settings), self.deps.health.clone());
+        let scanner = DueScanner::new(DUE, Topic::Decisions, table, poll, sweep, settings, health);
         let (ownership, stop) = (inbox.ownership(), self.stop.clone());
         self.tasks.spawn(async move {
             scanner.run(ownership, stop).await;
             Ok(DrainResult::Clean)
         });
-    }
-
-    fn health(&self) -> Health {
-        self.deps.health.clone()
     }
 
     async fn join(mut self) -> Result<DrainResult, RoleError> {

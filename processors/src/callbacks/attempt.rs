@@ -1,6 +1,6 @@
 //! One attempt at a delivery: what it needs, the call, and what is written down of it.
 //!
-//! When to make one, `courier` and `scan` know; what its outcome means, `state`.
+//! When to make one, `dispatcher` and `scan` know; what its outcome means, `state`.
 
 use tidegate_catalog::{self as catalog, ActionKind, Compiled, Endpoint};
 use tidegate_egress::{
@@ -18,12 +18,15 @@ use tokio::time::sleep;
 use super::{
     ROLE, body, delivery_rows as rows,
     delivery_state::{Made, Progress, State},
-    dispatcher::Courier,
+    dispatcher::Dispatcher,
     endpoint_queues::Work,
 };
 use crate::{
-    consumer::backoff::{Backoff, draw},
-    consumer::error::{Class, Fault},
+    consumer::{
+        backoff::{Backoff, random_fraction},
+        error::TaskError,
+    },
+    metrics,
 };
 
 /// An attempt that was made and is to be written down.
@@ -50,7 +53,7 @@ pub(crate) enum Routed {
     Missing(&'static str),
 }
 
-impl Courier {
+impl Dispatcher {
     /// Makes the attempt, unless it is not owed any more. While the store is away it waits: what was sent is written
     /// down, however long it takes, because a call that is forgotten is made again.
     pub(crate) async fn attempt(&self, work: &Work) {
@@ -58,19 +61,19 @@ impl Courier {
         let mut waits = None;
         let mut sent = Vec::new();
         loop {
-            let Err(fault) = self.try_attempt(work, &mut sent).await else { return };
-            if fault.class() != Class::Outage {
-                metrics::counter!("tidegate_callback_faults_total", "tag" => fault.tag()).increment(1);
-                tracing::error!(org = %work.lane.org, event = %work.event_id, tag = fault.tag(),
-                    "an attempt waits for a fault to be mended: {fault}");
+            let Err(error) = self.try_attempt(work, &mut sent).await else { return };
+            if !error.is_outage() {
+                metrics::callback_failed(error.tag());
+                tracing::error!(org = %work.lane.org, event = %work.event_id, tag = error.tag(),
+                    "an attempt waits for a error to be mended: {error}");
                 return;
             }
-            waits.get_or_insert_with(|| self.health.complain(ROLE, fault.tag()));
+            waits.get_or_insert_with(|| self.health.report_outage(ROLE, error.tag()));
             sleep(backoff.next()).await;
         }
     }
 
-    async fn try_attempt(&self, work: &Work, sent: &mut Vec<Sent>) -> Result<(), Fault> {
+    async fn try_attempt(&self, work: &Work, sent: &mut Vec<Sent>) -> Result<(), TaskError> {
         if sent.is_empty() {
             *sent = self.send(work).await?;
         }
@@ -80,7 +83,7 @@ impl Courier {
         Ok(())
     }
 
-    async fn send(&self, work: &Work) -> Result<Vec<Sent>, Fault> {
+    async fn send(&self, work: &Work) -> Result<Vec<Sent>, TaskError> {
         let Some(row) = rows::get(&self.store, &work.lane.org, work.event_id).await? else {
             return Ok(Vec::new());
         };
@@ -107,16 +110,22 @@ impl Courier {
     }
 
     /// Attempts whose process died before it had written down what they led to.
-    async fn recovered(&self, row: &Delivery) -> Result<Vec<Sent>, Fault> {
+    async fn recovered(&self, row: &Delivery) -> Result<Vec<Sent>, TaskError> {
         let later = At::range((), row.attempts + 1..);
         let rows = self.store.scan::<Attempt>(&(row.org.clone(), row.event_id), later).all().await;
         // As its process saw it, unless the configuration has changed since.
         let endpoint = self.configured(row);
-        rows.map_err(rows::fault)?
+        rows?
             .into_iter()
             .map(|row| {
                 let made = rows::made(&row)?;
-                Ok(Sent { made, row, endpoint: endpoint.clone(), draw: draw(), is_recovered: true })
+                Ok(Sent {
+                    made,
+                    row,
+                    endpoint: endpoint.clone(),
+                    draw: random_fraction(),
+                    is_recovered: true,
+                })
             })
             .collect()
     }
@@ -127,7 +136,7 @@ impl Courier {
         row: &Delivery,
         progress: &Progress,
         route: Route,
-    ) -> Result<Vec<Sent>, Fault> {
+    ) -> Result<Vec<Sent>, TaskError> {
         let number = row.attempts + 1;
         let Route { endpoint, url, headers, secret } = route;
         let request = CallbackRequest {
@@ -144,7 +153,7 @@ impl Courier {
         let attempt =
             match callback::send(&self.client, &request, began.0.div_euclid(1_000).unsigned_abs()).await {
                 Ok(attempt) => attempt,
-                // The configuration's fault: nothing was sent, and nothing is charged.
+                // The configuration's error: nothing was sent, and nothing is charged.
                 Err(not_sent) => {
                     self.hold(work, not_sent.tag()).await?;
                     return Ok(Vec::new());
@@ -152,11 +161,10 @@ impl Courier {
             };
         failpoint!("after_callback");
         let tag = attempt.outcome.tag();
-        metrics::counter!("tidegate_callback_attempts_total", "outcome" => tag).increment(1);
-        metrics::histogram!("tidegate_callback_attempt_seconds").record(attempt.duration.as_secs_f64());
+        metrics::callback_attempted(tag, attempt.duration);
         if let Some(failure) = &attempt.error {
             tracing::info!(org = %row.org, event = %row.event_id, %endpoint, number, outcome = tag,
-                failure = failure.tag(), detail = %failure, "a callback attempt met a fault");
+                failure = failure.tag(), detail = %failure, "a callback attempt failed");
         }
         let trigger = match (progress.tries, progress.round) {
             (0, 0) => "first",
@@ -185,11 +193,11 @@ impl Courier {
             remote_ip: attempt.remote_ip.map(|address| address.to_string()),
             response_head: attempt.response_head,
         };
-        Ok(vec![Sent { made, row, endpoint: Some(endpoint), draw: draw(), is_recovered: false }])
+        Ok(vec![Sent { made, row, endpoint: Some(endpoint), draw: random_fraction(), is_recovered: false }])
     }
 
     /// Applies the attempt to the row as it is now, since commands may have come meanwhile.
-    async fn write_down(&self, work: &Work, sent: &Sent) -> Result<(), Fault> {
+    async fn write_down(&self, work: &Work, sent: &Sent) -> Result<(), TaskError> {
         let _lock = self.lock(work.event_id).await;
         let Some(row) = rows::get(&self.store, &work.lane.org, work.event_id).await? else { return Ok(()) };
         let was = rows::progress(&row)?;
@@ -209,7 +217,7 @@ impl Courier {
     }
 
     /// Keeps it, visibly, until what is missing is there.
-    async fn hold(&self, work: &Work, reason: &'static str) -> Result<(), Fault> {
+    async fn hold(&self, work: &Work, reason: &'static str) -> Result<(), TaskError> {
         let _lock = self.lock(work.event_id).await;
         let Some(row) = rows::get(&self.store, &work.lane.org, work.event_id).await? else { return Ok(()) };
         let was = rows::progress(&row)?;
@@ -226,7 +234,7 @@ impl Courier {
 
     /// What is held together is not looked at together.
     pub(crate) fn recheck_at(&self, now: Millis) -> Millis {
-        now.plus(self.settings.recheck().mul_f64(0.75 + 0.5 * draw()))
+        now.plus(self.settings.recheck().mul_f64(0.75 + 0.5 * random_fraction()))
     }
 
     /// Where the next attempt goes, as far as it is known here.
@@ -236,7 +244,7 @@ impl Courier {
     }
 
     /// What the call needs. An error: the store is away.
-    pub(crate) async fn route(&self, row: &Delivery) -> Result<Routed, Fault> {
+    pub(crate) async fn route(&self, row: &Delivery) -> Result<Routed, TaskError> {
         let config = self.live.org(&row.org);
         if let Some(found) = config.as_deref().and_then(|config| endpoint(config, row)) {
             return self.route_to(row, found).await;
@@ -244,7 +252,7 @@ impl Courier {
         // The event may come from a configuration that this process is about to load.
         let latest = match self.live.latest(&row.org).await {
             Ok(latest) => latest,
-            Err(catalog::Error::Store(error)) => return Err(rows::fault(error)),
+            Err(catalog::Error::Store(error)) => return Err(error.into()),
             Err(error) => return Ok(Routed::Missing(error.tag())),
         };
         match endpoint(&latest, row) {
@@ -253,7 +261,7 @@ impl Courier {
         }
     }
 
-    async fn route_to(&self, row: &Delivery, endpoint: &Endpoint) -> Result<Routed, Fault> {
+    async fn route_to(&self, row: &Delivery, endpoint: &Endpoint) -> Result<Routed, TaskError> {
         let open =
             |header: &str, value: &str| self.secrets.open_header(&row.org, &endpoint.key, header, value);
         let headers = match endpoint.resolve_headers(|name| std::env::var(name).ok(), open) {
@@ -269,7 +277,7 @@ impl Courier {
             }))),
             Ok(None) => Ok(Routed::Missing("secret_missing")),
             Err(error) if error.is_outage() => {
-                Err(rows::fault(tidegate_store::Error::Unreachable(error.to_string())))
+                Err(tidegate_store::Error::Unreachable(error.to_string()).into())
             }
             Err(error) => Ok(Routed::Missing(error.tag())),
         }
@@ -301,7 +309,7 @@ pub(crate) fn tell_change(row: &Delivery, was: State, is: State) {
     if was == is {
         return;
     }
-    metrics::counter!("tidegate_callbacks_total", "state" => is.name()).increment(1);
+    metrics::callback_entered(is.name());
     let endpoint = row.endpoint.as_ref().map_or("", |endpoint| endpoint.as_str());
     if matches!(is, State::Held | State::TooLarge | State::Exhausted) {
         let detail = row.last_error.as_deref().and_then(Failure::explain);

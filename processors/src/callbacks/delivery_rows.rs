@@ -21,7 +21,7 @@ use tidegate_store::{
 };
 
 use super::delivery_state::{Made, Progress, State};
-use crate::{consumer::error::Fault, scheduler::due_scanner::minute_of};
+use crate::{consumer::error::TaskError, scheduler::due_index::minute_of};
 
 /// A record that waited longer begins its delivery as if it had waited so long: rows expire by their write time, and
 /// what came after an outage of weeks must not be gone when it is written.
@@ -67,7 +67,7 @@ pub(crate) fn begun(
     }
 }
 
-pub(crate) fn progress(row: &Delivery) -> Result<Progress, Fault> {
+pub(crate) fn progress(row: &Delivery) -> Result<Progress, TaskError> {
     let state =
         State::parse(&row.state).ok_or_else(|| corrupt("delivery", format!("state {:?}", row.state)))?;
     Ok(Progress {
@@ -101,7 +101,7 @@ pub(crate) fn moved(row: &Delivery, progress: &Progress, now: Millis) -> Deliver
 }
 
 /// What the row of an attempt says of it. The receiver's wish is not kept.
-pub(crate) fn made(row: &Attempt) -> Result<Made, Fault> {
+pub(crate) fn made(row: &Attempt) -> Result<Made, TaskError> {
     let outcome =
         row.outcome.parse().map_err(|_| corrupt("attempt", format!("outcome {:?}", row.outcome)))?;
     Ok(Made { number: row.number, round: row.round, at: row.at, outcome, retry_after: None })
@@ -118,13 +118,22 @@ pub(crate) fn due(row: &Delivery, due_at: Millis) -> Due {
     }
 }
 
-pub(crate) async fn get(store: &Store, org: &OrgId, event_id: EventId) -> Result<Option<Delivery>, Fault> {
-    store.get::<Delivery>(&(org.clone(), event_id)).await.map_err(fault)
+pub(crate) async fn get(
+    store: &Store,
+    org: &OrgId,
+    event_id: EventId,
+) -> Result<Option<Delivery>, TaskError> {
+    Ok(store.get::<Delivery>(&(org.clone(), event_id)).await?)
 }
 
 /// Brings the delivery up again at this time.
-pub(crate) async fn put_due(store: &Store, row: &Delivery, due_at: Millis, now: Millis) -> Result<(), Fault> {
-    store.put(WriteTime::after(None, now), &[due(row, due_at)]).await.map_err(fault)
+pub(crate) async fn put_due(
+    store: &Store,
+    row: &Delivery,
+    due_at: Millis,
+    now: Millis,
+) -> Result<(), TaskError> {
+    Ok(store.put(WriteTime::after(None, now), &[due(row, due_at)]).await?)
 }
 
 /// Stands for the attempt where the delivery was let go before it was begun.
@@ -139,15 +148,15 @@ pub(crate) fn was_let_go(due: &Due) -> bool {
     due.attempt == NOT_BEGUN
 }
 
-pub(crate) async fn put_let_go(store: &Store, rows: &[Due], now: Millis) -> Result<(), Fault> {
-    store.put(WriteTime::after(None, now), rows).await.map_err(fault)
+pub(crate) async fn put_let_go(store: &Store, rows: &[Due], now: Millis) -> Result<(), TaskError> {
+    Ok(store.put(WriteTime::after(None, now), rows).await?)
 }
 
 /// Takes back that it was let go, since an attempt may follow: who owns the shard later has to wait for that.
-pub(crate) async fn take_up(store: &Store, due: &Due, attempt: i64, now: Millis) -> Result<(), Fault> {
+pub(crate) async fn take_up(store: &Store, due: &Due, attempt: i64, now: Millis) -> Result<(), TaskError> {
     // After the row, though the clock of its writer may be ahead.
     let at = WriteTime::after(Some(WriteTime::after(None, due.due_at)), now);
-    store.put(at, &[Due { attempt, ..due.clone() }]).await.map_err(fault)
+    Ok(store.put(at, &[Due { attempt, ..due.clone() }]).await?)
 }
 
 /// Writes a delivery that was begun, and when it is looked at next if an attempt is owed.
@@ -156,14 +165,14 @@ pub(crate) async fn begin(
     row: &Delivery,
     due_at: Option<Millis>,
     now: Millis,
-) -> Result<(), Fault> {
+) -> Result<(), TaskError> {
     let mut first = Batch::new();
     if let Some(due_at) = due_at {
         first.put_owned(WriteTime::after(None, now), due(row, due_at));
     }
     first.put_owned(WriteTime(row.written), listed(row));
-    store.write(first).await.map_err(fault)?;
-    store.put(WriteTime(row.written), std::slice::from_ref(row)).await.map_err(fault)
+    store.write(first).await?;
+    Ok(store.put(WriteTime(row.written), std::slice::from_ref(row)).await?)
 }
 
 /// The row with its place in the lists. One that moves long after it was listed, as by a late resend, lives longer than
@@ -192,7 +201,7 @@ pub(crate) async fn save(
     attempt: Option<&Attempt>,
     due_at: Option<Millis>,
     now: Millis,
-) -> Result<(), Fault> {
+) -> Result<(), TaskError> {
     let mut first = Batch::new();
     if let Some(due_at) = due_at {
         first.put_owned(WriteTime::after(None, now), due(row, due_at));
@@ -204,15 +213,11 @@ pub(crate) async fn save(
     if row.listed() == WriteTime(row.written).millis() {
         first.put_owned(WriteTime(row.written), listed(row));
     }
-    store.write(first).await.map_err(fault)?;
-    store.put(WriteTime(row.written), std::slice::from_ref(row)).await.map_err(fault)
+    store.write(first).await?;
+    Ok(store.put(WriteTime(row.written), std::slice::from_ref(row)).await?)
 }
 
-pub(crate) fn fault(error: tidegate_store::Error) -> Fault {
-    moderation::Error::from(error).into()
-}
-
-fn corrupt(what: &'static str, detail: String) -> Fault {
+fn corrupt(what: &'static str, detail: String) -> TaskError {
     moderation::Error::Corrupt { what, detail }.into()
 }
 

@@ -35,9 +35,10 @@ use super::{
     endpoint_queues::{LaneKey, Lanes, Offered, Work},
 };
 use crate::{
-    Health,
-    consumer::backoff::Backoff,
-    consumer::error::{Class, Fault},
+    consumer::{backoff::Backoff, error::TaskError},
+    health::Health,
+    metrics,
+    settings::Settings as ConsumerSettings,
 };
 
 const LOCKS: usize = 256;
@@ -45,7 +46,7 @@ const LOCKS: usize = 256;
 /// Due rows that are written together when deliveries are let go.
 const LET_GO_AT_ONCE: usize = 500;
 
-pub(crate) struct Courier {
+pub(crate) struct Dispatcher {
     pub(crate) store: Store,
     pub(crate) live: Arc<Live>,
     pub(crate) secrets: Secrets,
@@ -53,7 +54,7 @@ pub(crate) struct Courier {
     pub(crate) health: Health,
     pub(crate) settings: Settings,
     pub(crate) schedule: Schedule,
-    pub(crate) processing: Arc<crate::Settings>,
+    pub(crate) processing: Arc<ConsumerSettings>,
     ownership: watch::Receiver<Ownership>,
     /// Of the topic, whoever owns them.
     partitions: usize,
@@ -65,14 +66,14 @@ pub(crate) struct Courier {
     locks: Vec<tokio::sync::Mutex<()>>,
 }
 
-impl Courier {
+impl Dispatcher {
     pub(crate) fn new(
         deps: &super::Deps,
         settings: Settings,
-        processing: Arc<crate::Settings>,
+        processing: Arc<ConsumerSettings>,
         ownership: watch::Receiver<Ownership>,
     ) -> Self {
-        let mut courier = Self {
+        let mut dispatcher = Self {
             store: deps.store.clone(),
             live: Arc::clone(&deps.live),
             secrets: deps.secrets.clone(),
@@ -91,9 +92,9 @@ impl Courier {
         };
         // Embedded data has no other owner.
         if matches!(deps.log, tidegate_stream::Log::Kafka(_)) {
-            courier.grace = courier.lease();
+            dispatcher.grace = dispatcher.lease();
         }
-        courier
+        dispatcher
     }
 
     /// After this time a call that began is over, or its process is.
@@ -145,8 +146,8 @@ impl Courier {
             lanes.retain(|work| self.owns(work.shard))
         };
         if !lost.is_empty() {
-            let courier = Arc::clone(self);
-            tasks.spawn(async move { courier.let_go(&lost).await });
+            let dispatcher = Arc::clone(self);
+            tasks.spawn(async move { dispatcher.let_go(&lost).await });
         }
     }
 
@@ -175,9 +176,9 @@ impl Courier {
         let mut backoff = Backoff::new(&self.processing);
         let all = async {
             for some in works.chunks(LET_GO_AT_ONCE) {
-                while let Err(fault) = self.put_let_go(some).await {
-                    if fault.class() != Class::Outage {
-                        tracing::error!(tag = fault.tag(), "callbacks that wait are sent later: {fault}");
+                while let Err(error) = self.put_let_go(some).await {
+                    if !error.is_outage() {
+                        tracing::error!(tag = error.tag(), "callbacks that wait are sent later: {error}");
                         break;
                     }
                     sleep(backoff.next()).await;
@@ -187,7 +188,7 @@ impl Courier {
         let _in_time = timeout(self.lease(), all).await;
     }
 
-    async fn put_let_go(&self, works: &[Work]) -> Result<(), Fault> {
+    async fn put_let_go(&self, works: &[Work]) -> Result<(), TaskError> {
         let now = Millis::now();
         let due = |work: &Work| rows::let_go(&work.lane.org, work.event_id, i64::from(work.shard), now);
         let rows: Vec<_> = works.iter().map(due).collect();
@@ -231,7 +232,7 @@ impl Courier {
 
     fn start(self: &Arc<Self>) -> Option<Call> {
         let work = self.lanes.lock().start()?;
-        Some(Call { courier: Arc::clone(self), work, began: Instant::now() })
+        Some(Call { dispatcher: Arc::clone(self), work, began: Instant::now() })
     }
 
     fn tell(&self) {
@@ -240,30 +241,26 @@ impl Courier {
             (lanes.under_way(), lanes.waiting(), lanes.oldest_due())
         };
         let late = oldest.map_or(0, |due_at| Millis::now().0.saturating_sub(due_at.0).max(0));
-        let count = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-        metrics::gauge!("tidegate_callbacks_in_flight").set(count(under_way));
-        metrics::gauge!("tidegate_callbacks_waiting").set(count(waiting));
-        metrics::gauge!("tidegate_callbacks_oldest_due_seconds")
-            .set(Duration::from_millis(late.unsigned_abs()).as_secs_f64());
+        metrics::set_callback_queues(under_way, waiting, Duration::from_millis(late.unsigned_abs()));
     }
 }
 
 /// A delivery whose turn it is. Dropping it gives its place in the lane back.
 struct Call {
-    courier: Arc<Courier>,
+    dispatcher: Arc<Dispatcher>,
     work: Work,
     began: Instant,
 }
 
 impl Call {
     async fn make(self) {
-        let Self { courier, work, .. } = &self;
-        if !courier.owns(work.shard) {
-            return courier.let_go(std::slice::from_ref(work)).await;
+        let Self { dispatcher, work, .. } = &self;
+        if !dispatcher.owns(work.shard) {
+            return dispatcher.let_go(std::slice::from_ref(work)).await;
         }
-        let made = AssertUnwindSafe(courier.attempt(work)).catch_unwind().await;
+        let made = AssertUnwindSafe(dispatcher.attempt(work)).catch_unwind().await;
         if made.is_err() {
-            metrics::counter!("tidegate_callback_faults_total", "tag" => "panicked").increment(1);
+            metrics::callback_failed("panicked");
             tracing::error!(org = %self.work.lane.org, event = %self.work.event_id, "an attempt panicked; it is due again later");
         }
     }
@@ -271,8 +268,8 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.courier.lanes.lock().finish(&self.work.lane, self.work.event_id, self.began.elapsed());
-        self.courier.wake.notify_one();
+        self.dispatcher.lanes.lock().finish(&self.work.lane, self.work.event_id, self.began.elapsed());
+        self.dispatcher.wake.notify_one();
     }
 }
 

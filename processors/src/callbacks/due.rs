@@ -19,23 +19,26 @@ use tidegate_store::{
 };
 
 use super::{
-    attempt::Routed, delivery_rows as rows, delivery_state::State, dispatcher::Courier,
+    attempt::Routed, delivery_rows as rows, delivery_state::State, dispatcher::Dispatcher,
     endpoint_queues::Offered,
 };
 use crate::{
-    consumer::error::Fault,
-    scheduler::due_scanner::{DueRow, DueTable, Next},
+    consumer::error::TaskError,
+    scheduler::{
+        due_index::{DueRow, FollowUp},
+        due_scanner::DueTable,
+    },
 };
 
 /// A due row is written before its delivery; so long it may take until the delivery is there.
 const UNWRITTEN: Duration = Duration::from_secs(300);
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
 
-pub(crate) struct DueDeliveries(pub(crate) Arc<Courier>);
+pub(crate) struct DueDeliveries(pub(crate) Arc<Dispatcher>);
 
 impl DueDeliveries {
-    async fn cursor(&self, shard: i64) -> Result<Option<DueCursor>, Fault> {
-        self.0.store.get(&(shard,)).await.map_err(rows::fault)
+    async fn cursor(&self, shard: i64) -> Result<Option<DueCursor>, TaskError> {
+        Ok(self.0.store.get(&(shard,)).await?)
     }
 }
 
@@ -58,85 +61,85 @@ impl DueRow for Due {
 impl DueTable for DueDeliveries {
     type Row = Due;
 
-    async fn read(
+    async fn read_minute(
         &self,
         shard: u32,
         minute: i64,
         due: Option<RangeInclusive<Millis>>,
-    ) -> Result<Vec<Due>, Fault> {
+    ) -> Result<Vec<Due>, TaskError> {
         let partition = (i64::from(shard), minute);
         let range = due.map_or_else(At::all, |due| At::range((), due));
-        self.0.store.scan::<Due>(&partition, range).all().await.map_err(rows::fault)
+        Ok(self.0.store.scan::<Due>(&partition, range).all().await?)
     }
 
-    async fn saved(&self, shard: u32) -> Result<Option<i64>, Fault> {
+    async fn saved_cursor(&self, shard: u32) -> Result<Option<i64>, TaskError> {
         self.0.took_over(shard, Millis::now());
         Ok(self.cursor(i64::from(shard)).await?.map(|cursor| cursor.minute))
     }
 
-    async fn oldest(&self, shard: u32) -> Result<Option<i64>, Fault> {
+    async fn oldest_minute(&self, shard: u32) -> Result<Option<i64>, TaskError> {
         let shard = i64::from(shard);
         let mut oldest = None;
         let mut rows = self.0.store.scan_all::<Due>(&Split::whole());
-        while let Some(rows) = rows.next_page().await.map_err(rows::fault)? {
+        while let Some(rows) = rows.next_page().await? {
             let own = rows.iter().filter(|row| row.shard == shard).map(|row| row.minute);
             oldest = own.chain(oldest).min();
         }
         Ok(oldest)
     }
 
-    async fn save(&self, shard: u32, minute: i64) -> Result<(), Fault> {
+    async fn save_cursor(&self, shard: u32, minute: i64) -> Result<(), TaskError> {
         let shard = i64::from(shard);
         let last = self.cursor(shard).await?.and_then(|cursor| cursor.written).map(WriteTime);
         let at = WriteTime::after(last, Millis::now());
         let row = DueCursor { shard, minute, written: Some(at.0) };
-        self.0.store.put(at, &[row]).await.map_err(rows::fault)
+        Ok(self.0.store.put(at, &[row]).await?)
     }
 
-    async fn act(&self, due: &Due, _: Millis) -> Result<Next, Fault> {
-        let courier = &*self.0;
+    async fn act(&self, due: &Due, _: Millis) -> Result<FollowUp, TaskError> {
+        let dispatcher = &*self.0;
         let now = Millis::now();
         let shard = u32::try_from(due.shard).unwrap_or(u32::MAX);
         let was_let_go = rows::was_let_go(due);
-        let leased_until = courier.leased_until(shard, due.due_at).filter(|until| *until > now);
+        let leased_until = dispatcher.leased_until(shard, due.due_at).filter(|until| *until > now);
         if let Some(until) = leased_until.filter(|_| !was_let_go) {
-            return Ok(Next::Again(until));
+            return Ok(FollowUp::DueAgain(until));
         }
-        let Some(row) = rows::get(&courier.store, &due.org, due.event_id).await? else {
+        let Some(row) = rows::get(&dispatcher.store, &due.org, due.event_id).await? else {
             let is_new = due.due_at.plus(UNWRITTEN) > now;
-            return Ok(if is_new { Next::Again(now.plus(LOOK_AGAIN)) } else { Next::Settled });
+            return Ok(if is_new { FollowUp::DueAgain(now.plus(LOOK_AGAIN)) } else { FollowUp::Settled });
         };
         let progress = rows::progress(&row)?;
         // Another due row stands where the delivery waits.
         let comes_later = progress.next_at.is_some_and(|at| at > now);
         if !progress.is_owed() || comes_later {
-            return Ok(Next::Settled);
+            return Ok(FollowUp::Settled);
         }
         if progress.state == State::Held && self.is_still_missing(&row).await? {
             // The row stays as it is: looking costs no more than this.
-            rows::put_due(&courier.store, &row, courier.recheck_at(now), now).await?;
-            return Ok(Next::Settled);
+            rows::put_due(&dispatcher.store, &row, dispatcher.recheck_at(now), now).await?;
+            return Ok(FollowUp::Settled);
         }
-        if was_let_go && courier.has_rivals() {
-            rows::take_up(&courier.store, due, row.attempts + 1, now).await?;
+        if was_let_go && dispatcher.has_rivals() {
+            rows::take_up(&dispatcher.store, due, row.attempts + 1, now).await?;
         }
-        let again = match courier.offer(&row, false, now) {
+        let again = match dispatcher.offer(&row, false, now) {
             Offered::Closed => {
                 let due = rows::let_go(&row.org, row.event_id, row.shard, now);
-                rows::put_let_go(&courier.store, &[due], now).await?;
-                return Ok(Next::Settled);
+                rows::put_let_go(&dispatcher.store, &[due], now).await?;
+                return Ok(FollowUp::Settled);
             }
-            Offered::Taken | Offered::IsUnderWay => now.plus(courier.lease()),
-            Offered::Waits => now.plus(Duration::from_millis(courier.settings.longest_deferral_ms)),
+            Offered::Taken | Offered::IsUnderWay => now.plus(dispatcher.lease()),
+            Offered::Waits => now.plus(Duration::from_millis(dispatcher.settings.longest_deferral_ms)),
             Offered::Full(at) => at,
         };
-        rows::put_due(&courier.store, &row, again, now).await?;
-        Ok(Next::Settled)
+        rows::put_due(&dispatcher.store, &row, again, now).await?;
+        Ok(FollowUp::Settled)
     }
 }
 
 impl DueDeliveries {
-    async fn is_still_missing(&self, row: &Delivery) -> Result<bool, Fault> {
+    async fn is_still_missing(&self, row: &Delivery) -> Result<bool, TaskError> {
         let routed = self.0.route(row).await?;
         Ok(matches!(routed, Routed::Missing(reason) if row.held_reason.as_deref() == Some(reason)))
     }

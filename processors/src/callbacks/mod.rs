@@ -1,11 +1,10 @@
-//! Callbacks until they are settled: the role `deliver`.
+//! The role `deliver`: callbacks from their record on the log until they are delivered or given up.
 //!
-//! It does not decide what a platform is told (`tidegate-moderation` plans events) nor how a call is made and signed
-//! (`tidegate-egress`).
+//! Events are planned in `tidegate-moderation`; calls are made and signed in `tidegate-egress`.
 //!
-//! `intake` turns records into deliveries, `endpoint_queues` says whose turn it is, `attempt` makes the calls, `delivery_state` says what
-//! follows, and `due` brings up what is due. The owner of a partition of the topic is the only writer of its
-//! deliveries.
+//! `intake` turns records into deliveries and carries commands out on them, `endpoint_queues` says which delivery is
+//! attempted next, `attempt` makes the call and `route` finds what it needs, `delivery_state` says what follows, and `due`
+//! brings deliveries up when they are due. The owner of a partition of the topic is the only writer of its deliveries.
 
 mod attempt;
 mod body;
@@ -17,13 +16,7 @@ mod endpoint_queues;
 mod intake;
 mod settings;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicI64},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tidegate_catalog::{Live, Secrets};
 use tidegate_egress::Client;
@@ -37,12 +30,17 @@ use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 pub use self::settings::{Pause, Settings};
-use self::{dispatcher::Courier, due::DueDeliveries, intake::Accept};
-use crate::{Health, RoleError, consumer::consumer_loop::Worker, scheduler::due_scanner::Scanner};
+use self::{dispatcher::Dispatcher, due::DueDeliveries, intake::Intake};
+use crate::{
+    consumer::{consumer_loop::ConsumerLoop, error::RoleError},
+    health::Health,
+    scheduler::due_scanner::DueScanner,
+    settings::Settings as ConsumerSettings,
+};
 
 pub(crate) const ROLE: Role = Role("callbacks");
 
-/// What the role works on.
+/// Handles of the process that the role `deliver` works with.
 #[derive(Clone)]
 pub struct Deps {
     pub log: Log,
@@ -50,59 +48,64 @@ pub struct Deps {
     pub live: Arc<Live>,
     pub secrets: Secrets,
     pub client: Client,
-    /// Shared by the roles of the process, and asked by readiness.
+    /// Shared by all roles of the process.
     pub health: Health,
 }
 
-/// Delivers callbacks until it is told to stop, calls under way have ended and records under way are accepted.
+/// Runs the role until `stop`, until the running calls have ended, and until the records that were read are accepted.
 ///
-/// `processing` says how the topic is consumed, as for every other one.
+/// `processing` holds the settings by which every topic is consumed.
 pub async fn deliver(
     deps: Deps,
-    processing: crate::Settings,
+    processing: ConsumerSettings,
     settings: Settings,
     stop: CancellationToken,
 ) -> Result<DrainResult, RoleError> {
     settings.validate()?;
     processing.validate()?;
     let processing = Arc::new(processing);
-    // Partitions are kept until the calls under way have ended, so that nobody else makes them again.
-    let let_go = CancellationToken::new();
-    let _on_drop = let_go.clone().drop_guard();
-    let inbox =
-        deps.log.consume(Group("callbacks"), &[Topic::Callbacks], processing.budget(), ROLE, let_go.clone());
+    // The partitions are kept until the running calls have ended, so that no other process makes the calls again.
+    let release_partitions = CancellationToken::new();
+    let _on_drop = release_partitions.clone().drop_guard();
+    let inbox = deps.log.consume(
+        Group("callbacks"),
+        &[Topic::Callbacks],
+        processing.budget(),
+        ROLE,
+        release_partitions.clone(),
+    );
     let ownership = inbox.ownership();
-    let courier = Arc::new(Courier::new(&deps, settings.clone(), Arc::clone(&processing), ownership.clone()));
+    let dispatcher =
+        Arc::new(Dispatcher::new(&deps, settings.clone(), Arc::clone(&processing), ownership.clone()));
     let calls_stop = stop.child_token();
     let _calls_on_drop = calls_stop.clone().drop_guard();
-    let scanner = Scanner {
-        role: ROLE,
-        topic: Topic::Callbacks,
-        table: DueDeliveries(Arc::clone(&courier)),
-        poll: Duration::from_millis(settings.poll_ms),
-        sweep: Duration::from_millis(settings.sweep_ms),
-        settings: Arc::clone(&processing),
-        health: deps.health.clone(),
-        latest: AtomicI64::default(),
-        is_told: AtomicBool::default(),
-    };
-    let worker = Worker::new(ROLE, inbox, Accept(Arc::clone(&courier)), processing, deps.health.clone());
-    let mut accepting = tokio::spawn(worker.run());
+    let scanner = DueScanner::new(
+        ROLE,
+        Topic::Callbacks,
+        DueDeliveries(Arc::clone(&dispatcher)),
+        Duration::from_millis(settings.poll_ms),
+        Duration::from_millis(settings.sweep_ms),
+        Arc::clone(&processing),
+        deps.health.clone(),
+    );
+    let intake = Intake(Arc::clone(&dispatcher));
+    let consumer = ConsumerLoop::new(ROLE, inbox, intake, deps.live, processing, deps.health);
+    let mut accepting = tokio::spawn(consumer.run());
     let mut calling = tokio::spawn({
         let stop = calls_stop.clone();
-        async move { tokio::join!(courier.run(stop.clone()), scanner.run(ownership, stop)).0 }
+        async move { tokio::join!(dispatcher.run(stop.clone()), scanner.run(ownership, stop)).0 }
     });
 
     let accepted = tokio::select! {
         biased;
         ended = &mut accepting => Some(ended),
         () = stop.cancelled() => None,
-        // It is told to end; before that it only panics.
+        // Before it is told to stop, it can only end by a panic.
         ended = &mut calling => return Err(broken(ended.err())),
     };
     calls_stop.cancel();
     let called = calling.await.map_err(|error| broken(Some(error)))?;
-    let_go.cancel();
+    release_partitions.cancel();
     let accepted = match accepted {
         Some(ended) => ended,
         None => accepting.await,

@@ -1,13 +1,11 @@
-//! How long to wait before the next try: doubling, bounded, and drawn so that many waiters do not come back at once.
-//!
-//! It does not wait.
+//! Pauses between retries: doubling up to a bound, with jitter so that many waiters do not come back at once.
 
 use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},
     time::Duration,
 };
 
-use crate::Settings;
+use crate::settings::Settings;
 
 #[derive(Debug)]
 pub(crate) struct Backoff {
@@ -23,19 +21,19 @@ impl Backoff {
         }
     }
 
-    /// Between half and the whole of the present step.
+    /// Returns a pause between half and the whole of the current step, and doubles the step.
     pub(crate) fn next(&mut self) -> Duration {
         let step = self.next;
         self.next = (step * 2).min(self.longest);
         let half = step / 2;
-        half + half.mul_f64(draw())
+        half + half.mul_f64(random_fraction())
     }
 }
 
-/// From 0 to 1: every `RandomState` has keys of its own.
-pub(crate) fn draw() -> f64 {
-    let drawn = RandomState::new().build_hasher().finish() >> 32;
-    f64::from(u32::try_from(drawn).unwrap_or_default()) / f64::from(u32::MAX)
+/// Returns a random number between 0 and 1. Every `RandomState` has random keys, so no generator is needed.
+pub(crate) fn random_fraction() -> f64 {
+    let bits = RandomState::new().build_hasher().finish() >> 32;
+    f64::from(u32::try_from(bits).unwrap_or_default()) / f64::from(u32::MAX)
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
-//! The loop of every consumer: admits records to the lanes, works on their parts, and completes their tickets.
+//! The loop of every consumer: admits records to the key queues, runs their parts, and completes their tickets.
 //!
-//! It does not know what a record leads to: a `Handler` does.
-//!
-//! A part ends in one of three ways: done, in the dead letters, or left because its assignment is gone. Whatever
-//! else happens is tried again without limit; while the log or the store is away nothing new is admitted.
+//! A part ends in one of three ways: done, in the dead letters, or abandoned because its partition was revoked. Everything
+//! else is retried without limit. While the log or the store is unavailable, no new record is admitted.
 
 use std::{sync::Arc, time::Duration};
 
+use tidegate_catalog::Live;
 use tidegate_moderation::items::{
     context_media::{self as context, CONTEXT},
     stored::RESENT,
@@ -26,82 +25,83 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use crate::{
-    Health, RoleError, Settings,
-    consumer::handler::{Handler, Job},
-    consumer::key_queues::{Ended, Lanes, Work},
-    consumer::poison_monitor::{self as poison, Watch},
-    consumer::retry::{How, Trying},
+use super::{
+    error::RoleError,
+    handler::{Handler, Job},
+    key_queues::{Capacity, FinishedRecord, KeyQueues, QueuedPart},
+    poison_monitor::{PoisonAction, PoisonMonitor},
+    retry::{PartOutcome, RetryLoop},
 };
+use crate::{health::Health, metrics, settings::Settings};
 
-enum Done<R> {
-    Part {
-        work: Work<Arc<Job<R>>>,
-        how: How,
-    },
-    /// A record that could not be read.
-    Unreadable {
-        ticket: Ticket,
-        how: How,
-    },
+/// End of a spawned task.
+enum Ended<R> {
+    Part { part: QueuedPart<Arc<Job<R>>>, outcome: PartOutcome },
+    UnreadableRecord { ticket: Ticket, outcome: PartOutcome },
 }
 
-pub(crate) struct Worker<H: Handler> {
-    trying: Arc<Trying<H>>,
+pub(crate) struct ConsumerLoop<H: Handler> {
+    retry: Arc<RetryLoop<H>>,
     inbox: Inbox,
-    lanes: Lanes<Arc<Job<H::Record>>>,
-    under_way: JoinSet<Done<H::Record>>,
-    watch: Watch,
-    began: Instant,
+    queues: KeyQueues<Arc<Job<H::Record>>>,
+    running: JoinSet<Ended<H::Record>>,
+    poison: PoisonMonitor,
+    started_at: Instant,
     is_open: bool,
     failure: Option<RoleError>,
 }
 
-impl<H: Handler> Worker<H> {
-    pub(crate) fn new(role: Role, inbox: Inbox, handler: H, settings: Arc<Settings>, health: Health) -> Self {
-        let began = Instant::now();
+impl<H: Handler> ConsumerLoop<H> {
+    pub(crate) fn new(
+        role: Role,
+        inbox: Inbox,
+        handler: H,
+        live: Arc<Live>,
+        settings: Arc<Settings>,
+        health: Health,
+    ) -> Self {
         Self {
-            lanes: Lanes::new(settings.room()),
-            under_way: JoinSet::new(),
-            watch: Watch::new(settings.poison.clone()),
-            began,
+            queues: KeyQueues::new(Capacity { parts: settings.room_works, bytes: settings.budget_bytes }),
+            running: JoinSet::new(),
+            poison: PoisonMonitor::new(settings.poison.clone()),
+            started_at: Instant::now(),
             is_open: true,
             failure: None,
-            trying: Arc::new(Trying::new(role, handler, settings, health, inbox.backpressure())),
+            retry: Arc::new(RetryLoop::new(role, handler, live, settings, health, inbox.backpressure())),
             inbox,
         }
     }
 
-    /// Runs until the inbox ends, and what was begun has ended.
+    /// Runs until the inbox ends and every part that was started has ended.
     pub(crate) async fn run(mut self) -> Result<DrainResult, RoleError> {
         let mut ownership = self.inbox.ownership();
         let mut driver_lives = true;
-        let give_up = sleep_until(self.began);
-        tokio::pin!(give_up);
+        let drain_deadline = sleep_until(self.started_at);
+        tokio::pin!(drain_deadline);
         let mut is_forced = false;
         loop {
-            while self.lanes.has_ready()
-                && let Ok(slot) = Arc::clone(&self.trying.slots).try_acquire_owned()
+            while self.queues.has_ready()
+                && let Ok(permit) = Arc::clone(&self.retry.slots).try_acquire_owned()
             {
-                self.start(slot);
+                self.start_next(permit);
             }
-            if !self.is_open && self.lanes.is_empty() && self.under_way.is_empty() {
+            if !self.is_open && self.queues.is_empty() && self.running.is_empty() {
                 break;
             }
             let was_open = self.is_open;
-            let has_room = self.lanes.has_room();
-            self.trying.full(!has_room);
-            let admits = self.is_open && has_room && self.trying.may_begin();
+            let has_capacity = self.queues.has_capacity();
+            self.retry.set_full(!has_capacity);
+            let admits = self.is_open && has_capacity && self.retry.may_admit();
             tokio::select! {
                 biased;
-                Some(done) = self.under_way.join_next() => self.ended(done),
+                Some(ended) = self.running.join_next() => self.on_ended(ended),
                 changed = ownership.changed(), if driver_lives => {
                     driver_lives = changed.is_ok();
                     self.drop_lost();
                 }
-                slot = Arc::clone(&self.trying.slots).acquire_owned(), if self.lanes.has_ready() => {
-                    if let Ok(slot) = slot {
-                        self.start(slot);
+                permit = Arc::clone(&self.retry.slots).acquire_owned(), if self.queues.has_ready() => {
+                    if let Ok(permit) = permit {
+                        self.start_next(permit);
                     }
                 }
                 batch = self.inbox.next(), if admits => match batch {
@@ -114,17 +114,17 @@ impl<H: Handler> Worker<H> {
                     Ok(None) => self.is_open = false,
                     Err(error) => self.fail(error.into()),
                 },
-                () = &mut give_up, if !self.is_open => {
+                () = &mut drain_deadline, if !self.is_open => {
                     is_forced = true;
                     break;
                 }
             }
             if was_open && !self.is_open {
-                give_up.as_mut().reset(Instant::now() + self.trying.settings.drain());
+                drain_deadline.as_mut().reset(Instant::now() + self.retry.settings.drain());
             }
         }
-        self.under_way.shutdown().await;
-        drop(self.lanes);
+        self.running.shutdown().await;
+        drop(self.queues);
         let drained = self.inbox.drained().await;
         match self.failure {
             Some(failure) => Err(failure),
@@ -136,7 +136,7 @@ impl<H: Handler> Worker<H> {
     fn admit(&mut self, received: ReceivedRecord) {
         let record = match received.decode::<H::Record>() {
             Ok(record) => record,
-            Err(malformed) => return self.unreadable(received, malformed.to_string()),
+            Err(malformed) => return self.dead_letter_unreadable(received, malformed.to_string()),
         };
         let parts = H::parts(&record);
         let job = Arc::new(Job {
@@ -149,115 +149,113 @@ impl<H: Handler> Worker<H> {
             context_of: received.headers.get(CONTEXT).and_then(|cause| context::cause_of(cause)),
             ticket: received.ticket,
         });
-        if let Some(ended) = self.lanes.admit(job, parts) {
-            self.settle(ended);
+        if let Some(finished) = self.queues.admit(job, parts) {
+            self.complete(finished);
         }
     }
 
-    fn start(&mut self, slot: OwnedSemaphorePermit) {
-        let Some(work) = self.lanes.start() else { return };
-        if work.record.ticket.is_cancelled() {
-            return self.finish(work, How::Left);
+    fn start_next(&mut self, permit: OwnedSemaphorePermit) {
+        let Some(part) = self.queues.next_ready() else { return };
+        if part.record.ticket.is_cancelled() {
+            return self.finish(part, PartOutcome::Abandoned);
         }
-        let is_diverted = self.watch.is_diverted(&work.key.org, self.began.elapsed());
-        let trying = Arc::clone(&self.trying);
-        let turn = trying.handler.line_up(&work.record, work.part);
-        self.under_way.spawn(async move {
-            let how = trying.work(&work, slot, is_diverted).await;
-            drop(turn);
-            Done::Part { work, how }
+        let is_diverted = self.poison.is_diverted(&part.key.org, self.started_at.elapsed());
+        let retry = Arc::clone(&self.retry);
+        // Here rather than in the task, since tasks may be polled in another order than they are spawned.
+        let guard = retry.handler.start(&part.record, part.index);
+        self.running.spawn(async move {
+            let outcome = retry.run(&part, permit, is_diverted).await;
+            drop(guard);
+            Ended::Part { part, outcome }
         });
     }
 
-    fn unreadable(&mut self, received: ReceivedRecord, detail: String) {
-        let trying = Arc::clone(&self.trying);
-        self.under_way.spawn(async move {
+    fn dead_letter_unreadable(&mut self, received: ReceivedRecord, detail: String) {
+        let retry = Arc::clone(&self.retry);
+        self.running.spawn(async move {
             let ReceivedRecord { ticket, value, .. } = received;
-            let why = trying.reason("malformed_record", detail, None, None);
-            let how = trying.bury(&ticket, &value, why).await;
-            Done::Unreadable { ticket, how }
+            let reason = retry.reason("malformed_record", detail, None, None);
+            let outcome = retry.dead_letter(&ticket, &value, reason).await;
+            Ended::UnreadableRecord { ticket, outcome }
         });
     }
 
-    fn ended(&mut self, done: Result<Done<H::Record>, JoinError>) {
-        match done {
-            Ok(Done::Part { work, how }) => {
-                self.count(&work.key.org, how);
-                self.finish(work, how);
+    fn on_ended(&mut self, ended: Result<Ended<H::Record>, JoinError>) {
+        match ended {
+            Ok(Ended::Part { part, outcome }) => {
+                self.count(&part.key.org, outcome);
+                self.finish(part, outcome);
             }
-            Ok(Done::Unreadable { ticket, how: How::Left }) => drop(ticket),
-            Ok(Done::Unreadable { ticket, .. }) => {
+            Ok(Ended::UnreadableRecord { ticket, outcome: PartOutcome::Abandoned }) => drop(ticket),
+            Ok(Ended::UnreadableRecord { ticket, .. }) => {
                 ticket.complete();
-                let verdict = self.watch.unreadable(self.began.elapsed());
-                self.judge(verdict, None);
+                let action = self.poison.record_unreadable(self.started_at.elapsed());
+                self.on_poison(action, None);
             }
-            // Panics of handlers are caught in the task.
+            // A panic of a handler is caught in the task, so this one is a bug of the consumer.
             Err(error) => {
-                let role = self.trying.role;
+                let role = self.retry.role;
                 self.fail(RoleError::Broken { role, detail: error.to_string() });
             }
         }
     }
 
-    fn count(&mut self, org: &OrgId, how: How) {
-        if matches!(how, How::Done | How::Poisoned) {
-            self.trying.finished();
+    fn count(&mut self, org: &OrgId, outcome: PartOutcome) {
+        if matches!(outcome, PartOutcome::Done | PartOutcome::DeadLettered) {
+            self.retry.note_finished();
         }
-        match how {
-            How::Done => self.watch.good(org, self.began.elapsed()),
-            How::Poisoned => {
-                let verdict = self.watch.poison(org, self.began.elapsed());
-                self.judge(verdict, Some(org));
+        match outcome {
+            PartOutcome::Done => self.poison.record_success(org, self.started_at.elapsed()),
+            PartOutcome::DeadLettered => {
+                let action = self.poison.record_poison(org, self.started_at.elapsed());
+                self.on_poison(action, Some(org));
             }
-            How::Diverted | How::Left => {}
+            PartOutcome::Diverted | PartOutcome::Abandoned => {}
         }
-        metrics::counter!("tidegate_processed_total", "role" => self.trying.role.0, "outcome" => how.label())
-            .increment(1);
+        metrics::part_ended(self.retry.role, outcome.label());
     }
 
-    fn judge(&mut self, verdict: poison::Verdict, org: Option<&OrgId>) {
-        let role = self.trying.role;
-        match verdict {
-            poison::Verdict::GoOn => {}
-            poison::Verdict::Divert => {
+    fn on_poison(&mut self, action: PoisonAction, org: Option<&OrgId>) {
+        let role = self.retry.role;
+        match action {
+            PoisonAction::Continue => {}
+            PoisonAction::Divert => {
                 if let Some(org) = org {
                     tracing::error!(%role, %org, "most of an org's content cannot be processed; it is diverted to the dead letters");
                 }
-                let diverted = u32::try_from(self.watch.diverted()).unwrap_or(u32::MAX);
-                metrics::gauge!("tidegate_diverted_orgs", "role" => role.0).set(diverted);
+                metrics::set_diverted_orgs(role, self.poison.diverted());
             }
-            poison::Verdict::Stop { why } => self.fail(RoleError::Poison { role, why }),
+            PoisonAction::Stop { why } => self.fail(RoleError::Poison { role, why }),
         }
     }
 
-    fn finish(&mut self, work: Work<Arc<Job<H::Record>>>, how: How) {
-        if let Some(ended) = self.lanes.finish(work, how != How::Left) {
-            self.settle(ended);
+    fn finish(&mut self, part: QueuedPart<Arc<Job<H::Record>>>, outcome: PartOutcome) {
+        if let Some(finished) = self.queues.finish(part, outcome != PartOutcome::Abandoned) {
+            self.complete(finished);
         }
     }
 
-    fn settle(&self, ended: Ended<Arc<Job<H::Record>>>) {
-        let Ended { record, is_whole } = ended;
-        // A handler that kept the job keeps its ticket, and the log will say that it was dropped.
+    fn complete(&self, finished: FinishedRecord<Arc<Job<H::Record>>>) {
+        let FinishedRecord { record, is_complete } = finished;
+        // A handler that kept the job keeps its ticket, and the log reports the ticket as dropped.
         let Some(job) = Arc::into_inner(record) else { return };
-        if !is_whole {
+        if !is_complete {
             return;
         }
         failpoint!("before_complete");
         let took = Millis::now().0.saturating_sub(job.written_at.0).max(0);
-        metrics::histogram!("tidegate_processing_seconds", "role" => self.trying.role.0)
-            .record(Duration::from_millis(took.unsigned_abs()).as_secs_f64());
+        metrics::record_completed(self.retry.role, Duration::from_millis(took.unsigned_abs()));
         job.ticket.complete();
     }
 
     fn drop_lost(&mut self) {
-        for ended in self.lanes.drop_lost(|job| job.ticket.is_cancelled()) {
-            self.settle(ended);
+        for finished in self.queues.drop_lost(|job| job.ticket.is_cancelled()) {
+            self.complete(finished);
         }
     }
 
     fn fail(&mut self, failure: RoleError) {
-        tracing::error!(role = %self.trying.role, tag = failure.tag(), "{failure}");
+        tracing::error!(role = %self.retry.role, tag = failure.tag(), "{failure}");
         self.failure.get_or_insert(failure);
         self.is_open = false;
         self.inbox.stop();

@@ -1,6 +1,4 @@
-//! Why a role ends, and what kind of fault keeps a piece of work from being done.
-//!
-//! It does not try again: the worker does, guided by the class.
+//! Errors of roles and of single pieces of work, and what the consumer does about each.
 
 use tidegate_catalog as catalog;
 use tidegate_moderation as moderation;
@@ -10,14 +8,14 @@ use tidegate_stream::{
     topics::Role,
 };
 
-use crate::{items::compute_pool::Panicked, settings::SettingsError};
+use crate::settings::SettingsError;
 
-/// Why a role ends before it was asked to.
+/// Reason why a role ends before it was asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum RoleError {
     #[error(transparent)]
     Consume(#[from] ConsumeError),
-    /// What cannot be processed is no accident of single items: going on would divert everybody's content.
+    /// Too much content cannot be processed: the fault is ours, and going on would divert everybody's content.
     #[error("role {role} stopped: {why}")]
     Poison { role: Role, why: String },
     #[error("role {role} broke: {detail}")]
@@ -37,89 +35,108 @@ impl RoleError {
     }
 }
 
-/// Why a piece of work is not done.
+/// Reason why a piece of work is not done.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Fault {
+pub(crate) enum TaskError {
     #[error(transparent)]
     Moderation(#[from] moderation::Error),
     #[error(transparent)]
     Panicked(#[from] Panicked),
-    /// The assignment went while something was waited for: another owner does the work.
+    /// The partition was revoked during a wait: its next owner does the work.
     #[error("the assignment is gone")]
-    Lost,
+    AssignmentLost,
 }
 
-/// What is to be done about a fault.
+/// A computation panicked. The threads and the work of others go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a computation panicked")]
+pub(crate) struct Panicked;
+
+/// What is done about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
-    /// The content is at fault: it goes to the dead letters.
-    Content,
-    /// A row of ours is gone or cannot be read: tried again for a while, for an upgrade may be under way.
-    Defect,
-    /// The configuration that the content was accepted under is not here: `missing` says what becomes of it.
-    Missing,
-    /// The same where it is the catalog's fault: tried again without limit, and nothing new is begun.
-    Halted,
-    /// The log or the store is away: tried again without limit, and nothing new is begun.
-    Outage,
-    /// Left to another owner.
-    Lost,
+pub(crate) enum Disposition {
+    /// The content cannot be processed: it goes to the dead letters.
+    DeadLetter,
+    /// A row of ours is missing or unreadable: retried for a limited time, since a newer process may have written the row
+    /// during an upgrade, then a dead letter.
+    RetryForAWhile,
+    /// The configuration under which the content was accepted is not here: `missing_config` decides.
+    AwaitConfig,
+    /// The catalog is at fault: retried without limit, and nothing new is started.
+    AwaitCatalog,
+    /// The log or the store is unavailable: retried without limit, and nothing new is started.
+    AwaitRecovery,
+    /// The next owner of the partition does the work.
+    Abandon,
 }
 
-impl Fault {
+impl TaskError {
     pub(crate) fn tag(&self) -> &'static str {
         match self {
             Self::Moderation(error) => error.tag(),
             Self::Panicked(_) => "panicked",
-            Self::Lost => "lost",
+            Self::AssignmentLost => "lost",
         }
     }
 
-    pub(crate) fn class(&self) -> Class {
+    pub(crate) fn disposition(&self) -> Disposition {
         match self {
-            Self::Moderation(error) => of_moderation(error),
-            Self::Panicked(_) => Class::Content,
-            Self::Lost => Class::Lost,
+            Self::Moderation(error) => of_moderation_error(error),
+            Self::Panicked(_) => Disposition::DeadLetter,
+            Self::AssignmentLost => Disposition::Abandon,
         }
+    }
+
+    /// True if the log or the store is unavailable.
+    pub(crate) fn is_outage(&self) -> bool {
+        self.disposition() == Disposition::AwaitRecovery
     }
 }
 
-fn of_moderation(error: &moderation::Error) -> Class {
+impl From<store::Error> for TaskError {
+    fn from(error: store::Error) -> Self {
+        moderation::Error::from(error).into()
+    }
+}
+
+fn of_moderation_error(error: &moderation::Error) -> Disposition {
     match error {
         moderation::Error::Content { .. } | moderation::Error::Append(AppendError::TooLarge { .. }) => {
-            Class::Content
+            Disposition::DeadLetter
         }
-        moderation::Error::Corrupt { .. } => Class::Defect,
-        moderation::Error::Catalog(error) => of_catalog(error),
-        moderation::Error::Store(error) => of_store(error),
-        moderation::Error::Append(_) => Class::Outage,
+        moderation::Error::Corrupt { .. } => Disposition::RetryForAWhile,
+        moderation::Error::Catalog(error) => of_catalog_error(error),
+        moderation::Error::Store(error) => of_store_error(error),
+        moderation::Error::Append(_) => Disposition::AwaitRecovery,
     }
 }
 
-fn of_catalog(error: &catalog::Error) -> Class {
+fn of_catalog_error(error: &catalog::Error) -> Disposition {
     match error {
-        catalog::Error::Store(error) => of_store(error),
-        // What the log names was there when it was accepted, so it is never the content's fault.
+        catalog::Error::Store(error) => of_store_error(error),
+        // The log names configurations that existed when the content was accepted, so the content is never at fault.
         catalog::Error::NotCompiled { .. }
         | catalog::Error::Unreadable { .. }
         | catalog::Error::Bank { .. }
         | catalog::Error::NoSuchOrg(_)
-        | catalog::Error::NoSuchVersion { .. } => Class::Missing,
+        | catalog::Error::NoSuchVersion { .. } => Disposition::AwaitConfig,
     }
 }
 
-fn of_store(error: &store::Error) -> Class {
+fn of_store_error(error: &store::Error) -> Disposition {
     match error {
-        store::Error::KeyTooLong { .. } | store::Error::TooLarge { .. } => Class::Content,
-        // A server's word is not as sure as our own measure: with a table that is being changed it may be another one
-        // soon.
-        store::Error::Refused(_) | store::Error::Corrupt(_) | store::Error::Unreadable(_) => Class::Defect,
+        store::Error::KeyTooLong { .. } | store::Error::TooLarge { .. } => Disposition::DeadLetter,
+        // A server's refusal is less certain than our own measurement: while a table is being altered, the next try may
+        // succeed.
+        store::Error::Refused(_) | store::Error::Corrupt(_) | store::Error::Unreadable(_) => {
+            Disposition::RetryForAWhile
+        }
         store::Error::Unreachable(_)
         | store::Error::Timeout(_)
         | store::Error::Overloaded(_)
         | store::Error::Closed
-        // A broken disk, a missing table, a lost permission: every write meets it, none is at fault, and it passes
-        // when an operator mends it. Until then the process is not ready and says why.
+        // A broken disk, a missing table, a revoked permission: every write fails until an operator repairs it, so no
+        // content is at fault. Meanwhile the process is not ready and says why.
         | store::Error::Engine(_)
         | store::Error::Lost
         | store::Error::TakenAway(_)
@@ -127,6 +144,6 @@ fn of_store(error: &store::Error) -> Class {
         | store::Error::NewerFormat { .. }
         | store::Error::UnknownTable(_)
         | store::Error::Settings(_)
-        | store::Error::BadCursor => Class::Outage,
+        | store::Error::BadCursor => Disposition::AwaitRecovery,
     }
 }

@@ -1,11 +1,8 @@
-//! What a consumer is given to do, and who does it.
-//!
-//! It neither orders nor retries; `worker` and `trying` do.
+//! Interface between the consumer and the work that a topic's records lead to.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate_catalog::Live;
 use tidegate_schemas::{
     ids::{Millis, SubmissionId},
     records::Record,
@@ -13,11 +10,9 @@ use tidegate_schemas::{
 use tidegate_stream::{consumer::ticket::Ticket, topics::Position};
 use uuid::Uuid;
 
-use crate::{
-    consumer::error::Fault, consumer::key_queues::Key, consumer::slot::Place, items::window_order::Turn,
-};
+use super::{error::TaskError, key_queues::Key, slot::ConcurrencySlot};
 
-/// A record that is worked on.
+/// A record that is being processed.
 #[derive(Debug)]
 pub(crate) struct Job<R> {
     pub(crate) record: R,
@@ -25,44 +20,45 @@ pub(crate) struct Job<R> {
     pub(crate) at: Position,
     pub(crate) written_at: Millis,
     pub(crate) maybe_replayed: bool,
-    /// It was a dead letter.
+    /// True if the record was a dead letter that an operator has sent back.
     pub(crate) is_resent: bool,
-    /// Only the media of its items are wanted, for the job that has this cause.
+    /// Cause of the review job that only wants the media of these items. The items themselves are not evaluated.
     pub(crate) context_of: Option<Uuid>,
     pub(crate) ticket: Ticket,
 }
 
-/// What the records of a topic lead to.
+/// One part of a record that is to be processed, such as one item.
+pub(crate) struct Part<'a, R> {
+    pub(crate) job: Arc<Job<R>>,
+    pub(crate) index: usize,
+    /// True if this process has tried the part before.
+    pub(crate) is_retry: bool,
+    /// Slot that the part holds. A handler may release it while it waits for something outside.
+    pub(crate) slot: &'a ConcurrencySlot,
+}
+
+/// Content of a dead letter for one part of a record.
+pub(crate) struct DeadPart {
+    /// Encoded record that holds the part, and as little else as possible.
+    pub(crate) datum: Vec<u8>,
+    pub(crate) submission_id: Option<SubmissionId>,
+}
+
+/// Processes the records of one topic.
 pub(crate) trait Handler: Send + Sync + 'static {
     type Record: Record + Send + Sync + 'static;
 
-    /// The key and the size of each part.
+    /// Held from the start of a part to its end. `()` where the order of starts does not matter.
+    type Guard: Send;
+
+    /// Returns the key and the size in bytes of each part of the record. Parts of one key run one after another.
     fn parts(record: &Self::Record) -> Vec<(Key, usize)>;
 
-    fn submission(record: &Self::Record, part: usize) -> Option<SubmissionId>;
+    fn dead_part(job: &Job<Self::Record>, part: usize) -> DeadPart;
 
-    /// Whose configurations run here.
-    fn live(&self) -> &Live;
+    /// Called in the order in which parts start, before `handle` runs on another task.
+    fn start(&self, job: &Job<Self::Record>, part: usize) -> Self::Guard;
 
-    /// The datum of a record that holds nothing but the part.
-    fn alone(job: &Job<Self::Record>, part: usize) -> Vec<u8> {
-        let _ = part;
-        job.value.to_vec()
-    }
-
-    /// Called in the order in which parts start; held until the part has ended.
-    fn line_up(&self, job: &Job<Self::Record>, part: usize) -> Option<Turn> {
-        let _ = (job, part);
-        None
-    }
-
-    /// Done when everything that the part leads to is durable. `again`: this process has tried it before. It may leave
-    /// its place while it waits for others.
-    fn handle(
-        &self,
-        job: Arc<Job<Self::Record>>,
-        part: usize,
-        again: bool,
-        place: &Place,
-    ) -> impl Future<Output = Result<(), Fault>> + Send;
+    /// Processes one part. Returns when everything that the part leads to is durable.
+    fn handle(&self, part: Part<'_, Self::Record>) -> impl Future<Output = Result<(), TaskError>> + Send;
 }

@@ -1,120 +1,99 @@
-//! Whose configuration is not here, and what becomes of the content that waits for it: it waits as long as that harms
-//! nobody, makes room when it stands in the way of others, and stops everything when the catalog itself is at fault.
+//! Decides what becomes of content whose org's configuration is not here: it waits as long as that blocks nobody, goes to
+//! the dead letters when it blocks other orgs, and halts the consumer when the catalog itself is at fault.
 //!
-//! It looks nothing up and diverts nothing: it says what to do. Time is passed in.
+//! Pure: the retry loop acts on the decisions and passes the time in.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use serde::{Deserialize, Serialize};
 use tidegate_schemas::ids::OrgId;
 
-/// The section `processors.missing`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Settings {
-    /// A consumer that is full and finishes nothing for so long, while content of an org waits for its configuration,
-    /// sends that content to the dead letters, reason `config_missing`, in milliseconds. Default 5,000.
-    pub grace_ms: u64,
-    /// So many orgs without their configuration at once, if they are also so many percent of all, are the catalog's
-    /// fault and not theirs: nothing is diverted, and the consumer waits until they are there. Default 3.
-    pub orgs: u32,
-    /// See `orgs`. Default 10.
-    pub percent: u32,
-}
+use crate::settings::MissingSettings;
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self { grace_ms: 5_000, orgs: 3, percent: 10 }
-    }
-}
-
-impl Settings {
-    pub(crate) fn validate(&self) -> Result<(), String> {
-        if self.orgs == 0 {
-            return Err("processors.missing.orgs must be above 0".to_owned());
-        }
-        if !(1..=100).contains(&self.percent) {
-            return Err(format!(
-                "processors.missing.percent must be between 1 and 100, but is {}",
-                self.percent
-            ));
-        }
-        Ok(())
-    }
-}
-
-/// What becomes of a part whose configuration is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// It is tried again, and others go on.
+pub(crate) enum MissingConfigAction {
+    /// The part is retried, and others go on.
     Wait,
-    /// It makes room: to the dead letters.
+    /// The part goes to the dead letters, since it blocks others.
     Divert,
-    /// The catalog is at fault, or there is nobody to make room for: nothing new is begun until it is there.
-    Stop,
+    /// The catalog is at fault, or there is no other org to make room for: nothing new is started until the configuration
+    /// is there.
+    HaltAll,
 }
 
-/// How things stand when a part finds its configuration missing.
+/// State of the consumer when a part finds its configuration missing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scene {
+pub(crate) struct ConsumerState {
     pub(crate) now: Duration,
-    /// The catalog is known to be current, and neither store nor log is away.
-    pub(crate) is_calm: bool,
-    /// Orgs whose configuration runs here.
-    pub(crate) running: usize,
-    /// For how long the consumer has had no room and has finished nothing.
+    /// True if the catalog is known to be current and neither the store nor the log is unavailable.
+    pub(crate) can_judge: bool,
+    /// Number of orgs whose configuration runs here.
+    pub(crate) running_orgs: usize,
+    /// Time for which the consumer has been full and has finished nothing.
     pub(crate) stuck_for: Duration,
 }
 
-/// The orgs whose configuration was missing lately.
+/// Orgs whose configuration was missing lately.
 #[derive(Debug)]
-pub(crate) struct Missing {
-    settings: Settings,
-    /// An org of which nothing was heard for so long is forgotten. Longer than a part waits between two tries.
+pub(crate) struct MissingConfigs {
+    settings: MissingSettings,
+    /// Time after its last part until an org is forgotten. Longer than the pause between two tries of a part.
     forget_after: Duration,
-    orgs: BTreeMap<OrgId, Absence>,
+    orgs: BTreeMap<OrgId, MissingOrg>,
 }
 
 #[derive(Debug)]
-struct Absence {
-    seen: Duration,
-    /// An older version of its configuration runs here.
-    runs: bool,
-    makes_room: bool,
+struct MissingOrg {
+    last_seen: Duration,
+    /// True if an older version of its configuration runs here.
+    runs_older: bool,
+    is_diverted: bool,
 }
 
-impl Missing {
-    pub(crate) fn new(settings: Settings, forget_after: Duration) -> Self {
+impl MissingConfigs {
+    pub(crate) fn new(settings: MissingSettings, forget_after: Duration) -> Self {
         Self { settings, forget_after, orgs: BTreeMap::new() }
     }
 
+    /// Returns the number of orgs.
     pub(crate) fn count(&self) -> usize {
         self.orgs.len()
     }
 
-    /// The orgs that make room.
+    /// Returns the number of orgs whose content is diverted.
     pub(crate) fn diverted(&self) -> usize {
-        self.orgs.values().filter(|absence| absence.makes_room).count()
+        self.orgs.values().filter(|org| org.is_diverted).count()
     }
 
-    /// The configuration of the org is missing for a part of its content. `runs`: an older version is here.
-    pub(crate) fn judge(&mut self, org: &OrgId, runs: bool, scene: Scene) -> Verdict {
-        let (now, forget_after) = (scene.now, self.forget_after);
-        self.orgs.retain(|_, absence| now.saturating_sub(absence.seen) < forget_after);
-        let absence = self.orgs.entry(org.clone()).or_insert(Absence { seen: now, runs, makes_room: false });
-        (absence.seen, absence.runs) = (now, runs);
+    /// Decides about a part. `runs_older`: an older version of the org's configuration runs here.
+    pub(crate) fn decide(
+        &mut self,
+        org: &OrgId,
+        runs_older: bool,
+        state: ConsumerState,
+    ) -> MissingConfigAction {
+        let (now, forget_after) = (state.now, self.forget_after);
+        self.orgs.retain(|_, org| now.saturating_sub(org.last_seen) < forget_after);
+        let entry = self.orgs.entry(org.clone()).or_insert(MissingOrg {
+            last_seen: now,
+            runs_older,
+            is_diverted: false,
+        });
+        (entry.last_seen, entry.runs_older) = (now, runs_older);
 
         let missing = self.orgs.len();
-        let well = scene.running.saturating_sub(self.orgs.values().filter(|absence| absence.runs).count());
-        let many = missing >= self.settings.orgs as usize
-            && missing * 100 >= (missing + well) * self.settings.percent as usize;
-        if !scene.is_calm || well == 0 || many {
-            return Verdict::Stop;
+        let healthy =
+            state.running_orgs.saturating_sub(self.orgs.values().filter(|org| org.runs_older).count());
+        // A share as well as a number: in a small installation three orgs may be all, among thousands they are not.
+        let are_many = missing >= self.settings.orgs as usize
+            && missing * 100 >= (missing + healthy) * self.settings.percent as usize;
+        if !state.can_judge || healthy == 0 || are_many {
+            return MissingConfigAction::HaltAll;
         }
-        let is_stuck = scene.stuck_for >= Duration::from_millis(self.settings.grace_ms);
-        let Some(absence) = self.orgs.get_mut(org) else { return Verdict::Wait };
-        absence.makes_room |= is_stuck;
-        if absence.makes_room { Verdict::Divert } else { Verdict::Wait }
+        let is_stuck = state.stuck_for >= Duration::from_millis(self.settings.grace_ms);
+        let Some(entry) = self.orgs.get_mut(org) else { return MissingConfigAction::Wait };
+        // Stays set, so that the org's content does not fill the consumer again and wait for another grace period.
+        entry.is_diverted |= is_stuck;
+        if entry.is_diverted { MissingConfigAction::Divert } else { MissingConfigAction::Wait }
     }
 }
 
@@ -123,12 +102,16 @@ mod tests {
     use super::*;
 
     const FORGET: Duration = Duration::from_secs(60);
-    const CALM: Scene =
-        Scene { now: Duration::from_secs(100), is_calm: true, running: 50, stuck_for: Duration::ZERO };
-    const STUCK: Scene = Scene { stuck_for: Duration::from_secs(5), ..CALM };
+    const MOVING: ConsumerState = ConsumerState {
+        now: Duration::from_secs(100),
+        can_judge: true,
+        running_orgs: 50,
+        stuck_for: Duration::ZERO,
+    };
+    const STUCK: ConsumerState = ConsumerState { stuck_for: Duration::from_secs(5), ..MOVING };
 
-    fn missing() -> Missing {
-        Missing::new(Settings::default(), FORGET)
+    fn missing_configs() -> MissingConfigs {
+        MissingConfigs::new(MissingSettings::default(), FORGET)
     }
 
     fn org(name: &str) -> OrgId {
@@ -136,46 +119,49 @@ mod tests {
     }
 
     #[test]
-    fn content_waits_as_long_as_others_go_on_and_makes_room_once_they_do_not() {
-        let mut missing = missing();
-        assert_eq!(missing.judge(&org("a"), false, CALM), Verdict::Wait);
-        assert_eq!(missing.judge(&org("a"), false, STUCK), Verdict::Divert);
-        assert_eq!(missing.judge(&org("a"), false, CALM), Verdict::Divert, "not one pause after the other");
+    fn content_waits_while_others_go_on_and_is_diverted_once_they_are_stuck() {
+        let mut missing = missing_configs();
+        assert_eq!(missing.decide(&org("a"), false, MOVING), MissingConfigAction::Wait);
+        assert_eq!(missing.decide(&org("a"), false, STUCK), MissingConfigAction::Divert);
+        let again = missing.decide(&org("a"), false, MOVING);
+        assert_eq!(again, MissingConfigAction::Divert, "no second grace period");
         assert_eq!(missing.diverted(), 1);
-        assert_eq!(missing.judge(&org("b"), true, CALM), Verdict::Wait, "another org has its own time");
+        let other = missing.decide(&org("b"), true, MOVING);
+        assert_eq!(other, MissingConfigAction::Wait, "another org has a grace period of its own");
     }
 
     #[test]
-    fn an_org_that_was_not_heard_of_for_a_while_begins_anew() {
-        let mut missing = missing();
-        assert_eq!(missing.judge(&org("a"), false, STUCK), Verdict::Divert);
-        let later = Scene { now: CALM.now + FORGET, ..CALM };
-        assert_eq!(missing.judge(&org("a"), false, later), Verdict::Wait);
+    fn org_that_was_not_seen_for_a_while_starts_anew() {
+        let mut missing = missing_configs();
+        assert_eq!(missing.decide(&org("a"), false, STUCK), MissingConfigAction::Divert);
+        let later = ConsumerState { now: MOVING.now + FORGET, ..MOVING };
+        assert_eq!(missing.decide(&org("a"), false, later), MissingConfigAction::Wait);
     }
 
     #[test]
-    fn nothing_is_diverted_while_the_catalog_cannot_be_asked() {
-        let scene = Scene { is_calm: false, ..STUCK };
-        assert_eq!(missing().judge(&org("a"), false, scene), Verdict::Stop);
+    fn nothing_is_diverted_while_the_catalog_cannot_be_read() {
+        let state = ConsumerState { can_judge: false, ..STUCK };
+        assert_eq!(missing_configs().decide(&org("a"), false, state), MissingConfigAction::HaltAll);
     }
 
     #[test]
-    fn nothing_is_diverted_where_there_is_nobody_to_make_room_for() {
-        let alone = Scene { running: 0, ..STUCK };
-        assert_eq!(missing().judge(&org("a"), false, alone), Verdict::Stop);
-        let runs_an_older_one = Scene { running: 1, ..STUCK };
-        assert_eq!(missing().judge(&org("a"), true, runs_an_older_one), Verdict::Stop);
+    fn nothing_is_diverted_when_no_other_org_is_blocked() {
+        let alone = ConsumerState { running_orgs: 0, ..STUCK };
+        assert_eq!(missing_configs().decide(&org("a"), false, alone), MissingConfigAction::HaltAll);
+        let with_older = ConsumerState { running_orgs: 1, ..STUCK };
+        assert_eq!(missing_configs().decide(&org("a"), true, with_older), MissingConfigAction::HaltAll);
     }
 
     #[test]
-    fn many_orgs_at_once_are_the_catalogs_fault() {
-        let mut missing = missing();
+    fn many_orgs_at_once_halt_the_consumer() {
+        let mut missing = missing_configs();
         for name in ["a", "b"] {
-            assert_eq!(missing.judge(&org(name), true, CALM), Verdict::Wait);
+            assert_eq!(missing.decide(&org(name), true, MOVING), MissingConfigAction::Wait);
         }
-        let few = Scene { running: 20, ..STUCK };
-        assert_eq!(missing.judge(&org("c"), true, few), Verdict::Stop);
-        let of_thousands = Scene { running: 5_000, ..STUCK };
-        assert_eq!(missing.judge(&org("c"), true, of_thousands), Verdict::Divert, "three of 5,000 are not");
+        let of_twenty = ConsumerState { running_orgs: 20, ..STUCK };
+        assert_eq!(missing.decide(&org("c"), true, of_twenty), MissingConfigAction::HaltAll);
+        let of_thousands = ConsumerState { running_orgs: 5_000, ..STUCK };
+        let action = missing.decide(&org("c"), true, of_thousands);
+        assert_eq!(action, MissingConfigAction::Divert, "three of 5,000 are few");
     }
 }

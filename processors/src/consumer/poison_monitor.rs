@@ -1,44 +1,21 @@
-//! How much of each org's content is poison, and when that is no accident of one item any more.
+//! Counts content that cannot be processed, and decides when that is no accident of single items any more.
 //!
-//! It diverts and stops nothing: it says when to. Time is passed in.
+//! Pure: the consumer loop acts on the decisions and passes the time in.
 
 use std::{
     collections::{BTreeMap, HashMap},
     time::Duration,
 };
 
-use serde::{Deserialize, Serialize};
 use tidegate_schemas::ids::OrgId;
 
-/// The section `processors.poison`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Settings {
-    /// How long poison is counted before the count begins anew, in milliseconds. Default 60,000.
-    pub window_ms: u64,
-    /// How many parts of an org must be poison in the window before its ratio counts. Default 50.
-    pub least: u32,
-    /// The percentage of poison at which an org is diverted whole to the dead letters. Default 50.
-    pub percent: u32,
-    /// How long an org stays diverted before it is tried again, in milliseconds. Default 300,000.
-    pub divert_ms: u64,
-    /// So many orgs above the ratio in one window stop the consumer: then the fault is ours. Default 3.
-    pub orgs: u32,
-    /// So many records in one window that no version of Tidegate can read stop the consumer. Default 10.
-    pub unreadable: u32,
-}
+use crate::settings::PoisonSettings;
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self { window_ms: 60_000, least: 50, percent: 50, divert_ms: 300_000, orgs: 3, unreadable: 10 }
-    }
-}
-
-/// What a counted part leads to.
+/// Consequence of a part or record that could not be processed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    GoOn,
-    /// From here on the org's content goes to the dead letters, unseen.
+pub(crate) enum PoisonAction {
+    Continue,
+    /// From now on the org's content goes to the dead letters without a try.
     Divert,
     Stop {
         why: String,
@@ -46,49 +23,52 @@ pub(crate) enum Verdict {
 }
 
 #[derive(Debug)]
-pub(crate) struct Watch {
-    settings: Settings,
-    began: Duration,
+pub(crate) struct PoisonMonitor {
+    settings: PoisonSettings,
+    window_start: Duration,
     counts: HashMap<OrgId, Count>,
     unreadable: u32,
-    /// Until when.
-    diverted: BTreeMap<OrgId, Duration>,
+    /// Diverted orgs, each with the end of its diversion.
+    diverted_until: BTreeMap<OrgId, Duration>,
 }
 
+/// Parts of one org in the current window.
 #[derive(Debug, Default)]
 struct Count {
     good: u32,
     poison: u32,
 }
 
-impl Watch {
-    pub(crate) fn new(settings: Settings) -> Self {
+impl PoisonMonitor {
+    pub(crate) fn new(settings: PoisonSettings) -> Self {
         Self {
             settings,
-            began: Duration::ZERO,
+            window_start: Duration::ZERO,
             counts: HashMap::new(),
             unreadable: 0,
-            diverted: BTreeMap::new(),
+            diverted_until: BTreeMap::new(),
         }
     }
 
     pub(crate) fn is_diverted(&mut self, org: &OrgId, now: Duration) -> bool {
-        match self.diverted.get(org) {
+        match self.diverted_until.get(org) {
             Some(until) if now < *until => true,
             Some(_) => {
-                self.diverted.remove(org);
+                self.diverted_until.remove(org);
                 false
             }
             None => false,
         }
     }
 
+    /// Returns the number of diverted orgs.
     pub(crate) fn diverted(&self) -> usize {
-        self.diverted.len()
+        self.diverted_until.len()
     }
 
-    pub(crate) fn good(&mut self, org: &OrgId, now: Duration) {
-        self.turn(now);
+    pub(crate) fn record_success(&mut self, org: &OrgId, now: Duration) {
+        self.roll_window(now);
+        // Not `entry`, which would clone the org for every part.
         if let Some(count) = self.counts.get_mut(org) {
             count.good += 1;
         } else {
@@ -96,34 +76,34 @@ impl Watch {
         }
     }
 
-    pub(crate) fn poison(&mut self, org: &OrgId, now: Duration) -> Verdict {
-        self.turn(now);
+    pub(crate) fn record_poison(&mut self, org: &OrgId, now: Duration) -> PoisonAction {
+        self.roll_window(now);
         let count = self.counts.entry(org.clone()).or_default();
         count.poison += 1;
         if !count.is_over(&self.settings) {
-            return Verdict::GoOn;
+            return PoisonAction::Continue;
         }
         let over = self.counts.values().filter(|count| count.is_over(&self.settings)).count();
         if over >= self.settings.orgs as usize {
-            return Verdict::Stop { why: format!("the content of {over} orgs cannot be processed") };
+            return PoisonAction::Stop { why: format!("the content of {over} orgs cannot be processed") };
         }
-        self.diverted.insert(org.clone(), now + Duration::from_millis(self.settings.divert_ms));
-        Verdict::Divert
+        self.diverted_until.insert(org.clone(), now + Duration::from_millis(self.settings.divert_ms));
+        PoisonAction::Divert
     }
 
-    /// A record that does not even say whose it is.
-    pub(crate) fn unreadable(&mut self, now: Duration) -> Verdict {
-        self.turn(now);
+    /// Counts a record that cannot be decoded, so that not even its org is known.
+    pub(crate) fn record_unreadable(&mut self, now: Duration) -> PoisonAction {
+        self.roll_window(now);
         self.unreadable += 1;
         if self.unreadable < self.settings.unreadable {
-            return Verdict::GoOn;
+            return PoisonAction::Continue;
         }
-        Verdict::Stop { why: format!("{} records cannot be read", self.unreadable) }
+        PoisonAction::Stop { why: format!("{} records cannot be read", self.unreadable) }
     }
 
-    fn turn(&mut self, now: Duration) {
-        if now.saturating_sub(self.began) >= Duration::from_millis(self.settings.window_ms) {
-            self.began = now;
+    fn roll_window(&mut self, now: Duration) {
+        if now.saturating_sub(self.window_start) >= Duration::from_millis(self.settings.window_ms) {
+            self.window_start = now;
             self.counts.clear();
             self.unreadable = 0;
         }
@@ -131,31 +111,9 @@ impl Watch {
 }
 
 impl Count {
-    fn is_over(&self, settings: &Settings) -> bool {
+    fn is_over(&self, settings: &PoisonSettings) -> bool {
         let all = u64::from(self.good) + u64::from(self.poison);
         self.poison >= settings.least && u64::from(self.poison) * 100 >= all * u64::from(settings.percent)
-    }
-}
-
-impl Settings {
-    pub(crate) fn validate(&self) -> Result<(), String> {
-        for (name, value) in [
-            ("window_ms", self.window_ms),
-            ("least", self.least.into()),
-            ("orgs", self.orgs.into()),
-            ("unreadable", self.unreadable.into()),
-        ] {
-            if value == 0 {
-                return Err(format!("processors.poison.{name} must be above 0"));
-            }
-        }
-        if !(1..=100).contains(&self.percent) {
-            return Err(format!(
-                "processors.poison.percent must be between 1 and 100, but is {}",
-                self.percent
-            ));
-        }
-        Ok(())
     }
 }
 
@@ -165,53 +123,54 @@ mod tests {
 
     const NOW: Duration = Duration::from_secs(1);
 
-    fn watch() -> Watch {
-        Watch::new(Settings { least: 3, ..Settings::default() })
+    fn monitor() -> PoisonMonitor {
+        PoisonMonitor::new(PoisonSettings { least: 3, ..PoisonSettings::default() })
     }
 
-    fn times(watch: &mut Watch, org: &str, times: u32) -> Verdict {
-        (0..times).map(|_| watch.poison(&OrgId::new(org), NOW)).last().unwrap_or(Verdict::GoOn)
+    fn poison(monitor: &mut PoisonMonitor, org: &str, times: u32) -> PoisonAction {
+        let last = (0..times).map(|_| monitor.record_poison(&OrgId::new(org), NOW)).last();
+        last.unwrap_or(PoisonAction::Continue)
     }
 
     #[test]
-    fn a_few_bad_items_divert_nobody() {
-        let mut watch = watch();
-        assert_eq!(times(&mut watch, "a", 2), Verdict::GoOn);
+    fn few_bad_items_divert_no_org() {
+        let mut monitor = monitor();
+        assert_eq!(poison(&mut monitor, "a", 2), PoisonAction::Continue);
         for _ in 0..10 {
-            watch.good(&OrgId::new("a"), NOW);
+            monitor.record_success(&OrgId::new("a"), NOW);
         }
-        assert_eq!(times(&mut watch, "a", 7), Verdict::GoOn, "below half");
-        assert!(!watch.is_diverted(&OrgId::new("a"), NOW));
+        assert_eq!(poison(&mut monitor, "a", 7), PoisonAction::Continue, "below half");
+        assert!(!monitor.is_diverted(&OrgId::new("a"), NOW));
     }
 
     #[test]
-    fn an_org_over_the_ratio_is_diverted_and_tried_again_later() {
-        let mut watch = watch();
+    fn org_over_the_ratio_is_diverted_and_retried_later() {
+        let mut monitor = monitor();
         let org = OrgId::new("a");
-        assert_eq!(times(&mut watch, "a", 3), Verdict::Divert);
-        assert!(watch.is_diverted(&org, NOW));
-        assert!(!watch.is_diverted(&OrgId::new("b"), NOW));
+        assert_eq!(poison(&mut monitor, "a", 3), PoisonAction::Divert);
+        assert!(monitor.is_diverted(&org, NOW));
+        assert!(!monitor.is_diverted(&OrgId::new("b"), NOW));
         let later = NOW + Duration::from_secs(301);
-        assert!(!watch.is_diverted(&org, later));
-        assert_eq!(watch.poison(&org, later), Verdict::GoOn, "the count began anew");
+        assert!(!monitor.is_diverted(&org, later));
+        assert_eq!(monitor.record_poison(&org, later), PoisonAction::Continue, "a new window has begun");
     }
 
     #[test]
     fn poison_from_several_orgs_at_once_stops_the_consumer() {
-        let mut watch = watch();
-        assert_eq!(times(&mut watch, "a", 3), Verdict::Divert);
-        assert_eq!(times(&mut watch, "b", 3), Verdict::Divert);
-        assert!(matches!(times(&mut watch, "c", 3), Verdict::Stop { .. }));
+        let mut monitor = monitor();
+        assert_eq!(poison(&mut monitor, "a", 3), PoisonAction::Divert);
+        assert_eq!(poison(&mut monitor, "b", 3), PoisonAction::Divert);
+        assert!(matches!(poison(&mut monitor, "c", 3), PoisonAction::Stop { .. }));
     }
 
     #[test]
-    fn records_that_cannot_be_read_stop_the_consumer_unless_they_are_rare() {
-        let mut watch = watch();
+    fn unreadable_records_stop_the_consumer_unless_they_are_rare() {
+        let mut monitor = monitor();
         for nth in 0..100_u32 {
             let now = Duration::from_secs(10) * nth;
-            assert_eq!(watch.unreadable(now), Verdict::GoOn);
+            assert_eq!(monitor.record_unreadable(now), PoisonAction::Continue);
         }
-        let last = (0..10).map(|_| watch.unreadable(Duration::from_secs(5_000))).last();
-        assert!(matches!(last, Some(Verdict::Stop { .. })));
+        let last = (0..10).map(|_| monitor.record_unreadable(Duration::from_secs(5_000))).last();
+        assert!(matches!(last, Some(PoisonAction::Stop { .. })));
     }
 }

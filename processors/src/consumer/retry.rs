@@ -1,6 +1,4 @@
-//! Tries a part until it is done, in the dead letters, or left because its assignment is gone.
-//!
-//! Which part is next is the `worker`'s matter, what a part leads to a `Handler`'s.
+//! Retries a part until it is done, in the dead letters, or abandoned because its partition was revoked.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -13,6 +11,7 @@ use std::{
 
 use futures::FutureExt as _;
 use parking_lot::Mutex;
+use tidegate_catalog::Live;
 use tidegate_schemas::ids::{OrgId, SubmissionId};
 use tidegate_stream::{
     consumer::{
@@ -26,207 +25,229 @@ use tokio::{
     time::{Instant, sleep},
 };
 
+use super::{
+    backoff::Backoff,
+    error::{Disposition, Panicked, TaskError},
+    handler::{DeadPart, Handler, Job, Part},
+    key_queues::QueuedPart,
+    missing_config::{ConsumerState, MissingConfigAction, MissingConfigs},
+    slot::ConcurrencySlot,
+};
 use crate::{
-    Health, Settings,
-    consumer::backoff::Backoff,
-    consumer::error::{Class, Fault},
-    consumer::handler::{Handler, Job},
-    consumer::key_queues::Work,
-    consumer::missing_config::{Missing, Scene, Verdict},
-    consumer::slot::Place,
-    health::Complaint,
-    items::compute_pool::Panicked,
+    health::{Health, OutageReport},
+    metrics,
+    settings::Settings,
 };
 
-/// The reason of dead letters that made room while their org's configuration was missing.
+/// DeadLetterReason of dead letters that made room for other orgs while their own org's configuration was missing.
 const CONFIG_MISSING: &str = "config_missing";
 
-/// What all parts of one worker share.
-pub(crate) struct Trying<H> {
+/// State that all parts of one consumer share.
+pub(crate) struct RetryLoop<H> {
     pub(crate) role: Role,
     pub(crate) handler: H,
     pub(crate) settings: Arc<Settings>,
-    health: Health,
     pub(crate) slots: Arc<Semaphore>,
-    /// Works that wait for the log or the store.
+    live: Arc<Live>,
+    health: Health,
+    /// Number of parts that wait for the log or the store.
     outages: AtomicUsize,
-    /// Works that wait for a catalog that is at fault.
-    halts: AtomicUsize,
-    missing: Mutex<Missing>,
+    /// Number of parts that wait for a catalog that is at fault.
+    catalog_waits: AtomicUsize,
+    missing_configs: Mutex<MissingConfigs>,
     progress: Mutex<Progress>,
-    gate: Backpressure,
-    began: Instant,
+    backpressure: Backpressure,
+    started_at: Instant,
 }
 
-/// Whether the consumer moves.
+/// Tells how long the consumer has been stuck.
 struct Progress {
-    /// When a part was last finished.
-    finished_at: Instant,
-    /// Since when there is no room for more parts.
+    last_finished_at: Instant,
+    /// Set while no further part can be admitted.
     full_since: Option<Instant>,
 }
 
+/// End of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum PartOutcome {
     Done,
-    Poisoned,
+    DeadLettered,
+    /// Sent to the dead letters without a try, or without it being at fault.
     Diverted,
-    /// The assignment is gone: another owner works on it.
-    Left,
+    /// Left to the next owner of the partition.
+    Abandoned,
 }
 
-impl<H: Handler> Trying<H> {
+impl<H: Handler> RetryLoop<H> {
     pub(crate) fn new(
         role: Role,
         handler: H,
+        live: Arc<Live>,
         settings: Arc<Settings>,
         health: Health,
-        gate: Backpressure,
+        backpressure: Backpressure,
     ) -> Self {
-        let began = Instant::now();
+        let started_at = Instant::now();
+        let missing_configs = MissingConfigs::new(settings.missing.clone(), settings.forget_missing());
         Self {
             role,
             handler,
+            live,
             slots: Arc::new(Semaphore::new(settings.concurrency)),
             outages: AtomicUsize::new(0),
-            halts: AtomicUsize::new(0),
-            missing: Mutex::new(Missing::new(settings.missing.clone(), settings.forget_missing())),
-            progress: Mutex::new(Progress { finished_at: began, full_since: None }),
-            gate,
-            began,
+            catalog_waits: AtomicUsize::new(0),
+            missing_configs: Mutex::new(missing_configs),
+            progress: Mutex::new(Progress { last_finished_at: started_at, full_since: None }),
+            backpressure,
+            started_at,
             settings,
             health,
         }
     }
 
-    pub(crate) async fn work(
+    pub(crate) async fn run(
         &self,
-        work: &Work<Arc<Job<H::Record>>>,
-        slot: OwnedSemaphorePermit,
+        part: &QueuedPart<Arc<Job<H::Record>>>,
+        permit: OwnedSemaphorePermit,
         is_diverted: bool,
-    ) -> How {
-        let job = &work.record;
+    ) -> PartOutcome {
+        let job = &part.record;
         if is_diverted {
             let detail = "most of the org's content could not be processed".to_owned();
-            return match Box::pin(self.bury_part(work, "org_diverted", detail)).await {
-                How::Poisoned => How::Diverted,
-                other => other,
-            };
+            return Box::pin(self.divert(part, "org_diverted", detail)).await;
         }
-        let place = Place::new(Arc::clone(&self.slots), slot);
+        let slot = ConcurrencySlot::new(Arc::clone(&self.slots), permit);
         let mut backoff = Backoff::new(&self.settings);
-        let mut waits: Option<Waits<'_>> = None;
-        let mut defect_since = None;
-        let mut again = false;
+        let mut wait: Option<WaitGuard<'_>> = None;
+        let mut unreadable_since = None;
+        let mut is_retry = false;
         loop {
-            let tried = AssertUnwindSafe(self.handler.handle(Arc::clone(job), work.part, again, &place));
-            let fault = match tried.catch_unwind().await.unwrap_or(Err(Fault::Panicked(Panicked))) {
-                Ok(()) => return How::Done,
-                Err(fault) => fault,
+            let attempt = Part { job: Arc::clone(job), index: part.index, is_retry, slot: &slot };
+            let result = AssertUnwindSafe(self.handler.handle(attempt)).catch_unwind().await;
+            let error = match result.unwrap_or(Err(TaskError::Panicked(Panicked))) {
+                Ok(()) => return PartOutcome::Done,
+                Err(error) => error,
             };
-            let class = match fault.class() {
-                Class::Lost => return How::Left,
-                // Nothing was done: it failed before there was anything to do.
-                Class::Missing => match self.missing(&work.key.org, &fault) {
-                    Verdict::Wait => Class::Missing,
-                    Verdict::Stop => Class::Halted,
-                    Verdict::Divert => {
-                        return match self.bury_part(work, CONFIG_MISSING, fault.to_string()).await {
-                            How::Poisoned => How::Diverted,
-                            other => other,
-                        };
+            let disposition = match error.disposition() {
+                Disposition::Abandon => return PartOutcome::Abandoned,
+                Disposition::AwaitConfig => match self.on_missing_config(&part.key.org, &error) {
+                    MissingConfigAction::Wait => Disposition::AwaitConfig,
+                    MissingConfigAction::HaltAll => Disposition::AwaitCatalog,
+                    MissingConfigAction::Divert => {
+                        return self.divert(part, CONFIG_MISSING, error.to_string()).await;
                     }
                 },
-                Class::Defect => {
-                    let since = *defect_since.get_or_insert_with(Instant::now);
-                    let is_spent = since.elapsed() >= self.settings.defect_patience();
-                    if is_spent { Class::Content } else { Class::Defect }
+                Disposition::RetryForAWhile => {
+                    let since = *unreadable_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= self.settings.defect_patience() {
+                        Disposition::DeadLetter
+                    } else {
+                        Disposition::RetryForAWhile
+                    }
                 }
                 other => other,
             };
-            again |= !matches!(class, Class::Missing | Class::Halted);
-            if class == Class::Content {
-                return Box::pin(self.bury_part(work, fault.tag(), fault.to_string())).await;
+            if disposition == Disposition::DeadLetter {
+                return Box::pin(self.dead_letter_part(part, error.tag(), error.to_string())).await;
             }
-            let waits_as_before = waits.as_ref().is_some_and(|waits| waits.is_for(fault.tag(), class));
+            // A part whose configuration was missing has failed before it wrote anything, so its next try is the first.
+            is_retry |= !matches!(disposition, Disposition::AwaitConfig | Disposition::AwaitCatalog);
+            let waits_as_before = wait.as_ref().is_some_and(|wait| wait.is_for(error.tag(), disposition));
             if !waits_as_before {
-                tracing::debug!(role = %self.role, tag = fault.tag(), "{fault}");
-                waits = Some(self.wait_for(fault.tag(), class));
+                tracing::debug!(role = %self.role, tag = error.tag(), "{error}");
+                wait = Some(self.begin_wait(error.tag(), disposition));
             }
-            // Whoever waits for one org's configuration takes nobody's turn.
-            place.leave();
+            // Without its slot, so that parts which wait for one org's configuration do not stop the others.
+            slot.release();
             tokio::select! {
                 () = sleep(backoff.next()) => {}
-                () = job.ticket.cancelled() => return How::Left,
+                () = job.ticket.cancelled() => return PartOutcome::Abandoned,
             }
-            place.take().await;
+            slot.acquire().await;
         }
     }
 
-    /// What becomes of a part whose configuration is missing.
-    fn missing(&self, org: &OrgId, fault: &Fault) -> Verdict {
-        let live = self.handler.live();
-        let scene = Scene {
-            now: self.began.elapsed(),
-            is_calm: live.ready() && self.outages.load(Ordering::Relaxed) == 0,
-            running: live.running(),
-            stuck_for: self.progress.lock().stuck_for(self.gate.paused_for()),
+    fn on_missing_config(&self, org: &OrgId, error: &TaskError) -> MissingConfigAction {
+        let state = ConsumerState {
+            now: self.started_at.elapsed(),
+            can_judge: self.live.ready() && self.outages.load(Ordering::Relaxed) == 0,
+            running_orgs: self.live.running(),
+            stuck_for: self.progress.lock().stuck_for(self.backpressure.paused_for()),
         };
-        let (verdict, is_new, makes_room) = {
-            let mut missing = self.missing.lock();
+        let (action, is_new, is_newly_diverted) = {
+            let mut missing = self.missing_configs.lock();
             let before = (missing.count(), missing.diverted());
-            let verdict = missing.judge(org, live.org(org).is_some(), scene);
-            let count = u32::try_from(missing.count()).unwrap_or(u32::MAX);
-            metrics::gauge!("tidegate_missing_configurations", "role" => self.role.0).set(count);
-            (verdict, missing.count() > before.0, missing.diverted() > before.1)
+            let action = missing.decide(org, self.live.org(org).is_some(), state);
+            metrics::set_missing_configurations(self.role, missing.count());
+            (action, missing.count() > before.0, missing.diverted() > before.1)
         };
         if is_new {
-            tracing::error!(role = %self.role, %org, tag = fault.tag(),
-                "content waits for its org's configuration: {fault}");
+            tracing::error!(role = %self.role, %org, tag = error.tag(),
+                "content waits for its org's configuration: {error}");
         }
-        if makes_room {
-            tracing::error!(role = %self.role, %org, tag = fault.tag(),
-                "content that waits for its org's configuration stands in the way of others: it goes to the dead \
-                 letters, reason {CONFIG_MISSING}, to be replayed once the configuration is there");
+        if is_newly_diverted {
+            tracing::error!(role = %self.role, %org, tag = error.tag(),
+                "content that waits for its org's configuration blocks other orgs: it goes to the dead letters with \
+                 the reason {CONFIG_MISSING}; replay it once the configuration is there");
         }
-        verdict
+        action
     }
 
-    /// Whether there is no room for more parts.
-    pub(crate) fn full(&self, is_full: bool) {
-        self.progress.lock().full(is_full);
+    pub(crate) fn set_full(&self, is_full: bool) {
+        self.progress.lock().set_full(is_full);
     }
 
-    /// A part has ended.
-    pub(crate) fn finished(&self) {
-        self.progress.lock().finished_at = Instant::now();
+    pub(crate) fn note_finished(&self) {
+        self.progress.lock().last_finished_at = Instant::now();
     }
 
-    /// Nothing that every part would meet is in the way.
-    pub(crate) fn may_begin(&self) -> bool {
-        self.outages.load(Ordering::Relaxed) == 0 && self.halts.load(Ordering::Relaxed) == 0
+    /// True unless something is unavailable that every further part would need.
+    pub(crate) fn may_admit(&self) -> bool {
+        self.outages.load(Ordering::Relaxed) == 0 && self.catalog_waits.load(Ordering::Relaxed) == 0
     }
 
-    async fn bury_part(&self, work: &Work<Arc<Job<H::Record>>>, tag: &'static str, detail: String) -> How {
-        let job = &work.record;
-        let submission_id = H::submission(&job.record, work.part);
-        let why = self.reason(tag, detail, Some(work.key.org.clone()), submission_id);
-        self.bury(&job.ticket, &H::alone(job, work.part), why).await
+    async fn divert(
+        &self,
+        part: &QueuedPart<Arc<Job<H::Record>>>,
+        tag: &'static str,
+        detail: String,
+    ) -> PartOutcome {
+        match self.dead_letter_part(part, tag, detail).await {
+            PartOutcome::DeadLettered => PartOutcome::Diverted,
+            other => other,
+        }
     }
 
-    /// Writes a dead letter, however long it takes.
-    pub(crate) async fn bury(&self, ticket: &Ticket, part: &[u8], why: DeadLetterReason) -> How {
+    async fn dead_letter_part(
+        &self,
+        part: &QueuedPart<Arc<Job<H::Record>>>,
+        tag: &'static str,
+        detail: String,
+    ) -> PartOutcome {
+        let job = &part.record;
+        let DeadPart { datum, submission_id } = H::dead_part(job, part.index);
+        let reason = self.reason(tag, detail, Some(part.key.org.clone()), submission_id);
+        self.dead_letter(&job.ticket, &datum, reason).await
+    }
+
+    /// Writes a dead letter, retrying until it is written or the partition is revoked.
+    pub(crate) async fn dead_letter(
+        &self,
+        ticket: &Ticket,
+        datum: &[u8],
+        reason: DeadLetterReason,
+    ) -> PartOutcome {
         let mut backoff = Backoff::new(&self.settings);
-        let mut waits = None;
+        let mut wait = None;
         loop {
-            let Err(error) = ticket.dead_letter(part, why.clone()).await else {
-                tracing::warn!(role = %self.role, position = %ticket.position(), tag = why.tag, "to the dead letters");
-                return How::Poisoned;
+            let Err(error) = ticket.dead_letter(datum, reason.clone()).await else {
+                tracing::warn!(role = %self.role, position = %ticket.position(), tag = reason.tag, "to the dead letters");
+                return PartOutcome::DeadLettered;
             };
-            waits.get_or_insert_with(|| self.wait_for(error.tag(), Class::Outage));
+            wait.get_or_insert_with(|| self.begin_wait(error.tag(), Disposition::AwaitRecovery));
             tokio::select! {
                 () = sleep(backoff.next()) => {}
-                () = ticket.cancelled() => return How::Left,
+                () = ticket.cancelled() => return PartOutcome::Abandoned,
             }
         }
     }
@@ -241,66 +262,69 @@ impl<H: Handler> Trying<H> {
         DeadLetterReason { stage: self.role.0, tag, detail, org, submission_id }
     }
 
-    fn wait_for(&self, tag: &'static str, class: Class) -> Waits<'_> {
-        let counted = match class {
-            Class::Outage => Some(&self.outages),
-            Class::Halted => Some(&self.halts),
-            Class::Content | Class::Defect | Class::Missing | Class::Lost => None,
+    fn begin_wait(&self, tag: &'static str, disposition: Disposition) -> WaitGuard<'_> {
+        let count = match disposition {
+            Disposition::AwaitRecovery => Some(&self.outages),
+            Disposition::AwaitCatalog => Some(&self.catalog_waits),
+            Disposition::DeadLetter
+            | Disposition::RetryForAWhile
+            | Disposition::AwaitConfig
+            | Disposition::Abandon => None,
         };
-        if let Some(counted) = counted {
-            counted.fetch_add(1, Ordering::Relaxed);
+        if let Some(count) = count {
+            count.fetch_add(1, Ordering::Relaxed);
         }
-        // What one org's rows or configuration lack is a metric and a log line; the process stays ready for the rest.
-        let complaint = counted.map(|_| self.health.complain(self.role, tag));
-        if complaint.is_none() {
-            metrics::counter!("tidegate_processing_held_total", "role" => self.role.0, "tag" => tag)
-                .increment(1);
+        // A row or configuration that one org lacks is a metric and a log line. The process stays ready for the others.
+        let report = count.map(|_| self.health.report_outage(self.role, tag));
+        if report.is_none() {
+            metrics::part_held(self.role, tag);
         }
-        Waits { tag, class, counted, _complaint: complaint }
+        WaitGuard { tag, disposition, count, _report: report }
     }
 }
 
-/// A work that waits, and why. Dropping it ends the wait.
-struct Waits<'a> {
+/// Registered wait of a part. Dropping it ends the wait.
+struct WaitGuard<'a> {
     tag: &'static str,
-    class: Class,
-    counted: Option<&'a AtomicUsize>,
-    _complaint: Option<Complaint>,
+    disposition: Disposition,
+    count: Option<&'a AtomicUsize>,
+    _report: Option<OutageReport>,
 }
 
-impl Waits<'_> {
-    fn is_for(&self, tag: &str, class: Class) -> bool {
-        self.tag == tag && self.class == class
+impl WaitGuard<'_> {
+    fn is_for(&self, tag: &str, disposition: Disposition) -> bool {
+        self.tag == tag && self.disposition == disposition
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
-        if let Some(counted) = self.counted {
-            counted.fetch_sub(1, Ordering::Relaxed);
+        if let Some(count) = self.count {
+            count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
 impl Progress {
-    fn full(&mut self, is_full: bool) {
+    fn set_full(&mut self, is_full: bool) {
         self.full_since = is_full.then(|| self.full_since.unwrap_or_else(Instant::now));
     }
 
-    /// For how long there was no room, here or in the log's budget, and nothing was finished.
-    fn stuck_for(&self, closed_for: Option<Duration>) -> Duration {
+    /// Returns for how long nothing was finished while nothing could be admitted, here or because the log's budget was
+    /// spent.
+    fn stuck_for(&self, paused_for: Option<Duration>) -> Duration {
         let full_for = self.full_since.map(|since| since.elapsed());
-        full_for.max(closed_for).unwrap_or_default().min(self.finished_at.elapsed())
+        full_for.max(paused_for).unwrap_or_default().min(self.last_finished_at.elapsed())
     }
 }
 
-impl How {
+impl PartOutcome {
     pub(crate) const fn label(self) -> &'static str {
         match self {
             Self::Done => "done",
-            Self::Poisoned => "dead_letter",
+            Self::DeadLettered => "dead_letter",
             Self::Diverted => "diverted",
-            Self::Left => "left",
+            Self::Abandoned => "left",
         }
     }
 }

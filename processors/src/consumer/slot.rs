@@ -1,37 +1,36 @@
-//! A place among the works of a consumer that run at once, which can be left for a while.
-//!
-//! It does not say what the work does meanwhile.
+//! Concurrency slot of a part of a record: the right to run among the parts of one consumer.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub(crate) struct Place {
-    places: Arc<Semaphore>,
-    held: Mutex<Option<OwnedSemaphorePermit>>,
+/// Slot that a part holds while it runs. A part that waits for something outside releases it, so that others run.
+pub(crate) struct ConcurrencySlot {
+    semaphore: Arc<Semaphore>,
+    permit: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
-impl Place {
-    pub(crate) fn new(places: Arc<Semaphore>, held: OwnedSemaphorePermit) -> Self {
-        Self { places, held: Mutex::new(Some(held)) }
+impl ConcurrencySlot {
+    pub(crate) fn new(semaphore: Arc<Semaphore>, permit: OwnedSemaphorePermit) -> Self {
+        Self { semaphore, permit: Mutex::new(Some(permit)) }
     }
 
-    pub(crate) fn leave(&self) {
-        drop(self.held.lock().take());
+    pub(crate) fn release(&self) {
+        drop(self.permit.lock().take());
     }
 
-    pub(crate) async fn take(&self) {
-        let place = Arc::clone(&self.places).acquire_owned().await.ok();
-        *self.held.lock() = place;
+    pub(crate) async fn acquire(&self) {
+        let permit = Arc::clone(&self.semaphore).acquire_owned().await.ok();
+        *self.permit.lock() = permit;
     }
 
-    /// Waits for what is no work of ours: whoever has some may take the place, and one is awaited afterwards.
-    pub(crate) async fn aside<T>(&self, wait: impl Future<Output = T>) -> T {
-        self.leave();
-        let awaited = wait.await;
-        self.take().await;
-        awaited
+    /// Awaits `wait` without the slot, then waits for a slot again.
+    pub(crate) async fn released_during<T>(&self, wait: impl Future<Output = T>) -> T {
+        self.release();
+        let output = wait.await;
+        self.acquire().await;
+        output
     }
 }
 
@@ -42,12 +41,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_waits_aside_holds_no_place() {
-        let places = Arc::new(Semaphore::new(1));
-        let place = Place::new(Arc::clone(&places), Arc::clone(&places).try_acquire_owned().unwrap());
-        let free = place.aside(async { places.available_permits() }).await;
-        assert_eq!((free, places.available_permits()), (1, 0));
-        drop(place);
-        assert_eq!(places.available_permits(), 1);
+    async fn slot_is_free_for_others_during_a_wait() {
+        let semaphore = Arc::new(Semaphore::new(1));
+        let permit = Arc::clone(&semaphore).try_acquire_owned().unwrap();
+        let slot = ConcurrencySlot::new(Arc::clone(&semaphore), permit);
+        let free = slot.released_during(async { semaphore.available_permits() }).await;
+        assert_eq!((free, semaphore.available_permits()), (1, 0));
+        drop(slot);
+        assert_eq!(semaphore.available_permits(), 1);
     }
 }

@@ -12,6 +12,8 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::consumer::error::Panicked;
+
 /// What one task does before it lets others have the thread.
 const PIECES: usize = 64;
 
@@ -35,11 +37,6 @@ impl std::fmt::Debug for Queue {
         f.debug_struct("Queue").field("pieces", &self.pieces.len()).field("tasks", &self.tasks).finish()
     }
 }
-
-/// The piece panicked; the thread and everybody else's pieces did not suffer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a computation panicked")]
-pub(crate) struct Panicked;
 
 impl Pool {
     /// `threads` 0: one for each processor.

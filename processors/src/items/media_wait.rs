@@ -6,7 +6,6 @@ use std::{collections::HashMap, time::Duration};
 
 use futures::FutureExt as _;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use tidegate_moderation::media::{self, Look, Search, Shares, Signal, Signals, Wanted};
 use tidegate_schemas::{
     ids::{ItemKey, OrgId},
@@ -16,93 +15,12 @@ use tidegate_stream::consumer::ticket::Ticket;
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
-    consumer::slot::Place,
+    consumer::slot::ConcurrencySlot,
     items::slow_queue::seats::Seats,
     items::slow_queue::{Bounds, Full, Guest, Line, Seat},
+    metrics,
+    settings::MediaSettings,
 };
-
-/// The section `processors.media` of the service's settings.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Settings {
-    /// How long an item waits for its media before it goes on to the topic `items-slow`, in milliseconds. Default 2,000.
-    pub wait_ms: u64,
-    /// Items that wait so at once; further ones go on at once. Default 4,096.
-    pub waiting: usize,
-    /// The same of one organisation. Default 512.
-    pub waiting_per_org: usize,
-    /// How long an item of `items-slow` waits from when it is its turn; what is missing then is `fetch_failed`, reason
-    /// `deadline`, in milliseconds. Default 60,000.
-    pub slow_wait_ms: u64,
-    /// The same from when it came, its time in line included. Default 600,000.
-    pub slow_total_ms: u64,
-    /// Items of one organisation whose turn it is at once. Default 64.
-    pub slow_per_org: usize,
-    /// Those of them that wait for one host, as items name it. A host has no more of them than it leaves to the others,
-    /// and hosts that rest, or never gave anything, have half of them together. Default 16.
-    pub slow_per_host: usize,
-    /// Further items of one organisation that stand in line for it; beyond, media are `fetch_failed`, reason
-    /// `over_share`. Default 5,000.
-    pub slow_line_per_org: usize,
-    /// Bytes of one organisation's items. A third is for those whose turn it is, shared as their number is: others stand
-    /// in line. The rest is for the line; beyond, the same as above. It should be a part of `processors.budget_bytes`.
-    /// Default 24 MiB.
-    pub slow_bytes_per_org: u64,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            wait_ms: 2_000,
-            waiting: 4_096,
-            waiting_per_org: 512,
-            slow_wait_ms: 60_000,
-            slow_total_ms: 600_000,
-            slow_per_org: 64,
-            slow_per_host: 16,
-            slow_line_per_org: 5_000,
-            slow_bytes_per_org: 24 << 20,
-        }
-    }
-}
-
-impl Settings {
-    pub(crate) fn validate(&self) -> Result<(), String> {
-        for (name, value) in [
-            ("slow_wait_ms", self.slow_wait_ms),
-            ("slow_per_org", self.slow_per_org as u64),
-            ("slow_per_host", self.slow_per_host as u64),
-            ("slow_bytes_per_org", self.slow_bytes_per_org),
-        ] {
-            if value == 0 {
-                return Err(format!("processors.media.{name} must be above 0"));
-            }
-        }
-        for (lesser, less, greater, great) in [
-            ("wait_ms", self.wait_ms, "slow_wait_ms", self.slow_wait_ms),
-            ("slow_wait_ms", self.slow_wait_ms, "slow_total_ms", self.slow_total_ms),
-            ("waiting_per_org", self.waiting_per_org as u64, "waiting", self.waiting as u64),
-            ("slow_per_host", self.slow_per_host as u64, "slow_per_org", self.slow_per_org as u64),
-        ] {
-            if less > great {
-                return Err(format!(
-                    "processors.media.{lesser} = {less} must not be above processors.media.{greater} = {great}"
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    fn bounds(&self) -> Bounds {
-        let bytes = usize::try_from(self.slow_bytes_per_org).unwrap_or(usize::MAX);
-        Bounds {
-            seats: Shares { all: self.slow_per_org, per_host: self.slow_per_host },
-            seat_bytes: bytes / 3,
-            line: self.slow_line_per_org,
-            line_bytes: bytes - bytes / 3,
-        }
-    }
-}
 
 /// How long is waited, and what follows.
 enum Lane {
@@ -137,24 +55,24 @@ pub(crate) struct Asker<'a> {
     /// That the item takes while it waits.
     pub(crate) bytes: usize,
     pub(crate) ticket: &'a Ticket,
-    pub(crate) place: &'a Place,
+    pub(crate) slot: &'a ConcurrencySlot,
 }
 
 impl Looking {
-    pub(crate) fn passing(signals: Signals, settings: &Settings) -> Self {
+    pub(crate) fn passing(signals: Signals, settings: &MediaSettings) -> Self {
         let seats = Seats::new(settings.waiting_per_org, settings.waiting);
         Self::new(signals, settings.wait_ms, settings, Lane::Passing(seats))
     }
 
-    pub(crate) fn slow(signals: Signals, settings: &Settings) -> Self {
-        let bounds = settings.bounds();
+    pub(crate) fn slow(signals: Signals, settings: &MediaSettings) -> Self {
+        let bounds = bounds(settings);
         let known = signals.clone();
         let line = Line::new(bounds, move |org, host| known.is_known(org, host));
         let total = Duration::from_millis(settings.slow_total_ms);
         Self::new(signals, settings.slow_wait_ms, settings, Lane::Slow(line, total))
     }
 
-    fn new(signals: Signals, wait_ms: u64, settings: &Settings, lane: Lane) -> Self {
+    fn new(signals: Signals, wait_ms: u64, settings: &MediaSettings, lane: Lane) -> Self {
         let left_running = Duration::from_millis(settings.slow_wait_ms);
         Self { signals, wait: Duration::from_millis(wait_ms), left_running, lane, late: Late::default() }
     }
@@ -168,7 +86,7 @@ impl Looking {
 
     async fn in_passing(&self, seats: &Seats, asker: Asker<'_>, wanted: &[Wanted]) -> Looked {
         let Some(_seat) = seats.try_take(asker.org) else {
-            handed_over("share");
+            metrics::item_handed_over("share");
             return Looked::Later(media::pending(unknown(wanted)));
         };
         let mut search = self.signals.gather(asker.org, wanted);
@@ -181,7 +99,7 @@ impl Looking {
         match asker.wait_for(&mut search, Instant::now() + wait).await {
             Waited::Settled => Looked::Found(search.end()),
             Waited::TimeIsOver => {
-                handed_over("time");
+                metrics::item_handed_over("time");
                 self.late.note(key, Instant::now() + self.wait);
                 Looked::Later(media::pending(search.leave_running(self.left_running)))
             }
@@ -199,12 +117,12 @@ impl Looking {
             search.awaited_hosts()
         };
         let guest = Guest { hosts, bytes: asker.bytes };
-        let seat = asker.place.aside(asker.seat(line, guest, end)).await;
+        let seat = asker.slot.released_during(asker.seat(line, guest, end)).await;
         let mut search = self.signals.gather(asker.org, wanted);
         let _seat = match seat {
             Ok(Ok(seat)) => seat,
             Ok(Err(full)) => {
-                metrics::counter!("tidegate_media_slow_refused_total", "why" => full.tag()).increment(1);
+                metrics::slow_item_refused(full.tag());
                 return Looked::Found(all_failed(wanted, "over_share"));
             }
             Err(Waited::Lost) => return Looked::Left,
@@ -261,8 +179,8 @@ impl Asker<'_> {
     }
 
     async fn wait_for(&self, search: &mut Search, end: Instant) -> Waited {
-        self.place
-            .aside(async {
+        self.slot
+            .released_during(async {
                 tokio::select! {
                     biased;
                     () = self.ticket.cancelled() => Waited::Lost,
@@ -274,8 +192,14 @@ impl Asker<'_> {
     }
 }
 
-fn handed_over(why: &'static str) {
-    metrics::counter!("tidegate_media_items_slow_total", "why" => why).increment(1);
+fn bounds(settings: &MediaSettings) -> Bounds {
+    let bytes = usize::try_from(settings.slow_bytes_per_org).unwrap_or(usize::MAX);
+    Bounds {
+        seats: Shares { all: settings.slow_per_org, per_host: settings.slow_per_host },
+        seat_bytes: bytes / 3,
+        line: settings.slow_line_per_org,
+        line_bytes: bytes - bytes / 3,
+    }
 }
 
 fn unknown(wanted: &[Wanted]) -> Vec<(String, Option<Look>)> {
@@ -292,25 +216,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-
-    #[test]
-    fn what_cannot_work_is_refused_with_both_settings_named() {
-        Settings::default().validate().unwrap();
-        for (settings, named) in [
-            (Settings { slow_per_org: 0, ..Settings::default() }, "processors.media.slow_per_org"),
-            (Settings { wait_ms: 90_000, ..Settings::default() }, "processors.media.slow_wait_ms = 60000"),
-            (Settings { slow_total_ms: 1, ..Settings::default() }, "processors.media.slow_total_ms = 1"),
-            (Settings { waiting: 1, ..Settings::default() }, "processors.media.waiting = 1"),
-            (Settings { slow_per_host: 65, ..Settings::default() }, "processors.media.slow_per_org = 64"),
-            (
-                Settings { slow_bytes_per_org: 0, ..Settings::default() },
-                "processors.media.slow_bytes_per_org",
-            ),
-        ] {
-            let fault = settings.validate().unwrap_err();
-            assert!(fault.contains(named), "{fault}");
-        }
-    }
 
     #[test]
     fn a_version_that_follows_a_late_one_does_not_wait() {

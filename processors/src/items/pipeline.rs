@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tidegate_catalog::{self as catalog, Compiled, Live};
+use tidegate_catalog::{self as catalog, Compiled};
 use tidegate_moderation::{
     self as moderation,
     effects::{self, Again, Claim, Plan, Refused},
@@ -20,17 +20,17 @@ use tidegate_moderation::{
 };
 use tidegate_rules::{Outcome, Scan};
 use tidegate_schemas::{
-    ids::{ConfigVersion, SubmissionId},
+    ids::ConfigVersion,
     records::{self, Coordinates, ItemEntry, Record as _, Source},
 };
 use tidegate_stream::Topic;
 use uuid::Uuid;
 
 use crate::{
-    consumer::error::Fault,
-    consumer::handler::{Handler, Job},
+    consumer::error::TaskError,
+    consumer::handler::{DeadPart, Handler, Job, Part},
     consumer::key_queues::Key,
-    consumer::slot::Place,
+    consumer::slot::ConcurrencySlot,
     items::compute_pool::Pool,
     items::fact_lookup::{Asking, Desk},
     items::media_wait::{Asker, Looked, Looking},
@@ -82,7 +82,7 @@ impl Items {
         Self { deps, pool, facts, allowances, tally, looking }
     }
 
-    async fn config(&self, job: &ItemJob, part: usize) -> Result<Arc<Compiled>, Fault> {
+    async fn config(&self, job: &ItemJob, part: usize) -> Result<Arc<Compiled>, TaskError> {
         let header = &job.record;
         if let Some(config) = self.deps.live.org(&header.org)
             && config.version() >= header.config_version
@@ -100,9 +100,9 @@ impl Items {
         job: Arc<ItemJob>,
         part: usize,
         no_reviews: Option<&'static str>,
-        place: &Place,
+        slot: &ConcurrencySlot,
         turn: Option<Turn>,
-    ) -> Result<Option<Plan>, Fault> {
+    ) -> Result<Option<Plan>, TaskError> {
         let (org, moment) = (&job.record.org, moment(&job, part));
         let config = self.config(&job, part).await?;
         let here = config.version();
@@ -124,7 +124,7 @@ impl Items {
                     self.facts.count(org, moment, scan).await?;
                 }
                 drop(turn);
-                match Box::pin(self.look(&job, part, *looking, no_reviews, place)).await? {
+                match Box::pin(self.look(&job, part, *looking, no_reviews, slot)).await? {
                     Some(step) => step,
                     None => return Ok(None),
                 }
@@ -159,10 +159,10 @@ impl Items {
         part: usize,
         (mut prepared, mut begun, wanted): (Prepared, Begun, Vec<Wanted>),
         no_reviews: Option<&'static str>,
-        place: &Place,
-    ) -> Result<Option<Step>, Fault> {
+        slot: &ConcurrencySlot,
+    ) -> Result<Option<Step>, TaskError> {
         let bytes = job.record.items[part].data.len();
-        let asker = Asker { org: &job.record.org, item: &prepared.key, bytes, ticket: &job.ticket, place };
+        let asker = Asker { org: &job.record.org, item: &prepared.key, bytes, ticket: &job.ticket, slot };
         match self.looking.look(asker, &wanted).await {
             Looked::Found(found) => {
                 // It may have been waited for long: what is configured by now counts.
@@ -190,7 +190,7 @@ impl Items {
                 submissions::accept(&self.deps, &submission, version, &media, job.is_resent).await?;
                 Ok(None)
             }
-            Looked::Left => Err(Fault::Lost),
+            Looked::Left => Err(TaskError::AssignmentLost),
         }
     }
 
@@ -201,8 +201,8 @@ impl Items {
         job: &Arc<ItemJob>,
         part: usize,
         cause: Uuid,
-        place: &Place,
-    ) -> Result<(), Fault> {
+        slot: &ConcurrencySlot,
+    ) -> Result<(), TaskError> {
         let (items, org) = (&job.record.items, &job.record.org);
         let entries = context_media::together(items, part);
         if entries.is_empty() {
@@ -215,12 +215,12 @@ impl Items {
         }
         let item = items[part].key();
         let bytes = entries.iter().map(|entry| entry.data.len()).sum();
-        let asker = Asker { org, item: &item, bytes, ticket: &job.ticket, place };
+        let asker = Asker { org, item: &item, bytes, ticket: &job.ticket, slot };
         let found = match self.looking.look(asker, &wanted).await {
             Looked::Found(found) => found,
             // It came to those who wait longest.
             Looked::Later(_) => return Ok(()),
-            Looked::Left => return Err(Fault::Lost),
+            Looked::Left => return Err(TaskError::AssignmentLost),
         };
         let (banks, id) = (config.hash_banks(), item.id.clone());
         let judge = move || media::judge(&banks, id.as_str(), &found).shown;
@@ -234,7 +234,7 @@ impl Items {
         part: usize,
         (prepared, outcome, claims): (Prepared, Outcome, Vec<Claim>),
         no_reviews: Option<&'static str>,
-    ) -> Result<Plan, Fault> {
+    ) -> Result<Plan, TaskError> {
         let submission = submission(job, part);
         let applicant = Applicant {
             org: &submission.header.org,
@@ -252,7 +252,7 @@ impl Items {
         job: &ItemJob,
         part: usize,
         no_reviews: Option<&'static str>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), TaskError> {
         let (deps, submission) = (&self.deps, submission(job, part));
         let org = &submission.header.org;
         let repeat = retroact::repeat_of(deps, &submission).await?;
@@ -279,8 +279,17 @@ impl Items {
         Ok(())
     }
 
+    /// Only what comes in is counted.
+    fn line_up(&self, job: &ItemJob, part: usize) -> Option<Turn> {
+        let org = &job.record.org;
+        let is_new = job.context_of.is_none() && job.record.source != Source::Retroact;
+        let counts =
+            || self.deps.live.org(org).is_some_and(|config| config.plan().windows().next().is_some());
+        (is_new && counts()).then(|| self.facts.turn(org, moment(job, part)))
+    }
+
     /// Whether a newer version of the item is stored. Acting on the older one now would overtake it.
-    async fn is_superseded(&self, submission: &Submission<'_>) -> Result<bool, Fault> {
+    async fn is_superseded(&self, submission: &Submission<'_>) -> Result<bool, TaskError> {
         let (org, key) = (&submission.header.org, submission.entry.key());
         if submission.header.source == Source::Retroact {
             let repeat = retroact::repeat_of(&self.deps, submission).await?;
@@ -295,50 +304,45 @@ impl Items {
 
 impl Handler for Items {
     type Record = records::Items;
+    type Guard = Option<Turn>;
 
     fn parts(record: &records::Items) -> Vec<(Key, usize)> {
         let key = |entry: &ItemEntry| Key { org: record.org.clone(), item: entry.key() };
         record.items.iter().map(|entry| (key(entry), entry.data.len())).collect()
     }
 
-    fn live(&self) -> &Live {
-        &self.deps.live
+    /// A resent item keeps its coordinates, and so its order among the versions of the item. Media context is resent with
+    /// all entries that share its row.
+    fn dead_part(job: &ItemJob, part: usize) -> DeadPart {
+        let entry = &job.record.items[part];
+        let entries = if job.context_of.is_some() {
+            context_media::together(&job.record.items, part).into_iter().cloned().collect()
+        } else {
+            let at = submission(job, part).at;
+            vec![ItemEntry { origin: Some(at), ..entry.clone() }]
+        };
+        DeadPart { datum: job.record.with(entries).to_datum(), submission_id: Some(entry.submission_id) }
     }
 
-    fn submission(record: &records::Items, part: usize) -> Option<SubmissionId> {
-        record.items.get(part).map(|entry| entry.submission_id)
-    }
-
-    /// With its coordinates, so that a replay knows its place among the item's versions. What came along takes with it
-    /// what shares its row.
-    fn alone(job: &ItemJob, part: usize) -> Vec<u8> {
-        if job.context_of.is_some() {
-            let entries = context_media::together(&job.record.items, part);
-            return job.record.with(entries.into_iter().cloned().collect()).to_datum();
-        }
-        let at = submission(job, part).at;
-        let entry = ItemEntry { origin: Some(at), ..job.record.items[part].clone() };
-        job.record.with(vec![entry]).to_datum()
-    }
-
-    /// Only what comes in is counted.
-    fn line_up(&self, job: &ItemJob, part: usize) -> Option<Turn> {
-        let org = &job.record.org;
-        let is_new = job.context_of.is_none() && job.record.source != Source::Retroact;
-        let counts =
-            || self.deps.live.org(org).is_some_and(|config| config.plan().windows().next().is_some());
-        (is_new && counts()).then(|| self.facts.turn(org, moment(job, part)))
+    fn start(&self, job: &ItemJob, part: usize) -> Option<Turn> {
+        self.line_up(job, part)
     }
 
     /// What few items come to is boxed, so that the task of every item stays small.
-    async fn handle(&self, job: Arc<ItemJob>, part: usize, again: bool, place: &Place) -> Result<(), Fault> {
+    async fn handle(
+        &self,
+        job: Arc<ItemJob>,
+        part: usize,
+        again: bool,
+        slot: &ConcurrencySlot,
+    ) -> Result<(), TaskError> {
         if let Some(cause) = job.context_of {
-            return Box::pin(self.look_aside(&job, part, cause, place)).await;
+            return Box::pin(self.look_aside(&job, part, cause, slot)).await;
         }
         let turn = self.line_up(&job, part);
         let submission = submission(&job, part);
         let may_stand =
-            again || job.maybe_replayed || submission.entry.keyed || submission.entry.origin.is_some();
+            is_retry || job.maybe_replayed || submission.entry.keyed || submission.entry.origin.is_some();
         if may_stand {
             match Box::pin(submissions::standing(&self.deps, &submission)).await? {
                 Standing::Planned { plan, is_begun } => {
@@ -364,7 +368,7 @@ impl Handler for Items {
         if job.record.source == Source::Retroact {
             return Box::pin(self.repeat(&job, part, no_reviews)).await;
         }
-        let Some(mut plan) = self.plan(Arc::clone(&job), part, no_reviews, place, turn).await? else {
+        let Some(mut plan) = self.plan(Arc::clone(&job), part, no_reviews, slot, turn).await? else {
             return Ok(());
         };
         if job.is_resent && plan.has_effects() && Box::pin(self.is_superseded(&submission)).await? {

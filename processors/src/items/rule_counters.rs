@@ -10,6 +10,8 @@ use tidegate_schemas::ids::{Millis, OrgId, RuleId};
 use tidegate_store::Store;
 use tokio_util::sync::CancellationToken;
 
+use crate::metrics;
+
 /// Rules beyond the bound are counted together under this name, which no rule can have.
 const OTHERS: &str = "(others)";
 
@@ -34,9 +36,7 @@ impl Tally {
         self.counters.lock().count(org, at, outcomes);
         for outcome in outcomes {
             let (org, rule) = self.labels(org, &outcome.rule);
-            let kind = outcome.kind.as_str();
-            metrics::counter!("tidegate_rule_outcomes_total", "org" => org, "rule" => rule, "outcome" => kind)
-                .increment(1);
+            metrics::rule_outcome(org, rule, outcome.kind.as_str());
         }
     }
 

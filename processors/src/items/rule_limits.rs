@@ -28,7 +28,7 @@ use tidegate_schemas::ids::{ItemKey, Millis, OrgId, SubmissionId};
 use tidegate_store::Store;
 use tokio::time::Instant;
 
-use crate::items::alarm_thresholds::Expectations;
+use crate::{items::alarm_thresholds::Expectations, metrics};
 
 /// Spans and rules that are remembered. What is forgotten is read again.
 const REMEMBERED: usize = 10_000;
@@ -141,7 +141,7 @@ impl Allowances {
             return Ok(false);
         }
         if limits::raise_alarm(&self.store, &rule_version, applicant.submission, applicant.at).await? {
-            metrics::counter!("tidegate_rule_alarms_total").increment(1);
+            metrics::rule_alarm();
             tracing::error!(%org, %rule, version = rule_version.version, most,
                 "a rule matched more often in an hour than was expected: it acts no more until its document changes");
         }

@@ -1,6 +1,4 @@
-//! Releases decisions whose time to undo is over: the due rows of the partitions of `decisions` that are owned here.
-//!
-//! What a release is, `tidegate_moderation::review::decisions` knows; when to look, `due_scan`.
+//! Due rows of decisions: a decision is released when its time to undo is over.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -14,20 +12,21 @@ use tidegate_store::{
     tables::review::decisions::{DecisionCursor, DecisionDue},
 };
 
-use crate::{
-    consumer::error::Fault,
-    scheduler::due_scanner::{DueRow, DueTable, Next},
+use super::{
+    due_index::{DueRow, FollowUp},
+    due_scanner::DueTable,
 };
+use crate::consumer::error::TaskError;
 
 pub(crate) struct DueDecisions {
     pub(crate) deps: moderation::Deps,
-    /// How long a decision that was released may be under way into the log.
+    /// Time after which a released decision that is not in the log is appended again.
     pub(crate) lease: Duration,
 }
 
 impl DueDecisions {
-    async fn cursor(&self, shard: i64) -> Result<Option<DecisionCursor>, Fault> {
-        Ok(self.deps.store.get(&(shard,)).await.map_err(moderation::Error::from)?)
+    async fn cursor(&self, shard: i64) -> Result<Option<DecisionCursor>, TaskError> {
+        Ok(self.deps.store.get(&(shard,)).await?)
     }
 }
 
@@ -50,45 +49,44 @@ impl DueRow for DecisionDue {
 impl DueTable for DueDecisions {
     type Row = DecisionDue;
 
-    async fn read(
+    async fn read_minute(
         &self,
         shard: u32,
         minute: i64,
         due: Option<RangeInclusive<Millis>>,
-    ) -> Result<Vec<DecisionDue>, Fault> {
+    ) -> Result<Vec<DecisionDue>, TaskError> {
         let partition = (i64::from(shard), minute);
         let range = due.map_or_else(At::all, |due| At::range((), due));
-        let rows = self.deps.store.scan::<DecisionDue>(&partition, range).all().await;
-        Ok(rows.map_err(moderation::Error::from)?)
+        Ok(self.deps.store.scan::<DecisionDue>(&partition, range).all().await?)
     }
 
-    async fn saved(&self, shard: u32) -> Result<Option<i64>, Fault> {
+    async fn saved_cursor(&self, shard: u32) -> Result<Option<i64>, TaskError> {
         Ok(self.cursor(i64::from(shard)).await?.map(|cursor| cursor.minute))
     }
 
-    async fn oldest(&self, shard: u32) -> Result<Option<i64>, Fault> {
+    async fn oldest_minute(&self, shard: u32) -> Result<Option<i64>, TaskError> {
         let shard = i64::from(shard);
         let mut oldest = None;
         let mut rows = self.deps.store.scan_all::<DecisionDue>(&Split::whole());
-        while let Some(rows) = rows.next_page().await.map_err(moderation::Error::from)? {
+        while let Some(rows) = rows.next_page().await? {
             let own = rows.iter().filter(|row| row.shard == shard).map(|row| row.minute);
             oldest = own.chain(oldest).min();
         }
         Ok(oldest)
     }
 
-    async fn save(&self, shard: u32, minute: i64) -> Result<(), Fault> {
+    async fn save_cursor(&self, shard: u32, minute: i64) -> Result<(), TaskError> {
         let shard = i64::from(shard);
         let last = self.cursor(shard).await?.and_then(|cursor| cursor.written).map(WriteTime);
         let at = WriteTime::after(last, Millis::now());
         let row = DecisionCursor { shard, minute, written: Some(at.0) };
-        Ok(self.deps.store.put(at, &[row]).await.map_err(moderation::Error::from)?)
+        Ok(self.deps.store.put(at, &[row]).await?)
     }
 
-    async fn act(&self, row: &DecisionDue, now: Millis) -> Result<Next, Fault> {
+    async fn act(&self, row: &DecisionDue, now: Millis) -> Result<FollowUp, TaskError> {
         Ok(match decisions::release(&self.deps, row, self.lease, now).await? {
-            Release::Settled => Next::Settled,
-            Release::Again(at) => Next::Again(at),
+            Release::Settled => FollowUp::Settled,
+            Release::Again(at) => FollowUp::DueAgain(at),
         })
     }
 }

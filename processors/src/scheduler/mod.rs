@@ -1,4 +1,5 @@
-//! Work that is due at a time: the scanner of due rows, and the decisions whose time to undo is over.
+//! Work that is due at a time: the scanner of due rows, and the due rows of decisions.
 
 pub(crate) mod decision_due;
+pub(crate) mod due_index;
 pub(crate) mod due_scanner;

@@ -13,7 +13,10 @@ use tidegate_stream::Log;
 use super::*;
 use crate::{
     callbacks::{Deps, due::DueDeliveries},
-    scheduler::due_scanner::{DueTable as _, Next, minute_of},
+    scheduler::{
+        due_index::{FollowUp, minute_of},
+        due_scanner::DueTable as _,
+    },
 };
 
 const SHARD: u32 = 0;
@@ -32,11 +35,11 @@ async fn deps(folder: &TempDir) -> Deps {
 }
 
 /// As it is where other processes own shards before and after it. This one owns none now.
-fn courier(deps: &Deps) -> Arc<Courier> {
+fn new_dispatcher(deps: &Deps) -> Arc<Dispatcher> {
     let (_, ownership) = watch::channel(Ownership::default());
-    let mut courier = Courier::new(deps, Settings::default(), Arc::default(), ownership);
-    courier.grace = GRACE;
-    Arc::new(courier)
+    let mut dispatcher = Dispatcher::new(deps, Settings::default(), Arc::default(), ownership);
+    dispatcher.grace = GRACE;
+    Arc::new(dispatcher)
 }
 
 async fn owed(deps: &Deps, now: Millis) -> Delivery {
@@ -71,7 +74,7 @@ async fn what_waited_for_a_lost_shard_is_begun_by_its_next_owner_at_once_and_by_
     let deps = deps(&folder).await;
     let began = Millis::now();
     let row = owed(&deps, began).await;
-    let former = courier(&deps);
+    let former = new_dispatcher(&deps);
     assert_eq!(former.offer(&row, true, began), Offered::Taken);
     let mut tasks = JoinSet::new();
     former.divide(&mut tasks);
@@ -82,20 +85,20 @@ async fn what_waited_for_a_lost_shard_is_begun_by_its_next_owner_at_once_and_by_
     assert!(rows::was_let_go(&left[0]));
 
     let since = Millis::now().plus(Duration::from_millis(1));
-    let next = courier(&deps);
+    let next = new_dispatcher(&deps);
     next.took_over(SHARD, since);
     let table = DueDeliveries(Arc::clone(&next));
-    assert_eq!(table.act(&left[0], since).await.unwrap(), Next::Settled);
+    assert_eq!(table.act(&left[0], since).await.unwrap(), FollowUp::Settled);
     assert_eq!(next.lanes.lock().waiting(), 1, "it is begun at once");
 
     // Its call may be under way when the shard is lost again.
     let left = due_rows(&deps, began).await.into_iter().find(|due| due.due_at < since).unwrap();
     assert!(!rows::was_let_go(&left));
-    let later = courier(&deps);
+    let later = new_dispatcher(&deps);
     later.took_over(SHARD, since);
     let table = DueDeliveries(Arc::clone(&later));
     let until = since.plus(GRACE);
-    assert_eq!(table.act(&left, since).await.unwrap(), Next::Again(until));
+    assert_eq!(table.act(&left, since).await.unwrap(), FollowUp::DueAgain(until));
     assert_eq!(later.lanes.lock().waiting(), 0);
 }
 
@@ -105,15 +108,15 @@ async fn what_is_offered_after_a_stop_is_left_to_the_next_owner() {
     let deps = deps(&folder).await;
     let began = Millis::now();
     let row = owed(&deps, began).await;
-    let courier = courier(&deps);
+    let dispatcher = new_dispatcher(&deps);
     let stop = CancellationToken::new();
     stop.cancel();
-    assert_eq!(Arc::clone(&courier).run(stop).await, DrainResult::Clean);
-    assert_eq!(courier.offer(&row, true, began), Offered::Closed);
+    assert_eq!(Arc::clone(&dispatcher).run(stop).await, DrainResult::Clean);
+    assert_eq!(dispatcher.offer(&row, true, began), Offered::Closed);
     // A due row that was being acted on at the stop.
     let due = rows::due(&row, began);
-    let table = DueDeliveries(Arc::clone(&courier));
-    assert_eq!(table.act(&due, began).await.unwrap(), Next::Settled);
+    let table = DueDeliveries(Arc::clone(&dispatcher));
+    assert_eq!(table.act(&due, began).await.unwrap(), FollowUp::Settled);
     assert!(due_rows(&deps, began).await.iter().any(rows::was_let_go));
 }
 
@@ -138,7 +141,7 @@ async fn a_callback_goes_where_its_action_points_until_somebody_was_called() {
     orgs::create(&deps.store, &row.org, "Acme", now).await.unwrap();
     changes.apply(&row.org, change).await.unwrap();
     deps.live.latest(&row.org).await.unwrap();
-    let courier = courier(&deps);
+    let dispatcher = new_dispatcher(&deps);
     for (named, attempts, action, expected) in [
         (Some("first"), 0, "moved", Some("other")),
         (Some("first"), 1, "moved", Some("first")),
@@ -158,7 +161,7 @@ async fn a_callback_goes_where_its_action_points_until_somebody_was_called() {
             if action.is_empty() { "{}".to_owned() } else { format!(r#"{{"action":{{"id":"{action}"}}}}"#) };
         let row =
             Delivery { endpoint: named.map(EndpointId::new), attempts, body: body.into(), ..row.clone() };
-        let found = courier.configured(&row);
+        let found = dispatcher.configured(&row);
         assert_eq!(found.as_ref().map(EndpointId::as_str), expected, "{named:?}, {attempts}, {action:?}");
     }
 }

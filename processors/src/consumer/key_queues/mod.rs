@@ -1,216 +1,212 @@
-//! Which work may start now: at most one of a key at a time, in the log's order, orgs taking turns.
+//! Queues of record parts by key: at most one part of a key runs at a time, in the log's order, and orgs take turns.
 //!
-//! It does no work, knows no clock and completes no ticket: it says when a record's last part has ended.
+//! Pure data structure: the consumer loop runs the parts and completes the tickets.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use tidegate_schemas::ids::{ItemKey, OrgId};
 
-/// What order is kept for: an item, or a user.
+/// Item or user whose parts run in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) org: OrgId,
     pub(crate) item: ItemKey,
 }
 
-/// How much may be held, admitted and not yet finished.
+/// Number and size of parts that may be admitted and unfinished at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Room {
-    pub(crate) works: usize,
+pub(crate) struct Capacity {
+    pub(crate) parts: usize,
     pub(crate) bytes: usize,
 }
 
-/// One part of a record on its way. It comes back through `Lanes::finish`, whatever became of it.
+/// One part of a record, queued or running. It comes back through `KeyQueues::finish`, whatever became of it.
 #[derive(Debug)]
-pub(crate) struct Work<R> {
+pub(crate) struct QueuedPart<R> {
     pub(crate) record: R,
-    /// Which part of the record.
-    pub(crate) part: usize,
+    pub(crate) index: usize,
     pub(crate) key: Key,
     bytes: usize,
-    seat: u64,
+    record_number: u64,
 }
 
-/// Parts of records, held until their turn.
 #[derive(Debug)]
-pub(crate) struct Lanes<R> {
-    room: Room,
-    held: Room,
-    /// A key is here while a work of it is ready or under way; behind it wait the later ones.
-    lanes: HashMap<Key, VecDeque<Work<R>>>,
-    ready: Turns<R>,
-    /// What is left of each record.
-    left: HashMap<u64, Left>,
-    next_seat: u64,
+pub(crate) struct KeyQueues<R> {
+    capacity: Capacity,
+    in_use: Capacity,
+    /// Later parts of each key that has a part ready or running.
+    queues: HashMap<Key, VecDeque<QueuedPart<R>>>,
+    ready: ReadyParts<R>,
+    unfinished: HashMap<u64, Unfinished>,
+    next_record_number: u64,
 }
 
-/// A record that has left the lanes.
+/// A record none of whose parts is queued or running any more.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Ended<R> {
+pub(crate) struct FinishedRecord<R> {
     pub(crate) record: R,
-    /// Every part was done; else a part was dropped or given up, and the record must not count as done.
-    pub(crate) is_whole: bool,
+    /// False if a part was dropped or abandoned: the record must not be completed.
+    pub(crate) is_complete: bool,
 }
 
 #[derive(Debug)]
-struct Left {
+struct Unfinished {
     parts: usize,
-    is_whole: bool,
+    is_complete: bool,
 }
 
-/// Ready works, one org after the other, so that a burst of one delays nobody else by more than one work each.
+/// Ready parts in round-robin order of their orgs, so that a burst of one org delays the next part of another by at most
+/// one part of each org.
 #[derive(Debug)]
-struct Turns<R> {
-    works: BTreeMap<OrgId, VecDeque<Work<R>>>,
-    order: VecDeque<OrgId>,
+struct ReadyParts<R> {
+    by_org: BTreeMap<OrgId, VecDeque<QueuedPart<R>>>,
+    org_order: VecDeque<OrgId>,
 }
 
-impl<R: Clone> Lanes<R> {
-    pub(crate) fn new(room: Room) -> Self {
+impl<R: Clone> KeyQueues<R> {
+    pub(crate) fn new(capacity: Capacity) -> Self {
         Self {
-            room,
-            held: Room { works: 0, bytes: 0 },
-            lanes: HashMap::new(),
-            ready: Turns { works: BTreeMap::new(), order: VecDeque::new() },
-            left: HashMap::new(),
-            next_seat: 0,
+            capacity,
+            in_use: Capacity { parts: 0, bytes: 0 },
+            queues: HashMap::new(),
+            ready: ReadyParts { by_org: BTreeMap::new(), org_order: VecDeque::new() },
+            unfinished: HashMap::new(),
+            next_record_number: 0,
         }
     }
 
-    /// Whether more may be admitted. A record above the whole room is admitted when nothing else is held.
-    pub(crate) fn has_room(&self) -> bool {
-        self.held.works < self.room.works && self.held.bytes < self.room.bytes
+    /// True if another record may be admitted. A record above the whole capacity is admitted once nothing else is held.
+    pub(crate) fn has_capacity(&self) -> bool {
+        self.in_use.parts < self.capacity.parts && self.in_use.bytes < self.capacity.bytes
     }
 
     pub(crate) fn has_ready(&self) -> bool {
-        !self.ready.order.is_empty()
+        !self.ready.org_order.is_empty()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.held.works == 0
+        self.in_use.parts == 0
     }
 
-    #[cfg(test)]
-    fn held(&self) -> Room {
-        self.held
-    }
-
-    /// Takes in a record, each part with its key and size. One without parts has ended already.
+    /// Queues the parts of a record, each with its key and size. A record without parts is finished at once.
     pub(crate) fn admit(
         &mut self,
         record: R,
         parts: impl IntoIterator<Item = (Key, usize)>,
-    ) -> Option<Ended<R>> {
-        let seat = self.next_seat;
-        self.next_seat += 1;
+    ) -> Option<FinishedRecord<R>> {
+        let record_number = self.next_record_number;
+        self.next_record_number += 1;
         let mut count = 0;
         for (key, bytes) in parts {
-            let work = Work { record: record.clone(), part: count, key, bytes, seat };
+            let part = QueuedPart { record: record.clone(), index: count, key, bytes, record_number };
             count += 1;
-            self.held.works += 1;
-            self.held.bytes += bytes;
-            if let Some(waiting) = self.lanes.get_mut(&work.key) {
-                waiting.push_back(work);
+            self.in_use.parts += 1;
+            self.in_use.bytes += bytes;
+            if let Some(queue) = self.queues.get_mut(&part.key) {
+                queue.push_back(part);
             } else {
-                self.lanes.insert(work.key.clone(), VecDeque::new());
-                self.ready.push(work);
+                self.queues.insert(part.key.clone(), VecDeque::new());
+                self.ready.push(part);
             }
         }
         if count == 0 {
-            return Some(Ended { record, is_whole: true });
+            return Some(FinishedRecord { record, is_complete: true });
         }
-        self.left.insert(seat, Left { parts: count, is_whole: true });
+        self.unfinished.insert(record_number, Unfinished { parts: count, is_complete: true });
         None
     }
 
-    /// The next work to start.
-    pub(crate) fn start(&mut self) -> Option<Work<R>> {
+    /// Takes the next part that may run.
+    pub(crate) fn next_ready(&mut self) -> Option<QueuedPart<R>> {
         self.ready.pop()
     }
 
-    /// A work has ended, done or given up: the next of its key is ready. Gives the record back with its last part.
-    pub(crate) fn finish(&mut self, work: Work<R>, is_done: bool) -> Option<Ended<R>> {
-        if let Some(waiting) = self.lanes.get_mut(&work.key) {
-            match waiting.pop_front() {
+    /// Ends a part, done or abandoned, and makes the next one of its key ready. Returns the record with its last part.
+    pub(crate) fn finish(&mut self, part: QueuedPart<R>, is_done: bool) -> Option<FinishedRecord<R>> {
+        if let Some(queue) = self.queues.get_mut(&part.key) {
+            match queue.pop_front() {
                 Some(next) => self.ready.push(next),
                 None => {
-                    self.lanes.remove(&work.key);
+                    self.queues.remove(&part.key);
                 }
             }
         }
-        self.let_go(work, is_done)
+        self.release(part, is_done)
     }
 
-    /// Drops what has not started of records that are lost, and gives back those that have left the lanes by it.
-    pub(crate) fn drop_lost(&mut self, lost: impl Fn(&R) -> bool) -> Vec<Ended<R>> {
+    /// Drops the parts of lost records that have not started. Returns the records that are finished by it.
+    pub(crate) fn drop_lost(&mut self, is_lost: impl Fn(&R) -> bool) -> Vec<FinishedRecord<R>> {
         let mut dropped = Vec::new();
-        for waiting in self.lanes.values_mut() {
-            dropped.extend(extract(waiting, &lost));
+        for queue in self.queues.values_mut() {
+            dropped.extend(extract(queue, &is_lost));
         }
-        // One that was ready held its key: the next of the key takes its place.
-        for work in self.ready.take(&lost) {
-            if let Some(next) = self.lanes.get_mut(&work.key).and_then(VecDeque::pop_front) {
+        // A ready part blocked its key, so the next part of the key becomes ready.
+        for part in self.ready.extract(&is_lost) {
+            if let Some(next) = self.queues.get_mut(&part.key).and_then(VecDeque::pop_front) {
                 self.ready.push(next);
             } else {
-                self.lanes.remove(&work.key);
+                self.queues.remove(&part.key);
             }
-            dropped.push(work);
+            dropped.push(part);
         }
-        dropped.into_iter().filter_map(|work| self.let_go(work, false)).collect()
+        dropped.into_iter().filter_map(|part| self.release(part, false)).collect()
     }
 
-    fn let_go(&mut self, work: Work<R>, is_done: bool) -> Option<Ended<R>> {
-        self.held.works -= 1;
-        self.held.bytes -= work.bytes;
-        let left = self.left.get_mut(&work.seat)?;
-        left.parts -= 1;
-        left.is_whole &= is_done;
-        if left.parts > 0 {
+    fn release(&mut self, part: QueuedPart<R>, is_done: bool) -> Option<FinishedRecord<R>> {
+        self.in_use.parts -= 1;
+        self.in_use.bytes -= part.bytes;
+        let unfinished = self.unfinished.get_mut(&part.record_number)?;
+        unfinished.parts -= 1;
+        unfinished.is_complete &= is_done;
+        if unfinished.parts > 0 {
             return None;
         }
-        let is_whole = left.is_whole;
-        self.left.remove(&work.seat);
-        Some(Ended { record: work.record, is_whole })
+        let is_complete = unfinished.is_complete;
+        self.unfinished.remove(&part.record_number);
+        Some(FinishedRecord { record: part.record, is_complete })
     }
 }
 
-impl<R> Turns<R> {
-    fn push(&mut self, work: Work<R>) {
-        if let Some(works) = self.works.get_mut(&work.key.org) {
-            works.push_back(work);
+impl<R> ReadyParts<R> {
+    fn push(&mut self, part: QueuedPart<R>) {
+        if let Some(parts) = self.by_org.get_mut(&part.key.org) {
+            parts.push_back(part);
         } else {
-            self.order.push_back(work.key.org.clone());
-            self.works.insert(work.key.org.clone(), VecDeque::from([work]));
+            self.org_order.push_back(part.key.org.clone());
+            self.by_org.insert(part.key.org.clone(), VecDeque::from([part]));
         }
     }
 
-    fn pop(&mut self) -> Option<Work<R>> {
-        let org = self.order.pop_front()?;
-        let works = self.works.get_mut(&org)?;
-        let work = works.pop_front();
-        if works.is_empty() {
-            self.works.remove(&org);
+    fn pop(&mut self) -> Option<QueuedPart<R>> {
+        let org = self.org_order.pop_front()?;
+        let parts = self.by_org.get_mut(&org)?;
+        let part = parts.pop_front();
+        if parts.is_empty() {
+            self.by_org.remove(&org);
         } else {
-            self.order.push_back(org);
+            self.org_order.push_back(org);
         }
-        work
+        part
     }
 
-    fn take(&mut self, wanted: impl Fn(&R) -> bool) -> Vec<Work<R>> {
-        let mut taken = Vec::new();
-        for works in self.works.values_mut() {
-            taken.extend(extract(works, &wanted));
+    fn extract(&mut self, is_wanted: impl Fn(&R) -> bool) -> Vec<QueuedPart<R>> {
+        let mut extracted = Vec::new();
+        for parts in self.by_org.values_mut() {
+            extracted.extend(extract(parts, &is_wanted));
         }
-        self.works.retain(|_, works| !works.is_empty());
-        self.order.retain(|org| self.works.contains_key(org));
-        taken
+        self.by_org.retain(|_, parts| !parts.is_empty());
+        self.org_order.retain(|org| self.by_org.contains_key(org));
+        extracted
     }
 }
 
-fn extract<R>(works: &mut VecDeque<Work<R>>, wanted: impl Fn(&R) -> bool) -> VecDeque<Work<R>> {
-    let (taken, kept) = std::mem::take(works).into_iter().partition(|work| wanted(&work.record));
-    *works = kept;
-    taken
+fn extract<R>(
+    parts: &mut VecDeque<QueuedPart<R>>,
+    is_wanted: impl Fn(&R) -> bool,
+) -> VecDeque<QueuedPart<R>> {
+    let (wanted, rest) = std::mem::take(parts).into_iter().partition(|part| is_wanted(&part.record));
+    *parts = rest;
+    wanted
 }
 
 #[cfg(test)]

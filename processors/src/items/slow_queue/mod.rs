@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 use tidegate_schemas::ids::OrgId;
 use tokio::sync::oneshot;
 
+use crate::metrics;
+
 pub(crate) use self::org::{Bounds, Full, Guest};
 use self::org::{Org, Place, Seated, Sums};
 
@@ -95,11 +97,8 @@ impl Line {
             }
             (result, orgs.sums)
         };
-        let names = ["tidegate_media_slow_seated", "tidegate_media_slow_line", "tidegate_media_slow_bytes"];
-        for (name, sum) in names.into_iter().zip(sums) {
-            #[allow(clippy::cast_precision_loss, reason = "a gauge")]
-            metrics::gauge!(name).set(sum as f64);
-        }
+        let [running, queued, bytes] = sums;
+        metrics::set_slow_queue(running, queued, bytes);
         result
     }
 }
