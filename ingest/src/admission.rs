@@ -16,6 +16,7 @@ use axum::{
 use bytes::Bytes;
 use tidegate_catalog::Scope;
 use tidegate_schemas::{
+    duration::parse_duration,
     ids::{Millis, OrgId},
     wire::{Fault, Pointer},
 };
@@ -142,17 +143,9 @@ impl IdempotencyKey {
     }
 }
 
-/// A time as queries write it: `10s`, `500ms` or `1m`.
+/// Parses a time of a query: `10s`, `500ms` or `1m`.
 pub(crate) fn time(text: &str) -> Option<Duration> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().ok()?;
-    match unit {
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => Some(Duration::from_secs(number)),
-        "m" => Some(Duration::from_secs(number.checked_mul(60)?)),
-        _ => None,
-    }
+    parse_duration(text, &["ms", "s", "m"]).ok()
 }
 
 #[cfg(test)]

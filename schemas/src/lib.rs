@@ -4,6 +4,7 @@
 
 pub mod banks;
 pub mod documents;
+pub mod duration;
 mod folder;
 pub mod hex;
 pub mod ids;

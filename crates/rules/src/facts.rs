@@ -1,9 +1,12 @@
 //! Facts beyond the item that a plan needs, and the answers of the caller.
 
-use std::{collections::HashMap, fmt};
+use std::{collections::HashMap, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use tidegate_schemas::ids::{BankId, ItemKey, Millis, SubmissionId, WindowId};
+use tidegate_schemas::{
+    duration::{format_duration, parse_duration},
+    ids::{BankId, ItemKey, Millis, SubmissionId, WindowId},
+};
 
 use crate::windows::{Amount, WindowKey};
 
@@ -11,21 +14,15 @@ use crate::windows::{Amount, WindowKey};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Within(i64);
 
-const UNITS: [(&str, i64); 5] =
-    [("w", 604_800_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
+const UNITS: [&str; 5] = ["w", "d", "h", "m", "s"];
 const LONGEST: i64 = 3_660 * 86_400_000;
 
 impl Within {
-    /// `30d`, `24h`, `15m`, `90s`, `2w`: a whole number and one unit, at most ten years.
+    /// Parses a whole number and one unit, such as `30d`, `24h`, `15m`, `90s` or `2w`: at most ten years.
     pub fn parse(text: &str) -> Option<Self> {
-        let (digits, unit) =
-            text.split_at(text.len().checked_sub(1).filter(|at| text.is_char_boundary(*at))?);
-        let (_, millis) = UNITS.iter().find(|(name, _)| *name == unit)?;
-        if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            return None;
-        }
-        let span = digits.parse::<i64>().ok()?.checked_mul(*millis)?;
-        (1..=LONGEST).contains(&span).then_some(Self(span))
+        let span = parse_duration(text, &UNITS).ok()?;
+        let millis = i64::try_from(span.as_millis()).ok()?;
+        (1..=LONGEST).contains(&millis).then_some(Self(millis))
     }
 
     pub(crate) const fn of_millis(millis: i64) -> Self {
@@ -44,11 +41,8 @@ impl Within {
 
 impl fmt::Display for Within {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fitting = UNITS.iter().find(|(_, millis)| self.0 % millis == 0);
-        match fitting {
-            Some((name, millis)) => write!(f, "{}{name}", self.0 / millis),
-            None => write!(f, "{}ms", self.0),
-        }
+        let span = Duration::from_millis(self.0.unsigned_abs());
+        f.write_str(&format_duration(span, &["w", "d", "h", "m", "s", "ms"]))
     }
 }
 

@@ -1,18 +1,18 @@
-//! A length of time as documents write it, such as `90d`.
-//!
-//! It does not know calendars: a day has 24 hours.
+//! Periods of documents, such as `90d`.
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A whole number of seconds.
+use crate::duration::{DurationError, format_duration, parse_duration};
+
+/// Duration of a whole number of seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Period(u64);
 
-const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
+const UNITS: [&str; 4] = ["d", "h", "m", "s"];
 
-/// Ten thousand days: beyond it no row lives, and sums with instants stay far from overflow.
+/// Ten thousand days. No row lives longer, and sums with instants stay far from an overflow.
 const LONGEST: u64 = 10_000 * 86_400;
 
 impl Period {
@@ -33,26 +33,21 @@ impl FromStr for Period {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const TOO_LONG: &str = "a period is at most 10000 days long";
         const FORM: &str = "a period is a whole number and one of `d`, `h`, `m`, `s`, such as `90d`";
-        let mut letters = text.chars();
-        let unit = letters.next_back().ok_or(FORM)?;
-        let (_, seconds) = UNITS.into_iter().find(|(letter, _)| *letter == unit).ok_or(FORM)?;
-        let digits = letters.as_str();
-        if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(FORM);
-        }
-        let count: u64 = digits.parse().map_err(|_| FORM)?;
-        let total = count.checked_mul(seconds).filter(|total| *total <= LONGEST);
-        total.map(Self).ok_or("a period is at most 10000 days long")
+        let duration = parse_duration(text, &UNITS).map_err(|error| match error {
+            DurationError::Form => FORM,
+            DurationError::TooLong => TOO_LONG,
+        })?;
+        let seconds = duration.as_secs();
+        if seconds <= LONGEST { Ok(Self(seconds)) } else { Err(TOO_LONG) }
     }
 }
 
 /// Shows the period in the largest unit without a remainder.
 impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = |&&(_, seconds): &&(char, u64)| self.0.is_multiple_of(seconds) && self.0 > 0;
-        let (letter, seconds) = UNITS.iter().find(whole).unwrap_or(&UNITS[3]);
-        write!(f, "{}{letter}", self.0 / seconds)
+        f.write_str(&format_duration(self.duration(), &UNITS))
     }
 }
 
