@@ -177,7 +177,7 @@ mod tests {
             event_type: "action.automatic".to_owned(),
             endpoint: None,
             subject: subject.clone(),
-            state: "delivered".to_owned(),
+            state: tidegate_store::tables::callbacks::deliveries::DeliveryState::Delivered,
             attempts: 1,
             next_at: None,
             body: bytes::Bytes::from_static(b"{}"),

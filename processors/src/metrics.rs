@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use tidegate_store::tables::callbacks::deliveries::DeliveryState;
 use tidegate_stream::topics::Role;
 
 const PROCESSED: &str = "tidegate_processed_total";
@@ -105,8 +106,8 @@ pub(crate) fn due_row_failed(role: Role, tag: &'static str) {
     counter!(DUE_FAULTS, "role" => role.0, "tag" => tag).increment(1);
 }
 
-pub(crate) fn callback_entered(state: &'static str) {
-    counter!(CALLBACKS, "state" => state).increment(1);
+pub(crate) fn callback_entered(state: DeliveryState) {
+    counter!(CALLBACKS, "state" => state.as_str()).increment(1);
 }
 
 pub(crate) fn callback_repeated() {

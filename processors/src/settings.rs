@@ -186,9 +186,9 @@ impl SettingsError {
     }
 }
 
-/// With a shorter lease, appends that are only slow would be repeated.
+/// Shortest lease. A shorter one would repeat appends that are only slow.
 const SHORTEST_LEASE_MS: u64 = 1_000;
-/// After a crash, a decision waits as long as the lease.
+/// Longest lease. A decision waits as long as the lease after a crash.
 const LONGEST_LEASE_MS: u64 = 3_600_000;
 
 impl Settings {

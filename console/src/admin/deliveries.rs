@@ -38,7 +38,7 @@ pub(super) fn routes() -> Router<Api> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Wanted {
-    /// One of `rows::STATES`; all, if left out.
+    /// Name of a `DeliveryState`; all, if left out.
     state: Option<String>,
     event_type: Option<String>,
     endpoint: Option<String>,
@@ -56,7 +56,7 @@ impl Wanted {
         fn is(named: Option<&String>, own: &str) -> bool {
             named.is_none_or(|named| named == own)
         }
-        is(self.state.as_ref(), &delivery.state)
+        is(self.state.as_ref(), delivery.state.as_str())
             && is(self.event_type.as_ref(), &delivery.event_type)
             && is(self.endpoint.as_ref(), delivery.endpoint.as_ref().map_or("", |it| it.as_str()))
             && is(self.type_id.as_ref(), delivery.subject.type_id.as_str())
@@ -72,7 +72,7 @@ struct Delivery {
     event_type: String,
     endpoint: Option<EndpointId>,
     item: ItemKey,
-    state: String,
+    state: rows::DeliveryState,
     attempts: i64,
     sequence: i64,
     occurred_at: String,
@@ -94,7 +94,7 @@ impl From<&rows::Delivery> for Delivery {
             event_type: row.event_type.clone(),
             endpoint: row.endpoint.clone(),
             item: row.subject.clone(),
-            state: row.state.clone(),
+            state: row.state,
             attempts: row.attempts,
             sequence: row.sequence,
             occurred_at: row.occurred_at.iso(),
@@ -115,8 +115,8 @@ struct Attempt {
     number: i64,
     at: String,
     took_ms: i64,
-    /// Cause of the callback.
-    trigger: String,
+    /// Reason why the attempt was made.
+    trigger: rows::AttemptTrigger,
     outcome: String,
     http_status: Option<i64>,
     error: Option<String>,
@@ -159,9 +159,10 @@ async fn list(
     Query(wanted): Query<Wanted>,
 ) -> Result<Json<List<Delivery>>, Problem> {
     if let Some(state) = &wanted.state
-        && !rows::STATES.contains(&state.as_str())
+        && state.parse::<rows::DeliveryState>().is_err()
     {
-        return Err(invalid("", format!("`state` is one of {}.", rows::STATES.join(", "))));
+        let states: Vec<_> = rows::DeliveryState::ALL.iter().map(|state| state.as_str()).collect();
+        return Err(invalid("", format!("`state` is one of {}.", states.join(", "))));
     }
     let from = wanted.cursor.as_deref().map(str::parse).transpose();
     let query = deliveries::Query {

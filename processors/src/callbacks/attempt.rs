@@ -1,25 +1,24 @@
-//! One attempt at a delivery: what it needs, the call, and what is written down of it.
-//!
-//! When to make one, `dispatcher` and `scan` know; what its outcome means, `state`.
+//! One attempt at a delivery: the call, and the rows that record it.
 
-use tidegate_catalog::{self as catalog, ActionKind, Compiled, Endpoint};
 use tidegate_egress::{
-    Failure, Secret,
+    Failure,
     callback::{self, CallbackRequest},
 };
 use tidegate_schemas::ids::{EndpointId, Millis};
 use tidegate_store::{
     At,
-    tables::callbacks::deliveries::{Attempt, Delivery},
+    tables::callbacks::deliveries::{Attempt, AttemptTrigger, Delivery, DeliveryState},
 };
 use tidegate_stream::failpoint;
 use tokio::time::sleep;
+use tracing::Instrument as _;
 
 use super::{
-    ROLE, body, delivery_rows as rows,
-    delivery_state::{Made, Progress, State},
+    ROLE, delivery_rows as rows,
+    delivery_state::{FinishedAttempt, Progress},
     dispatcher::Dispatcher,
     endpoint_queues::Work,
+    route::{Route, RouteResult},
 };
 use crate::{
     consumer::{
@@ -29,114 +28,104 @@ use crate::{
     metrics,
 };
 
-/// An attempt that was made and is to be written down.
-struct Sent {
-    made: Made,
+/// Attempt that was made and must be written down.
+struct UnsavedAttempt {
+    attempt: FinishedAttempt,
     row: Attempt,
     endpoint: Option<EndpointId>,
-    /// Drawn once: writing it down again gives the same due time.
-    draw: f64,
-    /// Its row is stored already.
+    /// Drawn once, so that writing the attempt down again gives the same due time.
+    random: f64,
+    /// True if the attempt's row is stored already.
     is_recovered: bool,
 }
 
-/// What a call needs, as it is configured now.
-pub(crate) struct Route {
-    endpoint: EndpointId,
-    url: String,
-    headers: Vec<(String, String)>,
-    secret: Secret,
-}
-
-pub(crate) enum Routed {
-    Ready(Box<Route>),
-    Missing(&'static str),
-}
-
 impl Dispatcher {
-    /// Makes the attempt, unless it is not owed any more. While the store is away it waits: what was sent is written
-    /// down, however long it takes, because a call that is forgotten is made again.
+    /// Makes the attempt, unless the delivery does not need one any more.
+    ///
+    /// While the store is unavailable, waits without limit: a call that is not written down would be made again.
     pub(crate) async fn attempt(&self, work: &Work) {
         let mut backoff = Backoff::new(&self.processing);
-        let mut waits = None;
-        let mut sent = Vec::new();
+        let mut outage = None;
+        let mut unsaved = Vec::new();
         loop {
-            let Err(error) = self.try_attempt(work, &mut sent).await else { return };
+            let Err(error) = self.try_attempt(work, &mut unsaved).await else { return };
             if !error.is_outage() {
                 metrics::callback_failed(error.tag());
                 tracing::error!(org = %work.lane.org, event = %work.event_id, tag = error.tag(),
-                    "an attempt waits for a error to be mended: {error}");
+                    "a callback cannot be attempted and is due again later: {error}");
                 return;
             }
-            waits.get_or_insert_with(|| self.health.report_outage(ROLE, error.tag()));
+            outage.get_or_insert_with(|| self.health.report_outage(ROLE, error.tag()));
             sleep(backoff.next()).await;
         }
     }
 
-    async fn try_attempt(&self, work: &Work, sent: &mut Vec<Sent>) -> Result<(), TaskError> {
-        if sent.is_empty() {
-            *sent = self.send(work).await?;
+    async fn try_attempt(&self, work: &Work, unsaved: &mut Vec<UnsavedAttempt>) -> Result<(), TaskError> {
+        if unsaved.is_empty() {
+            *unsaved = self.recover_or_call(work).await?;
         }
-        for sent in sent.iter() {
-            self.write_down(work, sent).await?;
+        for attempt in unsaved.iter() {
+            self.save_attempt(work, attempt).await?;
         }
         Ok(())
     }
 
-    async fn send(&self, work: &Work) -> Result<Vec<Sent>, TaskError> {
+    async fn recover_or_call(&self, work: &Work) -> Result<Vec<UnsavedAttempt>, TaskError> {
         let Some(row) = rows::get(&self.store, &work.lane.org, work.event_id).await? else {
             return Ok(Vec::new());
         };
-        let progress = rows::progress(&row)?;
+        let progress = rows::progress(&row);
         let now = Millis::now();
         let is_due = work.is_fresh || progress.next_at.is_none_or(|at| at <= now);
-        if !progress.is_owed() || !is_due {
+        if !progress.needs_attempt() || !is_due {
             return Ok(Vec::new());
         }
         if !work.is_fresh {
-            let recovered = self.recovered(&row).await?;
+            let recovered = self.recover(&row).await?;
             if !recovered.is_empty() {
                 return Ok(recovered);
             }
         }
         let route = match self.route(&row).await? {
-            Routed::Ready(route) => *route,
-            Routed::Missing(reason) => {
-                self.hold(work, reason).await?;
+            RouteResult::Found(route) => *route,
+            RouteResult::Missing(tag) => {
+                self.hold(work, tag).await?;
                 return Ok(Vec::new());
             }
         };
-        self.call(work, &row, &progress, route).await
+        let span = tracing::info_span!("callback_attempt", event = %row.event_id, endpoint = %route.endpoint,
+            org = %row.org, number = row.attempts + 1);
+        let attempt = self.call(work, &row, &progress, route).instrument(span).await?;
+        Ok(attempt.into_iter().collect())
     }
 
-    /// Attempts whose process died before it had written down what they led to.
-    async fn recovered(&self, row: &Delivery) -> Result<Vec<Sent>, TaskError> {
+    /// Reads the attempts whose process died after it had stored their rows and before it updated the delivery.
+    async fn recover(&self, row: &Delivery) -> Result<Vec<UnsavedAttempt>, TaskError> {
         let later = At::range((), row.attempts + 1..);
-        let rows = self.store.scan::<Attempt>(&(row.org.clone(), row.event_id), later).all().await;
-        // As its process saw it, unless the configuration has changed since.
-        let endpoint = self.configured(row);
-        rows?
-            .into_iter()
+        let rows = self.store.scan::<Attempt>(&(row.org.clone(), row.event_id), later).all().await?;
+        // The attempt's row does not name its endpoint. It was this one, unless the configuration has changed since.
+        let endpoint = self.configured_endpoint(row);
+        rows.into_iter()
             .map(|row| {
-                let made = rows::made(&row)?;
-                Ok(Sent {
-                    made,
+                Ok(UnsavedAttempt {
+                    attempt: rows::finished_attempt(&row)?,
                     row,
                     endpoint: endpoint.clone(),
-                    draw: random_fraction(),
+                    random: random_fraction(),
                     is_recovered: true,
                 })
             })
             .collect()
     }
 
+    /// Makes the call. Returns `None` if nothing was sent because the configuration is at fault.
     async fn call(
         &self,
         work: &Work,
         row: &Delivery,
         progress: &Progress,
         route: Route,
-    ) -> Result<Vec<Sent>, TaskError> {
+    ) -> Result<Option<UnsavedAttempt>, TaskError> {
         let number = row.attempts + 1;
         let Route { endpoint, url, headers, secret } = route;
         let request = CallbackRequest {
@@ -153,28 +142,27 @@ impl Dispatcher {
         let attempt =
             match callback::send(&self.client, &request, began.0.div_euclid(1_000).unsigned_abs()).await {
                 Ok(attempt) => attempt,
-                // The configuration's error: nothing was sent, and nothing is charged.
+                // Nothing was sent, so no attempt is counted against the schedule.
                 Err(not_sent) => {
                     self.hold(work, not_sent.tag()).await?;
-                    return Ok(Vec::new());
+                    return Ok(None);
                 }
             };
         failpoint!("after_callback");
-        let tag = attempt.outcome.tag();
-        metrics::callback_attempted(tag, attempt.duration);
+        let outcome = attempt.outcome.tag();
+        metrics::callback_attempted(outcome, attempt.duration);
         if let Some(failure) = &attempt.error {
-            tracing::info!(org = %row.org, event = %row.event_id, %endpoint, number, outcome = tag,
-                failure = failure.tag(), detail = %failure, "a callback attempt failed");
+            tracing::info!(outcome, failure = failure.tag(), detail = %failure, "a callback attempt failed");
         }
         let trigger = match (progress.tries, progress.round) {
-            (0, 0) => "first",
-            (0, _) => "resend",
-            _ => "retry",
+            (0, 0) => AttemptTrigger::First,
+            (0, _) => AttemptTrigger::Resend,
+            _ => AttemptTrigger::Retry,
         };
-        let made = Made {
+        let finished = FinishedAttempt {
             number,
             round: progress.round,
-            at: Millis::now(),
+            ended_at: Millis::now(),
             outcome: attempt.outcome,
             retry_after: attempt.retry_after,
         };
@@ -182,140 +170,82 @@ impl Dispatcher {
             org: row.org.clone(),
             event_id: row.event_id,
             number,
-            at: made.at,
-            round: made.round,
+            at: finished.ended_at,
+            round: finished.round,
             took_ms: i64::try_from(attempt.duration.as_millis()).unwrap_or(i64::MAX),
-            trigger: trigger.to_owned(),
-            outcome: tag.to_owned(),
+            trigger,
+            outcome: outcome.to_owned(),
             http_status: attempt.http_status.map(i64::from),
-            // As the org may see it.
+            // The tag that the org may see, which tells nothing about our network.
             error: attempt.error.as_ref().map(|failure| failure.org_tag().to_owned()),
             remote_ip: attempt.remote_ip.map(|address| address.to_string()),
             response_head: attempt.response_head,
         };
-        Ok(vec![Sent { made, row, endpoint: Some(endpoint), draw: random_fraction(), is_recovered: false }])
+        Ok(Some(UnsavedAttempt {
+            attempt: finished,
+            row,
+            endpoint: Some(endpoint),
+            random: random_fraction(),
+            is_recovered: false,
+        }))
     }
 
-    /// Applies the attempt to the row as it is now, since commands may have come meanwhile.
-    async fn write_down(&self, work: &Work, sent: &Sent) -> Result<(), TaskError> {
+    /// Applies the attempt to the delivery's current row, since commands may have changed it during the call.
+    async fn save_attempt(&self, work: &Work, unsaved: &UnsavedAttempt) -> Result<(), TaskError> {
         let _lock = self.lock(work.event_id).await;
         let Some(row) = rows::get(&self.store, &work.lane.org, work.event_id).await? else { return Ok(()) };
-        let was = rows::progress(&row)?;
-        let next = was.after_attempt(&sent.made, &self.schedule, sent.draw);
+        let before = rows::progress(&row);
+        let after = before.after_attempt(&unsaved.attempt, &self.schedule, unsaved.random);
         let now = Millis::now();
-        let mut moved = rows::moved(&row, &next, now);
-        if sent.made.number >= row.attempts {
-            moved.last_status = sent.row.http_status;
-            moved.last_error = sent.row.error.clone();
-            moved.endpoint = sent.endpoint.clone().or(moved.endpoint);
+        let mut updated = rows::with_progress(&row, &after, now);
+        if unsaved.attempt.number >= row.attempts {
+            updated.last_status = unsaved.row.http_status;
+            updated.last_error = unsaved.row.error.clone();
+            updated.endpoint = unsaved.endpoint.clone().or(updated.endpoint);
         }
-        let due_at = next.next_at.filter(|at| next.is_owed() && Some(*at) != was.next_at);
-        let attempt = (!sent.is_recovered).then_some(&sent.row);
-        rows::save(&self.store, &moved, attempt, due_at, now).await?;
-        tell_change(&moved, was.state, next.state);
+        let due_at = after.next_at.filter(|at| after.needs_attempt() && Some(*at) != before.next_at);
+        let attempt_row = (!unsaved.is_recovered).then_some(&unsaved.row);
+        rows::save(&self.store, &updated, attempt_row, due_at, now).await?;
+        report_change(&updated, before.state, after.state);
         Ok(())
     }
 
-    /// Keeps it, visibly, until what is missing is there.
-    async fn hold(&self, work: &Work, reason: &'static str) -> Result<(), TaskError> {
+    /// Holds the delivery, visibly, until what is missing is there.
+    async fn hold(&self, work: &Work, tag: &'static str) -> Result<(), TaskError> {
         let _lock = self.lock(work.event_id).await;
         let Some(row) = rows::get(&self.store, &work.lane.org, work.event_id).await? else { return Ok(()) };
-        let was = rows::progress(&row)?;
-        if !was.is_owed() {
+        let before = rows::progress(&row);
+        if !before.needs_attempt() {
             return Ok(());
         }
         let now = Millis::now();
-        let next = was.after_missing(reason, self.recheck_at(now));
-        let moved = rows::moved(&row, &next, now);
-        rows::save(&self.store, &moved, None, next.next_at, now).await?;
-        tell_change(&moved, was.state, next.state);
+        let after = before.after_missing(tag, self.recheck_at(now));
+        let updated = rows::with_progress(&row, &after, now);
+        rows::save(&self.store, &updated, None, after.next_at, now).await?;
+        report_change(&updated, before.state, after.state);
         Ok(())
     }
 
-    /// What is held together is not looked at together.
+    /// Returns when a held delivery is checked again, with jitter so that deliveries which were held together are not
+    /// checked together.
     pub(crate) fn recheck_at(&self, now: Millis) -> Millis {
         now.plus(self.settings.recheck().mul_f64(0.75 + 0.5 * random_fraction()))
     }
-
-    /// Where the next attempt goes, as far as it is known here.
-    pub(crate) fn configured(&self, row: &Delivery) -> Option<EndpointId> {
-        let config = self.live.org(&row.org)?;
-        endpoint(&config, row).map(|endpoint| endpoint.key.clone())
-    }
-
-    /// What the call needs. An error: the store is away.
-    pub(crate) async fn route(&self, row: &Delivery) -> Result<Routed, TaskError> {
-        let config = self.live.org(&row.org);
-        if let Some(found) = config.as_deref().and_then(|config| endpoint(config, row)) {
-            return self.route_to(row, found).await;
-        }
-        // The event may come from a configuration that this process is about to load.
-        let latest = match self.live.latest(&row.org).await {
-            Ok(latest) => latest,
-            Err(catalog::Error::Store(error)) => return Err(error.into()),
-            Err(error) => return Ok(Routed::Missing(error.tag())),
-        };
-        match endpoint(&latest, row) {
-            Some(found) => self.route_to(row, found).await,
-            None => Ok(Routed::Missing("endpoint_missing")),
-        }
-    }
-
-    async fn route_to(&self, row: &Delivery, endpoint: &Endpoint) -> Result<Routed, TaskError> {
-        let open =
-            |header: &str, value: &str| self.secrets.open_header(&row.org, &endpoint.key, header, value);
-        let headers = match endpoint.resolve_headers(|name| std::env::var(name).ok(), open) {
-            Ok(headers) => headers,
-            Err(unresolved) => return Ok(Routed::Missing(unresolved.tag())),
-        };
-        match self.secrets.for_endpoint(&row.org, &endpoint.key).await {
-            Ok(Some(secret)) => Ok(Routed::Ready(Box::new(Route {
-                endpoint: endpoint.key.clone(),
-                url: endpoint.url.clone(),
-                headers,
-                secret,
-            }))),
-            Ok(None) => Ok(Routed::Missing("secret_missing")),
-            Err(error) if error.is_outage() => {
-                Err(tidegate_store::Error::Unreachable(error.to_string()).into())
-            }
-            Err(error) => Ok(Routed::Missing(error.tag())),
-        }
-    }
 }
 
-/// Where the next attempt goes. Until the first one that is where a new event of the same action would go, since what was
-/// wrong with the endpoint that it was planned for may be mended by naming another. After it, whoever was called is called
-/// again, for they may have it, as long as they are configured.
-fn endpoint<'a>(config: &'a Compiled, row: &Delivery) -> Option<&'a Endpoint> {
-    let named = row.endpoint.as_ref().and_then(|named| config.endpoint(named));
-    if row.attempts > 0 && named.is_some() {
-        return named;
-    }
-    let action = body::action(&row.body).and_then(|action| config.action(&action));
-    let first = || config.endpoints_for(&row.event_type).next();
-    match action.map(|action| &action.kind) {
-        Some(ActionKind::Callback { endpoint: Some(by_action) }) => {
-            config.endpoint(by_action).or(named).or_else(first)
-        }
-        Some(ActionKind::Callback { endpoint: None }) => first().or(named),
-        // One of no action was planned for each endpoint apart.
-        _ => named.or_else(|| first().filter(|_| row.endpoint.is_none())),
-    }
-}
-
-/// Counts and logs a delivery that came to rest or was held.
-pub(crate) fn tell_change(row: &Delivery, was: State, is: State) {
-    if was == is {
+/// Counts and logs a delivery that has changed its state.
+pub(crate) fn report_change(row: &Delivery, before: DeliveryState, after: DeliveryState) {
+    if before == after {
         return;
     }
-    metrics::callback_entered(is.name());
+    metrics::callback_entered(after);
     let endpoint = row.endpoint.as_ref().map_or("", |endpoint| endpoint.as_str());
-    if matches!(is, State::Held | State::TooLarge | State::Exhausted) {
+    let state = after.as_str();
+    if matches!(after, DeliveryState::Held | DeliveryState::TooLarge | DeliveryState::Exhausted) {
         let detail = row.last_error.as_deref().and_then(Failure::explain);
-        tracing::warn!(org = %row.org, event = %row.event_id, endpoint, state = is.name(),
+        tracing::warn!(org = %row.org, event = %row.event_id, endpoint, state,
             reason = row.held_reason, error = row.last_error, detail, "a callback is not delivered");
     } else {
-        tracing::debug!(org = %row.org, event = %row.event_id, endpoint, state = is.name(), "a callback moved on");
+        tracing::debug!(org = %row.org, event = %row.event_id, endpoint, state, "a callback changed its state");
     }
 }

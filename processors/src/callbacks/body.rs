@@ -1,6 +1,6 @@
-//! The body of a callback: the event as it was planned, with its `sequence`.
+//! Body of a callback: the event as it was planned, with its `sequence`.
 //!
-//! It does not build events. The bytes stay as they are: a body that is written again from a parsed one may differ.
+//! The sequence is spliced into the bytes, since a body that is serialized again after parsing may differ.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde::{
@@ -9,16 +9,16 @@ use serde::{
 };
 use tidegate_schemas::ids::ActionId;
 
-/// Why a record's body cannot be sent.
+/// Reason why a record's body cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BadBody {
+pub(crate) enum BodyError {
     #[error("the body is not a JSON object: {0}")]
     NotAnObject(String),
     #[error("the body has a `sequence` already")]
     HasSequence,
 }
 
-impl BadBody {
+impl BodyError {
     pub(crate) const fn tag(&self) -> &'static str {
         match self {
             Self::NotAnObject(_) => "callback_body_malformed",
@@ -27,8 +27,8 @@ impl BadBody {
     }
 }
 
-/// The body with `sequence` as its last member.
-pub(crate) fn with_sequence(body: &Bytes, sequence: i64) -> Result<Bytes, BadBody> {
+/// Adds `sequence` as the last member of the body.
+pub(crate) fn with_sequence(body: &Bytes, sequence: i64) -> Result<Bytes, BodyError> {
     let members = members(body)?;
     let object = body.trim_ascii_end();
     let open = &object[..object.len() - 1];
@@ -40,13 +40,13 @@ pub(crate) fn with_sequence(body: &Bytes, sequence: i64) -> Result<Bytes, BadBod
     Ok(whole.freeze())
 }
 
-/// Why a body of this size is not sent.
+/// Returns why the body is not sent, if it is above the limit.
 pub(crate) fn too_large(body: &Bytes, limit: usize) -> Option<String> {
     let bytes = body.len();
     (bytes > limit).then(|| format!("the body has {bytes} bytes, above callbacks.max_body_bytes = {limit}"))
 }
 
-/// The action that the event is of, if it is of one.
+/// Returns the action of the event, if it has one.
 pub(crate) fn action(body: &[u8]) -> Option<ActionId> {
     #[derive(Deserialize)]
     struct Event {
@@ -59,8 +59,8 @@ pub(crate) fn action(body: &[u8]) -> Option<ActionId> {
     serde_json::from_slice::<Event>(body).ok().map(|event| event.action.id)
 }
 
-/// How many members the object has.
-fn members(body: &[u8]) -> Result<usize, BadBody> {
+/// Counts the members of the object.
+fn members(body: &[u8]) -> Result<usize, BodyError> {
     struct Members;
 
     impl<'de> Visitor<'de> for Members {
@@ -89,9 +89,13 @@ fn members(body: &[u8]) -> Result<usize, BadBody> {
         Ok(members)
     });
     members.map_err(|error| {
-        // Only its place is told: the message may show a value.
-        let place = format!("line {} column {}", error.line(), error.column());
-        if error.to_string().starts_with(TWICE) { BadBody::HasSequence } else { BadBody::NotAnObject(place) }
+        // Only the position, since the message may show a value of the payload.
+        let position = format!("line {} column {}", error.line(), error.column());
+        if error.to_string().starts_with(TWICE) {
+            BodyError::HasSequence
+        } else {
+            BodyError::NotAnObject(position)
+        }
     })
 }
 
@@ -101,13 +105,13 @@ mod tests {
 
     use super::*;
 
-    fn spliced(body: &'static str) -> Result<String, BadBody> {
+    fn spliced(body: &'static str) -> Result<String, BodyError> {
         let whole = with_sequence(&Bytes::from_static(body.as_bytes()), 42);
         whole.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())
     }
 
     #[test]
-    fn every_byte_stays_and_the_sequence_comes_last() {
+    fn sequence_is_added_and_no_other_byte_changes() {
         assert_eq!(
             spliced(r#"{"b": 1.0,"a":"é\u0000}"}"#).unwrap(),
             r#"{"b": 1.0,"a":"é\u0000}","sequence":42}"#
@@ -118,17 +122,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_or_has_a_sequence_is_not_sent() {
+    fn body_without_object_or_with_sequence_is_rejected() {
         for body in ["", "[]", "null", "\"{}\"", "{", "{}{}", "{\"a\":1,}"] {
             assert_eq!(spliced(body).unwrap_err().tag(), "callback_body_malformed", "{body}");
         }
-        assert_eq!(spliced(r#"{"sequence":1}"#), Err(BadBody::HasSequence));
-        let fault = spliced(r#"{"a":"secret text}"#).unwrap_err();
-        assert!(!fault.to_string().contains("secret"), "{fault}");
+        assert_eq!(spliced(r#"{"sequence":1}"#), Err(BodyError::HasSequence));
+        let error = spliced(r#"{"a":"secret text}"#).unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
     }
 
     #[test]
-    fn a_body_at_the_limit_is_sent_and_a_larger_one_names_the_limit() {
+    fn body_above_the_limit_is_rejected_naming_the_limit() {
         let body = Bytes::from_static(b"0123456789");
         assert_eq!(too_large(&body, 10), None);
         let why = too_large(&body, 9).unwrap();

@@ -1,8 +1,6 @@
-//! Deliveries, attempts and due rows as the store keeps them.
+//! Rows of deliveries, attempts and due times, and the order in which they are written.
 //!
-//! It decides nothing: `state` does.
-//!
-//! What is owed always has a due row at or after its `next_at`, because the due row is written first and the
+//! A delivery that needs an attempt always has a due row at or after its `next_at`: the due row is written first, and the
 //! delivery's row, which is the truth, last.
 
 use std::time::Duration;
@@ -20,16 +18,15 @@ use tidegate_store::{
     },
 };
 
-use super::delivery_state::{Made, Progress, State};
+use super::delivery_state::{FinishedAttempt, HoldReason, Progress};
 use crate::{consumer::error::TaskError, scheduler::due_index::minute_of};
 
-/// A record that waited longer begins its delivery as if it had waited so long: rows expire by their write time, and
-/// what came after an outage of weeks must not be gone when it is written.
+/// Bound on the age with which a delivery is written. Rows expire by their write time, so that a record which waited for
+/// weeks in an outage would otherwise expire as soon as it is written.
 const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 
-/// The delivery that a record begins, as it stands before its first attempt. Whoever reads the same record makes the
-/// same one.
-pub(crate) fn begun(
+/// Returns the delivery of a record before its first attempt. A replay of the record gives the same one.
+pub(crate) fn new_delivery(
     record: Callback,
     body: bytes::Bytes,
     at: (u32, i64),
@@ -45,7 +42,7 @@ pub(crate) fn begun(
         event_type: record.event_type,
         endpoint: record.endpoint,
         subject: record.subject,
-        state: progress.state.name().to_owned(),
+        state: progress.state,
         attempts: progress.attempts,
         next_at: progress.next_at,
         body,
@@ -67,11 +64,9 @@ pub(crate) fn begun(
     }
 }
 
-pub(crate) fn progress(row: &Delivery) -> Result<Progress, TaskError> {
-    let state =
-        State::parse(&row.state).ok_or_else(|| corrupt("delivery", format!("state {:?}", row.state)))?;
-    Ok(Progress {
-        state,
+pub(crate) fn progress(row: &Delivery) -> Progress {
+    Progress {
+        state: row.state,
         attempts: row.attempts,
         round: row.round,
         tries: row.tries,
@@ -79,14 +74,14 @@ pub(crate) fn progress(row: &Delivery) -> Result<Progress, TaskError> {
         gone: row.gone,
         next_at: row.next_at,
         delivered_at: row.delivered_at,
-        held_reason: row.held_reason.clone(),
-    })
+        held_reason: row.held_reason.as_deref().map(HoldReason::from_stored),
+    }
 }
 
-/// The row with another progress, written after it.
-pub(crate) fn moved(row: &Delivery, progress: &Progress, now: Millis) -> Delivery {
+/// Returns the row with another progress and a later write time.
+pub(crate) fn with_progress(row: &Delivery, progress: &Progress, now: Millis) -> Delivery {
     Delivery {
-        state: progress.state.name().to_owned(),
+        state: progress.state,
         attempts: progress.attempts,
         round: progress.round,
         tries: progress.tries,
@@ -94,19 +89,22 @@ pub(crate) fn moved(row: &Delivery, progress: &Progress, now: Millis) -> Deliver
         gone: progress.gone,
         next_at: progress.next_at,
         delivered_at: progress.delivered_at,
-        held_reason: progress.held_reason.clone(),
+        held_reason: progress.held_reason.as_ref().map(|reason| reason.as_str().to_owned()),
         written: WriteTime::after(Some(WriteTime(row.written)), now).0,
         ..row.clone()
     }
 }
 
-/// What the row of an attempt says of it. The receiver's wish is not kept.
-pub(crate) fn made(row: &Attempt) -> Result<Made, TaskError> {
-    let outcome =
-        row.outcome.parse().map_err(|_| corrupt("attempt", format!("outcome {:?}", row.outcome)))?;
-    Ok(Made { number: row.number, round: row.round, at: row.at, outcome, retry_after: None })
+/// Reads an attempt back from its row, which does not have the pause that the endpoint asked for.
+pub(crate) fn finished_attempt(row: &Attempt) -> Result<FinishedAttempt, TaskError> {
+    let outcome = row.outcome.parse().map_err(|_| moderation::Error::Corrupt {
+        what: "attempt",
+        detail: format!("outcome {:?}", row.outcome),
+    })?;
+    Ok(FinishedAttempt { number: row.number, round: row.round, ended_at: row.at, outcome, retry_after: None })
 }
 
+/// Returns the due row of the next attempt.
 pub(crate) fn due(row: &Delivery, due_at: Millis) -> Due {
     Due {
         shard: row.shard,
@@ -126,7 +124,7 @@ pub(crate) async fn get(
     Ok(store.get::<Delivery>(&(org.clone(), event_id)).await?)
 }
 
-/// Brings the delivery up again at this time.
+/// Makes the delivery due again at `due_at`.
 pub(crate) async fn put_due(
     store: &Store,
     row: &Delivery,
@@ -136,31 +134,32 @@ pub(crate) async fn put_due(
     Ok(store.put(WriteTime::after(None, now), &[due(row, due_at)]).await?)
 }
 
-/// Stands for the attempt where the delivery was let go before it was begun.
+/// Attempt number of the due row of a delivery that was released before its attempt was begun.
 const NOT_BEGUN: i64 = 0;
 
-/// Brings a delivery that its owner had not begun up at once, wherever its shard is then.
-pub(crate) fn let_go(org: &OrgId, event_id: EventId, shard: i64, now: Millis) -> Due {
+/// Returns the due row that makes the next owner of the shard attempt the delivery at once, since no attempt was begun here.
+pub(crate) fn released(org: &OrgId, event_id: EventId, shard: i64, now: Millis) -> Due {
     Due { shard, minute: minute_of(now), due_at: now, org: org.clone(), event_id, attempt: NOT_BEGUN }
 }
 
-pub(crate) fn was_let_go(due: &Due) -> bool {
+/// True if the former owner of the shard released the delivery before it began an attempt.
+pub(crate) fn is_released(due: &Due) -> bool {
     due.attempt == NOT_BEGUN
 }
 
-pub(crate) async fn put_let_go(store: &Store, rows: &[Due], now: Millis) -> Result<(), TaskError> {
+pub(crate) async fn put_released(store: &Store, rows: &[Due], now: Millis) -> Result<(), TaskError> {
     Ok(store.put(WriteTime::after(None, now), rows).await?)
 }
 
-/// Takes back that it was let go, since an attempt may follow: who owns the shard later has to wait for that.
-pub(crate) async fn take_up(store: &Store, due: &Due, attempt: i64, now: Millis) -> Result<(), TaskError> {
-    // After the row, though the clock of its writer may be ahead.
+/// Marks a released delivery as begun, so that a later owner of the shard waits for the attempt that may follow.
+pub(crate) async fn mark_begun(store: &Store, due: &Due, attempt: i64, now: Millis) -> Result<(), TaskError> {
+    // Later than the row, even if the clock of its writer is ahead.
     let at = WriteTime::after(Some(WriteTime::after(None, due.due_at)), now);
     Ok(store.put(at, &[Due { attempt, ..due.clone() }]).await?)
 }
 
-/// Writes a delivery that was begun, and when it is looked at next if an attempt is owed.
-pub(crate) async fn begin(
+/// Writes a new delivery, with its due row if it needs an attempt.
+pub(crate) async fn insert(
     store: &Store,
     row: &Delivery,
     due_at: Option<Millis>,
@@ -175,14 +174,15 @@ pub(crate) async fn begin(
     Ok(store.put(WriteTime(row.written), std::slice::from_ref(row)).await?)
 }
 
-/// The row with its place in the lists. One that moves long after it was listed, as by a late resend, lives longer than
-/// that place, and takes a new one.
+/// Returns the row with the time under which lists have it. A delivery that changes long after it was listed, as by a late
+/// resend, would outlive its list row, so it is listed again.
 fn relisted(row: &Delivery) -> Delivery {
     let moved_at = WriteTime(row.written).millis();
     let is_late = moved_at > row.listed().plus(RELIST_AFTER);
     Delivery { listed_at: if is_late { Some(moved_at) } else { row.listed_at }, ..row.clone() }
 }
 
+/// Returns the row for the list of its day.
 fn listed(row: &Delivery) -> DeliveryByDay {
     let at = row.listed();
     DeliveryByDay {
@@ -194,7 +194,7 @@ fn listed(row: &Delivery) -> DeliveryByDay {
     }
 }
 
-/// Writes a delivery that has moved, with the attempt that moved it.
+/// Writes a delivery that has changed, with the attempt that changed it.
 pub(crate) async fn save(
     store: &Store,
     row: &Delivery,
@@ -215,10 +215,6 @@ pub(crate) async fn save(
     }
     store.write(first).await?;
     Ok(store.put(WriteTime(row.written), std::slice::from_ref(row)).await?)
-}
-
-fn corrupt(what: &'static str, detail: String) -> TaskError {
-    moderation::Error::Corrupt { what, detail }.into()
 }
 
 #[cfg(test)]
@@ -248,15 +244,15 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_delivery_goes_through_its_place_in_the_lists_outlives_its_row() {
+    fn list_row_outlives_the_delivery() {
         let ttl = |table: &tidegate_store::Table| table.ttl.unwrap_or_default();
         let mut now = Millis(100 * DAY_MS);
-        let mut row = begun(record(), Bytes::new(), (0, 1), now, now);
-        // Moves after hours and after almost as long as the row lives, as by late resends.
+        let mut row = new_delivery(record(), Bytes::new(), (0, 1), now, now);
+        // Late resends: pauses in hours, up to almost the life of the row.
         for pause in [0, 1, 30, 95, 97, 29 * 24, 29 * 24, 2, 29 * 24] {
             now = now.plus(Duration::from_secs(pause * 3_600));
-            let progress = progress(&row).unwrap().after_resend(now);
-            row = relisted(&moved(&row, &progress, now));
+            let progress = progress(&row).after_resend(now);
+            row = relisted(&with_progress(&row, &progress, now));
             let row_ends = WriteTime(row.written).millis().plus(ttl(Delivery::TABLE));
             let place_ends = row.listed().plus(ttl(DeliveryByDay::TABLE));
             assert!(row_ends < place_ends, "after {pause} hours: {row_ends:?} is not before {place_ends:?}");
@@ -264,10 +260,10 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_waited_for_weeks_begins_a_delivery_that_has_not_expired() {
+    fn delivery_of_an_old_record_does_not_expire_at_once() {
         let now = Millis(100 * DAY_MS);
         let written = |written_at: Millis| {
-            let row = begun(record(), Bytes::new(), (0, 1), written_at, now);
+            let row = new_delivery(record(), Bytes::new(), (0, 1), written_at, now);
             assert_eq!(row.created_at, written_at);
             assert_eq!(row.listed(), WriteTime(row.written).millis(), "it is listed for as long as it lives");
             WriteTime(row.written).millis()

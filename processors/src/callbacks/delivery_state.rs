@@ -1,115 +1,96 @@
-//! What a delivery waits for, what an attempt or a command makes of it, and when it is looked at next.
+//! State machine of a delivery: what an attempt or a command makes of it, and when it is attempted next.
 //!
-//! It is pure: it sends nothing, reads no clock and draws nothing by itself.
-//!
-//! Attempts under way are not a state. Whatever is owed has a due row at or after `next_at`, so a crash during an
-//! attempt leaves a delivery that comes due again.
+//! Pure: the time and random numbers are passed in.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use tidegate_egress::outcome::{Outcome, RetryClass};
 use tidegate_schemas::ids::Millis;
+use tidegate_store::tables::callbacks::deliveries::DeliveryState;
 
-/// The text in the delivery's row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// The next attempt is the first of its round.
-    Pending,
-    RetryWait,
-    Delivered,
-    /// No attempt is made: something is missing, the receiver wants no more, or an operator said so.
-    Held,
-    /// Its body is larger than one may be: no attempt is made until a resend under a higher limit.
-    TooLarge,
-    /// Every attempt of the round failed.
-    Exhausted,
-    Canceled,
+/// Reason why no attempt is made, as the delivery's row stores it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HoldReason {
+    ByCommand,
+    /// The endpoint answered that it is gone.
+    EndpointGone,
+    BodyTooLarge,
+    /// Something that a call needs is missing or unusable here: the tag of the error.
+    Missing(Cow<'static, str>),
 }
 
-impl State {
-    const ALL: [Self; 7] = [
-        Self::Pending,
-        Self::RetryWait,
-        Self::Delivered,
-        Self::Held,
-        Self::TooLarge,
-        Self::Exhausted,
-        Self::Canceled,
-    ];
+impl HoldReason {
+    const BY_COMMAND: &str = "by_command";
+    const ENDPOINT_GONE: &str = "endpoint_gone";
+    const BODY_TOO_LARGE: &str = "body_too_large";
 
-    pub(crate) const fn name(self) -> &'static str {
+    pub(crate) fn as_str(&self) -> &str {
         match self {
-            Self::Pending => "pending",
-            Self::RetryWait => "retry_wait",
-            Self::Delivered => "delivered",
-            Self::Held => "held",
-            Self::TooLarge => "too_large",
-            Self::Exhausted => "exhausted",
-            Self::Canceled => "canceled",
+            Self::ByCommand => Self::BY_COMMAND,
+            Self::EndpointGone => Self::ENDPOINT_GONE,
+            Self::BodyTooLarge => Self::BODY_TOO_LARGE,
+            Self::Missing(tag) => tag,
         }
     }
 
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.name() == name)
+    pub(crate) fn from_stored(text: &str) -> Self {
+        match text {
+            Self::BY_COMMAND => Self::ByCommand,
+            Self::ENDPOINT_GONE => Self::EndpointGone,
+            Self::BODY_TOO_LARGE => Self::BodyTooLarge,
+            tag => Self::Missing(Cow::Owned(tag.to_owned())),
+        }
     }
 }
 
-/// Held by an operator's command.
-pub(crate) const BY_COMMAND: &str = "by_command";
-/// Held because the receiver said that it is gone.
-pub(crate) const GONE: &str = "endpoint_gone";
-
-/// Why a body that is too large is not sent.
-pub(crate) const BODY_TOO_LARGE: &str = "body_too_large";
-
-/// How far a delivery is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
-    pub(crate) state: State,
-    /// All attempts, over all rounds; it numbers them.
+    pub(crate) state: DeliveryState,
+    /// Number of attempts in all rounds. It numbers them.
     pub(crate) attempts: i64,
-    /// A resend begins a new round with a schedule of its own.
+    /// Number of resends. Each begins a round with a schedule of its own.
     pub(crate) round: i64,
-    /// Attempts of this round.
+    /// Number of attempts in this round.
     pub(crate) tries: i64,
+    /// Number of attempts in this round that met an address which may not be called.
     pub(crate) blocked: i64,
+    /// Number of answers in a row that the endpoint is gone.
     pub(crate) gone: i64,
-    /// When it is looked at next. Held with it: what is missing is looked for again; without: until a resend.
+    /// Time of the next attempt. A held delivery with a time is checked again for what was missing; one without waits
+    /// for a resend.
     pub(crate) next_at: Option<Millis>,
-    /// Only ever set. Whatever fails later, the receiver has the event.
+    /// Time of the first success. Never cleared: whatever fails later, the endpoint has the event.
     pub(crate) delivered_at: Option<Millis>,
-    pub(crate) held_reason: Option<String>,
+    pub(crate) held_reason: Option<HoldReason>,
 }
 
-/// When a round ends.
+/// Pauses between attempts, and the ends of a round.
 #[derive(Clone, Debug)]
-pub(crate) struct Schedule {
-    /// The pause before each attempt; as many attempts as pauses.
+pub(crate) struct RetrySchedule {
+    /// Pause before each attempt. There are as many attempts as pauses.
     pub(crate) pauses: Vec<Duration>,
-    /// How far a pause may be off, as a fraction of it.
+    /// Fraction by which a pause may be shorter or longer.
     pub(crate) jitter: f64,
-    /// So many attempts of a round may meet an address that may not be called.
+    /// Number of attempts that may meet an address which may not be called before the round ends.
     pub(crate) blocked: i64,
-    /// So many answers in a row that the receiver is gone hold the delivery.
+    /// Number of answers in a row that the endpoint is gone before the delivery is held.
     pub(crate) gone: i64,
 }
 
-/// An attempt that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Made {
+pub(crate) struct FinishedAttempt {
     pub(crate) number: i64,
     pub(crate) round: i64,
-    /// When it ended.
-    pub(crate) at: Millis,
+    pub(crate) ended_at: Millis,
     pub(crate) outcome: Outcome,
-    /// The receiver's wish.
+    /// Pause that the endpoint asked for.
     pub(crate) retry_after: Option<Duration>,
 }
 
 impl Progress {
     pub(crate) const fn new(now: Millis) -> Self {
         Self {
-            state: State::Pending,
+            state: DeliveryState::Pending,
             attempts: 0,
             round: 0,
             tries: 0,
@@ -121,75 +102,83 @@ impl Progress {
         }
     }
 
-    /// Whether an attempt is to be made, now or later.
-    pub(crate) const fn is_owed(&self) -> bool {
+    /// True if an attempt is to be made, now or later.
+    pub(crate) const fn needs_attempt(&self) -> bool {
         match self.state {
-            State::Pending | State::RetryWait => true,
-            State::Held => self.next_at.is_some(),
-            State::Delivered | State::TooLarge | State::Exhausted | State::Canceled => false,
+            DeliveryState::Pending | DeliveryState::RetryWait => true,
+            DeliveryState::Held => self.next_at.is_some(),
+            DeliveryState::Delivered
+            | DeliveryState::TooLarge
+            | DeliveryState::Exhausted
+            | DeliveryState::Canceled => false,
         }
     }
 
-    /// What an attempt makes of it. `draw` is between 0 and 1 and decides the jitter of the next pause.
+    /// Applies an attempt. `random` is between 0 and 1 and decides the jitter of the next pause.
     #[must_use]
-    pub(crate) fn after_attempt(&self, made: &Made, schedule: &Schedule, draw: f64) -> Self {
+    pub(crate) fn after_attempt(
+        &self,
+        attempt: &FinishedAttempt,
+        schedule: &RetrySchedule,
+        random: f64,
+    ) -> Self {
         let mut next = self.clone();
-        // Counted before, by an earlier try to write it down or by another owner of the shard.
-        let is_new = made.number > self.attempts;
+        // An attempt that is not new was counted by an earlier try to write it down, or by another owner of the shard.
+        let is_new = attempt.number > self.attempts;
         if is_new {
-            next.attempts = made.number;
+            next.attempts = attempt.number;
         }
-        let is_of_round = made.round == self.round;
+        let is_of_round = attempt.round == self.round;
         if is_new && is_of_round {
             next.tries += 1;
         }
-        let Outcome::Retry { class } = made.outcome else {
-            next.delivered_at = self.delivered_at.or(Some(made.at));
-            // What a later resend asks for is still owed.
+        let Outcome::Retry { class } = attempt.outcome else {
+            next.delivered_at = self.delivered_at.or(Some(attempt.ended_at));
+            // A resend that came during the attempt still needs an attempt of its own.
             if is_of_round {
-                next.settle(State::Delivered);
+                next.enter(DeliveryState::Delivered);
             }
             return next;
         };
-        if !is_new || !is_of_round || !self.is_owed() {
+        if !is_new || !is_of_round || !self.needs_attempt() {
             return next;
         }
         next.gone = if class == RetryClass::Gone { self.gone + 1 } else { 0 };
         next.blocked += i64::from(class == RetryClass::BlockedAddress);
         if next.gone >= schedule.gone {
-            next.hold(GONE, None);
+            next.hold(HoldReason::EndpointGone, None);
         } else if next.blocked >= schedule.blocked {
-            next.end();
-        } else if let Some(pause) = schedule.pause(next.tries, made.retry_after, draw) {
-            next.settle(State::RetryWait);
-            next.next_at = Some(made.at.plus(pause));
+            next.exhaust();
+        } else if let Some(pause) = schedule.pause(next.tries, attempt.retry_after, random) {
+            next.enter(DeliveryState::RetryWait);
+            next.next_at = Some(attempt.ended_at.plus(pause));
         } else {
-            next.end();
+            next.exhaust();
         }
         next
     }
 
-    /// Something that the attempt needs is missing here: no attempt is made, and none is counted.
+    /// Holds the delivery because something that the attempt needs is missing here. Counts no attempt.
     #[must_use]
-    pub(crate) fn after_missing(&self, reason: &str, look_again: Millis) -> Self {
+    pub(crate) fn after_missing(&self, tag: &'static str, recheck_at: Millis) -> Self {
         let mut next = self.clone();
-        if self.is_owed() {
-            next.hold(reason, Some(look_again));
+        if self.needs_attempt() {
+            next.hold(HoldReason::Missing(Cow::Borrowed(tag)), Some(recheck_at));
         }
         next
     }
 
-    /// It is not sent as it is, however often it is asked for.
+    /// Ends the delivery because its body is above the limit, however often it is resent.
     #[must_use]
     pub(crate) fn after_too_large(&self) -> Self {
         let mut next = self.clone();
-        next.settle(State::TooLarge);
-        next.held_reason = Some(BODY_TOO_LARGE.to_owned());
-        next.keep_delivered();
+        next.enter(DeliveryState::TooLarge);
+        next.held_reason = Some(HoldReason::BodyTooLarge);
+        next.restore_delivered();
         next
     }
 
-    /// Owed again at once, whatever its state, with a round of its own.
+    /// Begins a new round at once, whatever the state.
     #[must_use]
     pub(crate) fn after_resend(&self, now: Millis) -> Self {
         Self {
@@ -200,70 +189,70 @@ impl Progress {
         }
     }
 
-    /// No further attempt. One under way may still deliver it.
+    /// Makes no further attempt. A running one may still deliver the event.
     #[must_use]
     pub(crate) fn after_cancel(&self) -> Self {
         let mut next = self.clone();
-        if matches!(self.state, State::Pending | State::RetryWait | State::Held) {
-            next.settle(State::Canceled);
-            next.keep_delivered();
+        if matches!(self.state, DeliveryState::Pending | DeliveryState::RetryWait | DeliveryState::Held) {
+            next.enter(DeliveryState::Canceled);
+            next.restore_delivered();
         }
         next
     }
 
-    /// No further attempt until a resend.
+    /// Makes no further attempt until a resend.
     #[must_use]
     pub(crate) fn after_hold(&self) -> Self {
         let mut next = self.clone();
-        if self.is_owed() {
-            next.hold(BY_COMMAND, None);
+        if self.needs_attempt() {
+            next.hold(HoldReason::ByCommand, None);
         }
         next
     }
 
-    fn settle(&mut self, state: State) {
+    fn enter(&mut self, state: DeliveryState) {
         self.state = state;
         self.next_at = None;
         self.held_reason = None;
     }
 
-    fn hold(&mut self, reason: &str, look_again: Option<Millis>) {
-        self.state = State::Held;
-        self.next_at = look_again;
-        self.held_reason = Some(reason.to_owned());
+    fn hold(&mut self, reason: HoldReason, recheck_at: Option<Millis>) {
+        self.state = DeliveryState::Held;
+        self.next_at = recheck_at;
+        self.held_reason = Some(reason);
     }
 
-    fn end(&mut self) {
-        self.settle(State::Exhausted);
-        self.keep_delivered();
+    fn exhaust(&mut self) {
+        self.enter(DeliveryState::Exhausted);
+        self.restore_delivered();
     }
 
-    /// A resend that came to nothing takes nothing back.
-    fn keep_delivered(&mut self) {
+    /// Keeps a delivered event delivered when a resend of it fails.
+    fn restore_delivered(&mut self) {
         if self.delivered_at.is_some() {
-            self.state = State::Delivered;
+            self.state = DeliveryState::Delivered;
             self.held_reason = None;
         }
     }
 }
 
-impl Schedule {
-    /// The pause before the first attempt.
+impl RetrySchedule {
+    /// Returns the pause before the first attempt.
     pub(crate) fn first(&self) -> Duration {
         self.pauses.first().copied().unwrap_or_default()
     }
 
-    /// The pause after so many attempts of a round; none after the last. The receiver's wish counts between the
-    /// scheduled pause and twice of it.
-    fn pause(&self, tries: i64, wish: Option<Duration>, draw: f64) -> Option<Duration> {
-        let base = *self.pauses.get(usize::try_from(tries).ok()?)?;
-        Some(match wish {
-            // Those who were told the same time do not all come at it.
-            Some(wish) => {
-                let longest = base.saturating_mul(2);
-                wish.min(longest).mul_f64(1.0 + self.jitter * draw).clamp(base, longest)
+    /// Returns the pause after `tries` attempts of a round, `None` after the last. The pause that the endpoint asked for
+    /// counts if it is between the scheduled one and twice as long.
+    fn pause(&self, tries: i64, retry_after: Option<Duration>, random: f64) -> Option<Duration> {
+        let scheduled = *self.pauses.get(usize::try_from(tries).ok()?)?;
+        Some(match retry_after {
+            // Jitter, so that deliveries which were told the same time are not all attempted at that time.
+            Some(retry_after) => {
+                let longest = scheduled.saturating_mul(2);
+                retry_after.min(longest).mul_f64(1.0 + self.jitter * random).clamp(scheduled, longest)
             }
-            None => base.mul_f64(1.0 - self.jitter + 2.0 * self.jitter * draw),
+            None => scheduled.mul_f64(1.0 - self.jitter + 2.0 * self.jitter * random),
         })
     }
 }

@@ -1,7 +1,7 @@
-//! What accepting, scanning and attempting share: the lanes, one lock an event, and who owns what.
+//! Dispatcher of callback attempts: starts them in the order of the endpoint queues, and drains them at a stop.
 //!
-//! It makes no attempt itself; it starts those whose turn it is, waits for them at the end, and leaves what was not begun
-//! to the next owner.
+//! It holds what intake, due scanner and attempts share: the queues, one lock for each event, and the ownership of shards.
+//! Deliveries whose attempt was not begun are released to the next owner of their shard.
 
 use std::{
     collections::HashMap,
@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Settings, delivery_rows as rows,
-    delivery_state::Schedule,
+    delivery_state::RetrySchedule,
     endpoint_queues::{LaneKey, Lanes, Offered, Work},
 };
 use crate::{
@@ -41,10 +41,11 @@ use crate::{
     settings::Settings as ConsumerSettings,
 };
 
+/// Number of locks. Events that share one wait for each other, never during a call.
 const LOCKS: usize = 256;
 
-/// Due rows that are written together when deliveries are let go.
-const LET_GO_AT_ONCE: usize = 500;
+/// Number of due rows that are written together when deliveries are released.
+const RELEASED_AT_ONCE: usize = 500;
 
 pub(crate) struct Dispatcher {
     pub(crate) store: Store,
@@ -53,12 +54,12 @@ pub(crate) struct Dispatcher {
     pub(crate) client: Client,
     pub(crate) health: Health,
     pub(crate) settings: Settings,
-    pub(crate) schedule: Schedule,
+    pub(crate) schedule: RetrySchedule,
     pub(crate) processing: Arc<ConsumerSettings>,
     ownership: watch::Receiver<Ownership>,
-    /// Of the topic, whoever owns them.
+    /// Number of partitions of the topic.
     partitions: usize,
-    /// Calls of a former owner may be under way for this long after a shard was taken over.
+    /// Time after a takeover of a shard for which calls of its former owner may still run.
     grace: Duration,
     taken_over: Mutex<HashMap<u32, Millis>>,
     lanes: Mutex<Lanes>,
@@ -79,7 +80,7 @@ impl Dispatcher {
             secrets: deps.secrets.clone(),
             client: deps.client.clone(),
             health: deps.health.clone(),
-            schedule: settings.rules(),
+            schedule: settings.retry_schedule(),
             lanes: Mutex::new(Lanes::new(settings.bounds())),
             settings,
             processing,
@@ -90,21 +91,21 @@ impl Dispatcher {
             wake: Notify::new(),
             locks: (0..LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
         };
-        // Embedded data has no other owner.
+        // Only on Kafka can another process own a shard. Embedded data has one owner.
         if matches!(deps.log, tidegate_stream::Log::Kafka(_)) {
             dispatcher.grace = dispatcher.lease();
         }
         dispatcher
     }
 
-    /// After this time a call that began is over, or its process is.
+    /// Returns the time after which a call has ended, or its process has.
     pub(crate) fn lease(&self) -> Duration {
         Duration::from_millis(
             self.client.settings().total_timeout_ms.saturating_add(self.settings.lease_margin_ms),
         )
     }
 
-    /// Held while a delivery's row is read, changed and written; never during a call.
+    /// Locks an event. Held while a delivery's row is read, changed and written, never during a call.
     pub(crate) async fn lock(&self, event_id: EventId) -> MutexGuard<'_, ()> {
         let mut hasher = DefaultHasher::new();
         event_id.hash(&mut hasher);
@@ -112,7 +113,7 @@ impl Dispatcher {
         self.locks[nth].lock().await
     }
 
-    /// Asks for an attempt as soon as it is the delivery's turn.
+    /// Queues an attempt at the delivery.
     pub(crate) fn offer(&self, row: &Delivery, is_fresh: bool, now: Millis) -> Offered {
         let work = Work {
             lane: LaneKey { org: row.org.clone(), endpoint: self.endpoint_of(row) },
@@ -128,14 +129,15 @@ impl Dispatcher {
         offered
     }
 
-    /// The endpoint whose lane it waits in. What is missing has a lane of its own, where nothing takes long.
+    /// Returns the endpoint whose queue the delivery waits in. Deliveries without one share a queue, where nothing takes long.
     fn endpoint_of(&self, row: &Delivery) -> EndpointId {
-        let known = self.configured(row).or_else(|| row.endpoint.clone());
+        let known = self.configured_endpoint(row).or_else(|| row.endpoint.clone());
         known.unwrap_or_else(|| EndpointId::new(""))
     }
 
-    /// Divides the calls to each endpoint as the partitions are divided now, and lets go of what another owner has.
-    fn divide(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
+    /// Adapts to a change of ownership: bounds the calls to each endpoint by the share of partitions that this process owns,
+    /// and releases the deliveries of shards that it has lost.
+    fn on_ownership_change(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
         let owned = {
             let ownership = self.ownership.borrow();
             ownership.partitions.iter().filter(|(partition, _)| partition.topic == Topic::Callbacks).count()
@@ -147,7 +149,7 @@ impl Dispatcher {
         };
         if !lost.is_empty() {
             let dispatcher = Arc::clone(self);
-            tasks.spawn(async move { dispatcher.let_go(&lost).await });
+            tasks.spawn(async move { dispatcher.release(&lost).await });
         }
     }
 
@@ -155,30 +157,34 @@ impl Dispatcher {
         self.ownership.borrow().epoch_of(Partition::new(Topic::Callbacks, shard)).is_some()
     }
 
-    /// Whether a shard can have other owners before and after this process.
-    pub(crate) const fn has_rivals(&self) -> bool {
+    /// True if another process can own a shard before or after this one.
+    pub(crate) const fn has_other_owners(&self) -> bool {
         !self.grace.is_zero()
     }
 
+    /// Notes that this process has taken the shard over.
     pub(crate) fn took_over(&self, shard: u32, now: Millis) {
         self.taken_over.lock().insert(shard, now);
     }
 
-    /// Until when a row that was due before this process owned the shard may be in the hands of the former owner.
+    /// Returns until when the former owner of the shard may be attempting a delivery that was due before the takeover.
     pub(crate) fn leased_until(&self, shard: u32, due_at: Millis) -> Option<Millis> {
         let since = self.taken_over.lock().get(&shard).copied()?;
-        (due_at < since && self.has_rivals()).then(|| since.plus(self.grace))
+        (due_at < since && self.has_other_owners()).then(|| since.plus(self.grace))
     }
 
-    /// Leaves what was not begun to its next owner, to be sent at once. What cannot be written in time comes up when
-    /// its lease is over.
-    async fn let_go(&self, works: &[Work]) {
+    /// Releases deliveries to the next owner of their shard, who attempts them at once. Those that cannot be written in time
+    /// are due when their lease ends.
+    async fn release(&self, works: &[Work]) {
         let mut backoff = Backoff::new(&self.processing);
         let all = async {
-            for some in works.chunks(LET_GO_AT_ONCE) {
-                while let Err(error) = self.put_let_go(some).await {
+            for some in works.chunks(RELEASED_AT_ONCE) {
+                while let Err(error) = self.put_released(some).await {
                     if !error.is_outage() {
-                        tracing::error!(tag = error.tag(), "callbacks that wait are sent later: {error}");
+                        tracing::error!(
+                            tag = error.tag(),
+                            "queued callbacks cannot be released and are sent later: {error}"
+                        );
                         break;
                     }
                     sleep(backoff.next()).await;
@@ -188,26 +194,26 @@ impl Dispatcher {
         let _in_time = timeout(self.lease(), all).await;
     }
 
-    async fn put_let_go(&self, works: &[Work]) -> Result<(), TaskError> {
+    async fn put_released(&self, works: &[Work]) -> Result<(), TaskError> {
         let now = Millis::now();
-        let due = |work: &Work| rows::let_go(&work.lane.org, work.event_id, i64::from(work.shard), now);
+        let due = |work: &Work| rows::released(&work.lane.org, work.event_id, i64::from(work.shard), now);
         let rows: Vec<_> = works.iter().map(due).collect();
-        rows::put_let_go(&self.store, &rows, now).await
+        rows::put_released(&self.store, &rows, now).await
     }
 
-    /// Makes attempts until it is told to stop, then waits for those under way and lets go of the others.
+    /// Makes attempts until `stop`, then waits for the running ones and releases the others.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) -> DrainResult {
         let mut calls = JoinSet::new();
         let mut ownership = self.ownership.clone();
         let mut driver_lives = true;
-        self.divide(&mut calls);
+        self.on_ownership_change(&mut calls);
         let mut tick = interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             while !stop.is_cancelled()
                 && let Some(call) = self.start()
             {
-                calls.spawn(call.make());
+                calls.spawn(call.run());
             }
             tokio::select! {
                 biased;
@@ -215,18 +221,18 @@ impl Dispatcher {
                 Some(_) = calls.join_next() => {}
                 changed = ownership.changed(), if driver_lives => {
                     driver_lives = changed.is_ok();
-                    self.divide(&mut calls);
+                    self.on_ownership_change(&mut calls);
                 }
                 () = self.wake.notified() => {}
-                _ = tick.tick() => self.tell(),
+                _ = tick.tick() => self.record_metrics(),
             }
         }
         let waiting = self.lanes.lock().close();
         let all = async { while calls.join_next().await.is_some() {} };
-        let ended = async { tokio::join!(all, self.let_go(&waiting)) };
+        let ended = async { tokio::join!(all, self.release(&waiting)) };
         let drained = timeout(self.settings.drain(), ended).await;
         calls.shutdown().await;
-        self.tell();
+        self.record_metrics();
         drained.map_or(DrainResult::Forced, |_| DrainResult::Clean)
     }
 
@@ -235,7 +241,7 @@ impl Dispatcher {
         Some(Call { dispatcher: Arc::clone(self), work, began: Instant::now() })
     }
 
-    fn tell(&self) {
+    fn record_metrics(&self) {
         let (under_way, waiting, oldest) = {
             let lanes = self.lanes.lock();
             (lanes.under_way(), lanes.waiting(), lanes.oldest_due())
@@ -245,7 +251,7 @@ impl Dispatcher {
     }
 }
 
-/// A delivery whose turn it is. Dropping it gives its place in the lane back.
+/// Attempt that was taken from its queue. Dropping it makes room for the next one.
 struct Call {
     dispatcher: Arc<Dispatcher>,
     work: Work,
@@ -253,13 +259,13 @@ struct Call {
 }
 
 impl Call {
-    async fn make(self) {
+    async fn run(self) {
         let Self { dispatcher, work, .. } = &self;
         if !dispatcher.owns(work.shard) {
-            return dispatcher.let_go(std::slice::from_ref(work)).await;
+            return dispatcher.release(std::slice::from_ref(work)).await;
         }
-        let made = AssertUnwindSafe(dispatcher.attempt(work)).catch_unwind().await;
-        if made.is_err() {
+        let result = AssertUnwindSafe(dispatcher.attempt(work)).catch_unwind().await;
+        if result.is_err() {
             metrics::callback_failed("panicked");
             tracing::error!(org = %self.work.lane.org, event = %self.work.event_id, "an attempt panicked; it is due again later");
         }

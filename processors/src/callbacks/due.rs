@@ -1,11 +1,9 @@
-//! Brings deliveries up when they are due: the due rows of the owned partitions of `callbacks`.
+//! Due rows of deliveries: queues an attempt when a delivery is due.
 //!
-//! How rows are read and passed, `due_scan` knows; attempts are made by the lanes.
+//! A due row that its former owner released (attempt 0) is acted on without waiting, since that owner had begun no call.
 //!
-//! A due row that was let go (attempt 0) is acted on without waiting for the former owner, who had not begun its call.
-//!
-//! A due row that was acted on is settled at once, because another one is written before: whatever becomes of this
-//! process, what is owed comes up again. Due rows outlive deliveries, so none has to be made anew after an outage.
+//! A due row is settled as soon as it was acted on, because the next one is written before. So a delivery comes due again
+//! whatever becomes of this process. Due rows outlive deliveries, so none has to be rebuilt after an outage.
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -13,15 +11,12 @@ use tidegate_schemas::ids::{EventId, Millis, OrgId};
 use tidegate_store::{
     At, Split, WriteTime,
     tables::callbacks::{
-        deliveries::Delivery,
+        deliveries::{Delivery, DeliveryState},
         due::{Due, DueCursor},
     },
 };
 
-use super::{
-    attempt::Routed, delivery_rows as rows, delivery_state::State, dispatcher::Dispatcher,
-    endpoint_queues::Offered,
-};
+use super::{delivery_rows as rows, dispatcher::Dispatcher, endpoint_queues::Offered, route::RouteResult};
 use crate::{
     consumer::error::TaskError,
     scheduler::{
@@ -30,9 +25,9 @@ use crate::{
     },
 };
 
-/// A due row is written before its delivery; so long it may take until the delivery is there.
+/// Time that it may take from a due row, which is written first, to its delivery.
 const UNWRITTEN: Duration = Duration::from_secs(300);
-const LOOK_AGAIN: Duration = Duration::from_secs(15);
+const UNWRITTEN_RECHECK: Duration = Duration::from_secs(15);
 
 pub(crate) struct DueDeliveries(pub(crate) Arc<Dispatcher>);
 
@@ -100,47 +95,51 @@ impl DueTable for DueDeliveries {
         let dispatcher = &*self.0;
         let now = Millis::now();
         let shard = u32::try_from(due.shard).unwrap_or(u32::MAX);
-        let was_let_go = rows::was_let_go(due);
+        let is_released = rows::is_released(due);
         let leased_until = dispatcher.leased_until(shard, due.due_at).filter(|until| *until > now);
-        if let Some(until) = leased_until.filter(|_| !was_let_go) {
+        if let Some(until) = leased_until.filter(|_| !is_released) {
             return Ok(FollowUp::DueAgain(until));
         }
         let Some(row) = rows::get(&dispatcher.store, &due.org, due.event_id).await? else {
             let is_new = due.due_at.plus(UNWRITTEN) > now;
-            return Ok(if is_new { FollowUp::DueAgain(now.plus(LOOK_AGAIN)) } else { FollowUp::Settled });
+            return Ok(if is_new {
+                FollowUp::DueAgain(now.plus(UNWRITTEN_RECHECK))
+            } else {
+                FollowUp::Settled
+            });
         };
-        let progress = rows::progress(&row)?;
-        // Another due row stands where the delivery waits.
+        let progress = rows::progress(&row);
+        // A delivery that is due later has another due row for then.
         let comes_later = progress.next_at.is_some_and(|at| at > now);
-        if !progress.is_owed() || comes_later {
+        if !progress.needs_attempt() || comes_later {
             return Ok(FollowUp::Settled);
         }
-        if progress.state == State::Held && self.is_still_missing(&row).await? {
-            // The row stays as it is: looking costs no more than this.
+        if progress.state == DeliveryState::Held && self.is_still_missing(&row).await? {
+            // The delivery is not rewritten, so a check costs one due row.
             rows::put_due(&dispatcher.store, &row, dispatcher.recheck_at(now), now).await?;
             return Ok(FollowUp::Settled);
         }
-        if was_let_go && dispatcher.has_rivals() {
-            rows::take_up(&dispatcher.store, due, row.attempts + 1, now).await?;
+        if is_released && dispatcher.has_other_owners() {
+            rows::mark_begun(&dispatcher.store, due, row.attempts + 1, now).await?;
         }
-        let again = match dispatcher.offer(&row, false, now) {
+        let due_again_at = match dispatcher.offer(&row, false, now) {
             Offered::Closed => {
-                let due = rows::let_go(&row.org, row.event_id, row.shard, now);
-                rows::put_let_go(&dispatcher.store, &[due], now).await?;
+                let due = rows::released(&row.org, row.event_id, row.shard, now);
+                rows::put_released(&dispatcher.store, &[due], now).await?;
                 return Ok(FollowUp::Settled);
             }
             Offered::Taken | Offered::IsUnderWay => now.plus(dispatcher.lease()),
             Offered::Waits => now.plus(Duration::from_millis(dispatcher.settings.longest_deferral_ms)),
             Offered::Full(at) => at,
         };
-        rows::put_due(&dispatcher.store, &row, again, now).await?;
+        rows::put_due(&dispatcher.store, &row, due_again_at, now).await?;
         Ok(FollowUp::Settled)
     }
 }
 
 impl DueDeliveries {
     async fn is_still_missing(&self, row: &Delivery) -> Result<bool, TaskError> {
-        let routed = self.0.route(row).await?;
-        Ok(matches!(routed, Routed::Missing(reason) if row.held_reason.as_deref() == Some(reason)))
+        let result = self.0.route(row).await?;
+        Ok(matches!(result, RouteResult::Missing(tag) if row.held_reason.as_deref() == Some(tag)))
     }
 }

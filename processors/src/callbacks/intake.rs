@@ -1,6 +1,6 @@
-//! The records of the topic `callbacks`: begins deliveries, and carries commands out on them.
+//! Handler of the topic `callbacks`: turns records into deliveries and carries commands out on them.
 //!
-//! It sends nothing. The worker keeps the order of records of one subject, and so of one event.
+//! Records of one subject are handled in order, and so are the records of one event.
 
 use std::sync::Arc;
 
@@ -9,12 +9,11 @@ use tidegate_schemas::{
     ids::Millis,
     records::{Callback, Command},
 };
-use tidegate_store::tables::callbacks::deliveries::Delivery;
+use tidegate_store::tables::callbacks::deliveries::{Delivery, DeliveryState};
 use tidegate_stream::failpoint;
 
 use super::{
-    attempt::tell_change, body, delivery_rows as rows, delivery_state::State, dispatcher::Dispatcher,
-    endpoint_queues::Offered,
+    attempt::report_change, body, delivery_rows as rows, dispatcher::Dispatcher, endpoint_queues::Offered,
 };
 use crate::{
     consumer::{
@@ -43,92 +42,92 @@ impl Handler for Intake {
     fn start(&self, _job: &Job<Callback>, _part: usize) {}
 
     async fn handle(&self, part: Part<'_, Callback>) -> Result<(), TaskError> {
-        let job = &part.job;
-        match job.record.command {
-            Command::Send => self.begin(job).await,
-            command => self.command(job, command).await,
+        match part.job.record.command {
+            Command::Send => self.accept(&part.job).await,
+            command => self.apply_command(&part.job, command).await,
         }
     }
 }
 
 impl Intake {
-    /// The first record of an event wins: body, time and sequence are its.
-    async fn begin(&self, job: &Job<Callback>) -> Result<(), TaskError> {
+    /// Begins the delivery of an event. The first record of an event decides about body, time and sequence.
+    async fn accept(&self, job: &Job<Callback>) -> Result<(), TaskError> {
         let dispatcher = &*self.0;
         let record = &job.record;
         let _lock = dispatcher.lock(record.event_id).await;
         if rows::get(&dispatcher.store, &record.org, record.event_id).await?.is_some() {
-            // Its due row was written before it: nothing is left to do, whoever was interrupted.
+            // The due row was written before the delivery, so an interrupted process left nothing undone.
             metrics::callback_repeated();
             return Ok(());
         }
         let offset = job.at.offset.0;
         let body = body::with_sequence(&record.body, offset)
-            .map_err(|bad| moderation::Error::Content { tag: bad.tag(), detail: bad.to_string() })?;
+            .map_err(|error| moderation::Error::Content { tag: error.tag(), detail: error.to_string() })?;
         let now = Millis::now();
         let at = (job.at.partition.index, offset);
-        let mut row = rows::begun(record.clone(), body, at, job.written_at, now);
-        if let Some(why) = body::too_large(&row.body, dispatcher.settings.max_body_bytes) {
-            let was = rows::progress(&row)?;
-            row = rows::moved(&row, &was.after_too_large(), now);
-            row.last_error = Some(why);
-            rows::begin(&dispatcher.store, &row, None, now).await?;
-            tell_change(&row, State::Pending, State::TooLarge);
+        let mut row = rows::new_delivery(record.clone(), body, at, job.written_at, now);
+        if let Some(detail) = body::too_large(&row.body, dispatcher.settings.max_body_bytes) {
+            let progress = rows::progress(&row).after_too_large();
+            row = rows::with_progress(&row, &progress, now);
+            row.last_error = Some(detail);
+            rows::insert(&dispatcher.store, &row, None, now).await?;
+            report_change(&row, DeliveryState::Pending, progress.state);
             return Ok(());
         }
-        // A broker whose clock is ahead of ours delays nothing.
+        // `min`, so that a broker whose clock is ahead of ours delays nothing.
         let next_at = job.written_at.min(now).plus(dispatcher.schedule.first());
         row.next_at = Some(next_at);
         let is_due = next_at <= now;
         let due_at = if is_due { now.plus(dispatcher.lease()) } else { next_at };
-        rows::begin(&dispatcher.store, &row, Some(due_at), now).await?;
+        rows::insert(&dispatcher.store, &row, Some(due_at), now).await?;
         failpoint!("after_callback_rows");
-        metrics::callback_entered("pending");
+        metrics::callback_entered(DeliveryState::Pending);
         if is_due {
             self.offer(&row, true, now).await?;
         }
         Ok(())
     }
 
-    async fn command(&self, job: &Job<Callback>, command: Command) -> Result<(), TaskError> {
+    async fn apply_command(&self, job: &Job<Callback>, command: Command) -> Result<(), TaskError> {
         let dispatcher = &*self.0;
         let record = &job.record;
         let _lock = dispatcher.lock(record.event_id).await;
         let offset = job.at.offset.0;
         let row = rows::get(&dispatcher.store, &record.org, record.event_id).await?;
-        // Expired meanwhile, or carried out before.
+        // Without a row the delivery has expired. At a later offset this command was applied before.
         let Some(row) = row.filter(|row| row.applied < offset) else { return Ok(()) };
-        let was = rows::progress(&row)?;
+        let before = rows::progress(&row);
         let now = Millis::now();
         let too_large = body::too_large(&row.body, dispatcher.settings.max_body_bytes);
-        let next = match command {
-            Command::Resend if too_large.is_some() => was.after_too_large(),
-            Command::Resend => was.after_resend(now),
-            Command::Cancel => was.after_cancel(),
-            Command::Hold => was.after_hold(),
+        let after = match command {
+            Command::Resend if too_large.is_some() => before.after_too_large(),
+            Command::Resend => before.after_resend(now),
+            Command::Cancel => before.after_cancel(),
+            Command::Hold => before.after_hold(),
             Command::Send => return Ok(()),
         };
-        let mut moved = rows::moved(&row, &next, now);
-        moved.applied = offset;
-        if next.state == State::TooLarge {
-            moved.last_error = too_large;
+        let mut updated = rows::with_progress(&row, &after, now);
+        updated.applied = offset;
+        if after.state == DeliveryState::TooLarge {
+            updated.last_error = too_large;
         }
-        let is_resent = command == Command::Resend && next.is_owed();
+        let is_resent = command == Command::Resend && after.needs_attempt();
         let due_at = is_resent.then(|| now.plus(dispatcher.lease()));
-        rows::save(&dispatcher.store, &moved, None, due_at, now).await?;
-        tell_change(&moved, was.state, next.state);
+        rows::save(&dispatcher.store, &updated, None, due_at, now).await?;
+        report_change(&updated, before.state, after.state);
         if is_resent {
-            self.offer(&moved, false, now).await?;
+            self.offer(&updated, false, now).await?;
         }
         Ok(())
     }
 
-    /// A full lane leaves it to the due row; after a stop the next process is to find it at once.
+    /// Queues an attempt. If the queue of the endpoint is full, the due row brings the delivery up later; after a stop, the
+    /// next owner of the shard gets it at once.
     async fn offer(&self, row: &Delivery, is_fresh: bool, now: Millis) -> Result<(), TaskError> {
         let dispatcher = &*self.0;
         if dispatcher.offer(row, is_fresh, now) == Offered::Closed {
-            let due = rows::let_go(&row.org, row.event_id, row.shard, now);
-            rows::put_let_go(&dispatcher.store, &[due], now).await?;
+            let due = rows::released(&row.org, row.event_id, row.shard, now);
+            rows::put_released(&dispatcher.store, &[due], now).await?;
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ mod dispatcher;
 mod due;
 mod endpoint_queues;
 mod intake;
+mod route;
 mod settings;
 
 use std::{sync::Arc, time::Duration};

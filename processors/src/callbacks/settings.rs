@@ -1,54 +1,55 @@
-//! What an operator may set about callbacks, with the defaults.
+//! Settings of callbacks: the section `callbacks`, its defaults and its checks.
 //!
-//! It does not hold what one request may cost (`egress`) nor how the topic is consumed (`processors`).
+//! Limits of one call are in the section `egress`, consumption of the topic is in `processors`.
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use tidegate_schemas::duration::{DurationError, format_duration, parse_duration};
 
-use super::{delivery_state::Schedule, endpoint_queues::Bounds};
-use crate::settings::SettingsError;
+use super::{delivery_state::RetrySchedule, endpoint_queues::Bounds};
+use crate::settings::{SettingsError, require_positive};
 
 /// The section `callbacks` of the service's settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The pause before each attempt; as many attempts are made as there are pauses. Default `0s, 5s, 30s, 2m, 10m,
-    /// 30m, 2h, 5h, 10h, 14h, 20h, 24h`: twelve attempts over 76 hours.
+    /// Pause before each attempt; there are as many attempts as pauses. Default `0s, 5s, 30s, 2m, 10m, 30m, 2h, 5h, 10h,
+    /// 14h, 20h, 24h`: twelve attempts over 76 hours.
     pub schedule: Vec<Pause>,
-    /// How far a pause may be off, in percent, so that what failed together does not come back together. Default 20.
+    /// Percentage by which a pause may be shorter or longer, so that deliveries which failed together are not retried
+    /// together. Default 20.
     pub jitter_percent: u32,
-    /// So many attempts of a delivery may meet an address that may not be called, then it is exhausted. Default 3.
+    /// Number of attempts that may meet an address which may not be called before a delivery is exhausted. Default 3.
     pub blocked_attempts: u32,
-    /// So many answers of status 410 in a row hold a delivery until it is resent. Default 2.
+    /// Number of answers with status 410 in a row that hold a delivery until it is resent. Default 2.
     pub gone_attempts: u32,
-    /// How many calls one endpoint of an org has under way at once, from all processes together: each makes as many of
-    /// them as it owns of the topic's partitions, at least one. Default 8.
+    /// Calls that run at once to one endpoint of an org, from all processes together: each process makes as large a part
+    /// of them as it owns of the topic's partitions, at least one. Default 8.
     pub in_flight_per_endpoint: usize,
-    /// How many calls this process has under way at once. Default 1,024.
+    /// Calls of this process that run at once. Default 1,024.
     pub in_flight: usize,
-    /// How many deliveries wait in memory for one endpoint; further ones wait in the store. Default 10,000.
+    /// Deliveries that wait in memory for one endpoint; further ones wait in the store. Default 10,000.
     pub backlog_per_endpoint: usize,
-    /// How many deliveries wait in memory in all; an endpoint with few waiting takes more in spite of it. Default
-    /// 100,000.
+    /// Deliveries that wait in memory in all; an endpoint with few waiting may add more in spite of it. Default 100,000.
     pub backlog: usize,
-    /// How long a delivery that found no room in memory stays in the store before it is offered again, at most, in
-    /// milliseconds. It is also how late a slow endpoint that became fast is noticed. Default 300,000.
+    /// Longest time for which a delivery that found no room in memory stays in the store before it is offered again, in
+    /// milliseconds. It is also how late it is noticed that a slow endpoint became fast. Default 300,000.
     pub longest_deferral_ms: u64,
-    /// How long a delivery whose endpoint, secret or header variable is missing is held before that is looked for
-    /// again, in milliseconds. Default 180,000.
+    /// Interval between two checks of a held delivery whose endpoint, secret or header variable is missing, in
+    /// milliseconds. Default 180,000.
     pub hold_recheck_ms: u64,
-    /// Added to the time that a call may take (`egress.total_timeout_ms`) before somebody else may believe that it was
-    /// cut off by a crash, in milliseconds. Default 15,000.
+    /// Time beyond the longest duration of a call (`egress.total_timeout_ms`) before another process may assume that the
+    /// call was cut off by a crash, in milliseconds. Default 15,000.
     pub lease_margin_ms: u64,
-    /// The largest body, in bytes; a callback with a larger one is listed as `too_large`. Default 256 KiB.
+    /// Largest body, in bytes; a callback with a larger one is listed as `too_large`. Default 256 KiB.
     pub max_body_bytes: usize,
-    /// How often due deliveries are looked for, in milliseconds. Default 500.
+    /// Interval between two searches for due deliveries, in milliseconds. Default 500.
     pub poll_ms: u64,
-    /// How often the last ten minutes of due rows are read again, in milliseconds. Default 60,000.
+    /// Interval between two complete reads of the last ten minutes of due rows, in milliseconds. Default 60,000.
     pub sweep_ms: u64,
-    /// How long calls under way are waited for after a stop, in milliseconds; at least `egress.total_timeout_ms` makes
-    /// sure that none is cut off and made again. Default 20,000.
+    /// Time that running calls may take after a stop, in milliseconds; with at least `egress.total_timeout_ms`, none is cut
+    /// off and made again. Default 20,000.
     pub drain_ms: u64,
 }
 
@@ -90,11 +91,11 @@ impl Default for Settings {
     }
 }
 
-/// Deliveries live for 30 days after their last change, their due rows for 35.
+/// Bound on a pause: a delivery lives for 30 days after its last change and a due row for 35, so due rows outlive it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(4 * 86_400);
 
 impl Settings {
-    /// Refuses values that cannot work, naming both where two contradict each other.
+    /// Rejects values that cannot work, and names both where two contradict each other.
     pub fn validate(&self) -> Result<(), SettingsError> {
         let refuse = |text: String| Err(SettingsError::new(text));
         if self.schedule.is_empty() {
@@ -108,22 +109,21 @@ impl Settings {
         if self.jitter_percent > 50 {
             return refuse(format!("callbacks.jitter_percent = {} must be at most 50", self.jitter_percent));
         }
-        for (name, value) in [
-            ("blocked_attempts", u64::from(self.blocked_attempts)),
-            ("gone_attempts", u64::from(self.gone_attempts)),
-            ("in_flight_per_endpoint", self.in_flight_per_endpoint as u64),
-            ("backlog_per_endpoint", self.backlog_per_endpoint as u64),
-            ("longest_deferral_ms", self.longest_deferral_ms),
-            ("hold_recheck_ms", self.hold_recheck_ms),
-            ("lease_margin_ms", self.lease_margin_ms),
-            ("max_body_bytes", self.max_body_bytes as u64),
-            ("poll_ms", self.poll_ms),
-            ("drain_ms", self.drain_ms),
-        ] {
-            if value == 0 {
-                return refuse(format!("callbacks.{name} must be above 0"));
-            }
-        }
+        require_positive(
+            "callbacks",
+            &[
+                ("blocked_attempts", self.blocked_attempts.into()),
+                ("gone_attempts", self.gone_attempts.into()),
+                ("in_flight_per_endpoint", self.in_flight_per_endpoint as u64),
+                ("backlog_per_endpoint", self.backlog_per_endpoint as u64),
+                ("longest_deferral_ms", self.longest_deferral_ms),
+                ("hold_recheck_ms", self.hold_recheck_ms),
+                ("lease_margin_ms", self.lease_margin_ms),
+                ("max_body_bytes", self.max_body_bytes as u64),
+                ("poll_ms", self.poll_ms),
+                ("drain_ms", self.drain_ms),
+            ],
+        )?;
         for (lesser, less, greater, great) in [
             (
                 "in_flight_per_endpoint",
@@ -133,7 +133,7 @@ impl Settings {
             ),
             ("backlog_per_endpoint", self.backlog_per_endpoint as u64, "backlog", self.backlog as u64),
             ("poll_ms", self.poll_ms, "sweep_ms", self.sweep_ms),
-            // Sweeps must come well within the minutes that they read again.
+            // Well within the ten minutes that a sweep reads again.
             (
                 "sweep_ms",
                 self.sweep_ms,
@@ -148,8 +148,8 @@ impl Settings {
         Ok(())
     }
 
-    pub(crate) fn rules(&self) -> Schedule {
-        Schedule {
+    pub(crate) fn retry_schedule(&self) -> RetrySchedule {
+        RetrySchedule {
             pauses: self.schedule.iter().map(|pause| pause.0).collect(),
             jitter: f64::from(self.jitter_percent) / 100.0,
             blocked: i64::from(self.blocked_attempts),
@@ -167,8 +167,8 @@ impl Settings {
         }
     }
 
-    /// What this process may have under way to one endpoint while it owns so many of the partitions. The events of an
-    /// endpoint lie evenly in all partitions, so whoever owns a part of them gets that part of the calls.
+    /// Returns the number of calls to one endpoint that this process may run while it owns `owned` of the partitions. The
+    /// events of an endpoint are spread evenly over the partitions, so the owner of a part gets that part of the calls.
     pub(crate) fn share(&self, owned: usize, partitions: usize) -> usize {
         let share = self.in_flight_per_endpoint.saturating_mul(owned).div_ceil(partitions.max(1));
         share.clamp(1, self.in_flight_per_endpoint)
@@ -183,36 +183,30 @@ impl Settings {
     }
 }
 
-/// A length of time as settings write it: `250ms`, `5s`, `2m`, `10h`, `1d`.
+/// Duration as settings write it: `250ms`, `5s`, `2m`, `10h`, `1d`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pause(pub Duration);
 
-/// The largest first; `ms` stands before the units that it ends or begins with.
-const UNITS: [(&str, u64); 5] = [("ms", 1), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
+const UNITS: [&str; 5] = ["ms", "s", "m", "h", "d"];
 
 impl FromStr for Pause {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const FORM: &str = "a pause is a whole number and one of `ms`, `s`, `m`, `h`, `d`, such as `30s`";
-        let unit = UNITS.iter().find_map(|(unit, millis)| Some((text.strip_suffix(unit)?, millis)));
-        let (digits, millis) = unit.ok_or(FORM)?;
-        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(FORM);
-        }
-        let total = digits.parse().ok().and_then(|count: u64| count.checked_mul(*millis));
-        total.map(|total| Self(Duration::from_millis(total))).ok_or("the pause is too long")
+        parse_duration(text, &UNITS).map(Self).map_err(|error| match error {
+            DurationError::Form => {
+                "a pause is a whole number and one of `ms`, `s`, `m`, `h`, `d`, such as `30s`"
+            }
+            DurationError::TooLong => "the pause is too long",
+        })
     }
 }
 
-/// In the largest unit that leaves no rest.
 impl fmt::Display for Pause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let total = u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX);
-        let whole = |&&(_, millis): &&(&str, u64)| total > 0 && total.is_multiple_of(millis);
-        let (unit, millis) =
-            UNITS[1..].iter().find(whole).unwrap_or(if total == 0 { &UNITS[4] } else { &UNITS[0] });
-        write!(f, "{}{unit}", total / millis)
+        // Zero is written in seconds, as the default schedule has it.
+        let units = if self.0.is_zero() { &UNITS[1..] } else { &UNITS[..] };
+        f.write_str(&format_duration(self.0, units))
     }
 }
 
@@ -243,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_section_is_the_documented_default() {
+    fn empty_section_is_the_documented_default() {
         let settings: Settings = serde_json::from_str("{}").unwrap();
         assert_eq!(settings, Settings::default());
         settings.validate().unwrap();
@@ -254,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_refused_with_both_settings_named() {
+    fn unusable_values_are_rejected_with_both_settings_named() {
         for (settings, named) in [
             (Settings { schedule: Vec::new(), ..Settings::default() }, "callbacks.schedule"),
             (Settings { schedule: vec!["5d".parse().unwrap()], ..Settings::default() }, "a pause of 5d"),
@@ -266,17 +260,17 @@ mod tests {
             (Settings { sweep_ms: 100, ..Settings::default() }, "sweep_ms = 100"),
             (Settings { jitter_percent: 90, ..Settings::default() }, "jitter_percent = 90"),
         ] {
-            let fault = settings.validate().unwrap_err().to_string();
-            assert!(fault.contains(named), "{fault}");
+            let error = settings.validate().unwrap_err().to_string();
+            assert!(error.contains(named), "{error}");
         }
     }
 
     #[test]
-    fn the_calls_to_an_endpoint_are_divided_as_the_partitions_are() {
+    fn calls_to_an_endpoint_are_divided_like_the_partitions() {
         let settings = Settings::default();
         assert_eq!(settings.share(64, 64), 8, "alone");
         assert_eq!([22, 21, 21].map(|owned| settings.share(owned, 64)), [3, 3, 3]);
-        assert_eq!(settings.share(1, 64), 1, "nobody stands still");
+        assert_eq!(settings.share(1, 64), 1, "every owner makes calls");
         assert_eq!(settings.share(0, 64), 1);
     }
 
@@ -290,9 +284,9 @@ mod tests {
         }
     }
 
-    /// So no outage, however long, leaves a delivery that nothing points to, and no rebuilding is needed.
+    /// Otherwise a long outage would leave deliveries that no due row or list row points to.
     #[test]
-    fn due_rows_and_lists_outlive_the_deliveries_that_they_point_to() {
+    fn due_rows_and_lists_outlive_their_deliveries() {
         let ttl = |table: &tidegate_store::Table| table.ttl.unwrap();
         assert!(ttl(Due::TABLE) >= ttl(Delivery::TABLE) + LONGEST_PAUSE);
         assert!(ttl(DeliveryByDay::TABLE) > ttl(Delivery::TABLE) + RELIST_AFTER);

@@ -52,7 +52,7 @@ pub(crate) enum TaskError {
 #[error("a computation panicked")]
 pub(crate) struct Panicked;
 
-/// What is done about an error.
+/// Consequence of an error for the piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disposition {
     /// The content cannot be processed: it goes to the dead letters.

@@ -15,7 +15,7 @@ use crate::settings::PoisonSettings;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PoisonAction {
     Continue,
-    /// From now on the org's content goes to the dead letters without a try.
+    /// Sends the org's content to the dead letters without a try.
     Divert,
     Stop {
         why: String,

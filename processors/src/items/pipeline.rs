@@ -329,13 +329,8 @@ impl Handler for Items {
     }
 
     /// What few items come to is boxed, so that the task of every item stays small.
-    async fn handle(
-        &self,
-        job: Arc<ItemJob>,
-        part: usize,
-        again: bool,
-        slot: &ConcurrencySlot,
-    ) -> Result<(), TaskError> {
+    async fn handle(&self, part: Part<'_, records::Items>) -> Result<(), TaskError> {
+        let Part { job, index: part, is_retry, slot } = part;
         if let Some(cause) = job.context_of {
             return Box::pin(self.look_aside(&job, part, cause, slot)).await;
         }

@@ -349,7 +349,7 @@ async fn render(store: &Store, row: Item) -> Result<Answer, Error> {
         deliveries: deliveries
             .into_iter()
             .flatten()
-            .map(|delivery| DeliveryState { event_id: delivery.event_id, state: delivery.state })
+            .map(|delivery| DeliveryState { event_id: delivery.event_id, state: delivery.state.to_string() })
             .collect(),
     })
 }

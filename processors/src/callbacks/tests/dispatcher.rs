@@ -53,8 +53,8 @@ async fn owed(deps: &Deps, now: Millis) -> Delivery {
         occurred_at: now,
         body: Bytes::from_static(b"{}"),
     };
-    let row = rows::begun(record, Bytes::from_static(b"{}"), (SHARD, 1), now, now);
-    rows::begin(&deps.store, &row, None, now).await.unwrap();
+    let row = rows::new_delivery(record, Bytes::from_static(b"{}"), (SHARD, 1), now, now);
+    rows::insert(&deps.store, &row, None, now).await.unwrap();
     row
 }
 
@@ -68,8 +68,7 @@ async fn due_rows(deps: &Deps, from: Millis) -> Vec<Due> {
 }
 
 #[tokio::test]
-async fn what_waited_for_a_lost_shard_is_begun_by_its_next_owner_at_once_and_by_a_later_one_after_its_grace()
-{
+async fn released_delivery_is_attempted_at_once_and_only_by_its_next_owner() {
     let folder = tempfile::tempdir().unwrap();
     let deps = deps(&folder).await;
     let began = Millis::now();
@@ -77,12 +76,12 @@ async fn what_waited_for_a_lost_shard_is_begun_by_its_next_owner_at_once_and_by_
     let former = new_dispatcher(&deps);
     assert_eq!(former.offer(&row, true, began), Offered::Taken);
     let mut tasks = JoinSet::new();
-    former.divide(&mut tasks);
+    former.on_ownership_change(&mut tasks);
     while tasks.join_next().await.is_some() {}
     assert_eq!(former.lanes.lock().waiting(), 0);
     let left = due_rows(&deps, began).await;
     assert_eq!(left.len(), 1);
-    assert!(rows::was_let_go(&left[0]));
+    assert!(rows::is_released(&left[0]));
 
     let since = Millis::now().plus(Duration::from_millis(1));
     let next = new_dispatcher(&deps);
@@ -93,7 +92,7 @@ async fn what_waited_for_a_lost_shard_is_begun_by_its_next_owner_at_once_and_by_
 
     // Its call may be under way when the shard is lost again.
     let left = due_rows(&deps, began).await.into_iter().find(|due| due.due_at < since).unwrap();
-    assert!(!rows::was_let_go(&left));
+    assert!(!rows::is_released(&left));
     let later = new_dispatcher(&deps);
     later.took_over(SHARD, since);
     let table = DueDeliveries(Arc::clone(&later));
@@ -103,7 +102,7 @@ async fn what_waited_for_a_lost_shard_is_begun_by_its_next_owner_at_once_and_by_
 }
 
 #[tokio::test]
-async fn what_is_offered_after_a_stop_is_left_to_the_next_owner() {
+async fn offer_after_a_stop_is_released_to_the_next_owner() {
     let folder = tempfile::tempdir().unwrap();
     let deps = deps(&folder).await;
     let began = Millis::now();
@@ -117,11 +116,11 @@ async fn what_is_offered_after_a_stop_is_left_to_the_next_owner() {
     let due = rows::due(&row, began);
     let table = DueDeliveries(Arc::clone(&dispatcher));
     assert_eq!(table.act(&due, began).await.unwrap(), FollowUp::Settled);
-    assert!(due_rows(&deps, began).await.iter().any(rows::was_let_go));
+    assert!(due_rows(&deps, began).await.iter().any(rows::is_released));
 }
 
 #[tokio::test]
-async fn a_callback_goes_where_its_action_points_until_somebody_was_called() {
+async fn callback_goes_where_its_action_points_until_the_first_call() {
     let folder = tempfile::tempdir().unwrap();
     let deps = deps(&folder).await;
     let now = Millis::now();
@@ -161,7 +160,7 @@ async fn a_callback_goes_where_its_action_points_until_somebody_was_called() {
             if action.is_empty() { "{}".to_owned() } else { format!(r#"{{"action":{{"id":"{action}"}}}}"#) };
         let row =
             Delivery { endpoint: named.map(EndpointId::new), attempts, body: body.into(), ..row.clone() };
-        let found = dispatcher.configured(&row);
+        let found = dispatcher.configured_endpoint(&row);
         assert_eq!(found.as_ref().map(EndpointId::as_str), expected, "{named:?}, {attempts}, {action:?}");
     }
 }

@@ -36,7 +36,7 @@ pub(crate) trait DueRow: Clone + Debug + Send + Sync + 'static {
     fn due_at(&self) -> Millis;
 }
 
-/// What an action leaves to be done for a row.
+/// Further need of a row for action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FollowUp {
     Settled,

@@ -7,7 +7,10 @@ use std::sync::{
 
 use tidegate_processors::callbacks::Settings;
 use tidegate_schemas::{ids::Millis, records::Command};
-use tidegate_store::{WriteTime, tables::callbacks::deliveries::Attempt};
+use tidegate_store::{
+    WriteTime,
+    tables::callbacks::deliveries::{Attempt, AttemptTrigger},
+};
 use tidegate_stream::{Record, Topic, consumer::inbox::DrainResult};
 
 use super::{
@@ -30,7 +33,7 @@ async fn hanging() -> (Arc<AtomicBool>, Receiver) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_accepted_and_what_was_under_way_at_a_kill_is_delivered_with_one_attempt_more_at_most() {
+async fn kill_costs_at_most_one_more_attempt() {
     let (answers, receiver) = hanging().await;
     let settings = Settings { in_flight_per_endpoint: 1, ..quick() };
     let mut world = World::calling_for(settings.clone(), 3_000).await;
@@ -65,7 +68,7 @@ async fn what_was_accepted_and_what_was_under_way_at_a_kill_is_delivered_with_on
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_at_a_stop_is_sent_at_the_next_start_and_once() {
+async fn callbacks_queued_at_a_stop_are_sent_once_after_it() {
     let (answers, receiver) = hanging().await;
     // Far longer than this test waits for anything.
     let settings = Settings { in_flight_per_endpoint: 1, lease_margin_ms: 3_600_000, ..quick() };
@@ -129,7 +132,7 @@ async fn an_attempt_whose_row_was_written_is_not_made_again() {
         at,
         round: 0,
         took_ms: 5,
-        trigger: "first".to_owned(),
+        trigger: AttemptTrigger::First,
         outcome: "delivered".to_owned(),
         http_status: Some(200),
         error: None,

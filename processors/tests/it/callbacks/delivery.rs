@@ -16,7 +16,7 @@ use super::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_callback_arrives_signed_with_its_sequence_and_every_byte_of_its_body() {
+async fn callback_arrives_signed_with_sequence_and_unchanged_body() {
     let receiver = Receiver::start(|_, _| Answer::Status(204)).await;
     let mut world = World::new(Settings::default()).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
@@ -41,7 +41,7 @@ async fn a_callback_arrives_signed_with_its_sequence_and_every_byte_of_its_body(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeated_record_makes_one_delivery_with_the_first_ones_sequence_and_body() {
+async fn repeated_record_makes_one_delivery_as_the_first_said() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
     let mut world = World::new(quick()).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
@@ -63,7 +63,7 @@ async fn a_repeated_record_makes_one_delivery_with_the_first_ones_sequence_and_b
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_fails_for_a_while_gets_the_same_body_again_under_fresh_signatures() {
+async fn retries_send_the_same_body_under_fresh_signatures() {
     let receiver =
         Receiver::start(|_, nth| if nth < 4 { Answer::Status(500) } else { Answer::Status(200) }).await;
     let mut world = World::new(quick()).await;
@@ -83,7 +83,7 @@ async fn a_receiver_that_fails_for_a_while_gets_the_same_body_again_under_fresh_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_attempt_leaves_a_due_row_at_the_time_of_the_next_one() {
+async fn failed_attempt_leaves_a_due_row_for_the_next_one() {
     let receiver = Receiver::start(|_, _| Answer::Status(503)).await;
     let schedule = ["0s", "1h"].map(|pause| pause.parse().unwrap()).to_vec();
     let mut world = World::new(Settings { schedule, ..quick() }).await;
@@ -99,7 +99,7 @@ async fn a_failed_attempt_leaves_a_due_row_at_the_time_of_the_next_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_closes_at_once_exhausts_twelve_attempts_and_no_more() {
+async fn receiver_that_closes_at_once_exhausts_twelve_attempts() {
     let receiver = Receiver::start(|_, _| Answer::Close).await;
     let mut world = World::new(quick()).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
@@ -134,7 +134,7 @@ async fn one_receiver_that_hangs_delays_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_finds_no_room_in_memory_comes_up_again_from_the_store() {
+async fn deliveries_without_room_come_back_from_the_store() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
     let settings =
         Settings { in_flight_per_endpoint: 1, in_flight: 1, backlog_per_endpoint: 1, backlog: 1, ..quick() };
@@ -164,7 +164,7 @@ async fn a_receiver_that_is_gone_twice_holds_the_callback() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_an_endpoint_a_callback_is_held_and_sent_once_there_is_one() {
+async fn callback_without_endpoint_is_held_until_there_is_one() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
     let mut world = World::new(quick()).await;
     world.start();
@@ -185,7 +185,7 @@ async fn without_an_endpoint_a_callback_is_held_and_sent_once_there_is_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_callback_that_found_no_endpoint_goes_where_a_new_one_of_its_action_would() {
+async fn callback_without_endpoint_goes_where_a_new_one_would() {
     let first = Receiver::start(|_, _| Answer::Status(200)).await;
     let named = Receiver::start(|_, _| Answer::Status(200)).await;
     let mut world = World::new(quick()).await;
@@ -230,7 +230,7 @@ fn no_secrets(folder: &tempfile::TempDir) -> Secrets {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_never_sent_for_want_of_its_endpoint_or_a_secret_follows_its_action_under_the_same_id() {
+async fn unsent_callback_follows_its_action_under_the_same_id() {
     let old = Receiver::start(|_, _| Answer::Status(200)).await;
     let new = Receiver::start(|_, _| Answer::Status(200)).await;
     let folder = tempfile::tempdir().unwrap();
@@ -261,7 +261,7 @@ async fn what_was_never_sent_for_want_of_its_endpoint_or_a_secret_follows_its_ac
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_was_called_is_called_again_as_long_as_they_are_configured() {
+async fn called_endpoint_is_called_again_while_configured() {
     let old = Receiver::start(|_, nth| Answer::Status(if nth == 1 { 200 } else { 500 })).await;
     let new = Receiver::start(|_, _| Answer::Status(200)).await;
     let schedule = ["0s", "1h"].map(|pause| pause.parse().unwrap()).to_vec();
@@ -288,7 +288,7 @@ async fn who_was_called_is_called_again_as_long_as_they_are_configured() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_secret_nothing_is_sent_and_with_it_everything_is() {
+async fn callbacks_wait_for_their_secret() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
     let mut world = World::new(quick()).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
@@ -306,7 +306,7 @@ async fn without_a_secret_nothing_is_sent_and_with_it_everything_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_that_cannot_be_opened_and_a_header_that_is_not_set_cost_no_attempt() {
+async fn unreadable_secret_and_unset_header_cost_no_attempt() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
     let mut world = World::new(quick()).await;
     let url = receiver.url("/hook");
@@ -338,7 +338,7 @@ async fn an_address_that_may_not_be_called_is_tried_three_times() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_is_no_event_goes_to_the_dead_letters_and_holds_nobody_up() {
+async fn body_that_is_no_event_is_dead_lettered() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
     let mut world = World::new(quick()).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;

@@ -192,7 +192,7 @@ impl World {
 
     pub(crate) async fn until_state(&self, event_id: EventId, state: &str) -> Delivery {
         self.until(&format!("state {state}"), async || {
-            self.delivery(event_id).await.filter(|row| row.state == state)
+            self.delivery(event_id).await.filter(|row| row.state.as_str() == state)
         })
         .await
     }

@@ -95,7 +95,7 @@ fn item(id: &str, media: &[(&str, bool)]) -> (String, Vec<(String, bool)>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_versions_of_an_item_in_a_report_show_the_media_of_both() {
+async fn two_versions_in_a_report_show_the_media_of_both() {
     let host = host().await;
     let mut world = world(&host).await;
     let mut sent = report(world.version().await, 1, "look", true);
@@ -122,7 +122,7 @@ async fn an_address_is_looked_at_as_deep_as_any_version_wants_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_item_of_an_appeal_that_comes_again_beside_it_shows_the_media_of_both() {
+async fn appealed_item_sent_again_shows_the_media_of_both() {
     let host = host().await;
     let mut world = world(&host).await;
     let acted_on = with_images(&post("p1"), &[host.url("acted-on")]);

@@ -25,7 +25,7 @@ async fn drop_keyspace(address: &str, keyspace: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_is_away_for_a_while_costs_time_and_nothing_else() {
+async fn store_outage_costs_time_and_nothing_else() {
     let Some(addresses) = servers::cql("processing, an outage of the store") else { return };
     let address = addresses.split(',').next().unwrap();
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
@@ -65,7 +65,7 @@ async fn a_store_that_is_away_for_a_while_costs_time_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_cluster_does_not_take_is_a_dead_letter_and_no_outage() {
+async fn content_that_the_cluster_rejects_is_dead_lettered() {
     let Some(addresses) = servers::cql("processing, rows above the limit") else { return };
     let address = addresses.split(',').next().unwrap();
     let keyspace = format!("processing_rows_{}", tidegate_schemas::ids::SubmissionId::random().0.simple());

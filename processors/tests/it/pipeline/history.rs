@@ -64,7 +64,7 @@ async fn every_item_is_found_once_however_pages_are_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refreshed_items_are_found_and_those_of_another_organisation_are_not() {
+async fn refreshed_items_are_found_in_their_org_only() {
     let mut world = World::started().await;
     let own = world.submit_text("p1", "hello").await;
     world.evaluated(&post("p1"), own).await;

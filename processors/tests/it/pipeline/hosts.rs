@@ -78,7 +78,7 @@ fn ok() -> (String, Option<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dozen_hosts_that_hang_harm_no_item_of_a_good_one_in_their_org() {
+async fn hanging_hosts_delay_no_item_of_a_good_host() {
     let go = Arc::new(Semaphore::new(0));
     let gone = Answer::After(Arc::clone(&go), Box::new(Answer::Head("404 Not Found".to_owned(), Vec::new())));
     let hanging = hosts(2, 12, move || gone.clone()).await;
@@ -96,7 +96,7 @@ async fn a_dozen_hosts_that_hang_harm_no_item_of_a_good_one_in_their_org() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn items_that_find_no_seat_in_passing_are_looked_for_in_line() {
+async fn items_beyond_the_fast_path_are_evaluated_by_the_slow_one() {
     let go = Arc::new(Semaphore::new(0));
     let gone = Answer::After(Arc::clone(&go), Box::new(Answer::Head("404 Not Found".to_owned(), Vec::new())));
     let hanging = hosts(2, 2, move || gone.clone()).await;
@@ -145,7 +145,7 @@ async fn hosts_that_drip_or_lie_harm_no_item_of_a_good_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hosts_that_announce_much_and_send_little_leave_room_to_a_good_one() {
+async fn hosts_that_send_little_leave_room_to_a_good_one() {
     let go = Arc::new(Semaphore::new(0));
     let stalls = Answer::Stall(Arc::clone(&go), 100 << 20, picture(1));
     let boasting = hosts(2, 4, move || stalls.clone()).await;
@@ -166,7 +166,7 @@ async fn hosts_that_announce_much_and_send_little_leave_room_to_a_good_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_line_of_items_that_wait_for_nothing_ends_when_the_time_of_each_is_over() {
+async fn queued_items_end_when_the_time_of_each_is_over() {
     let hanging = hosts(2, 1, || Answer::Never).await;
     // One after the other, they would take ten minutes.
     let media = MediaSettings {

@@ -31,7 +31,7 @@ async fn told(world: &World, item: &ItemKey, submission: SubmissionId) -> (Value
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_item_that_is_longer_than_what_is_searched_says_so_though_no_rule_matches() {
+async fn item_longer_than_the_search_limit_says_so_without_a_match() {
     let mut world = World::started().await;
     for (id, filler, left_out) in
         [("long", LIMIT, json!({"truncated": ["text"]})), ("whole", LIMIT - " scamcoin".len(), json!({}))]
@@ -48,7 +48,7 @@ async fn an_item_that_is_longer_than_what_is_searched_says_so_though_no_rule_mat
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_evaluation_that_leaves_nothing_out_has_no_word_of_it_and_none_is_published() {
+async fn complete_evaluation_reports_nothing_left_out() {
     let mut world = World::started().await;
     let submission = world.submit_text("p1", "good morning").await;
     assert_eq!(told(&world, &post("p1"), submission).await, (json!({}), None));
@@ -57,7 +57,7 @@ async fn an_evaluation_that_leaves_nothing_out_has_no_word_of_it_and_none_is_pub
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn matches_beyond_those_that_are_listed_are_counted_in_the_row_and_the_record() {
+async fn matches_beyond_the_listed_ones_are_counted() {
     let mut world = World::started().await;
     let rules: Vec<_> = (0..MATCHED + 15)
         .map(|nth| format!("rule: r{nth}\nwhen: {{text: {{in: [text], words: [expi]}}}}\n"))
@@ -73,7 +73,7 @@ async fn matches_beyond_those_that_are_listed_are_counted_in_the_row_and_the_rec
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_window_that_does_not_count_all_values_of_an_item_is_named() {
+async fn window_that_leaves_out_values_is_named() {
     let mut world = World::started().await;
     let documents = "\
 item_type: tagged

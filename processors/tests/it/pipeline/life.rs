@@ -76,7 +76,7 @@ async fn a_rule_acts_on_so_many_items_of_a_day_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rule_leaves_a_user_alone_for_a_while_and_uses_up_no_day_on_it() {
+async fn cooldown_uses_up_nothing_of_the_daily_limit() {
     let mut world = World::started().await;
     world.configure(&rule("{actions_per_day: 100, per_user_cooldown: 30d}"), false).await;
     let mut entries: Vec<_> = (0..20).map(|nth| by("u1", &format!("p{nth}"))).collect();
@@ -99,7 +99,7 @@ async fn a_rule_leaves_a_user_alone_for_a_while_and_uses_up_no_day_on_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rule_with_an_alarm_acts_no_more_until_its_document_changes() {
+async fn rule_with_an_alarm_stops_until_its_document_changes() {
     let mut world = World::started().await;
     world.configure(&rule("{alarm_per_hour: 3}"), false).await;
     let rows = submit(&world, (0..10).map(|nth| by("u1", &format!("p{nth}"))).collect()).await;
@@ -117,7 +117,7 @@ async fn a_rule_with_an_alarm_acts_no_more_until_its_document_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_alarm_counts_the_matches_that_a_rule_is_not_rolled_out_for_too() {
+async fn alarm_also_counts_matches_outside_the_rollout() {
     let mut world = World::started().await;
     world.configure(&rule("{alarm_per_hour: 3}\nrollout: {percent: 0}"), false).await;
     // Ten are too many for two hours as well, should one end meanwhile.
@@ -158,7 +158,7 @@ async fn a_replay_acts_on_what_was_allowed_and_on_nothing_else() {
 
 /// Both have taken their place before either has a plan, as after a kill in between.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_evaluated_again_wastes_a_place_and_keeps_its_user() {
+async fn reevaluated_item_wastes_a_place_and_keeps_its_user() {
     use tidegate_moderation::rules::limits::{CooldownRequest, LimitPeriod, PeriodUnit, take, take_cooldown};
     let mut world = World::new().await;
     world.configure(&rule("{actions_per_day: 2, per_user_cooldown: 30d}"), false).await;

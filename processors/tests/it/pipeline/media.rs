@@ -103,7 +103,7 @@ async fn rules_see_the_media_of_an_item_and_its_row_shows_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_item_whose_media_take_long_is_accepted_handed_over_and_evaluated_later() {
+async fn item_with_slow_media_is_handed_over_and_evaluated_later() {
     let go = Arc::new(Semaphore::new(0));
     let host = held(&go).await;
     let mut world = world(impatient(), &[&host]).await;
@@ -196,7 +196,7 @@ async fn an_org_above_its_share_waits_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_item_that_was_handed_over_before_a_crash_has_its_effects_once() {
+async fn item_handed_over_before_a_crash_has_its_effects_once() {
     let go = Arc::new(Semaphore::new(0));
     let host = held(&go).await;
     let mut world = world(impatient(), &[&host]).await;
@@ -222,7 +222,7 @@ async fn an_item_that_was_handed_over_before_a_crash_has_its_effects_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_is_open_before_any_picture_is_there_and_shows_those_that_come_later() {
+async fn job_opens_before_its_pictures_and_shows_them_later() {
     let go = Arc::new(Semaphore::new(0));
     let host = held(&go).await;
     let mut world = world(patient(), &[&host]).await;
@@ -259,7 +259,7 @@ async fn a_job_is_open_before_any_picture_is_there_and_shows_those_that_come_lat
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_sent_again_while_its_media_are_awaited_is_no_newer_version() {
+async fn resent_item_whose_media_are_awaited_is_no_newer_version() {
     let go = Arc::new(Semaphore::new(0));
     let host = held(&go).await;
     let mut world = world(impatient(), &[&host]).await;
@@ -288,7 +288,7 @@ async fn what_is_sent_again_while_its_media_are_awaited_is_no_newer_version() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bank_finds_pictures_that_come_in_and_later_hashes_find_those_that_came_in_before() {
+async fn bank_matches_new_pictures_and_new_hashes_match_old_ones() {
     let known = |hash: &str| {
         format!(
             "bank: known\nkind: pdq\ndistance: 0\nentries: [{hash}]\n---\nrule: known\nstatus: live\n\

@@ -93,7 +93,7 @@ fn options(again: bool) -> ReplayOptions {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn content_of_an_org_whose_configuration_does_not_compile_waits_and_others_go_on() {
+async fn org_whose_config_does_not_compile_waits_alone() {
     let (mut world, version, good) = with_an_org_that_does_not_compile(Settings::default()).await;
     world.start();
     let waiting = accept(&world, version, "w1").await;
@@ -110,7 +110,7 @@ async fn content_of_an_org_whose_configuration_does_not_compile_waits_and_others
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_makes_room_when_it_stands_in_the_way_of_others_and_comes_back_from_the_dead_letters() {
+async fn waiting_content_that_blocks_others_goes_to_the_dead_letters() {
     let (mut world, version, good) = with_an_org_that_does_not_compile(small()).await;
     world.start();
     let mut waiting = Vec::new();
@@ -151,7 +151,7 @@ async fn it_makes_room_when_it_stands_in_the_way_of_others_and_comes_back_from_t
 
 /// As after an older store was restored: what the log names is gone from it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_version_that_was_lost_with_the_store_stops_the_consumer_until_it_is_configured_again() {
+async fn lost_config_version_halts_the_consumer_until_it_is_back() {
     let mut world = World::with(small()).await;
     world.start();
     let lost = ConfigVersion(world.version().await.0 + 5);

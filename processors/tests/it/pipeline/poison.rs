@@ -47,7 +47,7 @@ async fn of_three_items_only_the_poisonous_one_is_a_dead_letter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn data_that_does_not_fit_its_type_any_more_is_a_dead_letter_without_its_values() {
+async fn data_that_does_not_fit_its_type_is_dead_lettered_without_values() {
     let mut world = World::started().await;
     world.submit(vec![entry_of(&post("p1"), r#"{"text": {"secret": 5}}"#.to_owned())]).await;
     let letter = letters(&world, 1).await.remove(0);
@@ -74,7 +74,7 @@ async fn a_record_that_cannot_be_read_is_a_dead_letter_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_letters_are_listed_without_content_and_replayed_into_their_own_place() {
+async fn dead_letters_are_listed_without_content_and_replayed_in_order() {
     let mut world = World::started().await;
     let late = entry(&post("p1"), "scamcoin");
     let bad = tidegate_schemas::records::ItemEntry {
@@ -140,7 +140,7 @@ async fn dead_letters_are_listed_without_content_and_replayed_into_their_own_pla
 
 /// A plan is stored before the row, which the store may refuse.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stored_plan_of_overtaken_content_is_set_aside_and_any_other_is_carried_out() {
+async fn stored_plan_of_superseded_content_is_not_carried_out() {
     let folder = tempfile::tempdir().unwrap();
     let db = fjall::Database::builder(folder.path()).open().unwrap();
     let open = |max_row_bytes| store_of_rows(&db, max_row_bytes);
@@ -186,7 +186,7 @@ async fn a_stored_plan_of_overtaken_content_is_set_aside_and_any_other_is_carrie
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_org_of_mostly_poison_is_diverted_and_the_others_go_on() {
+async fn org_of_mostly_poison_is_diverted_and_others_go_on() {
     let poison = PoisonSettings { least: 3, ..PoisonSettings::default() };
     let mut world = World::with(Settings { poison, ..Settings::default() }).await;
     let other = OrgId::new("other");
@@ -227,7 +227,7 @@ async fn poison_of_several_orgs_at_once_ends_the_role_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_letter_of_an_item_holds_only_it_with_its_coordinates() {
+async fn dead_letter_holds_one_item_with_its_coordinates() {
     let mut world = World::started().await;
     world.submit(vec![entry(&post("p1"), "hello"), of_unknown_type("v1")]).await;
     let letter = letters(&world, 1).await.remove(0);
@@ -241,7 +241,7 @@ async fn a_dead_letter_of_an_item_holds_only_it_with_its_coordinates() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_store_does_not_take_is_a_dead_letter_and_no_outage() {
+async fn content_that_the_store_rejects_is_dead_lettered() {
     let folder = tempfile::tempdir().unwrap();
     let db = fjall::Database::builder(folder.path()).open().unwrap();
     too_large_rows(World::on(store_of_rows(&db, 20_000)).await).await;

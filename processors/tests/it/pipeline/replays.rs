@@ -19,7 +19,7 @@ async fn processed() -> World {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replay_after_a_crash_before_the_commit_has_the_same_effects() {
+async fn replay_after_a_crash_has_the_same_effects() {
     let mut first = processed().await;
     let mut second = first.image().await;
     first.drain().await;
@@ -53,19 +53,19 @@ async fn replay_under(rules: &str) {
 const NO_MORE: &str = "rule: demo-scam\nstatus: archived\nwhen: {text: {in: [text], words: [scamcoin]}}\n";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replay_under_rules_that_match_no_more_carries_out_the_first_plan() {
+async fn replay_under_rules_without_match_carries_out_the_first_plan() {
     replay_under(NO_MORE).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replay_under_rules_that_ask_for_another_action_carries_out_the_first_plan() {
+async fn replay_under_other_actions_carries_out_the_first_plan() {
     let other = "rule: other\nstatus: live\nwhen: {text: {in: [text], words: [scamcoin]}}\nactions: [ban]\n";
     replay_under(&format!("{NO_MORE}---\n{other}")).await;
 }
 
 /// The former process held more past its commit than this one ever will.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replay_with_a_smaller_budget_evaluates_no_planned_item_afresh() {
+async fn replay_with_a_smaller_budget_reevaluates_no_planned_item() {
     const ITEMS: usize = 6;
     let mut first = World::started().await;
     for _ in 0..ITEMS {

@@ -86,7 +86,7 @@ async fn submit(world: &World, texts: &[(&str, &str)]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rule_acts_on_what_came_in_before_it_and_repeats_nothing() {
+async fn rule_acts_on_older_items_and_repeats_nothing() {
     let mut world = World::started().await;
     submit(&world, &[("p1", "moon"), ("p2", "a moon"), ("p3", "hello"), ("p4", "scamcoin moon")]).await;
     acted(&world, 1).await;
@@ -118,7 +118,7 @@ async fn a_rule_acts_on_what_came_in_before_it_and_repeats_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_step_that_dies_before_its_run_moves_on_is_done_again_with_the_same_effects() {
+async fn retroact_step_repeated_after_a_crash_has_the_same_effects() {
     let mut world = World::started().await;
     submit(&world, &[("p1", "moon"), ("p2", "moon")]).await;
     world.configure(MOON, false).await;
@@ -151,7 +151,7 @@ async fn a_step_that_dies_before_its_run_moves_on_is_done_again_with_the_same_ef
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_newest_version_is_acted_on_and_nothing_is_counted_again() {
+async fn retroact_acts_on_the_newest_version_and_counts_nothing() {
     let mut world = World::started().await;
     world.configure("window: by-author\nitem_types: [post]\nover: 6h\n", false).await;
     submit(&world, &[("p1", "moon"), ("p2", "moon")]).await;
@@ -171,7 +171,7 @@ async fn only_the_newest_version_is_acted_on_and_nothing_is_counted_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_is_refused_whose_rules_would_not_act_or_are_others_by_now() {
+async fn run_of_inactive_or_changed_rules_is_refused() {
     let world = World::new().await;
     world.configure(MOON, false).await;
     let begin_of = async |rules: &[&str]| {

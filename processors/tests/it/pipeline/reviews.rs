@@ -116,7 +116,7 @@ async fn a_report_opens_a_job_and_its_item_is_a_version() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_report_joins_and_one_after_the_decision_opens_the_next_generation() {
+async fn report_joins_an_open_job_and_reopens_a_decided_one() {
     let mut world = World::started().await;
     send_report(&world, 1, "hello", false).await;
     let first = job(&world, "review", 1).await;
@@ -144,7 +144,7 @@ async fn a_csam_report_opens_the_child_safety_job_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_decision_strikes_and_calls_back_and_an_accepted_appeal_takes_it_back() {
+async fn decision_strikes_and_an_accepted_appeal_takes_it_back() {
     let mut world = World::started().await;
     send_report(&world, 1, "hello", false).await;
     decide(&world, "default", Verdict::Act).await;
@@ -179,7 +179,7 @@ async fn a_decision_strikes_and_calls_back_and_an_accepted_appeal_takes_it_back(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_decision_that_nobody_released_is_released_by_the_next_process() {
+async fn unreleased_decision_is_released_by_the_next_process() {
     let mut first = World::started().await;
     send_report(&first, 1, "hello", false).await;
     let opened = job(&first, "review", 1).await;

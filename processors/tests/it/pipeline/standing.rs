@@ -28,7 +28,7 @@ async fn strike(world: &World, cause: u128, at: Millis, reverses: Option<u128>) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_third_strike_crosses_and_neither_a_replay_nor_a_late_one_crosses_again() {
+async fn threshold_is_crossed_once_despite_replays_and_late_strikes() {
     let mut world = World::started().await;
     let now = Millis::now();
     for cause in 1..=3 {
@@ -52,7 +52,7 @@ async fn the_third_strike_crosses_and_neither_a_replay_nor_a_late_one_crosses_ag
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_strike_that_was_taken_back_does_not_count_towards_the_threshold() {
+async fn withdrawn_strike_does_not_count_towards_the_threshold() {
     let mut world = World::started().await;
     let now = Millis::now();
     strike(&world, 1, now, None).await;

@@ -88,7 +88,7 @@ async fn counted(store: &Store, author: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rule_fires_from_the_item_on_with_which_the_window_is_full() {
+async fn rule_matches_from_the_item_that_fills_the_window() {
     let mut world = World::started().await;
     world.configure(RULES, false).await;
     for nth in 0..6 {
@@ -136,7 +136,7 @@ async fn a_replay_counts_nothing_twice_and_acts_on_nothing_new() {
 
 /// Many times, because they are worked on at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_the_items_of_one_record_only_the_one_that_fills_the_window_is_accused() {
+async fn only_the_item_of_a_record_that_fills_the_window_matches() {
     let mut world = World::started().await;
     world.configure(RULES, false).await;
     for round in 0..40 {
@@ -180,7 +180,7 @@ async fn a_replay_accuses_no_item_of_what_came_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_item_that_waits_for_its_media_is_counted_before_those_that_came_after_it() {
+async fn item_waiting_for_media_is_counted_before_later_items() {
     let go = Arc::new(Semaphore::new(0));
     let answers = Arc::clone(&go);
     let host =
@@ -220,7 +220,7 @@ fn adds_one(at: Millis) -> WindowEntry {
 
 /// As if a processor had died once the item was counted.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_item_that_was_counted_before_a_crash_is_counted_once() {
+async fn item_counted_before_a_crash_is_counted_once() {
     let mut world = World::new().await;
     world.configure(RULES, false).await;
     let entry = by("u1", "p1", "flood");
@@ -237,7 +237,7 @@ async fn an_item_that_was_counted_before_a_crash_is_counted_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_item_that_is_sent_again_under_its_key_is_counted_once() {
+async fn item_sent_again_under_its_key_is_counted_once() {
     let mut world = World::started().await;
     world.configure(RULES, false).await;
     let keyed = ItemEntry { keyed: true, ..by("u1", "p1", "flood") };
@@ -249,7 +249,7 @@ async fn an_item_that_is_sent_again_under_its_key_is_counted_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_window_that_needs_too_many_rows_is_an_error_and_not_silence() {
+async fn window_that_needs_too_many_rows_is_an_error() {
     let mut world = World::with(Settings { window_rows: 5, ..Settings::default() }).await;
     world.configure(&RULES.replace("gte: 4", "gte: 20"), false).await;
     world.start();
@@ -261,7 +261,7 @@ async fn a_window_that_needs_too_many_rows_is_an_error_and_not_silence() {
 
 /// Rows of another process, read piece by piece.
 #[tokio::test]
-async fn what_lies_outside_of_the_window_or_above_the_threshold_is_not_counted() {
+async fn items_outside_the_window_or_above_the_threshold_do_not_count() {
     use tidegate_moderation::rules::windows::{Question, counted};
     use tidegate_rules::{Measure, Window, WindowKey};
     use tidegate_store::WriteTime;
@@ -308,7 +308,7 @@ async fn what_lies_outside_of_the_window_or_above_the_threshold_is_not_counted()
 
 /// Offsets of two partitions say nothing about each other, and so do places in two records.
 #[tokio::test]
-async fn of_items_that_came_at_once_each_sees_those_before_it_in_an_order_that_all_agree_on() {
+async fn items_that_come_at_once_are_counted_in_one_order() {
     use tidegate_moderation::rules::windows::{Question, counted};
     use tidegate_rules::{Measure, Window};
     let world = World::new().await;

@@ -1,17 +1,48 @@
 //! Callback deliveries and their attempts.
 //!
-//! It does not send anything, and holds no due time index (`due`).
+//! `due` holds the index of due times.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_schemas::ids::{EndpointId, EventId, ItemKey, Millis, OrgId};
+use tidegate_schemas::{
+    ids::{EndpointId, EventId, ItemKey, Millis, OrgId},
+    string_enum,
+};
 
-use crate::table;
+use crate::{string_column, table};
 
-/// What `state` of a delivery may say.
-pub const STATES: [&str; 7] =
-    ["pending", "retry_wait", "delivered", "held", "too_large", "exhausted", "canceled"];
+string_enum! {
+    /// State of a callback delivery.
+    ///
+    /// A running attempt is not a state: whatever needs an attempt has a due row at or after its `next_at`, so a delivery
+    /// whose process died during the attempt comes due again.
+    pub enum DeliveryState {
+        /// The next attempt is the first of its round.
+        Pending = "pending",
+        RetryWait = "retry_wait",
+        Delivered = "delivered",
+        /// No attempt is made: something is missing, the endpoint wants no more, or an operator said so.
+        Held = "held",
+        /// The body is above the limit: no attempt is made until a resend under a higher limit.
+        TooLarge = "too_large",
+        /// Every attempt of the round failed.
+        Exhausted = "exhausted",
+        Canceled = "canceled",
+    }
+}
+
+string_enum! {
+    /// Reason why an attempt was made.
+    pub enum AttemptTrigger {
+        First = "first",
+        Retry = "retry",
+        /// First attempt after an operator's resend.
+        Resend = "resend",
+    }
+}
+
+string_column!(DeliveryState, AttemptTrigger);
 
 table! {
     /// One callback event on its way to the platform. The owner of `shard`, a partition of the callbacks topic, is
@@ -23,7 +54,7 @@ table! {
         event_type: String,
         endpoint: Option<EndpointId>,
         subject: ItemKey,
-        state: String,
+        state: DeliveryState,
         attempts: i64,
         next_at: Option<Millis>,
         body: Bytes,
@@ -60,7 +91,7 @@ table! {
     values {
         round: i64,
         took_ms: i64,
-        trigger: String,
+        trigger: AttemptTrigger,
         outcome: String,
         http_status: Option<i64>,
         error: Option<String>,

@@ -1,0 +1,92 @@
+//! Route of a call: the endpoint that a delivery goes to, its headers and its secret, as they are configured now.
+
+use tidegate_catalog::{self as catalog, ActionKind, Compiled, Endpoint};
+use tidegate_egress::Secret;
+use tidegate_schemas::ids::EndpointId;
+use tidegate_store::tables::callbacks::deliveries::Delivery;
+
+use super::{body, dispatcher::Dispatcher};
+use crate::consumer::error::TaskError;
+
+pub(crate) struct Route {
+    pub(crate) endpoint: EndpointId,
+    pub(crate) url: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) secret: Secret,
+}
+
+pub(crate) enum RouteResult {
+    Found(Box<Route>),
+    /// Something is missing or unusable: the tag of the error.
+    Missing(&'static str),
+}
+
+impl Dispatcher {
+    /// Returns the endpoint of the next attempt as far as the running configuration knows it.
+    pub(crate) fn configured_endpoint(&self, row: &Delivery) -> Option<EndpointId> {
+        let config = self.live.org(&row.org)?;
+        endpoint_of(&config, row).map(|endpoint| endpoint.key.clone())
+    }
+
+    /// Looks up what a call needs. Fails only while the store is unavailable.
+    pub(crate) async fn route(&self, row: &Delivery) -> Result<RouteResult, TaskError> {
+        let config = self.live.org(&row.org);
+        if let Some(endpoint) = config.as_deref().and_then(|config| endpoint_of(config, row)) {
+            return self.route_to(row, endpoint).await;
+        }
+        // The event may come from a configuration that this process has not loaded yet.
+        let latest = match self.live.latest(&row.org).await {
+            Ok(latest) => latest,
+            Err(catalog::Error::Store(error)) => return Err(error.into()),
+            Err(error) => return Ok(RouteResult::Missing(error.tag())),
+        };
+        match endpoint_of(&latest, row) {
+            Some(endpoint) => self.route_to(row, endpoint).await,
+            None => Ok(RouteResult::Missing("endpoint_missing")),
+        }
+    }
+
+    async fn route_to(&self, row: &Delivery, endpoint: &Endpoint) -> Result<RouteResult, TaskError> {
+        let open =
+            |header: &str, value: &str| self.secrets.open_header(&row.org, &endpoint.key, header, value);
+        let headers = match endpoint.resolve_headers(|name| std::env::var(name).ok(), open) {
+            Ok(headers) => headers,
+            Err(unresolved) => return Ok(RouteResult::Missing(unresolved.tag())),
+        };
+        match self.secrets.for_endpoint(&row.org, &endpoint.key).await {
+            Ok(Some(secret)) => Ok(RouteResult::Found(Box::new(Route {
+                endpoint: endpoint.key.clone(),
+                url: endpoint.url.clone(),
+                headers,
+                secret,
+            }))),
+            Ok(None) => Ok(RouteResult::Missing("secret_missing")),
+            Err(error) if error.is_outage() => {
+                Err(tidegate_store::Error::Unreachable(error.to_string()).into())
+            }
+            Err(error) => Ok(RouteResult::Missing(error.tag())),
+        }
+    }
+}
+
+/// Returns the endpoint of the next attempt.
+///
+/// Until the first attempt this is the endpoint that a new event of the same action would go to, because naming another
+/// endpoint may be how an operator repairs a wrong one. After it, the endpoint that was called is called again as long as it
+/// is configured, because it may have the event already.
+fn endpoint_of<'a>(config: &'a Compiled, row: &Delivery) -> Option<&'a Endpoint> {
+    let planned = row.endpoint.as_ref().and_then(|endpoint| config.endpoint(endpoint));
+    if row.attempts > 0 && planned.is_some() {
+        return planned;
+    }
+    let action = body::action(&row.body).and_then(|action| config.action(&action));
+    let first = || config.endpoints_for(&row.event_type).next();
+    match action.map(|action| &action.kind) {
+        Some(ActionKind::Callback { endpoint: Some(by_action) }) => {
+            config.endpoint(by_action).or(planned).or_else(first)
+        }
+        Some(ActionKind::Callback { endpoint: None }) => first().or(planned),
+        // An event without an action was planned for each endpoint separately, so it goes to no other one.
+        _ => planned.or_else(|| first().filter(|_| row.endpoint.is_none())),
+    }
+}
