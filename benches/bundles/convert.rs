@@ -24,8 +24,8 @@ use std::{
 use tidegate_exporter::{
     convert::{Job, Sidecar, Target, convert, lines},
     meter::Meter,
-    moment::Moment,
     privacy::Key,
+    timestamp::Moment,
 };
 
 #[global_allocator]

@@ -12,10 +12,12 @@ use std::{
 };
 
 use tidegate_exporter::{
-    digest,
-    spill::Room,
-    unpack::File,
-    validate::{Level, Options, Source, validate},
+    bundle::{
+        digest,
+        validate::{Level, Options, validate},
+    },
+    storage::spill::Room,
+    unpack::{File, Source},
 };
 
 #[global_allocator]

@@ -1,32 +1,21 @@
-//! Data bundles, in and out.
+//! Converts exports of deliberation tools to data bundles, checks bundles, and turns them into tables.
 //!
-//! It knows nothing of the running service; what it reads are files.
+//! A library of the command line: it reads and writes files, and never talks to the running service.
 
-pub mod aoi;
+pub mod bundle;
 pub mod convert;
-pub mod coverage;
-pub mod diff;
-pub mod digest;
-pub mod export;
-pub mod fault;
+pub mod error;
 pub mod form;
 mod hash;
 mod input;
-pub mod inspect;
 mod json;
 pub mod meter;
 mod model;
-pub mod moment;
-mod pocket_polis;
-pub mod polis;
+pub mod plural;
 pub mod privacy;
-mod rows;
-pub mod schema;
-mod sensemaking;
-pub mod spill;
+pub mod sources;
+pub mod storage;
+pub mod tables;
 mod tally;
-pub mod unfit;
+pub mod timestamp;
 pub mod unpack;
-pub mod validate;
-pub mod words;
-mod write;

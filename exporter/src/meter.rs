@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use crate::fault::Fault;
+use crate::error::Fault;
 
 /// Shared between the conversion and whoever watches it.
 #[derive(Debug, Default)]

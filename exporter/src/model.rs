@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::{
-    fault::{Fault, Wrong},
+    error::{Fault, Wrong},
     form::ELIGIBLE_STATUSES,
-    input::{Ended, Role},
-    moment::Moment,
+    input::{Ended, Role, table::canonical_number},
+    timestamp::Moment,
 };
 
 /// How the names begin that are invented for what has no address.
@@ -169,7 +169,7 @@ impl Keys {
 
     /// False if the key is there already.
     fn add(&mut self, key: &[u8], at: u32) -> bool {
-        match number(key) {
+        match canonical_number(key) {
             Some(key) if key < PLACES => {
                 let place = usize::try_from(key).unwrap_or_default();
                 if self.few.len() <= place {
@@ -183,7 +183,7 @@ impl Keys {
     }
 
     pub(crate) fn find(&self, key: &[u8]) -> Option<u32> {
-        match number(key) {
+        match canonical_number(key) {
             Some(key) if key < PLACES => {
                 let place = usize::try_from(key).unwrap_or_default();
                 self.few.get(place).copied().filter(|at| *at != NONE)
@@ -194,24 +194,10 @@ impl Keys {
     }
 }
 
-/// A number in the one way in which it can be written; other digits are text like any other.
-pub(crate) fn number(key: &[u8]) -> Option<u64> {
-    let plain = match key {
-        [b'0'] => true,
-        [] | [b'0', ..] => false,
-        digits => digits.len() <= 18,
-    };
-    if !plain {
-        return None;
-    }
-    key.iter().try_fold(0_u64, |sum, digit| {
-        let digit = digit.wrapping_sub(b'0');
-        (digit < 10).then(|| sum * 10 + u64::from(digit))
-    })
-}
-
 /// Numbers by size, then everything else by its bytes.
 pub(crate) fn by_key(left: &Item, right: &Item) -> std::cmp::Ordering {
-    let place = |item: &Item| (number(item.key.as_bytes()).is_none(), number(item.key.as_bytes()));
+    let place = |item: &Item| {
+        (canonical_number(item.key.as_bytes()).is_none(), canonical_number(item.key.as_bytes()))
+    };
     place(left).cmp(&place(right)).then_with(|| left.key.cmp(&right.key))
 }

@@ -7,11 +7,10 @@
 use std::collections::HashSet;
 
 use crate::{
-    coverage,
-    form::Answer,
+    form::{Answer, coverage},
     model::Item,
-    privacy::suppress::{Counts, Hidden},
-    rows::{NO_OBJECT, Row},
+    privacy::suppression::{Counts, Hidden},
+    storage::rows::{NO_OBJECT, Row},
 };
 
 #[derive(Debug)]

@@ -10,8 +10,6 @@ use std::{
 
 use flate2::bufread::GzDecoder;
 
-use crate::validate::Source;
-
 /// What `from` holds, unpacked if it is packed.
 ///
 /// # Errors
@@ -199,6 +197,26 @@ impl Packed {
             _ => Self::No,
         };
         Ok((packed, magic))
+    }
+}
+
+/// Where a document is read from.
+pub trait Source {
+    /// # Errors
+    /// If it cannot be read.
+    fn open(&mut self) -> io::Result<Box<dyn Read + '_>>;
+
+    /// Whether it can be opened again, and is the same then.
+    fn opens_again(&self) -> bool;
+}
+
+impl Source for &[u8] {
+    fn open(&mut self) -> io::Result<Box<dyn Read + '_>> {
+        Ok(Box::new(*self))
+    }
+
+    fn opens_again(&self) -> bool {
+        true
     }
 }
 

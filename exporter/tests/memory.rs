@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
+#[path = "it/support/mod.rs"]
 mod support;
 
 use std::{
@@ -17,10 +18,10 @@ use std::{
 
 use support::{Folder, run};
 use tidegate_exporter::{
+    bundle::validate::{Options, validate},
     convert::{Job, Target},
-    spill::Room,
+    storage::spill::Room,
     unpack,
-    validate::{Options, validate},
 };
 
 const CHILD: &str = "JOB_OF_WHICH_THE_PEAK_IS_TOLD";

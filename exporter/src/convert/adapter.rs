@@ -6,16 +6,13 @@ use std::sync::Arc;
 
 use super::{Format, Job};
 use crate::{
-    aoi::Ideas,
-    fault::{Fault, Wrong},
+    error::{Fault, Wrong},
     input::{Limits, Member, Role, named, nearest_of_all},
     meter::Meter,
     model::Head,
-    pocket_polis::PocketPolis,
-    polis::Polis,
-    privacy::people::{People, PeopleOf},
-    rows::{Read, Row, order::Flow},
-    sensemaking::Sensemaking,
+    privacy::participants::{People, PeopleOf},
+    sources::{aoi::Ideas, pocket_polis::PocketPolis, polis::Polis, sensemaking::Sensemaking},
+    storage::rows::{Read, Row, order::Flow},
     tally::Pair,
     unpack::Packed,
 };

@@ -15,20 +15,18 @@ use tempfile::TempDir;
 
 use super::{
     DIGEST, Format, Job, Report, Target, convert,
-    others::{self, Beside},
-    place::are_equal,
+    outputs::{self, Beside},
+    workspace::are_equal,
 };
 use crate::{
-    export::{self, Shape},
-    fault::Fault,
+    bundle::write::parts::{Parts, clear_ended},
+    error::Fault,
     input::name_of,
+    json::write::hex_of,
     meter::Meter,
-    moment::Moment,
     privacy::Profile,
-    write::{
-        json::hex_of,
-        parts::{Parts, clear_ended},
-    },
+    tables::{self, Shape},
+    timestamp::Moment,
 };
 
 /// What was made of it, if what is there is what it makes.
@@ -101,13 +99,13 @@ fn another_key(out: &Path) -> Fault {
 
 /// Tables have no id that would tell that they are whole: each has to be as it is made again.
 fn tables(job: &Job, shape: Shape, out: &Path, meter: &Arc<Meter>) -> Result<Option<Report>, Fault> {
-    if !export::names(shape).iter().any(|name| out.join(name).is_file()) {
+    if !tables::names(shape).iter().any(|name| out.join(name).is_file()) {
         return Ok(None);
     }
     let spool = spool()?;
     let again = Job {
         target: Target::File(spool.path().join("tables")),
-        exported: job.exported.or_else(|| export::exported(out)),
+        exported: job.exported.or_else(|| tables::exported(out)),
         ..job.clone()
     };
     let Some(mut report) = made(again, meter)? else { return Ok(None) };
@@ -215,13 +213,13 @@ fn hold_beside(job: &Job, out: &Path, spool: &Path, bytes: u64, meter: &Meter) -
         let name = name_of(out);
         Err(Fault::Refused(format!("{name} is there already, and {what}: --force makes both anew")))
     };
-    let beside = others::beside_it(job, out, others::sidecars(job, bytes));
+    let beside = outputs::beside_it(job, out, outputs::sidecars(job, bytes));
     if let Some(missing) = beside.iter().find(|path| !path.exists()) {
         return refused(format!("{} beside it is not", name_of(missing)));
     }
-    meter.expect(others::still_to_read(job, bytes));
+    meter.expect(outputs::still_to_read(job, bytes));
     let called = spool.join(out.file_name().unwrap_or_default());
-    let Beside { whole, described, notes } = others::write_beside(job, out, &called, bytes, meter)?;
+    let Beside { whole, described, notes } = outputs::write_beside(job, out, &called, bytes, meter)?;
     for made in whole.iter().chain(&described) {
         let name = name_of(made.path());
         let is_same = are_equal(made.lies_at(), &out.with_file_name(&name), meter);

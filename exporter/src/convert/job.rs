@@ -5,17 +5,16 @@
 use std::{fs::File, path::PathBuf, sync::Arc};
 
 use crate::{
-    aoi,
-    export::{Cells, Shape, VoterIds},
-    fault::{Fault, Wrong},
+    bundle::validate::formats::uri,
+    error::{Fault, Wrong},
     form::{K_DEFAULT, Naming, Text},
     input::Limits,
     model::{Source, URN},
-    moment::Moment,
-    polis,
-    privacy::{Participants, Profile, Texts, people::Key},
-    validate::formats::uri,
-    words::Few,
+    plural::Few,
+    privacy::{Participants, Profile, Texts, participants::Key},
+    sources::{aoi, polis},
+    tables::{Cells, Shape, VoterIds},
+    timestamp::Moment,
 };
 
 /// The tools whose exports are understood.

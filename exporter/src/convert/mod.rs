@@ -3,31 +3,31 @@
 //! What the formats look like is the adapters' to know, what may be shown `privacy`'s, and how it is written `write`'s.
 
 mod adapter;
-mod bare;
+mod aggregates;
+mod bench_lines;
 mod finished;
-mod given;
+mod input_files;
+mod item_texts;
 mod job;
-mod others;
+mod outputs;
 mod overlap;
-mod place;
-mod prepare;
-mod reading;
+mod read_rows;
 mod report;
 mod same;
-mod tables;
+mod workspace;
 
 use std::sync::{Arc, atomic::Ordering};
 
 use sha2::{Digest as _, Sha256};
 
 #[doc(hidden)]
-pub use self::bare::lines;
+pub use self::bench_lines::lines;
 use self::{
     adapter::Adapter,
-    given::{artifacts, broken, passed_over, roles, shared_name, unused},
-    place::Place,
-    prepare::Prepared,
-    reading::{Done, in_order, rows},
+    input_files::{artifacts, broken, passed_over, roles, shared_name, unused},
+    item_texts::Prepared,
+    read_rows::{Done, in_order, rows},
+    workspace::Place,
 };
 pub use self::{
     job::{Format, Job, Overrides, SEGMENT, Sidecar, Target},
@@ -35,26 +35,28 @@ pub use self::{
 };
 pub use crate::input::Limits;
 use crate::{
-    export,
-    fault::{Fault, Wrong},
+    bundle::{
+        validate::formats::uri,
+        write::{
+            document::{self, Beginning, Constants, Summary},
+            output::Out,
+            parts::{self, Run, Segment},
+            pipeline::{Counting, Pipeline},
+            row_lines::Shape,
+        },
+    },
+    error::{Fault, Wrong},
     form::{K_DEFAULT, K_FLOOR, LONGEST_ID},
     input::{Input, Member, Role, unread},
+    json::write::hex_of,
     meter::Meter,
     privacy::{
         Profile,
-        card::{Card, Content, card},
-        people::People,
+        data_card::{Card, Content, card},
+        participants::People,
     },
+    tables,
     tally::Tally,
-    validate::formats::uri,
-    write::{
-        document::{self, Beginning, Constants, Summary},
-        json::hex_of,
-        out::Out,
-        parts::{self, Run, Segment},
-        pipe::{Counting, Pipeline},
-        shape::Shape,
-    },
 };
 
 /// Converts, and tells what was done. The meter may be watched, and told to stop.
@@ -70,7 +72,7 @@ pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
         same::hold(&before, &now)?;
     }
     let (partial, parts) = (place.partial.clone(), place.parts.folder.clone());
-    let input = Input::open(&job.inputs, &parts, &place::own(job), &job.limits, meter);
+    let input = Input::open(&job.inputs, &parts, &workspace::own(job), &job.limits, meter);
     let input = input.and_then(|mut input| Ok((roles(&mut input, job)?, input)));
     let has_begun = input.is_ok();
     let result = input.and_then(|(files, input)| run(job, meter, place, &input, &files));
@@ -101,7 +103,7 @@ fn run(
     let exported = place.parts.moment(job.exported)?;
     let format = adapter::format(files, job)?;
     if format == Format::Bundle {
-        return others::from_bundle(job, place, files, meter).map_err(Fault::begins_anew);
+        return outputs::from_bundle(job, place, files, meter).map_err(Fault::begins_anew);
     }
     if let Some((tool, option)) = job.told_of_tools().find(|(tool, _)| *tool != format) {
         let (tool, format) = (tool.name(), format.name());
@@ -132,18 +134,18 @@ fn from_export(
         Ok(People::new(&key, source.unwrap_or_default(), job.participants).telling(job.few()))
     };
     let (adapter, mut head, mut people) = Adapter::open(format, files, job, &mut people_of)?;
-    others::hold_shape(job, &head, adapter.format(), files)?;
+    outputs::hold_shape(job, &head, adapter.format(), files)?;
     job.overrides.apply(&mut head.source, job.truncate_metadata, &mut head.notes)?;
     if job.profile == Profile::Public {
-        head.notes.extend(prepare::hide_ids(&mut head.items, meter)?);
+        head.notes.extend(item_texts::hide_ids(&mut head.items, meter)?);
     }
     head.artifacts = artifacts(input, files, adapter.rows_file(), &head.rows, job)?;
     head.notes.extend(unused(files));
     head.notes.extend(broken(files));
     head.notes.extend(unread(files, &job.limits, job.profile == Profile::Public)?);
     head.notes.extend(passed_over(&input.passed_over, job));
-    let prepared = prepare::texts(&head, job, meter)?;
-    head.notes.extend(prepare::notes(&prepared, job));
+    let prepared = item_texts::texts(&head, job, meter)?;
+    head.notes.extend(item_texts::notes(&prepared, job));
     meter.total.store(adapter.rows_file().map_or(0, Member::stored_bytes), Ordering::Relaxed);
     let mut work = Work { job, meter, place, adapter, head, people: &mut people, prepared, constants };
     let report = if work.counts_only() { work.counted()? } else { work.individual()? };
@@ -174,7 +176,7 @@ fn check(job: &Job) -> Result<(), Fault> {
             "--to writes a folder without a bundle: give it with -o, and neither sidecars nor a package",
         );
     }
-    if public && job.to == Some(export::Shape::PolisCsv) {
+    if public && job.to == Some(tables::Shape::PolisCsv) {
         return refused("--to polis-csv lists votes, and --profile public keeps counts only");
     }
     if job.target.is_stream() && job.resume {
@@ -193,7 +195,7 @@ fn check(job: &Job) -> Result<(), Fault> {
         if !job.package {
             return refused("--license: only a package has a place for it (--package frictionless)");
         }
-        export::license::named(license).map_err(Fault::Refused)?;
+        tables::license::named(license).map_err(Fault::Refused)?;
     }
     if job.schema_url.as_deref().is_some_and(|url| !uri(url.as_bytes())) {
         return refused("--schema-url is not a URI (RFC 3986)");
@@ -249,7 +251,7 @@ impl Work<'_> {
         if self.previews() {
             self.place.abandon()?;
         } else {
-            report = others::publish(self.job, self.place, report, self.meter)?;
+            report = outputs::publish(self.job, self.place, report, self.meter)?;
         }
         if self.job.dry_run {
             report.dry_run = true;
@@ -271,12 +273,12 @@ impl Work<'_> {
         let beginning = self.beginning();
         if self.previews() {
             let counting = Counting::new(&mut tally, self.meter);
-            let mut sink = counting.measuring(&shape, self.people.names(), others::LARGE);
+            let mut sink = counting.measuring(&shape, self.people.names(), outputs::LARGE);
             let read =
                 rows(&self.adapter, self.job, self.meter, self.people, &self.place, sorted, &mut sink)?;
             let measured = sink.measured() + beginning.bytes.len() as u64;
             let (end, mut report, outcomes) = self.finish_individual(&tally, &read)?;
-            others::preview(self.job, &mut report, measured + end.len() as u64, outcomes);
+            outputs::preview(self.job, &mut report, measured + end.len() as u64, outcomes);
             return Ok(report);
         }
         let streams = self.job.stream().is_some();
@@ -334,10 +336,11 @@ impl Work<'_> {
             }
         };
         let public = self.job.profile == Profile::Public;
-        let shown = tables::shown(&tables, &self.head, public.then_some(self.job.k));
+        let shown = aggregates::shown(&tables, &self.head, public.then_some(self.job.k));
         for (line, keep) in self.prepared.lines.iter_mut().zip(&shown.items) {
             line.kept &= keep;
-            line.created = if public { line.created.map(crate::moment::Moment::day) } else { line.created };
+            line.created =
+                if public { line.created.map(crate::timestamp::Moment::day) } else { line.created };
         }
         if let Some(read) = &read {
             self.note_rows(read);
@@ -372,7 +375,7 @@ impl Work<'_> {
         let end = document::end(any, &outcomes, summary, &self.head, &self.constants, &card);
         if self.previews() {
             let bytes = beginning.bytes.len() + lines.len() + end.len();
-            others::preview(self.job, &mut report, bytes as u64, outcomes.count);
+            outputs::preview(self.job, &mut report, bytes as u64, outcomes.count);
             return Ok(report);
         }
         let mut opened = self.open_out(&beginning, false)?;
@@ -438,7 +441,8 @@ impl Work<'_> {
         let card = card(content, self.job.withheld, &self.job.limitations);
         let mut report = self.report(summary, &card);
         report.superseded = Some(read.superseded);
-        let outcomes = tables::individual(&self.head, tally, &self.people.members(self.head.groups.len()));
+        let outcomes =
+            aggregates::individual(&self.head, tally, &self.people.members(self.head.groups.len()));
         let end = document::end(any, &outcomes, summary, &self.head, &self.constants, &card);
         Ok((end, report, outcomes.count))
     }
@@ -519,13 +523,13 @@ impl Work<'_> {
             None => {
                 let id = id_of(&self.head.source, &digest[..DIGEST]);
                 let mut text = Vec::new();
-                crate::write::json::text(&mut text, &id);
+                crate::json::write::text(&mut text, &id);
                 out.patch(beginning.id_at, &text[1..text.len() - 1])?;
                 id
             }
         };
         report.bytes = out.bytes();
-        self.meter.expect(others::still_to_read(self.job, report.bytes));
+        self.meter.expect(outputs::still_to_read(self.job, report.bytes));
         out.sync()?;
         report.bundle_id = Some(id);
         report.content_sha256 = Some(digest);
@@ -536,7 +540,7 @@ impl Work<'_> {
 struct Opened {
     out: Out,
     run: Run,
-    start: crate::write::out::Mark,
+    start: crate::bundle::write::output::Mark,
     kept: Vec<Segment>,
 }
 

@@ -9,8 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Job, Target, others};
-use crate::{export, fault::Fault, input::name_of};
+use super::{Job, Target, outputs};
+use crate::{error::Fault, input::name_of, tables};
 
 /// Two names of one file have this in common.
 type Identity = (u64, u64);
@@ -47,8 +47,8 @@ pub(super) fn refuse(job: &Job) -> Result<(), Fault> {
 /// Everything that is or may be given a name.
 pub(super) fn written(job: &Job, out: &Path) -> Vec<PathBuf> {
     match job.to {
-        Some(shape) => export::names(shape).iter().map(|name| out.join(name)).collect(),
-        None => [out.to_owned()].into_iter().chain(others::beside_it(job, out, others::MAYBE)).collect(),
+        Some(shape) => tables::names(shape).iter().map(|name| out.join(name)).collect(),
+        None => [out.to_owned()].into_iter().chain(outputs::beside_it(job, out, outputs::MAYBE)).collect(),
     }
 }
 

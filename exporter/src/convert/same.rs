@@ -14,7 +14,7 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 use super::{Job, Target};
-use crate::{fault::Fault, input::name_of, write::json::hex_of};
+use crate::{error::Fault, input::name_of, json::write::hex_of};
 
 /// By name of an option, or of an input.
 pub(super) type Identity = BTreeMap<String, String>;

@@ -20,10 +20,10 @@ use tempfile::NamedTempFile;
 use super::{
     Limits,
     stream::{How, Stream, Whence},
-    zipped,
+    zip_archive,
 };
 use crate::{
-    fault::Fault,
+    error::Fault,
     meter::Meter,
     unpack::{Packed, unpack},
 };
@@ -136,7 +136,7 @@ impl Input {
         let meter = Arc::clone(opening.meter);
         let file = Member { name, whence, hashed: true, as_it_lies: false, in_part: false, meter };
         let packed = match packed(&path)? {
-            Packed::No if is_alone && zipped::follows(&path) => Packed::Zip,
+            Packed::No if is_alone && zip_archive::follows(&path) => Packed::Zip,
             packed => packed,
         };
         let kept = match packed {
@@ -153,7 +153,7 @@ impl Input {
         };
         let archive_path = kept.as_ref().map_or(&*path, NamedTempFile::path);
         let (archive, entries) =
-            match zipped::open(archive_path, &within, file.stored_bytes(), opening.limits) {
+            match zip_archive::open(archive_path, &within, file.stored_bytes(), opening.limits) {
                 Err(fault) if fault.is_damage() => return self.put_aside(file, fault),
                 opened => opened?,
             };

@@ -5,7 +5,7 @@
 use memchr::{memchr, memrchr};
 
 use super::{Ended, Stream};
-use crate::fault::{Fault, Wrong};
+use crate::error::{Fault, Wrong};
 
 pub(crate) struct Lines {
     stream: Stream,

@@ -4,26 +4,26 @@
 
 mod files;
 pub(crate) mod lines;
-mod near;
+mod near_miss;
 mod quotes;
 mod sniff;
 mod stream;
 pub(crate) mod table;
-mod unread;
-mod zipped;
+mod unread_columns;
+mod zip_archive;
 
 pub(crate) use self::{
     files::{Input, Member, name_of},
-    near::{
+    near_miss::{
         TOLD, absent, broken, hold_name, is_called_as_any, missing, named, nearest_of_all, need, tools_name,
         unless_broken,
     },
     quotes::{MOST_CELLS, of_line},
     sniff::{Role, hold_summary, one_of, pairs, role, role_in_part},
     stream::{Ended, Stream},
-    unread::unread,
+    unread_columns::unread,
 };
-use crate::fault::{Fault, Wrong};
+use crate::error::{Fault, Wrong};
 
 /// What a hostile or broken input may cost. Every bound can be raised.
 #[derive(Clone, Copy, Debug)]

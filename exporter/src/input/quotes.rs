@@ -4,7 +4,7 @@
 
 use memchr::{memchr, memchr3};
 
-use crate::fault::{Fault, Wrong};
+use crate::error::{Fault, Wrong};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum At {

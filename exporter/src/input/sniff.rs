@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, io::Read as _};
 
 use super::{Limits, Member, table::Table};
-use crate::fault::{Fault, Wrong};
+use crate::error::{Fault, Wrong};
 
 /// The part that a file plays in its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

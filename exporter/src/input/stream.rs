@@ -18,10 +18,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     Limits,
-    zipped::{Archive, Entry, HARMLESS},
+    zip_archive::{Archive, Entry, HARMLESS},
 };
 use crate::{
-    fault::{Fault, Wrong},
+    error::{Fault, Wrong},
     meter::Meter,
     unpack::{Packed, fault_of, unpacked},
 };

@@ -11,7 +11,7 @@ use std::{
 use csv::{ByteRecord, ReaderBuilder};
 
 use super::{Ended, Limits, Stream, quotes::Quotes};
-use crate::fault::{Fault, Wrong};
+use crate::error::{Fault, Wrong};
 
 /// A table whose columns are found by name, never by position.
 pub(crate) struct Table {
@@ -221,4 +221,20 @@ impl Row<'_> {
     pub(crate) fn wrong(&self, wrong: Wrong, detail: impl Into<String>) -> Fault {
         Fault::content(self.table, self.number, wrong, detail)
     }
+}
+
+/// A number in the one way in which it can be written; other digits are text like any other.
+pub(crate) fn canonical_number(key: &[u8]) -> Option<u64> {
+    let plain = match key {
+        [b'0'] => true,
+        [] | [b'0', ..] => false,
+        digits => digits.len() <= 18,
+    };
+    if !plain {
+        return None;
+    }
+    key.iter().try_fold(0_u64, |sum, digit| {
+        let digit = digit.wrapping_sub(b'0');
+        (digit < 10).then(|| sum * 10 + u64::from(digit))
+    })
 }

@@ -6,6 +6,7 @@ pub(crate) mod canonical;
 mod number;
 mod reader;
 mod text;
+pub(crate) mod write;
 
 pub(crate) use number::Number;
 pub(crate) use reader::{Position, Reader, Stop, Why};

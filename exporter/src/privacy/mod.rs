@@ -2,12 +2,12 @@
 //!
 //! It decides; the adapters bring what it decides on, and `write` carries it out.
 
-pub(crate) mod card;
-pub(crate) mod people;
-pub(crate) mod suppress;
-pub(crate) mod text;
+pub(crate) mod data_card;
+pub(crate) mod identifying_text;
+pub(crate) mod participants;
+pub(crate) mod suppression;
 
-pub use self::people::Key;
+pub use self::participants::Key;
 
 /// Whom a bundle is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,10 +7,12 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::Args;
 use serde_json::{Map, Value, json};
 use tidegate_exporter::{
-    diff::{self, Change, Difference, Failed, LISTS},
-    unfit::Unfit,
+    bundle::{
+        diff::{self, Change, Difference, Failed, LISTS},
+        invalid_json::Unfit,
+    },
+    plural::counted,
     unpack::File,
-    words::counted,
 };
 
 use super::Costs;

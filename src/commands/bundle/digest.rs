@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
-use tidegate_exporter::{digest, unfit::Unfit};
+use tidegate_exporter::bundle::{digest, invalid_json::Unfit};
 use tidegate_schemas::hex;
 
 use super::{Costs, Input};

@@ -8,9 +8,11 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 use tidegate_exporter::{
-    inspect::{self, Overview, counts},
-    unfit::Unfit,
-    words::{counted, counted_wide},
+    bundle::{
+        inspect::{self, Overview, counts},
+        invalid_json::Unfit,
+    },
+    plural::{counted, counted_wide},
 };
 
 use super::{Costs, Input, schema::Constants};

@@ -12,7 +12,7 @@ mod validate;
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand};
-use tidegate_exporter::{spill::Room, unpack::File, validate::Limits};
+use tidegate_exporter::{bundle::validate::Limits, storage::spill::Room, unpack::File};
 
 use crate::output::{REFUSED, complain};
 

@@ -7,9 +7,8 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use tidegate_exporter::{
-    form::{Naming, SCHEMA_URL},
-    schema,
-    validate::is_uri,
+    bundle::validate::is_uri,
+    form::{Naming, SCHEMA_URL, schema},
 };
 
 use crate::output::say;

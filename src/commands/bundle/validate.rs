@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use tidegate_exporter::{
+    bundle::validate::{self, Level, Options},
     form::{K_FLOOR, Naming},
-    validate::{self, Level, Options},
 };
 
 use super::{

@@ -15,7 +15,7 @@ use std::{
 
 use clap::ValueEnum;
 use serde_json::json;
-use tidegate_exporter::{meter::Meter, words::counted};
+use tidegate_exporter::{meter::Meter, plural::counted};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Progress {

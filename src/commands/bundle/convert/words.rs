@@ -6,9 +6,9 @@ use anyhow::ensure;
 use clap::ValueEnum;
 use tidegate_exporter::{
     convert::{Format, Sidecar},
-    export::{self, Shape},
-    polis::{self, VoteSign},
     privacy,
+    sources::polis::{self, VoteSign},
+    tables::{self, Shape},
 };
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -170,7 +170,7 @@ impl std::convert::From<Participants> for privacy::Participants {
     }
 }
 
-impl std::convert::From<VoterIds> for export::VoterIds {
+impl std::convert::From<VoterIds> for tables::VoterIds {
     fn from(ids: VoterIds) -> Self {
         match ids {
             VoterIds::Numbers => Self::Numbers,

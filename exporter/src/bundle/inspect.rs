@@ -1,0 +1,307 @@
+//! What is in a bundle, at a glance: its head, how much there is of everything, its data card, a table of its items.
+//!
+//! It does not judge; of what people wrote it tells nothing unless asked.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+};
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    bundle::{
+        invalid_json::Unfit,
+        validate::{Faults, Part, Row, Set, Severity, Sink, Walk, outcome, response},
+    },
+    form::{Answer, Naming, Object},
+    json::{Limits, Reader, Stop},
+    storage::spill::Room,
+    unpack::Source,
+};
+
+/// An item and what was answered to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Item {
+    pub id: String,
+    pub phase: String,
+    pub status: String,
+    pub origin: String,
+    /// Empty unless texts were asked for.
+    pub text: String,
+    /// By answer, in the order of [`Answer::ALL`]; of comparisons, those in which it stands first.
+    pub counts: [u128; 6],
+    /// Counts that outcomes say are suppressed.
+    pub hidden: u64,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Overview {
+    /// The document's own fields and those of its objects, as they stand.
+    pub head: Map<String, Value>,
+    /// Each with its own fields.
+    pub phases: Vec<Map<String, Value>>,
+    pub artifacts: Vec<Map<String, Value>>,
+    pub items: Vec<Item>,
+    /// The sum of the counts of its rows. No sum of counts goes beyond what its type holds: it stays there.
+    pub responses: u128,
+    /// Entries of the list.
+    pub rows: u64,
+    /// Those that are named.
+    pub participants: u64,
+    /// Responses that name no participant.
+    pub unlinked: u128,
+    pub outcomes: BTreeMap<String, u64>,
+    /// Answers to what is no item of the bundle.
+    pub elsewhere: [u128; 6],
+    /// At how many places it is not what a bundle should be.
+    pub faults: u64,
+    /// Why it was not read to its end, if it was not.
+    pub stopped: Option<Unfit>,
+    pub bytes: u64,
+}
+
+/// Subjects that are remembered before any item was read, and types of outcomes: foreign files may name any number.
+const MOST: usize = 1 << 20;
+const MOST_TYPES: usize = 1_000;
+
+/// Reads a document once. Memory grows with items and, up to the room, participants. `schema` is what its own member of
+/// that name must hold; the naming's own if there is none.
+///
+/// # Errors
+/// If it cannot be read, or is no object.
+pub fn inspect(
+    source: &mut dyn Source,
+    naming: Naming,
+    schema: Option<&str>,
+    texts: bool,
+    limits: Limits,
+    room: &Room,
+) -> Result<Overview, Unfit> {
+    let mut faults = Faults::new(0, false);
+    let mut sink = Overseer {
+        texts,
+        overview: Overview::default(),
+        items: HashMap::new(),
+        subjects: HashMap::new(),
+        hidden: HashMap::new(),
+        participants: Set::new(room.clone()),
+        form: naming.bundle(),
+    };
+    let reader = Reader::new(source.open()?, limits);
+    let schema = schema.unwrap_or(naming.schema());
+    let walk = Walk::new(reader, naming.bundle(), schema, &mut faults, &mut sink);
+    let end = walk.run().map_err(|stop| match stop {
+        Stop::Io(error) => error,
+        Stop::Fault(..) | Stop::Enough => io::Error::other("the reading ended early"),
+    })?;
+    if let (None, Some(at)) = (end.stopped, end.no_object) {
+        return Err(Unfit::NoObject { at_line: at.line, offset: at.offset });
+    }
+    let Overseer { mut overview, items, subjects, hidden, participants, .. } = sink;
+    for (subject, hidden) in hidden {
+        if let Some(item) = items.get(&subject) {
+            overview.items[*item].hidden = hidden;
+        }
+    }
+    for (subject, counts) in subjects {
+        let into = match items.get(&subject) {
+            Some(item) => &mut overview.items[*item].counts,
+            None => &mut overview.elsewhere,
+        };
+        add(into, &counts);
+    }
+    participants.finish(|_| overview.participants += 1)?;
+    let (totals, _) = faults.into_parts();
+    let errors = totals.iter().filter(|(rule, _)| rule.severity() == Severity::Error);
+    overview.faults = errors.map(|(_, total)| total).sum();
+    overview.bytes = end.bytes;
+    overview.stopped = end.stopped.map(|(rule, at)| Unfit::at(rule, at));
+    Ok(overview)
+}
+
+impl Overview {
+    /// Nothing of a bundle was found.
+    pub fn is_empty(&self) -> bool {
+        self.head.is_empty() && self.phases.is_empty() && self.items.is_empty() && self.rows == 0
+    }
+
+    /// All of it for programs.
+    pub fn to_json(&self, name: &str) -> Value {
+        let items: Vec<Value> = self
+            .items
+            .iter()
+            .map(|item| {
+                let mut entry = json!({
+                    "id": item.id, "phaseId": item.phase, "status": item.status, "origin": item.origin,
+                    "counts": counts(&item.counts),
+                });
+                if item.hidden > 0 {
+                    entry["hidden"] = json!(item.hidden);
+                }
+                if !item.text.is_empty() {
+                    entry["text"] = json!(item.text);
+                }
+                entry
+            })
+            .collect();
+        json!({
+            "file": name,
+            "bytes": self.bytes,
+            "complete": self.stopped.is_none(),
+            "faults": self.faults,
+            "head": self.head,
+            "phases": self.phases,
+            "artifacts": self.artifacts,
+            "items": items,
+            "responses": self.responses,
+            "rows": self.rows,
+            "participants": self.participants,
+            "unlinked": self.unlinked,
+            "outcomes": self.outcomes,
+        })
+    }
+}
+
+/// By name, without those that are nought.
+pub fn counts(counts: &[u128; 6]) -> BTreeMap<&'static str, u128> {
+    let named = Answer::ALL.into_iter().map(|answer| (answer.as_str(), counts[answer as usize]));
+    named.filter(|(_, count)| *count > 0).collect()
+}
+
+struct Overseer {
+    texts: bool,
+    overview: Overview,
+    items: HashMap<Box<[u8]>, usize>,
+    /// Answers that came before the items.
+    subjects: HashMap<Box<[u8]>, [u128; 6]>,
+    /// Of items, how many of their counts are suppressed.
+    hidden: HashMap<Box<[u8]>, u64>,
+    participants: Set,
+    form: &'static Object,
+}
+
+impl Overseer {
+    fn response(&mut self, row: &Row) -> io::Result<()> {
+        let overview = &mut self.overview;
+        let count = row.number(response::COUNT).map_or(0, |count| count.count());
+        overview.rows += 1;
+        overview.responses = overview.responses.saturating_add(count);
+        match row.text(response::PARTICIPANT) {
+            Some(participant) => {
+                self.participants.insert(participant)?;
+            }
+            None => overview.unlinked = overview.unlinked.saturating_add(count),
+        }
+        let (Some(subject), Some(answer)) =
+            (row.text(response::SUBJECT), row.text(response::ANSWER).and_then(Answer::parse))
+        else {
+            return Ok(());
+        };
+        let counts = if let Some(item) = self.items.get(subject) {
+            &mut overview.items[*item].counts
+        } else if let Some(counts) = self.subjects.get_mut(subject) {
+            counts
+        } else if self.subjects.len() < MOST {
+            self.subjects.entry(subject.into()).or_default()
+        } else {
+            &mut overview.elsewhere
+        };
+        let sum = &mut counts[answer as usize];
+        *sum = sum.saturating_add(count);
+        Ok(())
+    }
+}
+
+impl Sink for Overseer {
+    fn entry(
+        &mut self,
+        part: Part,
+        row: &Row,
+        _counts: Option<&Row>,
+        _faults: &mut Faults,
+    ) -> Result<(), Stop> {
+        match part {
+            Part::Phases => self.overview.phases.push(fields(row, &crate::form::PHASE)),
+            Part::Items => {
+                if let Some(id) = row.text(0) {
+                    self.items.entry(id.into()).or_insert(self.overview.items.len());
+                }
+                self.overview.items.push(Item {
+                    id: text(row, 0),
+                    phase: text(row, 1),
+                    status: text(row, 4),
+                    origin: text(row, 5),
+                    text: if self.texts { text(row, 3) } else { String::new() },
+                    counts: [0; 6],
+                    hidden: 0,
+                });
+            }
+            Part::Responses => self.response(row)?,
+            _ => {
+                let types = &mut self.overview.outcomes;
+                let kind = text(row, 2);
+                if let (Some(item), Some(hidden)) = (row.text(outcome::ITEM), row.number(outcome::SUPPRESSED))
+                    && self.hidden.len() < MOST
+                {
+                    let sum = self.hidden.entry(item.into()).or_default();
+                    *sum = sum.saturating_add(u64::try_from(hidden.count()).unwrap_or(u64::MAX));
+                }
+                if types.len() < MOST_TYPES || types.contains_key(&kind) {
+                    *types.entry(kind).or_default() += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, part: Part, row: &Row) {
+        if let crate::form::Value::Object(form) = &self.form.fields[part as usize].value {
+            self.overview.head.insert(part.name().to_owned(), Value::Object(fields(row, form)));
+        }
+    }
+
+    fn artifact(&mut self, row: &Row) {
+        if self.overview.artifacts.len() < MOST_TYPES {
+            self.overview.artifacts.push(fields(row, &crate::form::ARTIFACT));
+        }
+    }
+
+    fn top(&mut self, row: &Row) {
+        let own = fields(row, self.form);
+        self.overview.head.extend(own);
+    }
+}
+
+/// Texts, numbers and flags by name.
+fn fields(row: &Row, form: &Object) -> Map<String, Value> {
+    let mut fields = Map::new();
+    for (place, field) in form.fields.iter().enumerate() {
+        let value = if row.text(place).is_some() {
+            json!(text(row, place))
+        } else if let Some(number) = row.number(place) {
+            // A count as it is; anything else as near as a double comes.
+            match number.count() {
+                count if number.whole && number.at_least(0) && count < u128::MAX => json!(count),
+                _ => json!(number.double),
+            }
+        } else if let Some(flag) = row.flag(place) {
+            json!(flag)
+        } else {
+            continue;
+        };
+        fields.insert(field.name.to_owned(), value);
+    }
+    fields
+}
+
+fn text(row: &Row, field: usize) -> String {
+    String::from_utf8_lossy(row.text(field).unwrap_or_default()).into_owned()
+}
+
+fn add(into: &mut [u128; 6], counts: &[u128; 6]) {
+    for (sum, count) in into.iter_mut().zip(counts) {
+        *sum = sum.saturating_add(*count);
+    }
+}

@@ -1,0 +1,85 @@
+//! Groups of participants: whether each member has answered something in the phase of the group.
+//!
+//! Who has answered is `participants`'s to know; members may be as many, and meet them on disk beyond a little memory.
+
+use std::{collections::HashMap, io};
+
+use super::{
+    findings::{Faults, Step},
+    locations::outcome::MEMBERS,
+    rules::Rule,
+    walk::Part,
+};
+use crate::{
+    form::OUTCOME,
+    json::Position,
+    storage::spill::{Room, Spill},
+};
+
+#[derive(Debug)]
+pub(crate) struct Groups {
+    /// By reference: first the phases in which somebody of that name has answered, then the lists that name them.
+    references: Spill,
+    /// By place among the outcomes: those that are groups, and their phases.
+    phases: HashMap<u64, u32>,
+}
+
+const ANSWERED: u8 = 0;
+const NAMED: u8 = 1;
+
+impl Groups {
+    pub(crate) fn new(room: Room) -> Self {
+        Self { references: Spill::new(room), phases: HashMap::new() }
+    }
+
+    /// A member of the list of an outcome, which may turn out to be no group.
+    pub(crate) fn member(
+        &mut self,
+        outcome: u64,
+        index: u64,
+        at: Position,
+        reference: &[u8],
+    ) -> io::Result<()> {
+        let place = [at.offset, at.line, outcome, index].map(u64::to_be_bytes);
+        self.references.push(reference, &[&[NAMED][..], place.as_flattened()].concat())
+    }
+
+    pub(crate) fn group(&mut self, outcome: u64, phase: u32) {
+        self.phases.insert(outcome, phase);
+    }
+
+    /// Whether it has to know who has answered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.phases.is_empty()
+    }
+
+    pub(crate) fn answered(&mut self, phase: u32, reference: &[u8]) -> io::Result<()> {
+        self.references.push(reference, &[&[ANSWERED][..], &phase.to_be_bytes()].concat())
+    }
+
+    pub(crate) fn judge(self, faults: &mut Faults) -> io::Result<()> {
+        let mut answered = Vec::new();
+        self.references.finish(|reference, rest, new| {
+            if new {
+                answered.clear();
+            }
+            let Some((&side, rest)) = rest.split_first() else { return Ok(()) };
+            if side == ANSWERED {
+                answered.extend(rest.first_chunk().map(|phase| u32::from_be_bytes(*phase)));
+                return Ok(());
+            }
+            let word = |at: usize| rest.as_chunks().0.get(at).map_or(0, |word| u64::from_be_bytes(*word));
+            let [offset, line, outcome, index] = [0, 1, 2, 3].map(word);
+            if self.phases.get(&outcome).is_some_and(|phase| !answered.contains(phase)) {
+                let steps = [
+                    Step::Name(Part::Outcomes.name()),
+                    Step::Index(outcome),
+                    Step::Name(OUTCOME.fields[MEMBERS].name),
+                    Step::Index(index),
+                ];
+                faults.add(Rule::Member, Position { offset, line }, &steps, Some(reference));
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! Where things stand: fields in their forms, faults in lists, rows in what is set aside.
+//!
+//! It knows no rule.
+
+use super::{
+    findings::{Faults, Step},
+    row::Row,
+    rules::Rule,
+    walk::Part,
+};
+use crate::{form, json::Position};
+
+// Places of fields in their forms; entries of lists have an id, and first.
+pub(super) const ID: usize = 0;
+pub(super) mod item {
+    pub(in crate::bundle::validate) const PHASE: usize = 1;
+    pub(in crate::bundle::validate) const TEXT: usize = 3;
+    pub(in crate::bundle::validate) const STATUS: usize = 4;
+    pub(in crate::bundle::validate) const ORIGIN: usize = 5;
+    pub(in crate::bundle::validate) const CREATED: usize = 6;
+}
+pub(crate) mod response {
+    pub(crate) const PHASE: usize = 1;
+    pub(crate) const SUBJECT: usize = 2;
+    pub(crate) const OBJECT: usize = 3;
+    pub(crate) const PARTICIPANT: usize = 4;
+    pub(crate) const ANSWER: usize = 5;
+    pub(crate) const COUNT: usize = 6;
+    pub(crate) const OCCURRED: usize = 7;
+}
+pub(crate) mod outcome {
+    pub(crate) const PHASE: usize = 1;
+    pub(crate) const TYPE: usize = 2;
+    pub(crate) const ITEM: usize = 3;
+    pub(crate) const OBSERVATIONS: usize = 6;
+    pub(crate) const COUNTS: usize = 7;
+    pub(crate) const MEMBERS: usize = 8;
+    pub(crate) const SUPPRESSED: usize = 9;
+    /// No field: which answers are suppressed, a bit for each, where that is known.
+    pub(crate) const HIDDEN: usize = 10;
+    /// No fields: what its `groups` add up to, answer by answer, where that is known.
+    pub(crate) const GROUPED: usize = 16;
+}
+
+#[cold]
+pub(super) fn fault(faults: &mut Faults, rule: Rule, part: Part, row: &Row, field: usize) {
+    let form = match part {
+        Part::Phases => &form::PHASE,
+        Part::Items => &form::ITEM,
+        Part::Responses => &form::RESPONSE,
+        _ => &form::OUTCOME,
+    };
+    let [list, index] = at_row(part, row.index);
+    let steps = [list, index, Step::Name(form.fields[field].name)];
+    faults.add(rule, row.place(field), &steps, row.text(field));
+}
+
+pub(super) fn at_row(part: Part, index: u64) -> [Step; 2] {
+    [Step::Name(part.name()), Step::Index(index)]
+}
+
+/// Where a row stands, so that the order of bytes is that of places.
+pub(super) fn rest(row: &Row, at: Position) -> [u8; 24] {
+    let mut rest = [0; 24];
+    rest[..8].copy_from_slice(&at.offset.to_be_bytes());
+    rest[8..16].copy_from_slice(&at.line.to_be_bytes());
+    rest[16..].copy_from_slice(&row.index.to_be_bytes());
+    rest
+}
+
+pub(super) fn of_rest(rest: &[u8]) -> (Position, u64) {
+    let word =
+        |at: usize| rest.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_be_bytes);
+    (Position { offset: word(0), line: word(8) }, word(16))
+}
+
+/// Phase, subject, and what stands for the object.
+pub(super) fn of_key(key: &[u8]) -> Option<(u32, u32, u32)> {
+    let word = |at: usize| key.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
+    Some((word(0)?, word(4)?, word(8)?))
+}

@@ -1,0 +1,181 @@
+//! Whether a file is a bundle, and a true one: streamed, with every place where it is not.
+//!
+//! It changes nothing, and keeps of a bundle's values only what it must compare.
+
+mod content;
+mod data_card;
+mod deferred_rows;
+mod findings;
+pub(crate) mod formats;
+mod groups;
+mod locations;
+mod participants;
+mod repeated_hashes;
+mod report;
+mod row;
+mod rules;
+mod second_pass;
+mod spool;
+mod totals;
+mod unique;
+mod unknown_members;
+mod value_rules;
+mod walk;
+
+use std::io;
+
+pub use content::Counted;
+pub use findings::Finding;
+pub use report::{json, sarif, text};
+pub use rules::{Level, Rule, Severity};
+
+pub use crate::json::Limits;
+pub(crate) use findings::Faults;
+pub(crate) use locations::{outcome, response};
+pub(crate) use row::Row;
+pub(crate) use unique::Set;
+pub(crate) use walk::{End, Part, Sink, Walk};
+
+use crate::{
+    form::{DELIB_MOST_BYTES, K_FLOOR, Naming},
+    json::{Position, Reader, Stop},
+    storage::spill::Room,
+    unpack::Source,
+};
+use content::Content;
+use second_pass::{Bringing, Wanted};
+
+/// What a bundle is held against.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub level: Level,
+    pub naming: Naming,
+    /// What `schema` must hold; the naming's own if there is none.
+    pub schema_url: Option<String>,
+    /// Whether Delib would take it, too.
+    pub delib: bool,
+    /// How many responses must stand behind what is shared.
+    pub k: u64,
+    /// Places that are told; all are counted.
+    pub most: usize,
+    /// Tell what stands there.
+    pub values: bool,
+    pub limits: Limits,
+    pub room: Room,
+}
+
+impl Options {
+    pub fn new(room: Room) -> Self {
+        Self {
+            level: Level::default(),
+            naming: Naming::default(),
+            schema_url: None,
+            delib: false,
+            k: K_FLOOR,
+            most: 100,
+            values: false,
+            limits: Limits::default(),
+            room,
+        }
+    }
+}
+
+/// Whether the schema takes it where a `uri` is wanted.
+pub fn is_uri(text: &str) -> bool {
+    formats::uri(text.as_bytes())
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub level: Level,
+    /// Each rule that does not hold, and at how many places.
+    pub totals: Vec<(Rule, u64)>,
+    /// The first places, in the order of the file.
+    pub findings: Vec<Finding>,
+    pub counted: Counted,
+    /// Of the document, unpacked, as far as it was read.
+    pub bytes: u64,
+    /// It was read to its end.
+    pub complete: bool,
+}
+
+impl Report {
+    pub fn total(&self, severity: Severity) -> u64 {
+        self.totals.iter().filter(|(rule, _)| rule.severity() == severity).map(|(_, total)| total).sum()
+    }
+
+    pub fn is_valid(&self) -> bool {
+        self.total(Severity::Error) == 0
+    }
+}
+
+/// Reads a document once, its beginning once more if its ids come in order at first and not to the end, and all of it if
+/// some seem to come twice.
+///
+/// # Errors
+/// If it cannot be read, or what must be set aside cannot be written.
+pub fn validate(source: &mut dyn Source, options: &Options) -> io::Result<Report> {
+    let mut faults = Faults::new(options.most, options.values);
+    let again = source.opens_again();
+    let mut content = Content::new(options.level, options.delib, options.k, &options.room, again);
+    let end = walk(source, options, &mut faults, &mut content)?
+        .ok_or_else(|| io::Error::other("the reading ended early"))?;
+    let (bytes, complete) = (end.bytes, end.stopped.is_none());
+    if options.delib && bytes > DELIB_MOST_BYTES {
+        faults.add(Rule::DelibSize, Position { offset: DELIB_MOST_BYTES, line: 1 }, &[], None);
+    }
+    if complete {
+        content.settle(&mut faults).map_err(into_io)?;
+    } else {
+        // What half a bundle refers to, adds up to and says of itself may stand in the other half.
+        content.level = content.level.min(Level::Refs);
+    }
+    let lost = content.lost();
+    let changed = || io::Error::other("the file has changed while it was read");
+    // What is wrong there is known already.
+    let mut known = Faults::new(0, false);
+    if !lost.is_nothing() {
+        let mut bringing = Bringing { content: &mut content, wanted: Wanted::Lost(lost) };
+        if walk(source, options, &mut known, &mut bringing)?.is_some() {
+            return Err(changed());
+        }
+    }
+    if content.wants()? {
+        let mut bringing = Bringing { content: &mut content, wanted: Wanted::Equal };
+        if walk(source, options, &mut known, &mut bringing)? != Some(end) {
+            return Err(changed());
+        }
+    }
+    let counted = content.finish(&mut faults)?;
+    if !complete {
+        for rule in [Rule::Again, Rule::HidesIdentifiers].into_iter().chain(data_card::SHARED_ROW_BY_ROW) {
+            faults.forget(rule);
+        }
+    }
+    let (totals, findings) = faults.into_parts();
+    Ok(Report { level: options.level, totals, findings, counted, bytes, complete })
+}
+
+/// Nothing, if the sink wanted no more.
+fn walk(
+    source: &mut dyn Source,
+    options: &Options,
+    faults: &mut Faults,
+    sink: &mut impl Sink,
+) -> io::Result<Option<End>> {
+    let schema = options.schema_url.as_deref().unwrap_or(options.naming.schema());
+    let reader = Reader::new(source.open()?, options.limits);
+    match Walk::new(reader, options.naming.bundle(), schema, faults, sink).run() {
+        Ok(end) => Ok(Some(end)),
+        Err(Stop::Enough) => Ok(None),
+        Err(stop) => Err(into_io(stop)),
+    }
+}
+
+fn into_io(stop: Stop) -> io::Error {
+    match stop {
+        Stop::Io(error) => error,
+        Stop::Fault(..) | Stop::Enough => io::Error::other("the reading ended early"),
+    }
+}

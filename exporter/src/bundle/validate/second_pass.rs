@@ -1,0 +1,111 @@
+//! Further readings: of keys that were passed by because they came in order until then, and of those that may be equal.
+//!
+//! What becomes of them is `unique`'s.
+
+use std::io;
+
+use super::{
+    content::Content,
+    findings::Faults,
+    locations::{ID, response, rest},
+    row::Row,
+    unique::Unique,
+    walk::{Part, Sink},
+};
+use crate::json::Stop;
+
+/// How many of the first keys have to be seen again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lost {
+    pub(super) responses: u64,
+    pub(super) outcomes: u64,
+    pub(super) answers: u64,
+}
+
+impl Lost {
+    pub(crate) fn is_nothing(self) -> bool {
+        self == Self { responses: 0, outcomes: 0, answers: 0 }
+    }
+}
+
+/// Which keys are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wanted {
+    /// Those that were passed by because they came in order until then.
+    Lost(Lost),
+    /// Those that may be equal: all of them are shown, to be compared whole.
+    Equal,
+}
+
+/// Shows keys again.
+pub(crate) struct Bringing<'c> {
+    pub(crate) content: &'c mut Content,
+    pub(crate) wanted: Wanted,
+}
+
+impl Sink for Bringing<'_> {
+    fn entry(
+        &mut self,
+        part: Part,
+        row: &Row,
+        _counts: Option<&Row>,
+        _faults: &mut Faults,
+    ) -> Result<(), Stop> {
+        if !matches!(part, Part::Responses | Part::Outcomes) {
+            return Ok(());
+        }
+        match &mut self.wanted {
+            Wanted::Lost(lost) => self.content.show_lost(part, row, lost),
+            Wanted::Equal => Ok(self.content.bring(part, row)?),
+        }
+    }
+}
+
+impl Content {
+    fn show_lost(&mut self, part: Part, row: &Row, lost: &mut Lost) -> Result<(), Stop> {
+        let left = if part == Part::Outcomes { &mut lost.outcomes } else { &mut lost.responses };
+        if *left > 0
+            && let Some(id) = row.text(ID)
+        {
+            self.ids(part).see(id)?;
+            *left -= 1;
+        }
+        if part == Part::Responses && lost.answers > 0 && self.answer_key(row) {
+            self.answers.see(&self.key)?;
+            lost.answers -= 1;
+        }
+        if lost.is_nothing() { Err(Stop::Enough) } else { Ok(()) }
+    }
+
+    fn bring(&mut self, part: Part, row: &Row) -> io::Result<()> {
+        if let Some(id) = row.text(ID) {
+            self.ids(part).bring(id, || rest(row, row.place(ID)))?;
+        }
+        if part == Part::Responses && self.answer_key(row) {
+            self.answers.bring(&self.key, || rest(row, row.at))?;
+        }
+        Ok(())
+    }
+
+    fn ids(&mut self, part: Part) -> &mut Unique {
+        if part == Part::Outcomes { &mut self.outcome_ids } else { &mut self.response_ids }
+    }
+
+    /// What is answered once, as it was known when the response was judged; false, if something in it was not.
+    fn answer_key(&mut self, row: &Row) -> bool {
+        let phase = row.text(response::PHASE).and_then(|id| self.phase_names.get(id));
+        let subject = row.text(response::SUBJECT).and_then(|id| self.item_names.get(id));
+        let object = row.text(response::OBJECT).map(|id| self.item_names.get(id).copied());
+        let (Some(phase), Some(subject), Some(participant)) =
+            (phase, subject, row.text(response::PARTICIPANT))
+        else {
+            return false;
+        };
+        if object == Some(None) {
+            return false;
+        }
+        let (phase, subject, object) = (*phase, *subject, object.flatten());
+        self.put_key(phase, subject, object, participant);
+        true
+    }
+}

@@ -1,0 +1,116 @@
+//! Whether a bundle's summary is what its content adds up to.
+//!
+//! What is added up is `content`'s.
+
+use super::{
+    content::{Counted, Item, Phase},
+    findings::{Faults, Step},
+    row::Row,
+    rules::Rule,
+    walk::Part,
+};
+use crate::{
+    form::{SUMMARY, coverage},
+    json::{Number, Position},
+};
+
+const PARTICIPANTS: usize = 0;
+const ITEMS: usize = 1;
+const RESPONSES: usize = 2;
+const COVERAGE: usize = 3;
+
+/// Written coverages differ by how they were divided and rounded, not by more.
+const TOLERANCE: f64 = 1e-9;
+
+/// Responses to an item in a phase.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tally {
+    pub(crate) phase: u32,
+    pub(crate) item: u32,
+    /// By answer, the item being the subject.
+    pub(crate) counts: [u64; 6],
+    /// Of those, the ones that compare it with nothing.
+    pub(crate) single: [u64; 6],
+    /// Responses of participants to it by itself, and how many of them repeat another.
+    pub(crate) answered: u64,
+    pub(crate) repeated: u64,
+    /// An outcome says of each opinion how many have it, and hides none.
+    pub(crate) whole: bool,
+}
+
+impl Tally {
+    pub(crate) fn new(phase: u32, item: u32) -> Self {
+        Self { phase, item, counts: [0; 6], single: [0; 6], answered: 0, repeated: 0, whole: false }
+    }
+}
+
+/// What the summary says.
+#[derive(Debug, Default)]
+pub(crate) struct Summary {
+    said: [Option<(Number, Position)>; 4],
+}
+
+impl Summary {
+    pub(crate) fn take(&mut self, row: &Row) {
+        for (field, said) in self.said.iter_mut().enumerate() {
+            *said = row.number(field).map(|number| (number, row.place(field)));
+        }
+    }
+
+    pub(crate) fn judge(
+        &self,
+        counted: &Counted,
+        phases: &[Phase],
+        items: &[Item],
+        tallies: &[Tally],
+        faults: &mut Faults,
+    ) {
+        let mut judge = |field: usize, rule: Rule, holds: &dyn Fn(Number) -> bool| {
+            if let Some((said, at)) = self.said[field]
+                && !holds(said)
+            {
+                let steps = [Step::Name(Part::Summary.name()), Step::Name(SUMMARY.fields[field].name)];
+                faults.add(rule, at, &steps, Some(said.double.to_string().as_bytes()));
+            }
+        };
+        let known = u128::from(counted.participants);
+        judge(PARTICIPANTS, Rule::Participants, &|said| match counted.unlinked {
+            0 => said.count() == known,
+            // There may be more behind the responses that name nobody.
+            _ => said.count() >= known,
+        });
+        judge(ITEMS, Rule::Items, &|said| said.count() == u128::from(counted.items));
+        judge(RESPONSES, Rule::Responses, &|said| said.count() == counted.answers);
+        if let Some(coverage) = covered(phases, items, tallies) {
+            judge(COVERAGE, Rule::Coverage, &|said| (said.double - coverage).abs() <= TOLERANCE);
+        }
+    }
+}
+
+/// Nothing, if it cannot be counted: who answered is not told.
+fn covered(phases: &[Phase], items: &[Item], tallies: &[Tally]) -> Option<f64> {
+    if phases.iter().any(|phase| phase.unlinked && !phase.pairwise) {
+        return None;
+    }
+    let mut eligible = vec![0_u64; phases.len()];
+    for item in items.iter().filter(|item| item.eligible) {
+        if let Some(eligible) = eligible.get_mut(item.phase as usize) {
+            *eligible += 1;
+        }
+    }
+    let mut answered = vec![0_u64; phases.len()];
+    for tally in tallies {
+        let item = &items[tally.item as usize];
+        if item.eligible && item.phase == tally.phase {
+            answered[tally.phase as usize] += tally.answered.saturating_sub(tally.repeated);
+        }
+    }
+    let each = phases.iter().zip(eligible).zip(answered).map(|((phase, eligible), answered)| {
+        if phase.pairwise {
+            coverage::Phase::Pairwise { eligible, compared: phase.compared }
+        } else {
+            coverage::Phase::Single { participants: phase.participants, eligible, answered }
+        }
+    });
+    Some(coverage::of(each))
+}

@@ -1,0 +1,295 @@
+//! The parts of a bundle around its responses, in the order of the form.
+//!
+//! What they say is decided before.
+
+use crate::{
+    form::{Answer, GROUP_MEMBERS, GROUP_RESPONSE_COUNTS, Naming, ORIGIN_PARTICIPANT, RESPONSE_COUNTS},
+    json::write::{self as json, Object, hex_of},
+    model::{Artifact, Head, Published},
+    privacy::{data_card::Card, suppression::Counts},
+    timestamp::Moment,
+};
+
+/// The constants of a document.
+#[derive(Clone, Debug)]
+pub(crate) struct Constants {
+    pub(crate) naming: Naming,
+    pub(crate) schema_url: Option<String>,
+    pub(crate) exported: Moment,
+}
+
+/// An item as it is published.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) text: String,
+    pub(crate) created: Option<Moment>,
+    pub(crate) kept: bool,
+}
+
+/// What stands before the responses, and where in it the id does.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) id_at: u64,
+    /// Where the id has ended; everything behind it is covered by the digest that the id is made of.
+    pub(crate) id_end: u64,
+}
+
+impl Beginning {
+    /// Where the id stands.
+    pub(crate) fn id(&self) -> std::ops::Range<usize> {
+        let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+        place(self.id_at)..place(self.id_end)
+    }
+}
+
+pub(crate) fn beginning(constants: &Constants, id: &str, head: &Head, lines: &[Line]) -> Beginning {
+    let mut bytes = Vec::new();
+    let mut object = Object::begin(&mut bytes);
+    let schema = constants.schema_url.as_deref().unwrap_or(constants.naming.schema());
+    object.text("schema", schema).text("kind", constants.naming.kind());
+    let at = object.key("bundleId");
+    let id_at = at.len() as u64 + 1;
+    json::text(at, id);
+    let id_end = at.len() as u64;
+    object.text("exportedAt", &constants.exported.to_string());
+    let mut source = Object::begin(object.key("source"));
+    source
+        .text("tool", &head.source.tool)
+        .text("sourceSchema", &head.source.schema)
+        .text("sourceId", &head.source.id)
+        .text("title", &head.source.title)
+        .text("description", &head.source.description)
+        .text("url", &head.source.url);
+    source.end();
+    let phases = object.key("phases");
+    phases.extend_from_slice(b"[\n");
+    let mut phase = Object::begin(phases);
+    phase
+        .text("id", head.phase.id)
+        .text("type", head.phase.kind)
+        .text("title", &head.source.title)
+        .text("status", "completed");
+    phase.end();
+    phases.extend_from_slice(b"\n]");
+    let items = object.key("items");
+    let mut list = List::begin(items);
+    for (item, line) in head.items.iter().zip(lines).filter(|(_, line)| line.kept) {
+        let mut member = Object::begin(list.next());
+        member
+            .text("id", &item.id)
+            .text("phaseId", head.phase.id)
+            .text("type", head.item_type)
+            .text("text", &line.text)
+            .text("status", &item.status)
+            .text("origin", if item.organizer { "organizer" } else { ORIGIN_PARTICIPANT });
+        moment(member.key("createdAt"), line.created);
+        member.end();
+    }
+    list.end();
+    object.key("responses").push(b'[');
+    Beginning { bytes, id_at, id_end }
+}
+
+fn moment(into: &mut Vec<u8>, at: Option<Moment>) {
+    match at {
+        Some(at) => json::text(into, &at.to_string()),
+        None => into.extend_from_slice(b"null"),
+    }
+}
+
+/// An array with one element a line.
+struct List<'l> {
+    into: &'l mut Vec<u8>,
+    empty: bool,
+}
+
+impl<'l> List<'l> {
+    fn begin(into: &'l mut Vec<u8>) -> Self {
+        into.push(b'[');
+        Self { into, empty: true }
+    }
+
+    fn next(&mut self) -> &mut Vec<u8> {
+        self.into.extend_from_slice(if std::mem::take(&mut self.empty) { b"\n" } else { b",\n" });
+        self.into
+    }
+
+    fn end(self) {
+        self.into.extend_from_slice(b"\n]");
+    }
+}
+
+/// Outcomes, one after the other.
+#[derive(Debug)]
+pub(crate) struct Outcomes<'o> {
+    phase: &'o str,
+    bytes: Vec<u8>,
+    pub(crate) count: u64,
+}
+
+impl<'o> Outcomes<'o> {
+    pub(crate) fn new(phase: &'o str) -> Self {
+        Self { phase, bytes: Vec::new(), count: 0 }
+    }
+
+    fn begin(&mut self, kind: &str, key: &str, item: &str) -> Object<'_> {
+        self.bytes.extend_from_slice(if self.count == 0 { b"\n" } else { b",\n" });
+        self.count += 1;
+        let mut object = Object::begin(&mut self.bytes);
+        object
+            .text("id", &format!("{kind}:{key}"))
+            .text("phaseId", self.phase)
+            .text("type", kind)
+            .text("itemRef", item);
+        object
+    }
+
+    /// What the responses add up to; `hidden` cells are named, not counted.
+    pub(crate) fn counted(
+        &mut self,
+        key: &str,
+        item: &str,
+        counts: &Counts,
+        answers: &[Answer],
+        hidden: &[bool],
+    ) {
+        let is_hidden = |answer: Answer| hidden.get(answer as usize).copied().unwrap_or_default();
+        let mut object = self.begin(RESPONSE_COUNTS, key, item);
+        let mut cells = Object::begin(object.key("counts"));
+        for answer in answers.iter().filter(|answer| !is_hidden(**answer)) {
+            cells.whole(answer.as_str(), counts[*answer as usize]);
+        }
+        cells.end();
+        let suppressed: Vec<_> =
+            answers.iter().filter(|answer| is_hidden(**answer)).map(|answer| answer.as_str()).collect();
+        if !suppressed.is_empty() {
+            object.value("suppressed", &suppressed);
+        }
+        object.end();
+    }
+
+    /// What the groups of participants have answered.
+    pub(crate) fn by_group(
+        &mut self,
+        key: &str,
+        item: &str,
+        names: &[String],
+        groups: &[Counts],
+        answers: &[Answer],
+    ) {
+        let mut object = self.begin(GROUP_RESPONSE_COUNTS, key, item);
+        let mut members = Object::begin(object.key("groups"));
+        for (name, counts) in names.iter().zip(groups) {
+            let mut cells = Object::begin(members.key(name));
+            for answer in answers {
+                cells.whole(answer.as_str(), counts[*answer as usize]);
+            }
+            cells.end();
+        }
+        members.end();
+        object.end();
+    }
+
+    /// Who is in a group. An outcome has to be about an item; which one says nothing here.
+    pub(crate) fn members(&mut self, group: &str, item: &str, members: &[String]) {
+        let mut object = self.begin(GROUP_MEMBERS, group, item);
+        object.text("group", group).value("members", &members);
+        object.end();
+    }
+
+    pub(crate) fn published(&mut self, key: &str, item: &str, outcome: &Published) {
+        let mut object = self.begin(outcome.kind, key, item);
+        if let Some(rank) = outcome.rank {
+            object.whole("rank", rank);
+        }
+        if let Some(score) = outcome.score {
+            object.value("score", &score);
+        }
+        if let Some(observations) = outcome.observations {
+            object.whole("observations", observations);
+        }
+        if !outcome.counts.is_empty() {
+            object.value("counts", &outcome.counts);
+        }
+        for (name, value) in &outcome.more {
+            object.value(name, value);
+        }
+        object.end();
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Summary {
+    pub(crate) participants: u64,
+    pub(crate) items: u64,
+    pub(crate) responses: u64,
+    pub(crate) coverage: f64,
+}
+
+/// Everything behind the responses. `any`: there were some.
+pub(crate) fn end(
+    any: bool,
+    outcomes: &Outcomes<'_>,
+    summary: Summary,
+    head: &Head,
+    constants: &Constants,
+    card: &Card,
+) -> Vec<u8> {
+    let mut bytes = if any { b"\n]".to_vec() } else { b"]".to_vec() };
+    bytes.extend_from_slice(b",\"outcomes\":[");
+    bytes.extend_from_slice(&outcomes.bytes);
+    bytes.extend_from_slice(if outcomes.count == 0 { b"]" } else { b"\n]" });
+    bytes.extend_from_slice(b",\"summary\":");
+    let mut object = Object::begin(&mut bytes);
+    object
+        .whole("participants", summary.participants)
+        .whole("items", summary.items)
+        .whole("responses", summary.responses)
+        .value("coverage", &summary.coverage);
+    object.end();
+    bytes.extend_from_slice(b",\"provenance\":");
+    let mut object = Object::begin(&mut bytes);
+    object.text("adapter", &head.adapter).text("transformedAt", &constants.exported.to_string());
+    let artifacts = object.key("sourceArtifacts");
+    let mut list = List::begin(artifacts);
+    for artifact in &head.artifacts {
+        write_artifact(list.next(), artifact);
+    }
+    list.end();
+    let notes = object.key("notes");
+    let mut list = List::begin(notes);
+    head.notes.iter().for_each(|note| json::text(list.next(), note));
+    list.end();
+    object.end();
+    bytes.extend_from_slice(b",\"dataCard\":");
+    let mut object = Object::begin(&mut bytes);
+    object
+        .flag("containsParticipantData", card.participant_data)
+        .flag("containsDirectIdentifiers", card.direct_identifiers)
+        .flag("containsParticipantFreeText", card.participant_text)
+        .flag("containsPseudonymousLinkage", card.linkage)
+        .text("aggregation", card.aggregation)
+        .text("publicationStatus", card.publication)
+        .flag(constants.naming.stored_by(), false)
+        .flag("suitableForPublicSharing", card.suitable)
+        .value("limitations", &card.limitations);
+    object.end();
+    bytes.extend_from_slice(b"}\n");
+    bytes
+}
+
+fn write_artifact(into: &mut Vec<u8>, artifact: &Artifact) {
+    let mut object = Object::begin(into);
+    object.text("role", artifact.role).text("name", &artifact.name);
+    if let Some(within) = &artifact.within {
+        object.text("within", within);
+    }
+    if let Some(ended) = artifact.ended {
+        object.whole("size", ended.bytes).text("sha256", &hex_of(&ended.sha256));
+    }
+    if let Some(rows) = artifact.rows {
+        object.whole("rows", rows);
+    }
+    object.end();
+}

@@ -1,0 +1,205 @@
+//! From counts to the responses and outcomes of a bundle without participants, and the outcomes of one with them.
+//!
+//! What may be shown is `privacy`'s to say.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    bundle::write::{
+        document::{Line, Outcomes, Summary},
+        row_lines::Shape,
+    },
+    form::{Answer, SOURCE_RESPONSE_COUNTS},
+    model::Head,
+    plural::{counted, were},
+    privacy::suppression::{Shown, least, suppress_with, tell},
+    storage::rows::NO_OBJECT,
+    tally::{Pair, Tally},
+};
+
+/// Answers to one item at a time.
+const SINGLE: [Answer; 3] = [Answer::Agree, Answer::Disagree, Answer::Pass];
+/// Answers to two at a time.
+const COMPARED: [Answer; 4] = [Answer::Pass, Answer::PreferSubject, Answer::PreferObject, Answer::Equal];
+
+/// Of a bundle with participants: what their answers add up to, what the source has published, and who is in its groups.
+pub(super) fn individual<'h>(head: &'h Head, tally: &Tally, members: &[Vec<String>]) -> Outcomes<'h> {
+    let mut outcomes = Outcomes::new(head.phase.id);
+    for (at, item) in head.items.iter().enumerate() {
+        if !head.pairwise {
+            outcomes.counted(&item.key, &item.id, tally.item(at), &SINGLE, &[]);
+        }
+        item.outcomes.iter().for_each(|outcome| outcomes.published(&item.key, &item.id, outcome));
+        if !head.groups.is_empty() {
+            outcomes.by_group(&item.key, &item.id, &head.groups, tally.groups(at), &SINGLE);
+        }
+    }
+    if let Some(first) = head.items.first() {
+        for (name, members) in head.groups.iter().zip(members) {
+            outcomes.members(name, &first.id, members);
+        }
+    }
+    outcomes
+}
+
+/// What of the counts goes into a bundle without participants.
+#[derive(Debug)]
+pub(super) struct Tables {
+    tables: Vec<(Pair, [bool; Answer::ALL.len()])>,
+    /// Which items are shown.
+    pub(super) items: Vec<bool>,
+    items_dropped: u64,
+    tables_dropped: u64,
+    /// Answers that what is left out holds at most.
+    unseen: u64,
+    cells_hidden: u64,
+    k: Option<u64>,
+}
+
+/// Without a k everything is shown.
+pub(super) fn shown(tables: &[Pair], head: &Head, k: Option<u64>) -> Tables {
+    let Some(k) = k else {
+        let tables = tables.iter().map(|table| (*table, Default::default())).collect();
+        let items = vec![true; head.items.len()];
+        return Tables {
+            tables,
+            items,
+            items_dropped: 0,
+            tables_dropped: 0,
+            unseen: 0,
+            cells_hidden: 0,
+            k: None,
+        };
+    };
+    let mut kept = Vec::new();
+    let (mut cells_hidden, mut unseen) = (0, 0);
+    for table in tables {
+        let answers = if table.object == NO_OBJECT { SINGLE.len() } else { COMPARED.len() } as u64;
+        let shown = suppress_with(&table.counts, table.unknown.hidden, k, answers);
+        if let Shown::All { hidden } = shown {
+            cells_hidden += hidden.iter().filter(|hidden| **hidden).count() as u64;
+            kept.push((*table, hidden));
+        } else if table.counts.iter().any(|count| *count > 0) {
+            // What nobody has answered, such as what was rejected, may be known.
+            unseen += least(k, answers) - 1;
+        }
+    }
+    let mut items = vec![false; head.items.len()];
+    for (table, _) in &kept {
+        items[table.subject as usize] = true;
+        if table.object != NO_OBJECT {
+            items[table.object as usize] = true;
+        }
+    }
+    let items_dropped = items.iter().filter(|kept| !**kept).count() as u64;
+    let tables_dropped = (tables.len() - kept.len()) as u64;
+    Tables { tables: kept, items, items_dropped, tables_dropped, unseen, cells_hidden, k: Some(k) }
+}
+
+impl Tables {
+    /// How many took part, if that gives nobody away.
+    pub(super) fn participants(&self, all: u64) -> Option<u64> {
+        let Some(k) = self.k else { return Some(all) };
+        let totals = self.tables.iter().map(|(table, hidden)| {
+            let cells = || table.counts.iter().zip(hidden);
+            let shown = cells().filter(|(_, hidden)| !**hidden).map(|(count, _)| count).sum::<u64>();
+            (table.counts.iter().sum(), shown)
+        });
+        let totals: Vec<_> = totals.collect();
+        // Where all answers are hidden, nobody is seen to have given one.
+        let any = totals.iter().any(|(_, shown)| *shown > 0);
+        tell(all, &totals, self.unseen, k).map(|all| if any { all } else { 0 })
+    }
+
+    pub(super) fn notes(&self) -> Vec<String> {
+        let Some(k) = self.k else { return Vec::new() };
+        let of_pairs = self.tables.iter().any(|(table, _)| table.object != NO_OBJECT);
+        let mut notes = vec![
+            too_few(self.items_dropped, "item", k, of_pairs),
+            format!(
+                "{} counts from 1 to {} and counts that would give them away are hidden{}.",
+                self.cells_hidden,
+                k - 1,
+                if of_pairs { "" } else { "; they are named in outcomes" }
+            ),
+            "Counts of the source and of groups are left out: they would give hidden counts away.".to_owned(),
+            "Times are rounded to days. Coverage is that of the counts that are shown.".to_owned(),
+        ];
+        if of_pairs {
+            notes.push(too_few(self.tables_dropped, "pair", k, of_pairs));
+        }
+        notes
+    }
+
+    fn cells(&self) -> impl Iterator<Item = (&Pair, Answer, u64)> {
+        self.tables.iter().flat_map(|(table, hidden)| {
+            Answer::ALL.into_iter().filter_map(move |answer| {
+                let (count, hidden) = (table.counts[answer as usize], hidden[answer as usize]);
+                (count > 0 && !hidden).then_some((table, answer, count))
+            })
+        })
+    }
+
+    /// The responses.
+    pub(super) fn lines(&self, shape: &Shape) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (at, (table, answer, count)) in self.cells().enumerate() {
+            bytes.extend_from_slice(if at == 0 { b"\n" } else { b",\n" });
+            shape.tally(&mut bytes, table.subject, table.object, answer, count);
+        }
+        bytes
+    }
+
+    /// `published`: what the source says stands beside what is counted.
+    pub(super) fn outcomes<'h>(&self, head: &'h Head, published: bool) -> Outcomes<'h> {
+        let mut outcomes = Outcomes::new(head.phase.id);
+        for (table, hidden) in self.tables.iter().filter(|(table, _)| table.object == NO_OBJECT) {
+            let item = &head.items[table.subject as usize];
+            let unknown = &table.unknown;
+            let answers = SINGLE.into_iter().filter(|answer| !unknown.absent[*answer as usize]);
+            let answers: Vec<_> = answers.collect();
+            let hidden: Vec<_> =
+                hidden.iter().zip(unknown.hidden).map(|(hidden, unknown)| *hidden || unknown).collect();
+            outcomes.counted(&item.key, &item.id, &table.counts, &answers, &hidden);
+        }
+        if published {
+            for item in &head.items {
+                let beside = item.outcomes.iter().filter(|outcome| outcome.kind != SOURCE_RESPONSE_COUNTS);
+                beside.for_each(|outcome| outcomes.published(&item.key, &item.id, outcome));
+            }
+        }
+        outcomes
+    }
+
+    /// Of what is shown: a total of everything would give away what is not.
+    pub(super) fn summary(&self, head: &Head, lines: &[Line], participants: Option<u64>) -> Summary {
+        let participants = participants.unwrap_or_default();
+        let eligible: BTreeSet<_> =
+            (0..head.items.len()).filter(|at| lines[*at].kept && head.items[*at].eligible()).collect();
+        let (mut responses, mut answered) = (0_u64, 0_u64);
+        let mut compared = BTreeSet::new();
+        for (table, _, count) in self.cells() {
+            responses += count;
+            let (subject, object) = (table.subject as usize, table.object as usize);
+            if table.object == NO_OBJECT {
+                answered += if eligible.contains(&subject) { count } else { 0 };
+            } else if eligible.contains(&subject) && eligible.contains(&object) {
+                compared.insert((subject.min(object), subject.max(object)));
+            }
+        }
+        let eligible = eligible.len() as u64;
+        let phase = if head.pairwise {
+            crate::form::coverage::Phase::Pairwise { eligible, compared: compared.len() as u64 }
+        } else {
+            crate::form::coverage::Phase::Single { participants, eligible, answered }
+        };
+        let items = lines.iter().filter(|line| line.kept).count() as u64;
+        Summary { participants, items, responses, coverage: crate::form::coverage::of([phase]) }
+    }
+}
+
+fn too_few(dropped: u64, what: &str, k: u64, of_pairs: bool) -> String {
+    let answers = if of_pairs { COMPARED.len() } else { SINGLE.len() };
+    let least = least(k, answers as u64);
+    format!("{} {} left out: fewer than {least} answers.", counted(dropped, what), were(dropped))
+}

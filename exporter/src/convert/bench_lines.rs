@@ -1,0 +1,57 @@
+//! Reading and formatting by themselves, so that what they cost can be told from what a conversion costs.
+//!
+//! It makes no bundle: nothing is put in order, replaced, tallied or hashed.
+
+use std::{io::Write, sync::Arc};
+
+use super::{
+    Job,
+    adapter::{self, Adapter},
+    roles,
+};
+use crate::{
+    bundle::write::row_lines::{Before, Shape},
+    error::Fault,
+    input::Input,
+    meter::Meter,
+    privacy::participants::{Key, People},
+    storage::rows::order::Flow,
+};
+
+/// Lines that are written at once.
+const BLOCK: usize = 256 << 10;
+/// More than a line has.
+const ROOM: usize = 4 << 10;
+
+/// Writes a line for each row, as the rows come; tells how many there were. For benches only.
+#[doc(hidden)]
+pub fn lines(job: &Job, out: &mut impl Write) -> Result<u64, Fault> {
+    let folder = std::env::temp_dir();
+    let meter = Arc::new(Meter::default());
+    let mut input = Input::open(&job.inputs, &folder, &[], &job.limits, &meter)?;
+    let mut files = roles(&mut input, job)?;
+    files.iter_mut().for_each(|(member, _)| *member = member.without_digest());
+    let key = job.key.clone().unwrap_or(Key(Vec::new()));
+    let mut people_of =
+        |scope: Option<&str>| Ok(People::new(&key, scope.unwrap_or_default(), job.participants));
+    let format = adapter::format(&files, job)?;
+    let (adapter, head, mut people) = Adapter::open(format, &files, job, &mut people_of)?;
+    let items = head.items.iter().map(|item| (item.key.as_str(), item.id.as_str()));
+    let shape = Shape::new(items, head.phase.id, false);
+    let (mut bytes, mut before) = (Vec::with_capacity(BLOCK + ROOM), Before::default());
+    let mut write = |bytes: &mut Vec<u8>| {
+        let written = out.write_all(bytes);
+        bytes.clear();
+        written.map_err(|error| Fault::Io { doing: "writing lines".to_owned(), error })
+    };
+    let read = adapter.rows(&job.limits, &meter, &mut people, &mut Vec::new(), |row| {
+        shape.row(&mut bytes, row, 1, None, &mut before);
+        bytes.push(b'\n');
+        if bytes.len() >= BLOCK {
+            write(&mut bytes)?;
+        }
+        Ok(Flow::More)
+    })?;
+    write(&mut bytes)?;
+    Ok(read.rows)
+}

@@ -1,0 +1,206 @@
+//! What is written beside a bundle, or instead of it.
+//!
+//! How the other shapes look is `export`'s.
+
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{Format, Job, Report, Sidecar, Target, input_files::broken, workspace::Place};
+use crate::{
+    bundle::write::parts::fresh,
+    error::{Fault, Wrong},
+    input::{Member, Role, absent, name_of, one_of},
+    meter::Meter,
+    model::Head,
+    tables::{self, Shape, Whole, export, ndjson, package, parquet},
+};
+
+/// Common readers take no larger document.
+pub(super) const LARGE: u64 = 16 << 20;
+
+/// Gives everything its name; the bundle itself comes after its sidecars, so that it is never without them.
+pub(super) fn publish(job: &Job, place: Place, mut report: Report, meter: &Meter) -> Result<Report, Fault> {
+    if let Some(shape) = job.to {
+        let tables::Exported { files, notes } =
+            export(&place.partial, &place.out, shape, job.cells, job.voter_ids, job.limits.memory, meter)?;
+        fs::remove_file(&place.partial).map_err(|error| Fault::io("removing", &place.partial, error))?;
+        place.parts.remove()?;
+        report.files = names(&files);
+        report.notes.extend(notes);
+        return Ok(report);
+    }
+    let Beside { whole, described, notes } =
+        write_beside(job, &place.partial, &place.out, report.bytes, meter)?;
+    report.notes.extend(notes);
+    report.finished = place.is_there(job, meter)?;
+    // All that takes long is done: a stop now would only leave half of the names.
+    meter.go_on()?;
+    let mut files = tables::publish(whole)?;
+    place.publish(job)?;
+    files.extend(tables::publish(described)?);
+    place.finish()?;
+    report.files = names(&files);
+    Ok(report)
+}
+
+/// What is to lie beside a bundle.
+pub(super) struct Beside {
+    pub(super) whole: Vec<Whole>,
+    /// The package: it gets its names behind the bundle.
+    pub(super) described: Vec<Whole>,
+    /// What they have no place for.
+    pub(super) notes: Vec<String>,
+}
+
+/// Makes it of the bundle, which lies at `from` and has so many bytes; `out` is what the bundle is called.
+pub(super) fn write_beside(
+    job: &Job,
+    from: &Path,
+    out: &Path,
+    bytes: u64,
+    meter: &Meter,
+) -> Result<Beside, Fault> {
+    let (mut whole, mut left_out) = (Vec::new(), Vec::new());
+    for sidecar in sidecars(job, bytes) {
+        let named = |name: &str| sidecar_path(out, name);
+        whole.extend(match sidecar {
+            Sidecar::Parquet => {
+                let (files, notes) = parquet::write(from, named, meter)?;
+                left_out.extend(notes);
+                files
+            }
+            Sidecar::Ndjson => ndjson::write(from, named, meter)?,
+        });
+    }
+    let described = if job.package {
+        package::write(from, out, &whole, job.license.as_deref(), meter)?
+    } else {
+        Vec::new()
+    };
+    Ok(Beside { whole, described, notes: left_out })
+}
+
+/// Those that were asked for, or that a bundle of so many bytes has by itself.
+pub(super) fn sidecars(job: &Job, bytes: u64) -> &[Sidecar] {
+    let large = bytes > LARGE && !job.target.is_stream();
+    job.sidecars.as_deref().unwrap_or(if large { &[Sidecar::Parquet] } else { &[] })
+}
+
+/// How many bytes of the bundle, which has so many, will be read for what is written beside it or instead of it.
+pub(super) fn still_to_read(job: &Job, bytes: u64) -> u64 {
+    let readings = match job.to {
+        Some(shape) => tables::readings(shape),
+        None => sidecars(job, bytes).len() as u64 + if job.package { 2 } else { 0 },
+    };
+    bytes * readings
+}
+
+/// What would be written beside a bundle of so many bytes and outcomes, and what is said of that.
+pub(super) fn preview(job: &Job, report: &mut Report, bytes: u64, outcomes: u64) {
+    let sidecars = sidecars(job, bytes);
+    if sidecars.contains(&Sidecar::Parquet) {
+        report.notes.extend(parquet::left_out(outcomes));
+    }
+    if let Target::File(out) = &job.target {
+        report.files = names(&beside_it(job, out, sidecars));
+    }
+}
+
+/// What an export cannot become, it cannot become whatever is in it.
+pub(super) fn hold_shape(
+    job: &Job,
+    head: &Head,
+    format: Format,
+    files: &[(Member, Role)],
+) -> Result<(), Fault> {
+    let (role, detail) = match job.to {
+        Some(Shape::PolisCsv | Shape::SensemakingCsv) if head.pairwise => (Role::IdeasVotes, NO_OPINIONS),
+        Some(Shape::PolisCsv) if format == Format::Sensemaking => (Role::Tallies, tables::NO_VOTES),
+        _ => return Ok(()),
+    };
+    // Its columns say so.
+    one_of(files, role)?.map_or(Ok(()), |file| Err(Fault::content(&file.name, 1, Wrong::Format, detail)))
+}
+
+const NO_OPINIONS: &str =
+    "it holds comparisons, which are no votes on statements: --to ndjson and parquet keep them";
+
+/// What is there already of what may come to lie beside the bundle.
+pub(super) fn taken(job: &Job, out: &Path) -> Option<PathBuf> {
+    if job.to.is_some() || job.target.is_stream() {
+        return None;
+    }
+    beside_it(job, out, MAYBE).into_iter().find(|path| path.exists())
+}
+
+/// Whether one is written without being asked for is known at the end, when it is too late to refuse.
+pub(super) const MAYBE: &[Sidecar] = &[Sidecar::Parquet];
+
+/// What may come to lie beside the bundle; `unasked` if nothing is said of sidecars.
+pub(super) fn beside_it(job: &Job, out: &Path, unasked: &[Sidecar]) -> Vec<PathBuf> {
+    let sidecars = job.sidecars.as_deref().unwrap_or(unasked);
+    let names = sidecars.iter().flat_map(|sidecar| match sidecar {
+        Sidecar::Parquet => &parquet::FILES[..],
+        Sidecar::Ndjson => &ndjson::FILES[..],
+    });
+    let described = package::FILES.iter().filter(|_| job.package).map(|name| out.with_file_name(name));
+    names.map(|name| sidecar_path(out, name)).chain(described).collect()
+}
+
+/// `bundle.json` has `bundle.items.parquet` beside it.
+fn sidecar_path(out: &Path, name: &str) -> PathBuf {
+    let stem = out.file_stem().unwrap_or_default().to_string_lossy();
+    out.with_file_name(format!("{stem}.{name}"))
+}
+
+fn names(files: &[PathBuf]) -> Vec<String> {
+    files.iter().map(|file| name_of(file)).collect()
+}
+
+/// A bundle becomes something else.
+pub(super) fn from_bundle(
+    job: &Job,
+    place: Place,
+    given: &[(Member, Role)],
+    meter: &Arc<Meter>,
+) -> Result<Report, Fault> {
+    let member = one_of(given, Role::Bundle)?.ok_or_else(|| absent("a bundle"))?;
+    let Some(shape) = job.to else {
+        return Err(Fault::Refused(
+            "the input is a bundle already: --to says what it is to become".to_owned(),
+        ));
+    };
+    let told = job.told_of_exports();
+    if !told.is_empty() {
+        return Err(Fault::Refused(format!(
+            "{} would have to be told where an export becomes a bundle; this is a bundle already, and --to turns it into \
+             something else as it is",
+            told.join(", ")
+        )));
+    }
+    // It is read several times, and from the beginning each time.
+    let path = match member.plain_path()? {
+        Some(path) => path,
+        None => {
+            let path = place.parts.folder.join("bundle.json");
+            let failed = |error| Fault::io("unpacking to", &path, error);
+            let mut into = fresh(&path).map_err(failed)?;
+            let stored = member.stored_bytes();
+            meter.expect(stored + still_to_read(job, stored));
+            let whole = member.open(&job.limits, Some(meter))?;
+            whole.each(|block| into.write_all(block).map_err(failed))?;
+            path
+        }
+    };
+    meter.expect(still_to_read(job, fs::metadata(&path).map_or(0, |found| found.len())));
+    let tables::Exported { files, notes } =
+        export(&path, &place.out, shape, job.cells, job.voter_ids, job.limits.memory, meter)?;
+    place.parts.remove()?;
+    let notes = broken(given).into_iter().chain(notes).collect();
+    let (files, dry_run) = (names(&files), job.dry_run);
+    Ok(Report { format: "bundle", files, notes, dry_run, ..Report::default() })
+}

@@ -1,0 +1,90 @@
+//! Reads all rows of the input and brings them in the order of the bundle, again if need be.
+//!
+//! Where they go is a sink's to know.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use super::{Job, adapter::Adapter, workspace::Place};
+use crate::{
+    bundle::write::pipeline::Counting,
+    error::Fault,
+    input::Member,
+    meter::Meter,
+    privacy::participants::People,
+    storage::rows::{
+        Read,
+        order::{Flow, Grouped, Order, Sink, Sorted},
+    },
+    tally::Tally,
+};
+
+/// All rows, and what became of them.
+pub(super) struct Done {
+    pub(super) read: Read,
+    pub(super) superseded: u64,
+    pub(super) notes: Vec<String>,
+}
+
+/// Brings the rows in order; `sorted` if they are known not to come item by item.
+pub(super) fn rows(
+    adapter: &Adapter,
+    job: &Job,
+    meter: &Arc<Meter>,
+    people: &mut People,
+    place: &Place,
+    sorted: bool,
+    sink: &mut impl Sink,
+) -> Result<Done, Fault> {
+    let order = order(job, place);
+    let mut notes = Vec::new();
+    if !sorted {
+        let mut grouped = Grouped::new(order);
+        let read = adapter.rows(&job.limits, meter, people, &mut notes, |row| grouped.push(row, sink))?;
+        if read.flow == Flow::More {
+            let superseded = grouped.finish(sink)?;
+            return Ok(Done { read, superseded, notes });
+        }
+        sink.again()?;
+        begin_again(adapter, people, meter);
+        notes.clear();
+    }
+    let mut sorted = Sorted::new(order);
+    let mut count = 0_u64;
+    let read = adapter.rows(&job.limits, meter, people, &mut notes, |row| {
+        count += 1;
+        if count.is_multiple_of(1 << 16) && meter.stopped() {
+            return Err(Fault::Stopped { rows: 0, resumable: true });
+        }
+        sorted.push(row)
+    })?;
+    let superseded = sorted.finish(sink)?;
+    Ok(Done { read, superseded, notes })
+}
+
+/// Whether rows that should come item by item do. All of them are read if they do; if not, sorting reads them all, too,
+/// before it gives one away. What is wrong with them is known before anything is written that cannot be taken back.
+pub(super) fn in_order(
+    adapter: &Adapter,
+    job: &Job,
+    meter: &Arc<Meter>,
+    people: &mut People,
+    place: &Place,
+    tally: &mut Tally,
+) -> Result<bool, Fault> {
+    let mut sink = Counting::new(tally, meter);
+    let mut grouped = Grouped::new(order(job, place));
+    let each = |row| grouped.push(row, &mut sink);
+    let read = adapter.rows(&job.limits, meter, people, &mut Vec::new(), each)?;
+    begin_again(adapter, people, meter);
+    Ok(read.flow == Flow::More)
+}
+
+fn order<'p>(job: &Job, place: &'p Place) -> Order<'p> {
+    Order { events: job.events, memory: job.limits.memory, folder: &place.parts.folder }
+}
+
+fn begin_again(adapter: &Adapter, people: &mut People, meter: &Meter) {
+    people.again();
+    meter.rows.store(0, Ordering::Relaxed);
+    meter.expect(adapter.rows_file().map_or(0, Member::stored_bytes));
+}

@@ -1,0 +1,133 @@
+//! What can go wrong while data is converted, said with file and row.
+//!
+//! It names places and rules, never the values found there: an export may hold anything.
+
+use std::{fmt, io, path::Path};
+
+use crate::plural::counted;
+
+/// Why a conversion ended without a result.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// The input is not what it should be.
+    #[error("{file}{}: {detail}", RowOf(*row))]
+    Content { file: String, row: Option<u64>, wrong: Wrong, detail: String },
+    /// What was asked for contradicts itself or the input.
+    #[error("{0}")]
+    Refused(String),
+    #[error("{doing}: {error}")]
+    Io { doing: String, error: io::Error },
+    /// It was told to stop; `resumable` tells whether the rows so far are kept.
+    #[error("stopped after {}", counted(*rows, "row"))]
+    Stopped { rows: u64, resumable: bool },
+}
+
+/// The kinds of bad content, for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    Archive,
+    Compressed,
+    Bomb,
+    LongRecord,
+    Nul,
+    Quote,
+    Encoding,
+    MissingColumn,
+    Columns,
+    MissingFile,
+    Value,
+    UnknownItem,
+    Duplicate,
+    Sign,
+    TooLong,
+    Format,
+}
+
+impl Wrong {
+    fn tag(self) -> &'static str {
+        match self {
+            Self::Archive => "archive",
+            Self::Compressed => "compressed",
+            Self::Bomb => "bomb",
+            Self::LongRecord => "long_record",
+            Self::Nul => "nul",
+            Self::Quote => "quote",
+            Self::Encoding => "encoding",
+            Self::MissingColumn => "missing_column",
+            Self::Columns => "columns",
+            Self::MissingFile => "missing_file",
+            Self::Value => "value",
+            Self::UnknownItem => "unknown_item",
+            Self::Duplicate => "duplicate",
+            Self::Sign => "sign",
+            Self::TooLong => "too_long",
+            Self::Format => "format",
+        }
+    }
+}
+
+struct RowOf(Option<u64>);
+
+impl fmt::Display for RowOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |row| write!(f, ", row {row}"))
+    }
+}
+
+impl Fault {
+    /// A stable word for the kind of fault.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::Content { wrong, .. } => wrong.tag(),
+            Self::Refused(_) => "refused",
+            Self::Io { .. } => "io",
+            Self::Stopped { .. } => "stopped",
+        }
+    }
+
+    pub(crate) fn content(
+        file: &str,
+        row: impl Into<Option<u64>>,
+        wrong: Wrong,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self::Content { file: file.to_owned(), row: row.into(), wrong, detail: detail.into() }
+    }
+
+    /// What was packed cannot be unpacked.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, Self::Content { wrong: Wrong::Archive | Wrong::Compressed, .. })
+    }
+
+    /// Names a file by its last part only: messages are kept in logs, and paths tell about the machine.
+    pub(crate) fn io(doing: &str, path: &Path, error: io::Error) -> Self {
+        let name = path.file_name().unwrap_or(path.as_os_str()).display();
+        Self::Io { doing: format!("{doing} {name}"), error }
+    }
+
+    /// Whoever reads what is written has gone, or there is no room for it.
+    pub(crate) fn stream(error: io::Error) -> Self {
+        Self::Io { doing: "writing to standard output".to_owned(), error }
+    }
+
+    /// Takes back the fault that [`Fault::into_io`] has wrapped.
+    pub(crate) fn from_io(file: &str, error: io::Error) -> Self {
+        match error.downcast::<Self>() {
+            Ok(fault) => fault,
+            Err(error) => Self::Io { doing: format!("reading {file}"), error },
+        }
+    }
+
+    /// Of what was stopped, nothing is kept to go on with.
+    pub(crate) fn begins_anew(self) -> Self {
+        match self {
+            Self::Stopped { rows, .. } => Self::Stopped { rows, resumable: false },
+            other => other,
+        }
+    }
+
+    /// For readers that must speak `std::io`.
+    pub(crate) fn into_io(self) -> io::Error {
+        io::Error::other(self)
+    }
+}

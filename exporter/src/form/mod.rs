@@ -1,0 +1,383 @@
+//! The form of a data bundle: names, order, vocabularies and bounds of its fields, the one place for readers and writers.
+//!
+//! It reads and writes nothing, and knows no tool that bundles come from.
+
+pub(crate) mod coverage;
+pub mod schema;
+
+/// What `schema` holds unless another address is asked for.
+pub const SCHEMA_URL: &str = "https://tidegate.example/schemas/data-bundle/v1.json";
+pub const KIND: &str = "service-data-bundle";
+
+pub const DELIB_SCHEMA_URL: &str = "https://delib.mashbean.net/schemas/delib-data/v1.json";
+pub const DELIB_KIND: &str = "delib-data-bundle";
+/// Delib's importer takes no larger file.
+pub const DELIB_MOST_BYTES: u64 = 3 << 20;
+
+/// Whose names the constants and the one branded field carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Naming {
+    #[default]
+    Service,
+    Delib,
+}
+
+impl Naming {
+    pub const fn schema(self) -> &'static str {
+        match self {
+            Self::Service => SCHEMA_URL,
+            Self::Delib => DELIB_SCHEMA_URL,
+        }
+    }
+
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Service => KIND,
+            Self::Delib => DELIB_KIND,
+        }
+    }
+
+    pub const fn stored_by(self) -> &'static str {
+        match self {
+            Self::Service => "storedByService",
+            Self::Delib => "storedByDelib",
+        }
+    }
+
+    /// The whole document.
+    pub const fn bundle(self) -> &'static Object {
+        match self {
+            Self::Service => &BUNDLE,
+            Self::Delib => &DELIB_BUNDLE,
+        }
+    }
+}
+
+/// What somebody answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Answer {
+    Agree,
+    Disagree,
+    Pass,
+    PreferSubject,
+    PreferObject,
+    Equal,
+}
+
+/// Whether a response names a second item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Second {
+    Required,
+    Optional,
+    Forbidden,
+}
+
+impl Answer {
+    pub const ALL: [Self; 6] =
+        [Self::Agree, Self::Disagree, Self::Pass, Self::PreferSubject, Self::PreferObject, Self::Equal];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Agree => "agree",
+            Self::Disagree => "disagree",
+            Self::Pass => "pass",
+            Self::PreferSubject => "prefer-subject",
+            Self::PreferObject => "prefer-object",
+            Self::Equal => "equal",
+        }
+    }
+
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|answer| answer.as_str().as_bytes() == text)
+    }
+
+    /// A pass may stand for "cannot decide between the two".
+    pub const fn second(self) -> Second {
+        match self {
+            Self::Agree | Self::Disagree => Second::Forbidden,
+            Self::Pass => Second::Optional,
+            Self::PreferSubject | Self::PreferObject | Self::Equal => Second::Required,
+        }
+    }
+}
+
+pub const ORIGINS: [&str; 3] = ["participant", "organizer", "model"];
+/// Of an item that a participant wrote; its text is participants' free text.
+pub const ORIGIN_PARTICIPANT: &str = "participant";
+pub const ORIGIN_ORGANIZER: &str = "organizer";
+
+/// Items of these statuses count for coverage.
+pub const ELIGIBLE_STATUSES: [&str; 2] = ["approved", "active"];
+
+/// An outcome whose `counts` (keys are answers) are those of the bundle's own responses to its item in its phase.
+pub const RESPONSE_COUNTS: &str = "response-counts";
+/// An outcome whose `counts` are what the source published; held against nothing.
+pub const SOURCE_RESPONSE_COUNTS: &str = "source-response-counts";
+/// An outcome whose `groups` are what each group has answered.
+pub const GROUP_RESPONSE_COUNTS: &str = "group-response-counts";
+/// An outcome whose `members` are the participants that the source has put into its `group`.
+pub const GROUP_MEMBERS: &str = "group-members";
+
+/// Values of `dataCard.aggregation`; others are allowed.
+pub mod aggregation {
+    pub const INDIVIDUAL: &str = "individual-responses-plus-item-counts";
+    /// Every answer somebody gave, not the latest only: with this value alone a participant may answer a thing twice.
+    pub const EVENTS: &str = "individual-response-events";
+    pub const ITEM_COUNTS: &str = "item-counts-without-participant-links";
+    pub const PAIR_COUNTS: &str = "pair-counts-without-session-links";
+}
+
+/// Values of `dataCard.publicationStatus`; others are allowed.
+pub mod publication {
+    pub const LOCAL_PRIVATE: &str = "local-private-export";
+    pub const LOCAL_AGGREGATE: &str = "local-aggregate-only";
+    pub const PUBLIC: &str = "public";
+}
+
+/// How many people must stand behind what is shared, unless told.
+pub const K_DEFAULT: u64 = 5;
+/// Nobody may ask for less.
+pub const K_FLOOR: u64 = 3;
+
+/// How an entry of `provenance.notes` begins that says who has read the free text before it was shared.
+pub const TEXT_REVIEWED_BY: &str = "text reviewed by ";
+
+/// An object of the form: its fields in the order in which they are written.
+#[derive(Debug)]
+pub struct Object {
+    pub fields: &'static [Field],
+    /// Other members may stand beside these.
+    pub open: bool,
+}
+
+#[derive(Debug)]
+pub struct Field {
+    pub name: &'static str,
+    pub required: bool,
+    pub value: Value,
+}
+
+/// What a field may hold.
+#[derive(Debug)]
+pub enum Value {
+    /// The document's `schema`, which the reader may be told.
+    Schema,
+    Constant(&'static str),
+    Text(Text),
+    TextOrNull(Text),
+    Answer,
+    /// A number without a fraction, however it is written.
+    Whole {
+        least: u64,
+    },
+    Number {
+        from_zero_to_one: bool,
+    },
+    Flag,
+    Object(&'static Object),
+    List {
+        of: &'static Object,
+        least: u64,
+    },
+    Texts,
+    /// Whatever the source wrote.
+    Anything,
+}
+
+/// Who has written a text, and so what a row of digits in it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hand {
+    People,
+    /// Names of files, notes and words of a tool: digests, ids, counts and dates stand in them.
+    Tool,
+    /// A name for somebody or something, which is no text: addresses and numbers as nobody else writes them are looked for.
+    Reference,
+}
+
+/// Lengths count Unicode code points.
+#[derive(Clone, Copy, Debug)]
+pub struct Text {
+    pub least: u64,
+    pub most: u64,
+    pub format: Option<Format>,
+    /// Whose words it holds, if it may hold any: somebody may be named in them.
+    pub hand: Option<Hand>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    DateTime,
+    Uri,
+}
+
+const UNBOUNDED: Text = Text { least: 0, most: u64::MAX, format: None, hand: None };
+const DATE_TIME: Text = Text { format: Some(Format::DateTime), ..UNBOUNDED };
+const URI: Text = Text { format: Some(Format::Uri), most: 2000, hand: Some(Hand::Tool), ..UNBOUNDED };
+
+/// Characters of a bundle's id.
+pub const LONGEST_ID: usize = 240;
+
+const fn text(least: u64, most: u64, hand: Option<Hand>) -> Value {
+    Value::Text(Text { least, most, format: None, hand })
+}
+
+const fn required(name: &'static str, value: Value) -> Field {
+    Field { name, required: true, value }
+}
+
+const fn optional(name: &'static str, value: Value) -> Field {
+    Field { name, required: false, value }
+}
+
+/// Ids are no texts; what they are referred to by is looked at where they stand.
+const ID: Value = Value::Text(Text { hand: Some(Hand::Reference), ..UNBOUNDED });
+const REF: Value = Value::Text(UNBOUNDED);
+const WORD: Value = Value::Text(Text { hand: Some(Hand::Tool), ..UNBOUNDED });
+const PROSE: Value = Value::Text(Text { hand: Some(Hand::People), ..UNBOUNDED });
+
+/// By answer; other members are the source's own.
+pub static COUNTS: Object = Object {
+    fields: &[
+        optional(Answer::ALL[0].as_str(), Value::Anything),
+        optional(Answer::ALL[1].as_str(), Value::Anything),
+        optional(Answer::ALL[2].as_str(), Value::Anything),
+        optional(Answer::ALL[3].as_str(), Value::Anything),
+        optional(Answer::ALL[4].as_str(), Value::Anything),
+        optional(Answer::ALL[5].as_str(), Value::Anything),
+    ],
+    open: true,
+};
+
+/// A file that went into the bundle, as this exporter lists it; the schema asks for nothing.
+pub static ARTIFACT: Object = Object {
+    fields: &[
+        optional("role", Value::Anything),
+        optional("name", Value::Anything),
+        optional("size", Value::Anything),
+        optional("sha256", Value::Anything),
+        optional("rows", Value::Anything),
+    ],
+    open: true,
+};
+
+pub static SOURCE: Object = Object {
+    fields: &[
+        required("tool", text(1, 120, Some(Hand::Tool))),
+        required("sourceSchema", Value::Text(URI)),
+        required("sourceId", text(0, 240, Some(Hand::Tool))),
+        required("title", text(1, 120, Some(Hand::People))),
+        required("description", text(0, 2000, Some(Hand::People))),
+        required("url", Value::Text(URI)),
+    ],
+    open: false,
+};
+
+pub static PHASE: Object = Object {
+    fields: &[required("id", ID), required("type", WORD), required("title", PROSE), required("status", WORD)],
+    open: false,
+};
+
+pub static ITEM: Object = Object {
+    fields: &[
+        required("id", ID),
+        required("phaseId", REF),
+        required("type", WORD),
+        required("text", PROSE),
+        required("status", WORD),
+        required("origin", WORD),
+        required("createdAt", Value::TextOrNull(DATE_TIME)),
+    ],
+    open: false,
+};
+
+pub static RESPONSE: Object = Object {
+    fields: &[
+        required("id", ID),
+        required("phaseId", REF),
+        required("subjectRef", REF),
+        optional("objectRef", REF),
+        required("participantRef", Value::TextOrNull(UNBOUNDED)),
+        required("response", Value::Answer),
+        required("count", Value::Whole { least: 1 }),
+        required("occurredAt", Value::TextOrNull(DATE_TIME)),
+    ],
+    open: false,
+};
+
+pub static OUTCOME: Object = Object {
+    fields: &[
+        required("id", ID),
+        required("phaseId", REF),
+        required("type", WORD),
+        required("itemRef", REF),
+        optional("rank", Value::Whole { least: 1 }),
+        optional("score", Value::Number { from_zero_to_one: false }),
+        optional("observations", Value::Whole { least: 0 }),
+        optional("counts", Value::Object(&COUNTS)),
+        optional("members", Value::Anything),
+        optional("suppressed", Value::Anything),
+    ],
+    open: true,
+};
+
+pub static SUMMARY: Object = Object {
+    fields: &[
+        required("participants", Value::Whole { least: 0 }),
+        required("items", Value::Whole { least: 0 }),
+        required("responses", Value::Whole { least: 0 }),
+        required("coverage", Value::Number { from_zero_to_one: true }),
+    ],
+    open: false,
+};
+
+pub static PROVENANCE: Object = Object {
+    fields: &[
+        required("adapter", text(1, 120, Some(Hand::Tool))),
+        required("transformedAt", Value::Text(DATE_TIME)),
+        required("sourceArtifacts", list(&ARTIFACT, 0)),
+        required("notes", Value::Texts),
+    ],
+    open: false,
+};
+
+pub static DATA_CARD: Object = Object { fields: &data_card(Naming::Service), open: false };
+static DELIB_DATA_CARD: Object = Object { fields: &data_card(Naming::Delib), open: false };
+
+static BUNDLE: Object = Object { fields: &bundle(KIND, &DATA_CARD), open: false };
+static DELIB_BUNDLE: Object = Object { fields: &bundle(DELIB_KIND, &DELIB_DATA_CARD), open: false };
+
+const fn list(of: &'static Object, least: u64) -> Value {
+    Value::List { of, least }
+}
+
+const fn data_card(naming: Naming) -> [Field; 9] {
+    [
+        required("containsParticipantData", Value::Flag),
+        required("containsDirectIdentifiers", Value::Flag),
+        required("containsParticipantFreeText", Value::Flag),
+        required("containsPseudonymousLinkage", Value::Flag),
+        required("aggregation", WORD),
+        required("publicationStatus", WORD),
+        required(naming.stored_by(), Value::Flag),
+        required("suitableForPublicSharing", Value::Flag),
+        required("limitations", Value::Texts),
+    ]
+}
+
+const fn bundle(kind: &'static str, data_card: &'static Object) -> [Field; 12] {
+    [
+        required("schema", Value::Schema),
+        required("kind", Value::Constant(kind)),
+        required("bundleId", text(1, LONGEST_ID as u64, Some(Hand::Tool))),
+        required("exportedAt", Value::Text(DATE_TIME)),
+        required("source", Value::Object(&SOURCE)),
+        required("phases", list(&PHASE, 1)),
+        required("items", list(&ITEM, 0)),
+        required("responses", list(&RESPONSE, 0)),
+        required("outcomes", list(&OUTCOME, 0)),
+        required("summary", Value::Object(&SUMMARY)),
+        required("provenance", Value::Object(&PROVENANCE)),
+        required("dataCard", Value::Object(data_card)),
+    ]
+}

@@ -1,0 +1,197 @@
+//! Zip archives: the directory of one is read once, for all who read its files.
+//!
+//! How a file of it is passed on is `stream`'s.
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    os::unix::fs::FileExt as _,
+    path::Path,
+    sync::Arc,
+};
+
+use zip::ZipArchive;
+
+use super::Limits;
+use crate::error::{Fault, Wrong};
+
+/// A copy shares the directory, and has a place of its own in the file.
+pub(super) type Archive = ZipArchive<Placed>;
+
+#[derive(Clone, Debug)]
+pub(super) struct Placed {
+    file: Arc<File>,
+    at: u64,
+}
+
+/// One of its files, by its place in the directory.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) index: usize,
+    pub(super) packed: u64,
+}
+
+/// What may be unpacked from any file, however well it was packed.
+pub(super) const HARMLESS: u64 = 64 << 20;
+
+/// The files of an archive that hold data. `given` bytes were given: it may have been packed once more.
+pub(super) fn open(
+    path: &Path,
+    name: &str,
+    given: u64,
+    limits: &Limits,
+) -> Result<(Archive, Vec<Entry>), Fault> {
+    let broken = |error: &dyn std::fmt::Display| {
+        Fault::content(name, None, Wrong::Archive, format!("not a whole zip archive: {error}"))
+    };
+    let file = File::open(path).map_err(|error| Fault::io("opening", path, error))?;
+    let size = file.metadata().map_err(|error| Fault::io("opening", path, error))?.len();
+    let file = Arc::new(file);
+    let archive =
+        ZipArchive::new(Placed { file: Arc::clone(&file), at: 0 }).map_err(|error| {
+            match cut_within(&mut Placed { file: Arc::clone(&file), at: 0 }, size) {
+                Ok(Some(within)) => broken(&format_args!("it ends within {within}")),
+                _ => broken(&error),
+            }
+        })?;
+    limits.hold_files(name, archive.len())?;
+    let listed =
+        listed(archive_end(&file, size).map_err(|error| Fault::io("reading", path, error))?.as_slice());
+    if listed.is_some_and(|listed| listed > archive.len()) {
+        return Err(Fault::content(name, None, Wrong::Duplicate, "it holds several files of one name"));
+    }
+    let mut entries = Vec::new();
+    let mut unpacked = 0_u64;
+    for index in 0..archive.len() {
+        let entry = archive.by_index_data(index).map_err(|error| broken(&error))?;
+        let name = entry.name().map_err(|error| broken(&error))?.into_owned();
+        // Folders of a desktop's making hold no data.
+        if entry.is_dir() || name.starts_with("__MACOSX/") || name.ends_with(".DS_Store") {
+            continue;
+        }
+        unpacked = unpacked.saturating_add(entry.size());
+        entries.push(Entry { name, index, packed: entry.compressed_size() });
+    }
+    // All together: entries may share the bytes that they are unpacked from.
+    if unpacked > HARMLESS.max(given.saturating_mul(limits.expansion)) {
+        return Err(limits.bomb(name));
+    }
+    Ok((archive, entries))
+}
+
+/// Whether something else stands before an archive, as in one that unpacks itself; only what is called so is looked at.
+pub(super) fn follows(path: &Path) -> bool {
+    let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
+    let opened = || File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+    ending.is_some_and(|ending| ["zip", "exe"].contains(&ending.as_str()))
+        && opened().and_then(|(size, file)| archive_end(&file, size)).is_ok_and(|end| listed(&end).is_some())
+}
+
+/// Where the directory of an archive ends: a record of 22 bytes, and a comment.
+fn archive_end(file: &File, size: u64) -> io::Result<Vec<u8>> {
+    let from = size.saturating_sub(22 + u64::from(u16::MAX));
+    let mut end = vec![0; usize::try_from(size - from).unwrap_or_default()];
+    file.read_exact_at(&mut end, from)?;
+    Ok(end)
+}
+
+/// How many files its end says that there are, if so few that it says so: of several of one name only the last is read.
+fn listed(end: &[u8]) -> Option<usize> {
+    let at = memchr::memmem::rfind(end, b"PK\x05\x06")?;
+    let count = u16::from_le_bytes(*end.get(at + 10..)?.first_chunk()?);
+    (count < u16::MAX).then_some(count.into())
+}
+
+/// What of an archive without its end is there in part. Each file has a head of its own, and before its data or behind it
+/// stands how long they are; whatever the list at the end said is gone.
+fn cut_within(file: &mut Placed, size: u64) -> io::Result<Option<String>> {
+    let mut at = 0;
+    while at < size {
+        file.seek(SeekFrom::Start(at))?;
+        let mut head = Vec::with_capacity(HEAD);
+        file.take(HEAD as u64).read_to_end(&mut head)?;
+        match head.first_chunk() {
+            Some(b"PK\x03\x04") => {}
+            Some(b"PK\x01\x02" | b"PK\x05\x06" | b"PK\x06\x06") => {
+                return Ok(Some("its list of files".to_owned()));
+            }
+            _ => return Ok(None),
+        }
+        let short = |at: usize| Some(u16::from_le_bytes(*head.get(at..)?.first_chunk()?));
+        let long = |at: usize| Some(u32::from_le_bytes(*head.get(at..)?.first_chunk()?));
+        let (Some(flags), Some(packed), Some(name), Some(more)) = (short(6), long(18), short(26), short(28))
+        else {
+            return Ok(None);
+        };
+        let mut written = Vec::new();
+        if file.take(name.into()).read_to_end(&mut written)? < usize::from(name) {
+            return Ok(None);
+        }
+        let within = Ok(Some(String::from_utf8_lossy(&written).into_owned()));
+        let data = at + HEAD as u64 + u64::from(name) + u64::from(more);
+        let next = match packed {
+            u32::MAX => return Ok(None),
+            0 if flags & TOLD_BEHIND != 0 => behind(file, data)?,
+            packed => Some(data + u64::from(packed)),
+        };
+        match next {
+            Some(next) if next <= size => at = next,
+            _ => return within,
+        }
+    }
+    Ok(None)
+}
+
+/// Bytes before the name of a file.
+const HEAD: usize = 30;
+/// The flag of a file whose length was not known when its head was written.
+const TOLD_BEHIND: u16 = 1 << 3;
+
+/// Where that ends which begins at `data` and is followed by its length.
+fn behind(file: &mut Placed, data: u64) -> io::Result<Option<u64>> {
+    let (mut window, mut passed) = (Vec::new(), data);
+    file.seek(SeekFrom::Start(data))?;
+    loop {
+        let read = file.take(BLOCK).read_to_end(&mut window)?;
+        for found in memchr::memmem::find_iter(&window, b"PK\x07\x08") {
+            let length = passed + found as u64 - data;
+            let told = |at: usize| window.get(found + at..);
+            if told(8)
+                .and_then(|told| told.first_chunk())
+                .is_some_and(|told| u64::from(u32::from_le_bytes(*told)) == length)
+            {
+                return Ok(Some(data + length + 16));
+            }
+        }
+        if read == 0 {
+            return Ok(None);
+        }
+        // One may lie across two blocks.
+        let kept = window.len().saturating_sub(16);
+        window.drain(..kept);
+        passed += kept as u64;
+    }
+}
+
+const BLOCK: u64 = 1 << 20;
+
+impl Read for Placed {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(into, self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+impl Seek for Placed {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let (from, by) = match to {
+            SeekFrom::Start(at) => (at, 0),
+            SeekFrom::Current(by) => (self.at, by),
+            SeekFrom::End(by) => (self.file.metadata()?.len(), by),
+        };
+        self.at = from.checked_add_signed(by).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
+    }
+}

@@ -1,0 +1,438 @@
+//! Participants: from the ids of the source to pseudonyms that nobody can compute without the key.
+//!
+//! A plain hash would not do: ids are small numbers, and all of them are hashed in no time.
+
+#![allow(clippy::cast_possible_truncation, reason = "a number that was found to be small")]
+
+use std::{
+    collections::HashMap,
+    fs::Metadata,
+    os::unix::fs::PermissionsExt as _,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+
+use super::Participants;
+use crate::{error::Fault, input::table::canonical_number, json::write, plural::Few};
+
+/// The secret that pseudonyms are made with. It is never printed.
+#[derive(Clone)]
+pub struct Key(pub(crate) Vec<u8>);
+
+/// Keys shorter than this can be guessed.
+const LEAST_KEY: usize = 16;
+
+impl Key {
+    /// Of bytes that somebody keeps, so that bundles can be linked.
+    pub fn kept(bytes: Vec<u8>) -> Option<Self> {
+        (bytes.len() >= LEAST_KEY).then_some(Self(bytes))
+    }
+
+    /// The mode of a key's file, if others than its owner may read it: with it they can tell who is behind a pseudonym.
+    pub fn open_to_others(file: &Metadata) -> Option<u32> {
+        let mode = file.permissions().mode() & 0o777;
+        (mode & 0o044 != 0).then_some(mode)
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+/// How references to participants begin.
+pub(crate) const PREFIX: &str = "participant:";
+const DOMAIN: &[u8] = b"participant";
+
+/// References by pseudonym, shared with whoever writes rows.
+pub(crate) type Names = Arc<RwLock<HashMap<u128, String>>>;
+
+/// Gives the participants of a source by its [`scope`], as its pseudonyms are made; nothing, if the input does not say which source it is.
+pub(crate) type PeopleOf<'p> = dyn FnMut(Option<&str>) -> Result<People, Fault> + 'p;
+
+/// What the pseudonyms of a source differ by from those of all others: ids are its tool's own.
+pub(crate) fn scope(tool: &str, source: &str) -> String {
+    format!("{tool}\0{source}")
+}
+
+/// All participants of one source.
+#[derive(Debug)]
+pub(crate) struct People {
+    mac: Hmac<Sha256>,
+    naming: Participants,
+    /// By number, 0 for nobody: sources number their participants, and a look is all that most rows need.
+    places: Vec<u128>,
+    /// As long as need be: many sources have no groups.
+    place_groups: Vec<u16>,
+    numbers: HashMap<u64, (u128, u16)>,
+    others: HashMap<Box<[u8]>, (u128, u16)>,
+    /// Who is known before the first row.
+    known: HashMap<Box<[u8]>, Known>,
+    external: HashMap<Box<[u8]>, String>,
+    /// Only where participants are not pseudonymous.
+    names: Names,
+    count: u64,
+    /// How notes tell numbers of them.
+    pub(crate) few: Few,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// 0 for none.
+    group: u16,
+    /// As said.
+    answers: u32,
+}
+
+/// How many have no answer.
+#[derive(Debug, Default)]
+pub(crate) struct Silent {
+    /// Of whom it is said that they have given some.
+    pub(crate) said: u64,
+    pub(crate) others: u64,
+    /// As many as are said to be.
+    pub(crate) answers: u64,
+}
+
+/// Numbers below this have a place whoever comes; 16 MiB at most.
+const PLACES: u64 = 1 << 20;
+
+impl People {
+    pub(crate) fn new(key: &Key, scope: &str, naming: Participants) -> Self {
+        let mut mac = Hmac::new_from_slice(&key.0).expect("a key of HMAC may have any length");
+        mac.update(DOMAIN);
+        mac.update(&[0]);
+        mac.update(scope.as_bytes());
+        mac.update(&[0]);
+        Self {
+            mac,
+            naming,
+            places: Vec::new(),
+            place_groups: Vec::new(),
+            numbers: HashMap::new(),
+            others: HashMap::new(),
+            known: HashMap::new(),
+            external: HashMap::new(),
+            names: Names::default(),
+            count: 0,
+            few: Few::default(),
+        }
+    }
+
+    /// The same, of whom small numbers are not told.
+    pub(crate) fn telling(self, few: Few) -> Self {
+        Self { few, ..self }
+    }
+
+    /// Participants with a row.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(crate) fn set_group(&mut self, id: &[u8], group: u16) {
+        self.known.entry(id.into()).or_default().group = group;
+    }
+
+    /// How many answers somebody has given, if one believes a table beside that of the answers.
+    pub(crate) fn set_answers(&mut self, id: &[u8], answers: u32) {
+        self.known.entry(id.into()).or_default().answers = answers;
+    }
+
+    pub(crate) fn wants_external(&self) -> bool {
+        self.naming == Participants::ExternalIds
+    }
+
+    pub(crate) fn set_external(&mut self, id: &[u8], external: &str) {
+        if self.wants_external() {
+            self.external.insert(id.into(), external.to_owned());
+        }
+    }
+
+    /// Forgets who answered, because the rows will come again.
+    pub(crate) fn again(&mut self) {
+        self.places.clear();
+        self.place_groups.clear();
+        self.numbers.clear();
+        self.others.clear();
+        self.count = 0;
+    }
+
+    /// The pseudonym of somebody who may never have answered.
+    pub(crate) fn pseudonym(&self, id: &[u8]) -> u128 {
+        if self.naming == Participants::KeepPseudonyms
+            && let Some(kept) = number_of(id)
+        {
+            return kept;
+        }
+        let mut mac = self.mac.clone();
+        mac.update(id);
+        let code = mac.finalize().into_bytes();
+        let mut first = [0; 16];
+        first.copy_from_slice(&code[..16]);
+        // 0 stands for nobody.
+        u128::from_be_bytes(first).max(1)
+    }
+
+    /// What tells the key from others, and nothing about it.
+    pub(crate) fn mark_of_key(&self) -> [u8; 16] {
+        // Nobody has an empty id.
+        self.pseudonym(b"").to_be_bytes()
+    }
+
+    /// The pseudonym and group of somebody who answers.
+    #[inline]
+    pub(crate) fn see(&mut self, id: &[u8]) -> (u128, u16) {
+        let Some(number) = canonical_number(id) else {
+            return match self.others.get(id) {
+                Some(seen) => *seen,
+                None => {
+                    let seen = self.first_sight(id);
+                    self.others.insert(id.into(), seen);
+                    seen
+                }
+            };
+        };
+        self.see_number(number)
+    }
+
+    /// As `see`, for an id that is a number in its one way of writing it.
+    #[inline]
+    pub(crate) fn see_number(&mut self, number: u64) -> (u128, u16) {
+        let seen =
+            if number < PLACES { self.place(number as usize) } else { self.numbers.get(&number).copied() };
+        seen.unwrap_or_else(|| self.first_of(number))
+    }
+
+    #[inline]
+    fn place(&self, place: usize) -> Option<(u128, u16)> {
+        let who = *self.places.get(place)?;
+        let group = || self.place_groups.get(place).copied().unwrap_or_default();
+        (who != 0).then(|| (who, group()))
+    }
+
+    #[cold]
+    fn first_of(&mut self, number: u64) -> (u128, u16) {
+        let seen = self.first_sight(number.to_string().as_bytes());
+        if number >= PLACES {
+            self.numbers.insert(number, seen);
+            return seen;
+        }
+        let place = number as usize;
+        if self.places.len() <= place {
+            self.places.resize(place + 1, 0);
+        }
+        self.places[place] = seen.0;
+        if !self.known.is_empty() {
+            if self.place_groups.len() <= place {
+                self.place_groups.resize(place + 1, 0);
+            }
+            self.place_groups[place] = seen.1;
+        }
+        seen
+    }
+
+    #[cold]
+    fn first_sight(&mut self, id: &[u8]) -> (u128, u16) {
+        self.count += 1;
+        let who = self.pseudonym(id);
+        let name = match self.naming {
+            Participants::SourceIds => Some(String::from_utf8_lossy(id).into_owned()),
+            Participants::ExternalIds => self.external.get(id).cloned(),
+            Participants::Pseudonyms | Participants::KeepPseudonyms => None,
+        };
+        if let Some(name) = name {
+            let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+            names.insert(who, format!("{PREFIX}{name}"));
+        }
+        (who, self.known.get(id).map_or(0, |known| known.group))
+    }
+
+    /// References to those of each group who have answered, in order.
+    pub(crate) fn members(&self, groups: usize) -> Vec<Vec<String>> {
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        let mut members = vec![Vec::new(); groups];
+        for (id, known) in &self.known {
+            let Some(who) = self.seen(id) else { continue };
+            let name = names.get(&who).cloned().unwrap_or_else(|| reference(who));
+            // 0 stands for no group.
+            if let Some(of_group) = usize::from(known.group).checked_sub(1).and_then(|at| members.get_mut(at))
+            {
+                of_group.push(name);
+            }
+        }
+        members.iter_mut().for_each(|of_group| of_group.sort());
+        members
+    }
+
+    /// Those who were known beforehand and have not answered.
+    pub(crate) fn silent(&self) -> Silent {
+        let mut silent = Silent::default();
+        for (_, known) in self.known.iter().filter(|(id, _)| self.seen(id).is_none()) {
+            let said = u64::from(known.answers > 0);
+            silent.said += said;
+            silent.others += 1 - said;
+            silent.answers += u64::from(known.answers);
+        }
+        silent
+    }
+
+    /// Somebody who has answered.
+    fn seen(&self, id: &[u8]) -> Option<u128> {
+        match canonical_number(id) {
+            Some(number) if number < PLACES => self.place(number as usize).map(|seen| seen.0),
+            Some(number) => self.numbers.get(&number).map(|seen| seen.0),
+            None => self.others.get(id).map(|seen| seen.0),
+        }
+    }
+
+    /// References that are no pseudonyms, if that was asked for. They grow with the rows.
+    pub(crate) fn names(&self) -> Option<Names> {
+        self.naming.identifies().then(|| Arc::clone(&self.names))
+    }
+}
+
+/// A pseudonym as this exporter writes it.
+pub(crate) fn reference(number: u128) -> String {
+    format!("{PREFIX}{number:032x}")
+}
+
+/// The number of a pseudonym as this exporter writes it; never 0.
+#[inline]
+pub(crate) fn number_of(id: &[u8]) -> Option<u128> {
+    let digits: &[u8; 32] = id.strip_prefix(PREFIX.as_bytes())?.try_into().ok()?;
+    let number = digits.as_chunks::<8>().0.iter().fold(0, |sum, eight| sum << 32 | u128::from(hex(*eight)));
+    // What stands there is no number unless it is written just so.
+    (number != 0 && write::hex(number) == *digits).then_some(number)
+}
+
+/// Whether a text has a reference to a participant in it.
+pub(crate) fn refers(text: &[u8]) -> bool {
+    let prefix = PREFIX.as_bytes();
+    memchr::memmem::find_iter(text, prefix)
+        .any(|at| text.get(at + prefix.len()).is_some_and(u8::is_ascii_alphanumeric))
+}
+
+/// Whether an id has the digits of a pseudonym in it that none of the things has by which it may be called.
+#[inline]
+pub(crate) fn has_pseudonym(id: &[u8], called_by: &[&[u8]]) -> bool {
+    // Random digits do not begin like a number that is filled up with noughts.
+    let is_pseudonym = |word: &[u8]| {
+        word.len() == 32 && word.iter().all(u8::is_ascii_hexdigit) && !word.starts_with(b"00000000")
+    };
+    let another = |word: &[u8]| called_by.iter().any(|name| memchr::memmem::find(name, word).is_some());
+    id.len() >= 32
+        && id.split(|byte| !byte.is_ascii_alphanumeric()).any(|word| is_pseudonym(word) && !another(word))
+}
+
+/// What eight hexadecimal digits are worth; anything, if they are none.
+#[inline]
+fn hex(eight: [u8; 8]) -> u32 {
+    let digits = u64::from_le_bytes(eight);
+    let letters = digits >> 6 & 0x0101_0101_0101_0101;
+    let ones = (digits & 0x0f0f_0f0f_0f0f_0f0f) + 9 * letters;
+    // Neighbours are joined: one by one, two by two, four by four.
+    let twos = (ones << 4 | ones >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = (twos << 8 | twos >> 16) & 0x0000_ffff_0000_ffff;
+    (fours << 16 | fours >> 32) as u32
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn people(naming: Participants) -> People {
+        People::new(&Key::kept(vec![7; 32]).unwrap(), "scope", naming)
+    }
+
+    #[test]
+    fn everybody_has_one_pseudonym_however_they_are_numbered() {
+        let mut people = people(Participants::Pseudonyms);
+        people.set_group(b"12", 3);
+        let ids: [&[u8]; 6] = [b"12", b"0", b"1048575", b"1048576", b"012", b"p12"];
+        let first: Vec<_> = ids.iter().map(|id| people.see(id)).collect();
+        let again: Vec<_> = ids.iter().map(|id| people.see(id)).collect();
+        assert_eq!(first, again);
+        assert_eq!(people.count(), 6);
+        let mut distinct: Vec<_> = first.iter().map(|seen| seen.0).collect();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), 6);
+        assert_eq!((first[0].1, first[4].1), (3, 0));
+    }
+
+    #[test]
+    fn key_and_scope_separate_bundles() {
+        let key = Key::kept(vec![7; 32]).unwrap();
+        let other = Key::kept(vec![8; 32]).unwrap();
+        let of = |key, scope| People::new(key, scope, Participants::Pseudonyms).pseudonym(b"1");
+        assert_eq!(of(&key, "a"), of(&key, "a"));
+        assert_ne!(of(&key, "a"), of(&key, "b"));
+        assert_ne!(of(&key, "a"), of(&other, "a"));
+        assert!(Key::kept(vec![1; 15]).is_none());
+    }
+
+    #[test]
+    fn a_key_is_its_owners_alone() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (mode, open) in
+            [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o644, true), (0o666, true)]
+        {
+            std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            let found = Key::open_to_others(&file.path().metadata().unwrap());
+            assert_eq!(found, open.then_some(mode), "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn pseudonyms_are_kept_only_when_asked() {
+        let written = format!("{PREFIX}{:032x}", 0xab_u128);
+        assert_eq!(people(Participants::KeepPseudonyms).pseudonym(written.as_bytes()), 0xab);
+        assert_ne!(people(Participants::Pseudonyms).pseudonym(written.as_bytes()), 0xab);
+        assert_ne!(people(Participants::KeepPseudonyms).pseudonym(b"171"), 0xab);
+    }
+
+    #[test]
+    fn pseudonyms_in_ids_are_told_from_names_of_things_and_from_numbers() {
+        let digits = "0a0b0c0d0a0b0c0d0a0b0c0d0a0b0c0d";
+        for id in
+            [format!("vote:1:{digits}"), digits.to_uppercase(), format!("{digits}:1"), format!("a-{digits}")]
+        {
+            assert!(has_pseudonym(id.as_bytes(), &[b"statement:1"]), "{id}");
+            let thing = format!("statement:{id}");
+            assert!(!has_pseudonym(id.as_bytes(), &[b"phase", thing.as_bytes()]), "{id}");
+        }
+        for other in [
+            "tally:1:agree",
+            &format!("vote:1:{digits}0"),
+            &format!("vote:1:x{digits}"),
+            "vote:1:00000000000000000000000000000012",
+            "vote:3f2b8c1e-0000-4000-8000-000000000001",
+            "vote:1:a b c d a b c d a b c d a b c d ",
+        ] {
+            assert!(!has_pseudonym(other.as_bytes(), &[]), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_pseudonym_has_one_way_to_be_written() {
+        for number in [1, 0xab, 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210, u128::MAX] {
+            let written = format!("{PREFIX}{number:032x}");
+            assert_eq!(number_of(written.as_bytes()), Some(number));
+            for other in [
+                &written[1..],
+                &written[..written.len() - 1],
+                &format!("{written}0"),
+                &written.to_uppercase(),
+                &format!("{PREFIX}{number:032X}").replace('0', "O"),
+                &written.replace('1', "g").replace('f', "F").replace('a', ":"),
+            ] {
+                assert_eq!(number_of(other.as_bytes()), None, "{other}");
+            }
+        }
+        assert_eq!(number_of(format!("{PREFIX}{:032}", 0).as_bytes()), None);
+    }
+}

@@ -1,0 +1,110 @@
+//! The ideas of a survey, and what became of them.
+//!
+//! Scores are the source's; they are kept, not recomputed.
+
+use serde_json::Map;
+
+use crate::{
+    error::{Fault, Wrong},
+    input::{Limits, Member, table::Table},
+    model::{Item, Published},
+    timestamp::Moment,
+};
+
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) items: Vec<Item>,
+    /// The id of the survey.
+    pub(super) survey: Option<String>,
+    pub(super) notes: Vec<String>,
+}
+
+pub(super) fn read(member: &Member, limits: &Limits) -> Result<Read, Fault> {
+    let mut table = Table::open(member.open(limits, None)?, limits, true)?;
+    let survey_column = table.find(&["Wikisurvey ID", "Question ID", "Ideamarketplace ID"])?;
+    let (id, text) = (table.need(&["Idea ID"])?, table.need(&["Idea Text", "Idea"])?);
+    let counts = [
+        ("wins", table.find(&["Wins"])?),
+        ("losses", table.find(&["Losses"])?),
+        ("cantDecide", table.find(&["Times involved in Cant Decide"])?),
+    ];
+    let (score, submitted) = (table.find(&["Score"])?, table.find(&["User Submitted"])?);
+    let (created, active) = (table.find(&["Created at"])?, table.find(&["Active"])?);
+    let mut survey = None;
+    let (mut items, mut texts) = (Vec::new(), Vec::new());
+    while let Some(row) = table.next()? {
+        let key = row.text(id)?.trim();
+        if key.is_empty() {
+            return Err(row.wrong(Wrong::Value, "Idea ID is empty"));
+        }
+        let created = match row.maybe(created)?.trim() {
+            "" | "NA" => None,
+            text => Some(
+                Moment::parse(text)
+                    .ok_or_else(|| row.wrong(Wrong::Value, "Created at is not a time with its zone"))?,
+            ),
+        };
+        let mut cells = Map::new();
+        for (name, column) in counts {
+            let said = row.maybe(column)?.trim();
+            if let Some(column) = column.filter(|_| !said.is_empty() && said != "NA") {
+                cells.insert(name.to_owned(), row.number::<u64>(column, name)?.into());
+            }
+        }
+        let score = match row.maybe(score)?.trim() {
+            "" | "NA" => None,
+            text => {
+                let score = text.parse().ok().filter(|score: &f64| score.is_finite());
+                Some(score.ok_or_else(|| row.wrong(Wrong::Value, "Score is not a number"))?)
+            }
+        };
+        let of = |name: &str| cells.get(name).and_then(serde_json::Value::as_u64);
+        let observations = of("wins").zip(of("losses")).and_then(|(wins, losses)| wins.checked_add(losses));
+        if survey.is_none() {
+            survey = Some(row.maybe(survey_column)?.trim().to_owned())
+                .filter(|id| !matches!(id.as_str(), "" | "NA"));
+        }
+        texts.push(row.text(text)?.to_owned());
+        items.push(Item {
+            id: format!("option:{key}"),
+            key: key.to_owned(),
+            row: row.number,
+            text: String::new(),
+            status: if row.maybe(active)?.trim().eq_ignore_ascii_case("false") {
+                "inactive"
+            } else {
+                "active"
+            }
+            .to_owned(),
+            organizer: !row.maybe(submitted)?.trim().eq_ignore_ascii_case("true"),
+            created,
+            author: None,
+            outcomes: vec![Published {
+                score,
+                observations,
+                ..Published::counts("wiki-survey-score", cells)
+            }],
+        });
+    }
+    // One pair of single quotes around every text belongs to the format, around some of them to the texts.
+    let quoted = |text: &String| text.len() >= 2 && text.starts_with('\'') && text.ends_with('\'');
+    let wrapped = !texts.is_empty() && texts.iter().all(quoted);
+    for (item, text) in items.iter_mut().zip(texts) {
+        item.text = if wrapped { text[1..text.len() - 1].to_owned() } else { text };
+    }
+    rank(&mut items);
+    let notes = vec!["Ranks follow the source's scores; equal scores share a rank.".to_owned()];
+    Ok(Read { items, survey, notes })
+}
+
+fn rank(items: &mut [Item]) {
+    let mut scores: Vec<f64> =
+        items.iter().flat_map(|item| &item.outcomes).filter_map(|outcome| outcome.score).collect();
+    scores.sort_by(|left, right| right.total_cmp(left));
+    for outcome in items.iter_mut().flat_map(|item| &mut item.outcomes) {
+        if let Some(score) = outcome.score {
+            let better = scores.partition_point(|other| *other > score);
+            outcome.rank = Some(better as u64 + 1);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Exports of Pocket Polis: statements and votes, one answer each.
+//!
+//! Times are texts here, and a second answer to the same statement is a fault, not a change of mind.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use crate::{
+    error::{Fault, Wrong},
+    form::{Answer, SOURCE_RESPONSE_COUNTS},
+    input::{Limits, Member, Role, need, table::Table},
+    meter::Meter,
+    model::{Head, Item, Keys, Published, Source},
+    privacy::participants::{People, PeopleOf, scope},
+    storage::{
+        rows::{NO_OBJECT, Read, Row, order::Flow},
+        spill::{Room, Spill},
+    },
+    timestamp::Moment,
+};
+
+const TOOL: &str = "pocket-polis";
+
+#[derive(Debug)]
+pub(crate) struct PocketPolis {
+    votes: Member,
+    keys: Keys,
+}
+
+impl PocketPolis {
+    pub(crate) fn open(
+        files: &[(Member, Role)],
+        limits: &Limits,
+        source_id: Option<&str>,
+        people_of: &mut PeopleOf<'_>,
+    ) -> Result<(Self, Head, People), Fault> {
+        let votes = need(files, limits, Role::PocketVotes, "the file of votes (votes.csv)")?;
+        let statements =
+            need(files, limits, Role::PocketStatements, "the file of statements (statements.csv)")?;
+        // Nothing in the files says which conversation it is, and participants are `p1` and so on in each.
+        let people = people_of(source_id.map(|id| scope(TOOL, id)).as_deref())?;
+        let id = source_id.map_or_else(|| votes.stem(), str::to_owned);
+        let mut items = items(statements, limits)?;
+        let keys = Keys::sort(&mut items, &statements.name)?;
+        hold_once(votes, limits, &keys)?;
+        let source = Source {
+            tool: TOOL.to_owned(),
+            schema: "https://delib.mashbean.net/schemas/pocket-polis/v1".to_owned(),
+            id,
+            ..Source::default()
+        };
+        let rows = vec![(Role::PocketStatements, items.len() as u64)];
+        let head = Head { rows, ..Head::of_statements("tidegate:pocket-polis/v1", source, items) };
+        Ok((Self { votes: votes.clone(), keys }, head, people))
+    }
+
+    pub(crate) fn rows_file(&self) -> &Member {
+        &self.votes
+    }
+
+    pub(crate) fn rows(
+        &self,
+        limits: &Limits,
+        meter: &Arc<Meter>,
+        people: &mut People,
+        mut each: impl FnMut(Row) -> Result<Flow, Fault>,
+    ) -> Result<Read, Fault> {
+        let mut table = Table::open(self.votes.open(limits, Some(meter))?, limits, true)?;
+        let (who, statement) = (table.need(&["participant"])?, table.need(&["statement_id"])?);
+        let (vote, updated) = (table.need(&["vote"])?, table.find(&["updated_at"])?);
+        while let Some(row) = table.next()? {
+            let item = self.keys.find(row.text(statement)?.as_bytes());
+            let item = item
+                .ok_or_else(|| row.wrong(Wrong::UnknownItem, "statement_id is not among the statements"))?;
+            let answer = match row.text(vote)? {
+                "1" => Answer::Agree,
+                "-1" => Answer::Disagree,
+                "0" => Answer::Pass,
+                _ => return Err(row.wrong(Wrong::Value, "vote is none of 1, 0 and -1")),
+            };
+            let at = match row.maybe(updated)? {
+                "" => None,
+                text => Some(
+                    Moment::parse(text)
+                        .ok_or_else(|| row.wrong(Wrong::Value, "updated_at is not a time with its zone"))?,
+                ),
+            };
+            let id = row.text(who)?.as_bytes();
+            if id.is_empty() {
+                return Err(row.wrong(Wrong::Value, "participant is empty"));
+            }
+            let (who, group) = people.see(id);
+            meter.rows.fetch_add(1, Ordering::Relaxed);
+            if each(Row::new(who, item, NO_OBJECT, answer, at, group))? == Flow::Enough {
+                return Ok(Read { flow: Flow::Enough, rows: table.rows(), ended: None });
+            }
+        }
+        let rows = table.rows();
+        Ok(Read { flow: Flow::More, rows, ended: Some(table.finish()?) })
+    }
+}
+
+/// Before anything is written: the first row that answers what its participant has answered already is a fault.
+fn hold_once(votes: &Member, limits: &Limits, keys: &Keys) -> Result<(), Fault> {
+    let failed = |error| Fault::from_io(&votes.name, error);
+    let mut table = Table::open(votes.without_digest().open(limits, None)?, limits, true)?;
+    let (who, statement) = (table.need(&["participant"])?, table.need(&["statement_id"])?);
+    let mut answers = Spill::new(Room { memory: limits.memory, folder: std::env::temp_dir() });
+    let mut key = Vec::new();
+    while let Some(row) = table.next()? {
+        // Others are told when they are read.
+        let Some(item) = keys.find(row.text(statement)?.as_bytes()) else { continue };
+        key.clear();
+        key.extend_from_slice(&item.to_be_bytes());
+        key.extend_from_slice(row.text(who)?.as_bytes());
+        answers.push(&key, &row.number.to_be_bytes()).map_err(failed)?;
+    }
+    let (mut before, mut twice) = (0, None::<(u64, u64)>);
+    let each = |_: &[u8], row: &[u8], new: bool| {
+        votes.go_on().map_err(Fault::into_io)?;
+        let row = row.first_chunk().map_or(0, |row: &[u8; 8]| u64::from_be_bytes(*row));
+        if !new && twice.is_none_or(|(first, _)| row < first) {
+            twice = Some((row, before));
+        }
+        before = row;
+        Ok(())
+    };
+    answers.finish(each).map_err(failed)?;
+    let Some((row, before)) = twice else { return Ok(()) };
+    let detail = format!("the participant has answered the statement in row {before} already");
+    Err(Fault::content(&votes.name, row, Wrong::Duplicate, detail))
+}
+
+fn items(member: &Member, limits: &Limits) -> Result<Vec<Item>, Fault> {
+    let mut table = Table::open(member.open(limits, None)?, limits, true)?;
+    let (id, text) = (table.need(&["statement_id"])?, table.need(&["text"])?);
+    let (status, seed) = (table.find(&["status"])?, table.find(&["is_seed"])?);
+    let created = table.find(&["created_at"])?;
+    let tallies = [
+        ("agree", table.find(&["agrees"])?),
+        ("disagree", table.find(&["disagrees"])?),
+        ("pass", table.find(&["passes"])?),
+    ];
+    let mut items = Vec::new();
+    while let Some(row) = table.next()? {
+        let key = row.text(id)?;
+        if key.trim().is_empty() {
+            return Err(row.wrong(Wrong::Value, "statement_id is empty"));
+        }
+        let created = match row.maybe(created)? {
+            "" => None,
+            text => Some(
+                Moment::parse(text)
+                    .ok_or_else(|| row.wrong(Wrong::Value, "created_at is not a time with its zone"))?,
+            ),
+        };
+        let mut published = serde_json::Map::new();
+        for (name, column) in tallies {
+            if let Some(column) = column {
+                published.insert(name.to_owned(), row.number::<u64>(column, name)?.into());
+            }
+        }
+        let status = row.maybe(status)?;
+        items.push(Item {
+            id: format!("statement:{key}"),
+            key: key.to_owned(),
+            row: row.number,
+            text: row.text(text)?.to_owned(),
+            status: if status.is_empty() { "approved" } else { status }.to_owned(),
+            organizer: matches!(row.maybe(seed)?, "1" | "true" | "TRUE" | "True"),
+            created,
+            author: None,
+            outcomes: if published.is_empty() {
+                Vec::new()
+            } else {
+                vec![Published::counts(SOURCE_RESPONSE_COUNTS, published)]
+            },
+        });
+    }
+    Ok(items)
+}

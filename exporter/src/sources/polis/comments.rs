@@ -1,0 +1,377 @@
+//! The statements of an export, whatever way their texts are quoted.
+//!
+//! Texts are kept to the byte; only quotes that belong to the format are taken off.
+
+use std::{collections::HashSet, io::Read as _};
+
+use serde_json::Map;
+
+use super::{Variant, vote_sign::VoteSign};
+use crate::{
+    error::{Fault, Wrong},
+    form::SOURCE_RESPONSE_COUNTS,
+    input::{
+        Limits, Member,
+        table::{NOT_UTF8, Table, column, no_column},
+    },
+    model::{Item, Published},
+    plural::{counted, were},
+    privacy::participants::People,
+    timestamp::Moment,
+};
+
+/// What tells the variants apart in the comments.
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    datetime: bool,
+    /// Times in words name their zone as the second server does.
+    zoned: bool,
+    seconds: bool,
+    ragged: bool,
+    /// Most rows have a quoted column.
+    quoted: bool,
+    crlf: bool,
+    wrapped: bool,
+}
+
+impl Look {
+    pub(super) fn variant(&self, declared: bool, named_old: bool, views: bool) -> Variant {
+        if declared {
+            Variant::E
+        } else if self.wrapped && self.crlf {
+            Variant::F
+        } else if self.seconds && self.ragged && !self.quoted {
+            Variant::C
+        } else if self.seconds {
+            Variant::D
+        } else if !self.datetime {
+            Variant::B
+        } else if named_old || views || !self.zoned {
+            Variant::A
+        } else {
+            Variant::D
+        }
+    }
+}
+
+const ENOUGH: u64 = 1 << 20;
+
+/// Reads as much of the file as it takes to know its shape.
+pub(super) fn look(member: &Member, limits: &Limits) -> Result<Look, Fault> {
+    let mut first = Vec::new();
+    let mut stream = member.without_digest().open(limits, None)?.take(ENOUGH);
+    stream.read_to_end(&mut first).map_err(|error| Fault::from_io(&member.name, error))?;
+    let whole = (first.len() as u64) < ENOUGH;
+    let mut reader =
+        csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(first.as_slice());
+    let mut records = reader.byte_records().map_while(Result::ok);
+    let Some(header) = records.next() else { return Ok(Look::default()) };
+    let place = |name: &[u8]| header.iter().position(|column| column.eq_ignore_ascii_case(name));
+    let (timestamp, body) = (place(b"timestamp"), place(b"comment-body"));
+    let datetime = place(b"datetime");
+    let mut look = Look {
+        datetime: datetime.is_some(),
+        crlf: memchr::memmem::find(&first, b"\r\n").is_some(),
+        ..Look::default()
+    };
+    let mut records: Vec<_> = records.collect();
+    if !whole {
+        records.pop();
+    }
+    let (mut bodies, mut wrapped) = (0, 0);
+    for record in &records {
+        look.ragged |= record.len() != header.len();
+        let field = |at: Option<usize>| at.and_then(|at| record.get(at));
+        if let Some(count) = field(timestamp).filter(|text| text.iter().all(u8::is_ascii_digit)) {
+            look.seconds |= (1..=11).contains(&count.len());
+        }
+        look.zoned |= field(datetime).is_some_and(|text| memchr::memmem::find(text, b"GMT+").is_some());
+        if let Some(text) = field(body) {
+            bodies += 1;
+            wrapped += usize::from(is_wrapped(text));
+        }
+    }
+    let lines = first.split(|byte| *byte == b'\n').skip(1).filter(|line| !line.is_empty());
+    let (lines, quoted) = lines.fold((0, 0), |(lines, quoted), line| {
+        (lines + 1, quoted + usize::from(memchr::memmem::find(line, b",\"").is_some()))
+    });
+    look.quoted = quoted * 2 > lines;
+    look.wrapped = bodies > 0 && wrapped == bodies;
+    Ok(look)
+}
+
+fn is_wrapped(text: &[u8]) -> bool {
+    text.len() >= 2 && text.starts_with(b"\"") && text.ends_with(b"\"")
+}
+
+#[derive(Debug)]
+pub(super) struct Comments {
+    pub(super) items: Vec<Item>,
+    /// Of the file, without its header.
+    pub(super) rows: u64,
+    pub(super) notes: Vec<String>,
+}
+
+impl Comments {
+    pub(super) fn read(
+        member: &Member,
+        limits: &Limits,
+        variant: Variant,
+        sign: VoteSign,
+        organizers: &[String],
+        people: &People,
+    ) -> Result<Self, Fault> {
+        let making = Making { variant, sign, organizers, people };
+        let mut read = if variant == Variant::C {
+            making.unquoted(member, limits)
+        } else {
+            making.quoted(member, limits)
+        }?;
+        read.notes.extend(making.unknown(&read.items));
+        if read.items.iter().any(|item| item.author.is_some()) {
+            read.notes.push(format!(
+                "Who has written which statement (author-id of {}) was left out: a bundle has no place for it.",
+                member.name
+            ));
+        }
+        Ok(read)
+    }
+}
+
+struct Making<'m> {
+    variant: Variant,
+    sign: VoteSign,
+    organizers: &'m [String],
+    people: &'m People,
+}
+
+impl Making<'_> {
+    /// Ids that are told for organizers and are not. They may be participants', and are not repeated.
+    fn unknown(&self, items: &[Item]) -> Option<String> {
+        let authors: HashSet<_> = items.iter().filter_map(|item| item.author).collect();
+        let is_unknown = |id: &&String| !authors.contains(&self.people.pseudonym(id.as_bytes()));
+        let (unknown, all) =
+            (self.organizers.iter().filter(is_unknown).count(), self.organizers.len() as u64);
+        (unknown > 0).then(|| format!("--organizer: no statement is by {unknown} of {}.", counted(all, "id")))
+    }
+
+    fn quoted(&self, member: &Member, limits: &Limits) -> Result<Comments, Fault> {
+        let mut table = Table::open(member.open(limits, None)?, limits, true)?;
+        let places = Places::find(&table.columns, &table.name)?;
+        let (mut items, mut empty) = (Vec::new(), 0_u64);
+        while let Some(row) = table.next()? {
+            if row.len() == 1 && row.bytes(0)?.is_empty() {
+                empty += 1;
+                continue;
+            }
+            let wrong = |wrong, detail: &str| row.wrong(wrong, detail);
+            items.push(self.item(&places, row.number, &|at| row.text(at), &wrong)?);
+        }
+        let mut notes = places.notes(&table.name);
+        if empty > 0 {
+            let rows = counted(empty, "empty row");
+            notes.push(format!("{rows} of {} {} left out.", table.name, were(empty)));
+        }
+        Ok(Comments { items, rows: table.rows(), notes })
+    }
+
+    /// The last column is neither quoted nor escaped: it may hold commas, quotes and line ends. What does not begin
+    /// as a row begins is the rest of the text before it.
+    fn unquoted(&self, member: &Member, limits: &Limits) -> Result<Comments, Fault> {
+        let text = whole_text(member, limits)?;
+        let mut lines = text.strip_suffix('\n').unwrap_or(&text).split('\n').enumerate();
+        let header = lines.next().map_or("", |(_, line)| line.trim_end_matches('\r'));
+        let columns: Vec<_> = header.split(',').map(|name| name.trim().to_owned()).collect();
+        let places = Places::find(&columns, &member.name)?;
+        if places.body + 1 != columns.len() {
+            let detail = "texts without quotes have to be the last column";
+            return Err(Fault::content(&member.name, 1, Wrong::Format, detail));
+        }
+        let begins = |line: &str| {
+            let fields: Vec<_> = line.splitn(columns.len(), ',').collect();
+            let digits = |at: usize| {
+                let field = fields.get(at).filter(|field| !field.is_empty());
+                field.is_some_and(|field| field.bytes().all(|byte| byte.is_ascii_digit()))
+            };
+            fields.len() == columns.len() && digits(places.id) && places.timestamp.is_none_or(digits)
+        };
+        let mut rows: Vec<(u64, String)> = Vec::new();
+        for (at, line) in lines {
+            member.go_on()?;
+            match rows.last_mut() {
+                Some((_, row)) if !begins(line) => {
+                    row.push('\n');
+                    row.push_str(line);
+                }
+                _ => rows.push((at as u64 + 1, line.to_owned())),
+            }
+        }
+        let mut items = Vec::new();
+        for (number, row) in &rows {
+            member.go_on()?;
+            let fields: Vec<_> = row.trim_end_matches('\r').splitn(columns.len(), ',').collect();
+            let wrong = |wrong, detail: &str| Fault::content(&member.name, *number, wrong, detail);
+            let field = |at: usize| {
+                fields
+                    .get(at)
+                    .copied()
+                    .ok_or_else(|| wrong(Wrong::MissingColumn, "the row has too few columns"))
+            };
+            items.push(self.item(&places, *number, &field, &wrong)?);
+        }
+        let mut notes = places.notes(&member.name);
+        notes.push("Texts had neither quotes nor escapes; line ends in them were joined again.".to_owned());
+        Ok(Comments { items, rows: rows.len() as u64, notes })
+    }
+
+    fn item<'r>(
+        &self,
+        places: &Places,
+        row: u64,
+        field: &dyn Fn(usize) -> Result<&'r str, Fault>,
+        wrong: &dyn Fn(Wrong, &str) -> Fault,
+    ) -> Result<Item, Fault> {
+        let maybe = |at: Option<usize>| at.map(field).transpose().map(|text| text.unwrap_or_default().trim());
+        let number = |at: Option<usize>, called: &str| -> Result<Option<u64>, Fault> {
+            let text = maybe(at)?;
+            if text.is_empty() {
+                return Ok(None);
+            }
+            let number = text.parse().ok();
+            number.map(Some).ok_or_else(|| wrong(Wrong::Value, &format!("{called} is not a count")))
+        };
+        let key = field(places.id)?.trim();
+        if key.is_empty() {
+            return Err(wrong(Wrong::Value, "comment-id is empty"));
+        }
+        let created = match maybe(places.timestamp)? {
+            "" => None,
+            text => {
+                let digits = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok());
+                let count = digits.flatten().and_then(Moment::from_epoch);
+                Some(count.ok_or_else(|| wrong(Wrong::Value, "timestamp is no time from 1970 to 9999"))?)
+            }
+        };
+        let status = match maybe(places.moderated)? {
+            "1" => "approved",
+            "0" => "pending",
+            "-1" => "rejected",
+            // Whoever has no such column moderates nothing.
+            "" if places.moderated.is_none() => "approved",
+            _ => return Err(wrong(Wrong::Value, "moderated is none of 1, 0 and -1")),
+        };
+        let author = maybe(places.author)?;
+        let seed = matches!(maybe(places.is_seed)?, "1" | "true" | "True" | "TRUE" | "t");
+        let told = !author.is_empty() && self.organizers.iter().any(|organizer| organizer == author);
+        let body = field(places.body)?;
+        let wrapped = self.variant == Variant::F && is_wrapped(body.as_bytes());
+        let text = if wrapped { &body[1..body.len() - 1] } else { body };
+        let (mut agrees, mut disagrees) =
+            (number(places.agrees, "agrees")?, number(places.disagrees, "disagrees")?);
+        if self.sign == VoteSign::AgreeIsMinus {
+            std::mem::swap(&mut agrees, &mut disagrees);
+        }
+        let passes = number(places.passes, "passes")?;
+        let mut counts = Map::new();
+        for (name, count) in [("agree", agrees), ("disagree", disagrees), ("pass", passes)] {
+            if let Some(count) = count {
+                counts.insert(name.to_owned(), count.into());
+            }
+        }
+        let outcomes = if counts.is_empty() {
+            Vec::new()
+        } else {
+            vec![Published::counts(SOURCE_RESPONSE_COUNTS, counts)]
+        };
+        Ok(Item {
+            id: format!("statement:{key}"),
+            key: key.to_owned(),
+            row,
+            text: text.to_owned(),
+            status: status.to_owned(),
+            organizer: seed || told,
+            created,
+            author: (!author.is_empty()).then(|| self.people.pseudonym(author.as_bytes())),
+            outcomes,
+        })
+    }
+}
+
+fn whole_text(member: &Member, limits: &Limits) -> Result<String, Fault> {
+    let mut bytes = Vec::new();
+    let most = limits.record.saturating_mul(16);
+    let too_long =
+        |row: Option<u64>, detail: &str| Fault::content(&member.name, row, Wrong::LongRecord, detail);
+    // Where the last line begins, and which one it is.
+    let (mut begins, mut line) = (0, 1);
+    member.open(limits, None)?.each(|block| {
+        let before = bytes.len();
+        bytes.extend_from_slice(block);
+        if let Some(last) = memchr::memrchr(b'\n', block) {
+            begins = before + last + 1;
+            line += memchr::memchr_iter(b'\n', block).count() as u64;
+        }
+        if bytes.len() - begins > limits.record {
+            return Err(too_long(Some(line), "a line is too long (--max-record allows more)"));
+        }
+        if bytes.len() > most {
+            return Err(too_long(None, "it is too large without quotes (--max-record allows more)"));
+        }
+        Ok(())
+    })?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Fault::content(&member.name, None, Wrong::Encoding, NOT_UTF8))?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+/// Where the columns are.
+struct Places {
+    id: usize,
+    body: usize,
+    timestamp: Option<usize>,
+    author: Option<usize>,
+    moderated: Option<usize>,
+    is_seed: Option<usize>,
+    agrees: Option<usize>,
+    disagrees: Option<usize>,
+    passes: Option<usize>,
+}
+
+impl Places {
+    fn find(columns: &[String], file: &str) -> Result<Self, Fault> {
+        let place = |name: &str| column(file, columns, name);
+        let need = |name: &str| place(name)?.ok_or_else(|| no_column(file, name, columns));
+        Ok(Self {
+            id: need("comment-id")?,
+            body: need("comment-body")?,
+            timestamp: place("timestamp")?,
+            author: place("author-id")?,
+            moderated: place("moderated")?,
+            is_seed: place("is-seed")?,
+            agrees: place("agrees")?,
+            disagrees: place("disagrees")?,
+            passes: place("passes")?.map_or_else(|| place("pass"), |at| Ok(Some(at)))?,
+        })
+    }
+
+    /// What the file says of its statements, or does not.
+    fn notes(&self, file: &str) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.timestamp.is_none() {
+            notes.push(format!("{file} has no column timestamp: when statements were written is not known."));
+        }
+        notes.push(if self.moderated.is_some() {
+            "Statuses approved, pending and rejected stand for moderated 1, 0 and -1 of the source."
+                .to_owned()
+        } else {
+            format!("{file} has no column moderated: all statements count as approved.")
+        });
+        notes
+    }
+}
+
+/// Agrees and disagrees as the source has counted them.
+pub(super) fn published(item: &Item) -> Option<(u64, u64)> {
+    let counts = &item.outcomes.iter().find(|outcome| outcome.kind == SOURCE_RESPONSE_COUNTS)?.counts;
+    Some((counts.get("agree")?.as_u64()?, counts.get("disagree")?.as_u64()?))
+}

@@ -1,0 +1,52 @@
+//! Whether the list of votes lacks answers that the tables beside it have: one that ends early at a line's end looks whole.
+//!
+//! What is there is believed, however little it is; only a list of nothing is refused.
+
+use super::vote_sign::Check;
+use crate::{
+    error::{Fault, Wrong},
+    plural::counted,
+    privacy::participants::People,
+};
+
+/// What the files are called.
+pub(super) struct Names<'n> {
+    pub(super) votes: &'n str,
+    pub(super) comments: &'n str,
+    pub(super) matrix: Option<&'n str>,
+}
+
+impl Names<'_> {
+    pub(super) fn note(
+        &self,
+        rows: u64,
+        people: &People,
+        check: &Check<'_>,
+    ) -> Result<Option<String>, Fault> {
+        let (silent, statements) = (people.silent(), check.unanswered());
+        let Self { votes, comments, matrix } = self;
+        let matrix = matrix.filter(|_| silent.said > 0);
+        let comments = Some(*comments).filter(|_| statements > 0);
+        if rows == 0 && (matrix.is_some() || comments.is_some()) {
+            let others: Vec<_> = matrix.into_iter().chain(comments).collect();
+            let (others, have) = (others.join(" and "), if others.len() == 1 { "has" } else { "have" });
+            let detail = format!("it holds no answers, and {others} {have} some: it may have been cut off");
+            return Err(Fault::content(votes, None, Wrong::Value, detail));
+        }
+        let who = matrix.map(|matrix| {
+            let (told, were) = people.few.counted(silent.said, "participant");
+            let has = if were == "was" { "has" } else { "have" };
+            // Of few people, many votes tell that they are no fewer.
+            let answers =
+                if people.few.is_any() { "votes".to_owned() } else { counted(silent.answers, "vote") };
+            format!("{told} with {answers} in {matrix} {has} none in it and {were} left out")
+        });
+        let what = comments.map(|comments| {
+            let has = if statements == 1 { "has" } else { "have" };
+            let told = counted(statements, "statement");
+            format!("{told} with agrees or disagrees in {comments} {has} none in it")
+        });
+        let found: Vec<_> = who.into_iter().chain(what).collect();
+        Ok((!found.is_empty()).then(|| format!("{votes} may have been cut off: {}.", found.join("; "))))
+    }
+}

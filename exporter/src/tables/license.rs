@@ -1,0 +1,80 @@
+//! Under what a package may be used: an id of SPDX's list, one of the operator's own, or where its text stands.
+//!
+//! The list is `spdx.txt`: the ids of the SPDX License List 3.27.0, those that it calls deprecated included.
+
+use serde_json::{Value, json};
+
+use crate::bundle::validate::formats::uri;
+
+const IDS: &str = include_str!("spdx.txt");
+/// How ids of licences that are on no list begin.
+const OWN: &str = "LicenseRef-";
+
+/// As packages name it, or why they cannot.
+pub(crate) fn named(told: &str) -> Result<Value, String> {
+    let shown = told.escape_debug();
+    if told.contains(':') {
+        let path = uri(told.as_bytes()).then(|| json!({ "path": told }));
+        return path.ok_or_else(|| format!("--license {shown} is no URI"));
+    }
+    let own = told.strip_prefix(OWN).is_some_and(|name| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
+    });
+    if own || IDS.lines().any(|id| id == told) {
+        return Ok(json!({ "name": told }));
+    }
+    let near = near(told).map_or_else(|| "such as CC-BY-4.0".to_owned(), |id| format!("{id} is"));
+    Err(format!(
+        "--license {shown} is no id of SPDX's list ({near}), nor {OWN} with letters, digits, dots and hyphens, nor a URI"
+    ))
+}
+
+/// The id that was meant, if few letters differ.
+fn near(told: &str) -> Option<&'static str> {
+    // Longer ones there are not.
+    if told.len() > 60 {
+        return None;
+    }
+    let told = told.to_lowercase();
+    let all = IDS.lines().map(|id| (distance(&told, &id.to_lowercase()), id));
+    all.min_by_key(|(distance, _)| *distance)
+        .filter(|(distance, _)| *distance <= 1 + told.len() / 6)
+        .map(|found| found.1)
+}
+
+/// How many letters have to be changed, added or taken away.
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<_> = (0..=other.len()).collect();
+    for (at, letter) in one.bytes().enumerate() {
+        let mut before = std::mem::replace(&mut row[0], at + 1);
+        for (place, wanted) in other.bytes().enumerate() {
+            let changed = before + usize::from(letter != wanted);
+            before = row[place + 1];
+            row[place + 1] = changed.min(before + 1).min(row[place] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_in_order_and_holds_no_id_twice() {
+        let ids: Vec<_> = IDS.lines().collect();
+        assert!(ids.len() > 600 && ids.is_sorted_by(|one, other| one < other));
+        for id in ids {
+            assert_eq!(named(id), Ok(json!({ "name": id })));
+        }
+    }
+
+    #[test]
+    fn letters_are_counted_that_differ() {
+        for (one, other, wanted) in
+            [("", "", 0), ("mit", "mit", 0), ("", "mit", 3), ("mlt", "mit", 1), ("apache2", "apache-2", 1)]
+        {
+            assert_eq!((distance(one, other), distance(other, one)), (wanted, wanted), "{one} {other}");
+        }
+    }
+}

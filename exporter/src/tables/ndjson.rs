@@ -1,0 +1,82 @@
+//! One element a line, a file for each list.
+//!
+//! Elements have the members of the form in its order.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::{Growing, Whole};
+use crate::{
+    bundle::read::{Item, Reader, Response, bundle},
+    error::Fault,
+    json::write::Object,
+    meter::Meter,
+};
+
+struct Files {
+    items: Growing,
+    responses: Growing,
+    outcomes: Growing,
+    line: Vec<u8>,
+}
+
+pub(crate) const FILES: [&str; 3] = ["items.ndjson", "responses.ndjson", "outcomes.ndjson"];
+
+/// `named` makes paths of the names of the files.
+pub(crate) fn write(
+    from: &Path,
+    named: impl Fn(&str) -> PathBuf,
+    meter: &Meter,
+) -> Result<Vec<Whole>, Fault> {
+    let [items, responses, outcomes] = FILES.map(|name| Growing::create(named(name)));
+    let mut files = Files { items: items?, responses: responses?, outcomes: outcomes?, line: Vec::new() };
+    bundle(from, &mut files, meter)?;
+    Ok(vec![files.items.finish()?, files.responses.finish()?, files.outcomes.finish()?])
+}
+
+impl Reader for Files {
+    const ITEMS: bool = true;
+    const RESPONSES: bool = true;
+    const OUTCOMES: bool = true;
+
+    fn item(&mut self, item: Item) -> Result<(), Fault> {
+        self.line.clear();
+        let mut object = Object::begin(&mut self.line);
+        object
+            .text("id", &item.id)
+            .text("phaseId", &item.phase_id)
+            .text("type", &item.kind)
+            .text("text", &item.text)
+            .text("status", &item.status)
+            .text("origin", &item.origin)
+            .value("createdAt", &item.created_at);
+        object.end();
+        self.line.push(b'\n');
+        self.items.write(&self.line)
+    }
+
+    fn response(&mut self, response: Response) -> Result<(), Fault> {
+        self.line.clear();
+        let mut object = Object::begin(&mut self.line);
+        object
+            .text("id", &response.id)
+            .text("phaseId", &response.phase_id)
+            .text("subjectRef", &response.subject_ref);
+        if let Some(object_ref) = &response.object_ref {
+            object.text("objectRef", object_ref);
+        }
+        object
+            .value("participantRef", &response.participant_ref)
+            .text("response", &response.response)
+            .value("count", &response.count)
+            .value("occurredAt", &response.occurred_at);
+        object.end();
+        self.line.push(b'\n');
+        self.responses.write(&self.line)
+    }
+
+    fn outcome(&mut self, outcome: Value) -> Result<(), Fault> {
+        self.outcomes.write(format!("{outcome}\n").as_bytes())
+    }
+}

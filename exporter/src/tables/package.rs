@@ -1,0 +1,168 @@
+//! What makes files a package that others check and describe: `datapackage.json` and `manifest-sha256.txt`.
+//!
+//! It reads the files as they lie there.
+
+use std::{fs::File, io::Read as _, path::Path};
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::{Growing, Whole, license};
+use crate::bundle::read::bundle;
+use crate::{
+    error::Fault,
+    input::name_of,
+    json::write::hex_of,
+    meter::{Meter, Metered},
+};
+
+pub(crate) const FILES: [&str; 2] = ["datapackage.json", "manifest-sha256.txt"];
+
+/// Describes the bundle, which still lies at `partial`, and what was written to lie beside it.
+pub(crate) fn write(
+    partial: &Path,
+    out: &Path,
+    beside: &[Whole],
+    under: Option<&str>,
+    meter: &Meter,
+) -> Result<Vec<Whole>, Fault> {
+    let head = bundle(partial, &mut (), meter)?;
+    let folder = out.parent().unwrap_or(Path::new(""));
+    let mut resources = Vec::new();
+    let mut manifest = String::new();
+    let beside = beside.iter().map(|whole| (&*whole.partial, whole.path.as_path()));
+    for (lies_at, path) in [(partial, out)].into_iter().chain(beside) {
+        let (bytes, digest, first) = digest(lies_at, meter)?;
+        let name = name_of(path);
+        manifest.push_str(&format!("{digest}  {name}\n"));
+        let format = name.rsplit('.').next().unwrap_or_default();
+        let plain: String = name
+            .to_lowercase()
+            .chars()
+            .map(|sign| if sign.is_ascii_alphanumeric() { sign } else { '-' })
+            .collect();
+        let mut resource =
+            json!({ "name": plain, "path": name, "format": format, "hash": format!("sha256:{digest}") });
+        // The validator of these packages does not know how long a Parquet file is, and calls any length wrong.
+        if format != "parquet" {
+            resource["bytes"] = bytes.into();
+        }
+        if let Some(columns) = columns(&name) {
+            resource["schema"] = schema(columns, |column| format != "ndjson" || first.contains(column));
+        }
+        resources.push(resource);
+    }
+    let source = head.get("source").cloned().unwrap_or(Value::Null);
+    let mut package = json!({
+        "name": "data-bundle",
+        "id": head.get("bundleId"),
+        "created": head.get("exportedAt"),
+        "title": source["title"],
+        "description": source["description"],
+        "sources": [{ "title": source["title"] }],
+        "resources": resources,
+    });
+    // An invented name of the source is no path.
+    if let Some(url) =
+        source["url"].as_str().filter(|url| url.starts_with("https://") || url.starts_with("http://"))
+    {
+        package["sources"][0]["path"] = url.into();
+    }
+    if let Some(license) = under.and_then(|under| license::named(under).ok()) {
+        package["licenses"] = json!([license]);
+    }
+    let text = serde_json::to_vec_pretty(&package).expect("JSON values are JSON");
+    let [described, listed] = FILES.map(|name| folder.join(name));
+    let mut file = Growing::create(described)?;
+    file.write(&text)?;
+    file.write(b"\n")?;
+    let described = file.finish()?;
+    manifest.push_str(&format!("{}  {}\n", digest(&described.partial, meter)?.1, name_of(&described.path)));
+    let mut file = Growing::create(listed)?;
+    file.write(manifest.as_bytes())?;
+    Ok(vec![described, file.finish()?])
+}
+
+/// Of the first line of a file of lines.
+struct Members(Map<String, Value>);
+
+impl Members {
+    /// Of an empty file, or a line that is longer than a block, nothing is known.
+    fn contains(&self, name: &str) -> bool {
+        self.0.is_empty() || self.0.contains_key(name)
+    }
+}
+
+/// Their names, types, and whether each row has them.
+type Columns = [(&'static str, &'static str, bool)];
+
+const ITEMS: &Columns = &[
+    ("id", "string", true),
+    ("phaseId", "string", true),
+    ("type", "string", true),
+    ("text", "string", true),
+    ("status", "string", true),
+    ("origin", "string", true),
+    ("createdAt", "datetime", false),
+];
+const RESPONSES: &Columns = &[
+    ("id", "string", true),
+    ("phaseId", "string", true),
+    ("subjectRef", "string", true),
+    ("objectRef", "string", false),
+    ("participantRef", "string", false),
+    ("response", "string", true),
+    ("count", "integer", true),
+    ("occurredAt", "datetime", false),
+];
+
+/// Those of the tables; outcomes have members of any kind.
+fn columns(name: &str) -> Option<&'static Columns> {
+    let is =
+        |list: &str| ["parquet", "ndjson"].iter().any(|format| name.ends_with(&format!(".{list}.{format}")));
+    if is("items") {
+        Some(ITEMS)
+    } else if is("responses") {
+        Some(RESPONSES)
+    } else {
+        None
+    }
+}
+
+/// As Table Schema has it: a text may be empty, which is not missing.
+fn schema(columns: &Columns, is_there: impl Fn(&str) -> bool) -> Value {
+    let fields: Vec<_> = columns
+        .iter()
+        .filter(|(name, ..)| is_there(name))
+        .map(|(name, kind, required)| {
+            let mut field = json!({ "name": name, "type": kind });
+            if *required {
+                field["constraints"] = json!({ "required": true });
+            }
+            field
+        })
+        .collect();
+    json!({ "fields": fields, "primaryKey": "id", "missingValues": [] })
+}
+
+/// How long it is, its digest, and of lines the members of the first; those that are left out are left out of all, for
+/// rows of a conversion are of one kind.
+fn digest(path: &Path, meter: &Meter) -> Result<(u64, String, Members), Fault> {
+    let failed = |error| Fault::from_io(&name_of(path), error);
+    let mut file = Metered::new(File::open(path).map_err(failed)?, meter);
+    let (mut hash, mut bytes, mut block) = (Sha256::new(), 0, vec![0; 1 << 18]);
+    let mut first = Vec::new();
+    loop {
+        let read = file.read(&mut block).map_err(failed)?;
+        if read == 0 {
+            let line = first.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            let members: Map<String, Value> = serde_json::from_slice(line).unwrap_or_default();
+            return Ok((bytes, hex_of(&hash.finalize()), Members(members)));
+        }
+        if bytes == 0 {
+            first.extend_from_slice(&block[..read]);
+        }
+        hash.update(&block[..read]);
+        bytes += read as u64;
+    }
+}

@@ -1,0 +1,293 @@
+//! Items and responses as Parquet, for databases.
+//!
+//! Outcomes have members of any kind and stay JSON.
+
+use std::{
+    fs::File,
+    io::{self, BufWriter},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use parquet::{
+    basic::{Compression, ZstdLevel},
+    data_type::{ByteArray, ByteArrayType, Int64Type},
+    errors::ParquetError,
+    file::{
+        properties::{WriterProperties, WriterPropertiesPtr},
+        writer::{SerializedColumnWriter, SerializedFileWriter},
+    },
+    schema::{parser::parse_message_type, types::ColumnPath},
+};
+
+use super::{Growing, Whole};
+use crate::{
+    bundle::row_reader::{Rows, rows},
+    bundle::validate::Row,
+    error::{Fault, Wrong},
+    input::name_of,
+    json::Number,
+    meter::Meter,
+    plural,
+    timestamp::Moment,
+};
+
+// Columns stand in the order of the form's fields.
+const ITEMS: &str = "message items {
+    required binary id (UTF8); required binary phaseId (UTF8); required binary type (UTF8);
+    required binary text (UTF8); required binary status (UTF8); required binary origin (UTF8);
+    optional int64 createdAt (TIMESTAMP(MILLIS,true)); }";
+
+const RESPONSES: &str = "message responses {
+    required binary id (UTF8); required binary phaseId (UTF8); required binary subjectRef (UTF8);
+    optional binary objectRef (UTF8); optional binary participantRef (UTF8); required binary response (UTF8);
+    required int64 count; optional int64 occurredAt (TIMESTAMP(MILLIS,true)); }";
+
+/// Rows of a row group: what is held in memory at a time.
+const GROUP: usize = 65_536;
+
+/// A column that grows until its row group is written.
+enum Column {
+    /// The values behind each other, where each ends, and, if some may be missing, whether each is there.
+    Text {
+        bytes: Vec<u8>,
+        ends: Vec<usize>,
+        levels: Option<Vec<i16>>,
+    },
+    Whole(Vec<i64>),
+    MaybeTime(Vec<i64>, Vec<i16>),
+}
+
+impl Column {
+    /// Of a column that may miss values.
+    fn maybe(self) -> Self {
+        match self {
+            Self::Text { bytes, ends, .. } => Self::Text { bytes, ends, levels: Some(Vec::new()) },
+            other => other,
+        }
+    }
+
+    /// False, if it has to be there and is not, or is no text.
+    fn text_of(&mut self, row: &Row, field: usize) -> bool {
+        let Self::Text { bytes, ends, levels } = self else { return false };
+        let text = row.text(field);
+        if text.is_none() && row.has(field) && !row.is_null(field) {
+            return false;
+        }
+        if let Some(levels) = levels {
+            levels.push(i16::from(text.is_some()));
+        } else if text.is_none() {
+            return false;
+        }
+        if let Some(text) = text {
+            bytes.extend_from_slice(text);
+            ends.push(bytes.len());
+        }
+        true
+    }
+
+    /// False, if it is no count; nothing, if there is no room for it.
+    fn whole(&mut self, number: Option<Number>) -> Option<bool> {
+        let (Self::Whole(values), Some(number)) = (self, number) else { return Some(false) };
+        values.push(i64::try_from(number.count()).ok()?);
+        Some(number.whole)
+    }
+
+    /// False, if there is one that is none.
+    fn time(&mut self, text: Option<&[u8]>) -> bool {
+        let Self::MaybeTime(values, levels) = self else { return false };
+        let at = text.and_then(|text| std::str::from_utf8(text).ok()).and_then(Moment::parse);
+        levels.push(i16::from(at.is_some()));
+        values.extend(at.map(|at| at.millis));
+        text.is_none() || at.is_some()
+    }
+
+    fn write(&mut self, mut into: SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
+        match self {
+            Self::Text { bytes, ends, levels } => {
+                // The values share these bytes; the next group needs about as many.
+                let all = Bytes::from(std::mem::replace(bytes, Vec::with_capacity(bytes.len())));
+                let mut start = 0;
+                let values: Vec<ByteArray> = ends
+                    .drain(..)
+                    .map(|end| ByteArray::from(all.slice(std::mem::replace(&mut start, end)..end)))
+                    .collect();
+                into.typed::<ByteArrayType>().write_batch(&values, levels.as_deref(), None)?;
+                levels.iter_mut().for_each(Vec::clear);
+            }
+            Self::Whole(values) => {
+                into.typed::<Int64Type>().write_batch(values, None, None)?;
+                values.clear();
+            }
+            Self::MaybeTime(values, levels) => {
+                into.typed::<Int64Type>().write_batch(values, Some(levels), None)?;
+                values.clear();
+                levels.clear();
+            }
+        }
+        into.close()
+    }
+}
+
+fn text() -> Column {
+    Column::Text { bytes: Vec::new(), ends: Vec::new(), levels: None }
+}
+
+fn time() -> Column {
+    Column::MaybeTime(Vec::new(), Vec::new())
+}
+
+struct Table<'t> {
+    writer: SerializedFileWriter<&'t mut BufWriter<File>>,
+    columns: Vec<Column>,
+    rows: usize,
+    name: String,
+}
+
+struct Tables<'t> {
+    items: Table<'t>,
+    responses: Table<'t>,
+    outcomes: u64,
+    /// The bundle's name.
+    name: String,
+}
+
+pub(crate) const FILES: [&str; 2] = ["items.parquet", "responses.parquet"];
+
+/// `named` makes paths of the names of the files. Also gives what is not in them, in words.
+pub(crate) fn write(
+    from: &Path,
+    named: impl Fn(&str) -> PathBuf,
+    meter: &Meter,
+) -> Result<(Vec<Whole>, Vec<String>), Fault> {
+    let [items, responses] = FILES.map(|name| Growing::create(named(name)));
+    let (mut items, mut responses) = (items?, responses?);
+    let outcomes = fill(from, &mut items, &mut responses, meter)?;
+    Ok((vec![items.finish()?, responses.finish()?], left_out(outcomes).into_iter().collect()))
+}
+
+/// What is said of outcomes, if there are any.
+pub(crate) fn left_out(outcomes: u64) -> Option<String> {
+    let are = if outcomes == 1 { "is" } else { "are" };
+    let outcomes = (outcomes > 0).then(|| plural::counted(outcomes, "outcome"))?;
+    Some(format!("Parquet files hold items and responses: {outcomes} {are} not in them."))
+}
+
+/// Tells how many outcomes there were.
+fn fill(from: &Path, items: &mut Growing, responses: &mut Growing, meter: &Meter) -> Result<u64, Fault> {
+    let item_columns = vec![text(), text(), text(), text(), text(), text(), time()];
+    let response_columns = vec![
+        text(),
+        text(),
+        text(),
+        text().maybe(),
+        text().maybe(),
+        text(),
+        Column::Whole(Vec::new()),
+        time(),
+    ];
+    let mut tables = Tables {
+        items: Table::new(items, ITEMS, item_columns)?,
+        responses: Table::new(responses, RESPONSES, response_columns)?,
+        outcomes: 0,
+        name: name_of(from),
+    };
+    rows(from, &mut tables, meter)?;
+    tables.items.finish()?;
+    tables.responses.finish()?;
+    Ok(tables.outcomes)
+}
+
+fn properties() -> WriterPropertiesPtr {
+    Arc::new(
+        WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            // The name of the program would change the bytes with every release.
+            .set_created_by("tidegate".to_owned())
+            // Ids are all different: a dictionary of them would only be filled in vain.
+            .set_column_dictionary_enabled(ColumnPath::from("id"), false)
+            .build(),
+    )
+}
+
+fn failed(name: &str, error: ParquetError) -> Fault {
+    Fault::Io { doing: format!("writing {name}"), error: io::Error::other(error) }
+}
+
+impl<'t> Table<'t> {
+    fn new(file: &'t mut Growing, schema: &str, columns: Vec<Column>) -> Result<Self, Fault> {
+        let name = name_of(&file.partial);
+        let writer = parse_message_type(schema)
+            .and_then(|schema| SerializedFileWriter::new(file.inner(), Arc::new(schema), properties()))
+            .map_err(|error| failed(&name, error))?;
+        Ok(Self { writer, columns, rows: 0, name })
+    }
+
+    /// All of its cells are there.
+    fn row(&mut self) -> Result<(), Fault> {
+        self.rows += 1;
+        if self.rows == GROUP { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), Fault> {
+        if self.rows == 0 {
+            return Ok(());
+        }
+        let mut write = || {
+            let mut group = self.writer.next_row_group()?;
+            for column in &mut self.columns {
+                if let Some(into) = group.next_column()? {
+                    column.write(into)?;
+                }
+            }
+            group.close().map(drop)
+        };
+        write().map_err(|error| failed(&self.name, error))?;
+        self.rows = 0;
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<(), Fault> {
+        self.flush()?;
+        self.writer.close().map(drop).map_err(|error| failed(&self.name, error))
+    }
+}
+
+fn no_time(name: &str, list: &str, row: &Row, field: &str) -> Fault {
+    let detail = format!("/{list}/{}: {field} is no time of the years 0000 to 9999", row.index);
+    Fault::content(name, None, Wrong::Value, detail)
+}
+
+impl Rows for Tables<'_> {
+    fn outcome(&mut self) {
+        self.outcomes += 1;
+    }
+
+    fn item(&mut self, row: &Row) -> Result<bool, Fault> {
+        let table = &mut self.items;
+        let (texts, times) = table.columns.split_at_mut(6);
+        let whole = texts.iter_mut().enumerate().all(|(field, column)| column.text_of(row, field));
+        if !times[0].time(row.text(6)) {
+            return Err(no_time(&self.name, "items", row, "createdAt"));
+        }
+        if whole { table.row().map(|()| true) } else { Ok(false) }
+    }
+
+    fn response(&mut self, row: &Row) -> Result<bool, Fault> {
+        let table = &mut self.responses;
+        let (texts, numbers) = table.columns.split_at_mut(6);
+        let mut whole = texts.iter_mut().enumerate().all(|(field, column)| column.text_of(row, field));
+        let Some(is_count) = numbers[0].whole(row.number(6)) else {
+            let (at, most) = (row.index, i64::MAX);
+            let detail =
+                format!("/responses/{at}: its count is more than {most}, the most that Parquet holds");
+            return Err(Fault::content(&self.name, None, Wrong::Value, detail));
+        };
+        whole &= is_count;
+        if !numbers[1].time(row.text(7)) {
+            return Err(no_time(&self.name, "responses", row, "occurredAt"));
+        }
+        if whole { table.row().map(|()| true) } else { Ok(false) }
+    }
+}

@@ -1,0 +1,121 @@
+//! The table of Polis with a row for each participant and a column for each statement.
+//!
+//! What a bundle does not say stays empty: who has written how many statements, and ids of the embedding site.
+
+#![allow(clippy::cast_possible_truncation, reason = "an item's place was put where it is taken from")]
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use super::{Cells, Growing, VoterIds, Whole, csv_row};
+use crate::{
+    error::Fault,
+    form::Answer,
+    meter::Meter,
+    storage::rows::{NO_OBJECT, Row, sorter::Sorter},
+    timestamp::Moment,
+};
+
+/// What stands before the statements.
+pub(super) const COLUMNS: [&str; 8] =
+    ["participant", "xid", "group-id", "n-comments", "n-votes", "n-agree", "n-disagree", "n-pass"];
+/// With a statement that is called so, and others beside it, the table would be taken for one of comments or votes.
+pub(super) const MISTAKEN: &str = "comment-id";
+
+/// Collects votes in any order.
+pub(super) struct Matrix {
+    /// Rows whose item is the participant and whose participant is the item, so that they come participant by participant.
+    votes: Sorter,
+    participants: Vec<Rc<str>>,
+}
+
+impl Matrix {
+    pub(super) fn new(folder: &Path, memory: usize) -> Self {
+        Self { votes: Sorter::new(folder, memory), participants: Vec::new() }
+    }
+
+    /// Somebody new; their row is the next one.
+    pub(super) fn participant(&mut self, reference: Rc<str>) -> u32 {
+        self.participants.push(reference);
+        self.participants.len() as u32 - 1
+    }
+
+    pub(super) fn vote(
+        &mut self,
+        participant: u32,
+        item: u32,
+        answer: Answer,
+        at: Option<Moment>,
+    ) -> Result<(), Fault> {
+        self.votes.push(Row::new(u128::from(item), participant, NO_OBJECT, answer, at, 0))
+    }
+
+    pub(super) fn write(
+        self,
+        path: PathBuf,
+        columns: &[&str],
+        (voters, cells): (VoterIds, Cells),
+        groups: &HashMap<String, String>,
+        meter: &Meter,
+    ) -> Result<Whole, Fault> {
+        let mut file = Growing::create(path)?;
+        let header = [&COLUMNS[..], columns].concat();
+        csv_row(&mut file, &header, cells)?;
+        let mut line = Line { file, votes: vec![None; columns.len()], cells };
+        let named = |at: u32| {
+            let reference = &*self.participants[at as usize];
+            let id = match voters {
+                VoterIds::References => reference.to_owned(),
+                VoterIds::Numbers => at.to_string(),
+            };
+            (id, groups.get(reference).map_or("", String::as_str))
+        };
+        let mut last = None;
+        self.votes.finish(|row| {
+            if let Some(before) = last.replace(row.subject)
+                && before != row.subject
+            {
+                meter.go_on()?;
+                let (id, group) = named(before);
+                line.end(&id, group)?;
+            }
+            // Of several answers to one statement the latest comes last.
+            line.votes[row.who as usize] = Some(row.answer());
+            Ok(())
+        })?;
+        if let Some(last) = last {
+            let (id, group) = named(last);
+            line.end(&id, group)?;
+        }
+        line.file.finish()
+    }
+}
+
+/// The row of one participant.
+struct Line {
+    file: Growing,
+    votes: Vec<Option<Answer>>,
+    cells: Cells,
+}
+
+impl Line {
+    fn end(&mut self, id: &str, group: &str) -> Result<(), Fault> {
+        let count = |answer| self.votes.iter().filter(|vote| **vote == Some(answer)).count();
+        let counts = [Answer::Agree, Answer::Disagree, Answer::Pass].map(count);
+        let [agrees, disagrees, passes] = counts.map(|count| count.to_string());
+        let all = counts.iter().sum::<usize>().to_string();
+        let mut row = vec![id, "", group, "", &all, &agrees, &disagrees, &passes];
+        row.extend(self.votes.iter().map(|vote| match vote {
+            Some(Answer::Agree) => "1",
+            Some(Answer::Disagree) => "-1",
+            Some(_) => "0",
+            None => "",
+        }));
+        csv_row(&mut self.file, &row, self.cells)?;
+        self.votes.fill(None);
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! A bundle of opinions as one table of counts.
+//!
+//! Its header is never quoted: the tools that read it split it at bare commas.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+use super::{
+    Cells, Growing, Whole, csv_row,
+    opinions::{ANSWERS, Opinions, column, moderated},
+};
+use crate::{
+    bundle::read::{Item, MOST_COUNTED, Reader, Response, bundle},
+    error::{Fault, Wrong},
+    form::{ORIGIN_PARTICIPANT, RESPONSE_COUNTS},
+    input::name_of,
+    meter::Meter,
+    plural,
+};
+
+pub(crate) const FILE: &str = "comments.csv";
+
+struct Counted {
+    opinions: Opinions,
+    items: Vec<Item>,
+    counts: HashMap<String, [u128; 3]>,
+    /// Responses so far.
+    rows: u64,
+    /// Of items, which of the three are hidden: they are no zeros.
+    hidden: HashMap<String, [bool; 3]>,
+    /// Of items, which of the three their counts do not name: if nobody has given such an answer, it may not have been asked.
+    unsaid: HashMap<String, [bool; 3]>,
+    name: String,
+}
+
+impl Reader for Counted {
+    const ITEMS: bool = true;
+    const RESPONSES: bool = true;
+    const OUTCOMES: bool = true;
+
+    fn item(&mut self, item: Item) -> Result<(), Fault> {
+        self.items.push(item);
+        Ok(())
+    }
+
+    fn response(&mut self, response: Response) -> Result<(), Fault> {
+        let at = self.opinions.response(&response)?;
+        self.rows += 1;
+        let (row, answer) = (self.rows - 1, ANSWERS[at]);
+        let sum = &mut self.counts.entry(response.subject_ref).or_default()[at];
+        *sum = sum.checked_add(response.count).filter(|sum| *sum <= MOST_COUNTED).ok_or_else(|| {
+            let detail = format!("/responses/{row}: with it the count of {answer} has more than 38 digits");
+            Fault::content(&self.name, None, Wrong::Value, detail)
+        })?;
+        Ok(())
+    }
+
+    fn outcome(&mut self, outcome: Value) -> Result<(), Fault> {
+        self.opinions.outcome(&outcome, &[RESPONSE_COUNTS])?;
+        if outcome["type"] == RESPONSE_COUNTS
+            && let (Some(item), Some(counts)) = (outcome["itemRef"].as_str(), outcome["counts"].as_object())
+        {
+            let unsaid = ANSWERS.map(|answer| !counts.contains_key(answer));
+            self.unsaid.insert(item.to_owned(), unsaid);
+        }
+        let (Some(item), Some(suppressed)) = (outcome["itemRef"].as_str(), outcome["suppressed"].as_array())
+        else {
+            return Ok(());
+        };
+        for at in suppressed.iter().filter_map(Value::as_str).filter_map(column) {
+            self.hidden.entry(item.to_owned()).or_default()[at] = true;
+        }
+        Ok(())
+    }
+}
+
+/// Also gives what the table has no place for, in words.
+pub(crate) fn write(
+    from: &Path,
+    path: PathBuf,
+    cells: Cells,
+    meter: &Meter,
+) -> Result<(Vec<Whole>, Vec<String>), Fault> {
+    let name = name_of(from);
+    let mut counted = Counted {
+        opinions: Opinions::new(name.clone()),
+        items: Vec::new(),
+        counts: HashMap::new(),
+        rows: 0,
+        hidden: HashMap::new(),
+        unsaid: HashMap::new(),
+        name,
+    };
+    let card = bundle(from, &mut counted, meter)?;
+    counted.opinions.items(&counted.items)?;
+    counted.opinions.hold_responses(&counted.items)?;
+    let mut file = Growing::create(path)?;
+    let header = ["comment-id", "comment_text", "agrees", "disagrees", "passes", "moderated"];
+    csv_row(&mut file, &header, cells)?;
+    let (mut undecided, mut others, mut in_part) = (0_u64, 0_u64, 0_u128);
+    for item in &counted.items {
+        let counts = counted.counts.get(&item.id).copied().unwrap_or_default();
+        let hidden = counted.hidden.get(&item.id).copied().unwrap_or_default();
+        let unsaid = counted.unsaid.get(&item.id).copied().unwrap_or_default();
+        let shown = |at: usize| {
+            let is_unknown = hidden[at] || unsaid[at] && counts[at] == 0;
+            if is_unknown { String::new() } else { counts[at].to_string() }
+        };
+        let [agrees, disagrees, passes] = [0, 1, 2].map(shown);
+        in_part += (0..3).filter(|at| hidden[*at]).map(|at| counts[at]).sum::<u128>();
+        let moderated = moderated(&item.status);
+        undecided += u64::from(moderated.is_none());
+        others += u64::from(item.origin != ORIGIN_PARTICIPANT);
+        let row = [item.key(), &item.text, &agrees, &disagrees, &passes, moderated.unwrap_or_default()];
+        csv_row(&mut file, &row, cells)?;
+    }
+    let mut notes = Vec::new();
+    if undecided > 0 {
+        let items = plural::counted(undecided, "item");
+        notes.push(format!(
+            "Of {items} `moderated` is empty: the status is none of approved, pending and rejected."
+        ));
+    }
+    if in_part > 0 {
+        let responses = plural::counted_wide(in_part, "response");
+        let were = if in_part == 1 { "was" } else { "were" };
+        notes.push(format!(
+            "{responses} {were} left out: of their counts only a part is known, and the cells are empty."
+        ));
+    }
+    if others > 0 {
+        let items = plural::counted(others, "item");
+        let were = plural::were(others);
+        notes
+            .push(format!("The table has no place for origins: {items} {were} not written by participants."));
+    }
+    notes.extend(counted.opinions.notes(&counted.items, &card));
+    Ok((vec![file.finish()?], notes))
+}

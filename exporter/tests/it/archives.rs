@@ -1,0 +1,105 @@
+//! What is said of zip archives that are broken: by themselves, and beside what can be read.
+
+use std::{
+    fs,
+    io::{Cursor, Write as _},
+    ops::Range,
+};
+
+use crate::support::{Conversation, Folder, bundle, run};
+use tidegate_exporter::error::Fault;
+use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
+
+const FILES: [&str; 3] = ["in/comments.csv", "in/votes.csv", "readme.txt"];
+
+/// With the length of each file before its data, or behind it as streams have it; and where each file lies.
+fn archive(method: CompressionMethod, streamed: bool) -> (Vec<u8>, Vec<Range<usize>>) {
+    let options = SimpleFileOptions::default().compression_method(method);
+    // Within the data stands what would begin another file.
+    let text = |name: &str| format!("{name}\n").repeat(300) + "PK\u{3}\u{4}PK\u{7}\u{8}";
+    let bytes = if streamed {
+        let mut zipped = ZipWriter::new_stream(Vec::new());
+        for name in FILES {
+            zipped.start_file(name, options).unwrap();
+            zipped.write_all(text(name).as_bytes()).unwrap();
+        }
+        zipped.finish().unwrap().into_inner()
+    } else {
+        let mut zipped = ZipWriter::new(Cursor::new(Vec::new()));
+        for name in FILES {
+            zipped.start_file(name, options).unwrap();
+            zipped.write_all(text(name).as_bytes()).unwrap();
+        }
+        zipped.finish().unwrap().into_inner()
+    };
+    let heads = FILES.map(|name| memchr::memmem::find(&bytes, name.as_bytes()).unwrap() - 30);
+    let list = memchr::memmem::find(&bytes, b"PK\x01\x02").unwrap();
+    let ends = heads.iter().skip(1).copied().chain([list]);
+    let places = heads.iter().copied().zip(ends).map(|(from, to)| from..to).collect();
+    (bytes, places)
+}
+
+#[test]
+fn of_an_archive_that_is_cut_off_it_is_told_within_which_file() {
+    let folder = Folder::new();
+    for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
+        for streamed in [false, true] {
+            let (bytes, places) = archive(method, streamed);
+            let said = |length: usize| {
+                let path = folder.write("export.zip", &bytes[..length]);
+                let fault = run(&folder.job(&path)).unwrap_err();
+                assert!(matches!(fault, Fault::Content { .. }), "{fault}");
+                fault.to_string()
+            };
+            let told = |within: &str| format!("export.zip: not a whole zip archive: it ends within {within}");
+            for (name, place) in FILES.iter().zip(&places) {
+                for length in [place.start + 31 + name.len(), place.start + 60, place.end - 1] {
+                    assert_eq!(said(length), told(name), "{method}, {streamed}, {place:?}");
+                }
+            }
+            let list = places[2].end;
+            for length in [list + 46, bytes.len() - 30] {
+                assert_eq!(said(length), told("its list of files"), "{method}, {streamed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_file_of_a_whole_archive_is_told_with_the_archive() {
+    let folder = Folder::new();
+    let (mut bytes, places) = archive(CompressionMethod::Stored, false);
+    bytes[places[1].start + 100] ^= 1;
+    let said = run(&folder.job(&folder.write("export.zip", bytes))).unwrap_err().to_string();
+    assert!(said.starts_with("in/votes.csv: its packed data is damaged"), "{said}");
+    assert!(said.ends_with(" (in export.zip)"), "{said}");
+}
+
+#[test]
+fn an_archive_that_is_cut_off_beside_an_export_is_a_note_whatever_it_held() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(71, 5, 30));
+    let path = conversation.variant_a(&folder, "a");
+    let (bytes, places) = archive(CompressionMethod::Deflated, false);
+    folder.write("a/backup.zip", &bytes[..places[1].end - 1]);
+    let notes = bundle(&folder.job(&path)).0.notes;
+    let passed_over = "1 file that cannot be unpacked was passed over: backup.zip.";
+    assert!(notes.iter().any(|note| note == passed_over), "{notes:?}");
+    // What is missing may have been in it.
+    fs::remove_file(path.join("votes.csv")).unwrap();
+    let notes = bundle(&folder.fresh(&path)).0.notes;
+    let unless = "There was no list of votes (votes.csv), unless it is among what cannot be unpacked (backup.zip); the \
+                  matrix has no times.";
+    assert!(notes.iter().any(|note| note == unless), "{notes:?}");
+    fs::remove_file(path.join("participants-votes.csv")).unwrap();
+    let said = run(&folder.fresh(&path)).unwrap_err().to_string();
+    assert!(said.ends_with("; it may be among what cannot be unpacked: backup.zip"), "{said}");
+    // Nothing else is an export.
+    for table in fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()) {
+        if table.extension().is_some_and(|ending| ending == "csv") {
+            fs::remove_file(table).unwrap();
+        }
+    }
+    folder.write("a/readme.txt", "Unpack it.");
+    let said = run(&folder.fresh(&path)).unwrap_err().to_string();
+    assert_eq!(said, "backup.zip: not a whole zip archive: it ends within in/votes.csv");
+}

@@ -1,0 +1,241 @@
+//! Tables whose rows do not fit their header, and headers that name a column twice: told with file and row.
+
+use std::{fs, path::PathBuf};
+
+use crate::support::{Conversation, Folder, bundle, run};
+
+/// A table with each record changed; the header is record 0.
+fn edited(text: &str, edit: impl Fn(usize, &mut Vec<String>)) -> String {
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text.as_bytes());
+    // Texts without any quotes are another variant, which may have commas in them.
+    let texts = text.contains("comment-body");
+    let style = if texts { csv::QuoteStyle::NonNumeric } else { csv::QuoteStyle::Necessary };
+    let mut writer = csv::WriterBuilder::new().flexible(true).quote_style(style).from_writer(Vec::new());
+    for (at, record) in reader.records().enumerate() {
+        let mut cells: Vec<_> = record.unwrap().iter().map(str::to_owned).collect();
+        edit(at, &mut cells);
+        writer.write_record(&cells).unwrap();
+    }
+    String::from_utf8(writer.into_inner().unwrap()).unwrap()
+}
+
+/// Exports of all tools, by what their folders hold; the tables of participants among them stand for votes once.
+fn exports() -> Vec<Vec<(&'static str, String)>> {
+    let conversation = Conversation::new(71, 6, 30);
+    let (comments, votes) = (conversation.comments_csv(1000), conversation.votes_csv(1000));
+    let with_more = edited(&votes, |at, cells| {
+        cells.extend(
+            [if at == 0 { "important" } else { "0" }, if at == 0 { "why" } else { "" }].map(str::to_owned),
+        );
+    });
+    let quoted = edited(&votes, |at, cells| {
+        if at > 0 {
+            cells[1] = "Wed, Jul 27".to_owned();
+        }
+    });
+    let small = conversation.comments_csv(1);
+    let said = |text: &str| text.to_owned();
+    vec![
+        vec![
+            ("comments.csv", comments.clone()),
+            ("votes.csv", votes),
+            ("participants-votes.csv", conversation.matrix_csv()),
+        ],
+        vec![("votes.csv", with_more), ("comments.csv", comments.clone())],
+        vec![("votes.csv", quoted), ("comments.csv", comments.clone())],
+        vec![("comments.csv", small), ("votes.csv", conversation.votes_csv(1))],
+        vec![("participants-votes.csv", conversation.matrix_csv()), ("comments.csv", comments)],
+        vec![
+            (
+                "statements.csv",
+                said(
+                    "statement_id,text,status,is_seed,created_at,agrees,disagrees,passes\ns1,one,active,true,,1,0,0\ns2,two,active,true,,0,0,0\n",
+                ),
+            ),
+            ("votes.csv", said("participant,statement_id,vote,updated_at\np1,s1,1,\np2,s1,1,\n")),
+        ],
+        vec![
+            (
+                "ideas.csv",
+                said("Wikisurvey ID,Idea ID,Idea Text,Wins,Losses,Score\n7,1,one,1,0,60\n7,2,two,0,1,40\n"),
+            ),
+            (
+                "votes.csv",
+                said(
+                    "Vote ID,Session ID,Winner ID,Loser ID,Left Choice ID,Right Choice ID,Created at\n1,9,1,2,1,2,NA\n2,8,1,2,1,2,NA\n",
+                ),
+            ),
+            (
+                "non_votes.csv",
+                said(
+                    "Record Type,Session ID,Left Choice ID,Right Choice ID,Reason\nSkip,9,1,2,same\nSkip,8,1,2,NA\n",
+                ),
+            ),
+        ],
+        vec![("t.csv", said("comment-id,comment_text,agrees,disagrees\n1,one,1,2\n2,two,1,2\n"))],
+        vec![(
+            "t.csv",
+            said("comment-id,comment_text,a-agree-count,a-disagree-count\n1,one,1,2\n2,two,1,2\n"),
+        )],
+    ]
+}
+
+fn written(folder: &Folder, files: &[(&'static str, String)], changed: Option<(&str, &str)>) -> PathBuf {
+    drop(fs::remove_dir_all(folder.path("a")));
+    for (name, text) in files {
+        let changed = changed.filter(|(file, _)| file == name);
+        folder.write(&format!("a/{name}"), changed.map_or(text.as_str(), |(_, text)| text));
+    }
+    folder.path("a")
+}
+
+/// What is said of each change of each table, for those that are changed.
+fn told(change: impl Fn(&str, &str) -> Vec<(String, String)>) -> Vec<(String, String, String)> {
+    let folder = Folder::new();
+    let mut told = Vec::new();
+    for (export, files) in exports().into_iter().enumerate() {
+        let input = written(&folder, &files, None);
+        bundle(&folder.fresh(&input));
+        for (name, text) in &files {
+            for (changed, wanted) in change(name, text) {
+                let input = written(&folder, &files, Some((name, &changed)));
+                let said = match run(&folder.fresh(&input)) {
+                    Ok(_) => "nothing".to_owned(),
+                    Err(fault) => format!("{} {fault}", fault.tag()),
+                };
+                told.push((format!("export {export}, {name}"), said, wanted));
+            }
+        }
+    }
+    told
+}
+
+#[track_caller]
+fn assert_told(told: Vec<(String, String, String)>, least: usize) {
+    assert!(told.len() >= least, "{}", told.len());
+    let wrong: Vec<_> = told.into_iter().filter(|(_, said, wanted)| said != wanted).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn cells_that_no_column_is_for_are_refused() {
+    let told = told(|name, text| {
+        let longer = |cell: &str| {
+            edited(text, |at, cells| {
+                if at == 2 {
+                    cells.push(cell.to_owned());
+                }
+            })
+        };
+        let wanted = format!("columns {name}, row 3: the row has more cells than the header");
+        vec![(longer("more"), wanted.clone()), (longer(""), wanted)]
+    });
+    assert_told(told, 32);
+}
+
+#[test]
+fn a_column_that_is_read_stands_once_and_others_as_often_as_they_like() {
+    let read = [
+        "comment-id",
+        "comment-body",
+        "timestamp",
+        "author-id",
+        "moderated",
+        "agrees",
+        "voter-id",
+        "vote",
+        "participant",
+        "group-id",
+        "xid",
+        "3",
+        "n-votes",
+        "statement_id",
+        "text",
+        "passes",
+        "updated_at",
+        "Idea ID",
+        "Score",
+        "Winner ID",
+        "Left Choice ID",
+        "Session ID",
+        "Record Type",
+        "Reason",
+        "comment_text",
+        "disagrees",
+        "a-agree-count",
+    ];
+    let told = told(|name, text| {
+        let header: Vec<_> =
+            text.lines().next().unwrap().split(',').map(|name| name.trim_matches('"').to_owned()).collect();
+        let again = |column: &str| {
+            edited(text, |at, cells| cells.push(if at == 0 { column.to_owned() } else { String::new() }))
+        };
+        let mut cases = Vec::new();
+        for (at, column) in header.iter().enumerate() {
+            let is_read = read.contains(&column.as_str())
+                && (column != "3" || text.contains("xid-of"))
+                // Where there is a list of votes.
+                && (name != "comments.csv" || column != "passes");
+            let said = format!(
+                "duplicate {name}, row 1: the columns {} and {} are both called {column}",
+                at + 1,
+                header.len() + 1
+            );
+            if is_read && column != "3" {
+                cases.push((again(column), said));
+            }
+        }
+        let unread = ["datetime", "n-agree", "Vote ID", "Times"];
+        for column in unread.into_iter().filter(|column| header.iter().any(|name| name == column)) {
+            cases.push((again(column), "nothing".to_owned()));
+        }
+        cases
+    });
+    assert_told(told, 45);
+}
+
+#[test]
+fn a_column_of_a_comment_stands_once_where_it_is_a_vote() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(72, 6, 30));
+    let comments = || ("comments.csv", conversation.comments_csv(1000));
+    let matrix = conversation.matrix_csv();
+    let again = edited(&matrix, |at, cells| cells.push(if at == 0 { "3".to_owned() } else { String::new() }));
+    let input = written(&folder, &[comments(), ("participants-votes.csv", again)], None);
+    let fault = run(&folder.fresh(&input)).unwrap_err();
+    let said = "participants-votes.csv, row 1: the columns 11 and 14 are both called 3";
+    assert_eq!((fault.tag(), fault.to_string().as_str()), ("duplicate", said));
+}
+
+#[test]
+fn a_participant_stands_once_in_the_table_of_participants() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(73, 6, 30));
+    let files = [
+        ("comments.csv", conversation.comments_csv(1000)),
+        ("votes.csv", conversation.votes_csv(1000)),
+        ("participants-votes.csv", conversation.matrix_csv()),
+    ];
+    let matrix = &files[2].1;
+    let rows: Vec<_> = matrix.lines().collect();
+    for files in [&files[..], &[files[0].clone(), files[2].clone()]] {
+        for (changed, tag, said) in [
+            (
+                format!("{matrix}{}\n", rows[2]),
+                "duplicate",
+                "row 32: the participant stands in row 3 already",
+            ),
+            (
+                edited(matrix, |at, cells| {
+                    if at == 4 {
+                        cells[0].clear();
+                    }
+                }),
+                "value",
+                "row 5: participant is empty",
+            ),
+        ] {
+            let input = written(&folder, files, Some(("participants-votes.csv", &changed)));
+            let fault = run(&folder.fresh(&input)).unwrap_err();
+            assert_eq!((fault.tag(), fault.to_string()), (tag, format!("participants-votes.csv, {said}")));
+        }
+    }
+}

@@ -1,0 +1,541 @@
+//! What is written beside a bundle, or instead of it, says the same.
+
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
+
+use crate::support::{Conversation, Folder, bundle, content, run};
+use serde_json::{Value, json};
+use tidegate_exporter::{
+    bundle::{inspect::inspect, validate::Limits},
+    convert::{Job, Sidecar, Target},
+    form::Naming,
+    privacy::{Participants, Profile, Texts},
+    storage::spill::Room,
+    tables::{Cells, Shape, VoterIds},
+    timestamp::Moment,
+};
+use tidegate_test_support::servers;
+
+#[test]
+fn polis_tables_of_a_bundle_give_the_bundle_again() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(41, 10, 30));
+    conversation.variant_a(&folder, "a");
+    let first = bundle(&folder.job(&folder.path("a"))).1;
+    let mut back = folder.job(&folder.path("bundle.json"));
+    back.key = None;
+    back.target = Target::File(folder.path("tables"));
+    back.to = Some(Shape::PolisCsv);
+    back.voter_ids = VoterIds::References;
+    back.cells = Cells::Exact;
+    let report = run(&back).unwrap();
+    assert_eq!(report.files, ["votes.csv", "comments.csv", "participant-votes.csv", "summary.csv"]);
+    let mut again = folder.job(&folder.path("tables"));
+    again.target = Target::File(folder.path("again.json"));
+    again.participants = Participants::KeepPseudonyms;
+    let second = bundle(&again).1;
+    let members = |bundle: &Value| {
+        bundle["outcomes"].as_array().unwrap().iter().filter(|it| it["type"] == "group-members").count()
+    };
+    assert_eq!(members(&second), 2);
+    assert_eq!(content(second), content(first.clone()));
+    // The table of participants alone says the same but for the times.
+    fs::remove_file(folder.path("tables/votes.csv")).unwrap();
+    let mut alone = content(bundle(&again).1);
+    let mut first = content(first);
+    for response in first["responses"].as_array_mut().unwrap() {
+        response["occurredAt"] = Value::Null;
+    }
+    assert_eq!(alone["responses"].take(), first["responses"].take());
+    assert_eq!(alone["outcomes"], first["outcomes"]);
+}
+
+#[test]
+fn numbered_participants_stay_in_their_groups() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(45, 12, 40));
+    let first = bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1;
+    let mut back = folder.job(&folder.path("bundle.json"));
+    back.key = None;
+    back.target = Target::File(folder.path("tables"));
+    back.to = Some(Shape::PolisCsv);
+    back.limits.memory = 1;
+    run(&back).unwrap();
+    let mut again = folder.job(&folder.path("tables"));
+    again.target = Target::File(folder.path("again.json"));
+    let second = bundle(&again).1;
+    let counts = |bundle: &Value| -> Vec<Value> {
+        let outcomes = bundle["outcomes"].as_array().unwrap().iter();
+        outcomes.filter(|it| it["type"] == "group-response-counts").map(|it| it["groups"].clone()).collect()
+    };
+    assert_eq!(counts(&second).len(), 12);
+    assert_eq!(counts(&second), counts(&first));
+}
+
+#[test]
+fn counts_become_a_table_and_formulas_are_guarded() {
+    let (folder, mut conversation) = (Folder::new(), Conversation::new(42, 3, 20));
+    conversation.comments[1].3 = "=HYPERLINK(1)".to_owned();
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    let counts = bundle(&job).1["outcomes"][0]["counts"].clone();
+    job.to = Some(Shape::SensemakingCsv);
+    job.target = Target::File(folder.path("table"));
+    run(&job).unwrap();
+    let table = fs::read_to_string(folder.path("table/comments.csv")).unwrap();
+    assert!(table.starts_with("comment-id,comment_text,agrees,disagrees,passes,moderated\n"));
+    assert!(table.contains(&format!(
+        "0,Statement 0 plain,{},{},{},",
+        counts["agree"], counts["disagree"], counts["pass"]
+    )));
+    assert!(table.contains("'=HYPERLINK"));
+    assert_eq!(folder.names(), ["a", "bundle.json", "table"]);
+}
+
+#[test]
+fn what_a_bundle_hides_is_blank_in_a_table_and_not_zero() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(11, 20, 60));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    job.profile = Profile::Public;
+    job.k = 12;
+    job.texts = Some(Texts::Omit);
+    let shared = bundle(&job).1;
+    let mut table = folder.job(&folder.path("bundle.json"));
+    table.key = None;
+    table.to = Some(Shape::SensemakingCsv);
+    table.target = Target::File(folder.path("table"));
+    run(&table).unwrap();
+    let table = fs::read_to_string(folder.path("table/comments.csv")).unwrap();
+    let mut hidden = 0;
+    for outcome in shared["outcomes"].as_array().unwrap() {
+        let key = outcome["itemRef"].as_str().unwrap().strip_prefix("statement:").unwrap();
+        let line = table.lines().find(|line| line.split(',').next() == Some(key)).unwrap();
+        let cells: Vec<_> = line.rsplitn(5, ',').skip(1).take(3).collect();
+        for (answer, cell) in ["pass", "disagree", "agree"].into_iter().zip(cells) {
+            let count = &outcome["counts"][answer];
+            assert_eq!(cell, if count.is_null() { String::new() } else { count.to_string() }, "{line}");
+            hidden += u32::from(count.is_null());
+        }
+    }
+    assert!(hidden > 0);
+}
+
+#[test]
+fn what_would_have_to_be_told_of_an_export_is_refused_of_a_bundle() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(43, 6, 30));
+    bundle(&folder.job(&conversation.variant_a(&folder, "a")));
+    let mut plain = folder.job(&folder.path("bundle.json"));
+    (plain.to, plain.target, plain.key) = (Some(Shape::Ndjson), Target::File(folder.path("out")), None);
+    let mut public = plain.clone();
+    (public.profile, public.k, public.texts) = (Profile::Public, 7, Some(Texts::Omit));
+    let mut named = plain.clone();
+    (named.withheld, named.overrides.title) = (true, Some("Ours".to_owned()));
+    for (job, says) in [(public, "--profile, --k, --text would"), (named, "--not-for-sharing, --title would")]
+    {
+        let refused = run(&job).unwrap_err();
+        assert!(refused.tag() == "refused" && refused.to_string().starts_with(says), "{refused}");
+        assert!(!folder.path("out").exists());
+    }
+    assert_eq!(run(&plain).unwrap().files.len(), 4);
+}
+
+#[test]
+fn a_package_names_the_license_that_was_told_and_no_other() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(46, 3, 30));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    let mut licenses = |license: Option<&str>, package: bool| {
+        (job.license, job.package) = (license.map(str::to_owned), package);
+        let written = run(&job).map_err(|fault| fault.to_string())?;
+        assert_eq!(written.files.is_empty(), !package);
+        let package = fs::read(folder.path("datapackage.json")).unwrap();
+        Ok(serde_json::from_slice::<Value>(&package).unwrap()["licenses"].clone())
+    };
+    let url = "https://license.example/by?v=4";
+    assert_eq!(licenses(Some(url), true), Ok(json!([{ "path": url }])));
+    assert_eq!(licenses(Some("GPL-3.0+"), true), Ok(json!([{ "name": "GPL-3.0+" }])));
+    for known in ["MIT", "ODbL-1.0", "LicenseRef-Ours"] {
+        assert_eq!(licenses(Some(known), true), Ok(json!([{ "name": known }])));
+    }
+    assert_eq!(licenses(None, true), Ok(Value::Null));
+    for (wrong, said) in [
+        ("foo-1", "--license foo-1 is no id of SPDX's list (such as CC-BY-4.0)"),
+        ("cc-by-4.0", "--license cc-by-4.0 is no id of SPDX's list (CC-BY-4.0 is)"),
+        ("CC-BY-4.O", "--license CC-BY-4.O is no id of SPDX's list (CC-BY-4.0 is)"),
+        ("Apache2.0", "--license Apache2.0 is no id of SPDX's list (Apache-2.0 is)"),
+        ("GPL-9.0-only", "--license GPL-9.0-only is no id of SPDX's list (GPL-1.0-only is)"),
+        ("LicenseRef-a/b", "--license LicenseRef-a/b is no id of SPDX's list"),
+        ("ht tp://x", "--license ht tp://x is no URI"),
+    ] {
+        let refused: Result<Value, String> = licenses(Some(wrong), true);
+        assert!(refused.as_ref().is_err_and(|fault| fault.starts_with(said)), "{wrong}: {refused:?}");
+    }
+    for (wrong, package) in [
+        ("CC BY 4.0", true),
+        ("", true),
+        ("foo", true),
+        ("LicenseRef-", true),
+        ("a:b c", true),
+        ("CC-BY-4.0", false),
+    ] {
+        let refused: Result<Value, String> = licenses(Some(wrong), package);
+        assert!(refused.is_err_and(|said| said.starts_with("--license")), "{wrong}");
+    }
+}
+
+#[test]
+fn lines_hold_the_elements_of_the_lists() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(43, 6, 30));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    job.sidecars = Some(vec![Sidecar::Ndjson, Sidecar::Parquet]);
+    job.package = true;
+    job.license = Some("CC-BY-4.0".to_owned());
+    let (report, bundle) = bundle(&job);
+    for list in ["items", "responses", "outcomes"] {
+        let text = fs::read_to_string(folder.path(&format!("bundle.{list}.ndjson"))).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(bundle[list], Value::from(lines), "{list}");
+    }
+    assert_eq!(report.files.len(), 7);
+    let package: Value = serde_json::from_slice(&fs::read(folder.path("datapackage.json")).unwrap()).unwrap();
+    assert_eq!(package["licenses"], json!([{ "name": "CC-BY-4.0" }]));
+    let resources = package["resources"].as_array().unwrap();
+    assert_eq!(resources.len(), 6);
+    let mut described = 0;
+    for resource in resources {
+        let name = resource["path"].as_str().unwrap();
+        let Some(fields) = resource["schema"]["fields"].as_array() else { continue };
+        described += 1;
+        let is = |field: &Value, name: &str| field["name"].as_str() == Some(name);
+        let Ok(lines) = fs::read_to_string(folder.path(name)) else { continue };
+        for line in lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+            let line = line.as_object().unwrap();
+            assert!(line.keys().all(|key| fields.iter().any(|field| is(field, key))), "{name}");
+            for field in fields {
+                let value = line.get(field["name"].as_str().unwrap()).filter(|value| !value.is_null());
+                assert!(value.is_some() || field.get("constraints").is_none(), "{name}: {field}");
+                let is_number = value.is_some_and(Value::is_u64);
+                assert_eq!(is_number, field["type"] == "integer", "{name}: {field}");
+            }
+        }
+    }
+    assert_eq!(described, 4);
+    let check = Command::new("sha256sum")
+        .args(["--check", "--strict", "--status", "manifest-sha256.txt"])
+        .current_dir(folder.path(""))
+        .status();
+    match check {
+        Ok(status) => assert!(status.success()),
+        Err(_) => servers::skipped("the manifest of a package", "there is no sha256sum to check it with"),
+    }
+}
+
+const READ_BACK: &str = r#"
+import duckdb, polars, sys
+path = sys.argv[1]
+duck = duckdb.sql(f"""select response, sum(count)::bigint, count(distinct participantRef), min(epoch_ms(occurredAt))
+    from '{path}' group by response order by response""").fetchall()
+frame = polars.read_parquet(path)
+bears = sorted((r[0], r[1], r[2], int(r[3].timestamp() * 1000)) for r in frame.group_by('response').agg(
+    polars.col('count').sum(), polars.col('participantRef').n_unique(), polars.col('occurredAt').min()).rows())
+assert [tuple(r) for r in duck] == bears, (duck, bears)
+print(';'.join(f'{r[0]},{r[1]},{r[2]}' for r in bears))
+"#;
+
+#[test]
+fn databases_read_the_parquet_file() {
+    let Some(python) = servers::python("TIDEGATE_TEST_PARQUET", "Parquet in DuckDB and Polars") else {
+        return;
+    };
+    let (folder, conversation) = (Folder::new(), Conversation::new(44, 30, 60));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    job.sidecars = Some(vec![Sidecar::Parquet]);
+    let (_, bundle) = bundle(&job);
+    let path = folder.path("bundle.responses.parquet");
+    let output = Command::new(&python).arg("-c").arg(READ_BACK).arg(Path::new(&path)).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let responses = bundle["responses"].as_array().unwrap();
+    let expected: Vec<_> = ["agree", "disagree", "pass"]
+        .iter()
+        .map(|word| {
+            let those = || responses.iter().filter(|response| response["response"] == *word);
+            let who: BTreeSet<_> = those().map(|response| response["participantRef"].as_str()).collect();
+            format!("{word},{},{}", those().count(), who.len())
+        })
+        .collect();
+    assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), expected.join(";"));
+}
+
+#[test]
+fn a_package_takes_empty_texts_for_texts() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(46, 3, 30));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    (job.profile, job.texts, job.package) = (Profile::Public, Some(Texts::Omit), true);
+    job.sidecars = Some(vec![Sidecar::Ndjson, Sidecar::Parquet]);
+    bundle(&job);
+    let package: Value = serde_json::from_slice(&fs::read(folder.path("datapackage.json")).unwrap()).unwrap();
+    let mut empty = 0;
+    for resource in package["resources"].as_array().unwrap() {
+        let is_parquet = resource["format"] == "parquet";
+        // Its validator takes no length of such a file for right.
+        assert_eq!(resource.get("bytes").is_none(), is_parquet, "{resource}");
+        let Some(fields) = resource["schema"]["fields"].as_array().filter(|_| !is_parquet) else { continue };
+        // As Table Schema has it: nothing else is missing, unless the schema says so.
+        let missing = resource["schema"]["missingValues"].as_array().cloned();
+        let missing = missing.unwrap_or_else(|| vec![json!("")]);
+        let text = fs::read_to_string(folder.path(resource["path"].as_str().unwrap())).unwrap();
+        for line in text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+            // Its validator takes the members of the first line for the header.
+            let names: BTreeSet<_> = fields.iter().filter_map(|field| field["name"].as_str()).collect();
+            assert!(names.into_iter().eq(line.as_object().unwrap().keys()));
+            for field in fields.iter().filter(|field| field["constraints"]["required"] == true) {
+                let value = &line[field["name"].as_str().unwrap()];
+                empty += u32::from(value == "");
+                assert!(!value.is_null() && !missing.contains(value), "{field}: {value}");
+            }
+        }
+    }
+    assert!(empty > 0);
+}
+
+#[test]
+fn a_table_of_counts_keeps_what_was_decided_and_names_what_it_has_no_column_for() {
+    let folder = Folder::new();
+    let path = folder.write(
+        "t.csv",
+        "comment-id,comment_text,a-agree-count,b-agree-count,topics,moderated\n\
+         1,one,1,2,A:B,1\n2,two,3,4,,-1\n3,three,5,6,C,0\n",
+    );
+    let mut job = folder.job(&path);
+    (job.to, job.target) = (Some(Shape::SensemakingCsv), Target::File(folder.path("table")));
+    let direct = run(&job).unwrap();
+    let table = fs::read_to_string(folder.path("table/comments.csv")).unwrap();
+    assert!(table.starts_with("comment-id,comment_text,agrees,disagrees,passes,moderated\n"), "{table}");
+    let moderated: Vec<_> = table.lines().skip(1).filter_map(|line| line.rsplit(',').next()).collect();
+    assert_eq!(moderated, ["1", "-1", "0"]);
+    let mut job = folder.job(&path);
+    bundle(&job);
+    job.key = None;
+    job.inputs = vec![folder.path("bundle.json")];
+    (job.to, job.target) = (Some(Shape::SensemakingCsv), Target::File(folder.path("other")));
+    for report in [direct, run(&job).unwrap()] {
+        let note = "The table has no place for 5 outcomes, which were left out: 3 of group-response-counts, 2 of topics.";
+        assert!(report.notes.iter().any(|said| said == note), "{:?}", report.notes);
+    }
+}
+
+#[test]
+fn parquet_files_say_that_they_hold_no_outcomes_and_how_many_there_were() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(44, 4, 30));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    job.sidecars = Some(vec![Sidecar::Parquet]);
+    let (beside, whole) = bundle(&job);
+    let outcomes = whole["outcomes"].as_array().unwrap().len();
+    let mut instead = folder.job(&folder.path("bundle.json"));
+    (instead.key, instead.to) = (None, Some(Shape::Parquet));
+    instead.target = Target::File(folder.path("out"));
+    let note = format!("Parquet files hold items and responses: {outcomes} outcomes are not in them.");
+    for report in [beside, run(&instead).unwrap()] {
+        assert!(report.notes.contains(&note), "{:?}", report.notes);
+    }
+}
+
+/// What is noted when the bundle, changed so, is turned into tables.
+fn noted(folder: &Folder, shape: Shape, change: impl FnOnce(&mut Value)) -> Vec<String> {
+    let conversation = Conversation::new(41, 3, 30);
+    let mut changed = bundle(&folder.job(&conversation.variant_a(folder, "a"))).1;
+    change(&mut changed);
+    let mut job = folder.job(&folder.write("changed.json", changed.to_string()));
+    (job.key, job.to) = (None, Some(shape));
+    job.target = Target::File(folder.path("tables"));
+    run(&job).unwrap().notes
+}
+
+#[test]
+fn what_tables_leave_out_is_noted() {
+    let folder = Folder::new();
+    let mut agreed = 0;
+    let notes = noted(&folder, Shape::SensemakingCsv, |bundle| {
+        let counts = &mut bundle["outcomes"][0];
+        agreed = counts["counts"].as_object_mut().unwrap().remove("agree").unwrap().as_u64().unwrap();
+        counts["suppressed"] = json!(["agree"]);
+    });
+    let note = format!(
+        "{agreed} responses were left out: of their counts only a part is known, and the cells are empty."
+    );
+    assert!(agreed > 1 && notes.contains(&note), "{notes:?}");
+    let notes = noted(&folder, Shape::PolisCsv, |bundle| {
+        let outcomes = bundle["outcomes"].as_array_mut().unwrap();
+        let mut empty = outcomes.iter().find(|it| it["type"] == "group-members").unwrap().clone();
+        (empty["id"], empty["group"], empty["members"]) = (json!("group-members:9"), json!("9"), json!([]));
+        outcomes.push(empty);
+    });
+    let note = "1 group was left out: nobody in them has answered, and tables list who has.";
+    assert!(notes.iter().any(|said| said == note), "{notes:?}");
+    assert!(noted(&folder, Shape::PolisCsv, |_| {}).is_empty());
+}
+
+#[test]
+fn a_source_without_an_address_has_its_id_after_the_round_trip_too() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(41, 10, 30));
+    let input = conversation.variant_a(&folder, "a");
+    for name in ["votes.csv", "summary.csv"] {
+        fs::remove_file(input.join(name)).unwrap();
+    }
+    fs::rename(input.join("participants-votes.csv"), input.join("two words & more.csv")).unwrap();
+    let first = bundle(&folder.fresh(&input)).1;
+    assert_eq!(first["source"]["sourceId"], "two words & more");
+    let mut back = folder.job(&folder.path("bundle.json"));
+    (back.key, back.to) = (None, Some(Shape::PolisCsv));
+    (back.target, back.voter_ids, back.cells) =
+        (Target::File(folder.path("tables")), VoterIds::References, Cells::Exact);
+    run(&back).unwrap();
+    // What stands for an address says no more than the name of the file did.
+    let kept = run(&folder.job(&folder.path("tables"))).unwrap_err();
+    assert!(kept.to_string().contains("--source-id"), "{kept}");
+    let mut again = folder.fresh(&folder.path("tables"));
+    again.participants = Participants::KeepPseudonyms;
+    assert_eq!(bundle(&again).1["source"], first["source"]);
+}
+
+#[test]
+fn a_preview_says_what_a_shape_or_sidecar_leaves_out_as_the_run_does() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(47, 8, 40));
+    let input = conversation.variant_a(&folder, "a");
+    let counts = "comment-id,comment_text,a-agree-count,a-disagree-count\n1,one,9,\n2,two,5,6\n";
+    let counts = folder.write("t.csv", counts);
+    let before = folder.names();
+    let mut said = BTreeSet::new();
+    let mut compare = |job: &Job, what: &str| {
+        let preview = run(&Job { dry_run: true, ..job.clone() }).unwrap();
+        assert_eq!(folder.names(), before, "{what}");
+        assert_eq!((preview.dry_run, &preview.bundle_id, preview.bytes), (true, &None, 0));
+        let done = run(job).unwrap();
+        assert_eq!((&preview.notes, &preview.files), (&done.notes, &done.files), "{what}");
+        assert_eq!((preview.participants, preview.responses), (done.participants, done.responses));
+        said.extend(done.notes);
+        for name in folder.names().iter().filter(|name| !before.contains(name)) {
+            let path = folder.path(name);
+            if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+        }
+    };
+    for (input, profile) in
+        [(&input, Profile::Private), (&input, Profile::Public), (&counts, Profile::Private)]
+    {
+        let mut job = folder.fresh(input);
+        (job.profile, job.texts) = (profile, Some(Texts::Omit));
+        for sidecars in [None, Some(vec![Sidecar::Parquet]), Some(vec![Sidecar::Ndjson])] {
+            let what = format!("{profile:?} {sidecars:?}");
+            compare(&Job { sidecars, ..job.clone() }, &what);
+        }
+        job.target = Target::File(folder.path("tables"));
+        let votes = (profile == Profile::Private && *input != counts).then_some(Shape::PolisCsv);
+        for shape in [Shape::SensemakingCsv, Shape::Ndjson, Shape::Parquet].into_iter().chain(votes) {
+            compare(&Job { to: Some(shape), ..job.clone() }, &format!("{profile:?} {shape:?}"));
+        }
+    }
+    // Its Parquet files come by themselves.
+    let large = Conversation::new(48, 60, 2_200).variant_a(&folder, "a");
+    compare(&folder.fresh(&large), "large");
+    for note in ["Parquet files hold items and responses: 182 outcomes are", "The table has no place for"] {
+        assert!(said.iter().any(|told| told.starts_with(note)), "{note}: {said:?}");
+    }
+}
+
+#[test]
+fn counts_are_exact_in_every_shape_or_refused_for_what_they_are() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(41, 3, 30));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    (job.profile, job.k, job.texts) = (Profile::Public, 3, Some(Texts::Omit));
+    let whole = bundle(&job).1;
+    let with = |counts: [&str; 2]| {
+        let mut changed = whole.clone();
+        let row = |id: &str, count: &str| {
+            let mut row = whole["responses"][0].clone();
+            (row["id"], row["count"]) = (json!(id), serde_json::from_str(count).unwrap());
+            row
+        };
+        changed["responses"] = json!([row("a", counts[0]), row("b", counts[1])]);
+        changed
+    };
+    let outcome = |shape, bundle: &Value| {
+        let mut job = folder.job(&folder.write("changed.json", bundle.to_string()));
+        (job.key, job.to) = (None, Some(shape));
+        job.target = Target::File(folder.path("tables"));
+        run(&job).map_err(|fault| fault.to_string())
+    };
+    let read = |name: &str| fs::read_to_string(folder.path("tables").join(name)).unwrap();
+    let answer = whole["responses"][0]["response"].as_str().unwrap();
+    let wide = with(["18446744073709551615", "1.0"]);
+    outcome(Shape::SensemakingCsv, &wide).unwrap();
+    assert!(read("comments.csv").contains(",18446744073709551616,"), "{}", read("comments.csv"));
+    outcome(Shape::Ndjson, &with(["18446744073709551617", "1e0"])).unwrap();
+    assert!(read("responses.ndjson").contains("\"count\":18446744073709551617,"));
+    assert!(read("responses.ndjson").contains("\"count\":1,"));
+    let nines = "9".repeat(38);
+    let refused = [
+        (
+            Shape::SensemakingCsv,
+            [nines.as_str(), "1"],
+            format!("/responses/1: with it the count of {answer} has more than 38 digits"),
+        ),
+        (Shape::SensemakingCsv, ["1", "1e38"], "/responses/1: its count has more than 38 digits".to_owned()),
+        (Shape::Ndjson, ["1e400", "1"], "/responses/0: its count has more than 38 digits".to_owned()),
+        (
+            Shape::Parquet,
+            ["1", "9223372036854775808"],
+            "/responses/1: its count is more than 9223372036854775807, the most that Parquet holds"
+                .to_owned(),
+        ),
+    ];
+    for (shape, counts, says) in refused {
+        assert_eq!(outcome(shape, &with(counts)).unwrap_err(), format!("changed.json: {says}"));
+    }
+    outcome(Shape::Parquet, &with(["9223372036854775807", "1"])).unwrap();
+    let no_count = outcome(Shape::Ndjson, &with(["1.5", "1"])).unwrap_err();
+    assert!(no_count.ends_with("it is not a bundle: `bundle validate` says more"), "{no_count}");
+    let text = with(["1e30", "2"]).to_string();
+    let room = Room { memory: 1 << 20, folder: folder.path("") };
+    let seen = inspect(&mut text.as_bytes(), Naming::Service, None, false, Limits::default(), &room).unwrap();
+    let most = 10_u128.pow(30);
+    assert_eq!((seen.responses, seen.unlinked), (most + 2, most + 2));
+    assert_eq!(seen.to_json("a")["responses"].to_string(), (most + 2).to_string());
+}
+
+#[test]
+fn a_time_is_written_as_it_is_read_or_in_words_only() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(41, 3, 30));
+    let mut changed = bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1;
+    let times = [
+        ("1970-01-01T00:00:00Z", true),
+        ("1969-12-31T23:59:59Z", false),
+        ("1972-12-31T00:00:00.500Z", false),
+        ("1972-12-31T00:00:00Z", true),
+        ("5138-11-16T09:46:39Z", true),
+        ("5138-11-16T09:46:40Z", false),
+        ("5138-11-16T09:46:40.000Z", true),
+        ("9999-12-31T00:30:00.000+01:00", true),
+    ];
+    for (at, (time, _)) in times.iter().enumerate() {
+        changed["responses"][at]["occurredAt"] = json!(time);
+    }
+    changed["items"][0]["createdAt"] = json!("1969-12-31T23:59:59Z");
+    let file = folder.write("changed.json", changed.to_string());
+    let mut back = folder.job(&file);
+    (back.key, back.to, back.voter_ids) = (None, Some(Shape::PolisCsv), VoterIds::References);
+    back.target = Target::File(folder.path("tables"));
+    let untold = times.iter().filter(|(_, told)| !told).count() + 1;
+    let report = run(&back).unwrap();
+    let note = format!("{untold} times were written in words only (datetime): ");
+    assert!(report.notes.iter().any(|said| said.starts_with(&note)), "{:?}", report.notes);
+    let mut again = folder.job(&folder.path("tables"));
+    again.target = Target::File(folder.path("again.json"));
+    again.participants = Participants::KeepPseudonyms;
+    let again = bundle(&again).1;
+    assert_eq!(again["items"][0]["createdAt"], Value::Null);
+    for (at, (time, told)) in times.iter().enumerate() {
+        let read = again["responses"][at]["occurredAt"].as_str().and_then(Moment::parse);
+        assert_eq!(read, Moment::parse(time).filter(|_| *told), "{time}");
+    }
+    back.to = Some(Shape::Parquet);
+    run(&back).unwrap();
+    changed["responses"][1]["occurredAt"] = json!("0000-01-01T00:00:00+00:01");
+    fs::write(&file, changed.to_string()).unwrap();
+    let refused = run(&back).unwrap_err().to_string();
+    assert_eq!(refused, "changed.json: /responses/1: occurredAt is no time of the years 0000 to 9999");
+}

@@ -1,0 +1,540 @@
+//! Broken and hostile input: said with file and row, and nothing under the final name.
+
+use std::{
+    fs,
+    os::unix::{fs::symlink, net::UnixListener},
+    path::Path,
+    process::Command,
+};
+
+use crate::support::{Conversation, Folder, run};
+use tidegate_exporter::{
+    convert::{Job, Sidecar, Target},
+    privacy::Profile,
+    tables::Shape,
+};
+
+#[track_caller]
+fn refused(folder: &Folder, input: &Path, tag: &str, says: &str) {
+    let mut job = folder.fresh(input);
+    job.limits.record = 1 << 20;
+    let fault = run(&job).unwrap_err();
+    assert_eq!(fault.tag(), tag, "{fault}");
+    assert!(fault.to_string().contains(says), "{fault}");
+    assert!(!folder.names().iter().any(|name| name.starts_with("bundle.json")));
+}
+
+#[test]
+fn wrong_rows_are_named() {
+    let conversation = Conversation::new(21, 5, 20);
+    let line = |votes: &str, at: usize| votes.lines().nth(at).unwrap().to_owned();
+    type Change = fn(&str) -> String;
+    let cases: [(&str, Change, &str); 8] = [
+        ("value", |line| format!("{}2", &line[..line.rfind(',').unwrap() + 1]), "votes.csv, row 8: vote"),
+        ("missing_column", |_| "1,2".to_owned(), "row 8"),
+        ("unknown_item", |_| "1600000000000,x,99,1,1".to_owned(), "row 8"),
+        ("value", |_| "16000000000000000000000,x,1,1,1".to_owned(), "row 8: timestamp"),
+        ("value", |_| "-5,x,1,1,1".to_owned(), "row 8: timestamp"),
+        ("nul", |_| "1600000000000,\0,1,1,1".to_owned(), "row 8"),
+        ("value", |_| "1600000000000,x,1,,1".to_owned(), "row 8: voter-id"),
+        ("long_record", |_| "1".repeat(3 << 20), "votes.csv, row 8: a line is too long"),
+    ];
+    for (tag, change, says) in cases {
+        let folder = Folder::new();
+        let input = conversation.variant_a(&folder, "a");
+        let votes = conversation.votes_csv(1000);
+        let old = line(&votes, 7);
+        folder.write("a/votes.csv", votes.replacen(&old, &change(&old), 1));
+        refused(&folder, &input, tag, says);
+    }
+}
+
+#[test]
+fn wrong_files_are_named() {
+    let conversation = Conversation::new(22, 5, 20);
+    let folder = Folder::new();
+    let input = conversation.variant_a(&folder, "a");
+    let comments = conversation.comments_csv(1000);
+    folder.write("a/comments.csv", comments.replace("comment-body", "body"));
+    let says = "comments.csv, row 1: the column comment-body is missing; there are timestamp, datetime, comment-id, \
+                author-id, agrees, disagrees, moderated, body";
+    refused(&folder, &input, "missing_column", says);
+    folder.write("a/comments.csv", comments.replace(',', ";"));
+    refused(
+        &folder,
+        &input,
+        "missing_column",
+        "comments.csv, row 1: its columns are separated by semicolons",
+    );
+    folder.write("a/comments.csv", "");
+    refused(&folder, &input, "missing_column", "comments.csv, row 1: the file is empty");
+    // What may be data is not repeated.
+    folder.write("a/comments.csv", comments.split_once('\n').unwrap().1);
+    refused(&folder, &input, "missing_column", "has none of the columns comment-id, comment-body");
+    fs::remove_file(folder.path("a/comments.csv")).unwrap();
+    refused(&folder, &input, "missing_file", "comments");
+    // Though the table of participants has the same votes, but for the times.
+    folder.write("a/comments.csv", &comments);
+    folder.write("a/votes.csv", conversation.votes_csv(1000).replace("voter-id", "voter"));
+    refused(&folder, &input, "missing_column", "votes.csv, row 1: the column voter-id is missing");
+    folder.write("a/votes.csv", conversation.votes_csv(1000));
+    // The row after the quote that is missing would be part of its text.
+    let open = comments.replacen("\"\n", "\n", 1);
+    folder.write("a/comments.csv", open);
+    refused(&folder, &input, "quote", "comments.csv, row 2: column 8: a quote ends before its column does");
+    let open = comments.trim_end().strip_suffix('"').unwrap();
+    folder.write("a/comments.csv", open);
+    refused(&folder, &input, "quote", "comments.csv, row 6: column 8: a quote is never closed");
+    folder.write("a/comments.csv", comments.replacen("1600000004000", "-1", 1));
+    refused(&folder, &input, "value", "comments.csv, row 2: timestamp is no time from 1970 to 9999");
+    folder.write("a/comments.csv", comments.replacen("Statement 4", "State\u{0}ment", 1));
+    refused(&folder, &input, "nul", "comments.csv, row 2");
+    let mut latin = comments.clone().into_bytes();
+    let at = comments.find("Statement 4").unwrap();
+    latin[at] = 0xe9;
+    folder.write("a/comments.csv", latin);
+    refused(&folder, &input, "encoding", "row 2");
+    folder
+        .write("a/comments.csv", comments.replacen('"', "", 1).replace("Statement 4", &"x".repeat(3 << 20)));
+    refused(&folder, &input, "long_record", "comments.csv");
+    folder.write("a/comments.csv", format!("{comments}{}", comments.lines().nth(1).unwrap()));
+    refused(&folder, &input, "duplicate", "comments.csv, row 7: the item id 4 stands there twice");
+    folder.write("a/comments.csv", &comments);
+    folder.write("a/more.csv", conversation.votes_csv(1000));
+    refused(&folder, &input, "duplicate", "votes");
+    fs::remove_file(folder.path("a/more.csv")).unwrap();
+    // Other ends of lines make one line of all data, which is not repeated.
+    folder.write("a/votes.csv", conversation.votes_csv(1000).replace('\n', "\r"));
+    refused(
+        &folder,
+        &input,
+        "missing_column",
+        "votes.csv, row 1: the column vote is missing; its lines may end",
+    );
+    folder.write("a/votes.csv", conversation.votes_csv(1000));
+    let units = || comments.encode_utf16();
+    let little: Vec<u8> = units().flat_map(u16::to_le_bytes).collect();
+    let big: Vec<u8> = units().flat_map(u16::to_be_bytes).collect();
+    for wide in [[&[0xff, 0xfe][..], &little].concat(), [&[0xfe, 0xff][..], &big].concat(), little, big] {
+        let path = folder.write("a/comments.csv", wide);
+        for input in [&input, &path] {
+            refused(&folder, input, "encoding", "comments.csv, row 1: it is UTF-16: save it as UTF-8");
+        }
+    }
+    let signs = || comments.chars().map(u32::from);
+    let little: Vec<u8> = signs().flat_map(u32::to_le_bytes).collect();
+    let big: Vec<u8> = signs().flat_map(u32::to_be_bytes).collect();
+    let marked = [[&[0xff, 0xfe, 0, 0][..], &little].concat(), [&[0, 0, 0xfe, 0xff][..], &big].concat()];
+    for wide in marked.into_iter().chain([little, big]) {
+        let path = folder.write("a/comments.csv", wide);
+        for input in [&input, &path] {
+            refused(&folder, input, "encoding", "comments.csv, row 1: it is UTF-32: save it as UTF-8");
+        }
+    }
+}
+
+#[test]
+fn ids_that_are_not_utf_8_are_refused_and_not_taken_for_one_another() {
+    let conversation = Conversation::new(22, 5, 20);
+    let folder = Folder::new();
+    let input = conversation.variant_a(&folder, "a");
+    let spoiled = |text: &str, row: usize, column: usize| {
+        let mut lines: Vec<Vec<u8>> = text.lines().map(|line| line.as_bytes().to_vec()).collect();
+        let mut cells: Vec<_> = lines[row].split(|byte| *byte == b',').map(<[u8]>::to_vec).collect();
+        cells[column].insert(0, 0xff);
+        lines[row] = cells.join(&b','.to_owned());
+        lines.join(&b'\n'.to_owned())
+    };
+    let votes = conversation.votes_csv(1000);
+    for column in [0, 2, 3, 4] {
+        folder.write("a/votes.csv", spoiled(&votes, 8, column));
+        refused(&folder, &input, "encoding", "votes.csv, row 9: it is not UTF-8");
+    }
+    folder.write("a/votes.csv", &votes);
+    for column in [0, 1, 2] {
+        folder.write("a/participants-votes.csv", spoiled(&conversation.matrix_csv(), 3, column));
+        refused(&folder, &input, "encoding", "participants-votes.csv, row 4: it is not UTF-8");
+    }
+    fs::remove_file(folder.path("a/votes.csv")).unwrap();
+    for column in [0, 7] {
+        folder.write("a/participants-votes.csv", spoiled(&conversation.matrix_csv(), 3, column));
+        refused(&folder, &input, "encoding", "participants-votes.csv, row 4: it is not UTF-8");
+    }
+    let statements =
+        "statement_id,text,status,is_seed,created_at,agrees,disagrees,passes\ns1,one,active,true,,1,0,0\n";
+    folder.write("p/statements.csv", statements);
+    let votes = "participant,statement_id,vote,updated_at\np1,s1,1,\n";
+    for column in [0, 1, 2] {
+        folder.write("p/votes.csv", spoiled(votes, 1, column));
+        refused(&folder, &folder.path("p"), "encoding", "votes.csv, row 2: it is not UTF-8");
+    }
+}
+
+#[test]
+fn broken_and_exploding_archives_are_refused() {
+    let folder = Folder::new();
+    let mut zipped = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let packed =
+        zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+    zipped.start_file("t.csv", packed).unwrap();
+    let row = format!("1,{}\n", " ".repeat(60_000));
+    std::io::Write::write_all(&mut zipped, b"comment-id,comment_text\n").unwrap();
+    for _ in 0..2_000 {
+        std::io::Write::write_all(&mut zipped, row.as_bytes()).unwrap();
+    }
+    let bytes = zipped.finish().unwrap().into_inner();
+    let path = folder.write("cut.zip", &bytes[..bytes.len() / 2]);
+    refused(&folder, &path, "archive", "cut.zip");
+    let path = folder.write("bomb.zip", &bytes);
+    refused(&folder, &path, "bomb", "--max-expansion");
+    let gzip = {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut gzip, b"comment-id,comment_text,agrees\n1,one,1\n").unwrap();
+        gzip.finish().unwrap()
+    };
+    let path = folder.write("cut.gz", &gzip[..gzip.len() - 6]);
+    refused(&folder, &path, "compressed", "cut.gz");
+}
+
+fn zipped(files: &[(&str, &str)]) -> Vec<u8> {
+    let mut zipped = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for (name, text) in files {
+        zipped.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
+        std::io::Write::write_all(&mut zipped, text.as_bytes()).unwrap();
+    }
+    zipped.finish().unwrap().into_inner()
+}
+
+#[test]
+fn of_two_files_of_one_name_none_is_chosen() {
+    let (folder, text) = (Folder::new(), "comment-id,comment_text,agrees\n1,one,1\n");
+    let mut bytes = zipped(&[("t.csv", text), ("u.csv", text)]);
+    let places: Vec<_> = memchr::memmem::find_iter(&bytes, b"u.csv").collect();
+    places.into_iter().for_each(|at| bytes[at] = b't');
+    refused(&folder, &folder.write("t.zip", bytes), "duplicate", "t.zip: it holds several files of one name");
+}
+
+#[test]
+fn names_of_files_tell_nobody_in_a_public_bundle() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(22, 20, 60));
+    let (votes, comments) = (conversation.votes_csv(1000), conversation.comments_csv(1000));
+    let bytes = zipped(&[
+        ("jo@home.example/comments.csv", &comments),
+        ("jo@home.example/jo@work.example.csv", &votes),
+        ("jo@home.example/notes.txt", "jo"),
+    ]);
+    let mut job = folder.fresh(&folder.write("jo@zip.example.zip", bytes));
+    for (profile, told) in [(Profile::Private, true), (Profile::Public, false)] {
+        job.profile = profile;
+        run(&job).unwrap();
+        assert_eq!(fs::read_to_string(folder.path("bundle.json")).unwrap().contains("jo@"), told);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_read() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(22, 5, 20));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    fs::create_dir(folder.path("there")).unwrap();
+    job.target = Target::File(folder.path("there"));
+    let fault = run(&job).unwrap_err();
+    assert!(fault.tag() == "refused" && fault.to_string() == "there is a folder", "{fault}");
+    job.target = Target::File(folder.path("tables"));
+    (job.to, job.profile) = (Some(Shape::PolisCsv), Profile::Public);
+    let fault = run(&job).unwrap_err();
+    assert!(fault.tag() == "refused" && fault.to_string().starts_with("--to polis-csv"), "{fault}");
+    assert_eq!(folder.names(), ["a", "there"]);
+}
+
+#[test]
+fn what_an_option_cannot_do_is_said() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(22, 5, 20));
+    let job = folder.job(&conversation.variant_a(&folder, "a"));
+    let told = |job: &Job| {
+        let fault = run(job).unwrap_err();
+        assert_eq!(fault.tag(), "refused");
+        fault.to_string()
+    };
+    let (mut private, mut foreign) = (job.clone(), job);
+    private.k = 12;
+    assert!(told(&private).starts_with("--k: a private bundle has each answer"), "{}", told(&private));
+    foreign.aoi.equal_reasons.pop();
+    assert_eq!(told(&foreign), "--equal-reason: of --from aoi only, and this is polis");
+    assert_eq!(folder.names(), ["a"]);
+}
+
+#[test]
+fn counts_that_nobody_can_add_up_are_refused() {
+    let folder = Folder::new();
+    let table =
+        |count: &str| format!("comment-id,comment_text,agrees,disagrees\n1,one,1,2\n2,two,{count},0\n");
+    run(&folder.job(&folder.write("t.csv", table("1099511627776")))).unwrap();
+    fs::remove_file(folder.path("bundle.json")).unwrap();
+    let path = folder.write("t.csv", table("1099511627777"));
+    refused(&folder, &path, "value", "t.csv, row 3: a count is larger than any can be");
+}
+
+#[test]
+fn nothing_that_is_there_is_overwritten_unasked() {
+    let folder = Folder::new();
+    let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
+    folder.write("bundle.json", "mine");
+    let mut job = folder.job(&path);
+    job.force = false;
+    assert_eq!(run(&job).unwrap_err().tag(), "refused");
+    assert_eq!(fs::read_to_string(folder.path("bundle.json")).unwrap(), "mine");
+    job.force = true;
+    run(&job).unwrap();
+    assert_ne!(fs::read_to_string(folder.path("bundle.json")).unwrap(), "mine");
+}
+
+#[test]
+fn files_of_no_known_format_are_named_and_empty_ones_told_to_be_so() {
+    let folder = Folder::new();
+    let words = folder.write("in/words.txt", "Nothing of this is a table.");
+    refused(&folder, &words, "format", "words.txt: it is of no known format");
+    let empty = folder.write("in/export.csv", "");
+    refused(&folder, &empty, "format", "export.csv: the file is empty");
+    let says = "the input: no file of a known format is among it: export.csv, words.txt";
+    refused(&folder, &folder.path("in"), "format", says);
+    folder.write("in/words.txt", "");
+    refused(&folder, &folder.path("in"), "format", "the input: all files are empty: export.csv, words.txt");
+}
+
+#[test]
+fn a_file_where_the_folder_of_the_output_should_be_is_told() {
+    let folder = Folder::new();
+    let path = folder.write("t.csv", "comment-id,comment_text,agrees\n1,one,1\n");
+    for shape in [None, Some(Shape::Ndjson)] {
+        let mut job = folder.fresh(&path);
+        (job.target, job.to) = (Target::File(folder.path("t.csv/bundle.json")), shape);
+        let fault = run(&job).unwrap_err();
+        assert_eq!(fault.tag(), "refused");
+        let says = "bundle.json cannot be written: its folder is none: a file has the name, or that of a folder before it";
+        assert_eq!(fault.to_string(), says);
+    }
+    assert_eq!(folder.names(), ["t.csv"]);
+}
+
+#[test]
+fn what_lies_beside_another_bundle_is_not_overwritten_unasked() {
+    let folder = Folder::new();
+    let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
+    let sidecars = [None, Some(vec![Sidecar::Ndjson]), Some(Vec::new())];
+    let cases = [
+        (0, "bundle.responses.parquet"),
+        (1, "bundle.outcomes.ndjson"),
+        (2, "datapackage.json"),
+        (2, "manifest-sha256.txt"),
+    ];
+    for (asked, name) in cases {
+        folder.write(name, "mine");
+        let mut job = folder.job(&path);
+        (job.force, job.package, job.sidecars) = (false, true, sidecars[asked].clone());
+        let fault = run(&job).unwrap_err();
+        assert_eq!(fault.to_string(), format!("{name} is there already: --force replaces it"));
+        assert_eq!(folder.names(), [name, "t.csv"]);
+        assert_eq!(fs::read_to_string(folder.path(name)).unwrap(), "mine");
+        fs::remove_file(folder.path(name)).unwrap();
+    }
+    folder.write("datapackage.json", "mine");
+    let mut job = folder.job(&path);
+    job.force = false;
+    run(&job).unwrap();
+    (job.force, job.package) = (true, true);
+    run(&job).unwrap();
+    assert_ne!(fs::read_to_string(folder.path("datapackage.json")).unwrap(), "mine");
+}
+
+#[test]
+fn an_interrupted_conversion_replaces_the_sidecars_that_it_has_named() {
+    let folder = Folder::new();
+    let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
+    let mut job = folder.job(&path);
+    (job.force, job.resume, job.sidecars) = (false, true, Some(vec![Sidecar::Ndjson]));
+    folder.write("bundle.items.ndjson", "cut sho");
+    assert_eq!(run(&job).unwrap_err().tag(), "refused");
+    folder.write("bundle.json.parts/lock", "");
+    run(&job).unwrap();
+    assert_ne!(fs::read_to_string(folder.path("bundle.items.ndjson")).unwrap(), "cut sho");
+}
+
+#[test]
+fn a_shape_that_fails_leaves_what_was_there_and_nothing_else() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(23, 6, 20));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    run(&job).unwrap();
+    let text = fs::read_to_string(folder.path("bundle.json")).unwrap();
+    let cut = text.find("\"provenance\"").unwrap();
+    let broken = folder.write("broken.json", &text[..cut]);
+    let last = text.rfind("\"subjectRef\":\"statement:5\"").unwrap();
+    let lost =
+        folder.write("lost.json", format!("{}{}", &text[..last], text[last..].replacen(":5", ":none", 1)));
+    let tables = folder.path("tables");
+    job.target = Target::File(tables.clone());
+    let there = folder.names();
+    for (shape, from) in [
+        (Shape::PolisCsv, &lost),
+        (Shape::PolisCsv, &broken),
+        (Shape::SensemakingCsv, &broken),
+        (Shape::Ndjson, &broken),
+        (Shape::Parquet, &broken),
+    ] {
+        (job.to, job.inputs) = (Some(shape), vec![from.clone()]);
+        run(&job).unwrap_err();
+        assert_eq!(folder.names(), there, "{shape:?}");
+    }
+    job.to = Some(Shape::Ndjson);
+    folder.write("tables/items.ndjson", "mine");
+    run(&job).unwrap_err();
+    let names: Vec<_> = fs::read_dir(tables).unwrap().map(|found| found.unwrap().file_name()).collect();
+    assert_eq!(names, ["items.ndjson"]);
+    assert_eq!(fs::read_to_string(folder.path("tables/items.ndjson")).unwrap(), "mine");
+}
+
+#[test]
+fn what_is_no_file_is_not_replaced_whatever_is_told() {
+    let folder = Folder::new();
+    let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
+    let fifo = Command::new("mkfifo").arg(folder.path("fifo")).status().unwrap();
+    assert!(fifo.success());
+    let _socket = UnixListener::bind(folder.path("socket")).unwrap();
+    symlink(folder.path("fifo"), folder.path("to-fifo")).unwrap();
+    symlink(folder.path("nowhere"), folder.path("to-nothing")).unwrap();
+    fs::create_dir(folder.path("bundle.items.ndjson")).unwrap();
+    fs::create_dir_all(folder.path("tables")).unwrap();
+    symlink(folder.path("fifo"), folder.path("tables/comments.csv")).unwrap();
+    let names = folder.names();
+    let cases: [(&str, Option<Shape>, &str); 7] = [
+        ("fifo", None, "fifo is a pipe"),
+        ("socket", None, "socket is a socket"),
+        ("to-fifo", None, "to-fifo leads to a pipe"),
+        ("to-nothing", None, "to-nothing is a link that leads nowhere"),
+        ("bundle.json", None, "bundle.items.ndjson is a folder"),
+        ("fifo", Some(Shape::SensemakingCsv), "fifo is a pipe"),
+        ("tables", Some(Shape::SensemakingCsv), "comments.csv leads to a pipe"),
+    ];
+    for (out, to, says) in cases {
+        for (force, dry_run) in [(false, false), (true, false), (true, true)] {
+            let mut job = folder.job(&path);
+            (job.to, job.force, job.dry_run) = (to, force, dry_run);
+            job.sidecars = to.is_none().then(|| vec![Sidecar::Ndjson]);
+            job.target = Target::File(folder.path(out));
+            let fault = run(&job).unwrap_err();
+            assert_eq!(fault.tag(), "refused", "{fault}");
+            let said = fault.to_string();
+            assert_eq!(said, format!("{says}: only files are replaced"), "{out}");
+            assert_eq!(folder.names(), names);
+        }
+    }
+    // A link to a file is replaced, and the file stays.
+    folder.write("mine", "mine");
+    symlink(folder.path("mine"), folder.path("link.json")).unwrap();
+    let mut job = folder.job(&path);
+    job.target = Target::File(folder.path("link.json"));
+    run(&job).unwrap();
+    assert!(folder.path("link.json").symlink_metadata().unwrap().is_file());
+    assert_eq!(fs::read_to_string(folder.path("mine")).unwrap(), "mine");
+}
+
+#[test]
+fn a_preview_refuses_what_would_be_refused_and_names_what_would_be_written() {
+    let folder = Folder::new();
+    let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
+    folder.write("bundle.json", "mine");
+    folder.write("tables/comments.csv", "mine");
+    let mut own = folder.job(&path);
+    own.dry_run = true;
+    own.target = Target::File(path.clone());
+    let mut taken = folder.job(&path);
+    (taken.dry_run, taken.force) = (true, false);
+    let mut filled = taken.clone();
+    (filled.to, filled.target) = (Some(Shape::SensemakingCsv), Target::File(folder.path("tables")));
+    let mut votes = folder.job(&path);
+    (votes.to, votes.target) = (Some(Shape::PolisCsv), Target::File(folder.path("out")));
+    let names = folder.names();
+    for (job, says) in [
+        (own, "same file"),
+        (taken, "there already"),
+        (filled, "there already"),
+        (votes, "it holds counts, not votes: --to sensemaking-csv fits"),
+    ] {
+        for dry_run in [true, false] {
+            let job = Job { dry_run, ..job.clone() };
+            let fault = run(&job).unwrap_err();
+            assert!(fault.to_string().contains(says), "{fault}");
+            assert_eq!(folder.names(), names);
+        }
+    }
+    let mut job = folder.job(&path);
+    (job.dry_run, job.sidecars) = (true, Some(vec![Sidecar::Ndjson]));
+    let told = run(&job).unwrap().files;
+    assert_eq!(fs::read_to_string(folder.path("bundle.json")).unwrap(), "mine");
+    job.dry_run = false;
+    assert_eq!(told, run(&job).unwrap().files);
+    (job.key, job.sidecars, job.inputs) = (None, None, vec![folder.path("bundle.json")]);
+    (job.to, job.target, job.dry_run) = (Some(Shape::Ndjson), Target::File(folder.path("lines")), true);
+    let told = serde_json::to_value(run(&job).unwrap()).unwrap();
+    assert_eq!(told["dryRun"], true);
+    assert!(!folder.path("lines").exists());
+    job.dry_run = false;
+    let done = serde_json::to_value(run(&job).unwrap()).unwrap();
+    assert_eq!((&done["dryRun"], &done["files"]), (&false.into(), &told["files"]));
+}
+
+#[test]
+fn a_sidecar_that_is_asked_for_twice_is_refused_before_anything_is_named() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(9, 4, 20));
+    let mut job = folder.job(&conversation.variant_a(&folder, "a"));
+    let (parquet, ndjson) = (Sidecar::Parquet, Sidecar::Ndjson);
+    for (sidecars, twice) in [
+        (vec![parquet, parquet], "parquet"),
+        (vec![parquet, ndjson, ndjson], "ndjson"),
+        (vec![ndjson, parquet, ndjson], "ndjson"),
+    ] {
+        job.sidecars = Some(sidecars);
+        for dry_run in [true, false] {
+            job.dry_run = dry_run;
+            let fault = run(&job).unwrap_err();
+            assert_eq!(
+                (fault.tag(), fault.to_string()),
+                ("refused", format!("--sidecar: {twice} is named twice"))
+            );
+            assert_eq!(folder.names(), ["a"]);
+        }
+    }
+}
+
+#[test]
+fn a_file_of_an_archive_that_is_packed_in_another_way_is_not_called_damaged() {
+    let folder = Folder::new();
+    let mut zipped = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let plain = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    zipped.start_file("t.csv", plain).unwrap();
+    std::io::Write::write_all(&mut zipped, b"comment-id,comment_text,agrees\n1,one,2\n").unwrap();
+    let mut bytes = zipped.finish().unwrap().into_inner();
+    for (header, method) in [(b"PK\x03\x04", 8), (b"PK\x01\x02", 10)] {
+        let at = bytes.windows(4).position(|four| four == header).unwrap();
+        bytes[at + method] = 14;
+    }
+    let path = folder.write("t.zip", bytes);
+    let fault = run(&folder.job(&path)).unwrap_err().to_string();
+    assert!(fault.starts_with("t.csv: it is packed in a way that is not read"), "{fault}");
+}
+
+#[test]
+fn groups_beyond_the_limit_are_refused_at_the_first_of_them() {
+    let (folder, conversation) = (Folder::new(), Conversation::new(25, 3, 10));
+    let input = conversation.variant_a(&folder, "a");
+    let matrix = |groups: u32, ending: &str| {
+        let mut text = "participant,group-id,n-votes\n".to_owned();
+        // Each twice.
+        (0..groups * 2).for_each(|at| text += &format!("{at},g{},0\n", at % groups));
+        folder.write("a/participants-votes.csv", text + ending);
+    };
+    matrix(2047, "");
+    run(&folder.job(&input)).unwrap();
+    fs::remove_file(folder.path("bundle.json")).unwrap();
+    matrix(2048, "\u{0}");
+    refused(&folder, &input, "value", "participants-votes.csv, row 2049: there are more than 2047 groups");
+}

@@ -1,0 +1,393 @@
+//! `tidegate bundle convert`: another tool's export becomes a bundle.
+//!
+//! What the options mean is the exporter's; here they get their names, and its progress a place on the terminal.
+
+mod progress;
+mod words;
+
+use std::{env, fs, io, os::fd::AsFd as _, path::PathBuf, process::ExitCode, sync::Arc, thread};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use tidegate_exporter::{
+    convert::{self, Format, Job, Limits, Overrides, Report, SEGMENT, Target},
+    error::Fault,
+    form::K_DEFAULT,
+    meter::Meter,
+    plural::{counted, were},
+    privacy::Key,
+    sources::{
+        aoi,
+        polis::{self, VoteSign},
+    },
+    tables::Cells,
+    timestamp::Moment,
+};
+
+use self::{
+    progress::{Progress, Shown},
+    words::{
+        Beside, From, Package, Participants, Profile, Text, To, Variant, VoterIds, shape, sidecars, vote_sign,
+    },
+};
+use super::schema::Constants;
+use crate::output::{complain, say};
+
+#[derive(Debug, Args)]
+pub(crate) struct Convert {
+    /// Files, a folder or a zip archive, packed with gzip or zstd or not; `-` reads standard input
+    #[arg(required = true, value_name = "INPUT")]
+    inputs: Vec<PathBuf>,
+    /// The bundle; `-` writes to standard output
+    #[arg(short, long, value_name = "FILE")]
+    out: PathBuf,
+    /// The tool that the export comes from; found out if nothing is said
+    #[arg(long, value_name = "FORMAT")]
+    from: Option<From>,
+    /// Of Polis: which shape of export it is; found out if nothing is said
+    #[arg(long, value_name = "A-F", ignore_case = true)]
+    variant: Option<Variant>,
+    /// Of Polis: what a vote of agreement is in the export, whatever that declares
+    #[arg(long, value_name = "agree=+1|agree=-1", value_parser = vote_sign)]
+    vote_sign: Option<VoteSign>,
+    /// Of Polis: the id of a participant whose statements are the organizer's
+    #[arg(long, value_name = "ID")]
+    organizer: Vec<String>,
+    /// Of All Our Ideas: a reason for a skip that means that both ideas are as good, in place of those known
+    #[arg(long, value_name = "TEXT")]
+    equal_reason: Vec<String>,
+    /// What it is to become instead of a bundle; `-o` names a folder then
+    #[arg(long, value_name = "SHAPE")]
+    to: Option<To>,
+    /// Of tables: leaves cells as they are that a spreadsheet may take for formulas
+    #[arg(long, requires = "to")]
+    exact_cells: bool,
+    /// Of tables of votes: how participants are told apart
+    #[arg(long, value_name = "IDS", default_value = "numbers")]
+    voter_ids: VoterIds,
+    /// The same content beside the bundle, in Parquet without outcomes; `parquet` by itself above 16 MiB, `none` never
+    #[arg(long, value_name = "FORM", value_delimiter = ',')]
+    sidecar: Vec<Beside>,
+    /// Describes the bundle and its sidecars: `datapackage.json` and `manifest-sha256.txt`
+    #[arg(long, value_name = "KIND")]
+    package: Option<Package>,
+    /// Of a package: under which it may be used, as an id of SPDX's list, `LicenseRef-` and a name, or a URI
+    #[arg(long, value_name = "ID|URI", requires = "package")]
+    license: Option<String>,
+    /// Every answer, not only the latest of each participant
+    #[arg(long)]
+    events: bool,
+    #[command(flatten)]
+    privacy: Privacy,
+    #[command(flatten)]
+    constants: Constants,
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    running: Running,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What may be known of participants")]
+struct Privacy {
+    /// Each answer under a pseudonym, or counts for everybody
+    #[arg(long, value_name = "PROFILE", default_value = "private")]
+    profile: Profile,
+    /// How many people must stand behind what a public bundle shows
+    #[arg(long, value_name = "COUNT", default_value_t = K_DEFAULT)]
+    k: u64,
+    /// What becomes of participants' texts; `keep` in a private bundle and `redact` in a public one, unless told
+    #[arg(long, value_name = "TREATMENT")]
+    text: Option<Text>,
+    /// Who has read the texts of a public bundle
+    #[arg(long, value_name = "NAME")]
+    text_reviewed_by: Option<String>,
+    /// By what participants are told apart in a private bundle
+    #[arg(long, value_name = "IDS", default_value = "pseudonyms")]
+    participants: Participants,
+    /// Makes pseudonyms with the bytes of this file, so that bundles can be linked; a fresh key otherwise
+    #[arg(long, value_name = "FILE")]
+    linkage_key_file: Option<PathBuf>,
+    /// Says that the bundle is not to be shared, whatever its content would allow
+    #[arg(long)]
+    not_for_sharing: bool,
+    /// A further limitation in the bundle's data card
+    #[arg(long, value_name = "TEXT")]
+    limitation: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What the bundle says of its source")]
+struct Source {
+    /// The source's id; pseudonyms differ from source to source
+    #[arg(long, value_name = "ID")]
+    source_id: Option<String>,
+    /// In place of the title that the export gives
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+    /// In place of the description that the export gives
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// Where the source can be found, in place of what the export gives
+    #[arg(long, value_name = "URL")]
+    source_url: Option<String>,
+    /// Cuts a title or description that is too long
+    #[arg(long)]
+    truncate_metadata: bool,
+    /// When the bundle was made; `SOURCE_DATE_EPOCH` and then the clock otherwise
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    as_of: Option<Moment>,
+    /// In place of one made of the content
+    #[arg(long, value_name = "ID")]
+    bundle_id: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "How it runs")]
+struct Running {
+    /// Shows what would be in the bundle, or why it would be refused, and writes nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Goes on where an interrupted conversion has ended, with --force also if it was to replace something
+    #[arg(long)]
+    resume: bool,
+    /// Replaces files that are there, and what an interrupted conversion has left unless it is to go on
+    #[arg(long)]
+    force: bool,
+    /// With 1, rows are put in order and written by one thread, else by two; the number of cores unless told
+    #[arg(long, value_name = "COUNT")]
+    threads: Option<usize>,
+    /// Megabytes for rows that have to be put in order; more goes to disk
+    #[arg(long, value_name = "MB", default_value_t = Limits::default().memory >> 20)]
+    memory: usize,
+    /// Megabytes of one row of the input
+    #[arg(long, value_name = "MB", default_value_t = Limits::default().record >> 20)]
+    max_record: usize,
+    /// How many times its packed size a large file may have
+    #[arg(long, value_name = "TIMES", default_value_t = Limits::default().expansion)]
+    max_expansion: u64,
+    /// Files of one folder or archive
+    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().files)]
+    max_files: usize,
+    /// Rows after which a conversion can go on when it is interrupted
+    #[arg(long, value_name = "ROWS", default_value_t = SEGMENT)]
+    segment_rows: u64,
+    /// Reports how far it is on standard error; on a terminal unless told
+    #[arg(long, value_name = "FORM")]
+    progress: Option<Progress>,
+    /// Prints what was done as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Convert {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let (json, shown) = (self.running.json, Shown::new(self.running.progress));
+        let to_stdout = self.out.as_os_str() == "-";
+        let job = self.job()?;
+        let meter = Arc::new(Meter::default());
+        stop_when_told(&meter)?;
+        let watched = shown.watch(&meter);
+        let result = convert::convert(&job, &meter);
+        drop(watched);
+        match result {
+            // The bundle has the place of what else would be printed.
+            Ok(report) if to_stdout && !job.dry_run => {
+                lines(&report, job.dry_run).iter().for_each(complain);
+                Ok(ExitCode::SUCCESS)
+            }
+            Ok(report) => {
+                if json {
+                    say(serde_json::to_string(&report)?);
+                } else {
+                    lines(&report, job.dry_run).iter().for_each(say);
+                }
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(fault @ Fault::Content { .. }) => {
+                complain(format!("error: {fault}"));
+                Ok(ExitCode::FAILURE)
+            }
+            Err(fault @ Fault::Stopped { resumable: true, .. }) => {
+                bail!("{fault}; the same command with --resume goes on")
+            }
+            Err(fault @ Fault::Stopped { resumable: false, .. }) => {
+                bail!("{fault}; nothing was kept: the same command begins anew")
+            }
+            Err(fault) => Err(fault.into()),
+        }
+    }
+
+    fn job(self) -> anyhow::Result<Job> {
+        let target = if self.out.as_os_str() == "-" {
+            let stream = io::stdout().as_fd().try_clone_to_owned().context("standard output")?;
+            Target::Stream(Arc::new(stream.into()))
+        } else {
+            Target::File(self.out)
+        };
+        let exported = match self.source.as_of {
+            Some(at) => Some(at),
+            None => epoch()?,
+        };
+        let (privacy, source, running) = (self.privacy, self.source, self.running);
+        let key = match &privacy.linkage_key_file {
+            None => None,
+            Some(path) => {
+                let read = fs::read(path).and_then(|bytes| Ok((bytes, fs::metadata(path)?)));
+                let (bytes, file) = read.with_context(|| format!("reading {}", path.display()))?;
+                if let Some(mode) = Key::open_to_others(&file) {
+                    complain(format!(
+                        "warning: {} has mode {mode:04o}, so that others can read the key: chmod 600 keeps it",
+                        path.display()
+                    ));
+                }
+                Some(Key::kept(bytes).context("--linkage-key-file: a key has at least 16 bytes")?)
+            }
+        };
+        let mut aoi = aoi::Options::default();
+        if !self.equal_reason.is_empty() {
+            aoi.equal_reasons = self.equal_reason;
+        }
+        Ok(Job {
+            exported,
+            from: self.from.map(Into::into),
+            polis: polis::Options {
+                variant: self.variant.map(Into::into),
+                vote_sign: self.vote_sign,
+                organizers: self.organizer,
+            },
+            aoi,
+            profile: privacy.profile.into(),
+            k: privacy.k,
+            texts: privacy.text.map(Into::into),
+            text_reviewed_by: privacy.text_reviewed_by,
+            withheld: privacy.not_for_sharing,
+            limitations: privacy.limitation,
+            participants: privacy.participants.into(),
+            key,
+            key_file: privacy.linkage_key_file,
+            events: self.events,
+            naming: self.constants.naming(),
+            schema_url: self.constants.schema_url,
+            bundle_id: source.bundle_id,
+            overrides: Overrides {
+                id: source.source_id,
+                title: source.title,
+                description: source.description,
+                url: source.source_url,
+            },
+            truncate_metadata: source.truncate_metadata,
+            limits: Limits {
+                record: bytes(running.max_record.max(1)),
+                expansion: running.max_expansion,
+                files: running.max_files,
+                memory: bytes(running.memory),
+            },
+            threads: running
+                .threads
+                .unwrap_or_else(|| thread::available_parallelism().map_or(1, std::num::NonZero::get)),
+            segment: running.segment_rows,
+            resume: running.resume,
+            force: running.force,
+            dry_run: running.dry_run,
+            sidecars: sidecars(&self.sidecar)?,
+            package: self.package.is_some(),
+            license: self.license,
+            to: self.to.and_then(shape),
+            cells: if self.exact_cells { Cells::Exact } else { Cells::Guarded },
+            voter_ids: self.voter_ids.into(),
+            ..Job::new(self.inputs, target)
+        })
+    }
+}
+
+/// More than can be counted is as good as no bound.
+fn bytes(megabytes: usize) -> usize {
+    megabytes.saturating_mul(1 << 20)
+}
+
+/// The first signal ends the segment; the second one does not wait.
+fn stop_when_told(meter: &Arc<Meter>) -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut terminate, mut interrupt) = {
+        let _inside = runtime.enter();
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+    };
+    let meter = Arc::clone(meter);
+    thread::spawn(move || {
+        runtime.block_on(async {
+            for again in [false, true] {
+                tokio::select! { _ = terminate.recv() => (), _ = interrupt.recv() => () }
+                if again {
+                    #[expect(
+                        clippy::disallowed_methods,
+                        reason = "the second signal asks not to wait for anything"
+                    )]
+                    std::process::exit(crate::output::REFUSED.into());
+                }
+                meter.stop();
+            }
+        });
+    });
+    Ok(())
+}
+
+const THERE: &str = "all of it was there already, whole";
+
+fn lines(report: &Report, dry_run: bool) -> Vec<String> {
+    let wrote = format!("{} {}", if dry_run { "would write" } else { "wrote" }, report.files.join(", "));
+    if report.format == Format::Bundle.name() {
+        let notes = report.notes.iter().map(|note| format!("note: {note}"));
+        let done = if report.finished { THERE.to_owned() } else { wrote };
+        return notes.chain([done]).chain(dry_run.then(|| "nothing was written".to_owned())).collect();
+    }
+    let variant = report.variant.map_or_else(String::new, |variant| format!(", variant {variant}"));
+    let mut lines = vec![
+        format!("read as {}{variant}", report.format),
+        format!(
+            "{}, {}, {}, coverage {:.6}",
+            counted(report.items, "item"),
+            counted(report.participants, "participant"),
+            counted(report.responses, "response"),
+            report.coverage
+        ),
+        format!(
+            "publication status {}; suitable for public sharing: {}",
+            report.publication,
+            yes_no(report.suitable)
+        ),
+    ];
+    lines.extend(report.notes.iter().map(|note| format!("note: {note}")));
+    if report.resumed_rows > 0 {
+        let (rows, were) = (counted(report.resumed_rows, "row"), were(report.resumed_rows));
+        lines.push(format!("{rows} {were} there already"));
+    }
+    if let Some(id) = &report.bundle_id {
+        lines.push(format!("{id}, {}", counted(report.bytes, "byte")));
+    }
+    if report.finished {
+        lines.push(THERE.to_owned());
+    }
+    if !report.files.is_empty() {
+        lines.push(wrote);
+    }
+    if dry_run {
+        lines.push("nothing was written".to_owned());
+    }
+    lines
+}
+
+fn yes_no(yes: bool) -> &'static str {
+    if yes { "yes" } else { "no" }
+}
+
+fn epoch() -> anyhow::Result<Option<Moment>> {
+    let Ok(seconds) = env::var("SOURCE_DATE_EPOCH") else { return Ok(None) };
+    let seconds = seconds.parse().ok().and_then(Moment::from_seconds);
+    seconds.map(Some).context("SOURCE_DATE_EPOCH is not a count of seconds")
+}
+
+fn moment(text: &str) -> Result<Moment, String> {
+    Moment::parse(text).ok_or_else(|| "not a time such as 2026-01-02T03:04:05Z".to_owned())
+}
