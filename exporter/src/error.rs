@@ -17,9 +17,9 @@ pub enum Fault {
     Refused(String),
     #[error("{doing}: {error}")]
     Io { doing: String, error: io::Error },
-    /// It was told to stop; `resumable` tells whether the rows so far are kept.
+    /// It was told to stop.
     #[error("stopped after {}", counted(*rows, "row"))]
-    Stopped { rows: u64, resumable: bool },
+    Stopped { rows: u64 },
 }
 
 /// The kinds of bad content, for programs.
@@ -115,14 +115,6 @@ impl Fault {
         match error.downcast::<Self>() {
             Ok(fault) => fault,
             Err(error) => Self::Io { doing: format!("reading {file}"), error },
-        }
-    }
-
-    /// Of what was stopped, nothing is kept to go on with.
-    pub(crate) fn begins_anew(self) -> Self {
-        match self {
-            Self::Stopped { rows, .. } => Self::Stopped { rows, resumable: false },
-            other => other,
         }
     }
 

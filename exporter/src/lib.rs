@@ -6,7 +6,6 @@ pub mod bundle;
 pub mod convert;
 pub mod error;
 pub mod form;
-mod hash;
 mod input;
 mod json;
 pub mod meter;

@@ -59,7 +59,7 @@ impl Meter {
     /// A fault, if it was asked to end.
     pub(crate) fn go_on(&self) -> Result<(), Fault> {
         if self.stopped() {
-            return Err(Fault::Stopped { rows: self.rows.load(Ordering::Relaxed), resumable: true });
+            return Err(Fault::Stopped { rows: self.rows.load(Ordering::Relaxed) });
         }
         Ok(())
     }

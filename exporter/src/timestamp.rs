@@ -1,10 +1,17 @@
 //! A point in time as sources give it: whole seconds stay whole seconds.
-//!
-//! It reads no clock.
 
 #![allow(clippy::cast_possible_truncation, reason = "digits")]
 
-use std::fmt;
+use std::{
+    fmt,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use jiff::{
+    SignedDuration,
+    civil::{self, Date},
+    fmt::temporal::{Pieces, PiecesOffset},
+};
 
 /// Milliseconds since 1970, and whether the source knew more than the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +25,7 @@ pub(crate) const FINE: usize = 24;
 /// Of them, those before the fraction.
 const SECONDS: usize = 19;
 const DAY: i64 = 86_400_000;
+const EPOCH: Date = civil::date(1970, 1, 1);
 /// The years 0000 to 9999, which is what the form of a date-time can hold.
 pub(crate) const FIRST: i64 = -62_167_219_200_000;
 pub(crate) const LAST: i64 = 253_402_300_799_999;
@@ -42,11 +50,13 @@ impl Moment {
         let text = text.trim();
         let fine = text.contains('.');
         let text = text.strip_suffix(" UTC").map_or_else(|| text.to_owned(), |bare| format!("{bare}Z"));
-        let millis = match text.parse::<jiff::Timestamp>() {
-            Ok(timestamp) => timestamp.as_millisecond(),
-            Err(_) => last_days(&text)?,
-        };
+        let millis = millis_of(&text)?;
         (FIRST..=LAST).contains(&millis).then_some(Self { millis, fine })
+    }
+
+    pub(crate) fn now() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { millis: i64::try_from(since.as_millis()).unwrap_or(i64::MAX), fine: true }
     }
 
     /// The beginning of its day.
@@ -82,32 +92,6 @@ impl Moment {
     }
 }
 
-/// The last days of the year 9999, part of which lies beyond what the parser of moments takes, in whatever zone.
-fn last_days(text: &str) -> Option<i64> {
-    let (date, rest) = text.split_at_checked("9999-12-31".len())?;
-    // A zone may be a day away at most.
-    let before = ["9999-12-31", "9999-12-30", "9999-12-29"].iter().position(|day| *day == date)?;
-    let begins = LAST + 1 - DAY * (i64::try_from(before).ok()? + 1);
-    let rest = rest.strip_prefix(['T', 't', ' '])?;
-    let (time, ahead) = match rest.strip_suffix(['Z', 'z']) {
-        Some(time) => (time, 0),
-        None => {
-            let at = rest.rfind(['+', '-'])?;
-            let (time, zone) = rest.split_at(at);
-            let (sign, zone) = zone.split_at(1);
-            let minutes = since_midnight(zone)? / 60_000;
-            (time, if sign == "-" { -minutes } else { minutes })
-        }
-    };
-    begins.checked_add(since_midnight(time)?)?.checked_sub(ahead * 60_000)
-}
-
-/// Milliseconds of the time of a day.
-fn since_midnight(time: &str) -> Option<i64> {
-    let since = time.parse::<jiff::civil::Time>().ok()?.duration_since(jiff::civil::Time::midnight());
-    i64::try_from(since.as_millis()).ok()
-}
-
 /// The day that was written last: rows that follow each other mostly share theirs.
 #[derive(Clone, Debug)]
 pub(crate) struct Days {
@@ -133,10 +117,11 @@ impl Days {
     #[cold]
     fn turn_to(&mut self, day: i64) {
         self.day = day;
-        let (year, month, date) = civil(day);
-        put(&mut self.text[0..4], year);
-        put(&mut self.text[5..7], month);
-        put(&mut self.text[8..10], date);
+        // A moment lies within the years 0 to 9999, all days of which a date can be.
+        let date = EPOCH.saturating_add(SignedDuration::from_hours(24 * day));
+        put(&mut self.text[0..4], date.year().into());
+        put(&mut self.text[5..7], date.month().into());
+        put(&mut self.text[8..10], date.day().into());
     }
 }
 
@@ -160,17 +145,17 @@ fn put(into: &mut [u8], mut value: i64) {
     }
 }
 
-/// Year, month and day of a day since 1970, in the proleptic Gregorian calendar: eras of 400 years that begin in March.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+/// Milliseconds since 1970 of a date and time with an offset.
+fn millis_of(text: &str) -> Option<i64> {
+    // Not `jiff::Timestamp`: part of the last day of the year 9999 is beyond what it holds.
+    let pieces = Pieces::parse(text).ok()?;
+    let since = pieces.date().to_datetime(pieces.time()?).duration_since(EPOCH.at(0, 0, 0, 0));
+    let ahead = match pieces.offset()? {
+        PiecesOffset::Zulu => 0,
+        PiecesOffset::Numeric(offset) => offset.offset().seconds().into(),
+        _ => return None,
+    };
+    i64::try_from(since.checked_sub(SignedDuration::from_secs(ahead))?.as_millis()).ok()
 }
 
 #[cfg(test)]

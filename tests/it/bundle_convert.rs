@@ -1,5 +1,5 @@
-//! `tidegate bundle convert` as it is typed, alone and in the order of its guide: where output and progress go, and how an
-//! interrupted conversion goes on.
+//! `tidegate bundle convert` as it is typed, alone and in the order of its guide: where output and progress go, and that an
+//! interrupted conversion leaves nothing.
 
 use std::{
     fmt::Write as _, fs, io::Write as _, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Command,
@@ -111,8 +111,6 @@ async fn standard_output_that_ends_early_is_told_whether_the_bundle_was_spooled_
             assert!(said.starts_with("error: writing to standard output: "), "{said}");
         }
     }
-    let (code, _, said) = run(&place, &convert("-", &["--resume"])).await;
-    assert!(code == 2 && said.contains("--resume: "), "{said}");
 }
 
 #[tokio::test]
@@ -129,7 +127,7 @@ async fn a_file_that_may_not_grow_is_told_like_a_full_disk_and_leaves_what_was_t
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.starts_with("error: writing bundle.json.partial: File too large"), "{said}");
     assert_eq!(fs::read(&out).unwrap(), b"before");
-    let (code, _, said) = run(&place, &convert("bundle.json", &["--force", "--resume"])).await;
+    let (code, _, said) = run(&place, &convert("bundle.json", &["--force"])).await;
     assert_eq!(code, 0, "{said}");
     let whole: Value = serde_json::from_slice(&fs::read(&out).unwrap()).unwrap();
     assert_eq!(whole["summary"]["responses"], json!(2_000 * COMMENTS));
@@ -190,7 +188,7 @@ async fn told_to_end(place: &Place, args: &[&str], has_begun: impl Fn() -> bool)
 }
 
 #[tokio::test]
-async fn told_to_end_it_finishes_the_segment_and_says_how_to_go_on() {
+async fn told_to_end_it_leaves_nothing_and_begins_anew() {
     let place = Place::new();
     let absolute = |name: &str| place.folder.path().join(name).display().to_string();
     let mut interrupted = None;
@@ -199,31 +197,22 @@ async fn told_to_end_it_finishes_the_segment_and_says_how_to_go_on() {
         write(&place, voters);
         let (export, out, key) = (absolute("export"), absolute("bundle.json"), absolute("key"));
         let args = [&export, "-o", &out, "--linkage-key-file", &key, "--as-of", "2026-01-02T03:04:05Z"];
-        let more = ["--segment-rows", "1000", "--threads", "1", "--sidecar", "none", "--force"];
-        let journal = PathBuf::from(absolute("bundle.json.parts/segments"));
-        let has_begun = || fs::read_to_string(&journal).is_ok_and(|journal| journal.lines().count() > 2);
+        let more = ["--threads", "1", "--sidecar", "none", "--force"];
+        let partial = PathBuf::from(absolute("bundle.json.partial"));
+        let has_begun = || fs::metadata(&partial).is_ok_and(|found| found.len() > 1 << 20);
         interrupted = told_to_end(&place, &[&args[..], &more].concat(), has_begun).await;
         if interrupted.is_some() {
             break;
         }
     }
     let said = interrupted.unwrap();
-    assert!(said.contains("with --resume goes on"), "{said}");
-    assert!(!place.folder.path().join("bundle.json").exists());
-    let segments = fs::read_to_string(absolute("bundle.json.parts/segments")).unwrap().lines().count();
-    assert!(segments > 2, "{segments}");
-    let (code, _, said) = run(&place, &convert("bundle.json", &[])).await;
-    assert!(code == 2 && said.contains("--resume goes on"), "{said}");
-    let more = ["--segment-rows", "1000", "--sidecar", "none"];
-    let (code, out, said) = run(&place, &convert("bundle.json", &[&more[..], &["--resume"]].concat())).await;
-    assert_eq!(code, 0, "{said}");
-    assert!(text(&out).contains(" rows were there already"), "{}", text(&out));
-    // Whoever goes on until it is done learns that it is.
-    let (code, out, said) = run(&place, &convert("bundle.json", &[&more[..], &["--resume"]].concat())).await;
-    assert!(code == 0 && text(&out).contains("all of it was there already, whole\n"), "{said}");
-    assert_eq!(run(&place, &convert("other.json", &more)).await.0, 0);
-    let read = |name: &str| fs::read(place.folder.path().join(name)).unwrap();
-    assert!(read("bundle.json") == read("other.json"));
+    assert!(said.contains("nothing was kept: the same command begins anew"), "{said}");
+    let mut left: Vec<_> =
+        fs::read_dir(place.folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    left.retain(|name| !name.to_string_lossy().starts_with("output"));
+    assert_eq!(left, ["export", "key"]);
+    assert_eq!(run(&place, &convert("bundle.json", &["--sidecar", "none"])).await.0, 0);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::{fs::File, path::Path};
 use super::read::no_bundle;
 use crate::{
     bundle::validate::{Faults, Part, Row, Sink, Walk},
-    error::{Fault, Wrong},
+    error::Fault,
     form::Naming,
     input::name_of,
     json::{Limits, Reader, Stop},

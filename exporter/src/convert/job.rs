@@ -115,9 +115,6 @@ pub struct Job {
     pub limits: Limits,
     /// With more than one, what is in order is formatted and written beside the reading of the rest.
     pub threads: usize,
-    /// Rows of a segment.
-    pub segment: u64,
-    pub resume: bool,
     pub force: bool,
     pub dry_run: bool,
     /// Parquet beside a bundle that is too large to be read at once, unless told.
@@ -131,8 +128,6 @@ pub struct Job {
     pub cells: Cells,
     pub voter_ids: VoterIds,
 }
-
-pub const SEGMENT: u64 = 1_000_000;
 
 impl Job {
     /// A private bundle of latest answers under fresh pseudonyms.
@@ -161,8 +156,6 @@ impl Job {
             truncate_metadata: false,
             limits: Limits::default(),
             threads: 1,
-            segment: SEGMENT,
-            resume: false,
             force: false,
             dry_run: false,
             sidecars: None,

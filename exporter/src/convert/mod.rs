@@ -5,20 +5,17 @@
 mod adapter;
 mod aggregates;
 mod bench_lines;
-mod finished;
 mod input_files;
 mod item_texts;
 mod job;
+mod output_paths;
 mod outputs;
 mod overlap;
 mod read_rows;
 mod report;
-mod same;
 mod workspace;
 
 use std::sync::{Arc, atomic::Ordering};
-
-use sha2::{Digest as _, Sha256};
 
 #[doc(hidden)]
 pub use self::bench_lines::lines;
@@ -27,10 +24,10 @@ use self::{
     input_files::{artifacts, broken, passed_over, roles, shared_name, unused},
     item_texts::Prepared,
     read_rows::{Done, in_order, rows},
-    workspace::Place,
+    workspace::Workspace,
 };
 pub use self::{
-    job::{Format, Job, Overrides, SEGMENT, Sidecar, Target},
+    job::{Format, Job, Overrides, Sidecar, Target},
     report::Report,
 };
 pub use crate::input::Limits;
@@ -39,13 +36,12 @@ use crate::{
         validate::formats::uri,
         write::{
             document::{self, Beginning, Constants, Summary},
-            output::Out,
-            parts::{self, Run, Segment},
+            output::{Mark, Output},
             pipeline::{Counting, Pipeline},
             row_lines::Shape,
         },
     },
-    error::{Fault, Wrong},
+    error::Fault,
     form::{K_DEFAULT, K_FLOOR, LONGEST_ID},
     input::{Input, Member, Role, unread},
     json::write::hex_of,
@@ -53,84 +49,57 @@ use crate::{
     privacy::{
         Profile,
         data_card::{Card, Content, card},
-        participants::People,
+        participants::{Key, People},
     },
     tables,
     tally::Tally,
+    timestamp::Moment,
 };
 
 /// Converts, and tells what was done. The meter may be watched, and told to stop.
 pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
     check(job)?;
     overlap::refuse(job)?;
-    if let Some(report) = finished::finished(job, meter)? {
-        return Ok(report);
-    }
-    let place = Place::open(job)?;
-    let now = same::identity(job);
-    if let Some(before) = place.parts.begun_with(&now)? {
-        same::hold(&before, &now)?;
-    }
-    let (partial, parts) = (place.partial.clone(), place.parts.folder.clone());
-    let input = Input::open(&job.inputs, &parts, &workspace::own(job), &job.limits, meter);
-    let input = input.and_then(|mut input| Ok((roles(&mut input, job)?, input)));
-    let has_begun = input.is_ok();
-    let result = input.and_then(|(files, input)| run(job, meter, place, &input, &files));
-    // Counts are no segments.
-    let keeps_nothing = job.dry_run || job.target.is_stream() || job.profile == Profile::Public;
-    let result = if keeps_nothing { result.map_err(Fault::begins_anew) } else { result };
-    // With this input nothing can go on, or there is none; what an earlier process has left may fit another one.
-    let is_over = match &result {
-        Err(Fault::Content { .. } | Fault::Refused(_)) => !job.resume,
-        Err(Fault::Stopped { resumable, .. }) => !resumable,
-        Err(Fault::Io { .. }) => !has_begun && !job.resume,
-        Ok(_) => false,
-    };
-    if is_over {
-        let _first = std::fs::remove_file(partial);
-        let _second = parts::end(&parts);
-    }
-    result
+    let place = Workspace::open(job)?;
+    let mut input = Input::open(&job.inputs, &place.folder, &workspace::own(job), &job.limits, meter)?;
+    let files = roles(&mut input, job)?;
+    run(job, meter, place, &input, &files)
 }
 
 fn run(
     job: &Job,
     meter: &Arc<Meter>,
-    place: Place,
+    place: Workspace,
     input: &Input,
     files: &[(Member, Role)],
 ) -> Result<Report, Fault> {
-    let exported = place.parts.moment(job.exported)?;
+    let exported = job.exported.unwrap_or_else(Moment::now);
     let format = adapter::format(files, job)?;
     if format == Format::Bundle {
-        return outputs::from_bundle(job, place, files, meter).map_err(Fault::begins_anew);
+        return outputs::from_bundle(job, &place, files, meter);
     }
     if let Some((tool, option)) = job.told_of_tools().find(|(tool, _)| *tool != format) {
         let (tool, format) = (tool.name(), format.name());
         return Err(Fault::Refused(format!("{option}: of --from {tool} only, and this is {format}")));
     }
     let constants = Constants { naming: job.naming, schema_url: job.schema_url.clone(), exported };
-    let made = from_export(job, meter, place, input, files, format, constants);
-    if format == Format::Sensemaking { made.map_err(Fault::begins_anew) } else { made }
+    from_export(job, meter, place, input, files, format, constants)
 }
 
 fn from_export(
     job: &Job,
     meter: &Arc<Meter>,
-    place: Place,
+    place: Workspace,
     input: &Input,
     files: &[(Member, Role)],
     format: Format,
     constants: Constants,
 ) -> Result<Report, Fault> {
+    let key = job.key.clone().map_or_else(Key::fresh, Ok)?;
     let mut people_of = |source: Option<&str>| {
-        let key = match &job.key {
-            Some(_) if source.is_none() && job.profile == Profile::Private => {
-                return Err(Fault::Refused(UNNAMED.to_owned()));
-            }
-            Some(key) => key.clone(),
-            None => place.parts.key()?,
-        };
+        if job.key.is_some() && source.is_none() && job.profile == Profile::Private {
+            return Err(Fault::Refused(UNNAMED.to_owned()));
+        }
         Ok(People::new(&key, source.unwrap_or_default(), job.participants).telling(job.few()))
     };
     let (adapter, mut head, mut people) = Adapter::open(format, files, job, &mut people_of)?;
@@ -179,9 +148,6 @@ fn check(job: &Job) -> Result<(), Fault> {
     if public && job.to == Some(tables::Shape::PolisCsv) {
         return refused("--to polis-csv lists votes, and --profile public keeps counts only");
     }
-    if job.target.is_stream() && job.resume {
-        return refused("--resume: of what goes to standard output nothing is kept to go on with");
-    }
     if job.target.is_stream()
         && (job.package || job.sidecars.as_ref().is_some_and(|wanted| !wanted.is_empty()))
     {
@@ -225,7 +191,7 @@ fn check(job: &Job) -> Result<(), Fault> {
 struct Work<'w> {
     job: &'w Job,
     meter: &'w Arc<Meter>,
-    place: Place,
+    place: Workspace,
     adapter: Adapter,
     head: crate::model::Head,
     people: &'w mut People,
@@ -249,7 +215,7 @@ impl Work<'_> {
 
     fn end(self, mut report: Report) -> Result<Report, Fault> {
         if self.previews() {
-            self.place.abandon()?;
+            drop(self.place);
         } else {
             report = outputs::publish(self.job, self.place, report, self.meter)?;
         }
@@ -288,37 +254,21 @@ impl Work<'_> {
             self.meter.total.fetch_add(self.meter.total.load(Ordering::Relaxed), Ordering::Relaxed);
             sorted = !in_order(&self.adapter, self.job, self.meter, self.people, &self.place, &mut ahead)?;
         }
-        let mut opened = self.open_out(&beginning, sorted)?;
-        let run = opened.run.clone();
-        let journal = if streams { None } else { Some(self.place.parts.journal(&run, &opened.kept)?) };
-        let start = opened.start.clone();
-        let resumed = opened.kept.last().cloned();
+        let (mut out, start) = self.open_out(&beginning)?;
         let pipeline = Pipeline {
             shape: &shape,
             names: self.people.names(),
-            out: &mut opened.out,
-            journal,
-            run: run.clone(),
+            out: &mut out,
             start,
-            resumed: resumed.clone(),
-            segment: self.job.segment,
             apart: self.job.threads > 1,
             meter: self.meter,
         };
         let (adapter, job, meter, place) = (&self.adapter, self.job, self.meter, &self.place);
         let people = &mut *self.people;
-        let read =
-            pipeline.run(&mut tally, |pipe| rows(adapter, job, meter, people, place, run.sorted, pipe))?;
-        if let Some(resumed) = resumed
-            && tally.rows() < resumed.rows
-        {
-            let detail = "it has fewer rows than when the conversion was interrupted: --force begins anew";
-            return Err(Fault::content("the input", None, Wrong::Value, detail));
-        }
+        let read = pipeline.run(&mut tally, |pipe| rows(adapter, job, meter, people, place, sorted, pipe))?;
         let (end, mut report, _) = self.finish_individual(&tally, &read)?;
-        opened.out.write(&end)?;
-        self.seal(opened.out, &beginning, &mut report)?;
-        report.resumed_rows = resumed_rows(&opened.kept);
+        out.write(&end)?;
+        self.seal(out, &beginning, &mut report)?;
         Ok(report)
     }
 
@@ -339,8 +289,7 @@ impl Work<'_> {
         let shown = aggregates::shown(&tables, &self.head, public.then_some(self.job.k));
         for (line, keep) in self.prepared.lines.iter_mut().zip(&shown.items) {
             line.kept &= keep;
-            line.created =
-                if public { line.created.map(crate::timestamp::Moment::day) } else { line.created };
+            line.created = if public { line.created.map(Moment::day) } else { line.created };
         }
         if let Some(read) = &read {
             self.note_rows(read);
@@ -378,10 +327,10 @@ impl Work<'_> {
             outputs::preview(self.job, &mut report, bytes as u64, outcomes.count);
             return Ok(report);
         }
-        let mut opened = self.open_out(&beginning, false)?;
-        opened.out.write(&lines)?;
-        opened.out.write(&end)?;
-        self.seal(opened.out, &beginning, &mut report)?;
+        let (mut out, _) = self.open_out(&beginning)?;
+        out.write(&lines)?;
+        out.write(&end)?;
+        self.seal(out, &beginning, &mut report)?;
         Ok(report)
     }
 
@@ -465,8 +414,6 @@ impl Work<'_> {
             content_sha256: None,
             files: Vec::new(),
             dry_run: false,
-            resumed_rows: 0,
-            finished: false,
         }
     }
 
@@ -476,47 +423,22 @@ impl Work<'_> {
         document::beginning(&self.constants, &id, &self.head, &self.prepared.lines)
     }
 
-    /// The file with its beginning, and with the segments that can be used again.
-    fn open_out(&self, beginning: &Beginning, sorted: bool) -> Result<Opened, Fault> {
-        let mut hash = Sha256::new();
-        hash.update(&beginning.bytes);
-        hash.update([u8::from(self.job.events), self.job.participants as u8]);
-        // What was read already; a change of the rows is noticed row by row.
-        for ended in self.head.artifacts.iter().filter_map(|artifact| artifact.ended) {
-            hash.update(ended.sha256);
-        }
-        let run = Run { beginning: hash.finalize().into(), key: self.people.mark_of_key(), sorted };
-        let earlier = if self.job.resume { self.place.parts.segments()? } else { None };
-        if let Some((before, segments)) = earlier {
-            if before.beginning != run.beginning {
-                return Err(Fault::Refused(
-                    "what is to be gone on with was begun with another input, or with other options: --force begins anew"
-                        .to_owned(),
-                ));
-            }
-            if before.key != run.key && !segments.is_empty() {
-                return Err(self.place.parts.another_key(self.job.key.is_some()));
-            }
-            let ends: Vec<_> = segments.iter().map(|segment| (segment.bytes, segment.sha256)).collect();
-            let found = Out::reopen(&self.place.partial, &beginning.bytes, beginning.id(), &ends)?;
-            if let Some((out, start, last)) = found {
-                return Ok(Opened { out, run: before, start, kept: segments[..=last].to_vec() });
-            }
-        }
+    /// The output with its beginning, and the mark where the responses begin.
+    fn open_out(&self, beginning: &Beginning) -> Result<(Output, Mark), Fault> {
         let mut out = match self.job.stream() {
-            Some(stream) => Out::stream(stream)?,
-            None => Out::create(&self.place.partial)?,
+            Some(stream) => Output::stream(stream)?,
+            None => self.place.output()?,
         };
         let at = usize::try_from(beginning.id_end).unwrap_or_default();
         out.write(&beginning.bytes[..at])?;
         out.hash_from_here();
         out.write(&beginning.bytes[at..])?;
         let start = out.mark();
-        Ok(Opened { out, run, start, kept: Vec::new() })
+        Ok((out, start))
     }
 
     /// Fills in the id and makes the file durable.
-    fn seal(&self, mut out: Out, beginning: &Beginning, report: &mut Report) -> Result<(), Fault> {
+    fn seal(&self, mut out: Output, beginning: &Beginning, report: &mut Report) -> Result<(), Fault> {
         let digest = hex_of(&out.digest());
         let id = match &self.job.bundle_id {
             Some(id) => id.clone(),
@@ -535,17 +457,6 @@ impl Work<'_> {
         report.content_sha256 = Some(digest);
         Ok(())
     }
-}
-
-struct Opened {
-    out: Out,
-    run: Run,
-    start: crate::bundle::write::output::Mark,
-    kept: Vec<Segment>,
-}
-
-fn resumed_rows(kept: &[Segment]) -> u64 {
-    kept.last().map_or(0, |segment| segment.rows)
 }
 
 /// Digits of the digest in an id.

@@ -9,9 +9,13 @@ use std::{
     sync::Arc,
 };
 
-use super::{Format, Job, Report, Sidecar, Target, input_files::broken, workspace::Place};
+use super::{
+    Format, Job, Report, Sidecar, Target,
+    input_files::broken,
+    output_paths::{beside_it, sidecar_path},
+    workspace::Workspace,
+};
 use crate::{
-    bundle::write::parts::fresh,
     error::{Fault, Wrong},
     input::{Member, Role, absent, name_of, one_of},
     meter::Meter,
@@ -23,20 +27,22 @@ use crate::{
 pub(super) const LARGE: u64 = 16 << 20;
 
 /// Gives everything its name; the bundle itself comes after its sidecars, so that it is never without them.
-pub(super) fn publish(job: &Job, place: Place, mut report: Report, meter: &Meter) -> Result<Report, Fault> {
+pub(super) fn publish(
+    job: &Job,
+    place: Workspace,
+    mut report: Report,
+    meter: &Meter,
+) -> Result<Report, Fault> {
     if let Some(shape) = job.to {
         let tables::Exported { files, notes } =
-            export(&place.partial, &place.out, shape, job.cells, job.voter_ids, job.limits.memory, meter)?;
-        fs::remove_file(&place.partial).map_err(|error| Fault::io("removing", &place.partial, error))?;
-        place.parts.remove()?;
+            export(place.partial(), &place.out, shape, job.cells, job.voter_ids, job.limits.memory, meter)?;
         report.files = names(&files);
         report.notes.extend(notes);
         return Ok(report);
     }
     let Beside { whole, described, notes } =
-        write_beside(job, &place.partial, &place.out, report.bytes, meter)?;
+        write_beside(job, place.partial(), &place.out, report.bytes, meter)?;
     report.notes.extend(notes);
-    report.finished = place.is_there(job, meter)?;
     // All that takes long is done: a stop now would only leave half of the names.
     meter.go_on()?;
     let mut files = tables::publish(whole)?;
@@ -129,34 +135,6 @@ pub(super) fn hold_shape(
 const NO_OPINIONS: &str =
     "it holds comparisons, which are no votes on statements: --to ndjson and parquet keep them";
 
-/// What is there already of what may come to lie beside the bundle.
-pub(super) fn taken(job: &Job, out: &Path) -> Option<PathBuf> {
-    if job.to.is_some() || job.target.is_stream() {
-        return None;
-    }
-    beside_it(job, out, MAYBE).into_iter().find(|path| path.exists())
-}
-
-/// Whether one is written without being asked for is known at the end, when it is too late to refuse.
-pub(super) const MAYBE: &[Sidecar] = &[Sidecar::Parquet];
-
-/// What may come to lie beside the bundle; `unasked` if nothing is said of sidecars.
-pub(super) fn beside_it(job: &Job, out: &Path, unasked: &[Sidecar]) -> Vec<PathBuf> {
-    let sidecars = job.sidecars.as_deref().unwrap_or(unasked);
-    let names = sidecars.iter().flat_map(|sidecar| match sidecar {
-        Sidecar::Parquet => &parquet::FILES[..],
-        Sidecar::Ndjson => &ndjson::FILES[..],
-    });
-    let described = package::FILES.iter().filter(|_| job.package).map(|name| out.with_file_name(name));
-    names.map(|name| sidecar_path(out, name)).chain(described).collect()
-}
-
-/// `bundle.json` has `bundle.items.parquet` beside it.
-fn sidecar_path(out: &Path, name: &str) -> PathBuf {
-    let stem = out.file_stem().unwrap_or_default().to_string_lossy();
-    out.with_file_name(format!("{stem}.{name}"))
-}
-
 fn names(files: &[PathBuf]) -> Vec<String> {
     files.iter().map(|file| name_of(file)).collect()
 }
@@ -164,7 +142,7 @@ fn names(files: &[PathBuf]) -> Vec<String> {
 /// A bundle becomes something else.
 pub(super) fn from_bundle(
     job: &Job,
-    place: Place,
+    place: &Workspace,
     given: &[(Member, Role)],
     meter: &Arc<Meter>,
 ) -> Result<Report, Fault> {
@@ -186,9 +164,9 @@ pub(super) fn from_bundle(
     let path = match member.plain_path()? {
         Some(path) => path,
         None => {
-            let path = place.parts.folder.join("bundle.json");
+            let path = place.partial().to_owned();
             let failed = |error| Fault::io("unpacking to", &path, error);
-            let mut into = fresh(&path).map_err(failed)?;
+            let mut into = place.partial_file();
             let stored = member.stored_bytes();
             meter.expect(stored + still_to_read(job, stored));
             let whole = member.open(&job.limits, Some(meter))?;
@@ -199,7 +177,6 @@ pub(super) fn from_bundle(
     meter.expect(still_to_read(job, fs::metadata(&path).map_or(0, |found| found.len())));
     let tables::Exported { files, notes } =
         export(&path, &place.out, shape, job.cells, job.voter_ids, job.limits.memory, meter)?;
-    place.parts.remove()?;
     let notes = broken(given).into_iter().chain(notes).collect();
     let (files, dry_run) = (names(&files), job.dry_run);
     Ok(Report { format: "bundle", files, notes, dry_run, ..Report::default() })

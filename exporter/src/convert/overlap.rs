@@ -9,8 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Job, Target, outputs};
-use crate::{error::Fault, input::name_of, tables};
+use super::{Job, Target, output_paths::written};
+use crate::{error::Fault, input::name_of};
 
 /// Two names of one file have this in common.
 type Identity = (u64, u64);
@@ -42,14 +42,6 @@ pub(super) fn refuse(job: &Job) -> Result<(), Fault> {
     Err(Fault::Refused(format!(
         "{written} would be written, and is the same file as {read}, which is to be read"
     )))
-}
-
-/// Everything that is or may be given a name.
-pub(super) fn written(job: &Job, out: &Path) -> Vec<PathBuf> {
-    match job.to {
-        Some(shape) => tables::names(shape).iter().map(|name| out.join(name)).collect(),
-        None => [out.to_owned()].into_iter().chain(outputs::beside_it(job, out, outputs::MAYBE)).collect(),
-    }
 }
 
 /// Every file that may be read, by name. What cannot be looked at is told when it is opened.

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use super::{Job, adapter::Adapter, workspace::Place};
+use super::{Job, adapter::Adapter, workspace::Workspace};
 use crate::{
     bundle::write::pipeline::Counting,
     error::Fault,
@@ -31,7 +31,7 @@ pub(super) fn rows(
     job: &Job,
     meter: &Arc<Meter>,
     people: &mut People,
-    place: &Place,
+    place: &Workspace,
     sorted: bool,
     sink: &mut impl Sink,
 ) -> Result<Done, Fault> {
@@ -53,7 +53,7 @@ pub(super) fn rows(
     let read = adapter.rows(&job.limits, meter, people, &mut notes, |row| {
         count += 1;
         if count.is_multiple_of(1 << 16) && meter.stopped() {
-            return Err(Fault::Stopped { rows: 0, resumable: true });
+            return Err(Fault::Stopped { rows: 0 });
         }
         sorted.push(row)
     })?;
@@ -68,7 +68,7 @@ pub(super) fn in_order(
     job: &Job,
     meter: &Arc<Meter>,
     people: &mut People,
-    place: &Place,
+    place: &Workspace,
     tally: &mut Tally,
 ) -> Result<bool, Fault> {
     let mut sink = Counting::new(tally, meter);
@@ -79,8 +79,8 @@ pub(super) fn in_order(
     Ok(read.flow == Flow::More)
 }
 
-fn order<'p>(job: &Job, place: &'p Place) -> Order<'p> {
-    Order { events: job.events, memory: job.limits.memory, folder: &place.parts.folder }
+fn order<'p>(job: &Job, place: &'p Workspace) -> Order<'p> {
+    Order { events: job.events, memory: job.limits.memory, folder: &place.folder }
 }
 
 fn begin_again(adapter: &Adapter, people: &mut People, meter: &Meter) {

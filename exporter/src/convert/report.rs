@@ -29,8 +29,4 @@ pub struct Report {
     pub files: Vec<String>,
     /// Nothing was written.
     pub dry_run: bool,
-    /// Rows that an interrupted conversion had written.
-    pub resumed_rows: u64,
-    /// The bundle, or what it was to become, was there already, whole: an interrupted conversion had given it its name.
-    pub finished: bool,
 }

@@ -1,40 +1,43 @@
-//! Where a conversion works: the output, what lies beside it until it is whole, and the way to standard output.
-//!
-//! What is written is not known here.
+//! Working files of a conversion: `<out>.partial` until the output is whole, and the way to standard output.
 
 use std::{
-    fs::File,
-    io::{self, BufRead as _, BufReader},
-    os::unix::fs::FileTypeExt as _,
+    fs::{self, File},
+    io,
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use super::{Job, Target, outputs, overlap};
+use rustix::fs::OFlags;
+
+use super::{Job, Target, output_paths};
 use crate::{
-    bundle::write::{
-        output::publish,
-        parts::{self, Parts, beside, clear_ended, left_over},
-    },
+    bundle::write::output::{Output, beside, publish},
     error::Fault,
     input::name_of,
-    meter::Meter,
 };
 
 const PARTIAL: &str = ".partial";
 
 /// Where a conversion works until its output has its name.
-pub(super) struct Place {
-    pub(super) parts: Parts,
-    pub(super) partial: PathBuf,
+pub(super) struct Workspace {
+    partial: Partial,
     pub(super) out: PathBuf,
-    /// Holds all of it if the output is no file.
+    /// Folder for sorted runs and for copies of what can be read only once.
+    pub(super) folder: PathBuf,
+    /// Holds all of it if the output is no file, or is only previewed.
     spool: Option<tempfile::TempDir>,
-    /// Where the finished bundle is copied to.
+    /// Standard output, if the finished bundle is copied there.
     copied_to: Option<Arc<File>>,
 }
 
-impl Place {
+/// `<out>.partial`, locked by this process and removed again unless it becomes the output.
+struct Partial {
+    path: PathBuf,
+    file: File,
+}
+
+impl Workspace {
     pub(super) fn open(job: &Job) -> Result<Self, Fault> {
         let (out, spool) = match &job.target {
             Target::File(path) => (path.clone(), None),
@@ -45,59 +48,42 @@ impl Place {
         }
         if spool.is_none() {
             only_files(job, &out)?;
-            clear_ended(&out)?;
         }
-        if !job.force {
-            // An interrupted conversion may have begun a folder, or given names to sidecars, and to the bundle.
-            let goes_on = job.resume && Parts::left(&out);
-            let own = goes_on && (job.to.is_some() || Parts::named(&out));
-            let sidecar = if goes_on { None } else { outputs::taken(job, &out) };
-            if let Some(there) = (!own && taken(&out, job)).then(|| out.clone()).or(sidecar) {
-                if Parts::left(&out) && !job.resume {
-                    return Err(left_over());
-                }
-                let name = name_of(&there);
-                return Err(Fault::Refused(format!("{name} is there already: --force replaces it")));
-            }
-            let partial = beside(&out, PARTIAL);
-            if !Parts::left(&out) && partial.symlink_metadata().is_ok() {
-                let name = name_of(&partial);
-                return Err(Fault::Refused(format!(
-                    "{name} is there, and no conversion's: --force replaces it"
-                )));
-            }
+        if !job.force
+            && let Some(there) =
+                taken(&out, job).then(|| out.clone()).or_else(|| output_paths::taken(job, &out))
+        {
+            let name = name_of(&there);
+            return Err(Fault::Refused(format!("{name} is there already: --force replaces it")));
         }
-        // A preview leaves what an interrupted conversion has left, and goes on with nothing.
+        // A preview leaves nothing beside the output.
         let (out, spool) = match (job.dry_run, spool) {
-            (true, None) => {
-                if Parts::left(&out) && !job.resume && !job.force {
-                    return Err(left_over());
-                }
-                apart()?
-            }
+            (true, None) => apart()?,
             (_, spool) => (out, spool),
         };
-        let parts = Parts::open(&out, job.resume, job.force && !job.resume)?;
+        let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::create_dir_all(folder).map_err(|error| Fault::io("making the folder", folder, error))?;
+        let folder = folder.to_owned();
+        let partial = Partial::create(beside(&out, PARTIAL))?;
         let copied_to = match &job.target {
             Target::Stream(stream) if job.stream().is_none() => Some(Arc::clone(stream)),
             Target::Stream(_) | Target::File(_) => None,
         };
-        Ok(Self { parts, partial: beside(&out, PARTIAL), out, spool, copied_to })
+        Ok(Self { partial, out, folder, spool, copied_to })
     }
 
-    /// Whether the bundle has its name already. Something else that has it is replaced if that was said, not otherwise.
-    pub(super) fn is_there(&self, job: &Job, meter: &Meter) -> Result<bool, Fault> {
-        if job.force || self.spool.is_some() || self.out.symlink_metadata().is_err() {
-            return Ok(false);
-        }
-        let failed = |error| Fault::from_io(&name_of(&self.out), error);
-        if are_equal(&self.partial, &self.out, meter).map_err(failed)? {
-            return Ok(true);
-        }
-        let name = name_of(&self.out);
-        Err(Fault::Refused(format!(
-            "{name} is there already, and is not what the interrupted conversion makes: --force replaces it"
-        )))
+    /// Path of the unfinished bundle.
+    pub(super) fn partial(&self) -> &Path {
+        &self.partial.path
+    }
+
+    pub(super) fn partial_file(&self) -> &File {
+        &self.partial.file
+    }
+
+    /// Output that writes to the unfinished bundle.
+    pub(super) fn output(&self) -> Result<Output, Fault> {
+        Output::file(&self.partial.path, &self.partial.file)
     }
 
     /// Gives the bundle its name, unless it has gone where it belongs already.
@@ -105,13 +91,11 @@ impl Place {
         if job.stream().is_some() {
             return Ok(());
         }
-        self.parts.name()?;
-        publish(&self.partial, &self.out)
+        publish(&self.partial.path, &self.out)
     }
 
-    /// Everything is there: nothing is kept to go on with.
+    /// Copies the finished bundle to standard output if it belongs there, and removes temporary files.
     pub(super) fn finish(self) -> Result<(), Fault> {
-        self.parts.remove()?;
         if let Some(stream) = self.copied_to {
             copy(&self.out, &stream)?;
         }
@@ -122,16 +106,73 @@ impl Place {
             None => Ok(()),
         }
     }
+}
 
-    pub(super) fn abandon(self) -> Result<(), Fault> {
-        self.parts.remove()
+impl Partial {
+    /// Creates and locks the file. One that a killed conversion has left is replaced, one that is being written is not.
+    fn create(path: PathBuf) -> Result<Self, Fault> {
+        let failed = |error| Fault::io("writing", &path, error);
+        loop {
+            match fs::symlink_metadata(&path) {
+                Ok(there) if there.is_file() => remove_left_over(&path)?,
+                // Whoever may write to the folder could plant a link here: it is neither followed nor removed.
+                Ok(_) => {
+                    let name = name_of(&path);
+                    return Err(Fault::Refused(format!("{name} is there and is no file: remove it")));
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(failed(error)),
+            }
+            match File::options().read(true).write(true).create_new(true).open(&path) {
+                Ok(file) => {
+                    lock(&file)?;
+                    // Between the two steps another process may have taken it for left over.
+                    if is_at(&file, &path) {
+                        return Ok(Self { path, file });
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
     }
 }
 
-/// What a conversion to the same output leaves beside it until it is whole, be it this one or one before.
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if is_at(&self.file, &self.path) {
+            let _gone = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn remove_left_over(path: &Path) -> Result<(), Fault> {
+    let failed = |error| Fault::io("replacing", path, error);
+    let nofollow = OFlags::NOFOLLOW.bits().cast_signed();
+    let file = match File::options().write(true).custom_flags(nofollow).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened.map_err(failed)?,
+    };
+    lock(&file)?;
+    if is_at(&file, path) { fs::remove_file(path).map_err(failed) } else { Ok(()) }
+}
+
+/// Locks the file until it is closed, at the latest when the process ends.
+fn lock(file: &File) -> Result<(), Fault> {
+    let busy = |_| Fault::Refused("another process is writing the same output".to_owned());
+    file.try_lock().map_err(busy)
+}
+
+/// True if the path still names the file.
+fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(file), Ok(there)) = (file.metadata(), path.symlink_metadata()) else { return false };
+    (file.dev(), file.ino()) == (there.dev(), there.ino())
+}
+
+/// What a conversion to the same output leaves beside it until it is whole: it is no input.
 pub(super) fn own(job: &Job) -> Vec<PathBuf> {
     match &job.target {
-        Target::File(out) => vec![beside(out, PARTIAL), parts::folder(out)],
+        Target::File(out) => vec![beside(out, PARTIAL)],
         Target::Stream(_) => Vec::new(),
     }
 }
@@ -146,7 +187,7 @@ fn only_files(job: &Job, out: &Path) -> Result<(), Fault> {
         let detail = "its folder is none: a file has the name, or that of a folder before it";
         return Err(Fault::Refused(format!("{} cannot be written: {detail}", name_of(out))));
     }
-    for path in folder.into_iter().chain(overlap::written(job, out)) {
+    for path in folder.into_iter().chain(output_paths::written(job, out)) {
         if let Some(kind) = no_file(&path) {
             return Err(Fault::Refused(format!("{} {kind}: only files are replaced", name_of(&path))));
         }
@@ -188,24 +229,6 @@ fn apart() -> Result<(PathBuf, Option<tempfile::TempDir>), Fault> {
     let spool = tempfile::tempdir()
         .map_err(|error| Fault::Io { doing: "making a temporary folder".to_owned(), error })?;
     Ok((spool.path().join("bundle.json"), Some(spool)))
-}
-
-pub(super) fn are_equal(one: &Path, other: &Path, meter: &Meter) -> io::Result<bool> {
-    let (one, other) = (File::open(one)?, File::open(other)?);
-    if one.metadata()?.len() != other.metadata()?.len() {
-        return Ok(false);
-    }
-    let (mut one, mut other) = (BufReader::new(one), BufReader::new(other));
-    loop {
-        meter.go_on().map_err(Fault::into_io)?;
-        let (left, right) = (one.fill_buf()?, other.fill_buf()?);
-        let count = left.len().min(right.len());
-        if count == 0 || left[..count] != right[..count] {
-            return Ok(left.is_empty() && right.is_empty());
-        }
-        one.consume(count);
-        other.consume(count);
-    }
 }
 
 fn copy(path: &Path, mut stream: &File) -> Result<(), Fault> {

@@ -4,7 +4,7 @@
 
 /// What was counted in one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// Items are answered one by one.
     Single {
         /// Distinct participants with a response in the phase.
@@ -25,7 +25,7 @@ pub enum Phase {
 /// The coverage of a bundle: 0 if nothing could have been answered, never above 1.
 ///
 /// A bundle whose responses name no participants has no coverage that could be counted; its writer takes the source's.
-pub fn of(phases: impl IntoIterator<Item = Phase>) -> f64 {
+pub(crate) fn of(phases: impl IntoIterator<Item = Phase>) -> f64 {
     let (mut answered, mut possible) = (0_u128, 0_u128);
     for phase in phases {
         let (some, all) = match phase {

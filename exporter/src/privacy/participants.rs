@@ -7,6 +7,7 @@
 use std::{
     collections::HashMap,
     fs::Metadata,
+    io,
     os::unix::fs::PermissionsExt as _,
     sync::{Arc, PoisonError, RwLock},
 };
@@ -23,11 +24,20 @@ pub struct Key(pub(crate) Vec<u8>);
 
 /// Keys shorter than this can be guessed.
 const LEAST_KEY: usize = 16;
+const FRESH_KEY: usize = 32;
 
 impl Key {
     /// Of bytes that somebody keeps, so that bundles can be linked.
     pub fn kept(bytes: Vec<u8>) -> Option<Self> {
         (bytes.len() >= LEAST_KEY).then_some(Self(bytes))
+    }
+
+    /// Makes a key of random bytes, which is thrown away with the process.
+    pub(crate) fn fresh() -> Result<Self, Fault> {
+        let mut bytes = vec![0; FRESH_KEY];
+        let failed = |error| Fault::Io { doing: "making a key".to_owned(), error: io::Error::other(error) };
+        getrandom::fill(&mut bytes).map_err(failed)?;
+        Ok(Self(bytes))
     }
 
     /// The mode of a key's file, if others than its owner may read it: with it they can tell who is behind a pseudonym.
@@ -174,12 +184,6 @@ impl People {
         first.copy_from_slice(&code[..16]);
         // 0 stands for nobody.
         u128::from_be_bytes(first).max(1)
-    }
-
-    /// What tells the key from others, and nothing about it.
-    pub(crate) fn mark_of_key(&self) -> [u8; 16] {
-        // Nobody has an empty id.
-        self.pseudonym(b"").to_be_bytes()
     }
 
     /// The pseudonym and group of somebody who answers.

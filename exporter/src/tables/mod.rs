@@ -25,15 +25,11 @@ pub(crate) use self::opinions::NO_VOTES;
 use crate::{
     bundle::{
         read,
-        write::{
-            output,
-            parts::{beside, fresh},
-        },
+        write::output::{self, beside, fresh},
     },
     error::Fault,
     meter::Meter,
     plural::counted,
-    timestamp::Moment,
 };
 
 /// Shapes that a bundle can be turned into.
@@ -105,17 +101,6 @@ impl Growing {
 
     fn inner(&mut self) -> &mut BufWriter<File> {
         &mut self.file
-    }
-}
-
-impl Whole {
-    /// What it will be called.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(crate) fn lies_at(&self) -> &Path {
-        &self.partial
     }
 }
 
@@ -202,12 +187,6 @@ pub(crate) fn names(shape: Shape) -> Vec<&'static str> {
 }
 
 const CARD: &str = "card.json";
-
-/// When the bundle was made that a folder holds the lists of, as far as that is told there.
-pub(crate) fn exported(folder: &Path) -> Option<Moment> {
-    let card: serde_json::Value = serde_json::from_slice(&fs::read(folder.join(CARD)).ok()?).ok()?;
-    Moment::parse(card["exportedAt"].as_str()?)
-}
 
 /// One row of a table. What a spreadsheet would take for a formula gets an apostrophe wherever it stands: of ids, names
 /// and references nobody knows who has made them up.

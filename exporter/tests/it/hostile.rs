@@ -1,7 +1,7 @@
 //! Broken and hostile input: said with file and row, and nothing under the final name.
 
 use std::{
-    fs,
+    fs::{self, File},
     os::unix::{fs::symlink, net::UnixListener},
     path::Path,
     process::Command,
@@ -317,6 +317,43 @@ fn a_file_where_the_folder_of_the_output_should_be_is_told() {
 }
 
 #[test]
+fn what_a_killed_conversion_has_left_is_replaced() {
+    let folder = Folder::new();
+    let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
+    let mut job = folder.job(&path);
+    job.force = false;
+    folder.write("bundle.json.partial", "cut sho");
+    run(&job).unwrap();
+    assert_eq!(folder.names(), ["bundle.json", "t.csv"]);
+}
+
+#[test]
+fn an_output_that_another_process_writes_is_left_alone() {
+    let folder = Folder::new();
+    let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
+    let partial = folder.write("bundle.json.partial", "half");
+    let lock = File::options().write(true).open(&partial).unwrap();
+    lock.lock().unwrap();
+    let fault = run(&folder.job(&path)).unwrap_err();
+    assert_eq!(fault.to_string(), "another process is writing the same output");
+    assert_eq!(fs::read_to_string(&partial).unwrap(), "half");
+    drop(lock);
+    run(&folder.job(&path)).unwrap();
+}
+
+#[test]
+fn a_link_in_place_of_the_partial_file_is_not_followed() {
+    let folder = Folder::new();
+    let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
+    let mine = folder.write("mine", "mine");
+    symlink(&mine, folder.path("bundle.json.partial")).unwrap();
+    let fault = run(&folder.job(&path)).unwrap_err();
+    assert_eq!(fault.to_string(), "bundle.json.partial is there and is no file: remove it");
+    assert_eq!(fs::read_to_string(mine).unwrap(), "mine");
+    assert_eq!(folder.names(), ["bundle.json.partial", "mine", "t.csv"]);
+}
+
+#[test]
 fn what_lies_beside_another_bundle_is_not_overwritten_unasked() {
     let folder = Folder::new();
     let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
@@ -344,19 +381,6 @@ fn what_lies_beside_another_bundle_is_not_overwritten_unasked() {
     (job.force, job.package) = (true, true);
     run(&job).unwrap();
     assert_ne!(fs::read_to_string(folder.path("datapackage.json")).unwrap(), "mine");
-}
-
-#[test]
-fn an_interrupted_conversion_replaces_the_sidecars_that_it_has_named() {
-    let folder = Folder::new();
-    let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
-    let mut job = folder.job(&path);
-    (job.force, job.resume, job.sidecars) = (false, true, Some(vec![Sidecar::Ndjson]));
-    folder.write("bundle.items.ndjson", "cut sho");
-    assert_eq!(run(&job).unwrap_err().tag(), "refused");
-    folder.write("bundle.json.parts/lock", "");
-    run(&job).unwrap();
-    assert_ne!(fs::read_to_string(folder.path("bundle.items.ndjson")).unwrap(), "cut sho");
 }
 
 #[test]

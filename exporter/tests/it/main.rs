@@ -11,7 +11,6 @@ mod hostile;
 mod inputs;
 mod polis;
 mod privacy;
-mod resume;
 mod schema;
 mod shared;
 mod stopped;

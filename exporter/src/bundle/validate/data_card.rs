@@ -5,14 +5,13 @@
 use std::io;
 
 use super::{
-    content::{Counted, Item},
     findings::{Faults, Step},
     locations::{ID, fault, item, outcome, response},
     row::Row,
     rules::Rule,
-    totals::Tally,
+    sink::Part,
+    totals::{Counted, Item, Tally},
     unique::Sums,
-    walk::Part,
 };
 use crate::{
     form::{Answer, DATA_CARD, GROUP_MEMBERS, SUMMARY, TEXT_REVIEWED_BY, aggregation, publication},

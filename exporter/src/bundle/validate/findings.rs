@@ -5,8 +5,8 @@
 use std::collections::BinaryHeap;
 
 use super::{
+    member_names::Told,
     rules::{Rule, Severity},
-    walk::Told,
 };
 use crate::json::Position;
 

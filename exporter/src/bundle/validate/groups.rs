@@ -8,7 +8,7 @@ use super::{
     findings::{Faults, Step},
     locations::outcome::MEMBERS,
     rules::Rule,
-    walk::Part,
+    sink::Part,
 };
 use crate::{
     form::OUTCOME,

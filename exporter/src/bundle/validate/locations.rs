@@ -6,7 +6,7 @@ use super::{
     findings::{Faults, Step},
     row::Row,
     rules::Rule,
-    walk::Part,
+    sink::Part,
 };
 use crate::{form, json::Position};
 

@@ -9,12 +9,14 @@ mod findings;
 pub(crate) mod formats;
 mod groups;
 mod locations;
+mod member_names;
 mod participants;
 mod repeated_hashes;
 mod report;
 mod row;
 mod rules;
 mod second_pass;
+mod sink;
 mod spool;
 mod totals;
 mod unique;
@@ -24,17 +26,18 @@ mod walk;
 
 use std::io;
 
-pub use content::Counted;
 pub use findings::Finding;
 pub use report::{json, sarif, text};
 pub use rules::{Level, Rule, Severity};
+pub use totals::Counted;
 
 pub use crate::json::Limits;
 pub(crate) use findings::Faults;
 pub(crate) use locations::{outcome, response};
 pub(crate) use row::Row;
+pub(crate) use sink::{Part, Sink};
 pub(crate) use unique::Set;
-pub(crate) use walk::{End, Part, Sink, Walk};
+pub(crate) use walk::{End, Walk};
 
 use crate::{
     form::{DELIB_MOST_BYTES, K_FLOOR, Naming},

@@ -4,13 +4,15 @@
 
 use std::{collections::HashSet, io};
 
+use foldhash::quality::RandomState;
+
 use super::unique::Set;
-use crate::{hash::Folding, privacy::participants::reference, storage::spill::Room};
+use crate::{privacy::participants::reference, storage::spill::Room};
 
 #[derive(Debug)]
 pub(crate) struct Participants {
     /// Phase and number, while there is room.
-    pseudonyms: HashSet<[u8; CODE], Folding>,
+    pseudonyms: HashSet<[u8; CODE], RandomState>,
     most: usize,
     /// Phase and reference of all others.
     of_phase: Set,

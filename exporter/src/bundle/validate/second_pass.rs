@@ -5,28 +5,14 @@
 use std::io;
 
 use super::{
-    content::Content,
+    content::{Content, Lost},
     findings::Faults,
     locations::{ID, response, rest},
     row::Row,
+    sink::{Part, Sink},
     unique::Unique,
-    walk::{Part, Sink},
 };
 use crate::json::Stop;
-
-/// How many of the first keys have to be seen again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lost {
-    pub(super) responses: u64,
-    pub(super) outcomes: u64,
-    pub(super) answers: u64,
-}
-
-impl Lost {
-    pub(crate) fn is_nothing(self) -> bool {
-        self == Self { responses: 0, outcomes: 0, answers: 0 }
-    }
-}
 
 /// Which keys are wanted.
 #[derive(Clone, Copy, Debug)]

@@ -3,11 +3,10 @@
 //! What is added up is `content`'s.
 
 use super::{
-    content::{Counted, Item, Phase},
     findings::{Faults, Step},
     row::Row,
     rules::Rule,
-    walk::Part,
+    sink::Part,
 };
 use crate::{
     form::{SUMMARY, coverage},
@@ -21,6 +20,39 @@ const COVERAGE: usize = 3;
 
 /// Written coverages differ by how they were divided and rounded, not by more.
 const TOLERANCE: f64 = 1e-9;
+
+/// How much there is of everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    pub phases: u64,
+    pub items: u64,
+    /// Entries; each may count for several.
+    pub responses: u64,
+    pub outcomes: u64,
+    /// The sum of the responses' counts.
+    pub answers: u128,
+    pub participants: u64,
+    /// Responses that name no participant.
+    pub unlinked: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Item {
+    pub(crate) phase: u32,
+    pub(crate) eligible: bool,
+    pub(crate) at: Position,
+    pub(crate) index: u64,
+}
+
+/// What was seen of a phase's responses.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Phase {
+    pub(crate) participants: u64,
+    pub(crate) compared: u64,
+    /// Some response names no participant.
+    pub(crate) unlinked: bool,
+    pub(crate) pairwise: bool,
+}
 
 /// Responses to an item in a phase.
 #[derive(Clone, Copy, Debug)]

@@ -9,11 +9,10 @@ use std::{
     io::{self, Read},
 };
 
+use foldhash::quality::RandomState;
+
 use super::{repeated_hashes::Hashes, spool::Tape};
-use crate::{
-    hash::Folding,
-    storage::spill::{Room, Spill},
-};
+use crate::storage::spill::{Room, Spill};
 
 /// What is known of a key when it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +36,7 @@ pub(crate) struct Unique {
     last: Vec<u8>,
     count: u64,
     lost: u64,
-    hasher: Folding,
+    hasher: RandomState,
     hashes: Hashes,
     /// All keys, where nobody can bring them again.
     log: Option<Tape>,
@@ -66,7 +65,7 @@ impl Unique {
             last: Vec::new(),
             count: 0,
             lost: 0,
-            hasher: Folding::default(),
+            hasher: RandomState::default(),
             hashes: Hashes::new(room.share(2)),
             log: None,
             wanted: Wanted::Some(Vec::new()),
@@ -184,7 +183,7 @@ fn read(from: &mut impl Read, key: &mut Vec<u8>) -> io::Result<Option<[u8; REST]
 /// Distinct keys, in memory while there is room.
 #[derive(Debug)]
 pub(crate) struct Set {
-    keys: HashSet<Box<[u8]>, Folding>,
+    keys: HashSet<Box<[u8]>, RandomState>,
     held: usize,
     room: Room,
     spill: Option<Spill>,
@@ -237,7 +236,7 @@ impl Set {
 /// Sums by key, in memory while there is room.
 #[derive(Debug)]
 pub(crate) struct Sums<const N: usize> {
-    sums: HashMap<[u8; N], u64, Folding>,
+    sums: HashMap<[u8; N], u64, RandomState>,
     room: Room,
     spill: Option<Spill>,
 }

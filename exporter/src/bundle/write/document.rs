@@ -35,14 +35,6 @@ pub(crate) struct Beginning {
     pub(crate) id_end: u64,
 }
 
-impl Beginning {
-    /// Where the id stands.
-    pub(crate) fn id(&self) -> std::ops::Range<usize> {
-        let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-        place(self.id_at)..place(self.id_end)
-    }
-}
-
 pub(crate) fn beginning(constants: &Constants, id: &str, head: &Head, lines: &[Line]) -> Beginning {
     let mut bytes = Vec::new();
     let mut object = Object::begin(&mut bytes);

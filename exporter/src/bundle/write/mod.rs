@@ -4,7 +4,6 @@
 
 pub(crate) mod document;
 pub(crate) mod output;
-pub(crate) mod parts;
 pub(crate) mod pipeline;
 pub(crate) mod row_lines;
 mod writeback;

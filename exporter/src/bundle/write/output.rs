@@ -3,17 +3,15 @@
 //! It gives the file no final name. How what was written gets to disk meanwhile is `settle`'s.
 
 use std::{
-    fs::File,
-    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    ffi::OsString,
+    fs::{self, File},
+    io::{self, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
 };
 
 use sha2::{Digest as _, Sha256};
 
-use super::{
-    parts::{own, remove},
-    writeback::Settling,
-};
+use super::writeback::Settling;
 use crate::error::{Fault, Wrong};
 
 /// A place to come back to.
@@ -24,7 +22,7 @@ pub(crate) struct Mark {
 }
 
 #[derive(Debug)]
-pub(crate) struct Out {
+pub(crate) struct Output {
     /// Of a stream there is none.
     path: Option<PathBuf>,
     file: File,
@@ -34,12 +32,10 @@ pub(crate) struct Out {
     settling: Settling,
 }
 
-impl Out {
-    pub(crate) fn create(path: &Path) -> Result<Self, Fault> {
-        // What lies there may be a link to something else.
-        remove(path)?;
-        let file = File::options().read(true).write(true).create_new(true).open(path);
-        let file = file.map_err(|error| Fault::io("writing", path, error))?;
+impl Output {
+    /// Writes to the file, which lies at the path.
+    pub(crate) fn file(path: &Path, file: &File) -> Result<Self, Fault> {
+        let file = file.try_clone().map_err(|error| Fault::io("writing", path, error))?;
         Ok(Self::of(Some(path), file))
     }
 
@@ -90,54 +86,6 @@ impl Out {
         Ok(())
     }
 
-    /// Opens what another process has left. It has to begin with `beginning` but for the id, which may be filled in
-    /// already and is not hashed; of the lengths (in ascending order),
-    /// the last one is taken whose digest fits, and what is behind it is cut off.
-    pub(crate) fn reopen(
-        path: &Path,
-        beginning: &[u8],
-        id: std::ops::Range<usize>,
-        lengths: &[(u64, [u8; 32])],
-    ) -> Result<Option<(Self, Mark, usize)>, Fault> {
-        let failed = |error| Fault::io("going on with", path, error);
-        let mut file = match own(File::options().read(true).write(true), path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed(error)),
-        };
-        let mut start = vec![0; beginning.len()];
-        let begins = file.read_exact(&mut start).is_ok()
-            && start[..id.start] == beginning[..id.start]
-            && start[id.end..] == beginning[id.end..];
-        if !begins {
-            return Ok(None);
-        }
-        let mut hash = Sha256::new();
-        hash.update(&start[id.end..]);
-        let begun = Mark { bytes: beginning.len() as u64, hash: hash.clone() };
-        let (mut at, mut found) = (beginning.len() as u64, None);
-        let mut block = vec![0; 1 << 20];
-        for (index, (length, digest)) in lengths.iter().enumerate() {
-            while at < *length {
-                let most = block.len().min(usize::try_from(length - at).unwrap_or(usize::MAX));
-                let read = file.read(&mut block[..most]).map_err(failed)?;
-                if read == 0 {
-                    break;
-                }
-                hash.update(&block[..read]);
-                at += read as u64;
-            }
-            if at != *length || hash.clone().finalize()[..] != digest[..] {
-                break;
-            }
-            found = Some((index, Mark { bytes: at, hash: hash.clone() }));
-        }
-        let Some((index, mark)) = found else { return Ok(None) };
-        let mut out = Self::of(Some(path), file);
-        out.cut(&mark)?;
-        Ok(Some((out, begun, index)))
-    }
-
     /// Writes over what stands at `at`, in as many bytes.
     pub(crate) fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
         let end = self.bytes;
@@ -170,7 +118,23 @@ impl Out {
 /// Gives a finished file its name, durably.
 pub(crate) fn publish(partial: &Path, path: &Path) -> Result<(), Fault> {
     let failed = |error| Fault::io("naming", path, error);
-    std::fs::rename(partial, path).map_err(failed)?;
+    fs::rename(partial, path).map_err(failed)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
+}
+
+/// The path with an ending behind its name.
+pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// Creates a file in place of what is there: that may have another name, too.
+pub(crate) fn fresh(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::options().write(true).create_new(true).open(path)
 }

@@ -12,12 +12,11 @@ use std::{
 };
 
 use super::{
-    output::{Mark, Out},
-    parts::{Journal, Run, Segment},
+    output::{Mark, Output},
     row_lines::{Before, Shape},
 };
 use crate::{
-    error::{Fault, Wrong},
+    error::Fault,
     meter::Meter,
     privacy::participants::Names,
     storage::rows::{Row, order::Sink},
@@ -32,34 +31,21 @@ const WAITING: usize = 8;
 /// Of a line; only to have room at once.
 const LINE: usize = 240;
 
-/// What the rows need on their way.
+/// Everything that rows need on their way to the file.
 pub(crate) struct Pipeline<'p> {
     pub(crate) shape: &'p Shape,
     pub(crate) names: Option<Names>,
-    pub(crate) out: &'p mut Out,
-    pub(crate) journal: Option<Journal>,
-    pub(crate) run: Run,
+    pub(crate) out: &'p mut Output,
     /// Where the responses begin.
     pub(crate) start: Mark,
-    /// Where an earlier process has ended.
-    pub(crate) resumed: Option<Segment>,
-    /// Rows of a segment.
-    pub(crate) segment: u64,
     /// Formatting, hashing and writing have a thread of their own.
     pub(crate) apart: bool,
     pub(crate) meter: &'p Arc<Meter>,
 }
 
 enum Task {
-    Rows { rows: Vec<(Row, u32)>, first: bool, upto: Upto },
+    Rows { rows: Vec<(Row, u32)>, first: bool },
     Again,
-}
-
-/// Rows so far, and the sum over them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Upto {
-    rows: u64,
-    sum: u64,
 }
 
 impl Pipeline<'_> {
@@ -69,54 +55,43 @@ impl Pipeline<'_> {
         tally: &mut Tally,
         produce: impl for<'p> FnOnce(&mut Pipe<'p>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let skip = self.resumed.as_ref().map(|segment| Upto { rows: segment.rows, sum: segment.sum });
         let mut writer = Writer {
             shape: self.shape,
             names: self.names,
             lines: Vec::with_capacity(BLOCK * LINE),
             out: self.out,
-            journal: self.journal,
-            run: self.run,
             start: self.start,
-            segment: self.segment.max(1),
-            kept: self.resumed.map_or(0, |segment| segment.rows),
-            upto: skip.unwrap_or_default(),
         };
         if !self.apart {
-            let way = Way::Here(Box::new(writer));
-            return through(Pipe::new(way, skip, self.meter, tally), produce);
+            return through(Pipe::new(Way::Here(Box::new(writer)), self.meter, tally), produce);
         }
         thread::scope(|scope| {
             let (task, tasks) = sync_channel(WAITING);
-            let writing = scope.spawn(move || {
-                tasks.into_iter().try_for_each(|task| writer.take(task))?;
-                writer.finish()
-            });
-            let made = through(Pipe::new(Way::Apart(task), skip, self.meter, tally), produce);
+            let writing = scope.spawn(move || tasks.into_iter().try_for_each(|task| writer.take(task)));
+            let made = through(Pipe::new(Way::Apart(task), self.meter, tally), produce);
             let written = writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            // A fault in writing is told before others: it is what the others follow from.
             written.and(made)
         })
     }
 }
 
-/// All rows, and the end of the writing, if that is not another thread's. A fault in writing is told before others.
+/// Produces all rows and passes on the last of them.
 fn through<'p, T>(
     mut pipe: Pipe<'p>,
     produce: impl FnOnce(&mut Pipe<'p>) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
-    let made = produce(&mut pipe).and_then(|made| pipe.flush().map(|()| made));
-    match pipe.way {
-        Way::Here(writer) => writer.finish().and(made),
-        Way::Apart(_) => made,
-    }
+    let made = produce(&mut pipe)?;
+    pipe.flush()?;
+    Ok(made)
 }
 
 /// Takes rows in the order of the bundle.
 pub(crate) struct Pipe<'p> {
     way: Way<'p>,
     rows: Vec<(Row, u32)>,
-    upto: Upto,
-    skip: Option<Upto>,
+    /// Rows so far.
+    count: u64,
     meter: &'p Meter,
     tally: &'p mut Tally,
 }
@@ -130,51 +105,28 @@ impl Sink for Pipe<'_> {
     #[inline]
     fn take(&mut self, row: Row, number: u32) -> Result<(), Fault> {
         self.tally.add(row, number);
-        self.upto.rows += 1;
-        self.upto.sum = mix(self.upto.sum, row);
-        if let Some(skip) = self.skip
-            && self.upto.rows <= skip.rows
-        {
-            return self.skipped(skip);
-        }
+        self.count += 1;
         self.rows.push((row, number));
         if self.rows.len() == BLOCK {
             self.flush()?;
-            self.stop_if_told()?;
+            if self.meter.stopped() {
+                return Err(Fault::Stopped { rows: self.count });
+            }
         }
         Ok(())
     }
 
     fn again(&mut self) -> Result<(), Fault> {
         self.rows.clear();
-        self.upto = Upto::default();
-        self.skip = None;
+        self.count = 0;
         self.tally.clear();
         self.send(Task::Again)
     }
 }
 
 impl<'p> Pipe<'p> {
-    fn new(way: Way<'p>, skip: Option<Upto>, meter: &'p Meter, tally: &'p mut Tally) -> Self {
-        Self { way, rows: Vec::with_capacity(BLOCK), upto: Upto::default(), skip, meter, tally }
-    }
-
-    fn skipped(&self, skip: Upto) -> Result<(), Fault> {
-        if self.upto.rows == skip.rows && self.upto.sum != skip.sum {
-            let detail = "it is not what it was when the conversion was interrupted: --force begins anew";
-            return Err(Fault::content("the input", None, Wrong::Value, detail));
-        }
-        if self.upto.rows.is_multiple_of(BLOCK as u64) {
-            self.stop_if_told()?;
-        }
-        Ok(())
-    }
-
-    fn stop_if_told(&self) -> Result<(), Fault> {
-        if self.meter.stopped() {
-            return Err(Fault::Stopped { rows: self.upto.rows, resumable: true });
-        }
-        Ok(())
+    fn new(way: Way<'p>, meter: &'p Meter, tally: &'p mut Tally) -> Self {
+        Self { way, rows: Vec::with_capacity(BLOCK), count: 0, meter, tally }
     }
 
     fn flush(&mut self) -> Result<(), Fault> {
@@ -182,8 +134,8 @@ impl<'p> Pipe<'p> {
             return Ok(());
         }
         let rows = std::mem::replace(&mut self.rows, Vec::with_capacity(BLOCK));
-        let first = self.upto.rows == rows.len() as u64;
-        self.send(Task::Rows { rows, first, upto: self.upto })
+        let first = self.count == rows.len() as u64;
+        self.send(Task::Rows { rows, first })
     }
 
     fn send(&mut self, task: Task) -> Result<(), Fault> {
@@ -200,33 +152,20 @@ impl<'p> Pipe<'p> {
 struct Writer<'w> {
     shape: &'w Shape,
     names: Option<Names>,
-    /// Of the block that is written.
+    /// Lines of the block that is written.
     lines: Vec<u8>,
-    out: &'w mut Out,
-    journal: Option<Journal>,
-    run: Run,
+    out: &'w mut Output,
     start: Mark,
-    segment: u64,
-    /// Rows up to the last segment.
-    kept: u64,
-    upto: Upto,
 }
 
 impl Writer<'_> {
     fn take(&mut self, task: Task) -> Result<(), Fault> {
         match task {
-            Task::Rows { rows, first, upto } => {
+            Task::Rows { rows, first } => {
                 self.format(&rows, first);
-                self.out.write(&self.lines)?;
-                self.upto = upto;
-                if upto.rows - self.kept >= self.segment { self.keep() } else { Ok(()) }
+                self.out.write(&self.lines)
             }
-            Task::Again => {
-                self.out.cut(&self.start)?;
-                (self.kept, self.upto) = (0, Upto::default());
-                self.run.sorted = true;
-                self.journal.as_mut().map_or(Ok(()), |journal| journal.again(&self.run))
-            }
+            Task::Again => self.out.cut(&self.start),
         }
     }
 
@@ -240,31 +179,6 @@ impl Writer<'_> {
             self.shape.row(&mut self.lines, *row, *number, names, &mut before);
         }
     }
-
-    /// Whether all went well or not: what is written need not be written again.
-    fn finish(mut self) -> Result<(), Fault> {
-        if self.upto.rows > self.kept { self.keep() } else { Ok(()) }
-    }
-
-    fn keep(&mut self) -> Result<(), Fault> {
-        self.kept = self.upto.rows;
-        let Some(journal) = &mut self.journal else { return Ok(()) };
-        journal.add(&Segment {
-            rows: self.upto.rows,
-            sum: self.upto.sum,
-            bytes: self.out.bytes(),
-            sha256: self.out.digest(),
-        })
-    }
-}
-
-/// It has to notice another input, not an adversary: the key's owner has both.
-#[inline]
-fn mix(sum: u64, row: Row) -> u64 {
-    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let [low, high, items, packed] = row.words();
-    let folded = low ^ high.rotate_left(17) ^ items.rotate_left(31) ^ packed.rotate_left(47);
-    (sum ^ folded).wrapping_mul(ODD).rotate_left(23)
 }
 
 /// Rows are counted whether or not anything is written.
@@ -321,7 +235,7 @@ impl Sink for Counting<'_> {
             measure.take(row, number);
         }
         if self.rows.is_multiple_of(BLOCK as u64) && self.meter.stopped() {
-            return Err(Fault::Stopped { rows: self.rows, resumable: false });
+            return Err(Fault::Stopped { rows: self.rows });
         }
         Ok(())
     }

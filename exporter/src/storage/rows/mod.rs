@@ -101,13 +101,6 @@ impl Row {
         (self.subject, self.object.wrapping_add(1), self.who, self.packed >> TIME)
     }
 
-    /// All of it.
-    #[inline]
-    pub(crate) fn words(self) -> [u64; 4] {
-        let items = u64::from(self.subject) << 32 | u64::from(self.object);
-        [self.who as u64, (self.who >> 64) as u64, items, self.packed]
-    }
-
     pub(crate) fn to_bytes(self) -> [u8; SIZE] {
         let mut bytes = [0; SIZE];
         bytes[..16].copy_from_slice(&self.who.to_le_bytes());

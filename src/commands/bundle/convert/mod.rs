@@ -10,11 +10,11 @@ use std::{env, fs, io, os::fd::AsFd as _, path::PathBuf, process::ExitCode, sync
 use anyhow::{Context as _, bail};
 use clap::Args;
 use tidegate_exporter::{
-    convert::{self, Format, Job, Limits, Overrides, Report, SEGMENT, Target},
+    convert::{self, Format, Job, Limits, Overrides, Report, Target},
     error::Fault,
     form::K_DEFAULT,
     meter::Meter,
-    plural::{counted, were},
+    plural::counted,
     privacy::Key,
     sources::{
         aoi,
@@ -148,10 +148,7 @@ struct Running {
     /// Shows what would be in the bundle, or why it would be refused, and writes nothing
     #[arg(long)]
     dry_run: bool,
-    /// Goes on where an interrupted conversion has ended, with --force also if it was to replace something
-    #[arg(long)]
-    resume: bool,
-    /// Replaces files that are there, and what an interrupted conversion has left unless it is to go on
+    /// Replaces files that are there
     #[arg(long)]
     force: bool,
     /// With 1, rows are put in order and written by one thread, else by two; the number of cores unless told
@@ -169,9 +166,6 @@ struct Running {
     /// Files of one folder or archive
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().files)]
     max_files: usize,
-    /// Rows after which a conversion can go on when it is interrupted
-    #[arg(long, value_name = "ROWS", default_value_t = SEGMENT)]
-    segment_rows: u64,
     /// Reports how far it is on standard error; on a terminal unless told
     #[arg(long, value_name = "FORM")]
     progress: Option<Progress>,
@@ -208,10 +202,7 @@ impl Convert {
                 complain(format!("error: {fault}"));
                 Ok(ExitCode::FAILURE)
             }
-            Err(fault @ Fault::Stopped { resumable: true, .. }) => {
-                bail!("{fault}; the same command with --resume goes on")
-            }
-            Err(fault @ Fault::Stopped { resumable: false, .. }) => {
+            Err(fault @ Fault::Stopped { .. }) => {
                 bail!("{fault}; nothing was kept: the same command begins anew")
             }
             Err(fault) => Err(fault.into()),
@@ -286,8 +277,6 @@ impl Convert {
             threads: running
                 .threads
                 .unwrap_or_else(|| thread::available_parallelism().map_or(1, std::num::NonZero::get)),
-            segment: running.segment_rows,
-            resume: running.resume,
             force: running.force,
             dry_run: running.dry_run,
             sidecars: sidecars(&self.sidecar)?,
@@ -306,7 +295,7 @@ fn bytes(megabytes: usize) -> usize {
     megabytes.saturating_mul(1 << 20)
 }
 
-/// The first signal ends the segment; the second one does not wait.
+/// Ends the conversion at its next block on the first signal, and the process at once on the second.
 fn stop_when_told(meter: &Arc<Meter>) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -333,14 +322,11 @@ fn stop_when_told(meter: &Arc<Meter>) -> anyhow::Result<()> {
     Ok(())
 }
 
-const THERE: &str = "all of it was there already, whole";
-
 fn lines(report: &Report, dry_run: bool) -> Vec<String> {
     let wrote = format!("{} {}", if dry_run { "would write" } else { "wrote" }, report.files.join(", "));
     if report.format == Format::Bundle.name() {
         let notes = report.notes.iter().map(|note| format!("note: {note}"));
-        let done = if report.finished { THERE.to_owned() } else { wrote };
-        return notes.chain([done]).chain(dry_run.then(|| "nothing was written".to_owned())).collect();
+        return notes.chain([wrote]).chain(dry_run.then(|| "nothing was written".to_owned())).collect();
     }
     let variant = report.variant.map_or_else(String::new, |variant| format!(", variant {variant}"));
     let mut lines = vec![
@@ -359,15 +345,8 @@ fn lines(report: &Report, dry_run: bool) -> Vec<String> {
         ),
     ];
     lines.extend(report.notes.iter().map(|note| format!("note: {note}")));
-    if report.resumed_rows > 0 {
-        let (rows, were) = (counted(report.resumed_rows, "row"), were(report.resumed_rows));
-        lines.push(format!("{rows} {were} there already"));
-    }
     if let Some(id) = &report.bundle_id {
         lines.push(format!("{id}, {}", counted(report.bytes, "byte")));
-    }
-    if report.finished {
-        lines.push(THERE.to_owned());
     }
     if !report.files.is_empty() {
         lines.push(wrote);

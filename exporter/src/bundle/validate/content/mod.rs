@@ -7,18 +7,17 @@ mod responses;
 use std::{collections::HashMap, io};
 
 use super::{
-    again::Lost,
-    card::{Card, is_clock, is_fine, is_fine_count},
-    faults::{Faults, Step},
+    data_card::{Card, is_clock, is_fine, is_fine_count},
+    deferred_rows::Later,
+    findings::{Faults, Step},
     groups::Groups,
-    later::Later,
+    locations::{ID, at_row, fault, item, of_key, of_rest, outcome, rest},
     participants::Participants,
-    places::{ID, at_row, fault, item, of_key, of_rest, outcome, rest},
     row::Row,
     rules::{Level, Rule},
-    totals::{Summary, Tally},
+    sink::{Part, Sink},
+    totals::{Counted, Item, Phase, Summary, Tally},
     unique::{Seen, Set, Sums, Unique},
-    walk::{Part, Sink},
 };
 use crate::{
     form::{
@@ -35,24 +34,6 @@ pub(super) type Names = HashMap<Box<[u8]>, u32>;
 
 /// For an item whose phase is unknown.
 const NOWHERE: u32 = u32::MAX;
-
-#[derive(Debug)]
-pub(crate) struct Item {
-    pub(crate) phase: u32,
-    pub(crate) eligible: bool,
-    pub(crate) at: Position,
-    pub(crate) index: u64,
-}
-
-/// What was seen of a phase's responses.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Phase {
-    pub(crate) participants: u64,
-    pub(crate) compared: u64,
-    /// Some response names no participant.
-    pub(crate) unlinked: bool,
-    pub(crate) pairwise: bool,
-}
 
 #[derive(Debug)]
 pub(crate) struct Content {
@@ -81,19 +62,18 @@ pub(crate) struct Content {
     pub(crate) card: Card,
 }
 
-/// How much there is of everything.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
-    pub phases: u64,
-    pub items: u64,
-    /// Entries; each may count for several.
-    pub responses: u64,
-    pub outcomes: u64,
-    /// The sum of the responses' counts.
-    pub answers: u128,
-    pub participants: u64,
-    /// Responses that name no participant.
-    pub unlinked: u64,
+/// How many of the first keys have to be seen again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lost {
+    pub(in crate::bundle::validate) responses: u64,
+    pub(in crate::bundle::validate) outcomes: u64,
+    pub(in crate::bundle::validate) answers: u64,
+}
+
+impl Lost {
+    pub(crate) fn is_nothing(self) -> bool {
+        self == Self { responses: 0, outcomes: 0, answers: 0 }
+    }
 }
 
 /// Neighbours mostly share phase and subject.

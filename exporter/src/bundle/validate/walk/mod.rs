@@ -2,30 +2,23 @@
 //!
 //! What the values mean together is the [`Sink`]'s to judge. Members may come in any order.
 
-mod member_names;
-mod sink;
 mod unknown_values;
 
 use std::io::Read;
 
-pub(crate) use self::{
-    member_names::Told,
-    sink::{Part, Sink},
-};
-use self::{
-    member_names::is_total,
-    unknown_values::{Counting, written},
-};
+use self::unknown_values::{Counting, written};
 use super::{
-    faults::{Faults, Step},
-    judge::{judge_number, judge_text, other_type},
-    members::Members,
-    places::{
+    findings::{Faults, Step},
+    locations::{
         item,
         outcome::{GROUPED, HIDDEN, MEMBERS, SUPPRESSED},
     },
+    member_names::is_total,
     row::Row,
     rules::Rule,
+    sink::{Part, Sink},
+    unknown_members::Members,
+    value_rules::{judge_number, judge_text, other_type},
 };
 use crate::{
     form::{ARTIFACT, Answer, COUNTS, Field, Hand, Object, Value},

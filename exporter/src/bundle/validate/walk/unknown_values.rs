@@ -5,9 +5,14 @@
 use std::io::Read;
 
 use super::{
-    super::{faults::Step, rules::Rule},
-    GROUPED, Sink, Split, Walk, flaws,
-    member_names::{Told, counts_people, is_time},
+    super::{
+        findings::Step,
+        locations::outcome::GROUPED,
+        member_names::{Told, counts_people, is_time},
+        rules::Rule,
+        sink::Sink,
+    },
+    Split, Walk, flaws,
 };
 use crate::{
     form::{Answer, Hand},

@@ -2,7 +2,7 @@
 //!
 //! It reads nothing.
 
-use super::super::{faults::Faults, row::Row};
+use super::{findings::Faults, row::Row};
 use crate::{
     form::Hand,
     json::{Number, Position, Stop},

@@ -1,0 +1,42 @@
+//! Paths of everything that a conversion writes.
+
+use std::path::{Path, PathBuf};
+
+use super::job::{Job, Sidecar};
+use crate::tables::{self, ndjson, package, parquet};
+
+/// Everything that is or may be given a name.
+pub(super) fn written(job: &Job, out: &Path) -> Vec<PathBuf> {
+    match job.to {
+        Some(shape) => tables::names(shape).iter().map(|name| out.join(name)).collect(),
+        None => [out.to_owned()].into_iter().chain(beside_it(job, out, MAYBE)).collect(),
+    }
+}
+
+/// What is there already of what may come to lie beside the bundle.
+pub(super) fn taken(job: &Job, out: &Path) -> Option<PathBuf> {
+    if job.to.is_some() || job.target.is_stream() {
+        return None;
+    }
+    beside_it(job, out, MAYBE).into_iter().find(|path| path.exists())
+}
+
+/// Whether one is written without being asked for is known at the end, when it is too late to refuse.
+pub(super) const MAYBE: &[Sidecar] = &[Sidecar::Parquet];
+
+/// What may come to lie beside the bundle; `unasked` if nothing is said of sidecars.
+pub(super) fn beside_it(job: &Job, out: &Path, unasked: &[Sidecar]) -> Vec<PathBuf> {
+    let sidecars = job.sidecars.as_deref().unwrap_or(unasked);
+    let names = sidecars.iter().flat_map(|sidecar| match sidecar {
+        Sidecar::Parquet => &parquet::FILES[..],
+        Sidecar::Ndjson => &ndjson::FILES[..],
+    });
+    let described = package::FILES.iter().filter(|_| job.package).map(|name| out.with_file_name(name));
+    names.map(|name| sidecar_path(out, name)).chain(described).collect()
+}
+
+/// `bundle.json` has `bundle.items.parquet` beside it.
+pub(super) fn sidecar_path(out: &Path, name: &str) -> PathBuf {
+    let stem = out.file_stem().unwrap_or_default().to_string_lossy();
+    out.with_file_name(format!("{stem}.{name}"))
+}
