@@ -1,6 +1,6 @@
-//! What can go wrong while data is converted, said with file and row.
+//! Errors of a conversion, with file and row.
 //!
-//! It names places and rules, never the values found there: an export may hold anything.
+//! Messages name places and rules, never values: an export may hold anything.
 
 use std::{fmt, io, path::Path};
 
@@ -12,7 +12,7 @@ pub enum Fault {
     /// The input is not what it should be.
     #[error("{file}{}: {detail}", RowOf(*row))]
     Content { file: String, row: Option<u64>, wrong: Wrong, detail: String },
-    /// What was asked for contradicts itself or the input.
+    /// Contradiction in the options, or between options and input.
     #[error("{0}")]
     Refused(String),
     #[error("{doing}: {error}")]
@@ -94,7 +94,7 @@ impl Fault {
         Self::Content { file: file.to_owned(), row: row.into(), wrong, detail: detail.into() }
     }
 
-    /// What was packed cannot be unpacked.
+    /// True if packed data cannot be unpacked.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(self, Self::Content { wrong: Wrong::Archive | Wrong::Compressed, .. })
     }
@@ -118,7 +118,7 @@ impl Fault {
         }
     }
 
-    /// For readers that must speak `std::io`.
+    /// Wraps the error for readers that must return `io::Error`.
     pub(crate) fn into_io(self) -> io::Error {
         io::Error::other(self)
     }

@@ -1,6 +1,4 @@
-//! How far a conversion is: counters that whoever shows progress reads, and the wish to stop.
-//!
-//! It prints nothing and knows no clock.
+//! Progress counters of a conversion, and the request to stop it.
 
 use std::{
     io::{self, Read},
@@ -33,7 +31,7 @@ impl Meter {
         self.stop.store(rows.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// So many more have been read.
+    /// Adds bytes that have been read.
     pub(crate) fn pass(&self, bytes: u64) {
         let read = self.read.load(Ordering::Relaxed) + bytes;
         // First, for whoever looks in between.
@@ -41,7 +39,7 @@ impl Meter {
         self.read.store(read, Ordering::Release);
     }
 
-    /// From here on so many will be read.
+    /// Sets how many more bytes will be read.
     pub(crate) fn expect(&self, bytes: u64) {
         let total = self.read.load(Ordering::Relaxed) + bytes;
         self.total.store(total, Ordering::Release);

@@ -1,6 +1,4 @@
-//! What every adapter makes of its input before there are rows: a source, a phase, items, and what was noticed.
-//!
-//! Rows are `rows`'s; how all of it is written is `write`'s.
+//! Result of an adapter before there are rows: source, phase, items and notes.
 
 #![allow(clippy::cast_possible_truncation, reason = "a list of items in memory is shorter than 2^32")]
 
@@ -15,10 +13,10 @@ use crate::{
     timestamp::Moment,
 };
 
-/// How the names begin that are invented for what has no address.
+/// Prefix of names that are made up for sources without an address.
 pub(crate) const URN: &str = "urn:tidegate:source:";
 
-/// Where the data comes from.
+/// Origin of the data.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Source {
     pub(crate) tool: String,
@@ -38,9 +36,9 @@ pub(crate) struct Phase {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    /// As the source names it.
+    /// Id in the source.
     pub(crate) key: String,
-    /// Where it stands in the source.
+    /// Row in the source file.
     pub(crate) row: u64,
     pub(crate) id: String,
     pub(crate) text: String,
@@ -49,7 +47,7 @@ pub(crate) struct Item {
     pub(crate) created: Option<Moment>,
     /// The pseudonym of whoever wrote it; never exported.
     pub(crate) author: Option<u128>,
-    /// What the source says of the item beyond its responses.
+    /// Outcomes that the source has published for the item.
     pub(crate) outcomes: Vec<Published>,
 }
 
@@ -95,7 +93,7 @@ pub(crate) struct Head {
     pub(crate) source: Source,
     pub(crate) phase: Phase,
     pub(crate) item_type: &'static str,
-    /// In the order in which they are written.
+    /// Items in the order in which they are written.
     pub(crate) items: Vec<Item>,
     /// Names of the groups that participants were sorted into.
     pub(crate) groups: Vec<String>,
@@ -154,7 +152,7 @@ impl Keys {
         Self::of(items, file)
     }
 
-    /// Of items in their final order.
+    /// Indexes items that are in their final order.
     pub(crate) fn of(items: &[Item], file: &str) -> Result<Self, Fault> {
         let mut keys = Self::default();
         for (at, item) in items.iter().enumerate() {

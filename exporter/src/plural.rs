@@ -13,7 +13,7 @@ pub fn counted_wide(number: u128, what: &str) -> String {
     format!("{least}{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// What has happened to so many.
+/// `was` or `were`, by the number.
 pub fn were(number: u64) -> &'static str {
     if number == 1 { "was" } else { "were" }
 }
@@ -23,12 +23,12 @@ pub fn were(number: u64) -> &'static str {
 pub(crate) struct Few(pub(crate) u64);
 
 impl Few {
-    /// Whether there are numbers that are not told.
+    /// True if some numbers are hidden.
     pub(crate) fn is_any(self) -> bool {
         self.0 > 1
     }
 
-    /// How a sentence begins about a number that is not told.
+    /// Beginning of a sentence about a hidden number.
     pub(crate) fn told(self, number: u64) -> Option<String> {
         (1..self.0).contains(&number).then(|| format!("Fewer than {}", self.0))
     }

@@ -1,6 +1,4 @@
-//! What the rows of a bundle add up to.
-//!
-//! It keeps counts by item, group and pair, and no row.
+//! Counts rows by item, group and pair.
 
 #![allow(clippy::cast_possible_truncation, reason = "a list of items in memory is shorter than 2^32")]
 
@@ -15,18 +13,18 @@ use crate::{
 
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// Of each item: answers to it alone, and comparisons that it comes first in.
+    /// Counts of each item: answers to it alone, and comparisons in which it comes first.
     items: Vec<Counts>,
-    /// Of each item and group, beginning with the participants of no group.
+    /// Counts of each item and group, beginning with participants of no group.
     groups: Vec<Counts>,
     group_count: usize,
-    /// Of each item: participants who answered it.
+    /// Number of participants who answered each item.
     answered: Vec<u64>,
     pairs: Option<Pairs>,
     rows: u64,
 }
 
-/// What was compared; rows of one ordered pair come together.
+/// Counts of comparisons; rows of one ordered pair come together.
 #[derive(Debug, Default)]
 struct Pairs {
     tables: Vec<Pair>,
@@ -42,16 +40,16 @@ pub(crate) struct Pair {
     pub(crate) unknown: Unknown,
 }
 
-/// By answer.
+/// Answers whose counts are unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unknown {
     pub(crate) hidden: Hidden,
-    /// Nobody was asked, as far as is known.
+    /// True for answers that were not asked for, as far as is known.
     pub(crate) absent: Hidden,
 }
 
 impl Pair {
-    /// Of answers that were counted one by one.
+    /// Counts of answers that were counted one by one.
     pub(crate) fn of(subject: u32, object: u32, counts: Counts) -> Self {
         Self { subject, object, counts, unknown: Unknown::default() }
     }
@@ -96,7 +94,7 @@ impl Tally {
         &self.items[at]
     }
 
-    /// By group, without those who are in none.
+    /// Counts by group, without participants of no group.
     pub(crate) fn groups(&self, at: usize) -> &[Counts] {
         match self.group_count {
             0 => &[],

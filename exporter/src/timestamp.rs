@@ -22,7 +22,7 @@ pub struct Moment {
 
 /// Characters of a time with its fraction.
 pub(crate) const FINE: usize = 24;
-/// Of them, those before the fraction.
+/// Characters before the fraction.
 const SECONDS: usize = 19;
 const DAY: i64 = 86_400_000;
 const EPOCH: Date = civil::date(1970, 1, 1);
@@ -33,7 +33,7 @@ pub(crate) const LAST: i64 = 253_402_300_799_999;
 const SECONDS_BELOW: i64 = 100_000_000_000;
 
 impl Moment {
-    /// From a count since 1970, in seconds or milliseconds as its size tells.
+    /// Converts a count since 1970, in seconds or milliseconds by its size.
     pub(crate) fn from_epoch(count: i64) -> Option<Self> {
         let (millis, fine) =
             if count.abs() < SECONDS_BELOW { (count.checked_mul(1000)?, false) } else { (count, true) };
@@ -45,7 +45,7 @@ impl Moment {
         (FIRST..=LAST).contains(&millis).then_some(Self { millis, fine: false })
     }
 
-    /// From a text such as `2010-10-29 13:38:33 UTC` or `2010-10-29T13:38:33.123Z`.
+    /// Parses a text such as `2010-10-29 13:38:33 UTC` or `2010-10-29T13:38:33.123Z`.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let fine = text.contains('.');
@@ -76,7 +76,7 @@ impl Moment {
         }
     }
 
-    /// With the fraction.
+    /// Writes the time with its fraction.
     #[inline]
     pub(crate) fn text(self, days: &mut Days) -> [u8; FINE] {
         let mut text = *days.of(self.millis.div_euclid(DAY));

@@ -10,9 +10,10 @@ use std::{
 
 use flate2::bufread::GzDecoder;
 
-/// What `from` holds, unpacked if it is packed.
+/// Returns a reader of the content of `from`, unpacked if it is packed.
 ///
 /// # Errors
+///
 /// If it cannot be read.
 pub fn unpack<'r>(mut from: impl Read + 'r) -> io::Result<Box<dyn Read + 'r>> {
     let (packed, magic) = Packed::of(&mut from)?;
@@ -31,7 +32,7 @@ pub(crate) fn unpacked<'r>(
     })
 }
 
-/// What is wrong with a packed file, as readers are told it within an `io::Error`.
+/// Damage of a packed file, passed to readers within an `io::Error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Damaged {
     #[error("its packed data ends too early")]
@@ -58,12 +59,12 @@ impl Damaged {
     }
 }
 
-/// What a sound file asks for beyond the memory that unpacking it may take.
+/// Memory that an intact file asks for beyond the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its packed data needs a window of {} bytes, and {WIDEST} are allowed: pack it without --long or --ultra", self.0)]
 struct Wide(u64);
 
-/// What is wrong with packed data, in words; nothing, if it is the system that failed.
+/// Describes damage of packed data; `None` if the error is the system's.
 pub(crate) fn fault_of(error: &io::Error) -> Option<String> {
     let is_told = error.get_ref().is_some_and(|told| told.is::<Damaged>() || told.is::<Wide>());
     match error.kind() {
@@ -87,7 +88,7 @@ fn hold_window(ahead: &mut Vec<u8>, from: &mut impl Read) -> io::Result<Result<(
     Ok(window.map_or(Ok(()), |window| Err(Wide(window))))
 }
 
-/// As RFC 8878 has it; of what is no frame of data there is none.
+/// Window size of a frame (RFC 8878); `None` if it is not a frame of data.
 fn window(frame: &[u8]) -> Option<u64> {
     let [0x28, 0xb5, 0x2f, 0xfd, descriptor, rest @ ..] = frame else { return None };
     if descriptor & 0x20 == 0 {
@@ -109,7 +110,7 @@ struct Unpacking<R> {
     at: Option<At<R>>,
 }
 
-/// With the bytes that were looked at to know what comes.
+/// Reader with the bytes that were read ahead to detect the format.
 type Ahead<R> = Chain<Cursor<Vec<u8>>, BufReader<R>>;
 
 enum At<R> {
@@ -175,7 +176,7 @@ impl<R: Read> Read for Unpacking<R> {
     }
 }
 
-/// How a file is packed.
+/// Compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packed {
     No,
@@ -200,13 +201,13 @@ impl Packed {
     }
 }
 
-/// Where a document is read from.
+/// Source of a document.
 pub trait Source {
     /// # Errors
     /// If it cannot be read.
     fn open(&mut self) -> io::Result<Box<dyn Read + '_>>;
 
-    /// Whether it can be opened again, and is the same then.
+    /// True if it can be opened again with the same content.
     fn opens_again(&self) -> bool;
 }
 
@@ -257,7 +258,7 @@ mod tests {
 
     use super::*;
 
-    /// With the first frame asking for a window of `exponent`, more than it needs.
+    /// Packs the text with a first frame that asks for a window of `exponent`, more than it needs.
     fn wide(text: &str, exponent: u8) -> Vec<u8> {
         let mut packer = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
         packer.write_all(text.as_bytes()).unwrap();

@@ -1,6 +1,6 @@
-//! What two bundles say differently: elements of their lists by id, everything else by its name.
+//! Differences between two bundles: elements of their lists are matched by id, everything else by its name.
 //!
-//! How they are written and in which order elements stand is no difference.
+//! Neither the way of writing nor the order of elements counts as a difference.
 
 use std::{
     collections::{BTreeMap, BTreeSet, BinaryHeap},
@@ -20,7 +20,7 @@ use crate::{
 /// Lists whose elements have ids.
 pub const LISTS: [&str; 4] = ["phases", "items", "responses", "outcomes"];
 
-/// What became of an element.
+/// Fate of an element: added, removed or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
     Added,
@@ -39,13 +39,13 @@ pub struct Element {
     pub fields: Vec<String>,
 }
 
-/// How many elements of a list are not the same.
+/// Number of elements of a list that differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub added: u64,
     pub removed: u64,
     pub changed: u64,
-    /// By field, in how many of the changed elements it differs.
+    /// Number of changed elements by the field that differs.
     pub fields: BTreeMap<String, u64>,
 }
 
@@ -58,11 +58,11 @@ pub struct Member {
     pub after: Option<String>,
 }
 
-/// What is different.
+/// Differences between two bundles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
     pub members: Vec<Member>,
-    /// In the order of [`LISTS`].
+    /// Totals of each list, in the order of [`LISTS`].
     pub totals: [Totals; 4],
     /// The first by list and id, no more than were asked for.
     pub elements: Vec<Element>,
@@ -74,7 +74,7 @@ impl Difference {
     }
 }
 
-/// Which of the two is at fault.
+/// Error with the document that caused it.
 #[derive(Debug, thiserror::Error)]
 pub enum Failed {
     #[error("the first: {0}")]
@@ -234,7 +234,7 @@ fn put(members: &mut Members, names: &[&[u8]], value: Vec<u8>, end: Position) ->
     }
 }
 
-/// What is done with a member whose name was read.
+/// Callback for a member whose name has been read.
 type EachMember<'e, R> = dyn FnMut(&mut Reader<R>, &[u8]) -> Result<(), Wrong> + 'e;
 
 fn object<R: Read>(reader: &mut Reader<R>, depth: usize, each: &mut EachMember<'_, R>) -> Result<(), Wrong> {
@@ -329,7 +329,7 @@ struct Group {
     /// The content that is being counted, and on how many more of the one side than of the other it stands.
     content: Vec<u8>,
     surplus: [u64; 2],
-    /// On how many of each side there is no equal of the other, and the first of them.
+    /// Number of elements on each side without an equal on the other, and the first of them.
     left: [u64; 2],
     first: [Option<Vec<u8>>; 2],
 }

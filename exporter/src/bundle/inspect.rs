@@ -1,6 +1,6 @@
-//! What is in a bundle, at a glance: its head, how much there is of everything, its data card, a table of its items.
+//! Overview of a bundle: its head, how much there is of everything, its data card and a table of its items.
 //!
-//! It does not judge; of what people wrote it tells nothing unless asked.
+//! Nothing is validated, and participants' texts are shown only on request.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -29,13 +29,13 @@ pub struct Item {
     pub origin: String,
     /// Empty unless texts were asked for.
     pub text: String,
-    /// By answer, in the order of [`Answer::ALL`]; of comparisons, those in which it stands first.
+    /// Counts by answer, in the order of [`Answer::ALL`]; of comparisons, those in which the item stands first.
     pub counts: [u128; 6],
     /// Counts that outcomes say are suppressed.
     pub hidden: u64,
 }
 
-/// What was found.
+/// Overview of a bundle.
 #[derive(Debug, Default)]
 pub struct Overview {
     /// The document's own fields and those of its objects, as they stand.
@@ -55,7 +55,7 @@ pub struct Overview {
     pub outcomes: BTreeMap<String, u64>,
     /// Answers to what is no item of the bundle.
     pub elsewhere: [u128; 6],
-    /// At how many places it is not what a bundle should be.
+    /// Number of places that violate a rule of the form.
     pub faults: u64,
     /// Why it was not read to its end, if it was not.
     pub stopped: Option<Unfit>,
@@ -122,7 +122,7 @@ pub fn inspect(
 }
 
 impl Overview {
-    /// Nothing of a bundle was found.
+    /// True if nothing of a bundle was found.
     pub fn is_empty(&self) -> bool {
         self.head.is_empty() && self.phases.is_empty() && self.items.is_empty() && self.rows == 0
     }
@@ -164,7 +164,7 @@ impl Overview {
     }
 }
 
-/// By name, without those that are nought.
+/// Counts by the name of the answer, without zeros.
 pub fn counts(counts: &[u128; 6]) -> BTreeMap<&'static str, u128> {
     let named = Answer::ALL.into_iter().map(|answer| (answer.as_str(), counts[answer as usize]));
     named.filter(|(_, count)| *count > 0).collect()
@@ -176,7 +176,7 @@ struct Overseer {
     items: HashMap<Box<[u8]>, usize>,
     /// Answers that came before the items.
     subjects: HashMap<Box<[u8]>, [u128; 6]>,
-    /// Of items, how many of their counts are suppressed.
+    /// Number of suppressed counts by item.
     hidden: HashMap<Box<[u8]>, u64>,
     participants: Set,
     form: &'static Object,

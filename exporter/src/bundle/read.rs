@@ -31,7 +31,7 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// What the source called it.
+    /// Id of the item in the source.
     pub(crate) fn key(&self) -> &str {
         self.id.strip_prefix("statement:").unwrap_or(&self.id)
     }
@@ -54,7 +54,7 @@ pub(crate) struct Response {
 /// Larger counts are refused, and larger sums of them.
 pub(crate) const MOST_COUNTED: u128 = 10_u128.pow(38) - 1;
 
-/// As its digits say, for `1.0` is a count, too. Nothing is lost: what is beyond all counts stays so.
+/// Reads a count by its digits, since `1.0` is a count too. Counts beyond the limit stay beyond it.
 fn count<'de, D: Deserializer<'de>>(from: D) -> Result<u128, D::Error> {
     let number = serde_json::Number::deserialize(from)?;
     let number = Number::parse(number.to_string().as_bytes()).filter(|number| number.whole);
@@ -62,7 +62,7 @@ fn count<'de, D: Deserializer<'de>>(from: D) -> Result<u128, D::Error> {
     count.ok_or_else(|| serde::de::Error::custom("not a count"))
 }
 
-/// What a reader wants; the rest is passed over.
+/// Receives the elements it asks for; all others are skipped.
 pub(crate) trait Reader {
     const ITEMS: bool = false;
     const RESPONSES: bool = false;

@@ -129,7 +129,7 @@ fn sniffed(files: &[(Member, Role)], limits: &Limits) -> Result<Format, Fault> {
     }
 }
 
-/// What is said of files that are of no format.
+/// Describes files of no known format.
 fn unknown(files: &[(Member, Role)], limits: &Limits) -> Result<Fault, Fault> {
     let mut all_empty = true;
     for (member, _) in files {

@@ -1,6 +1,6 @@
-//! From counts to the responses and outcomes of a bundle without participants, and the outcomes of one with them.
+//! Turns counts into the responses and outcomes of a bundle without participants, and outcomes of one with them.
 //!
-//! What may be shown is `privacy`'s to say.
+//! Suppression is decided in `privacy`.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ const SINGLE: [Answer; 3] = [Answer::Agree, Answer::Disagree, Answer::Pass];
 /// Answers to two at a time.
 const COMPARED: [Answer; 4] = [Answer::Pass, Answer::PreferSubject, Answer::PreferObject, Answer::Equal];
 
-/// Of a bundle with participants: what their answers add up to, what the source has published, and who is in its groups.
+/// Outcomes of a bundle with participants: counts of their answers, published outcomes and group members.
 pub(super) fn individual<'h>(head: &'h Head, tally: &Tally, members: &[Vec<String>]) -> Outcomes<'h> {
     let mut outcomes = Outcomes::new(head.phase.id);
     for (at, item) in head.items.iter().enumerate() {
@@ -42,11 +42,11 @@ pub(super) fn individual<'h>(head: &'h Head, tally: &Tally, members: &[Vec<Strin
     outcomes
 }
 
-/// What of the counts goes into a bundle without participants.
+/// Counts that go into a bundle without participants.
 #[derive(Debug)]
 pub(super) struct Tables {
     tables: Vec<(Pair, [bool; Answer::ALL.len()])>,
-    /// Which items are shown.
+    /// True for each item that is shown.
     pub(super) items: Vec<bool>,
     items_dropped: u64,
     tables_dropped: u64,
@@ -56,7 +56,7 @@ pub(super) struct Tables {
     k: Option<u64>,
 }
 
-/// Without a k everything is shown.
+/// Selects the counts to show; without a k, all of them.
 pub(super) fn shown(tables: &[Pair], head: &Head, k: Option<u64>) -> Tables {
     let Some(k) = k else {
         let tables = tables.iter().map(|table| (*table, Default::default())).collect();
@@ -97,7 +97,7 @@ pub(super) fn shown(tables: &[Pair], head: &Head, k: Option<u64>) -> Tables {
 }
 
 impl Tables {
-    /// How many took part, if that gives nobody away.
+    /// Number of participants, unless it would reveal somebody.
     pub(super) fn participants(&self, all: u64) -> Option<u64> {
         let Some(k) = self.k else { return Some(all) };
         let totals = self.tables.iter().map(|(table, hidden)| {
@@ -171,7 +171,7 @@ impl Tables {
         outcomes
     }
 
-    /// Of what is shown: a total of everything would give away what is not.
+    /// Summary of what is shown: a total of everything would reveal the rest.
     pub(super) fn summary(&self, head: &Head, lines: &[Line], participants: Option<u64>) -> Summary {
         let participants = participants.unwrap_or_default();
         let eligible: BTreeSet<_> =

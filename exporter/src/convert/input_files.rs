@@ -36,7 +36,7 @@ pub(super) fn roles(input: &mut Input, job: &Job) -> Result<Vec<(Member, Role)>,
     Ok(files)
 }
 
-/// Whether what can be unpacked of it is the beginning of something that is used. Of an archive nothing is known.
+/// True if the readable beginning of a broken file looks like an input file. Nothing is known of a broken archive.
 fn begins_as_one(
     member: &Member,
     fault: &Fault,
@@ -88,7 +88,7 @@ pub(super) fn artifacts(
     Ok(found)
 }
 
-/// Of what is not used nothing but the bytes matters; of a broken archive there are none.
+/// Size and digest of a file that is not used; `None` for a broken archive.
 fn ended(member: &Member, role: Option<Role>, job: &Job) -> Result<Option<Ended>, Fault> {
     let read = |member: &Member| member.open(&job.limits, None)?.finish().map(Some);
     if role.is_none_or(Role::is_used) {
@@ -113,7 +113,7 @@ pub(super) fn broken(files: &[(Member, Role)]) -> Option<String> {
     (count > 0).then(|| format!("{} that cannot be unpacked {} passed over: {told}.", files(), were(count)))
 }
 
-/// What lies in a folder that was given, and is no file itself.
+/// Note about entries of a given folder that are not files.
 pub(super) fn passed_over(names: &[String], job: &Job) -> Option<String> {
     let count = names.len() as u64;
     let folders = format!("{} in what was given {}", counted(count, "folder"), were(count));

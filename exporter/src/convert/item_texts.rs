@@ -1,6 +1,6 @@
-//! What becomes of the items' texts.
+//! Keeps, redacts or omits the items' texts.
 //!
-//! Which items are shown at all is `tables`'s.
+//! Suppression of whole items is decided in `aggregates`.
 
 use std::collections::HashSet;
 
@@ -77,7 +77,7 @@ fn names_one(id: &str) -> bool {
     identifies(id, Hand::Reference) || refers(id.as_bytes())
 }
 
-/// What is said of the treatment of texts.
+/// Notes about the treatment of texts.
 pub(super) fn notes(prepared: &Prepared, job: &Job) -> Vec<String> {
     let mut notes = Vec::new();
     match job.texts() {
@@ -99,7 +99,7 @@ pub(super) fn notes(prepared: &Prepared, job: &Job) -> Vec<String> {
 }
 
 impl Prepared {
-    /// What the items that are shown bring into a bundle, and what is said of all of it.
+    /// Content of the shown items and of everything said about them, for the data card.
     pub(super) fn content(&self, head: &Head, job: &Job, meter: &Meter) -> Result<Content, Fault> {
         let said = [head.source.title.as_str(), &head.source.description];
         let mut content = Content {
@@ -141,7 +141,7 @@ fn of_tools<'h>(head: &'h Head, job: &'h Job) -> impl Iterator<Item = &'h str> {
         .chain(head.items.iter().map(|item| item.status.as_str()))
 }
 
-/// What the source says of items stands in private bundles only.
+/// Values of published outcomes, which appear in private bundles only.
 fn published<'h>(head: &'h Head, job: &Job) -> impl Iterator<Item = (&'h String, &'h Value)> {
     let shown = job.profile == Profile::Private;
     let outcomes = head.items.iter().filter(move |_| shown).flat_map(|item| &item.outcomes);

@@ -1,6 +1,4 @@
-//! What is asked for, in one value.
-//!
-//! Where it comes from, a command line or a test, is not known here.
+//! Options of one conversion.
 
 use std::{fs::File, path::PathBuf, sync::Arc};
 
@@ -53,7 +51,7 @@ impl Target {
     }
 }
 
-/// What is said of the source instead of what its files say.
+/// Values that replace what the files say of the source.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     pub id: Option<String>,
@@ -84,12 +82,12 @@ pub struct Job {
     /// Files, folders and archives; `-` is standard input.
     pub inputs: Vec<PathBuf>,
     pub target: Target,
-    /// What the input is; found out if nothing is said.
+    /// Format of the input; detected by default.
     pub from: Option<Format>,
     pub polis: polis::Options,
     pub aoi: aoi::Options,
     pub profile: Profile,
-    /// How many people must stand behind what a public bundle shows.
+    /// Number of people who must stand behind a figure of a public bundle.
     pub k: u64,
     /// Kept in a private bundle and redacted in a public one, unless told.
     pub texts: Option<Texts>,
@@ -100,20 +98,20 @@ pub struct Job {
     pub participants: Participants,
     /// A kept key links bundles; a fresh one is thrown away.
     pub key: Option<Key>,
-    /// Where that one is kept: nothing is written there.
+    /// File of the kept key, which must not be overwritten.
     pub key_file: Option<PathBuf>,
     /// Every answer, not only the latest.
     pub events: bool,
     pub naming: Naming,
     pub schema_url: Option<String>,
     pub bundle_id: Option<String>,
-    /// When the bundle says that it was made; when the conversion began unless told.
+    /// Time of the export in the bundle; the start of the conversion by default.
     pub exported: Option<Moment>,
     pub overrides: Overrides,
     /// Cuts what is too long instead of refusing it.
     pub truncate_metadata: bool,
     pub limits: Limits,
-    /// With more than one, what is in order is formatted and written beside the reading of the rest.
+    /// Number of threads. With more than one, rows are formatted and written beside the reading of the rest.
     pub threads: usize,
     pub force: bool,
     pub dry_run: bool,
@@ -121,7 +119,7 @@ pub struct Job {
     pub sidecars: Option<Vec<Sidecar>>,
     /// Describes the bundle and its sidecars as a package.
     pub package: bool,
-    /// Under which the package may be used: an id of SPDX's list, or an address.
+    /// License of the package: an id of SPDX's list or an address.
     pub license: Option<String>,
     /// Instead of a bundle; the target is a folder then.
     pub to: Option<Shape>,
@@ -208,7 +206,8 @@ impl Job {
         told.into_iter().filter_map(|(tool, name, is_told)| is_told.then_some((tool, name)))
     }
 
-    /// Where the bundle goes as it is made. Without an id it has to lie somewhere until there is one.
+    /// Standard output, if the bundle goes there as it is made. Without a given id it has to be kept until the id is
+    /// known.
     pub(crate) fn stream(&self) -> Option<&Arc<File>> {
         match &self.target {
             Target::Stream(stream) if self.bundle_id.is_some() => Some(stream),
@@ -216,7 +215,7 @@ impl Job {
         }
     }
 
-    /// Which numbers of people are too small to be told.
+    /// Threshold below which numbers of people are not shown.
     pub(crate) fn few(&self) -> Few {
         if self.profile == Profile::Public { Few(self.k) } else { Few::default() }
     }

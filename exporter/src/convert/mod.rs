@@ -1,6 +1,6 @@
-//! From another tool's export to a bundle: reads, decides, writes.
+//! Converts another tool's export to a bundle.
 //!
-//! What the formats look like is the adapters' to know, what may be shown `privacy`'s, and how it is written `write`'s.
+//! Formats are read by `sources`, suppression is decided in `privacy`, and `bundle::write` writes.
 
 mod adapter;
 mod aggregates;
@@ -121,7 +121,7 @@ fn from_export(
     work.end(report)
 }
 
-/// With a key that is kept, equal ids of two conversations would be one participant.
+/// Error for a kept key without a source id: equal ids of two conversations would become one participant.
 const UNNAMED: &str = "--linkage-key-file: the input does not say which conversation it is, and pseudonyms of one key have to \
     differ from conversation to conversation: --source-id says it";
 
@@ -226,7 +226,8 @@ impl Work<'_> {
         Ok(report)
     }
 
-    /// Nothing is written. What another shape has no place for is known only when it is, which a preview does elsewhere.
+    /// True if nothing is written. What other shapes leave out is known only by writing them, so their preview writes
+    /// to a temporary folder.
     fn previews(&self) -> bool {
         self.job.dry_run && self.job.to.is_none()
     }
@@ -272,7 +273,7 @@ impl Work<'_> {
         Ok(report)
     }
 
-    /// Nothing but how many have answered what.
+    /// Writes a bundle of counts.
     fn counted(&mut self) -> Result<Report, Fault> {
         let mut tally = self.tally();
         let (tables, read) = match self.adapter.tallies() {
@@ -368,7 +369,7 @@ impl Work<'_> {
         self.head.notes.extend(read.notes.iter().cloned());
     }
 
-    /// What stands behind the rows.
+    /// Builds everything behind the rows.
     fn finish_individual(&mut self, tally: &Tally, read: &Done) -> Result<(Vec<u8>, Report, u64), Fault> {
         self.note_rows(read);
         let participants = self.people.count();

@@ -13,7 +13,7 @@ pub(super) fn written(job: &Job, out: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// What is there already of what may come to lie beside the bundle.
+/// Returns an existing file that the sidecars or the package would replace.
 pub(super) fn taken(job: &Job, out: &Path) -> Option<PathBuf> {
     if job.to.is_some() || job.target.is_stream() {
         return None;
@@ -21,10 +21,10 @@ pub(super) fn taken(job: &Job, out: &Path) -> Option<PathBuf> {
     beside_it(job, out, MAYBE).into_iter().find(|path| path.exists())
 }
 
-/// Whether one is written without being asked for is known at the end, when it is too late to refuse.
+/// Sidecars that may be written without being asked for. Their need is known only at the end, too late to refuse.
 pub(super) const MAYBE: &[Sidecar] = &[Sidecar::Parquet];
 
-/// What may come to lie beside the bundle; `unasked` if nothing is said of sidecars.
+/// Paths of sidecars and package files; `unasked` is used if no sidecars were chosen.
 pub(super) fn beside_it(job: &Job, out: &Path, unasked: &[Sidecar]) -> Vec<PathBuf> {
     let sidecars = job.sidecars.as_deref().unwrap_or(unasked);
     let names = sidecars.iter().flat_map(|sidecar| match sidecar {

@@ -1,6 +1,6 @@
-//! What is written beside a bundle, or instead of it.
+//! Writes sidecars and packages beside a bundle, or tables instead of one.
 //!
-//! How the other shapes look is `export`'s.
+//! The formats themselves are in `tables`.
 
 use std::{
     fs,
@@ -53,12 +53,12 @@ pub(super) fn publish(
     Ok(report)
 }
 
-/// What is to lie beside a bundle.
+/// Files to be placed beside a bundle.
 pub(super) struct Beside {
     pub(super) whole: Vec<Whole>,
     /// The package: it gets its names behind the bundle.
     pub(super) described: Vec<Whole>,
-    /// What they have no place for.
+    /// Notes about content that the files leave out.
     pub(super) notes: Vec<String>,
 }
 
@@ -96,7 +96,7 @@ pub(super) fn sidecars(job: &Job, bytes: u64) -> &[Sidecar] {
     job.sidecars.as_deref().unwrap_or(if large { &[Sidecar::Parquet] } else { &[] })
 }
 
-/// How many bytes of the bundle, which has so many, will be read for what is written beside it or instead of it.
+/// Returns how many bytes of a bundle of this size will be read again for the other outputs.
 pub(super) fn still_to_read(job: &Job, bytes: u64) -> u64 {
     let readings = match job.to {
         Some(shape) => tables::readings(shape),
@@ -105,7 +105,7 @@ pub(super) fn still_to_read(job: &Job, bytes: u64) -> u64 {
     bytes * readings
 }
 
-/// What would be written beside a bundle of so many bytes and outcomes, and what is said of that.
+/// Fills in the files and notes that a real run would have for a bundle of this size.
 pub(super) fn preview(job: &Job, report: &mut Report, bytes: u64, outcomes: u64) {
     let sidecars = sidecars(job, bytes);
     if sidecars.contains(&Sidecar::Parquet) {
@@ -116,7 +116,7 @@ pub(super) fn preview(job: &Job, report: &mut Report, bytes: u64, outcomes: u64)
     }
 }
 
-/// What an export cannot become, it cannot become whatever is in it.
+/// Refuses a shape that this kind of export can never have.
 pub(super) fn hold_shape(
     job: &Job,
     head: &Head,

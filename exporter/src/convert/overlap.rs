@@ -1,6 +1,6 @@
-//! Whether something that is to be written is something that is to be read, under whatever name.
+//! Refuses to write over the input, under whatever name.
 //!
-//! It looks at names and numbers of files, never into them.
+//! Files are compared by device and inode.
 
 use std::{
     fs::{self, File, Metadata},

@@ -61,8 +61,8 @@ pub(super) fn rows(
     Ok(Done { read, superseded, notes })
 }
 
-/// Whether rows that should come item by item do. All of them are read if they do; if not, sorting reads them all, too,
-/// before it gives one away. What is wrong with them is known before anything is written that cannot be taken back.
+/// True if rows that should come item by item do. Reads all of them, so that their errors are known before anything
+/// is written that cannot be taken back. (If they do not, sorting reads them all before it returns one.)
 pub(super) fn in_order(
     adapter: &Adapter,
     job: &Job,

@@ -1,6 +1,6 @@
-//! What a conversion has done, for whoever asked for it.
+//! Report of a finished conversion.
 //!
-//! Nothing here names a participant.
+//! It names no participant.
 
 use serde::Serialize;
 
@@ -23,10 +23,10 @@ pub struct Report {
     pub notes: Vec<String>,
     pub bundle_id: Option<String>,
     pub bytes: u64,
-    /// Of everything behind the id.
+    /// SHA-256 of everything behind the id.
     pub content_sha256: Option<String>,
     /// Names of the files that were written beside or instead of the bundle, or would be.
     pub files: Vec<String>,
-    /// Nothing was written.
+    /// True if nothing was written.
     pub dry_run: bool,
 }

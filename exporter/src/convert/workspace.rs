@@ -19,7 +19,7 @@ use crate::{
 
 const PARTIAL: &str = ".partial";
 
-/// Where a conversion works until its output has its name.
+/// Working files of a conversion until its output has its name.
 pub(super) struct Workspace {
     partial: Partial,
     pub(super) out: PathBuf,
@@ -169,7 +169,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     (file.dev(), file.ino()) == (there.dev(), there.ino())
 }
 
-/// What a conversion to the same output leaves beside it until it is whole: it is no input.
+/// Working files beside the output, which are not input.
 pub(super) fn own(job: &Job) -> Vec<PathBuf> {
     match &job.target {
         Target::File(out) => vec![beside(out, PARTIAL)],
@@ -177,8 +177,8 @@ pub(super) fn own(job: &Job) -> Vec<PathBuf> {
     }
 }
 
-/// What is no file, such as a device, is not replaced, for whoever named it wanted to write to it. A link to a file is
-/// replaced, not the file.
+/// Refuses outputs that exist and are not files, such as devices: whoever named one wanted to write to it. A link to
+/// a file is replaced, not the file.
 fn only_files(job: &Job, out: &Path) -> Result<(), Fault> {
     let is_folder = job.to.is_some() && out.is_dir();
     let folder = job.to.map(|_| out.to_owned()).filter(|_| !is_folder);
@@ -195,7 +195,7 @@ fn only_files(job: &Job, out: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What is there, if it is neither a file nor a link to one.
+/// Describes what exists at the path if it is neither a file nor a link to one.
 fn no_file(path: &Path) -> Option<String> {
     let there = path.symlink_metadata().ok()?.file_type();
     let (verb, there) = match path.metadata() {

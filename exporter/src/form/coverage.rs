@@ -1,8 +1,8 @@
-//! What `summary.coverage` means: how much of what could have been answered was.
+//! Computes `summary.coverage`: the share of possible answers that were given.
 //!
-//! It counts nothing itself: whoever writes or checks a bundle brings the counts of each phase.
+//! The counts of each phase come from the writer or validator of the bundle.
 
-/// What was counted in one phase.
+/// Counts of one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Items are answered one by one.

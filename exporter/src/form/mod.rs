@@ -5,7 +5,7 @@
 pub(crate) mod coverage;
 pub mod schema;
 
-/// What `schema` holds unless another address is asked for.
+/// Default value of `schema`.
 pub const SCHEMA_URL: &str = "https://tidegate.example/schemas/data-bundle/v1.json";
 pub const KIND: &str = "service-data-bundle";
 
@@ -14,7 +14,7 @@ pub const DELIB_KIND: &str = "delib-data-bundle";
 /// Delib's importer takes no larger file.
 pub const DELIB_MOST_BYTES: u64 = 3 << 20;
 
-/// Whose names the constants and the one branded field carry.
+/// Naming of the constants and of the one branded field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Naming {
     #[default]
@@ -53,7 +53,7 @@ impl Naming {
     }
 }
 
-/// What somebody answered.
+/// Answer of a participant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Answer {
@@ -65,7 +65,7 @@ pub enum Answer {
     Equal,
 }
 
-/// Whether a response names a second item.
+/// Requirement for a second item in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Second {
     Required,
@@ -103,7 +103,7 @@ impl Answer {
 }
 
 pub const ORIGINS: [&str; 3] = ["participant", "organizer", "model"];
-/// Of an item that a participant wrote; its text is participants' free text.
+/// Origin of an item that a participant wrote; its text is participants' free text.
 pub const ORIGIN_PARTICIPANT: &str = "participant";
 pub const ORIGIN_ORGANIZER: &str = "organizer";
 
@@ -135,12 +135,12 @@ pub mod publication {
     pub const PUBLIC: &str = "public";
 }
 
-/// How many people must stand behind what is shared, unless told.
+/// Default number of people who must stand behind a shared figure.
 pub const K_DEFAULT: u64 = 5;
-/// Nobody may ask for less.
+/// Smallest k that may be asked for.
 pub const K_FLOOR: u64 = 3;
 
-/// How an entry of `provenance.notes` begins that says who has read the free text before it was shared.
+/// Beginning of the note in `provenance.notes` that names who has read the free text before it was shared.
 pub const TEXT_REVIEWED_BY: &str = "text reviewed by ";
 
 /// An object of the form: its fields in the order in which they are written.
@@ -158,7 +158,7 @@ pub struct Field {
     pub value: Value,
 }
 
-/// What a field may hold.
+/// Type and bounds of a field's value.
 #[derive(Debug)]
 pub enum Value {
     /// The document's `schema`, which the reader may be told.
@@ -185,7 +185,7 @@ pub enum Value {
     Anything,
 }
 
-/// Who has written a text, and so what a row of digits in it may be.
+/// Author of a text, which decides what a row of digits in it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hand {
     People,
@@ -201,7 +201,7 @@ pub struct Text {
     pub least: u64,
     pub most: u64,
     pub format: Option<Format>,
-    /// Whose words it holds, if it may hold any: somebody may be named in them.
+    /// Author of the words in it, if it may hold any: they may name somebody.
     pub hand: Option<Hand>,
 }
 
@@ -236,7 +236,7 @@ const REF: Value = Value::Text(UNBOUNDED);
 const WORD: Value = Value::Text(Text { hand: Some(Hand::Tool), ..UNBOUNDED });
 const PROSE: Value = Value::Text(Text { hand: Some(Hand::People), ..UNBOUNDED });
 
-/// By answer; other members are the source's own.
+/// Counts by answer; other members are the source's own.
 pub static COUNTS: Object = Object {
     fields: &[
         optional(Answer::ALL[0].as_str(), Value::Anything),

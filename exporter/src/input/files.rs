@@ -1,6 +1,4 @@
-//! Which files there are, and how each is opened again and again.
-//!
-//! It looks at no row.
+//! Lists the input files and opens them, as often as needed.
 
 use std::{
     fs::{self, File},
@@ -34,9 +32,9 @@ pub(crate) struct Input {
     pub(crate) members: Vec<Member>,
     /// The archives that members come from; they are listed as artifacts, too.
     pub(crate) archives: Vec<Member>,
-    /// What lies in a folder and is no file, by name.
+    /// Entries of a folder that are not files, by name.
     pub(crate) passed_over: Vec<String>,
-    /// What cannot be unpacked, and why.
+    /// Files that cannot be unpacked, with the error.
     pub(crate) broken: Vec<(Member, Fault)>,
     /// Kept until the end: standard input can be read only once, and an archive not while it is unpacked.
     _spooled: Vec<NamedTempFile>,
@@ -56,7 +54,7 @@ pub(crate) struct Member {
     meter: Arc<Meter>,
 }
 
-/// With what files are opened.
+/// Settings for opening files.
 struct Opening<'o> {
     spool: &'o Path,
     own: &'o [PathBuf],
@@ -167,7 +165,7 @@ impl Input {
         Ok(())
     }
 
-    /// Whether it is needed is known when all files are.
+    /// Keeps a broken file apart: whether it is needed is known once all files are listed.
     fn put_aside(&mut self, file: Member, fault: Fault) -> Result<(), Fault> {
         self.broken.push((file, fault));
         Ok(())
@@ -182,7 +180,7 @@ impl Member {
         Stream::start(&self.name, &self.whence, limits, &self.meter, how)
     }
 
-    /// For whoever works long on what was read.
+    /// Stops long work on this file if asked to.
     pub(crate) fn go_on(&self) -> Result<(), Fault> {
         self.meter.go_on()
     }
@@ -207,7 +205,7 @@ impl Member {
         Self { name, ..self.clone() }
     }
 
-    /// Where it lies, if it can be read there as it is.
+    /// Path of the file, if it can be read there as it is.
     pub(crate) fn plain_path(&self) -> Result<Option<PathBuf>, Fault> {
         let Whence::File { path } = &self.whence else { return Ok(None) };
         Ok((packed(path)? == Packed::No).then(|| path.to_path_buf()))
@@ -242,7 +240,7 @@ fn packed(path: &Path) -> Result<Packed, Fault> {
     Ok(packed)
 }
 
-/// What cannot be unpacked is told when it is read.
+/// True if the packed file holds an archive. Errors in it are reported when it is read.
 fn holds_archive(path: &Path) -> bool {
     let looked = File::open(path).and_then(unpack).and_then(|mut within| Packed::of(&mut within));
     looked.is_ok_and(|(packed, _)| packed == Packed::Zip)
@@ -262,7 +260,7 @@ pub(crate) fn name_of(path: &Path) -> String {
 }
 
 const BLOCK: usize = 256 << 10;
-/// How long somebody who wants to stop has to wait for it while nothing comes.
+/// Longest wait for a stop request while no input comes.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// It is read on a thread of its own, for a read that waits cannot be called off; the thread ends with its input, or with

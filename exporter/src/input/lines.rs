@@ -10,7 +10,7 @@ use crate::error::{Fault, Wrong};
 pub(crate) struct Lines {
     stream: Stream,
     block: Vec<u8>,
-    /// Of the block: what was not given yet, and where the unfinished line begins.
+    /// Unread part of the block, up to where the unfinished line begins.
     rest: std::ops::Range<usize>,
     /// A line that began in the block before.
     carried: Vec<u8>,

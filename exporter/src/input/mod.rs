@@ -25,12 +25,12 @@ pub(crate) use self::{
 };
 use crate::error::{Fault, Wrong};
 
-/// What a hostile or broken input may cost. Every bound can be raised.
+/// Limits on what a hostile or broken input may cost. Each can be raised.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of one row.
     pub record: usize,
-    /// How many times its packed size a file may become, once it is larger than 64 MiB.
+    /// Largest ratio of unpacked to packed size, above 64 MiB.
     pub expansion: u64,
     /// Files of one folder or archive.
     pub files: usize,

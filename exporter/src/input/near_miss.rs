@@ -1,6 +1,4 @@
-//! What keeps a file from being the one that is looked for: a column has another name, or all of it another encoding.
-//!
-//! Files that were recognised are no concern of it.
+//! Explains why a file is not the one that was expected: a column has another name, or the file another encoding.
 
 use super::{
     Limits, Member, Role,
@@ -9,7 +7,7 @@ use super::{
 };
 use crate::error::{Fault, Wrong};
 
-/// Nothing given plays the part.
+/// Error for a missing input file.
 pub(crate) fn absent(what: &str) -> Fault {
     Fault::content("the input", None, Wrong::MissingFile, format!("{what} is not there"))
 }
@@ -64,7 +62,7 @@ pub(crate) fn named(files: &[(Member, Role)], wanted: impl Fn(Role) -> bool) -> 
     (told + more, names.len() as u64)
 }
 
-/// What is wrong with the file that comes closest to a table of any tool.
+/// Explains what is wrong with the file that comes closest to a table of any tool.
 pub(crate) fn nearest_of_all(files: &[(Member, Role)], limits: &Limits) -> Result<Option<Fault>, Fault> {
     nearest(files, limits, |_| true)
 }
@@ -106,7 +104,7 @@ fn nearest(
     Ok(best.map(|(_, fault)| fault))
 }
 
-/// Whether the tool calls such a table as the file is called; `participants-votes.csv` is none of votes.
+/// True if the file is called like this table of the tool; `participants-votes.csv` is not a list of votes.
 fn is_called(member: &Member, known: &Known) -> bool {
     let name = member.name.to_lowercase();
     let Some((name, _)) = name.split_once(".csv") else { return false };
@@ -115,7 +113,7 @@ fn is_called(member: &Member, known: &Known) -> bool {
     longest.max().is_some_and(|longest| known.names.iter().any(|name| ends(name) && name.len() == longest))
 }
 
-/// What the tools call a file whose name ends as theirs: what stands before may tell of somebody.
+/// The tool's own name for a file whose name ends with it: what stands before may identify somebody.
 pub(crate) fn tools_name(name: &str) -> Option<String> {
     let last = name.rsplit('/').next().unwrap_or(name).to_lowercase();
     if last.split_once(".json").is_some_and(|(name, _)| name == "format") {
@@ -128,7 +126,7 @@ pub(crate) fn tools_name(name: &str) -> Option<String> {
     Some(format!("{longest}.csv{packed}"))
 }
 
-/// Whether some tool calls one of its tables so.
+/// True if the file is called like a table of any tool.
 pub(crate) fn is_called_as_any(member: &Member) -> bool {
     KNOWN.iter().any(|known| is_called(member, known))
         || is_called_summary(member)

@@ -1,6 +1,6 @@
-//! Whether the quotes of a table belong together: each is closed, and that where its column ends.
+//! Checks that each quote of a table is closed where its column ends.
 //!
-//! A reader of tables forgives both, and what stands behind a forgotten quote becomes part of the text before it.
+//! CSV readers forgive both errors, and the text behind a forgotten quote becomes part of the text before it.
 
 use memchr::{memchr, memchr3};
 
@@ -12,17 +12,17 @@ enum At {
     Beginning,
     Plain,
     Quoted,
-    /// Behind a quote that closes, unless another follows.
+    /// Reader has passed a quote that closes the cell, unless another follows.
     Closing,
 }
 
-/// Where a reader of the table is.
+/// State of the check.
 #[derive(Debug, Default)]
 pub(super) struct Quotes {
     at: At,
     /// Rows that have ended; empty lines are none.
     rows: u64,
-    /// Of this row.
+    /// Columns of this row so far.
     columns: u64,
 }
 
@@ -82,7 +82,7 @@ pub(crate) const MOST_CELLS: u64 = 1 << 20;
 const EARLY: &str = "a quote ends before its column does: the one before it is missing, or quotes in the text are not doubled";
 const OPEN: &str = "a quote is never closed";
 
-/// Whether the quotes of a row belong together that stands on one line.
+/// Checks the quotes of a row that is one line.
 pub(crate) fn of_line(line: &[u8]) -> Result<(), &'static str> {
     let mut quotes = Quotes::default();
     quotes.go_on(line).map_err(|()| EARLY)?;

@@ -1,6 +1,6 @@
-//! What a file is, told by its first row.
+//! Detects the role of a file by its first row.
 //!
-//! Names of files are hints at most: people rename them.
+//! File names are hints at most, since people rename files.
 
 use std::{collections::BTreeSet, io::Read as _};
 
@@ -30,7 +30,7 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// Whether anything of it goes into a bundle.
+    /// True if some of the file goes into a bundle.
     pub(crate) fn is_used(self) -> bool {
         !matches!(self, Self::PolisGroups | Self::PolisStats | Self::Unknown | Self::Broken)
     }
@@ -60,7 +60,7 @@ pub(super) struct Known {
     pub(super) role: Role,
     /// It is none without them.
     pub(super) columns: &'static [&'static str],
-    /// What the tools call the file.
+    /// Names that the tools give the file.
     pub(super) names: &'static [&'static str],
 }
 
@@ -90,7 +90,7 @@ pub(super) static KNOWN: [Known; 11] = [
     known(Role::IdeasNonVotes, &["record type", "left choice id"], &["non_votes", "non-votes"]),
 ];
 
-/// What the rows of a summary begin with, as [`key`] has it.
+/// Keys that the rows of a summary begin with, as [`key`] normalizes them.
 const KEYS: [&str; 11] = [
     "topic",
     "url",
@@ -113,7 +113,7 @@ fn key(written: &str) -> String {
     letters.flat_map(char::to_lowercase).collect()
 }
 
-/// Whether the tool calls its summary as the file is called.
+/// True if the file is called like a tool's summary.
 pub(super) fn is_called_summary(member: &Member) -> bool {
     let name = member.name.to_lowercase();
     name.split_once(".csv").is_some_and(|(name, _)| name.ends_with("summary"))
@@ -162,7 +162,7 @@ impl Head {
         header.iter().map(|name| name.trim().to_owned()).collect()
     }
 
-    /// Whether it has rows as only a summary has; of one that is called so a single key will do.
+    /// True if its rows are those of a summary; one key is enough if the file is called so.
     fn is_summary(&self, called_so: bool) -> bool {
         let mut reader =
             csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(self.text.as_bytes());
@@ -218,7 +218,7 @@ pub(crate) fn role(member: &Member, limits: &Limits) -> Result<Role, Fault> {
     }
 }
 
-/// What a damaged file would be by what can be read of it.
+/// Role of a damaged file, by its readable beginning.
 pub(crate) fn role_in_part(member: &Member, limits: &Limits) -> Result<Role, Fault> {
     Ok(Head::of(&member.in_part(), limits)?.role(member))
 }

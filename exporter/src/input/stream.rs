@@ -37,27 +37,27 @@ pub(super) enum Whence {
     Zip { within: Arc<str>, archive: Archive, entry: Entry },
 }
 
-/// How a file is read.
+/// Options for reading a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct How {
-    /// By the meter.
+    /// Counts the bytes in the meter.
     pub(super) counted: bool,
     pub(super) hashed: bool,
     /// It is not unpacked.
     pub(super) as_it_lies: bool,
-    /// What can be unpacked of it is passed on, whatever comes behind.
+    /// Passes on what can be unpacked, whatever follows.
     pub(super) in_part: bool,
 }
 
-/// What was read, known at its end. Of a packed file it is the packed one that is hashed: that is what people can check.
-/// Where nobody asked for a digest it is nothing but zeros.
+/// Size and digest of a file, known at its end. A packed file is hashed as it is packed, since that is what people
+/// can check. The digest is zero if none was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) bytes: u64,
     pub(crate) sha256: [u8; 32],
 }
 
-/// With the bytes so far, as they lie on disk.
+/// Block of a file, with the number of stored bytes read so far.
 enum Piece {
     Bytes(Vec<u8>, u64),
     End(Ended, u64),
@@ -202,7 +202,7 @@ impl Reading {
         let _nobody = self.send.send(end);
     }
 
-    /// Nothing, if nobody wants the rest.
+    /// Passes on the content; `None` if the reader has gone.
     fn pass_on(&self, from: Opened) -> Result<Option<(Ended, u64)>, Fault> {
         match from {
             Opened::File(file) => self.pass_on_file(file),

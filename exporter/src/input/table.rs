@@ -159,7 +159,7 @@ impl Table {
 const SHOWN: usize = 20;
 const LONGEST_NAME: usize = 40;
 
-/// Where the one column of this name is; of two nobody can tell which one holds.
+/// Index of the column with this name; an error if there are two.
 pub(crate) fn column(file: &str, columns: &[String], name: &str) -> Result<Option<usize>, Fault> {
     let mut named = columns.iter().enumerate().filter(|column| column.1.eq_ignore_ascii_case(name));
     match (named.next(), named.next()) {

@@ -78,7 +78,7 @@ fn read(role: Role) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Of a public bundle they stand in the notes: these are names that tools have given them.
+/// Column names given by tools, which notes of a public bundle may show.
 const OF_TOOLS: [&str; 7] = [
     "is-meta",
     "importance",
@@ -92,7 +92,7 @@ const OF_TOOLS: [&str; 7] = [
 const TOLD: usize = 20;
 const LONGEST: usize = 40;
 
-/// `for_all`: only names are told that nobody has thought of by themselves.
+/// Notes about columns that are not converted. With `for_all`, only names that no person can have made up are shown.
 pub(crate) fn unread(files: &[(Member, Role)], limits: &Limits, for_all: bool) -> Result<Vec<String>, Fault> {
     let mut notes = Vec::new();
     for (member, role) in files {

@@ -32,7 +32,7 @@ pub(super) struct Entry {
     pub(super) packed: u64,
 }
 
-/// What may be unpacked from any file, however well it was packed.
+/// Bytes that any file may unpack to, however well it is packed.
 pub(super) const HARMLESS: u64 = 64 << 20;
 
 /// The files of an archive that hold data. `given` bytes were given: it may have been packed once more.
@@ -80,7 +80,7 @@ pub(super) fn open(
     Ok((archive, entries))
 }
 
-/// Whether something else stands before an archive, as in one that unpacks itself; only what is called so is looked at.
+/// True if an archive follows other data, as in a self-extracting one. Only files called `.zip` are searched.
 pub(super) fn follows(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
     let opened = || File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
@@ -88,7 +88,7 @@ pub(super) fn follows(path: &Path) -> bool {
         && opened().and_then(|(size, file)| archive_end(&file, size)).is_ok_and(|end| listed(&end).is_some())
 }
 
-/// Where the directory of an archive ends: a record of 22 bytes, and a comment.
+/// Reads the end of the archive's directory: a record of 22 bytes and a comment.
 fn archive_end(file: &File, size: u64) -> io::Result<Vec<u8>> {
     let from = size.saturating_sub(22 + u64::from(u16::MAX));
     let mut end = vec![0; usize::try_from(size - from).unwrap_or_default()];
@@ -96,15 +96,16 @@ fn archive_end(file: &File, size: u64) -> io::Result<Vec<u8>> {
     Ok(end)
 }
 
-/// How many files its end says that there are, if so few that it says so: of several of one name only the last is read.
+/// Number of files according to the directory's end, if it is small enough to be stored there. Of several files of
+/// one name only the last is read.
 fn listed(end: &[u8]) -> Option<usize> {
     let at = memchr::memmem::rfind(end, b"PK\x05\x06")?;
     let count = u16::from_le_bytes(*end.get(at + 10..)?.first_chunk()?);
     (count < u16::MAX).then_some(count.into())
 }
 
-/// What of an archive without its end is there in part. Each file has a head of its own, and before its data or behind it
-/// stands how long they are; whatever the list at the end said is gone.
+/// Finds the file within which an archive without its directory was cut off. Each file has a header of its own, with
+/// its lengths before or behind its data.
 fn cut_within(file: &mut Placed, size: u64) -> io::Result<Option<String>> {
     let mut at = 0;
     while at < size {
@@ -148,7 +149,7 @@ const HEAD: usize = 30;
 /// The flag of a file whose length was not known when its head was written.
 const TOLD_BEHIND: u16 = 1 << 3;
 
-/// Where that ends which begins at `data` and is followed by its length.
+/// Offset of the end of data that begins at `data` and is followed by its length.
 fn behind(file: &mut Placed, data: u64) -> io::Result<Option<u64>> {
     let (mut window, mut passed) = (Vec::new(), data);
     file.seek(SeekFrom::Start(data))?;

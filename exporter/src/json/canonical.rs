@@ -6,10 +6,10 @@ use std::io::Read;
 
 use super::{Flaw, Position, Reader, Stop, number};
 
-/// What becomes of numbers.
+/// Treatment of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Numbers {
-    /// As RFC 8785 has it: the nearest double, as ECMAScript writes it.
+    /// Nearest double, written as in ECMAScript (RFC 8785).
     Doubles,
     /// Exactly: two numbers are the same text if they are the same number.
     Exact,
@@ -166,7 +166,7 @@ fn object<R: Read>(
     Ok(())
 }
 
-/// Whether the container goes on after an element.
+/// True if the container continues after an element.
 pub(crate) fn another<R: Read>(reader: &mut Reader<R>, end: u8) -> Result<bool, Stop> {
     match reader.next()? {
         b',' => {

@@ -12,10 +12,10 @@ pub(crate) use number::Number;
 pub(crate) use reader::{Position, Reader, Stop, Why};
 pub(crate) use text::{Flaw, Text};
 
-/// What a document may ask of a reader.
+/// Limits of a JSON reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How deep containers may be nested, the document included.
+    /// Deepest nesting of containers, including the document.
     pub depth: usize,
     /// Bytes of one string.
     pub string: usize,

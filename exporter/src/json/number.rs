@@ -1,6 +1,4 @@
-//! What a written number is, exactly: no digit is lost before it is judged.
-//!
-//! It does not calculate.
+//! Exact value of a written number: no digit is lost before it is checked.
 
 /// Bytes of one number; nobody writes more, and what is longer is named instead of kept.
 pub(crate) const LONGEST: usize = 1_024;
@@ -10,11 +8,11 @@ pub(crate) const LONGEST: usize = 1_024;
 pub(crate) struct Number {
     negative: bool,
     zero: bool,
-    /// Without a fraction.
+    /// True if it has no fraction.
     pub(crate) whole: bool,
     /// One and not more.
     one: bool,
-    /// At least one, sign aside.
+    /// True if it is at least 1, ignoring the sign.
     large: bool,
     /// Its value, if it is whole, not negative and not longer than this.
     value: Option<u128>,
@@ -36,7 +34,7 @@ impl Number {
         }
     }
 
-    /// From the characters of a number; nothing, if JSON does not write numbers so.
+    /// Parses a number; `None` if it is not written as JSON requires.
     pub(crate) fn parse(token: &[u8]) -> Option<Self> {
         let Parts { negative, mantissa, power } = Parts::of(token)?;
         let zero = mantissa.is_empty();
@@ -139,7 +137,7 @@ impl Parts {
         Some(Self { negative, mantissa, power })
     }
 
-    /// With the point where ECMAScript puts it, which is where people do.
+    /// Writes the decimal point where ECMAScript does.
     fn written(self) -> Option<String> {
         let Self { negative, mantissa, power } = self;
         let digits = String::from_utf8(mantissa).ok()?;

@@ -14,12 +14,12 @@ const WINDOW: usize = 256 << 10;
 /// Zeros behind the window's end, so that a search may look at so many bytes at a time and stops there.
 const PAD: usize = 16;
 
-/// Where something stands in the text.
+/// Position in the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
     /// Bytes before it.
     pub(crate) offset: u64,
-    /// From 1.
+    /// Line number, from 1.
     pub(crate) line: u64,
 }
 
@@ -116,7 +116,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// As `peek`, where the text must go on.
+    /// Returns the next byte like `peek`; the end of the text is an error.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<u8, Stop> {
         match self.peek()? {
@@ -220,7 +220,7 @@ impl<R: Read> Reader<R> {
         Ok(token.and_then(Number::parse))
     }
 
-    /// As `number`, for its characters; they are those of a number.
+    /// Reads a number like `number` and returns its characters.
     pub(crate) fn number_text(&mut self) -> Result<Option<&[u8]>, Stop> {
         let mut length = 0;
         let mut long = false;
@@ -378,7 +378,7 @@ struct Found {
 const ONES: u64 = u64::MAX / 255;
 const HIGH: u64 = ONES << 7;
 
-/// Where the first byte stands that may not stand in a string just so, and whether all before are ASCII.
+/// Offset of the first byte that a string cannot hold as it is, and true if all before it are ASCII.
 #[inline]
 fn plain(window: &[u8], from: usize) -> (usize, bool) {
     let (mut at, mut high) = (from, 0);

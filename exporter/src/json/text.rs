@@ -1,6 +1,6 @@
-//! What a string of a document holds, and what is wrong with how it is written.
+//! Content of a JSON string, and flaws in how it is written.
 //!
-//! A flaw does not end the reading: where the string ends is known.
+//! A flaw does not end the reading, since the end of the string is known.
 
 /// Something that JSON does not allow in a string, or this reader not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
-//! What a bundle says of itself: computed from what is in it, and by an operator only ever made stricter.
+//! Computes the data card from what is in a bundle; an operator can only make it stricter.
 
 use crate::form::{aggregation, publication};
 
-/// What is in the bundle that is being written.
+/// Content of the bundle that is being written.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Content {
     pub(crate) responses: bool,

@@ -1,6 +1,6 @@
-//! What in a text names somebody: addresses, numbers, handles.
+//! Finds addresses, numbers and handles in texts.
 //!
-//! It finds what has a form. Names of people have none, which is why a redacted text is still a free text.
+//! Names of people have no form that could be found, which is why a redacted text still counts as free text.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use regex::Regex;
 
 use crate::form::Hand;
 
-/// What was found, in the order in which it is looked for.
+/// Kinds of identifiers, in the order in which they are looked for.
 const KINDS: [(&str, &str, bool); 6] = [
     // A name and its host, in any alphabet; before addresses of pages, which may hold one. Where words are not parted by
     // spaces, what stands around it goes with it.
@@ -35,7 +35,7 @@ const BARE: &str = r#"(?xi) \b (?: [\p{L}\p{N}] [\p{L}\p{N}-]* \. )+ (?:
     \b (?: [/?:] [^\s<>"']* [^\s<>"'.,;:!?)] )?
     | \p{L}{2,24} / [^\s<>"']* [^\s<>"'.,;:!?)] )"#;
 
-/// Of the newer kind first those in which `::` stands for noughts, then those written out; what is around is no word.
+/// IP addresses. Of version 6, first those with `::`, then those written out; the surroundings must not be a word.
 const IP: &str = r"(?xi)
     (?: \b [0-9a-f]{1,4} (?: : [0-9a-f]{1,4} ){0,6} :: | \B :: )
     (?: (?: [0-9a-f]{1,4} : ){0,6} (?: (?: \d{1,3} \. ){3} \d{1,3} | [0-9a-f]{1,4} ) \b (?: % \w+ )? )
@@ -43,7 +43,7 @@ const IP: &str = r"(?xi)
     | \b (?: [0-9a-f]{1,4} : ){3,7} [0-9a-f]{1,4} \b (?: % \w+ )?
     | \b (?: \d{1,3} \. ){3} \d{1,3} \b";
 
-/// From one year to another, or a day: as many digits as a telephone number, but none.
+/// Spans of years, and days: they have as many digits as a telephone number.
 const YEARS: &str = r"(?x)^(?:1[5-9]|2[01])\d\d
     (?: \x20? \p{Pd} \x20? (?:1[5-9]|2[01])\d\d | [-/] (?:0\d|1[0-2]) [-/] [0-3]\d )$";
 
@@ -98,7 +98,7 @@ static ESCAPED: LazyLock<Regex> = LazyLock::new(|| compiled("%(?:25)*40"));
 /// A number with the sign of its country's.
 static ABROAD: LazyLock<Regex> = LazyLock::new(|| compiled(r"\+\(?\d(?:[\s().\p{Pd}\u{2212}/]{0,2}\d){7,}"));
 
-/// Whether an id has an address of mail in it, or is a handle or a number to call. Digits and dots are an id's own.
+/// True if an id holds an e-mail address, or is a handle or a telephone number. Digits and dots alone belong to ids.
 pub(crate) fn is_address(id: &[u8]) -> bool {
     if memchr::memchr3(b'@', b'%', b'+', id).is_none() && memchr::memchr(0xef, id).is_none() {
         return false;
@@ -107,7 +107,7 @@ pub(crate) fn is_address(id: &[u8]) -> bool {
     id.contains(['@', '\u{ff20}']) || ESCAPED.is_match(&id) || ABROAD.is_match(&id)
 }
 
-/// Whether something in the text would identify a person directly.
+/// True if something in the text would identify a person directly.
 pub(crate) fn identifies(text: &str, hand: Hand) -> bool {
     if hand == Hand::Reference {
         return is_address(text.as_bytes());

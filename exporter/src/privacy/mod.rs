@@ -1,6 +1,4 @@
-//! What keeps people from being recognised in a bundle, and what a bundle says about that.
-//!
-//! It decides; the adapters bring what it decides on, and `write` carries it out.
+//! Privacy rules for bundles: pseudonyms, redaction, suppression of small counts, and the data card.
 
 pub(crate) mod data_card;
 pub(crate) mod identifying_text;
@@ -9,7 +7,7 @@ pub(crate) mod suppression;
 
 pub use self::participants::Key;
 
-/// Whom a bundle is for.
+/// Audience of a bundle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
     /// Each answer, under a pseudonym.
@@ -19,7 +17,7 @@ pub enum Profile {
     Public,
 }
 
-/// What happens to texts that participants wrote.
+/// Treatment of texts that participants wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Texts {
     Keep,
@@ -27,7 +25,7 @@ pub enum Texts {
     Omit,
 }
 
-/// By what participants are told apart in a private bundle.
+/// Naming of participants in a private bundle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Participants {
     #[default]

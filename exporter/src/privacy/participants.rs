@@ -27,7 +27,7 @@ const LEAST_KEY: usize = 16;
 const FRESH_KEY: usize = 32;
 
 impl Key {
-    /// Of bytes that somebody keeps, so that bundles can be linked.
+    /// Key made of kept bytes, so that bundles can be linked.
     pub fn kept(bytes: Vec<u8>) -> Option<Self> {
         (bytes.len() >= LEAST_KEY).then_some(Self(bytes))
     }
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// How references to participants begin.
+/// Prefix of references to participants.
 pub(crate) const PREFIX: &str = "participant:";
 const DOMAIN: &[u8] = b"participant";
 
@@ -63,7 +63,7 @@ pub(crate) type Names = Arc<RwLock<HashMap<u128, String>>>;
 /// Gives the participants of a source by its [`scope`], as its pseudonyms are made; nothing, if the input does not say which source it is.
 pub(crate) type PeopleOf<'p> = dyn FnMut(Option<&str>) -> Result<People, Fault> + 'p;
 
-/// What the pseudonyms of a source differ by from those of all others: ids are its tool's own.
+/// Scope of a source's pseudonyms, since ids are unique within one source of one tool only.
 pub(crate) fn scope(tool: &str, source: &str) -> String {
     format!("{tool}\0{source}")
 }
@@ -73,19 +73,19 @@ pub(crate) fn scope(tool: &str, source: &str) -> String {
 pub(crate) struct People {
     mac: Hmac<Sha256>,
     naming: Participants,
-    /// By number, 0 for nobody: sources number their participants, and a look is all that most rows need.
+    /// Pseudonyms by participant number, 0 for none. Sources number their participants, so this serves most rows.
     places: Vec<u128>,
-    /// As long as need be: many sources have no groups.
+    /// Groups by participant number, only as long as needed: many sources have no groups.
     place_groups: Vec<u16>,
     numbers: HashMap<u64, (u128, u16)>,
     others: HashMap<Box<[u8]>, (u128, u16)>,
-    /// Who is known before the first row.
+    /// Participants known before the first row.
     known: HashMap<Box<[u8]>, Known>,
     external: HashMap<Box<[u8]>, String>,
-    /// Only where participants are not pseudonymous.
+    /// References that are not pseudonyms, if asked for.
     names: Names,
     count: u64,
-    /// How notes tell numbers of them.
+    /// Threshold below which notes hide numbers of participants.
     pub(crate) few: Few,
 }
 
@@ -93,17 +93,17 @@ pub(crate) struct People {
 struct Known {
     /// 0 for none.
     group: u16,
-    /// As said.
+    /// Number of answers according to a table beside the votes.
     answers: u32,
 }
 
-/// How many have no answer.
+/// Numbers of participants without an answer.
 #[derive(Debug, Default)]
 pub(crate) struct Silent {
-    /// Of whom it is said that they have given some.
+    /// Participants who should have answers according to a table.
     pub(crate) said: u64,
     pub(crate) others: u64,
-    /// As many as are said to be.
+    /// Answers that are missing according to a table.
     pub(crate) answers: u64,
 }
 
@@ -146,7 +146,7 @@ impl People {
         self.known.entry(id.into()).or_default().group = group;
     }
 
-    /// How many answers somebody has given, if one believes a table beside that of the answers.
+    /// Sets how many answers the participant has according to a table beside the votes.
     pub(crate) fn set_answers(&mut self, id: &[u8], answers: u32) {
         self.known.entry(id.into()).or_default().answers = answers;
     }
@@ -202,7 +202,7 @@ impl People {
         self.see_number(number)
     }
 
-    /// As `see`, for an id that is a number in its one way of writing it.
+    /// Looks up a participant like `see`, for an id that is a canonical number.
     #[inline]
     pub(crate) fn see_number(&mut self, number: u64) -> (u128, u16) {
         let seen =
@@ -312,14 +312,14 @@ pub(crate) fn number_of(id: &[u8]) -> Option<u128> {
     (number != 0 && write::hex(number) == *digits).then_some(number)
 }
 
-/// Whether a text has a reference to a participant in it.
+/// True if the text holds a reference to a participant.
 pub(crate) fn refers(text: &[u8]) -> bool {
     let prefix = PREFIX.as_bytes();
     memchr::memmem::find_iter(text, prefix)
         .any(|at| text.get(at + prefix.len()).is_some_and(u8::is_ascii_alphanumeric))
 }
 
-/// Whether an id has the digits of a pseudonym in it that none of the things has by which it may be called.
+/// True if an id holds the digits of a pseudonym that are not part of one of the names in `called_by`.
 #[inline]
 pub(crate) fn has_pseudonym(id: &[u8], called_by: &[&[u8]]) -> bool {
     // Random digits do not begin like a number that is filled up with noughts.
@@ -331,7 +331,7 @@ pub(crate) fn has_pseudonym(id: &[u8], called_by: &[&[u8]]) -> bool {
         && id.split(|byte| !byte.is_ascii_alphanumeric()).any(|word| is_pseudonym(word) && !another(word))
 }
 
-/// What eight hexadecimal digits are worth; anything, if they are none.
+/// Value of eight hexadecimal digits; unspecified for other bytes.
 #[inline]
 fn hex(eight: [u8; 8]) -> u32 {
     let digits = u64::from_le_bytes(eight);

@@ -1,13 +1,13 @@
-//! Which counts of a table are too small to show, and which others would give them away.
+//! Decides which counts of a table are too small to show, and which others must be hidden with them.
 //!
-//! It assumes a reader who knows the table's total from elsewhere and how this is done.
+//! The assumed reader knows the table's total from elsewhere, and knows this procedure.
 
 use crate::form::Answer;
 
-/// How many of each answer.
+/// Counts by answer.
 pub(crate) type Counts = [u64; Answer::ALL.len()];
 
-/// What of a table may be shown.
+/// Counts of a table that may be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
     /// Too few people stand behind it, whatever they answered.
@@ -53,10 +53,11 @@ pub(crate) fn suppress_with(counts: &Counts, unknown: Hidden, k: u64, answers: u
     if hidden.iter().filter(|hidden| **hidden).count() < 2 { Shown::Nothing } else { Shown::All { hidden } }
 }
 
-/// How many people have answered, `all` of them: of fewer than k nobody is to learn how many have not answered a table, or
-/// none that is shown. `tables` has the total of each and what is shown of it. Who is in none of them has answered what is
-/// left out, which holds `unseen` answers at most: where nearly all of these must be there, each total would be known, with
-/// one answer missing still to whoever has given two. Nothing, if it is not to be told: it may be several numbers then.
+/// Returns the number of participants, or `None` if showing it would reveal something: nobody may learn that fewer
+/// than k people have not answered a table, or none of the shown ones. `tables` has each table's total and the part
+/// that is shown. People outside all tables have answered what is left out, which holds at most `unseen` answers; if
+/// nearly all of those must be there, each total would be known, with one answer missing still to whoever has given
+/// two.
 pub(crate) fn tell(all: u64, tables: &[(u64, u64)], unseen: u64, k: u64) -> Option<u64> {
     let sums = tables.iter().fold((0, 0), |sums, table| (sums.0 + table.0, sums.1 + table.1));
     let tells = |part: u64| (1..k).contains(&all.saturating_sub(part));
@@ -79,8 +80,9 @@ fn first_choice(counts: &Counts, k: u64) -> Option<Hidden> {
     Some(hidden)
 }
 
-/// Whether every hidden count, and every sum of some that is below k, could be another one, for a reader who knows the
-/// total and this procedure. It depends on what is shown alone, so that those who look alike are treated alike.
+/// True if every hidden count, and every sum of hidden counts below k, could have another value for a reader who
+/// knows the total and this procedure. Depends only on what is shown, so that tables that look alike are treated
+/// alike.
 fn ambiguous(counts: &Counts, hidden: Hidden, k: u64) -> bool {
     let cells: Vec<_> = (0..counts.len()).filter(|at| hidden[*at]).collect();
     let sum = cells.iter().map(|at| counts[*at]).sum();
@@ -94,7 +96,7 @@ struct Search<'s> {
     hidden: Hidden,
     cells: &'s [usize],
     table: Counts,
-    /// Of each choice of hidden cells, as bits: their sum, as long as it was always the same.
+    /// Sum of each choice of hidden cells (as a bit set), as long as it was always the same.
     seen: [Option<u64>; SUMS],
     /// Something that must not be is certain so far.
     certain: bool,

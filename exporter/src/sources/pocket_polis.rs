@@ -99,7 +99,7 @@ impl PocketPolis {
     }
 }
 
-/// Before anything is written: the first row that answers what its participant has answered already is a fault.
+/// Reports the first row that repeats a question for its participant, before anything is written.
 fn hold_once(votes: &Member, limits: &Limits, keys: &Keys) -> Result<(), Fault> {
     let failed = |error| Fault::from_io(&votes.name, error);
     let mut table = Table::open(votes.without_digest().open(limits, None)?, limits, true)?;

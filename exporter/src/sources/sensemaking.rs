@@ -76,7 +76,7 @@ impl Sensemaking {
 
 struct Found {
     rows: Vec<(Item, (Counts, Unknown))>,
-    /// What the table does not say.
+    /// Notes about what the table leaves open.
     notes: Vec<String>,
 }
 

@@ -11,12 +11,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where what does not fit into memory goes, and how much fits.
+/// Memory limit, and the folder for data beyond it.
 #[derive(Clone, Debug)]
 pub struct Room {
     /// Bytes.
     pub memory: usize,
-    /// For unnamed files, which vanish with the process.
+    /// Folder for unnamed files, which vanish with the process.
     pub folder: PathBuf,
 }
 

@@ -1,6 +1,6 @@
-//! Under what a package may be used: an id of SPDX's list, one of the operator's own, or where its text stands.
+//! License of a package: an id of SPDX's list, an operator's own id, or the address of its text.
 //!
-//! The list is `spdx.txt`: the ids of the SPDX License List 3.27.0, those that it calls deprecated included.
+//! `spdx.txt` holds the ids of the SPDX License List 3.27.0, deprecated ones included.
 
 use serde_json::{Value, json};
 use strsim::levenshtein;
@@ -8,10 +8,10 @@ use strsim::levenshtein;
 use crate::bundle::validate::formats::uri;
 
 const IDS: &str = include_str!("spdx.txt");
-/// How ids of licences that are on no list begin.
+/// Prefix of license ids that are on no list.
 const OWN: &str = "LicenseRef-";
 
-/// As packages name it, or why they cannot.
+/// Returns the license as a package names it, or why that is impossible.
 pub(crate) fn named(told: &str) -> Result<Value, String> {
     let shown = told.escape_debug();
     if told.contains(':') {

@@ -1,6 +1,4 @@
-//! From a finished bundle to files of other shapes: beside it, or instead of it.
-//!
-//! It reads the bundle as anybody would, element by element, and adds nothing.
+//! Writes the content of a finished bundle in other formats: tables for other tools, NDJSON and Parquet.
 
 pub(crate) mod license;
 pub(crate) mod ndjson;
@@ -43,7 +41,7 @@ pub enum Shape {
     Parquet,
 }
 
-/// Whether a spreadsheet may take a cell for a formula.
+/// Treatment of cells that a spreadsheet may take for a formula.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cells {
     /// An apostrophe stands before `=`, `+`, `-`, `@`, tabs and carriage returns.
@@ -52,13 +50,13 @@ pub enum Cells {
     Exact,
 }
 
-/// How participants are told apart in a table of votes.
+/// Naming of participants in a table of votes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VoterIds {
-    /// From 0, in the order in which they come; what most tools expect.
+    /// Numbers from 0, in the order of first appearance, as most tools expect.
     #[default]
     Numbers,
-    /// As the bundle refers to them.
+    /// References of the bundle.
     References,
 }
 
@@ -113,10 +111,10 @@ pub(crate) fn publish(files: Vec<Whole>) -> Result<Vec<PathBuf>, Fault> {
     named.collect()
 }
 
-/// What was written.
+/// Result of an export.
 pub(crate) struct Exported {
     pub(crate) files: Vec<PathBuf>,
-    /// What the shape has no place for.
+    /// Notes about content that the format leaves out.
     pub(crate) notes: Vec<String>,
 }
 
@@ -167,7 +165,7 @@ fn guarded(cells: u64) -> Option<String> {
     })
 }
 
-/// How often the bundle is read for it.
+/// Number of times that the bundle is read.
 pub(crate) fn readings(shape: Shape) -> u64 {
     match shape {
         Shape::SensemakingCsv => 1,

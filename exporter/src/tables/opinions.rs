@@ -1,6 +1,6 @@
-//! What holds for every table of opinions: what it cannot hold is refused, what it has no place for is noted.
+//! Checks common to all tables of opinions: refuses what a table cannot hold, and notes what it leaves out.
 //!
-//! A table has one row or column for a statement. Whatever would share it with something else would be counted with it.
+//! A table has one row or column for a statement; two things with one name would be counted together.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -25,11 +25,11 @@ pub(super) struct Opinions {
     name: String,
     responses: u64,
     outcomes: u64,
-    /// By id, their numbers.
+    /// Number of each phase, by id.
     phases: HashMap<Box<str>, u32>,
-    /// Of what was answered, by its id.
+    /// Use of each answered item, by id.
     about: HashMap<Box<str>, About>,
-    /// What has no place in a table, by type.
+    /// Number of outcomes left out, by type.
     left_out: BTreeMap<String, u64>,
     /// Outcomes with counts of answers that have no column.
     other_answers: u64,
@@ -116,14 +116,14 @@ impl Opinions {
         Ok(())
     }
 
-    /// So many outcomes of the type have no place after all.
+    /// Counts outcomes of this type as left out.
     pub(super) fn leave_out(&mut self, kind: &str, count: u64) {
         if count > 0 {
             *self.left_out.entry(kind.to_owned()).or_default() += count;
         }
     }
 
-    /// Whether the item was answered in another phase.
+    /// True if the item was answered in another phase.
     fn is_elsewhere(&mut self, item: &str, phase: &str, response: Option<u64>) -> bool {
         let phase = match self.phases.get(phase) {
             Some(number) => *number,
@@ -144,7 +144,7 @@ impl Opinions {
         }
     }
 
-    /// Whether something that is said of an item in a phase goes with its answers.
+    /// True if a statement about an item in a phase belongs to its answers.
     pub(super) fn is_of(&self, item: &str, phase: &str) -> bool {
         let known = self.about.get(item).map(|about| about.phase);
         known.is_none_or(|known| self.phases.get(phase) == Some(&known))
@@ -199,7 +199,7 @@ impl Opinions {
         }
     }
 
-    /// What was left out, or is told as something else.
+    /// Notes about what was left out or is shown as something else.
     pub(super) fn notes(&self, items: &[Item], card: &Map<String, Value>) -> Vec<String> {
         let mut notes = Vec::new();
         let phases = card.get("phases").and_then(Value::as_array).map_or(0, Vec::len) as u64;
@@ -244,12 +244,12 @@ impl Opinions {
     }
 }
 
-/// What names no participants.
+/// Error for a bundle without participants.
 pub(crate) const NO_VOTES: &str = "it holds counts, not votes: --to sensemaking-csv fits";
 const SEVERAL: &str = "its item has answers in another phase, too, and a table would count them as one: --to ndjson and \
     parquet keep phases apart";
 
-/// Whether counts are of other answers, too, or are none.
+/// True if the counts hold other answers too, or are no counts.
 pub(super) fn says_more(counts: &Value) -> bool {
     match counts {
         Value::Object(counts) => {
@@ -275,7 +275,7 @@ pub(super) fn column(answer: &str) -> Option<usize> {
     ANSWERS.iter().position(|known| *known == answer)
 }
 
-/// As decisions are written; of others there is no word.
+/// Moderation code of a status; `None` for statuses that have none.
 pub(super) fn moderated(status: &str) -> Option<&'static str> {
     match status {
         "approved" | "active" => Some("1"),

@@ -1,6 +1,4 @@
-//! What makes files a package that others check and describe: `datapackage.json` and `manifest-sha256.txt`.
-//!
-//! It reads the files as they lie there.
+//! Writes `datapackage.json` and `manifest-sha256.txt`, which make the files a Frictionless package.
 
 use std::{fs::File, io::Read as _, path::Path};
 
@@ -83,11 +81,11 @@ pub(crate) fn write(
     Ok(vec![described, file.finish()?])
 }
 
-/// Of the first line of a file of lines.
+/// Members of the first line of an NDJSON file.
 struct Members(Map<String, Value>);
 
 impl Members {
-    /// Of an empty file, or a line that is longer than a block, nothing is known.
+    /// True if the first line has this member. False for an empty file or a line longer than a block.
     fn contains(&self, name: &str) -> bool {
         self.0.is_empty() || self.0.contains_key(name)
     }
@@ -129,7 +127,7 @@ fn columns(name: &str) -> Option<&'static Columns> {
     }
 }
 
-/// As Table Schema has it: a text may be empty, which is not missing.
+/// Table Schema of the columns. Texts may be empty, which is different from missing.
 fn schema(columns: &Columns, is_there: impl Fn(&str) -> bool) -> Value {
     let fields: Vec<_> = columns
         .iter()
@@ -145,8 +143,8 @@ fn schema(columns: &Columns, is_there: impl Fn(&str) -> bool) -> Value {
     json!({ "fields": fields, "primaryKey": "id", "missingValues": [] })
 }
 
-/// How long it is, its digest, and of lines the members of the first; those that are left out are left out of all, for
-/// rows of a conversion are of one kind.
+/// Size, digest and, for NDJSON, members of the first line. A member missing there is missing everywhere, for rows of
+/// a conversion are of one kind.
 fn digest(path: &Path, meter: &Meter) -> Result<(u64, String, Members), Fault> {
     let failed = |error| Fault::from_io(&name_of(path), error);
     let mut file = Metered::new(File::open(path).map_err(failed)?, meter);

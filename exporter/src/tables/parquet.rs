@@ -60,7 +60,7 @@ enum Column {
 }
 
 impl Column {
-    /// Of a column that may miss values.
+    /// Makes the column optional.
     fn maybe(self) -> Self {
         match self {
             Self::Text { bytes, ends, .. } => Self::Text { bytes, ends, levels: Some(Vec::new()) },
@@ -167,7 +167,7 @@ pub(crate) fn write(
     Ok((vec![items.finish()?, responses.finish()?], left_out(outcomes).into_iter().collect()))
 }
 
-/// What is said of outcomes, if there are any.
+/// Note about outcomes, if there are any.
 pub(crate) fn left_out(outcomes: u64) -> Option<String> {
     let are = if outcomes == 1 { "is" } else { "are" };
     let outcomes = (outcomes > 0).then(|| plural::counted(outcomes, "outcome"))?;

@@ -36,18 +36,18 @@ const SUMMARY: &str = "summary.csv";
 const PLACED: [&str; 4] = [RESPONSE_COUNTS, SOURCE_RESPONSE_COUNTS, GROUP_MEMBERS, GROUP_RESPONSE_COUNTS];
 pub(crate) const FILES: [&str; 4] = [VOTES, COMMENTS, PARTICIPANTS, SUMMARY];
 
-/// In the order of [`ANSWERS`](super::opinions::ANSWERS).
+/// Vote values, in the order of [`ANSWERS`](super::opinions::ANSWERS).
 const VOTES_OF: [(Answer, &str); 3] = [(Answer::Agree, "1"), (Answer::Disagree, "-1"), (Answer::Pass, "0")];
 
 /// Everything that is small.
 struct Around {
     opinions: Opinions,
     items: Vec<Item>,
-    /// Of items, what is said in which phase.
+    /// Counts of each item, by phase.
     counts: HashMap<String, Vec<Said>>,
-    /// Of participants, by their references.
+    /// Group of each participant, by reference.
     groups: HashMap<String, String>,
-    /// Of groups, the phase.
+    /// Phase of each group.
     phases: HashMap<String, String>,
     /// A table has one column of groups: these do not fit.
     mixed: bool,
@@ -61,7 +61,7 @@ type Counts = [Option<u64>; 3];
 
 struct Said {
     phase: String,
-    /// By the source.
+    /// True for counts published by the source.
     published: bool,
     counts: Counts,
 }
@@ -107,7 +107,7 @@ impl Reader for Around {
 
 struct Votes<'v> {
     file: Growing,
-    /// By id: the place among the items, and the source's key.
+    /// Index and source key of each item, by id.
     keys: HashMap<&'v str, (u32, &'v str)>,
     voters: VoterIds,
     cells: Cells,

@@ -16,13 +16,13 @@ struct Said {
     more: bool,
 }
 
-/// In the order of [`ANSWERS`].
+/// Counts in the order of [`ANSWERS`].
 type Counts = [u64; 3];
 
 #[derive(Default)]
 pub(super) struct ByGroup {
     said: Vec<Said>,
-    /// Of items that something is said of, by group.
+    /// Counts of each item, by group.
     counted: HashMap<String, HashMap<String, Counts>>,
 }
 
@@ -47,7 +47,7 @@ impl ByGroup {
         self.said.len() as u64
     }
 
-    /// How many say something else than the votes do.
+    /// Number of outcomes that differ from the votes.
     pub(super) fn others(&self, opinions: &Opinions) -> u64 {
         self.said.iter().filter(|said| !self.follows(said, opinions)).count() as u64
     }

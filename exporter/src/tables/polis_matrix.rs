@@ -19,10 +19,10 @@ use crate::{
     timestamp::Moment,
 };
 
-/// What stands before the statements.
+/// Columns before those of the statements.
 pub(super) const COLUMNS: [&str; 8] =
     ["participant", "xid", "group-id", "n-comments", "n-votes", "n-agree", "n-disagree", "n-pass"];
-/// With a statement that is called so, and others beside it, the table would be taken for one of comments or votes.
+/// Key of a statement that would make the table look like one of comments or votes.
 pub(super) const MISTAKEN: &str = "comment-id";
 
 /// Collects votes in any order.

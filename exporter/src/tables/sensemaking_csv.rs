@@ -30,9 +30,9 @@ struct Counted {
     counts: HashMap<String, [u128; 3]>,
     /// Responses so far.
     rows: u64,
-    /// Of items, which of the three are hidden: they are no zeros.
+    /// Hidden answers of each item, which are not zeros.
     hidden: HashMap<String, [bool; 3]>,
-    /// Of items, which of the three their counts do not name: if nobody has given such an answer, it may not have been asked.
+    /// Answers that an item's counts do not name: if nobody has given one, it may not have been asked.
     unsaid: HashMap<String, [bool; 3]>,
     name: String,
 }

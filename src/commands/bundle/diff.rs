@@ -26,7 +26,7 @@ pub(crate) struct Diff {
     /// The one after; `-` reads standard input
     #[arg(value_name = "B")]
     after: PathBuf,
-    /// How many elements to tell one by one; all are counted
+    /// Number of elements to list; all are counted
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     max_shown: usize,
     /// Print one JSON object

@@ -16,7 +16,7 @@ use crate::output::{complain, say};
 pub(crate) struct Digest {
     #[command(flatten)]
     input: Input,
-    /// Of the canonical form (RFC 8785): the same for all ways to write the same content
+    /// Hash the canonical form (RFC 8785), which is the same for all ways to write the same content
     #[arg(long)]
     jcs: bool,
     #[command(flatten)]

@@ -25,7 +25,7 @@ pub(crate) struct Inspect {
     /// Show what people wrote: the items' texts
     #[arg(long)]
     texts: bool,
-    /// How many items to show; the others are counted (`--format json` shows all)
+    /// Number of items to show; the others are counted (`--format json` shows all)
     #[arg(long, value_name = "COUNT", default_value_t = 50)]
     items: usize,
     #[arg(long, value_enum, default_value_t = Format::Text)]

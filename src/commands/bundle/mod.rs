@@ -59,7 +59,7 @@ struct Input {
 }
 
 impl Input {
-    /// As it is named in answers.
+    /// Name of the input in messages.
     fn name(&self) -> String {
         self.file.display().to_string()
     }
@@ -69,19 +69,19 @@ impl Input {
     }
 }
 
-/// What reading may cost.
+/// Limits on reading.
 #[derive(Debug, Args)]
 struct Costs {
     /// Memory for what must be remembered of a bundle; more goes to unnamed files in the folder for temporary ones
     #[arg(long, value_name = "MIB", default_value_t = 128)]
     memory: usize,
-    /// How deep values may be nested
+    /// Deepest nesting of values
     #[arg(long, value_name = "LEVELS", default_value_t = 64, value_parser = clap::value_parser!(u16).range(6..=500))]
     max_depth: u16,
-    /// How long a string may be
+    /// Longest string
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().string)]
     max_string: usize,
-    /// How many members that are not of the form an object may have
+    /// Largest number of unknown members of an object
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().members)]
     max_members: usize,
 }

@@ -19,10 +19,10 @@ pub(crate) struct Schema {
     constants: Constants,
 }
 
-/// Which constants a bundle carries.
+/// Constants that a bundle carries.
 #[derive(Debug, Args)]
 pub(super) struct Constants {
-    /// What the bundle's `schema` holds
+    /// Value of the bundle's `schema`
     #[arg(long, value_name = "URL")]
     pub(super) schema_url: Option<String>,
     /// The constants and the branded field of another tool
@@ -48,7 +48,8 @@ impl Constants {
     }
 }
 
-/// What a bundle could not carry is refused before anything is held against it. It is not repeated: addresses have secrets.
+/// Refuses an address that no bundle could carry. The address is not repeated in the message, since it may hold
+/// secrets.
 pub(super) fn held(url: Option<&str>) -> anyhow::Result<Option<&str>> {
     if url.is_some_and(|url| !is_uri(url)) {
         bail!("--schema-url is not a URI (RFC 3986), such as {SCHEMA_URL}");

@@ -21,19 +21,19 @@ use crate::output::say;
 pub(crate) struct Validate {
     #[command(flatten)]
     input: Input,
-    /// How far to go; each level includes those before it
+    /// Level of the checks; each level includes those before it
     #[arg(long, value_enum, default_value_t = UpTo::Privacy)]
     level: UpTo,
     /// Check for what another tool takes, too; its constants are wanted
     #[arg(long, value_name = "TOOL")]
     compat: Option<Tool>,
-    /// What the bundle's `schema` must hold
+    /// Required value of the bundle's `schema`
     #[arg(long, value_name = "URL")]
     schema_url: Option<String>,
-    /// How many responses must stand behind what is fit for sharing
+    /// Number of responses that must stand behind a figure of a bundle fit for sharing
     #[arg(long, value_name = "COUNT", default_value_t = K_FLOOR, value_parser = clap::value_parser!(u64).range(K_FLOOR..))]
     k: u64,
-    /// How many places to tell; all are counted
+    /// Number of findings to list; all are counted
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     max_errors: usize,
     /// Show what stands at a place; it may be somebody's data
@@ -47,7 +47,7 @@ pub(crate) struct Validate {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum UpTo {
-    /// How it is written, and the JSON Schema
+    /// Lexical rules and the JSON Schema
     Schema,
     /// And ids, references, and what makes no sense together
     Refs,

@@ -1,6 +1,6 @@
-//! Whether a bundle's data card is true, and whether what it calls fit for sharing is.
+//! Checks that a bundle's data card is true, and that a bundle declared fit for sharing is.
 //!
-//! A card may always say more than there is; never less.
+//! A card may claim more than the bundle holds, never less.
 
 use std::io;
 
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// What is looked for in each row, and matters only in what is shared.
+/// Rules that are checked row by row and apply only to shared bundles.
 pub(super) const SHARED_ROW_BY_ROW: [Rule; 7] = [
     Rule::SmallCell,
     Rule::FineTime,
@@ -40,7 +40,7 @@ const LINKAGE: usize = 3;
 const AGGREGATION: usize = 4;
 const PUBLICATION: usize = 5;
 const SHARING: usize = 7;
-/// Of the summary.
+/// Field of the summary.
 const PARTICIPANTS: usize = 0;
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub(crate) struct Card {
     k: u64,
     flags: [Option<(bool, Position)>; 9],
     events: bool,
-    /// What it says of aggregation: counts without links.
+    /// Position of an aggregation that claims counts without links.
     unlinked: Option<Position>,
     public: Option<Position>,
     /// Some response names its participant.
@@ -56,7 +56,7 @@ pub(crate) struct Card {
     reviewed: bool,
     texts: bool,
     linked: bool,
-    /// As the summary has it.
+    /// Number of participants in the summary.
     participants: Option<(u128, Position)>,
 }
 
@@ -111,7 +111,7 @@ impl Card {
         self.texts |= !text.is_empty();
     }
 
-    /// What stands where participants are not asked for may refer to one all the same.
+    /// Notes a reference to a participant in a text where none is expected.
     pub(crate) fn said(&mut self, text: &[u8]) {
         self.linked |= !self.linked && refers(text);
     }
@@ -123,7 +123,7 @@ impl Card {
         }
     }
 
-    /// What a single response gives away; whether that matters is known when the card is.
+    /// Checks what a single response reveals; whether that matters is known once the card has been read.
     #[inline]
     pub(crate) fn response(&mut self, row: &Row, pseudonymous: bool, faults: &mut Faults) {
         let add = |faults: &mut Faults, rule: Rule, field: usize, name: &'static str| {
@@ -334,7 +334,7 @@ fn is_midnight(time: &[u8]) -> bool {
     !time.iter().any(|byte| (b'1'..=b'9').contains(byte))
 }
 
-/// Whether it begins like the pattern, whose noughts are digits.
+/// True if the text begins like the pattern, in which `0` stands for any digit.
 fn like(text: &[u8], pattern: &[u8]) -> bool {
     let fits =
         |(byte, wanted): (&u8, &u8)| if *wanted == b'0' { byte.is_ascii_digit() } else { byte == wanted };

@@ -1,6 +1,6 @@
-//! What was found: every rule's total, and the first places of each.
+//! Findings of a validation: the total of each rule and its first locations.
 //!
-//! It keeps no more than it will show.
+//! No more findings are kept than will be shown.
 
 use std::collections::BinaryHeap;
 
@@ -15,12 +15,12 @@ use crate::json::Position;
 pub struct Finding {
     /// Bytes before the place; of a packed file, before it was packed.
     pub offset: u64,
-    /// From 1.
+    /// Line number, from 1.
     pub line: u64,
     pub rule: Rule,
     /// JSON Pointer. Names that are neither of the form nor of known words may be data: it ends with their object.
     pub pointer: String,
-    /// What stands there, if it was asked for: its beginning.
+    /// Beginning of the value at this place, if values were asked for.
     pub value: Option<String>,
 }
 
@@ -38,9 +38,9 @@ pub(crate) enum Step {
 #[derive(Debug)]
 pub(crate) struct Faults {
     totals: Vec<u64>,
-    /// By rule, the first by place; the last of them on top.
+    /// First findings of each rule, the last of them on top.
     kept: Vec<BinaryHeap<Finding>>,
-    /// By rule, where the last of those stands when there is room for no more.
+    /// Offset of the last kept finding of each rule whose list is full.
     last: Vec<u64>,
     most: usize,
     values: bool,

@@ -18,9 +18,9 @@ use crate::{
 
 #[derive(Debug)]
 pub(crate) struct Groups {
-    /// By reference: first the phases in which somebody of that name has answered, then the lists that name them.
+    /// Records by reference: first the phases in which the participant has answered, then the lists that name them.
     references: Spill,
-    /// By place among the outcomes: those that are groups, and their phases.
+    /// Phase of each outcome that is a group, by index.
     phases: HashMap<u64, u32>,
 }
 
@@ -48,7 +48,7 @@ impl Groups {
         self.phases.insert(outcome, phase);
     }
 
-    /// Whether it has to know who has answered.
+    /// True if there are no groups, so that answers need not be recorded.
     pub(crate) fn is_empty(&self) -> bool {
         self.phases.is_empty()
     }

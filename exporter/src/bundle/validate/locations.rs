@@ -1,6 +1,4 @@
-//! Where things stand: fields in their forms, faults in lists, rows in what is set aside.
-//!
-//! It knows no rule.
+//! Indexes of fields in their forms, and JSON pointers of findings in lists.
 
 use super::{
     findings::{Faults, Step},
@@ -59,7 +57,7 @@ pub(super) fn at_row(part: Part, index: u64) -> [Step; 2] {
     [Step::Name(part.name()), Step::Index(index)]
 }
 
-/// Where a row stands, so that the order of bytes is that of places.
+/// Encodes the location of a row so that byte order is file order.
 pub(super) fn rest(row: &Row, at: Position) -> [u8; 24] {
     let mut rest = [0; 24];
     rest[..8].copy_from_slice(&at.offset.to_be_bytes());

@@ -66,7 +66,7 @@ const COUNTING: [&str; 60] = [
     "unsure",
 ];
 
-/// With one of these it is no count.
+/// Words that make a name something other than a count.
 const OTHERWISE: [&str; 20] = [
     "id",
     "ids",
@@ -199,25 +199,25 @@ impl Told {
     }
 }
 
-/// Whether a number of this name counts people.
+/// True if a number with this name counts people.
 pub(super) fn counts_people(name: &[u8]) -> bool {
     let words = words(name);
     words.iter().any(|word| counts(word)) && !words.iter().any(|word| OTHERWISE.contains(&word.as_str()))
 }
 
-/// Whether a number of this name tells when something was.
+/// True if a number with this name is a time.
 pub(super) fn is_time(name: &[u8]) -> bool {
     words(name).iter().any(|word| TIMES.contains(&word.as_str()))
 }
 
-/// Whether a number of this name is how many answers, or people who answered, there are in all.
+/// True if a number with this name is a total of answers or of people who answered.
 pub(super) fn is_total(name: &[u8]) -> bool {
     let words = words(name);
     let of = |word: &String| ["of", "num", "number", "all"].contains(&word.as_str());
     words.iter().any(|word| !of(word)) && words.iter().all(|word| of(word) || TOTALS.contains(&word.as_str()))
 }
 
-/// Of letters alone or of digits alone, in small letters: `nVotes`, `n-votes` and `N_VOTES` have two.
+/// Splits a name into lower-case words of letters or of digits: `nVotes`, `n-votes` and `N_VOTES` have two.
 fn words(name: &[u8]) -> Vec<String> {
     let mut words = Vec::new();
     let mut before = b' ';

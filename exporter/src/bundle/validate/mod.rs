@@ -1,6 +1,6 @@
-//! Whether a file is a bundle, and a true one: streamed, with every place where it is not.
+//! Validates a bundle while it streams by, and reports every place that violates a rule.
 //!
-//! It changes nothing, and keeps of a bundle's values only what it must compare.
+//! The file is not changed, and only values that must be compared are kept.
 
 mod content;
 mod data_card;
@@ -48,16 +48,16 @@ use crate::{
 use content::Content;
 use second_pass::{Bringing, Wanted};
 
-/// What a bundle is held against.
+/// Options of a validation.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub level: Level,
     pub naming: Naming,
-    /// What `schema` must hold; the naming's own if there is none.
+    /// Required value of `schema`; the naming's own by default.
     pub schema_url: Option<String>,
-    /// Whether Delib would take it, too.
+    /// Also checks what Delib requires.
     pub delib: bool,
-    /// How many responses must stand behind what is shared.
+    /// Number of responses that must stand behind a shared figure.
     pub k: u64,
     /// Places that are told; all are counted.
     pub most: usize,
@@ -83,12 +83,12 @@ impl Options {
     }
 }
 
-/// Whether the schema takes it where a `uri` is wanted.
+/// True if the schema accepts the text as a `uri`.
 pub fn is_uri(text: &str) -> bool {
     formats::uri(text.as_bytes())
 }
 
-/// What was found.
+/// Result of a validation.
 #[derive(Clone, Debug)]
 pub struct Report {
     pub level: Level,
@@ -97,7 +97,7 @@ pub struct Report {
     /// The first places, in the order of the file.
     pub findings: Vec<Finding>,
     pub counted: Counted,
-    /// Of the document, unpacked, as far as it was read.
+    /// Bytes of the unpacked document, as far as it was read.
     pub bytes: u64,
     /// It was read to its end.
     pub complete: bool,
@@ -160,7 +160,7 @@ pub fn validate(source: &mut dyn Source, options: &Options) -> io::Result<Report
     Ok(Report { level: options.level, totals, findings, counted, bytes, complete })
 }
 
-/// Nothing, if the sink wanted no more.
+/// Walks the document once; returns `None` if the sink stopped early.
 fn walk(
     source: &mut dyn Source,
     options: &Options,

@@ -1,6 +1,6 @@
-//! Who has answered: distinct participants of each phase and of all, in bounded memory.
+//! Counts distinct participants by phase and in total, in bounded memory.
 //!
-//! Pseudonyms are kept as the numbers that they are, all other references by their bytes.
+//! Pseudonyms are kept as numbers, all other references as bytes.
 
 use std::{collections::HashSet, io};
 
@@ -21,7 +21,7 @@ pub(crate) struct Participants {
 }
 
 const CODE: usize = 4 + 16;
-/// What a pseudonym costs, empty places of the table included.
+/// Bytes that a pseudonym takes, including empty slots of the table.
 const COST: usize = 2 * CODE;
 
 impl Participants {
@@ -66,7 +66,7 @@ impl Participants {
     }
 }
 
-/// How a participant is referred to.
+/// Reference to a participant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reference<'r> {
     Pseudonym(u128),

@@ -1,6 +1,4 @@
-//! Which of many hashes come more than once: sorted in memory, in runs on disk beyond.
-//!
-//! What they are hashes of is the caller's.
+//! Finds hashes that occur more than once: sorted in memory, or in runs on disk.
 
 use std::{
     cmp::Reverse,

@@ -1,6 +1,6 @@
-//! What a check has found, for people, programs, and tools that show findings beside the file.
+//! Formats the result of a validation as text, JSON and SARIF.
 //!
-//! Nothing of a bundle's content is in it but positions and the form's own names, unless values were asked for.
+//! Reports hold positions and names of the form only, unless values were asked for.
 
 use std::fmt::Write as _;
 

@@ -18,7 +18,7 @@ enum Held {
         start: usize,
         end: usize,
     },
-    /// By its place among the numbers, which are large and few.
+    /// Index into the numbers, which are large and few.
     Number(usize),
     Flag(bool),
     /// A container, or a value that is not what the form wants.
@@ -35,7 +35,7 @@ struct Cell {
 #[derive(Debug, Default)]
 pub(crate) struct Row {
     pub(crate) at: Position,
-    /// In its list.
+    /// Index in its list.
     pub(crate) index: u64,
     seen: u32,
     cells: [Cell; FIELDS],
@@ -89,7 +89,7 @@ impl Row {
         }
     }
 
-    /// Where the field's value stands, or its object where it has none.
+    /// Position of the field's value, or of its object if there is none.
     #[inline]
     pub(crate) fn place(&self, field: usize) -> Position {
         if self.has(field) { self.cells[field].at } else { self.at }

@@ -2,10 +2,10 @@
 //!
 //! How a rule is checked stands elsewhere.
 
-/// How far the checks go; each level includes those before it.
+/// Level of a validation; each level includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// How it is written, and the published schema.
+    /// Lexical rules and the published schema.
     Schema,
     /// Ids are unique, references are met, responses make sense.
     Refs,
@@ -45,7 +45,7 @@ impl Severity {
 
 macro_rules! rules {
     ($($name:ident $id:literal $severity:ident $says:literal;)*) => {
-        /// What is wrong with a bundle.
+        /// Rule that a bundle can violate.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum Rule { $($name,)* }
@@ -62,7 +62,7 @@ macro_rules! rules {
                 match self { $(Self::$name => Severity::$severity,)* }
             }
 
-            /// What does not hold.
+            /// Describes the violation.
             pub const fn says(self) -> &'static str {
                 match self { $(Self::$name => $says,)* }
             }

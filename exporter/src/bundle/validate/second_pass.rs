@@ -14,7 +14,7 @@ use super::{
 };
 use crate::json::Stop;
 
-/// Which keys are wanted.
+/// Keys that a second pass looks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wanted {
     /// Those that were passed by because they came in order until then.
@@ -77,7 +77,7 @@ impl Content {
         if part == Part::Outcomes { &mut self.outcome_ids } else { &mut self.response_ids }
     }
 
-    /// What is answered once, as it was known when the response was judged; false, if something in it was not.
+    /// Rebuilds the key of the question that a response answers; false if a reference in it was unknown.
     fn answer_key(&mut self, row: &Row) -> bool {
         let phase = row.text(response::PHASE).and_then(|id| self.phase_names.get(id));
         let subject = row.text(response::SUBJECT).and_then(|id| self.item_names.get(id));

@@ -1,6 +1,4 @@
-//! What a walk hands on: the containers of a bundle by name, and whoever wants to know what they hold.
-//!
-//! It reads nothing.
+//! Interface between the walk and the checks: the containers of a bundle by name, and the sink for their content.
 
 use super::{findings::Faults, row::Row};
 use crate::{
@@ -68,27 +66,27 @@ pub(crate) trait Sink {
     /// A text or name where participants may be referred to without being asked for.
     fn said(&mut self, _text: &[u8]) {}
 
-    /// Whether a text would identify somebody; it is a fault where it stands.
+    /// True if the text would identify somebody; that is reported at its location.
     fn identifies(&self, _text: &[u8], _hand: Hand) -> bool {
         false
     }
 
-    /// Whether a text is a time of day that must not be shared.
+    /// True if the text is a time of day that must not be shared.
     fn is_fine(&self, _time: &[u8]) -> bool {
         false
     }
 
-    /// Whether it is one without a date.
+    /// True if the text is a time of day without a date.
     fn is_clock(&self, _time: &[u8]) -> bool {
         false
     }
 
-    /// Whether so many seconds or milliseconds since 1970 are one.
+    /// True if the number is a time of day in seconds or milliseconds since 1970.
     fn is_fine_count(&self, _count: u128) -> bool {
         false
     }
 
-    /// Whether a number that counts people is too small to be shared.
+    /// True if a number that counts people is too small to be shared.
     fn is_small(&self, _number: Number) -> bool {
         false
     }

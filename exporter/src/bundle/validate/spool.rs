@@ -52,7 +52,7 @@ impl Tape {
     }
 }
 
-/// Nothing is at its end at once.
+/// Reader that may be absent, and is then at its end.
 struct Maybe<R>(Option<R>);
 
 impl<R: Read> Read for Maybe<R> {

@@ -1,6 +1,4 @@
-//! Whether a bundle's summary is what its content adds up to.
-//!
-//! What is added up is `content`'s.
+//! Checks a bundle's summary against its content.
 
 use super::{
     findings::{Faults, Step},
@@ -21,7 +19,7 @@ const COVERAGE: usize = 3;
 /// Written coverages differ by how they were divided and rounded, not by more.
 const TOLERANCE: f64 = 1e-9;
 
-/// How much there is of everything.
+/// Numbers of everything in a bundle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     pub phases: u64,
@@ -44,7 +42,7 @@ pub(crate) struct Item {
     pub(crate) index: u64,
 }
 
-/// What was seen of a phase's responses.
+/// Figures of a phase's responses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Phase {
     pub(crate) participants: u64,
@@ -59,9 +57,9 @@ pub(crate) struct Phase {
 pub(crate) struct Tally {
     pub(crate) phase: u32,
     pub(crate) item: u32,
-    /// By answer, the item being the subject.
+    /// Counts by answer, with the item as the subject.
     pub(crate) counts: [u64; 6],
-    /// Of those, the ones that compare it with nothing.
+    /// Counts of responses without a second item.
     pub(crate) single: [u64; 6],
     /// Responses of participants to it by itself, and how many of them repeat another.
     pub(crate) answered: u64,
@@ -76,7 +74,7 @@ impl Tally {
     }
 }
 
-/// What the summary says.
+/// Values of the summary.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     said: [Option<(Number, Position)>; 4],
@@ -119,7 +117,7 @@ impl Summary {
     }
 }
 
-/// Nothing, if it cannot be counted: who answered is not told.
+/// Coverage of the bundle; `None` if responses without participants leave it unknown.
 fn covered(phases: &[Phase], items: &[Item], tallies: &[Tally]) -> Option<f64> {
     if phases.iter().any(|phase| phase.unlinked && !phase.pairwise) {
         return None;

@@ -1,6 +1,5 @@
-//! Which keys come again, and how many there are: exactly, in bounded memory, and for free where they come in order.
-//!
-//! What a key stands for is the caller's.
+//! Finds repeated keys and counts distinct ones: exactly, in bounded memory, and without any memory for keys in
+//! order.
 
 use std::{
     cmp::Ordering,
@@ -14,7 +13,7 @@ use foldhash::quality::RandomState;
 use super::{repeated_hashes::Hashes, spool::Tape};
 use crate::storage::spill::{Room, Spill};
 
-/// What is known of a key when it comes.
+/// State of a key when it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     New,
@@ -44,10 +43,10 @@ pub(crate) struct Unique {
     brought: Spill,
 }
 
-/// By their hashes, keys that may come more than once.
+/// Hashes of keys that may be repeated.
 #[derive(Debug)]
 enum Wanted {
-    /// In order.
+    /// Sorted hashes.
     Some(Vec<u64>),
     /// More than fit into memory.
     All,
@@ -78,7 +77,7 @@ impl Unique {
         new
     }
 
-    /// From here on every key is kept: it will not come twice. Only before the first.
+    /// Keeps every key from here on because keys cannot be read twice. Has an effect only before the first key.
     pub(crate) fn keep_all(&mut self) {
         if self.count == 0 && self.log.is_none() {
             self.log = Some(Tape::new(self.room.share(16)));
@@ -114,7 +113,7 @@ impl Unique {
         Ok(Seen::New)
     }
 
-    /// How many of the first keys were passed by and have to be seen again.
+    /// Number of keys at the start that were skipped and have to be read again.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
@@ -124,7 +123,7 @@ impl Unique {
         self.hashes.push(self.hasher.hash_one(key))
     }
 
-    /// Whether some key may have come twice, so that all keys have to be brought again. Nothing is pushed afterwards.
+    /// True if some key may be repeated, so that all keys have to be read again. No key may be pushed afterwards.
     pub(crate) fn wants(&mut self) -> io::Result<bool> {
         let most = self.room.share(2 * size_of::<u64>()).memory;
         let hashes = std::mem::replace(&mut self.hashes, Hashes::new(self.room.share(2)));
@@ -167,7 +166,7 @@ fn record(into: &mut Vec<u8>, key: &[u8], rest: [u8; REST]) -> io::Result<()> {
     Ok(())
 }
 
-/// Nothing, at the end.
+/// Reads the next record; `None` at the end.
 fn read(from: &mut impl Read, key: &mut Vec<u8>) -> io::Result<Option<[u8; REST]>> {
     let (mut rest, mut length) = ([0; REST], [0; 4]);
     match from.read_exact(&mut rest) {
@@ -189,7 +188,7 @@ pub(crate) struct Set {
     spill: Option<Spill>,
 }
 
-/// What a key costs beyond its bytes.
+/// Bytes that a key takes beyond its own.
 const OVERHEAD: usize = 48;
 
 impl Set {

@@ -1,6 +1,6 @@
-//! Which rule of the schema a single value breaks.
+//! Checks a single value against the schema.
 //!
-//! Containers are `walk`'s.
+//! Objects and lists are checked by `walk`.
 
 use super::{formats, rules::Rule};
 use crate::{
@@ -41,7 +41,7 @@ fn judge_bounds(bounds: &Bounds, text: &Text<'_>) -> Option<Rule> {
     }
 }
 
-/// What a value of another type breaks.
+/// Rule that a value of another type violates.
 pub(super) fn other_type(form: &Value) -> Rule {
     match form {
         Value::Schema | Value::Constant(_) => Rule::Constant,

@@ -26,12 +26,12 @@ pub(crate) struct Line {
     pub(crate) kept: bool,
 }
 
-/// What stands before the responses, and where in it the id does.
+/// Text before the responses, and the place of the id in it.
 #[derive(Debug)]
 pub(crate) struct Beginning {
     pub(crate) bytes: Vec<u8>,
     pub(crate) id_at: u64,
-    /// Where the id has ended; everything behind it is covered by the digest that the id is made of.
+    /// Offset behind the id; the id's digest covers everything from here on.
     pub(crate) id_end: u64,
 }
 
@@ -137,7 +137,7 @@ impl<'o> Outcomes<'o> {
         object
     }
 
-    /// What the responses add up to; `hidden` cells are named, not counted.
+    /// Adds the counts of an item's responses; suppressed cells are named, not counted.
     pub(crate) fn counted(
         &mut self,
         key: &str,
@@ -161,7 +161,7 @@ impl<'o> Outcomes<'o> {
         object.end();
     }
 
-    /// What the groups of participants have answered.
+    /// Adds the answers of the groups of participants.
     pub(crate) fn by_group(
         &mut self,
         key: &str,
@@ -183,7 +183,7 @@ impl<'o> Outcomes<'o> {
         object.end();
     }
 
-    /// Who is in a group. An outcome has to be about an item; which one says nothing here.
+    /// Adds the members of a group. The item is required by the form and has no meaning here.
     pub(crate) fn members(&mut self, group: &str, item: &str, members: &[String]) {
         let mut object = self.begin(GROUP_MEMBERS, group, item);
         object.text("group", group).value("members", &members);

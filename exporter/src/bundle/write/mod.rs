@@ -1,6 +1,6 @@
-//! How a bundle is written: in one pass, in a fixed order, one element a line.
+//! Writes a bundle in one pass, in a fixed order, one element a line.
 //!
-//! What is in it is decided before; the same content gives the same bytes.
+//! Equal content gives equal bytes.
 
 pub(crate) mod document;
 pub(crate) mod output;

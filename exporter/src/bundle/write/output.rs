@@ -1,6 +1,6 @@
-//! What grows into a bundle: counted, hashed, and, if it is a file, cut back when needed, its id filled in at the end.
+//! Output of a bundle: counts and hashes bytes, can be cut back to a mark, and gets its id filled in at the end.
 //!
-//! It gives the file no final name. How what was written gets to disk meanwhile is `settle`'s.
+//! Writing to disk in the background is `writeback`'s job.
 
 use std::{
     ffi::OsString,
@@ -23,11 +23,11 @@ pub(crate) struct Mark {
 
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// Of a stream there is none.
+    /// Path of a file; `None` for a stream.
     path: Option<PathBuf>,
     file: File,
     bytes: u64,
-    /// Of everything behind the id, so that the id can be made of it.
+    /// Hash of everything behind the id, from which the id is made.
     hash: Sha256,
     settling: Settling,
 }
@@ -39,7 +39,7 @@ impl Output {
         Ok(Self::of(Some(path), file))
     }
 
-    /// What is written to it is gone: it can neither be cut back nor patched.
+    /// Writes to a stream, which can neither be cut back nor patched.
     pub(crate) fn stream(stream: &File) -> Result<Self, Fault> {
         Ok(Self::of(None, stream.try_clone().map_err(Fault::stream)?))
     }
@@ -60,7 +60,7 @@ impl Output {
         written.map_err(|error| self.failed(error))
     }
 
-    /// What was written so far is not part of the digest.
+    /// Restarts the digest, so that it covers only what follows.
     pub(crate) fn hash_from_here(&mut self) {
         self.hash = Sha256::new();
     }

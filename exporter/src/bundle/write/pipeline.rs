@@ -1,6 +1,7 @@
-//! From rows in order to bytes in the file: formatted, hashed and written here or by a thread of its own.
+//! Formats, hashes and writes rows in order, on this thread or on one of its own.
 //!
-//! The bytes do not depend on it. Formatting costs less than handing lines from core to core, so that it has no thread.
+//! The bytes are the same either way. Formatting has no thread of its own: it costs less than handing lines from core
+//! to core.
 
 use std::{
     collections::HashMap,
@@ -28,7 +29,7 @@ use crate::{
 const BLOCK: usize = 1_024;
 /// Blocks that may wait for the writing thread.
 const WAITING: usize = 8;
-/// Of a line; only to have room at once.
+/// Bytes reserved for a line.
 const LINE: usize = 240;
 
 /// Everything that rows need on their way to the file.
@@ -36,7 +37,7 @@ pub(crate) struct Pipeline<'p> {
     pub(crate) shape: &'p Shape,
     pub(crate) names: Option<Names>,
     pub(crate) out: &'p mut Output,
-    /// Where the responses begin.
+    /// Mark at which the responses begin.
     pub(crate) start: Mark,
     /// Formatting, hashing and writing have a thread of their own.
     pub(crate) apart: bool,
@@ -189,7 +190,7 @@ pub(crate) struct Counting<'c> {
     measure: Option<Measure<'c>>,
 }
 
-/// How many bytes rows would have, as far as it matters.
+/// Counts the bytes that rows would take, up to a limit.
 struct Measure<'m> {
     shape: &'m Shape,
     names: Option<Names>,

@@ -1,6 +1,4 @@
-//! How one row becomes one line.
-//!
-//! It is told every name; it writes to memory only.
+//! Formats a row as a line of JSON.
 
 use std::collections::HashMap;
 
@@ -15,20 +13,20 @@ use crate::{
 /// Everything about a line that does not change from row to row, escaped once.
 #[derive(Debug)]
 pub(crate) struct Shape {
-    /// Of each item: its key in the source, within a string.
+    /// Key of each item in the source, escaped, without quotes.
     keys: Vec<Vec<u8>>,
     /// The same where two stand side by side: without the colon that parts them.
     pair_keys: Vec<Vec<u8>>,
-    /// Of each item: its id, with quotes.
+    /// Id of each item, with quotes.
     ids: Vec<Vec<u8>>,
-    /// Of each answer: what stands between participant and time.
+    /// Text between participant and time, by answer.
     ends: [Vec<u8>; Answer::ALL.len()],
     phase: Vec<u8>,
     /// Rows of one question are numbered.
     events: bool,
 }
 
-/// What lines that follow each other have in common.
+/// State shared by consecutive lines.
 #[derive(Debug, Default)]
 pub(crate) struct Before {
     days: Days,
@@ -41,7 +39,7 @@ pub(crate) struct Before {
 struct Stencil {
     subject: u32,
     line: Vec<u8>,
-    /// Where the participant stands in it, twice.
+    /// Offsets of the participant, which the line holds twice.
     who: [usize; 2],
 }
 
@@ -152,7 +150,7 @@ impl Shape {
         }
     }
 
-    /// What follows the participant of a response.
+    /// Appends the part of a response behind the participant.
     fn ending(&self, into: &mut Vec<u8>, row: Row, at: Option<Moment>, days: &mut Days) {
         into.extend_from_slice(&self.ends[row.answer() as usize]);
         match at {

@@ -20,7 +20,7 @@ pub(super) struct Settling {
 }
 
 impl Settling {
-    /// So many bytes were written. Waits if the disk is behind.
+    /// Counts written bytes, and waits if the disk is behind.
     #[inline]
     pub(super) fn written(&mut self, file: &File, bytes: u64) -> io::Result<()> {
         self.since += bytes;
@@ -56,7 +56,7 @@ impl Settling {
     }
 }
 
-/// Only what is on disk leaves memory. It is advice: that it was not taken changes nothing.
+/// Drops pages that are on disk from memory. Advice only: its failure changes nothing.
 #[cfg(target_os = "linux")]
 fn forget(file: &File) {
     let _advice = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);

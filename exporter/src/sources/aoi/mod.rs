@@ -205,7 +205,7 @@ struct Common {
     left: usize,
     right: usize,
     session: usize,
-    /// Where another column tells people apart.
+    /// Column that tells people apart, if it is another one.
     session_id: Option<usize>,
     created: Option<usize>,
 }
@@ -221,7 +221,7 @@ impl Common {
         })
     }
 
-    /// Nothing if the source does not know whose answer it is: nobody could say what it repeats.
+    /// Reads a row; `None` if it has no session, since nothing tells which answers it repeats.
     fn row(
         &self,
         row: &table::Row<'_>,

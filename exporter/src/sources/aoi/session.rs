@@ -1,6 +1,4 @@
-//! By which column of an export of All Our Ideas people are told apart, and which answers are nobody's.
-//!
-//! What they have answered is the caller's.
+//! Chooses the column of an All Our Ideas export by which people are told apart, and counts answers without one.
 
 use crate::{
     error::{Fault, Wrong},
@@ -14,7 +12,7 @@ use crate::{
 /// The identifier outlives a session; it came later.
 pub(super) const SESSIONS: [&str; 2] = ["Session Identifier", "Session ID"];
 
-/// What a file says of sessions.
+/// Session columns of a file.
 struct Said {
     file: String,
     has: [bool; 2],
@@ -83,7 +81,7 @@ pub(super) fn named(cell: &str) -> Option<&str> {
 #[derive(Default)]
 pub(super) struct Nobodys {
     all: u64,
-    /// Of them, those that have an id of a session, where others are told apart by identifiers.
+    /// Answers among them that have a session id, in an export that uses identifiers.
     with_id: u64,
 }
 

@@ -20,7 +20,7 @@ use crate::{
     timestamp::Moment,
 };
 
-/// What tells the variants apart in the comments.
+/// Properties of the comments that distinguish the variants.
 #[derive(Debug, Default)]
 pub(super) struct Look {
     datetime: bool,
@@ -107,7 +107,7 @@ fn is_wrapped(text: &[u8]) -> bool {
 #[derive(Debug)]
 pub(super) struct Comments {
     pub(super) items: Vec<Item>,
-    /// Of the file, without its header.
+    /// Rows of the file, without its header.
     pub(super) rows: u64,
     pub(super) notes: Vec<String>,
 }
@@ -324,7 +324,7 @@ fn whole_text(member: &Member, limits: &Limits) -> Result<String, Fault> {
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-/// Where the columns are.
+/// Indexes of the columns.
 struct Places {
     id: usize,
     body: usize,
@@ -354,7 +354,7 @@ impl Places {
         })
     }
 
-    /// What the file says of its statements, or does not.
+    /// Notes about what the file says of its statements, or leaves open.
     fn notes(&self, file: &str) -> Vec<String> {
         let mut notes = Vec::new();
         if self.timestamp.is_none() {

@@ -6,7 +6,7 @@ use memchr::{memchr, memchr_iter, memchr2};
 
 use crate::form::Answer;
 
-/// What stands in a column.
+/// Content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
     Timestamp,
@@ -20,12 +20,12 @@ pub(super) enum Column {
 #[derive(Debug)]
 pub(super) struct Columns {
     wanted: Vec<Column>,
-    /// How many stand behind them.
+    /// Number of columns behind the wanted ones.
     behind: usize,
 }
 
 impl Columns {
-    /// Nothing if one column is to be two things.
+    /// Returns `None` if one column has two meanings.
     pub(super) fn new(count: usize, of: usize, named: impl Iterator<Item = (usize, Column)>) -> Option<Self> {
         let mut columns = vec![Column::Other; count];
         for (at, column) in named {
@@ -76,7 +76,7 @@ impl Glance {
         Some((glance, end))
     }
 
-    /// Where the field ends.
+    /// Returns the end of the field.
     #[inline]
     fn field(&mut self, text: &[u8], at: usize, column: Column) -> Option<usize> {
         match column {

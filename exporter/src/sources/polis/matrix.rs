@@ -23,7 +23,7 @@ use crate::{
 
 #[derive(Debug)]
 pub(super) struct Participants {
-    /// In the order of their names.
+    /// Group names, sorted.
     pub(super) groups: Vec<String>,
     pub(super) rows: u64,
     pub(super) notes: Vec<String>,

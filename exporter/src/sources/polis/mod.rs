@@ -56,7 +56,7 @@ impl Variant {
     }
 }
 
-/// What was asked for of this format.
+/// Options for Polis exports.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub variant: Option<Variant>,
@@ -73,9 +73,9 @@ pub(crate) struct Polis {
     /// The file of comments.
     comments: String,
     keys: Keys,
-    /// By item: who wrote it, for the check of the sign.
+    /// Author by item, to check the sign of votes.
     authors: Vec<Option<u128>>,
-    /// By item: agrees and disagrees as published.
+    /// Published agrees and disagrees by item.
     published: Vec<Option<(u64, u64)>>,
     sign: VoteSign,
     said: Said,
@@ -179,7 +179,7 @@ impl Polis {
         Ok((Self { votes, matrix, comments, keys, authors, published, sign, said, variant }, head, people))
     }
 
-    /// Whether rows are likely to come item by item.
+    /// True if rows are likely to come item by item.
     pub(crate) fn by_item(&self) -> bool {
         self.votes.is_some()
     }

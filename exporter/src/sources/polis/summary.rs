@@ -1,6 +1,6 @@
-//! What an export says of its conversation, and of its own format.
+//! Reads what an export says of its conversation and of its own format.
 //!
-//! Its counts are not believed: they differ from the votes in ways that depend on the exporter.
+//! Its counts are ignored: they differ from the votes in ways that depend on the exporter.
 
 use std::io::Read as _;
 
@@ -47,7 +47,7 @@ impl Summary {
         Some(last.to_owned())
     }
 
-    /// What tells the conversation from those of other servers: the host, and the whole path.
+    /// Host and whole path, which distinguish the conversation from those of other servers.
     pub(super) fn address(&self) -> Option<String> {
         let url = self.parsed()?;
         let path = url.path().trim_end_matches('/');
@@ -59,7 +59,7 @@ impl Summary {
         url::Url::parse(self.url.as_deref().filter(|url| !url.starts_with(URN))?).ok()
     }
 
-    /// Of what has no address, what is in the name that this exporter has invented: perhaps no more than a file was called.
+    /// Name that an earlier conversion made up for a source without an address.
     pub(super) fn invented(&self) -> Option<String> {
         let name = self.url.as_deref()?.strip_prefix(URN)?;
         let name = url::form_urlencoded::parse(name.as_bytes()).next()?;
@@ -129,7 +129,7 @@ impl Format {
     }
 }
 
-/// Where exactly it stands has changed; what it is called has not, but for how it is spelled.
+/// Finds the sign of votes. Its place has changed between versions; its name has not, apart from spelling.
 fn sign_in(value: &Value) -> Declared {
     let members = match value {
         Value::Object(members) => members,

@@ -1,6 +1,6 @@
-//! Whether the list of votes lacks answers that the tables beside it have: one that ends early at a line's end looks whole.
+//! Detects a list of votes that was cut off at the end of a line, by the tables beside it.
 //!
-//! What is there is believed, however little it is; only a list of nothing is refused.
+//! A short list is still converted, with a note; only an empty one is refused.
 
 use super::vote_sign::Check;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     privacy::participants::People,
 };
 
-/// What the files are called.
+/// Names of the files.
 pub(super) struct Names<'n> {
     pub(super) votes: &'n str,
     pub(super) comments: &'n str,

@@ -1,6 +1,7 @@
-//! Whether 1 or -1 means agreement: declared, told, or found out by what people think of their own statements.
+//! Decides whether 1 or -1 means agreement: by option, by declaration, or by what people think of their own
+//! statements.
 //!
-//! It turns nothing round by itself: a wrong guess would turn every opinion into its opposite.
+//! A sign is never guessed: a wrong guess would turn every opinion into its opposite.
 
 use crate::{
     error::{Fault, Wrong},
@@ -25,7 +26,7 @@ impl VoteSign {
     }
 }
 
-/// What the export says of itself.
+/// Sign that the export declares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Declared {
     #[default]
@@ -37,7 +38,7 @@ pub(super) enum Declared {
 }
 
 impl Declared {
-    /// Of all that is said.
+    /// Combines two declarations.
     pub(super) fn and(self, other: Self) -> Self {
         match (self, other) {
             (one, Self::Nothing) => one,
@@ -78,7 +79,7 @@ pub(super) fn settle(
     }
 }
 
-/// Who has said what a vote's sign means.
+/// Origin of the chosen sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Nothing,

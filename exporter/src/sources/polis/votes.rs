@@ -27,7 +27,7 @@ use crate::{
     timestamp::Moment,
 };
 
-/// Where the columns are.
+/// Indexes of the columns.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     timestamp: Option<usize>,
@@ -173,7 +173,7 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// Whether there are enough to be passed on.
+    /// Adds a row; true if the batch is full.
     #[inline]
     fn add(&mut self, voter: u64, row: Row) -> bool {
         self.voters[self.count] = voter;

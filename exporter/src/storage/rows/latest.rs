@@ -1,6 +1,6 @@
-//! Of several answers to one question, which count.
+//! Keeps the latest of several answers to one question, or numbers them.
 //!
-//! It expects rows in the order of a bundle and keeps one at a time.
+//! Rows are expected in the order of a bundle.
 
 use super::Row;
 

@@ -25,11 +25,12 @@ pub(crate) struct Row {
     pub(crate) subject: u32,
     /// `NO_OBJECT` if there is no second item.
     pub(crate) object: u32,
-    /// From the top: time (49 bits, 0 for none), group (11 bits, 0 for none), fine (1 bit), answer (3 bits).
+    /// Bit fields from the top: time (49 bits, 0 for none), group (11 bits, 0 for none), fraction (1 bit), answer (3
+    /// bits).
     packed: u64,
 }
 
-/// What reading an adapter's rows has brought.
+/// Result of reading an adapter's rows.
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) flow: Flow,
@@ -44,7 +45,7 @@ const OFFSET: i64 = 1 - timestamp::FIRST;
 const TIME: u32 = 15;
 const GROUP: u32 = 4;
 const GROUPS: u64 = (1 << (TIME - GROUP)) - 1;
-/// How many groups a row can tell apart.
+/// Number of groups that a row can tell apart.
 pub(crate) const MOST_GROUPS: usize = GROUPS as usize;
 
 const _: () =

@@ -20,7 +20,7 @@ pub(crate) trait Sink {
     fn again(&mut self) -> Result<(), Fault>;
 }
 
-/// How rows are put in order.
+/// Settings for sorting rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order<'o> {
     pub(crate) events: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Order<'o> {
     pub(crate) folder: &'o Path,
 }
 
-/// Whether more rows are wanted.
+/// Tells a reader of rows whether to continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     More,
@@ -55,7 +55,7 @@ pub(crate) struct Grouped {
 #[derive(Debug, Default)]
 struct Dealt {
     rows: Vec<Row>,
-    /// Where each pile ends.
+    /// End of each pile.
     ends: Vec<u32>,
 }
 
@@ -84,7 +84,7 @@ impl Dealt {
         }
     }
 
-    /// From pile to pile, each in order.
+    /// Returns the piles, each sorted.
     fn piles(&mut self) -> impl Iterator<Item = &[Row]> {
         let mut rest = self.rows.as_mut_slice();
         let mut begins = 0;

@@ -44,25 +44,25 @@ pub(crate) struct Convert {
     /// The tool that the export comes from; found out if nothing is said
     #[arg(long, value_name = "FORMAT")]
     from: Option<From>,
-    /// Of Polis: which shape of export it is; found out if nothing is said
+    /// Polis: variant of the export; detected by default
     #[arg(long, value_name = "A-F", ignore_case = true)]
     variant: Option<Variant>,
-    /// Of Polis: what a vote of agreement is in the export, whatever that declares
+    /// Polis: value of a vote of agreement, whatever the export declares
     #[arg(long, value_name = "agree=+1|agree=-1", value_parser = vote_sign)]
     vote_sign: Option<VoteSign>,
-    /// Of Polis: the id of a participant whose statements are the organizer's
+    /// Polis: id of a participant whose statements are the organizer's
     #[arg(long, value_name = "ID")]
     organizer: Vec<String>,
-    /// Of All Our Ideas: a reason for a skip that means that both ideas are as good, in place of those known
+    /// All Our Ideas: reason for a skip that means that both ideas are equal, in place of those known
     #[arg(long, value_name = "TEXT")]
     equal_reason: Vec<String>,
-    /// What it is to become instead of a bundle; `-o` names a folder then
+    /// Format to write instead of a bundle; `-o` names a folder then
     #[arg(long, value_name = "SHAPE")]
     to: Option<To>,
-    /// Of tables: leaves cells as they are that a spreadsheet may take for formulas
+    /// Tables: leave cells as they are that a spreadsheet may take for formulas
     #[arg(long, requires = "to")]
     exact_cells: bool,
-    /// Of tables of votes: how participants are told apart
+    /// Tables of votes: naming of participants
     #[arg(long, value_name = "IDS", default_value = "numbers")]
     voter_ids: VoterIds,
     /// The same content beside the bundle, in Parquet without outcomes; `parquet` by itself above 16 MiB, `none` never
@@ -71,7 +71,7 @@ pub(crate) struct Convert {
     /// Describes the bundle and its sidecars: `datapackage.json` and `manifest-sha256.txt`
     #[arg(long, value_name = "KIND")]
     package: Option<Package>,
-    /// Of a package: under which it may be used, as an id of SPDX's list, `LicenseRef-` and a name, or a URI
+    /// Package: license, as an id of SPDX's list, `LicenseRef-` and a name, or a URI
     #[arg(long, value_name = "ID|URI", requires = "package")]
     license: Option<String>,
     /// Every answer, not only the latest of each participant
@@ -93,16 +93,16 @@ struct Privacy {
     /// Each answer under a pseudonym, or counts for everybody
     #[arg(long, value_name = "PROFILE", default_value = "private")]
     profile: Profile,
-    /// How many people must stand behind what a public bundle shows
+    /// Number of people who must stand behind a figure of a public bundle
     #[arg(long, value_name = "COUNT", default_value_t = K_DEFAULT)]
     k: u64,
-    /// What becomes of participants' texts; `keep` in a private bundle and `redact` in a public one, unless told
+    /// Treatment of participants' texts; by default `keep` in a private bundle and `redact` in a public one
     #[arg(long, value_name = "TREATMENT")]
     text: Option<Text>,
-    /// Who has read the texts of a public bundle
+    /// Name of the person who has read the texts of a public bundle
     #[arg(long, value_name = "NAME")]
     text_reviewed_by: Option<String>,
-    /// By what participants are told apart in a private bundle
+    /// Naming of participants in a private bundle
     #[arg(long, value_name = "IDS", default_value = "pseudonyms")]
     participants: Participants,
     /// Makes pseudonyms with the bytes of this file, so that bundles can be linked; a fresh key otherwise
@@ -122,22 +122,22 @@ struct Source {
     /// The source's id; pseudonyms differ from source to source
     #[arg(long, value_name = "ID")]
     source_id: Option<String>,
-    /// In place of the title that the export gives
+    /// Title in place of the one that the export gives
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// In place of the description that the export gives
+    /// Description in place of the one that the export gives
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// Where the source can be found, in place of what the export gives
+    /// Address of the source in place of the one that the export gives
     #[arg(long, value_name = "URL")]
     source_url: Option<String>,
     /// Cuts a title or description that is too long
     #[arg(long)]
     truncate_metadata: bool,
-    /// When the bundle was made; `SOURCE_DATE_EPOCH` and then the clock otherwise
+    /// Time at which the bundle was made; `SOURCE_DATE_EPOCH` and then the clock by default
     #[arg(long, value_name = "TIME", value_parser = moment)]
     as_of: Option<Moment>,
-    /// In place of one made of the content
+    /// Id in place of one made of the content
     #[arg(long, value_name = "ID")]
     bundle_id: Option<String>,
 }
@@ -151,7 +151,7 @@ struct Running {
     /// Replaces files that are there
     #[arg(long)]
     force: bool,
-    /// With 1, rows are put in order and written by one thread, else by two; the number of cores unless told
+    /// Number of threads: with 1, one thread sorts and writes rows, else two do; the number of cores by default
     #[arg(long, value_name = "COUNT")]
     threads: Option<usize>,
     /// Megabytes for rows that have to be put in order; more goes to disk
@@ -160,7 +160,7 @@ struct Running {
     /// Megabytes of one row of the input
     #[arg(long, value_name = "MB", default_value_t = Limits::default().record >> 20)]
     max_record: usize,
-    /// How many times its packed size a large file may have
+    /// Largest ratio of a large file's size to its packed size
     #[arg(long, value_name = "TIMES", default_value_t = Limits::default().expansion)]
     max_expansion: u64,
     /// Files of one folder or archive

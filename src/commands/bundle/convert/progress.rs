@@ -1,6 +1,4 @@
-//! How far a conversion is, on standard error.
-//!
-//! It only reads counters.
+//! Shows the progress of a conversion on standard error.
 
 use std::{
     io::{self, IsTerminal as _, Write as _},

@@ -33,9 +33,9 @@ pub(super) enum To {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum VoterIds {
-    /// From 0, in the order in which they come
+    /// Numbers from 0, in the order of first appearance
     Numbers,
-    /// As the bundle refers to them
+    /// References of the bundle
     References,
 }
 

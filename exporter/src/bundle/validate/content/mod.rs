@@ -1,6 +1,6 @@
-//! What the parts of a bundle say together: ids, references, and what totals and the data card are held against.
+//! Checks that span several parts of a bundle: ids, references, and the figures behind the summary and the data card.
 //!
-//! It takes rows in any order; those that come before what they refer to wait. What a response adds is `responses`'s.
+//! Rows may come in any order; a row that comes before what it refers to is deferred.
 
 mod responses;
 
@@ -32,7 +32,7 @@ use crate::{
 /// Ids of phases or items, whole.
 pub(super) type Names = HashMap<Box<[u8]>, u32>;
 
-/// For an item whose phase is unknown.
+/// Phase of an item whose phase is unknown.
 const NOWHERE: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(crate) struct Content {
     pub(super) phase_names: Names,
     pub(crate) items: Vec<Item>,
     pub(super) item_names: Names,
-    /// Which of the four lists are over.
+    /// True for each of the four lists that has ended.
     over: [bool; 4],
     later: [Later; 3],
     pub(super) response_ids: Unique,
@@ -62,7 +62,7 @@ pub(crate) struct Content {
     pub(crate) card: Card,
 }
 
-/// How many of the first keys have to be seen again.
+/// Numbers of keys at the start of each list that have to be read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lost {
     pub(in crate::bundle::validate) responses: u64,
@@ -320,7 +320,7 @@ impl Content {
         Ok(())
     }
 
-    /// How many of the first ids of responses and outcomes and of the first answers are wanted again.
+    /// Returns how many ids of responses and outcomes, and how many answers, have to be read again from the start.
     pub(crate) fn lost(&self) -> Lost {
         Lost {
             responses: self.response_ids.lost(),
@@ -329,7 +329,7 @@ impl Content {
         }
     }
 
-    /// Whether all ids and answers are wanted again, for some may be equal.
+    /// True if all ids and answers have to be read again because some may be equal.
     pub(crate) fn wants(&mut self) -> io::Result<bool> {
         let mut wants = false;
         for unique in [&mut self.response_ids, &mut self.outcome_ids, &mut self.answers] {

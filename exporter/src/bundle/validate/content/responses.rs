@@ -1,6 +1,6 @@
-//! What one response adds: its references, its answer to a question that is answered once, its share of every count.
+//! Checks and counts one response: its references, the question it answers, and its share of every count.
 //!
-//! Whether its id came before is asked for rows of any kind, beside it.
+//! Ids of rows of any kind are checked in the parent module.
 
 use std::io;
 
@@ -107,7 +107,7 @@ impl Content {
         Ok(())
     }
 
-    /// What a participant answers once.
+    /// Sets the key of the question that a participant may answer once.
     #[inline]
     pub(in crate::bundle::validate) fn put_key(
         &mut self,

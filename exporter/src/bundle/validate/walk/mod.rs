@@ -33,37 +33,37 @@ pub(crate) struct Walk<'w, R, S> {
     faults: &'w mut Faults,
     sink: &'w mut S,
     steps: Vec<Step>,
-    /// Of the bundle, of an object in it, and of one in that.
+    /// Rows of the bundle, of an object in it, and of an object in that.
     rows: [Row; 3],
     part: Part,
     depth: usize,
     members: Members,
     /// The number that was read last, of those that the form says nothing about.
     number: Option<(Position, Number)>,
-    /// While the groups of an outcome are read.
+    /// Sums of the groups of the outcome that is being read.
     split: Option<Split>,
     no_object: Option<Position>,
 }
 
-/// Where the reading ended.
+/// End of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) bytes: u64,
-    /// What it could not go on behind.
+    /// Rule and position that stopped the reading.
     pub(crate) stopped: Option<(Rule, Position)>,
-    /// Where the document begins, if it is something else.
+    /// Position of the document if it is not an object.
     pub(crate) no_object: Option<Position>,
 }
 
-/// What the groups of an outcome have answered.
+/// Sums of what the groups of an outcome have answered.
 struct Split {
-    /// How deep the answers of a group stand.
+    /// Depth of the answers of a group.
     depth: usize,
     /// The sum of each answer, unless it stands where it should not, or is none that could be added.
     sums: [Option<u64>; Answer::ALL.len()],
 }
 
-/// What the name of a member says.
+/// Meaning of a member's name.
 enum Named {
     Field(usize),
     /// None of the form's: what it counts, and its name as far as it is nobody's.
@@ -203,7 +203,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         Ok(())
     }
 
-    /// Which field the name that stands here is of, if it is of any.
+    /// Reads a member's name and looks up its field.
     fn name(
         &mut self,
         form: &'static Object,
@@ -454,7 +454,8 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         })
     }
 
-    /// How many of the names differ, and which answers they are, if there is nothing but names; of many it does not matter.
+    /// Number of distinct names and the answers among them; `None` if the list holds anything but names. Long lists
+    /// are cut off.
     fn distinct(&mut self) -> Result<Option<(u64, u64)>, Stop> {
         let (mut seen, mut only_names) = (Vec::<Box<[u8]>>::new(), true);
         self.names(Hand::Tool, |_, _, name| {
@@ -523,7 +524,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         .map(drop)
     }
 
-    /// Whether the container goes on after an element.
+    /// True if the container continues after an element.
     #[inline]
     fn another(&mut self, end: u8) -> Result<bool, Stop> {
         match self.reader.next()? {

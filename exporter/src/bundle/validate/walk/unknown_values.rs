@@ -19,7 +19,7 @@ use crate::{
     json::{Number, Stop},
 };
 
-/// Which numbers count people.
+/// Numbers that count people, or are times, below a member the form does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counting {
     Nothing,
@@ -30,12 +30,12 @@ pub(super) enum Counting {
     All,
     /// None of them; they are times.
     Times,
-    /// By their names they may be either.
+    /// May count people or be a time, by its name.
     Either,
 }
 
 impl Counting {
-    /// Of a member of an object that counts like this, and its name as far as it is nobody's.
+    /// Mode for a member of this object, and its name if that may be shown.
     pub(super) fn member(self, name: &[u8]) -> (Self, Step) {
         let step = Told::of(name).map_or(Step::Untold, Step::Told);
         let counting = match self {
@@ -74,7 +74,7 @@ pub(super) fn written(text: &[u8]) -> Option<Number> {
     digits.parse().ok().map(Number::small)
 }
 
-/// Whether a number under the name of a time is one that must not be shared.
+/// True if a number named like a time must not be shared.
 fn is_fine(sink: &impl Sink, number: Number) -> bool {
     number.whole && sink.is_fine_count(number.count())
 }
@@ -104,7 +104,7 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
         Ok(())
     }
 
-    /// What a group has answered, the value of which was read; small numbers are faults already.
+    /// Adds a group's answer, whose value has just been read. Small numbers have been reported already.
     fn add_to_split(&mut self, answer: Answer) {
         let Some(split) = &mut self.split else { return };
         let sum = &mut split.sums[answer as usize];
