@@ -25,7 +25,7 @@ use tidegate_exporter::{
     convert::{Job, Sidecar, Target, convert, lines},
     meter::Meter,
     privacy::Key,
-    timestamp::Moment,
+    timestamp::Timestamp,
 };
 
 #[global_allocator]
@@ -168,7 +168,7 @@ fn job(folder: &Path) -> Job {
     let out = Target::File(folder.join("out/bundle.json"));
     let inputs = ["votes.csv", "comments.csv", "summary.csv"].map(|name| folder.join(name));
     let mut job = Job::new(inputs.to_vec(), out);
-    job.exported = Moment::from_seconds(0);
+    job.exported = Timestamp::from_seconds(0);
     job.key = Key::kept(vec![7; 32]);
     job.overrides.id = Some("bench".to_owned());
     job.sidecars = Some(Vec::new());

@@ -16,7 +16,7 @@ use tidegate_exporter::{
         digest,
         validate::{Level, Options, validate},
     },
-    storage::spill::Room,
+    storage::spill::SpillOptions,
     unpack::{File, Source},
 };
 
@@ -146,8 +146,8 @@ impl Source for Document {
     }
 }
 
-fn room(folder: &Path) -> Room {
-    Room { memory: 128 << 20, folder: folder.to_owned() }
+fn room(folder: &Path) -> SpillOptions {
+    SpillOptions { memory: 128 << 20, folder: folder.to_owned() }
 }
 
 struct Measured {

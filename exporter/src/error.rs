@@ -8,10 +8,10 @@ use crate::plural::counted;
 
 /// Why a conversion ended without a result.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum ConvertError {
     /// The input is not what it should be.
-    #[error("{file}{}: {detail}", RowOf(*row))]
-    Content { file: String, row: Option<u64>, wrong: Wrong, detail: String },
+    #[error("{file}{}: {detail}", RowSuffix(*row))]
+    Content { file: String, row: Option<u64>, wrong: ErrorKind, detail: String },
     /// Contradiction in the options, or between options and input.
     #[error("{0}")]
     Refused(String),
@@ -24,7 +24,7 @@ pub enum Fault {
 
 /// The kinds of bad content, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum ErrorKind {
     Archive,
     Compressed,
     Bomb,
@@ -43,7 +43,7 @@ pub enum Wrong {
     Format,
 }
 
-impl Wrong {
+impl ErrorKind {
     fn tag(self) -> &'static str {
         match self {
             Self::Archive => "archive",
@@ -66,15 +66,15 @@ impl Wrong {
     }
 }
 
-struct RowOf(Option<u64>);
+struct RowSuffix(Option<u64>);
 
-impl fmt::Display for RowOf {
+impl fmt::Display for RowSuffix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.map_or(Ok(()), |row| write!(f, ", row {row}"))
     }
 }
 
-impl Fault {
+impl ConvertError {
     /// A stable word for the kind of fault.
     pub fn tag(&self) -> &'static str {
         match self {
@@ -88,7 +88,7 @@ impl Fault {
     pub(crate) fn content(
         file: &str,
         row: impl Into<Option<u64>>,
-        wrong: Wrong,
+        wrong: ErrorKind,
         detail: impl Into<String>,
     ) -> Self {
         Self::Content { file: file.to_owned(), row: row.into(), wrong, detail: detail.into() }
@@ -96,7 +96,7 @@ impl Fault {
 
     /// True if packed data cannot be unpacked.
     pub(crate) fn is_damage(&self) -> bool {
-        matches!(self, Self::Content { wrong: Wrong::Archive | Wrong::Compressed, .. })
+        matches!(self, Self::Content { wrong: ErrorKind::Archive | ErrorKind::Compressed, .. })
     }
 
     /// Names a file by its last part only: messages are kept in logs, and paths tell about the machine.
@@ -110,10 +110,10 @@ impl Fault {
         Self::Io { doing: "writing to standard output".to_owned(), error }
     }
 
-    /// Takes back the fault that [`Fault::into_io`] has wrapped.
+    /// Takes back the fault that [`ConvertError::into_io`] has wrapped.
     pub(crate) fn from_io(file: &str, error: io::Error) -> Self {
         match error.downcast::<Self>() {
-            Ok(fault) => fault,
+            Ok(error) => error,
             Err(error) => Self::Io { doing: format!("reading {file}"), error },
         }
     }

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use crate::error::Fault;
+use crate::error::ConvertError;
 
 /// Shared between the conversion and whoever watches it.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ impl Meter {
     }
 
     /// Adds bytes that have been read.
-    pub(crate) fn pass(&self, bytes: u64) {
+    pub(crate) fn add_read(&self, bytes: u64) {
         let read = self.read.load(Ordering::Relaxed) + bytes;
         // First, for whoever looks in between.
         self.total.fetch_max(read, Ordering::Release);
@@ -55,9 +55,9 @@ impl Meter {
     }
 
     /// A fault, if it was asked to end.
-    pub(crate) fn go_on(&self) -> Result<(), Fault> {
+    pub(crate) fn check_stop(&self) -> Result<(), ConvertError> {
         if self.stopped() {
-            return Err(Fault::Stopped { rows: self.rows.load(Ordering::Relaxed) });
+            return Err(ConvertError::Stopped { rows: self.rows.load(Ordering::Relaxed) });
         }
         Ok(())
     }
@@ -77,9 +77,9 @@ impl<'m, R> Metered<'m, R> {
 
 impl<R: Read> Read for Metered<'_, R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.meter.go_on().map_err(Fault::into_io)?;
+        self.meter.check_stop().map_err(ConvertError::into_io)?;
         let read = self.from.read(into)?;
-        self.meter.pass(read as u64);
+        self.meter.add_read(read as u64);
         Ok(read)
     }
 }

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::{
-    error::{Fault, Wrong},
+    error::{ConvertError, ErrorKind},
     form::ELIGIBLE_STATUSES,
-    input::{Ended, Role, table::canonical_number},
-    timestamp::Moment,
+    input::{FileDigest, Role, table::canonical_number},
+    timestamp::Timestamp,
 };
 
 /// Prefix of names that are made up for sources without an address.
@@ -44,11 +44,11 @@ pub(crate) struct Item {
     pub(crate) text: String,
     pub(crate) status: String,
     pub(crate) organizer: bool,
-    pub(crate) created: Option<Moment>,
+    pub(crate) created: Option<Timestamp>,
     /// The pseudonym of whoever wrote it; never exported.
     pub(crate) author: Option<u128>,
     /// Outcomes that the source has published for the item.
-    pub(crate) outcomes: Vec<Published>,
+    pub(crate) outcomes: Vec<PublishedOutcome>,
 }
 
 impl Item {
@@ -59,7 +59,7 @@ impl Item {
 
 /// An outcome as the source published it.
 #[derive(Clone, Debug)]
-pub(crate) struct Published {
+pub(crate) struct PublishedOutcome {
     pub(crate) kind: &'static str,
     pub(crate) rank: Option<u64>,
     pub(crate) score: Option<f64>,
@@ -69,7 +69,7 @@ pub(crate) struct Published {
     pub(crate) more: Map<String, Value>,
 }
 
-impl Published {
+impl PublishedOutcome {
     pub(crate) fn counts(kind: &'static str, counts: Map<String, Value>) -> Self {
         Self { kind, rank: None, score: None, observations: None, counts, more: Map::new() }
     }
@@ -82,13 +82,13 @@ pub(crate) struct Artifact {
     pub(crate) name: String,
     pub(crate) within: Option<String>,
     /// Known at its end, and not told of what is hidden in a bundle: with it, a guess could be checked.
-    pub(crate) ended: Option<Ended>,
+    pub(crate) ended: Option<FileDigest>,
     pub(crate) rows: Option<u64>,
 }
 
 /// Everything but the rows.
 #[derive(Clone, Debug)]
-pub(crate) struct Head {
+pub(crate) struct BundleHeader {
     pub(crate) adapter: String,
     pub(crate) source: Source,
     pub(crate) phase: Phase,
@@ -105,7 +105,7 @@ pub(crate) struct Head {
     pub(crate) notes: Vec<String>,
 }
 
-impl Head {
+impl BundleHeader {
     /// Statements that people answer one by one.
     pub(crate) fn of_statements(adapter: impl Into<String>, source: Source, items: Vec<Item>) -> Self {
         Self {
@@ -135,31 +135,31 @@ impl Head {
 
 /// Items by the keys that rows name them with. Sources number theirs, so that most are found without hashing.
 #[derive(Debug, Default)]
-pub(crate) struct Keys {
-    few: Vec<u32>,
+pub(crate) struct ItemIndex {
+    small: Vec<u32>,
     numbers: BTreeMap<u64, u32>,
     others: BTreeMap<Vec<u8>, u32>,
 }
 
 const NONE: u32 = u32::MAX;
 /// Keys up to here are found by their place; it is never larger than a few megabytes.
-const PLACES: u64 = 1 << 20;
+const DIRECT_KEYS: u64 = 1 << 20;
 
-impl Keys {
+impl ItemIndex {
     /// Brings the items into their final order.
-    pub(crate) fn sort(items: &mut [Item], file: &str) -> Result<Self, Fault> {
+    pub(crate) fn sort(items: &mut [Item], file: &str) -> Result<Self, ConvertError> {
         items.sort_by(by_key);
         Self::of(items, file)
     }
 
     /// Indexes items that are in their final order.
-    pub(crate) fn of(items: &[Item], file: &str) -> Result<Self, Fault> {
+    pub(crate) fn of(items: &[Item], file: &str) -> Result<Self, ConvertError> {
         let mut keys = Self::default();
         for (at, item) in items.iter().enumerate() {
             if !keys.add(item.key.as_bytes(), at as u32) {
                 let id: String = item.key.chars().take(40).collect();
                 let detail = format!("the item id {id} stands there twice");
-                return Err(Fault::content(file, item.row, Wrong::Duplicate, detail));
+                return Err(ConvertError::content(file, item.row, ErrorKind::Duplicate, detail));
             }
         }
         Ok(keys)
@@ -168,12 +168,12 @@ impl Keys {
     /// False if the key is there already.
     fn add(&mut self, key: &[u8], at: u32) -> bool {
         match canonical_number(key) {
-            Some(key) if key < PLACES => {
-                let place = usize::try_from(key).unwrap_or_default();
-                if self.few.len() <= place {
-                    self.few.resize(place + 1, NONE);
+            Some(key) if key < DIRECT_KEYS => {
+                let index = usize::try_from(key).unwrap_or_default();
+                if self.small.len() <= index {
+                    self.small.resize(index + 1, NONE);
                 }
-                std::mem::replace(&mut self.few[place], at) == NONE
+                std::mem::replace(&mut self.small[index], at) == NONE
             }
             Some(key) => self.numbers.insert(key, at).is_none(),
             None => self.others.insert(key.to_vec(), at).is_none(),
@@ -182,9 +182,9 @@ impl Keys {
 
     pub(crate) fn find(&self, key: &[u8]) -> Option<u32> {
         match canonical_number(key) {
-            Some(key) if key < PLACES => {
-                let place = usize::try_from(key).unwrap_or_default();
-                self.few.get(place).copied().filter(|at| *at != NONE)
+            Some(key) if key < DIRECT_KEYS => {
+                let index = usize::try_from(key).unwrap_or_default();
+                self.small.get(index).copied().filter(|at| *at != NONE)
             }
             Some(key) => self.numbers.get(&key).copied(),
             None => self.others.get(key).copied(),
@@ -194,8 +194,8 @@ impl Keys {
 
 /// Numbers by size, then everything else by its bytes.
 pub(crate) fn by_key(left: &Item, right: &Item) -> std::cmp::Ordering {
-    let place = |item: &Item| {
+    let order = |item: &Item| {
         (canonical_number(item.key.as_bytes()).is_none(), canonical_number(item.key.as_bytes()))
     };
-    place(left).cmp(&place(right)).then_with(|| left.key.cmp(&right.key))
+    order(left).cmp(&order(right)).then_with(|| left.key.cmp(&right.key))
 }

@@ -1,6 +1,4 @@
-//! Numbers in sentences.
-//!
-//! What is counted is the caller's.
+//! Words for numbers in sentences, and hiding of small numbers.
 
 /// `1 file`, `2 files`.
 pub fn counted(number: u64, what: &str) -> String {
@@ -20,22 +18,22 @@ pub fn were(number: u64) -> &'static str {
 
 /// Numbers of people below this one are not told; nought is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Few(pub(crate) u64);
+pub(crate) struct HiddenBelow(pub(crate) u64);
 
-impl Few {
+impl HiddenBelow {
     /// True if some numbers are hidden.
-    pub(crate) fn is_any(self) -> bool {
+    pub(crate) fn hides_any(self) -> bool {
         self.0 > 1
     }
 
     /// Beginning of a sentence about a hidden number.
-    pub(crate) fn told(self, number: u64) -> Option<String> {
+    pub(crate) fn hidden_phrase(self, number: u64) -> Option<String> {
         (1..self.0).contains(&number).then(|| format!("Fewer than {}", self.0))
     }
 
     /// `2 votes` and `were`, or how many they are fewer than.
     pub(crate) fn counted(self, number: u64, what: &str) -> (String, &'static str) {
-        match self.told(number) {
+        match self.hidden_phrase(number) {
             Some(told) => (format!("{told} {what}s"), "were"),
             None => (counted(number, what), were(number)),
         }
@@ -54,8 +52,8 @@ mod tests {
 
     #[test]
     fn few_are_not_told_and_nobody_is() {
-        let said = [0, 1, 4, 5].map(|number| Few(5).counted(number, "voter").0);
+        let said = [0, 1, 4, 5].map(|number| HiddenBelow(5).counted(number, "voter").0);
         assert_eq!(said, ["0 voters", "Fewer than 5 voters", "Fewer than 5 voters", "5 voters"]);
-        assert_eq!(Few::default().counted(1, "voter"), ("1 voter".to_owned(), "was"));
+        assert_eq!(HiddenBelow::default().counted(1, "voter"), ("1 voter".to_owned(), "was"));
     }
 }

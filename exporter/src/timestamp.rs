@@ -15,13 +15,13 @@ use jiff::{
 
 /// Milliseconds since 1970, and whether the source knew more than the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct Timestamp {
     pub millis: i64,
     pub fine: bool,
 }
 
 /// Characters of a time with its fraction.
-pub(crate) const FINE: usize = 24;
+pub(crate) const FULL_LENGTH: usize = 24;
 /// Characters before the fraction.
 const SECONDS: usize = 19;
 const DAY: i64 = 86_400_000;
@@ -32,7 +32,7 @@ pub(crate) const LAST: i64 = 253_402_300_799_999;
 /// Epoch seconds stay below this until the year 5138; milliseconds have been above it since 1973.
 const SECONDS_BELOW: i64 = 100_000_000_000;
 
-impl Moment {
+impl Timestamp {
     /// Converts a count since 1970, in seconds or milliseconds by its size.
     pub(crate) fn from_epoch(count: i64) -> Option<Self> {
         let (millis, fine) =
@@ -66,7 +66,7 @@ impl Moment {
 
     /// `2010-10-29T13:38:33.123Z`, or without the fraction.
     #[inline]
-    pub(crate) fn write(self, into: &mut Vec<u8>, days: &mut Days) {
+    pub(crate) fn write(self, into: &mut Vec<u8>, days: &mut DayCache) {
         let mut text = self.text(days);
         if self.fine {
             into.extend_from_slice(&text);
@@ -78,7 +78,7 @@ impl Moment {
 
     /// Writes the time with its fraction.
     #[inline]
-    pub(crate) fn text(self, days: &mut Days) -> [u8; FINE] {
+    pub(crate) fn text(self, days: &mut DayCache) -> [u8; FULL_LENGTH] {
         let mut text = *days.of(self.millis.div_euclid(DAY));
         let rest = u32::try_from(self.millis.rem_euclid(DAY)).unwrap_or_default();
         let (seconds, millis) = (rest / 1000, rest % 1000);
@@ -94,20 +94,20 @@ impl Moment {
 
 /// The day that was written last: rows that follow each other mostly share theirs.
 #[derive(Clone, Debug)]
-pub(crate) struct Days {
+pub(crate) struct DayCache {
     day: i64,
-    text: [u8; FINE],
+    text: [u8; FULL_LENGTH],
 }
 
-impl Default for Days {
+impl Default for DayCache {
     fn default() -> Self {
         Self { day: 0, text: *b"1970-01-01T00:00:00.000Z" }
     }
 }
 
-impl Days {
+impl DayCache {
     #[inline]
-    fn of(&mut self, day: i64) -> &[u8; FINE] {
+    fn of(&mut self, day: i64) -> &[u8; FULL_LENGTH] {
         if self.day != day {
             self.turn_to(day);
         }
@@ -130,10 +130,10 @@ fn pair(value: u32) -> [u8; 2] {
     [b'0' + (value / 10) as u8, b'0' + (value % 10) as u8]
 }
 
-impl fmt::Display for Moment {
+impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = Vec::with_capacity(24);
-        self.write(&mut text, &mut Days::default());
+        self.write(&mut text, &mut DayCache::default());
         f.write_str(&String::from_utf8_lossy(&text))
     }
 }
@@ -165,30 +165,30 @@ mod tests {
 
     #[test]
     fn seconds_stay_seconds_and_milliseconds_stay_milliseconds() {
-        assert_eq!(Moment::from_epoch(1_658_933_760).unwrap().to_string(), "2022-07-27T14:56:00Z");
-        assert_eq!(Moment::from_epoch(1_658_933_760_180).unwrap().to_string(), "2022-07-27T14:56:00.180Z");
-        assert_eq!(Moment::parse("2010-10-29 13:38:33 UTC").unwrap().to_string(), "2010-10-29T13:38:33Z");
-        assert_eq!(Moment::from_epoch(i64::MAX), None);
+        assert_eq!(Timestamp::from_epoch(1_658_933_760).unwrap().to_string(), "2022-07-27T14:56:00Z");
+        assert_eq!(Timestamp::from_epoch(1_658_933_760_180).unwrap().to_string(), "2022-07-27T14:56:00.180Z");
+        assert_eq!(Timestamp::parse("2010-10-29 13:38:33 UTC").unwrap().to_string(), "2010-10-29T13:38:33Z");
+        assert_eq!(Timestamp::from_epoch(i64::MAX), None);
         for last in ["9999-12-30T23:59:59Z", "9999-12-31T00:00:00Z", "9999-12-31T23:59:59.999Z"] {
-            assert_eq!(Moment::parse(last).unwrap().to_string(), last);
+            assert_eq!(Timestamp::parse(last).unwrap().to_string(), last);
         }
         for (zoned, same) in [
             ("9999-12-31T00:30:00+01:00", "9999-12-30T23:30:00Z"),
             ("9999-12-31T23:59:59+01:00", "9999-12-31T22:59:59Z"),
             ("9999-12-29T23:59:59.5-23:59", "9999-12-30T23:58:59.500Z"),
         ] {
-            assert_eq!(Moment::parse(zoned).unwrap().to_string(), same, "{zoned}");
+            assert_eq!(Timestamp::parse(zoned).unwrap().to_string(), same, "{zoned}");
         }
-        assert_eq!(Moment::parse("9999-12-31T23:59:59-00:01"), None);
+        assert_eq!(Timestamp::parse("9999-12-31T23:59:59-00:01"), None);
         for none in ["9999-12-32T00:00:00Z", "9999-12-31T24:00:00Z", "9999-12-31T23:59:59", "9999-12-31Tx"] {
-            assert_eq!(Moment::parse(none), None, "{none}");
+            assert_eq!(Timestamp::parse(none), None, "{none}");
         }
     }
 
     #[test]
     fn every_day_is_the_one_that_another_calendar_says() {
         for days in (-700_000..2_900_000).step_by(97) {
-            let moment = Moment { millis: days * DAY + 12_345_678, fine: true };
+            let moment = Timestamp { millis: days * DAY + 12_345_678, fine: true };
             let expected = jiff::Timestamp::from_millisecond(moment.millis).unwrap();
             assert_eq!(moment.to_string(), format!("{expected:.3}"));
         }

@@ -1,6 +1,6 @@
-//! A file as what was packed into it: gzip and zstd are known by their first bytes.
+//! Reads files that may be packed with gzip or zstd, which are recognised by their first bytes.
 //!
-//! It unpacks one stream; archives of several files are `input`'s.
+//! Archives of several files are read in `input`.
 
 use std::{
     fs,
@@ -27,14 +27,14 @@ pub(crate) fn unpacked<'r>(
     from: impl Read + 'r,
 ) -> io::Result<Box<dyn Read + 'r>> {
     Ok(match packed {
-        Packed::Gzip | Packed::Zstd => Box::new(Unpacking::new(packed, magic, BufReader::new(from))?),
+        Packed::Gzip | Packed::Zstd => Box::new(Decompressor::new(packed, magic, BufReader::new(from))?),
         Packed::No | Packed::Zip => Box::new(Cursor::new(magic).chain(from)),
     })
 }
 
 /// Damage of a packed file, passed to readers within an `io::Error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Damaged {
+pub(crate) enum CompressionError {
     #[error("its packed data ends too early")]
     Cut,
     #[error("its packed data is damaged")]
@@ -43,7 +43,7 @@ pub(crate) enum Damaged {
     Followed,
 }
 
-impl Damaged {
+impl CompressionError {
     pub(crate) fn of(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref().copied()
     }
@@ -62,17 +62,18 @@ impl Damaged {
 /// Memory that an intact file asks for beyond the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its packed data needs a window of {} bytes, and {WIDEST} are allowed: pack it without --long or --ultra", self.0)]
-struct Wide(u64);
+struct WindowTooLarge(u64);
 
 /// Describes damage of packed data; `None` if the error is the system's.
-pub(crate) fn fault_of(error: &io::Error) -> Option<String> {
-    let is_told = error.get_ref().is_some_and(|told| told.is::<Damaged>() || told.is::<Wide>());
+pub(crate) fn damage_of(error: &io::Error) -> Option<String> {
+    let is_told =
+        error.get_ref().is_some_and(|told| told.is::<CompressionError>() || told.is::<WindowTooLarge>());
     match error.kind() {
         _ if is_told => Some(error.to_string()),
         _ if error.raw_os_error().is_some() => None,
-        io::ErrorKind::UnexpectedEof => Some(Damaged::Cut.to_string()),
+        io::ErrorKind::UnexpectedEof => Some(CompressionError::Cut.to_string()),
         io::ErrorKind::Unsupported => Some(format!("it is packed in a way that is not read: {error}")),
-        _ => Some(format!("{}: {error}", Damaged::Spoiled)),
+        _ => Some(format!("{}: {error}", CompressionError::Spoiled)),
     }
 }
 
@@ -82,10 +83,10 @@ const WIDEST: u64 = 128 << 20;
 const HEADER: usize = 18;
 
 /// Reads on to the end of a frame's header, and holds what it asks for to the limit.
-fn hold_window(ahead: &mut Vec<u8>, from: &mut impl Read) -> io::Result<Result<(), Wide>> {
+fn hold_window(ahead: &mut Vec<u8>, from: &mut impl Read) -> io::Result<Result<(), WindowTooLarge>> {
     from.take(HEADER.saturating_sub(ahead.len()) as u64).read_to_end(ahead)?;
     let window = window(ahead).filter(|window| *window > WIDEST);
-    Ok(window.map_or(Ok(()), |window| Err(Wide(window))))
+    Ok(window.map_or(Ok(()), |window| Err(WindowTooLarge(window))))
 }
 
 /// Window size of a frame (RFC 8878); `None` if it is not a frame of data.
@@ -105,28 +106,28 @@ fn window(frame: &[u8]) -> Option<u64> {
 }
 
 /// Streams packed one way, one after the other, as `cat a.gz b.gz` makes them.
-struct Unpacking<R> {
+struct Decompressor<R> {
     packed: Packed,
-    at: Option<At<R>>,
+    at: Option<Decoder<R>>,
 }
 
 /// Reader with the bytes that were read ahead to detect the format.
-type Ahead<R> = Chain<Cursor<Vec<u8>>, BufReader<R>>;
+type Peeked<R> = Chain<Cursor<Vec<u8>>, BufReader<R>>;
 
-enum At<R> {
-    Gzip(GzDecoder<Ahead<R>>),
-    Zstd(zstd::stream::read::Decoder<'static, Ahead<R>>),
+enum Decoder<R> {
+    Gzip(GzDecoder<Peeked<R>>),
+    Zstd(zstd::stream::read::Decoder<'static, Peeked<R>>),
 }
 
-impl<R: Read> Unpacking<R> {
+impl<R: Read> Decompressor<R> {
     fn new(packed: Packed, mut ahead: Vec<u8>, mut from: BufReader<R>) -> io::Result<Self> {
         if packed == Packed::Zstd {
             hold_window(&mut ahead, &mut from)?.map_err(io::Error::other)?;
         }
         let from = Cursor::new(ahead).chain(from);
         let at = match packed {
-            Packed::Gzip => At::Gzip(GzDecoder::new(from)),
-            _ => At::Zstd(zstd::stream::read::Decoder::with_buffer(from)?.single_frame()),
+            Packed::Gzip => Decoder::Gzip(GzDecoder::new(from)),
+            _ => Decoder::Zstd(zstd::stream::read::Decoder::with_buffer(from)?.single_frame()),
         };
         Ok(Self { packed, at: Some(at) })
     }
@@ -135,8 +136,8 @@ impl<R: Read> Unpacking<R> {
     fn next(&mut self) -> io::Result<bool> {
         let mut from = match self.at.take() {
             None => return Ok(false),
-            Some(At::Gzip(ended)) => ended.into_inner(),
-            Some(At::Zstd(ended)) => ended.finish(),
+            Some(Decoder::Gzip(ended)) => ended.into_inner(),
+            Some(Decoder::Zstd(ended)) => ended.finish(),
         };
         let (packed, mut ahead) = Packed::of(&mut from)?;
         if ahead.is_empty() {
@@ -146,7 +147,7 @@ impl<R: Read> Unpacking<R> {
         let is_more = packed == self.packed
             || self.packed == Packed::Zstd && matches!(ahead[..], [0x50..=0x5f, 0x2a, 0x4d, 0x18]);
         if !is_more {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, Damaged::Followed));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, CompressionError::Followed));
         }
         // Of a short stream not all that was looked at is used up.
         let (looked_at, from) = from.into_inner();
@@ -157,7 +158,7 @@ impl<R: Read> Unpacking<R> {
     }
 }
 
-impl<R: Read> Read for Unpacking<R> {
+impl<R: Read> Read for Decompressor<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if into.is_empty() {
             return Ok(0);
@@ -165,10 +166,10 @@ impl<R: Read> Read for Unpacking<R> {
         loop {
             let read = match &mut self.at {
                 None => return Ok(0),
-                Some(At::Gzip(stream)) => stream.read(into),
-                Some(At::Zstd(stream)) => stream.read(into),
+                Some(Decoder::Gzip(stream)) => stream.read(into),
+                Some(Decoder::Zstd(stream)) => stream.read(into),
             };
-            let read = read.map_err(Damaged::told)?;
+            let read = read.map_err(CompressionError::told)?;
             if read > 0 || !self.next()? {
                 return Ok(read);
             }
@@ -281,7 +282,7 @@ mod tests {
             };
             assert!(unpacked(27).unwrap().ends_with(&text));
             let error = unpacked(28).unwrap_err();
-            assert_eq!(Damaged::of(&error), None);
+            assert_eq!(CompressionError::of(&error), None);
             let said = error.to_string();
             assert!(said.contains("268435456 bytes") && said.contains("134217728 are allowed"), "{said}");
         }

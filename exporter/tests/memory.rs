@@ -20,7 +20,7 @@ use support::{Folder, run};
 use tidegate_exporter::{
     bundle::validate::{Options, validate},
     convert::{Job, Target},
-    storage::spill::Room,
+    storage::spill::SpillOptions,
     unpack,
 };
 
@@ -39,10 +39,10 @@ fn a_job_for_the_tests_below() {
             // What is packed well is meant to be read here.
             job.limits.expansion = 1 << 20;
             run(&job)
-                .map_or_else(|fault| fault.to_string(), |report| format!("{} responses", report.responses))
+                .map_or_else(|error| error.to_string(), |report| format!("{} responses", report.responses))
         }
         "validate" => {
-            let room = Room { memory: 4 << 20, folder: folder.path("") };
+            let room = SpillOptions { memory: 4 << 20, folder: folder.path("") };
             let report = validate(&mut unpack::File::new(&input), &Options::new(room)).unwrap();
             let found: Vec<_> = report.findings.iter().map(|finding| finding.rule.id()).collect();
             format!("{} responses {}", report.counted.responses, found.join(" "))
@@ -99,7 +99,7 @@ fn comments(count: u32) -> String {
 }
 
 #[test]
-fn a_conversion_has_the_same_peak_for_ten_times_the_votes_in_order_or_not() {
+fn peak_memory_is_independent_of_the_number_of_votes() {
     let folder = Folder::new();
     for in_order in [true, false] {
         let peaks = [80, 800].map(|count| {
@@ -148,7 +148,7 @@ fn endless(path: &Path, start: &str, fill: u8, end: &str) {
 }
 
 #[test]
-fn headers_and_summaries_are_read_in_the_room_of_what_is_kept_of_them() {
+fn headers_and_summaries_are_read_in_bounded_memory() {
     let folder = Folder::new();
     folder.write("in/comments.csv", "comment-id,comment-body\n1,\"one\"\n");
     let votes = "timestamp,comment-id,voter-id,vote\n1600000000000,1,7,1\n";
@@ -169,7 +169,7 @@ fn headers_and_summaries_are_read_in_the_room_of_what_is_kept_of_them() {
 }
 
 #[test]
-fn a_line_of_hundreds_of_megabytes_is_refused_before_it_is_in_memory() {
+fn huge_line_is_refused_before_it_fills_memory() {
     let folder = Folder::new();
     let good = [
         ("comments.csv", "comment-id,comment-body\n1,\"one\"\n"),

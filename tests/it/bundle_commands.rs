@@ -176,7 +176,7 @@ async fn inspect_shows_what_there_is_and_no_texts_unless_asked() {
 }
 
 #[tokio::test]
-async fn inspect_tells_how_many_answers_there_are_and_which_counts_are_hidden() {
+async fn inspect_shows_answers_and_hidden_counts() {
     let place = Place::new();
     let mut counts = bundle();
     counts["responses"][0]["participantRef"] = Value::Null;
@@ -249,7 +249,7 @@ async fn diff_and_digest_look_at_what_is_said() {
 }
 
 #[tokio::test]
-async fn a_schema_that_no_bundle_could_name_is_refused_and_not_repeated() {
+async fn impossible_schema_url_is_refused_and_not_repeated() {
     let place = files();
     for url in ["", "nope", "v1.json?key=secret", "https://a b/", "//example.org"] {
         for command in [

@@ -55,7 +55,7 @@ async fn run(place: &Place, args: &[&str]) -> (i32, Vec<u8>, String) {
 }
 
 #[tokio::test]
-async fn standard_output_takes_the_bundle_and_standard_error_everything_else() {
+async fn bundle_goes_to_stdout_and_messages_to_stderr() {
     let place = Place::new();
     write(&place, 40);
     let (code, bundle, said) = run(&place, &convert("-", &["--progress", "json"])).await;
@@ -91,7 +91,7 @@ async fn standard_output_takes_the_bundle_and_standard_error_everything_else() {
 }
 
 #[tokio::test]
-async fn standard_output_that_ends_early_is_told_whether_the_bundle_was_spooled_or_not() {
+async fn closed_or_full_stdout_is_reported() {
     let place = Place::new();
     write(&place, 40);
     for more in [&[][..], &["--bundle-id", "trees"]] {
@@ -114,7 +114,7 @@ async fn standard_output_that_ends_early_is_told_whether_the_bundle_was_spooled_
 }
 
 #[tokio::test]
-async fn a_file_that_may_not_grow_is_told_like_a_full_disk_and_leaves_what_was_there() {
+async fn file_size_limit_is_reported_and_keeps_the_old_file() {
     let place = Place::new();
     write(&place, 2_000);
     let out = place.folder.path().join("bundle.json");
@@ -134,7 +134,7 @@ async fn a_file_that_may_not_grow_is_told_like_a_full_disk_and_leaves_what_was_t
 }
 
 #[tokio::test]
-async fn sidecars_that_contradict_each_other_are_refused_and_a_preview_refuses_them_too() {
+async fn contradicting_sidecars_are_refused_also_by_dry_run() {
     let place = Place::new();
     write(&place, 4);
     for sidecars in [
@@ -188,7 +188,7 @@ async fn told_to_end(place: &Place, args: &[&str], has_begun: impl Fn() -> bool)
 }
 
 #[tokio::test]
-async fn told_to_end_it_leaves_nothing_and_begins_anew() {
+async fn sigterm_leaves_nothing_and_the_command_runs_again() {
     let place = Place::new();
     let absolute = |name: &str| place.folder.path().join(name).display().to_string();
     let mut interrupted = None;
@@ -216,7 +216,7 @@ async fn told_to_end_it_leaves_nothing_and_begins_anew() {
 }
 
 #[tokio::test]
-async fn told_to_end_while_tables_are_written_it_says_that_it_begins_anew_and_leaves_nothing() {
+async fn sigterm_while_writing_tables_leaves_nothing() {
     let place = Place::new();
     let absolute = |name: &str| place.folder.path().join(name).display().to_string();
     let mut said = None;
@@ -239,7 +239,7 @@ async fn told_to_end_while_tables_are_written_it_says_that_it_begins_anew_and_le
 }
 
 #[tokio::test]
-async fn the_conversion_of_the_guide_runs_where_there_is_nothing_but_the_export() {
+async fn guide_conversion_runs_with_nothing_but_the_export() {
     let place = Place::new();
     let mut zipped = zip::ZipWriter::new(fs::File::create(place.folder.path().join("export.zip")).unwrap());
     for (name, text) in export(40) {

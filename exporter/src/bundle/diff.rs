@@ -8,12 +8,12 @@ use std::{
 };
 
 use crate::{
-    bundle::invalid_json::Unfit,
+    bundle::invalid_json::InvalidJson,
     json::{
         Limits, Position, Reader, Stop,
-        canonical::{self, Bad, Numbers},
+        canonical::{self, CanonicalError, Numbers},
     },
-    storage::spill::{Room, Spill},
+    storage::spill::{Spill, SpillOptions},
     unpack::Source,
 };
 
@@ -76,16 +76,16 @@ impl Difference {
 
 /// Error with the document that caused it.
 #[derive(Debug, thiserror::Error)]
-pub enum Failed {
+pub enum DiffError {
     #[error("the first: {0}")]
-    First(#[source] Unfit),
+    First(#[source] InvalidJson),
     #[error("the second: {0}")]
-    Second(#[source] Unfit),
+    Second(#[source] InvalidJson),
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-impl Failed {
+impl DiffError {
     /// A stable word for the kind of fault.
     pub fn tag(&self) -> &'static str {
         match self {
@@ -105,14 +105,14 @@ pub fn diff(
     first: &mut dyn Source,
     second: &mut dyn Source,
     limits: Limits,
-    room: &Room,
+    room: &SpillOptions,
     most: usize,
-) -> Result<Difference, Failed> {
+) -> Result<Difference, DiffError> {
     let mut spill = Spill::new(room.clone());
-    let before = read(first, 0, limits, &mut spill).map_err(Failed::First)?;
-    let after = read(second, 1, limits, &mut spill).map_err(Failed::Second)?;
+    let before = read(first, 0, limits, &mut spill).map_err(DiffError::First)?;
+    let after = read(second, 1, limits, &mut spill).map_err(DiffError::Second)?;
     let mut difference = Difference { members: members(&before, &after), ..Difference::default() };
-    let mut found = Found { totals: Default::default(), kept: BinaryHeap::new(), most };
+    let mut found = Differences { totals: Default::default(), kept: BinaryHeap::new(), most };
     let mut group = Group::default();
     spill.finish(|key, rest, new| {
         if new {
@@ -144,36 +144,43 @@ fn members(before: &Members, after: &Members) -> Vec<Member> {
 }
 
 /// Everything outside the lists; elements of the lists go to the spill.
-fn read(source: &mut dyn Source, side: u8, limits: Limits, spill: &mut Spill) -> Result<Members, Unfit> {
+fn read(
+    source: &mut dyn Source,
+    side: u8,
+    limits: Limits,
+    spill: &mut Spill,
+) -> Result<Members, InvalidJson> {
     let mut reader = Reader::new(source.open()?, limits);
     let mut members = Members::new();
     let read = document(&mut reader, side, spill, &mut members);
     match read {
         Ok(()) => Ok(members),
-        Err(Wrong::Bad(bad)) => Err(Unfit::new(bad, reader.position())),
-        Err(Wrong::NoObject(at)) => Err(Unfit::NoObject { at_line: at.line, offset: at.offset }),
-        Err(Wrong::NoId(list)) => {
+        Err(DocumentError::Canonical(bad)) => Err(InvalidJson::new(bad, reader.position())),
+        Err(DocumentError::NoObject(at)) => {
+            Err(InvalidJson::NoObject { at_line: at.line, offset: at.offset })
+        }
+        Err(DocumentError::NoId(list)) => {
             let at = reader.position();
-            Err(Unfit::NoId { list, at_line: at.line, offset: at.offset })
+            Err(InvalidJson::NoId { list, at_line: at.line, offset: at.offset })
         }
     }
 }
 
-enum Wrong {
-    Bad(Bad),
+enum DocumentError {
+    Canonical(CanonicalError),
     NoId(&'static str),
     NoObject(Position),
 }
 
-impl From<Bad> for Wrong {
-    fn from(bad: Bad) -> Self {
-        Self::Bad(bad)
+impl From<CanonicalError> for DocumentError {
+    fn from(bad: CanonicalError) -> Self {
+        Self::Canonical(bad)
     }
 }
 
-impl From<Stop> for Wrong {
+impl From<Stop> for DocumentError {
     fn from(stop: Stop) -> Self {
-        Self::Bad(stop.into())
+        Self::Canonical(stop.into())
     }
 }
 
@@ -182,12 +189,12 @@ fn document<R: Read>(
     side: u8,
     spill: &mut Spill,
     members: &mut Members,
-) -> Result<(), Wrong> {
+) -> Result<(), DocumentError> {
     reader.mark()?;
     match reader.next()? {
         b'{' => {}
         b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n' => {
-            return Err(Wrong::NoObject(reader.position()));
+            return Err(DocumentError::NoObject(reader.position()));
         }
         _ => return Err(reader.unexpected().into()),
     }
@@ -215,13 +222,13 @@ fn document<R: Read>(
         }
     })?;
     if reader.peek()?.is_some() {
-        return Err(Bad::Trailing.into());
+        return Err(CanonicalError::Trailing.into());
     }
     Ok(())
 }
 
 /// `end` is where the member ends.
-fn put(members: &mut Members, names: &[&[u8]], value: Vec<u8>, end: Position) -> Result<(), Wrong> {
+fn put(members: &mut Members, names: &[&[u8]], value: Vec<u8>, end: Position) -> Result<(), DocumentError> {
     let mut pointer = String::new();
     for name in names {
         pointer.push('/');
@@ -229,17 +236,21 @@ fn put(members: &mut Members, names: &[&[u8]], value: Vec<u8>, end: Position) ->
     }
     let twice = members.insert(pointer, value).is_some();
     match names.last() {
-        Some(name) if twice => Err(Bad::Twice(name.to_vec(), end).into()),
+        Some(name) if twice => Err(CanonicalError::Twice(name.to_vec(), end).into()),
         _ => Ok(()),
     }
 }
 
 /// Callback for a member whose name has been read.
-type EachMember<'e, R> = dyn FnMut(&mut Reader<R>, &[u8]) -> Result<(), Wrong> + 'e;
+type EachMember<'e, R> = dyn FnMut(&mut Reader<R>, &[u8]) -> Result<(), DocumentError> + 'e;
 
-fn object<R: Read>(reader: &mut Reader<R>, depth: usize, each: &mut EachMember<'_, R>) -> Result<(), Wrong> {
+fn object<R: Read>(
+    reader: &mut Reader<R>,
+    depth: usize,
+    each: &mut EachMember<'_, R>,
+) -> Result<(), DocumentError> {
     if depth >= reader.limits().depth {
-        return Err(Bad::Large.into());
+        return Err(CanonicalError::Large.into());
     }
     reader.pass();
     if reader.next()? == b'}' {
@@ -255,7 +266,12 @@ fn object<R: Read>(reader: &mut Reader<R>, depth: usize, each: &mut EachMember<'
     }
 }
 
-fn elements<R: Read>(reader: &mut Reader<R>, list: usize, side: u8, spill: &mut Spill) -> Result<(), Wrong> {
+fn elements<R: Read>(
+    reader: &mut Reader<R>,
+    list: usize,
+    side: u8,
+    spill: &mut Spill,
+) -> Result<(), DocumentError> {
     reader.pass();
     if reader.next()? == b']' {
         reader.pass();
@@ -265,7 +281,7 @@ fn elements<R: Read>(reader: &mut Reader<R>, list: usize, side: u8, spill: &mut 
     let (mut key, mut rest) = (Vec::new(), Vec::new());
     loop {
         if reader.next()? != b'{' {
-            return Err(Wrong::NoId(LISTS[list]));
+            return Err(DocumentError::NoId(LISTS[list]));
         }
         fields.clear();
         object(reader, 2, &mut |reader, name| {
@@ -276,15 +292,15 @@ fn elements<R: Read>(reader: &mut Reader<R>, list: usize, side: u8, spill: &mut 
         })?;
         fields.sort();
         if let Some(pair) = fields.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return Err(Bad::Twice(pair[0].0.clone(), reader.position()).into());
+            return Err(CanonicalError::Twice(pair[0].0.clone(), reader.position()).into());
         }
         let id = fields.iter().find(|(name, _)| name == b"id").map(|(_, value)| &**value);
-        let Some([b'"', id @ .., b'"']) = id else { return Err(Wrong::NoId(LISTS[list])) };
+        let Some([b'"', id @ .., b'"']) = id else { return Err(DocumentError::NoId(LISTS[list])) };
         key.clear();
         key.push(u8::try_from(list).unwrap_or_default());
         key.extend_from_slice(id);
         encode(&fields, side, &mut rest);
-        spill.push(&key, &rest).map_err(|error| Bad::Stop(error.into()))?;
+        spill.push(&key, &rest).map_err(|error| CanonicalError::Stop(error.into()))?;
         if !canonical::another(reader, b']')? {
             return Ok(());
         }
@@ -363,13 +379,13 @@ impl Group {
     }
 }
 
-struct Found {
+struct Differences {
     totals: [Totals; 4],
     kept: BinaryHeap<Element>,
     most: usize,
 }
 
-impl Found {
+impl Differences {
     fn settle(&mut self, group: &mut Group) {
         group.count();
         let [before, after] = group.left;
@@ -416,7 +432,7 @@ mod tests {
     use super::*;
 
     fn compared(first: &str, second: &str, memory: usize) -> Difference {
-        let room = Room { memory, folder: std::env::temp_dir() };
+        let room = SpillOptions { memory, folder: std::env::temp_dir() };
         diff(&mut first.as_bytes(), &mut second.as_bytes(), Limits::default(), &room, 3).unwrap()
     }
 
@@ -439,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_empty_is_another_thing_than_none_and_than_an_object() {
+    fn empty_list_differs_from_missing_list_and_from_object() {
         for list in LISTS {
             let ways = ["{}".to_owned()]
                 .into_iter()
@@ -458,7 +474,7 @@ mod tests {
         assert!(!compared("{}", r#"{"summary":{}}"#, 0).is_nothing());
         let more = r#"{"items":[{"id":"a"}]}"#;
         assert_eq!(compared(r#"{"items":[]}"#, more, 0).members, []);
-        let room = Room { memory: 0, folder: std::env::temp_dir() };
+        let room = SpillOptions { memory: 0, folder: std::env::temp_dir() };
         let twice = r#"{"items":[],"items":[]}"#;
         diff(&mut twice.as_bytes(), &mut more.as_bytes(), Limits::default(), &room, 3).unwrap_err();
     }
@@ -473,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_stands_twice_with_other_fields_is_no_difference_of_a_document_from_itself() {
+    fn repeated_id_is_no_difference_of_a_document_from_itself() {
         let document = r#"{"items":[{"id":"a"},{"id":"a","n":1}]}"#;
         assert_eq!(compared(document, document, 0), Difference::default());
     }
@@ -491,7 +507,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_document_is_like_itself_in_any_order_and_what_differs_is_counted(
+        fn diff_ignores_order_and_counts_differences(
             (elements, shuffled) in prop::collection::vec(
                 ("[a\u{0}-\u{1}]{0,2}", prop::collection::btree_map("[i-k]{1,2}", 0..3_u8, 0..4)), 0..12
             ).prop_map(|mut drawn: Vec<Drawn>| {
@@ -535,7 +551,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_matched_is_refused() {
-        let room = Room { memory: 0, folder: std::env::temp_dir() };
+        let room = SpillOptions { memory: 0, folder: std::env::temp_dir() };
         let good = r#"{"items":[]}"#;
         for (bad, tag) in [
             (r#"{"items":[{"id":1}]}"#, "no_id"),
@@ -545,7 +561,7 @@ mod tests {
         ] {
             let failed =
                 diff(&mut good.as_bytes(), &mut bad.as_bytes(), Limits::default(), &room, 3).unwrap_err();
-            assert!(matches!(failed, Failed::Second(_)) && failed.tag() == tag, "{bad}: {failed}");
+            assert!(matches!(failed, DiffError::Second(_)) && failed.tag() == tag, "{bad}: {failed}");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! A bundle's fingerprint: of its bytes, or of what it says however it is written (RFC 8785).
+//! Digests of a bundle: of its bytes, or of its content in canonical form (RFC 8785).
 //!
-//! It does not judge whether the file is a bundle; any JSON document has a digest.
+//! Any JSON document has a digest; validation is separate.
 
 use std::{
     io::{self, Read, Seek as _, SeekFrom, Write as _},
@@ -10,12 +10,12 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    bundle::invalid_json::Unfit,
+    bundle::invalid_json::InvalidJson,
     json::{
         Limits, Reader,
         canonical::{self, Member, Numbers},
     },
-    storage::spill::{Room, temporary},
+    storage::spill::{SpillOptions, temporary},
     unpack::Source,
 };
 
@@ -41,12 +41,19 @@ pub fn of_bytes(source: &mut dyn Source) -> io::Result<[u8; 32]> {
 ///
 /// # Errors
 /// If it cannot be read, or has no canonical form.
-pub fn of_content(source: &mut dyn Source, limits: Limits, room: &Room) -> Result<[u8; 32], Unfit> {
+pub fn of_content(
+    source: &mut dyn Source,
+    limits: Limits,
+    room: &SpillOptions,
+) -> Result<[u8; 32], InvalidJson> {
     let mut reader = Reader::new(source.open()?, limits);
-    content(&mut reader, room).map_err(|bad| Unfit::new(bad, reader.position()))
+    content(&mut reader, room).map_err(|bad| InvalidJson::new(bad, reader.position()))
 }
 
-fn content<R: Read>(reader: &mut Reader<R>, room: &Room) -> Result<[u8; 32], canonical::Bad> {
+fn content<R: Read>(
+    reader: &mut Reader<R>,
+    room: &SpillOptions,
+) -> Result<[u8; 32], canonical::CanonicalError> {
     reader.mark()?;
     let mut sha256 = Sha256::new();
     let mut held = Vec::new();
@@ -89,7 +96,7 @@ fn content<R: Read>(reader: &mut Reader<R>, room: &Room) -> Result<[u8; 32], can
                 write(&mut held)?;
                 members.push(Member { name, at, value: start..written });
                 if members.len() > reader.limits().members {
-                    return Err(canonical::Bad::Large);
+                    return Err(canonical::CanonicalError::Large);
                 }
                 if !canonical::another(reader, b'}')? {
                     break;
@@ -99,7 +106,7 @@ fn content<R: Read>(reader: &mut Reader<R>, room: &Room) -> Result<[u8; 32], can
         canonical::sort(&mut members)?;
         let mut parts = parts.into_inner().map_err(|error| stopped(error.into_error()))?;
         sha256.update(b"{");
-        for (at, Member { name, value: place, .. }) in members.iter().enumerate() {
+        for (at, Member { name, value: range, .. }) in members.iter().enumerate() {
             held.clear();
             if at > 0 {
                 held.push(b',');
@@ -107,8 +114,8 @@ fn content<R: Read>(reader: &mut Reader<R>, room: &Room) -> Result<[u8; 32], can
             canonical::quoted(name, &mut held);
             held.push(b':');
             sha256.update(&held);
-            parts.seek(SeekFrom::Start(place.start)).map_err(stopped)?;
-            let mut part = Read::by_ref(&mut parts).take(place.end - place.start);
+            parts.seek(SeekFrom::Start(range.start)).map_err(stopped)?;
+            let mut part = Read::by_ref(&mut parts).take(range.end - range.start);
             let mut block = [0; 64 << 10];
             loop {
                 match part.read(&mut block).map_err(stopped)? {
@@ -123,13 +130,13 @@ fn content<R: Read>(reader: &mut Reader<R>, room: &Room) -> Result<[u8; 32], can
         sha256.update(&held);
     }
     if reader.peek()?.is_some() {
-        return Err(canonical::Bad::Trailing);
+        return Err(canonical::CanonicalError::Trailing);
     }
     Ok(sha256.finalize().into())
 }
 
-fn stopped(error: io::Error) -> canonical::Bad {
-    canonical::Bad::Stop(error.into())
+fn stopped(error: io::Error) -> canonical::CanonicalError {
+    canonical::CanonicalError::Stop(error.into())
 }
 
 #[cfg(test)]
@@ -137,13 +144,13 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn digest(text: &str) -> Result<[u8; 32], Unfit> {
-        let room = Room { memory: 0, folder: std::env::temp_dir() };
+    fn digest(text: &str) -> Result<[u8; 32], InvalidJson> {
+        let room = SpillOptions { memory: 0, folder: std::env::temp_dir() };
         of_content(&mut text.as_bytes(), Limits::default(), &room)
     }
 
     #[test]
-    fn order_spaces_and_escapes_do_not_change_the_digest_of_the_content() {
+    fn content_digest_ignores_order_spaces_and_escapes() {
         let one = r#"{"b":[{"y":1,"x":[]},2],"a":"é","c":{}}"#;
         let same = "\u{feff}{ \"c\" : { }, \"a\":\"\\u00e9\",\n\"b\":[ {\"x\":[],\"y\":1.0}, 2 ] }\n";
         let canonical = r#"{"a":"é","b":[{"x":[],"y":1},2],"c":{}}"#;
@@ -155,15 +162,15 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_stands_twice_is_told_with_its_place_wherever_it_is() {
-        for (text, name, place) in [
+    fn duplicate_member_is_reported_with_its_position() {
+        for (text, name, range) in [
             ("{\"a\":1,\n \"b\":2, \"a\":2,\n\"b\":1}", "a", (2, 16)),
             ("{\"c\":{},\n\"a\":[{},\n{\"x\":{\"b\":1,\"\\u0062\":1},\"y\":1}]}", "b", (3, 30)),
             ("[{\"a\":1,\n\"a\":1}]", "a", (2, 9)),
         ] {
             match digest(text) {
-                Err(Unfit::Twice { name: found, at_line, offset }) => {
-                    assert_eq!((found.as_str(), (at_line, offset)), (name, place), "{text}");
+                Err(InvalidJson::Twice { name: found, at_line, offset }) => {
+                    assert_eq!((found.as_str(), (at_line, offset)), (name, range), "{text}");
                 }
                 other => panic!("{text}: {other:?}"),
             }
@@ -181,7 +188,7 @@ mod tests {
             ("[\"\\ud800\"]", "BND-LEX-08", 1),
         ] {
             match digest(text) {
-                Err(Unfit::Content { rule: found, at_line, .. }) => {
+                Err(InvalidJson::Content { rule: found, at_line, .. }) => {
                     assert_eq!((found.id(), at_line), (rule, line), "{text}");
                 }
                 other => panic!("{text}: {other:?}"),

@@ -11,12 +11,12 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     bundle::{
-        invalid_json::Unfit,
-        validate::{Faults, Part, Row, Set, Severity, Sink, Walk, outcome, response},
+        invalid_json::InvalidJson,
+        validate::{Findings, Part, Row, Set, Severity, Sink, Walk, outcome, response},
     },
     form::{Answer, Naming, Object},
     json::{Limits, Reader, Stop},
-    storage::spill::Room,
+    storage::spill::SpillOptions,
     unpack::Source,
 };
 
@@ -56,9 +56,9 @@ pub struct Overview {
     /// Answers to what is no item of the bundle.
     pub elsewhere: [u128; 6],
     /// Number of places that violate a rule of the form.
-    pub faults: u64,
+    pub findings: u64,
     /// Why it was not read to its end, if it was not.
-    pub stopped: Option<Unfit>,
+    pub stopped: Option<InvalidJson>,
     pub bytes: u64,
 }
 
@@ -77,10 +77,10 @@ pub fn inspect(
     schema: Option<&str>,
     texts: bool,
     limits: Limits,
-    room: &Room,
-) -> Result<Overview, Unfit> {
-    let mut faults = Faults::new(0, false);
-    let mut sink = Overseer {
+    room: &SpillOptions,
+) -> Result<Overview, InvalidJson> {
+    let mut findings = Findings::new(0, false);
+    let mut sink = OverviewSink {
         texts,
         overview: Overview::default(),
         items: HashMap::new(),
@@ -91,15 +91,15 @@ pub fn inspect(
     };
     let reader = Reader::new(source.open()?, limits);
     let schema = schema.unwrap_or(naming.schema());
-    let walk = Walk::new(reader, naming.bundle(), schema, &mut faults, &mut sink);
+    let walk = Walk::new(reader, naming.bundle(), schema, &mut findings, &mut sink);
     let end = walk.run().map_err(|stop| match stop {
         Stop::Io(error) => error,
-        Stop::Fault(..) | Stop::Enough => io::Error::other("the reading ended early"),
+        Stop::Invalid(..) | Stop::Enough => io::Error::other("the reading ended early"),
     })?;
     if let (None, Some(at)) = (end.stopped, end.no_object) {
-        return Err(Unfit::NoObject { at_line: at.line, offset: at.offset });
+        return Err(InvalidJson::NoObject { at_line: at.line, offset: at.offset });
     }
-    let Overseer { mut overview, items, subjects, hidden, participants, .. } = sink;
+    let OverviewSink { mut overview, items, subjects, hidden, participants, .. } = sink;
     for (subject, hidden) in hidden {
         if let Some(item) = items.get(&subject) {
             overview.items[*item].hidden = hidden;
@@ -113,11 +113,11 @@ pub fn inspect(
         add(into, &counts);
     }
     participants.finish(|_| overview.participants += 1)?;
-    let (totals, _) = faults.into_parts();
+    let (totals, _) = findings.into_parts();
     let errors = totals.iter().filter(|(rule, _)| rule.severity() == Severity::Error);
-    overview.faults = errors.map(|(_, total)| total).sum();
+    overview.findings = errors.map(|(_, total)| total).sum();
     overview.bytes = end.bytes;
-    overview.stopped = end.stopped.map(|(rule, at)| Unfit::at(rule, at));
+    overview.stopped = end.stopped.map(|(rule, at)| InvalidJson::at(rule, at));
     Ok(overview)
 }
 
@@ -150,7 +150,7 @@ impl Overview {
             "file": name,
             "bytes": self.bytes,
             "complete": self.stopped.is_none(),
-            "faults": self.faults,
+            "faults": self.findings,
             "head": self.head,
             "phases": self.phases,
             "artifacts": self.artifacts,
@@ -170,7 +170,7 @@ pub fn counts(counts: &[u128; 6]) -> BTreeMap<&'static str, u128> {
     named.filter(|(_, count)| *count > 0).collect()
 }
 
-struct Overseer {
+struct OverviewSink {
     texts: bool,
     overview: Overview,
     items: HashMap<Box<[u8]>, usize>,
@@ -182,7 +182,7 @@ struct Overseer {
     form: &'static Object,
 }
 
-impl Overseer {
+impl OverviewSink {
     fn response(&mut self, row: &Row) -> io::Result<()> {
         let overview = &mut self.overview;
         let count = row.number(response::COUNT).map_or(0, |count| count.count());
@@ -214,13 +214,13 @@ impl Overseer {
     }
 }
 
-impl Sink for Overseer {
+impl Sink for OverviewSink {
     fn entry(
         &mut self,
         part: Part,
         row: &Row,
         _counts: Option<&Row>,
-        _faults: &mut Faults,
+        _findings: &mut Findings,
     ) -> Result<(), Stop> {
         match part {
             Part::Phases => self.overview.phases.push(fields(row, &crate::form::PHASE)),
@@ -277,16 +277,16 @@ impl Sink for Overseer {
 /// Texts, numbers and flags by name.
 fn fields(row: &Row, form: &Object) -> Map<String, Value> {
     let mut fields = Map::new();
-    for (place, field) in form.fields.iter().enumerate() {
-        let value = if row.text(place).is_some() {
-            json!(text(row, place))
-        } else if let Some(number) = row.number(place) {
+    for (index, field) in form.fields.iter().enumerate() {
+        let value = if row.text(index).is_some() {
+            json!(text(row, index))
+        } else if let Some(number) = row.number(index) {
             // A count as it is; anything else as near as a double comes.
             match number.count() {
                 count if number.whole && number.at_least(0) && count < u128::MAX => json!(count),
                 _ => json!(number.double),
             }
-        } else if let Some(flag) = row.flag(place) {
+        } else if let Some(flag) = row.flag(index) {
             json!(flag)
         } else {
             continue;

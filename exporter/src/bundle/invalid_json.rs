@@ -1,18 +1,16 @@
-//! Why a document cannot be brought into one form: what `digest` and `diff` answer to one that is not JSON.
-//!
-//! What makes a bundle invalid beyond that is `validate`'s.
+//! Errors of `digest`, `diff` and `inspect` for documents that are not valid JSON.
 
 use std::io;
 
 use crate::{
     bundle::validate::Rule,
-    json::{Flaw, Position, Stop, Why, canonical::Bad},
-    unpack::Damaged,
+    json::{Flaw, Position, Stop, Why, canonical::CanonicalError},
+    unpack::CompressionError,
 };
 
 /// A document that cannot be compared.
 #[derive(Debug, thiserror::Error)]
-pub enum Unfit {
+pub enum InvalidJson {
     #[error("line {at_line}, byte {offset}: {} {}", rule.id(), rule.says())]
     Content { rule: Rule, at_line: u64, offset: u64 },
     #[error("line {at_line}, byte {offset}: {} {}: {name:?}", Rule::Twice.id(), Rule::Twice.says())]
@@ -30,7 +28,7 @@ pub enum Unfit {
 /// Characters of a name that are shown.
 const SHOWN: usize = 80;
 
-impl Unfit {
+impl InvalidJson {
     /// A stable word for the kind of fault.
     pub fn tag(&self) -> &'static str {
         match self {
@@ -42,24 +40,26 @@ impl Unfit {
         }
     }
 
-    pub(crate) fn new(bad: Bad, at: Position) -> Self {
+    pub(crate) fn new(bad: CanonicalError, at: Position) -> Self {
         let (rule, at) = match bad {
-            Bad::Stop(Stop::Io(error)) => match Damaged::of(&error) {
+            CanonicalError::Stop(Stop::Io(error)) => match CompressionError::of(&error) {
                 None => return Self::Io(error),
-                Some(Damaged::Cut) => (Rule::Truncated, at),
-                Some(Damaged::Spoiled) => (Rule::Packed, at),
-                Some(Damaged::Followed) => (Rule::Trailing, at),
+                Some(CompressionError::Cut) => (Rule::Truncated, at),
+                Some(CompressionError::Spoiled) => (Rule::Packed, at),
+                Some(CompressionError::Followed) => (Rule::Trailing, at),
             },
-            Bad::Stop(Stop::Enough) => return Self::Io(io::Error::other("the reading ended early")),
-            Bad::Twice(name, at) => {
+            CanonicalError::Stop(Stop::Enough) => {
+                return Self::Io(io::Error::other("the reading ended early"));
+            }
+            CanonicalError::Twice(name, at) => {
                 let name = String::from_utf8_lossy(&name).chars().take(SHOWN).collect();
                 return Self::Twice { name, at_line: at.line, offset: at.offset };
             }
-            Bad::Large => return Self::Large { at_line: at.line, offset: at.offset },
-            Bad::Stop(Stop::Fault(why, at)) => (why.into(), at),
-            Bad::Flaw(flaw) => (flaw.into(), at),
-            Bad::Huge => (Rule::Huge, at),
-            Bad::Trailing => (Rule::Trailing, at),
+            CanonicalError::Large => return Self::Large { at_line: at.line, offset: at.offset },
+            CanonicalError::Stop(Stop::Invalid(why, at)) => (why.into(), at),
+            CanonicalError::Flaw(flaw) => (flaw.into(), at),
+            CanonicalError::Huge => (Rule::Huge, at),
+            CanonicalError::Trailing => (Rule::Trailing, at),
         };
         Self::at(rule, at)
     }

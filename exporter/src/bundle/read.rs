@@ -1,6 +1,6 @@
-//! Reads a bundle element by element, whoever has written it and in whatever order its members are.
+//! Reads a bundle element by element, in whatever order its members are.
 //!
-//! It checks no more than it needs: judging bundles is another command's.
+//! It checks no more than it needs; `validate` checks bundles.
 
 use std::{collections::HashSet, fmt, fs::File, io::BufReader, path::Path};
 
@@ -11,7 +11,7 @@ use serde::{
 use serde_json::{Map, Value};
 
 use crate::{
-    error::{Fault, Wrong},
+    error::{ConvertError, ErrorKind},
     input::name_of,
     json::Number,
     meter::{Meter, Metered},
@@ -67,13 +67,13 @@ pub(crate) trait Reader {
     const ITEMS: bool = false;
     const RESPONSES: bool = false;
     const OUTCOMES: bool = false;
-    fn item(&mut self, _item: Item) -> Result<(), Fault> {
+    fn item(&mut self, _item: Item) -> Result<(), ConvertError> {
         Ok(())
     }
-    fn response(&mut self, _response: Response) -> Result<(), Fault> {
+    fn response(&mut self, _response: Response) -> Result<(), ConvertError> {
         Ok(())
     }
-    fn outcome(&mut self, _outcome: Value) -> Result<(), Fault> {
+    fn outcome(&mut self, _outcome: Value) -> Result<(), ConvertError> {
         Ok(())
     }
 }
@@ -86,26 +86,26 @@ pub(crate) fn bundle<R: Reader>(
     path: &Path,
     reader: &mut R,
     meter: &Meter,
-) -> Result<Map<String, Value>, Fault> {
-    let file = File::open(path).map_err(|error| Fault::io("opening", path, error))?;
+) -> Result<Map<String, Value>, ConvertError> {
+    let file = File::open(path).map_err(|error| ConvertError::io("opening", path, error))?;
     let file = BufReader::with_capacity(1 << 18, Metered::new(file, meter));
     let mut json = serde_json::Deserializer::from_reader(file);
-    let mut fault = None;
+    let mut error = None;
     let name = name_of(path);
-    let rest = Document { reader, fault: &mut fault, meter, name: &name }
+    let rest = Document { reader, error: &mut error, meter, name: &name }
         .deserialize(&mut json)
         .and_then(|rest| json.end().map(|()| rest));
-    match (fault, rest) {
-        (Some(fault), _) => Err(fault),
+    match (error, rest) {
+        (Some(error), _) => Err(error),
         (None, Ok(rest)) => Ok(rest),
-        (None, Err(error)) if error.is_io() => Err(Fault::from_io(&name, error.into())),
+        (None, Err(error)) if error.is_io() => Err(ConvertError::from_io(&name, error.into())),
         (None, Err(error)) => Err(no_bundle(&name, error.line() as u64)),
     }
 }
 
 struct Document<'d, R> {
     reader: &'d mut R,
-    fault: &'d mut Option<Fault>,
+    error: &'d mut Option<ConvertError>,
     meter: &'d Meter,
     name: &'d str,
 }
@@ -131,12 +131,12 @@ impl<'de, R: Reader> Visitor<'de> for Document<'_, R> {
             if !seen.insert(key.clone()) {
                 return Err(serde::de::Error::custom("a member stands twice"));
             }
-            let fault = &mut *self.fault;
+            let error = &mut *self.error;
             let reader = &mut *self.reader;
             let meter = self.meter;
             match key.as_str() {
                 "items" if R::ITEMS => {
-                    map.next_value_seed(List { each: |item: Item| reader.item(item), fault }.of::<Item>())?;
+                    map.next_value_seed(List { each: |item: Item| reader.item(item), error }.of::<Item>())?;
                 }
                 "responses" if R::RESPONSES => {
                     let (name, mut rows) = (self.name, 0_u64);
@@ -146,15 +146,15 @@ impl<'de, R: Reader> Visitor<'de> for Document<'_, R> {
                         if response.count > MOST_COUNTED {
                             let detail =
                                 format!("/responses/{}: its count has more than 38 digits", rows - 1);
-                            return Err(Fault::content(name, None, Wrong::Value, detail));
+                            return Err(ConvertError::content(name, None, ErrorKind::Value, detail));
                         }
                         reader.response(response)
                     };
-                    map.next_value_seed(List { each, fault }.of::<Response>())?;
+                    map.next_value_seed(List { each, error }.of::<Response>())?;
                 }
                 "outcomes" if R::OUTCOMES => {
                     map.next_value_seed(
-                        List { each: |outcome: Value| reader.outcome(outcome), fault }.of::<Value>(),
+                        List { each: |outcome: Value| reader.outcome(outcome), error }.of::<Value>(),
                     )?;
                 }
                 "items" | "responses" | "outcomes" => {
@@ -171,15 +171,15 @@ impl<'de, R: Reader> Visitor<'de> for Document<'_, R> {
 
 struct List<'l, F> {
     each: F,
-    fault: &'l mut Option<Fault>,
+    error: &'l mut Option<ConvertError>,
 }
 
 trait Takes<T> {
-    fn take(&mut self, element: T) -> Result<(), Fault>;
+    fn take(&mut self, element: T) -> Result<(), ConvertError>;
 }
 
-impl<T, F: FnMut(T) -> Result<(), Fault>> Takes<T> for F {
-    fn take(&mut self, element: T) -> Result<(), Fault> {
+impl<T, F: FnMut(T) -> Result<(), ConvertError>> Takes<T> for F {
+    fn take(&mut self, element: T) -> Result<(), ConvertError> {
         self(element)
     }
 }
@@ -214,8 +214,8 @@ where
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
         while let Some(element) = list.next_element::<T>()? {
-            if let Err(fault) = self.list.each.take(element) {
-                *self.list.fault = Some(fault);
+            if let Err(error) = self.list.each.take(element) {
+                *self.list.error = Some(error);
                 return Err(serde::de::Error::custom("stopped"));
             }
         }
@@ -229,6 +229,6 @@ impl<'l, F> List<'l, F> {
     }
 }
 
-pub(super) fn no_bundle(name: &str, line: u64) -> Fault {
-    Fault::content(name, line, Wrong::Format, "it is not a bundle: `bundle validate` says more")
+pub(super) fn no_bundle(name: &str, line: u64) -> ConvertError {
+    ConvertError::content(name, line, ErrorKind::Format, "it is not a bundle: `bundle validate` says more")
 }

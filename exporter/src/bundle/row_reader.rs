@@ -1,13 +1,13 @@
-//! Items and responses of a bundle as they are read, for whoever takes many of them: nothing is copied on the way.
+//! Reads items and responses of a bundle without copying, for outputs of many rows.
 //!
-//! Order and writer of the bundle make no difference. It checks no more than it needs.
+//! It checks no more than it needs; `validate` checks bundles.
 
 use std::{fs::File, path::Path};
 
 use super::read::no_bundle;
 use crate::{
-    bundle::validate::{Faults, Part, Row, Sink, Walk},
-    error::Fault,
+    bundle::validate::{Findings, Part, Row, Sink, Walk},
+    error::ConvertError,
     form::Naming,
     input::name_of,
     json::{Limits, Reader, Stop},
@@ -16,8 +16,8 @@ use crate::{
 
 /// Whoever takes the rows; false if something in one is not as it should be.
 pub(crate) trait Rows {
-    fn item(&mut self, row: &Row) -> Result<bool, Fault>;
-    fn response(&mut self, row: &Row) -> Result<bool, Fault>;
+    fn item(&mut self, row: &Row) -> Result<bool, ConvertError>;
+    fn response(&mut self, row: &Row) -> Result<bool, ConvertError>;
     /// There is one; what it says is not passed on.
     fn outcome(&mut self);
 }
@@ -26,7 +26,7 @@ struct Passing<'p, R> {
     to: &'p mut R,
     name: String,
     meter: &'p Meter,
-    fault: Option<Fault>,
+    error: Option<ConvertError>,
 }
 
 impl<R: Rows> Sink for Passing<'_, R> {
@@ -35,7 +35,7 @@ impl<R: Rows> Sink for Passing<'_, R> {
         part: Part,
         row: &Row,
         _counts: Option<&Row>,
-        _faults: &mut Faults,
+        _findings: &mut Findings,
     ) -> Result<(), Stop> {
         let taken = match part {
             Part::Items => self.to.item(row),
@@ -49,28 +49,28 @@ impl<R: Rows> Sink for Passing<'_, R> {
             }
             _ => return Ok(()),
         };
-        self.fault = match taken {
+        self.error = match taken {
             Ok(true) => return Ok(()),
             Ok(false) => Some(no_bundle(&self.name, row.at.line)),
-            Err(fault) => Some(fault),
+            Err(error) => Some(error),
         };
         Err(Stop::Enough)
     }
 }
 
 /// Passes on all rows.
-pub(crate) fn rows<R: Rows>(path: &Path, to: &mut R, meter: &Meter) -> Result<(), Fault> {
-    let file = File::open(path).map_err(|error| Fault::io("opening", path, error))?;
-    let mut passing = Passing { to, name: name_of(path), meter, fault: None };
-    let mut faults = Faults::new(1, false);
+pub(crate) fn rows<R: Rows>(path: &Path, to: &mut R, meter: &Meter) -> Result<(), ConvertError> {
+    let file = File::open(path).map_err(|error| ConvertError::io("opening", path, error))?;
+    let mut passing = Passing { to, name: name_of(path), meter, error: None };
+    let mut findings = Findings::new(1, false);
     let reader = Reader::new(Metered::new(file, meter), Limits::default());
     let naming = Naming::Service;
-    let end = Walk::new(reader, naming.bundle(), naming.schema(), &mut faults, &mut passing).run();
-    match (end, passing.fault) {
-        (Err(Stop::Io(error)), _) => Err(Fault::from_io(&passing.name, error)),
-        (_, Some(fault)) => Err(fault),
+    let end = Walk::new(reader, naming.bundle(), naming.schema(), &mut findings, &mut passing).run();
+    match (end, passing.error) {
+        (Err(Stop::Io(error)), _) => Err(ConvertError::from_io(&passing.name, error)),
+        (_, Some(error)) => Err(error),
         // Constants and bounds are not looked at.
-        (Ok(_), None) => match faults.first(|rule| rule.id().starts_with("BND-LEX")) {
+        (Ok(_), None) => match findings.first(|rule| rule.id().starts_with("BND-LEX")) {
             Some(line) => Err(no_bundle(&passing.name, line)),
             None => Ok(()),
         },

@@ -1,16 +1,14 @@
-//! The one adapter of a conversion, behind one face.
-//!
-//! It is chosen by what the files are, unless somebody says so.
+//! Common interface of the adapters in `sources`, and detection of the format.
 
 use std::sync::Arc;
 
 use super::{Format, Job};
 use crate::{
-    error::{Fault, Wrong},
+    error::{ConvertError, ErrorKind},
     input::{Limits, Member, Role, named, nearest_of_all},
     meter::Meter,
-    model::Head,
-    privacy::participants::{People, PeopleOf},
+    model::BundleHeader,
+    privacy::participants::{ParticipantRegistry, RegistryFor},
     sources::{aoi::Ideas, pocket_polis::PocketPolis, polis::Polis, sensemaking::Sensemaking},
     storage::rows::{Read, Row, order::Flow},
     tally::Pair,
@@ -30,8 +28,8 @@ impl Adapter {
         format: Format,
         files: &[(Member, Role)],
         job: &Job,
-        people_of: &mut PeopleOf<'_>,
-    ) -> Result<(Self, Head, People), Fault> {
+        people_of: &mut RegistryFor<'_>,
+    ) -> Result<(Self, BundleHeader, ParticipantRegistry), ConvertError> {
         let id = job.overrides.id.as_deref();
         match format {
             Format::Polis => {
@@ -46,7 +44,7 @@ impl Adapter {
                 let (pocket, head, people) = PocketPolis::open(files, &job.limits, id, people_of)?;
                 Ok((Self::Pocket(pocket), head, people))
             }
-            Format::Bundle => Err(Fault::Refused(
+            Format::Bundle => Err(ConvertError::Refused(
                 "the input is a bundle already: --to says what it is to become".to_owned(),
             )),
             Format::Sensemaking => {
@@ -100,10 +98,10 @@ impl Adapter {
         &self,
         limits: &Limits,
         meter: &Arc<Meter>,
-        people: &mut People,
+        people: &mut ParticipantRegistry,
         notes: &mut Vec<String>,
-        each: impl FnMut(Row) -> Result<Flow, Fault>,
-    ) -> Result<Read, Fault> {
+        each: impl FnMut(Row) -> Result<Flow, ConvertError>,
+    ) -> Result<Read, ConvertError> {
         match self {
             Self::Polis(polis) => polis.rows(limits, meter, people, notes, each),
             Self::Ideas(ideas) => ideas.rows(limits, meter, people, notes, each),
@@ -113,32 +111,32 @@ impl Adapter {
     }
 }
 
-pub(super) fn format(files: &[(Member, Role)], job: &Job) -> Result<Format, Fault> {
+pub(super) fn format(files: &[(Member, Role)], job: &Job) -> Result<Format, ConvertError> {
     job.from.map_or_else(|| sniffed(files, &job.limits), Ok)
 }
 
-fn sniffed(files: &[(Member, Role)], limits: &Limits) -> Result<Format, Fault> {
+fn sniffed(files: &[(Member, Role)], limits: &Limits) -> Result<Format, ConvertError> {
     let mut formats: Vec<_> = files.iter().filter_map(|(_, role)| format_of(*role)).collect();
     formats.dedup();
     match formats.as_slice() {
         [] => Err(unknown(files, limits)?),
         [first, rest @ ..] if rest.iter().all(|format| format == first) => Ok(*first),
-        _ => Err(Fault::Refused(
+        _ => Err(ConvertError::Refused(
             "there are files of several formats: --from says which one is meant".to_owned(),
         )),
     }
 }
 
 /// Describes files of no known format.
-fn unknown(files: &[(Member, Role)], limits: &Limits) -> Result<Fault, Fault> {
+fn unknown(files: &[(Member, Role)], limits: &Limits) -> Result<ConvertError, ConvertError> {
     let mut all_empty = true;
     for (member, _) in files {
         let found = Packed::of(&mut member.open(limits, None)?);
-        let (packed, begins) = found.map_err(|error| Fault::from_io(&member.name, error))?;
+        let (packed, begins) = found.map_err(|error| ConvertError::from_io(&member.name, error))?;
         all_empty &= begins.is_empty();
         if packed == Packed::Zip {
             let detail = "it is an archive in an archive, which is not looked into: give it by itself";
-            return Ok(Fault::content(&member.name, None, Wrong::Format, detail));
+            return Ok(ConvertError::content(&member.name, None, ErrorKind::Format, detail));
         }
     }
     let nearest = nearest_of_all(files, limits)?;
@@ -149,7 +147,7 @@ fn unknown(files: &[(Member, Role)], limits: &Limits) -> Result<Fault, Fault> {
         (_, true) => ("the input", format!("all files are empty: {names}")),
         (_, false) => ("the input", format!("no file of a known format is among it: {names}")),
     };
-    Ok(nearest.unwrap_or_else(|| Fault::content(file, None, Wrong::Format, detail)))
+    Ok(nearest.unwrap_or_else(|| ConvertError::content(file, None, ErrorKind::Format, detail)))
 }
 
 pub(super) fn format_of(role: Role) -> Option<Format> {

@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 
 use crate::{
     bundle::write::{
-        document::{Line, Outcomes, Summary},
-        row_lines::Shape,
+        document::{ItemLine, Outcomes, Summary},
+        row_lines::RowFormatter,
     },
     form::{Answer, SOURCE_RESPONSE_COUNTS},
-    model::Head,
+    model::BundleHeader,
     plural::{counted, were},
     privacy::suppression::{Shown, least, suppress_with, tell},
     storage::rows::NO_OBJECT,
@@ -23,7 +23,7 @@ const SINGLE: [Answer; 3] = [Answer::Agree, Answer::Disagree, Answer::Pass];
 const COMPARED: [Answer; 4] = [Answer::Pass, Answer::PreferSubject, Answer::PreferObject, Answer::Equal];
 
 /// Outcomes of a bundle with participants: counts of their answers, published outcomes and group members.
-pub(super) fn individual<'h>(head: &'h Head, tally: &Tally, members: &[Vec<String>]) -> Outcomes<'h> {
+pub(super) fn individual<'h>(head: &'h BundleHeader, tally: &Tally, members: &[Vec<String>]) -> Outcomes<'h> {
     let mut outcomes = Outcomes::new(head.phase.id);
     for (at, item) in head.items.iter().enumerate() {
         if !head.pairwise {
@@ -44,7 +44,7 @@ pub(super) fn individual<'h>(head: &'h Head, tally: &Tally, members: &[Vec<Strin
 
 /// Counts that go into a bundle without participants.
 #[derive(Debug)]
-pub(super) struct Tables {
+pub(super) struct PublicCounts {
     tables: Vec<(Pair, [bool; Answer::ALL.len()])>,
     /// True for each item that is shown.
     pub(super) items: Vec<bool>,
@@ -57,11 +57,11 @@ pub(super) struct Tables {
 }
 
 /// Selects the counts to show; without a k, all of them.
-pub(super) fn shown(tables: &[Pair], head: &Head, k: Option<u64>) -> Tables {
+pub(super) fn shown(tables: &[Pair], head: &BundleHeader, k: Option<u64>) -> PublicCounts {
     let Some(k) = k else {
         let tables = tables.iter().map(|table| (*table, Default::default())).collect();
         let items = vec![true; head.items.len()];
-        return Tables {
+        return PublicCounts {
             tables,
             items,
             items_dropped: 0,
@@ -93,10 +93,10 @@ pub(super) fn shown(tables: &[Pair], head: &Head, k: Option<u64>) -> Tables {
     }
     let items_dropped = items.iter().filter(|kept| !**kept).count() as u64;
     let tables_dropped = (tables.len() - kept.len()) as u64;
-    Tables { tables: kept, items, items_dropped, tables_dropped, unseen, cells_hidden, k: Some(k) }
+    PublicCounts { tables: kept, items, items_dropped, tables_dropped, unseen, cells_hidden, k: Some(k) }
 }
 
-impl Tables {
+impl PublicCounts {
     /// Number of participants, unless it would reveal somebody.
     pub(super) fn participants(&self, all: u64) -> Option<u64> {
         let Some(k) = self.k else { return Some(all) };
@@ -141,7 +141,7 @@ impl Tables {
     }
 
     /// The responses.
-    pub(super) fn lines(&self, shape: &Shape) -> Vec<u8> {
+    pub(super) fn lines(&self, shape: &RowFormatter) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (at, (table, answer, count)) in self.cells().enumerate() {
             bytes.extend_from_slice(if at == 0 { b"\n" } else { b",\n" });
@@ -151,7 +151,7 @@ impl Tables {
     }
 
     /// `published`: what the source says stands beside what is counted.
-    pub(super) fn outcomes<'h>(&self, head: &'h Head, published: bool) -> Outcomes<'h> {
+    pub(super) fn outcomes<'h>(&self, head: &'h BundleHeader, published: bool) -> Outcomes<'h> {
         let mut outcomes = Outcomes::new(head.phase.id);
         for (table, hidden) in self.tables.iter().filter(|(table, _)| table.object == NO_OBJECT) {
             let item = &head.items[table.subject as usize];
@@ -172,7 +172,12 @@ impl Tables {
     }
 
     /// Summary of what is shown: a total of everything would reveal the rest.
-    pub(super) fn summary(&self, head: &Head, lines: &[Line], participants: Option<u64>) -> Summary {
+    pub(super) fn summary(
+        &self,
+        head: &BundleHeader,
+        lines: &[ItemLine],
+        participants: Option<u64>,
+    ) -> Summary {
         let participants = participants.unwrap_or_default();
         let eligible: BTreeSet<_> =
             (0..head.items.len()).filter(|at| lines[*at].kept && head.items[*at].eligible()).collect();

@@ -1,6 +1,5 @@
-//! Reading and formatting by themselves, so that what they cost can be told from what a conversion costs.
-//!
-//! It makes no bundle: nothing is put in order, replaced, tallied or hashed.
+//! Reads and formats rows without sorting or writing, so that a bench can tell these costs from those of a
+//! conversion.
 
 use std::{io::Write, sync::Arc};
 
@@ -10,11 +9,11 @@ use super::{
     roles,
 };
 use crate::{
-    bundle::write::row_lines::{Before, Shape},
-    error::Fault,
+    bundle::write::row_lines::{LineCache, RowFormatter},
+    error::ConvertError,
     input::Input,
     meter::Meter,
-    privacy::participants::{Key, People},
+    privacy::participants::{Key, ParticipantRegistry},
     storage::rows::order::Flow,
 };
 
@@ -25,7 +24,7 @@ const ROOM: usize = 4 << 10;
 
 /// Writes a line for each row, as the rows come; tells how many there were. For benches only.
 #[doc(hidden)]
-pub fn lines(job: &Job, out: &mut impl Write) -> Result<u64, Fault> {
+pub fn lines(job: &Job, out: &mut impl Write) -> Result<u64, ConvertError> {
     let folder = std::env::temp_dir();
     let meter = Arc::new(Meter::default());
     let mut input = Input::open(&job.inputs, &folder, &[], &job.limits, &meter)?;
@@ -33,16 +32,16 @@ pub fn lines(job: &Job, out: &mut impl Write) -> Result<u64, Fault> {
     files.iter_mut().for_each(|(member, _)| *member = member.without_digest());
     let key = job.key.clone().unwrap_or(Key(Vec::new()));
     let mut people_of =
-        |scope: Option<&str>| Ok(People::new(&key, scope.unwrap_or_default(), job.participants));
+        |scope: Option<&str>| Ok(ParticipantRegistry::new(&key, scope.unwrap_or_default(), job.participants));
     let format = adapter::format(&files, job)?;
     let (adapter, head, mut people) = Adapter::open(format, &files, job, &mut people_of)?;
     let items = head.items.iter().map(|item| (item.key.as_str(), item.id.as_str()));
-    let shape = Shape::new(items, head.phase.id, false);
-    let (mut bytes, mut before) = (Vec::with_capacity(BLOCK + ROOM), Before::default());
+    let shape = RowFormatter::new(items, head.phase.id, false);
+    let (mut bytes, mut before) = (Vec::with_capacity(BLOCK + ROOM), LineCache::default());
     let mut write = |bytes: &mut Vec<u8>| {
         let written = out.write_all(bytes);
         bytes.clear();
-        written.map_err(|error| Fault::Io { doing: "writing lines".to_owned(), error })
+        written.map_err(|error| ConvertError::Io { doing: "writing lines".to_owned(), error })
     };
     let read = adapter.rows(&job.limits, &meter, &mut people, &mut Vec::new(), |row| {
         shape.row(&mut bytes, row, 1, None, &mut before);

@@ -1,31 +1,29 @@
-//! The files that were given: what each is, what it is called in the bundle, and which were left out.
-//!
-//! What is in them is the adapters' to know.
+//! Roles of the given files, their names in the bundle, and notes about those left out.
 
 use super::{Format, Job, adapter::format_of};
 use crate::{
-    error::{Fault, Wrong},
+    error::{ConvertError, ErrorKind},
     input::{
-        self, Ended, Input, Member, Role, TOLD, is_called_as_any, named, role, role_in_part, tools_name,
+        self, FileDigest, Input, Member, Role, TOLD, is_called_as_any, named, role, role_in_part, tools_name,
     },
     model::Artifact,
     plural::{counted, were},
     privacy::Profile,
 };
 
-pub(super) fn roles(input: &mut Input, job: &Job) -> Result<Vec<(Member, Role)>, Fault> {
+pub(super) fn roles(input: &mut Input, job: &Job) -> Result<Vec<(Member, Role)>, ConvertError> {
     let (mut files, mut broken) = (Vec::new(), std::mem::take(&mut input.broken));
     for member in &input.members {
         match role(member, &job.limits) {
-            Err(fault) if fault.is_damage() => broken.push((member.clone(), fault)),
+            Err(error) if error.is_damage() => broken.push((member.clone(), error)),
             role => files.push((member.clone(), role?)),
         }
     }
     let is_asked_for = |format: Format| job.from.is_none_or(|from| from == format);
     let is_export = files.iter().any(|(_, role)| format_of(*role).is_some_and(is_asked_for));
     for at in 0..broken.len() {
-        let (member, fault) = &broken[at];
-        if !is_export || is_called_as_any(member) || begins_as_one(member, fault, job, is_asked_for)? {
+        let (member, error) = &broken[at];
+        if !is_export || is_called_as_any(member) || begins_as_one(member, error, job, is_asked_for)? {
             return Err(broken.swap_remove(at).1);
         }
     }
@@ -39,15 +37,15 @@ pub(super) fn roles(input: &mut Input, job: &Job) -> Result<Vec<(Member, Role)>,
 /// True if the readable beginning of a broken file looks like an input file. Nothing is known of a broken archive.
 fn begins_as_one(
     member: &Member,
-    fault: &Fault,
+    error: &ConvertError,
     job: &Job,
     is_asked_for: impl Fn(Format) -> bool,
-) -> Result<bool, Fault> {
-    if matches!(fault, Fault::Content { wrong: Wrong::Archive, .. }) {
+) -> Result<bool, ConvertError> {
+    if matches!(error, ConvertError::Content { wrong: ErrorKind::Archive, .. }) {
         return Ok(false);
     }
     let role = match role_in_part(member, &job.limits) {
-        Err(fault) if fault.is_damage() => return Ok(false),
+        Err(error) if error.is_damage() => return Ok(false),
         role => role?,
     };
     let is_asked_for = format_of(role).is_some_and(is_asked_for);
@@ -66,7 +64,7 @@ pub(super) fn artifacts(
     rows: Option<&Member>,
     known: &[(Role, u64)],
     job: &Job,
-) -> Result<Vec<Artifact>, Fault> {
+) -> Result<Vec<Artifact>, ConvertError> {
     let archives = input.archives.iter().map(|archive| (archive, None, None));
     let members = files.iter().map(|(member, role)| {
         let rows = known.iter().find(|known| known.0 == *role).map(|known| known.1);
@@ -89,13 +87,13 @@ pub(super) fn artifacts(
 }
 
 /// Size and digest of a file that is not used; `None` for a broken archive.
-fn ended(member: &Member, role: Option<Role>, job: &Job) -> Result<Option<Ended>, Fault> {
+fn ended(member: &Member, role: Option<Role>, job: &Job) -> Result<Option<FileDigest>, ConvertError> {
     let read = |member: &Member| member.open(&job.limits, None)?.finish().map(Some);
     if role.is_none_or(Role::is_used) {
         return read(member);
     }
     match read(&member.as_it_lies()) {
-        Err(fault) if fault.is_damage() => Ok(None),
+        Err(error) if error.is_damage() => Ok(None),
         read => read,
     }
 }
@@ -114,7 +112,7 @@ pub(super) fn broken(files: &[(Member, Role)]) -> Option<String> {
 }
 
 /// Note about entries of a given folder that are not files.
-pub(super) fn passed_over(names: &[String], job: &Job) -> Option<String> {
+pub(super) fn skipped(names: &[String], job: &Job) -> Option<String> {
     let count = names.len() as u64;
     let folders = format!("{} in what was given {}", counted(count, "folder"), were(count));
     // What folders are called may tell of somebody.

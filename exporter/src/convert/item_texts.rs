@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use super::Job;
 use crate::{
-    bundle::write::document::Line,
-    error::Fault,
+    bundle::write::document::ItemLine,
+    error::ConvertError,
     form::{Hand, TEXT_REVIEWED_BY},
     meter::Meter,
-    model::{Head, Item},
-    plural::Few,
+    model::{BundleHeader, Item},
+    plural::HiddenBelow,
     privacy::{
         Profile, Texts,
         data_card::Content,
@@ -23,17 +23,17 @@ use crate::{
 };
 
 #[derive(Debug)]
-pub(super) struct Prepared {
-    pub(super) lines: Vec<Line>,
+pub(super) struct ItemTexts {
+    pub(super) lines: Vec<ItemLine>,
     pub(super) redacted: u64,
     reviewed: bool,
 }
 
 /// The organizer's texts stay as they are: they were written to be read.
-pub(super) fn texts(head: &Head, job: &Job, meter: &Meter) -> Result<Prepared, Fault> {
+pub(super) fn texts(head: &BundleHeader, job: &Job, meter: &Meter) -> Result<ItemTexts, ConvertError> {
     let mut redacted = 0;
     let lines = head.items.iter().map(|item| {
-        meter.go_on()?;
+        meter.check_stop()?;
         let text = match job.texts() {
             _ if item.organizer => item.text.clone(),
             Texts::Keep => item.text.clone(),
@@ -44,19 +44,19 @@ pub(super) fn texts(head: &Head, job: &Job, meter: &Meter) -> Result<Prepared, F
             }
             Texts::Omit => String::new(),
         };
-        Ok(Line { text, created: item.created, kept: true })
+        Ok(ItemLine { text, created: item.created, kept: true })
     });
-    let lines = lines.collect::<Result<_, Fault>>()?;
-    Ok(Prepared { lines, redacted, reviewed: job.text_reviewed_by.is_some() })
+    let lines = lines.collect::<Result<_, ConvertError>>()?;
+    Ok(ItemTexts { lines, redacted, reviewed: job.text_reviewed_by.is_some() })
 }
 
 /// Ids that would identify or refer to somebody become numbers; what was done is said.
-pub(super) fn hide_ids(items: &mut [Item], meter: &Meter) -> Result<Option<String>, Fault> {
+pub(super) fn hide_ids(items: &mut [Item], meter: &Meter) -> Result<Option<String>, ConvertError> {
     let taken: HashSet<_> = items.iter().map(|item| item.key.clone()).collect();
     let mut free = (1_u64..).map(|number| format!("hidden-{number}")).filter(|key| !taken.contains(key));
     let mut hidden = 0_u64;
     for item in items {
-        meter.go_on()?;
+        meter.check_stop()?;
         if !names_one(&item.id) {
             continue;
         }
@@ -78,16 +78,21 @@ fn names_one(id: &str) -> bool {
 }
 
 /// Notes about the treatment of texts.
-pub(super) fn notes(prepared: &Prepared, job: &Job) -> Vec<String> {
+pub(super) fn notes(prepared: &ItemTexts, job: &Job) -> Vec<String> {
     let mut notes = Vec::new();
     match job.texts() {
         Texts::Keep => {}
-        Texts::Redact if prepared.redacted == 1 && job.few() == Few::default() => notes.push(
-            "1 address, number, link or handle in participants' texts was replaced by a token.".to_owned(),
-        ),
+        Texts::Redact if prepared.redacted == 1 && job.hidden_below() == HiddenBelow::default() => notes
+            .push(
+                "1 address, number, link or handle in participants' texts was replaced by a token."
+                    .to_owned(),
+            ),
         Texts::Redact => {
             let what = "addresses, numbers, links and handles in participants' texts";
-            let told = job.few().told(prepared.redacted).unwrap_or_else(|| prepared.redacted.to_string());
+            let told = job
+                .hidden_below()
+                .hidden_phrase(prepared.redacted)
+                .unwrap_or_else(|| prepared.redacted.to_string());
             notes.push(format!("{told} {what} were replaced by tokens."));
         }
         Texts::Omit => notes.push("Participants' texts were left out.".to_owned()),
@@ -98,9 +103,14 @@ pub(super) fn notes(prepared: &Prepared, job: &Job) -> Vec<String> {
     notes
 }
 
-impl Prepared {
+impl ItemTexts {
     /// Content of the shown items and of everything said about them, for the data card.
-    pub(super) fn content(&self, head: &Head, job: &Job, meter: &Meter) -> Result<Content, Fault> {
+    pub(super) fn content(
+        &self,
+        head: &BundleHeader,
+        job: &Job,
+        meter: &Meter,
+    ) -> Result<Content, ConvertError> {
         let said = [head.source.title.as_str(), &head.source.description];
         let mut content = Content {
             identifying_text: said.iter().any(|text| identifies(text, Hand::People))
@@ -111,7 +121,7 @@ impl Prepared {
             ..Content::default()
         };
         for (item, line) in head.items.iter().zip(&self.lines).filter(|(_, line)| line.kept) {
-            meter.go_on()?;
+            meter.check_stop()?;
             content.participant_text |= !item.organizer && !line.text.is_empty();
             content.identifying_text = content.identifying_text
                 || identifies(&line.text, Hand::People)
@@ -123,7 +133,7 @@ impl Prepared {
 }
 
 /// Everything that is neither a statement nor about one.
-fn of_tools<'h>(head: &'h Head, job: &'h Job) -> impl Iterator<Item = &'h str> {
+fn of_tools<'h>(head: &'h BundleHeader, job: &'h Job) -> impl Iterator<Item = &'h str> {
     let source = &head.source;
     let source = [&source.tool, &source.schema, &source.id, &source.url];
     let artifacts = head
@@ -142,7 +152,7 @@ fn of_tools<'h>(head: &'h Head, job: &'h Job) -> impl Iterator<Item = &'h str> {
 }
 
 /// Values of published outcomes, which appear in private bundles only.
-fn published<'h>(head: &'h Head, job: &Job) -> impl Iterator<Item = (&'h String, &'h Value)> {
+fn published<'h>(head: &'h BundleHeader, job: &Job) -> impl Iterator<Item = (&'h String, &'h Value)> {
     let shown = job.profile == Profile::Private;
     let outcomes = head.items.iter().filter(move |_| shown).flat_map(|item| &item.outcomes);
     outcomes.flat_map(|outcome| outcome.counts.iter().chain(&outcome.more))
@@ -177,7 +187,7 @@ mod tests {
             author: None,
             outcomes: Vec::new(),
         };
-        let mut head = Head::of_statements("adapter", Source::default(), vec![item]);
+        let mut head = BundleHeader::of_statements("adapter", Source::default(), vec![item]);
         let (job, meter) = (Job::new(Vec::new(), Target::File("out".into())), Meter::default());
         let prepared = texts(&head, &job, &meter).unwrap();
         assert!(prepared.content(&head, &job, &meter).unwrap().participant_text);
@@ -187,6 +197,6 @@ mod tests {
             prepared.content(&head, &job, &meter).map(drop),
             hide_ids(&mut head.items, &meter).map(drop),
         ];
-        assert!(faults.into_iter().all(|fault| fault.is_err_and(|fault| fault.tag() == "stopped")));
+        assert!(faults.into_iter().all(|error| error.is_err_and(|error| error.tag() == "stopped")));
     }
 }

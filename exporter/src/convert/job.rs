@@ -1,18 +1,20 @@
-//! Options of one conversion.
+//! Options of one conversion, and its report.
 
 use std::{fs::File, path::PathBuf, sync::Arc};
 
+use serde::Serialize;
+
 use crate::{
     bundle::validate::formats::uri,
-    error::{Fault, Wrong},
+    error::{ConvertError, ErrorKind},
     form::{K_DEFAULT, Naming, Text},
     input::Limits,
     model::{Source, URN},
-    plural::Few,
+    plural::HiddenBelow,
     privacy::{Participants, Profile, Texts, participants::Key},
     sources::{aoi, polis},
-    tables::{Cells, Shape, VoterIds},
-    timestamp::Moment,
+    tables::{Cells, TableFormat, VoterIds},
+    timestamp::Timestamp,
 };
 
 /// The tools whose exports are understood.
@@ -106,7 +108,7 @@ pub struct Job {
     pub schema_url: Option<String>,
     pub bundle_id: Option<String>,
     /// Time of the export in the bundle; the start of the conversion by default.
-    pub exported: Option<Moment>,
+    pub exported: Option<Timestamp>,
     pub overrides: Overrides,
     /// Cuts what is too long instead of refusing it.
     pub truncate_metadata: bool,
@@ -122,7 +124,7 @@ pub struct Job {
     /// License of the package: an id of SPDX's list or an address.
     pub license: Option<String>,
     /// Instead of a bundle; the target is a folder then.
-    pub to: Option<Shape>,
+    pub to: Option<TableFormat>,
     pub cells: Cells,
     pub voter_ids: VoterIds,
 }
@@ -166,7 +168,7 @@ impl Job {
     }
 
     /// The options, by name, that say how an export becomes a bundle, but for the moment, which the environment may tell.
-    pub(crate) fn told_of_exports(&self) -> Vec<&'static str> {
+    pub(crate) fn options_for_exports(&self) -> Vec<&'static str> {
         let Overrides { id, title, description, url } = &self.overrides;
         let told = [
             ("--profile", self.profile != Profile::default()),
@@ -191,11 +193,11 @@ impl Job {
             ("--truncate-metadata", self.truncate_metadata),
         ];
         let told = told.into_iter().filter_map(|(name, is_told)| is_told.then_some(name));
-        told.chain(self.told_of_tools().map(|(_, name)| name)).collect()
+        told.chain(self.options_for_tools().map(|(_, name)| name)).collect()
     }
 
     /// The options, by name, that only the exports of one tool have a use for.
-    pub(crate) fn told_of_tools(&self) -> impl Iterator<Item = (Format, &'static str)> {
+    pub(crate) fn options_for_tools(&self) -> impl Iterator<Item = (Format, &'static str)> {
         let told = [
             (Format::Polis, "--variant", self.polis.variant.is_some()),
             (Format::Polis, "--vote-sign", self.polis.vote_sign.is_some()),
@@ -216,8 +218,8 @@ impl Job {
     }
 
     /// Threshold below which numbers of people are not shown.
-    pub(crate) fn few(&self) -> Few {
-        if self.profile == Profile::Public { Few(self.k) } else { Few::default() }
+    pub(crate) fn hidden_below(&self) -> HiddenBelow {
+        if self.profile == Profile::Public { HiddenBelow(self.k) } else { HiddenBelow::default() }
     }
 
     pub(crate) fn texts(&self) -> Texts {
@@ -228,6 +230,34 @@ impl Job {
     }
 }
 
+/// Report of a finished conversion. It names no participant.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The format that was found or told.
+    pub format: &'static str,
+    pub variant: Option<&'static str>,
+    pub participants: u64,
+    pub items: u64,
+    pub responses: u64,
+    pub coverage: f64,
+    /// Answers that a later one has replaced; nothing if that is not known, or they are too few to be told.
+    pub superseded: Option<u64>,
+    /// Places in texts that were replaced by tokens.
+    pub redacted: u64,
+    pub suitable: bool,
+    pub publication: &'static str,
+    pub notes: Vec<String>,
+    pub bundle_id: Option<String>,
+    pub bytes: u64,
+    /// SHA-256 of everything behind the id.
+    pub content_sha256: Option<String>,
+    /// Names of the files that were written beside or instead of the bundle, or would be.
+    pub files: Vec<String>,
+    /// True if nothing was written.
+    pub dry_run: bool,
+}
+
 impl Overrides {
     /// Completes what the source says of itself, and holds it against the bounds of the form.
     pub(crate) fn apply(
@@ -235,7 +265,7 @@ impl Overrides {
         source: &mut Source,
         truncate: bool,
         notes: &mut Vec<String>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ConvertError> {
         let set = |field: &mut String, told: &Option<String>| {
             if let Some(told) = told {
                 told.clone_into(field);
@@ -253,7 +283,7 @@ impl Overrides {
         }
         if !uri(source.url.as_bytes()) {
             if self.url.is_some() {
-                return Err(Fault::Refused("--source-url is not a URL".to_owned()));
+                return Err(ConvertError::Refused("--source-url is not a URL".to_owned()));
             }
             notes.push(
                 "The address that the source gives is not a URL; an invented name stands in.".to_owned(),
@@ -272,13 +302,15 @@ impl Overrides {
                 continue;
             }
             if (!truncate || name == "url") && told.is_some() {
-                return Err(Fault::Refused(format!("{option} has {length} characters, {most} are allowed")));
+                return Err(ConvertError::Refused(format!(
+                    "{option} has {length} characters, {most} are allowed"
+                )));
             }
             if !truncate || name == "url" {
                 let detail = format!(
                     "{name} has {length} characters, {most} are allowed (--truncate-metadata cuts, or give another)"
                 );
-                return Err(Fault::content("the input", None, Wrong::TooLong, detail));
+                return Err(ConvertError::content("the input", None, ErrorKind::TooLong, detail));
             }
             *field = field.chars().take(usize::try_from(most).unwrap_or(usize::MAX)).collect();
             notes.push(format!("{name} was cut from {length} to {most} characters."));

@@ -12,23 +12,19 @@ mod output_paths;
 mod outputs;
 mod overlap;
 mod read_rows;
-mod report;
 mod workspace;
 
 use std::sync::{Arc, atomic::Ordering};
 
 #[doc(hidden)]
 pub use self::bench_lines::lines;
+pub use self::job::{Format, Job, Overrides, Report, Sidecar, Target};
 use self::{
     adapter::Adapter,
-    input_files::{artifacts, broken, passed_over, roles, shared_name, unused},
-    item_texts::Prepared,
-    read_rows::{Done, in_order, rows},
+    input_files::{artifacts, broken, roles, shared_name, skipped, unused},
+    item_texts::ItemTexts,
+    read_rows::{RowsRead, rows, rows_are_in_order},
     workspace::Workspace,
-};
-pub use self::{
-    job::{Format, Job, Overrides, Sidecar, Target},
-    report::Report,
 };
 pub use crate::input::Limits;
 use crate::{
@@ -38,10 +34,10 @@ use crate::{
             document::{self, Beginning, Constants, Summary},
             output::{Mark, Output},
             pipeline::{Counting, Pipeline},
-            row_lines::Shape,
+            row_lines::RowFormatter,
         },
     },
-    error::Fault,
+    error::ConvertError,
     form::{K_DEFAULT, K_FLOOR, LONGEST_ID},
     input::{Input, Member, Role, unread},
     json::write::hex_of,
@@ -49,61 +45,62 @@ use crate::{
     privacy::{
         Profile,
         data_card::{Card, Content, card},
-        participants::{Key, People},
+        participants::{Key, ParticipantRegistry},
     },
     tables,
     tally::Tally,
-    timestamp::Moment,
+    timestamp::Timestamp,
 };
 
 /// Converts, and tells what was done. The meter may be watched, and told to stop.
-pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, Fault> {
+pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, ConvertError> {
     check(job)?;
     overlap::refuse(job)?;
-    let place = Workspace::open(job)?;
-    let mut input = Input::open(&job.inputs, &place.folder, &workspace::own(job), &job.limits, meter)?;
+    let workspace = Workspace::open(job)?;
+    let mut input = Input::open(&job.inputs, &workspace.folder, &workspace::own(job), &job.limits, meter)?;
     let files = roles(&mut input, job)?;
-    run(job, meter, place, &input, &files)
+    run(job, meter, workspace, &input, &files)
 }
 
 fn run(
     job: &Job,
     meter: &Arc<Meter>,
-    place: Workspace,
+    workspace: Workspace,
     input: &Input,
     files: &[(Member, Role)],
-) -> Result<Report, Fault> {
-    let exported = job.exported.unwrap_or_else(Moment::now);
+) -> Result<Report, ConvertError> {
+    let exported = job.exported.unwrap_or_else(Timestamp::now);
     let format = adapter::format(files, job)?;
     if format == Format::Bundle {
-        return outputs::from_bundle(job, &place, files, meter);
+        return outputs::from_bundle(job, &workspace, files, meter);
     }
-    if let Some((tool, option)) = job.told_of_tools().find(|(tool, _)| *tool != format) {
+    if let Some((tool, option)) = job.options_for_tools().find(|(tool, _)| *tool != format) {
         let (tool, format) = (tool.name(), format.name());
-        return Err(Fault::Refused(format!("{option}: of --from {tool} only, and this is {format}")));
+        return Err(ConvertError::Refused(format!("{option}: of --from {tool} only, and this is {format}")));
     }
     let constants = Constants { naming: job.naming, schema_url: job.schema_url.clone(), exported };
-    from_export(job, meter, place, input, files, format, constants)
+    from_export(job, meter, workspace, input, files, format, constants)
 }
 
 fn from_export(
     job: &Job,
     meter: &Arc<Meter>,
-    place: Workspace,
+    workspace: Workspace,
     input: &Input,
     files: &[(Member, Role)],
     format: Format,
     constants: Constants,
-) -> Result<Report, Fault> {
+) -> Result<Report, ConvertError> {
     let key = job.key.clone().map_or_else(Key::fresh, Ok)?;
     let mut people_of = |source: Option<&str>| {
         if job.key.is_some() && source.is_none() && job.profile == Profile::Private {
-            return Err(Fault::Refused(UNNAMED.to_owned()));
+            return Err(ConvertError::Refused(UNNAMED.to_owned()));
         }
-        Ok(People::new(&key, source.unwrap_or_default(), job.participants).telling(job.few()))
+        Ok(ParticipantRegistry::new(&key, source.unwrap_or_default(), job.participants)
+            .hiding_below(job.hidden_below()))
     };
     let (adapter, mut head, mut people) = Adapter::open(format, files, job, &mut people_of)?;
-    outputs::hold_shape(job, &head, adapter.format(), files)?;
+    outputs::check_shape(job, &head, adapter.format(), files)?;
     job.overrides.apply(&mut head.source, job.truncate_metadata, &mut head.notes)?;
     if job.profile == Profile::Public {
         head.notes.extend(item_texts::hide_ids(&mut head.items, meter)?);
@@ -112,11 +109,11 @@ fn from_export(
     head.notes.extend(unused(files));
     head.notes.extend(broken(files));
     head.notes.extend(unread(files, &job.limits, job.profile == Profile::Public)?);
-    head.notes.extend(passed_over(&input.passed_over, job));
+    head.notes.extend(skipped(&input.skipped, job));
     let prepared = item_texts::texts(&head, job, meter)?;
     head.notes.extend(item_texts::notes(&prepared, job));
     meter.total.store(adapter.rows_file().map_or(0, Member::stored_bytes), Ordering::Relaxed);
-    let mut work = Work { job, meter, place, adapter, head, people: &mut people, prepared, constants };
+    let mut work = Work { job, meter, workspace, adapter, head, people: &mut people, prepared, constants };
     let report = if work.counts_only() { work.counted()? } else { work.individual()? };
     work.end(report)
 }
@@ -125,11 +122,11 @@ fn from_export(
 const UNNAMED: &str = "--linkage-key-file: the input does not say which conversation it is, and pseudonyms of one key have to \
     differ from conversation to conversation: --source-id says it";
 
-fn check(job: &Job) -> Result<(), Fault> {
-    let refused = |detail: &str| Err(Fault::Refused(detail.to_owned()));
+fn check(job: &Job) -> Result<(), ConvertError> {
+    let refused = |detail: &str| Err(ConvertError::Refused(detail.to_owned()));
     let public = job.profile == Profile::Public;
     if public && job.k < K_FLOOR {
-        return Err(Fault::Refused(format!("--k {}: {K_FLOOR} is the least", job.k)));
+        return Err(ConvertError::Refused(format!("--k {}: {K_FLOOR} is the least", job.k)));
     }
     if !public && job.k != K_DEFAULT {
         return refused("--k: a private bundle has each answer; --profile public has counts");
@@ -145,7 +142,7 @@ fn check(job: &Job) -> Result<(), Fault> {
             "--to writes a folder without a bundle: give it with -o, and neither sidecars nor a package",
         );
     }
-    if public && job.to == Some(tables::Shape::PolisCsv) {
+    if public && job.to == Some(tables::TableFormat::PolisCsv) {
         return refused("--to polis-csv lists votes, and --profile public keeps counts only");
     }
     if job.target.is_stream()
@@ -159,9 +156,9 @@ fn check(job: &Job) -> Result<(), Fault> {
     }
     if let Some(license) = &job.license {
         if !job.package {
-            return refused("--license: only a package has a place for it (--package frictionless)");
+            return refused("--license: only a package has a workspace for it (--package frictionless)");
         }
-        tables::license::named(license).map_err(Fault::Refused)?;
+        tables::license::named(license).map_err(ConvertError::Refused)?;
     }
     if job.schema_url.as_deref().is_some_and(|url| !uri(url.as_bytes())) {
         return refused("--schema-url is not a URI (RFC 3986)");
@@ -174,13 +171,13 @@ fn check(job: &Job) -> Result<(), Fault> {
         ("--text-reviewed-by", &job.text_reviewed_by),
     ] {
         if told.as_ref().is_some_and(|told| told.trim().is_empty()) {
-            return Err(Fault::Refused(format!("{option} says nothing")));
+            return Err(ConvertError::Refused(format!("{option} says nothing")));
         }
     }
     if let Some(id) = &job.bundle_id
         && !(1..=LONGEST_ID).contains(&id.chars().count())
     {
-        return Err(Fault::Refused(format!(
+        return Err(ConvertError::Refused(format!(
             "--bundle-id has one character at least and {LONGEST_ID} at most"
         )));
     }
@@ -191,11 +188,11 @@ fn check(job: &Job) -> Result<(), Fault> {
 struct Work<'w> {
     job: &'w Job,
     meter: &'w Arc<Meter>,
-    place: Workspace,
+    workspace: Workspace,
     adapter: Adapter,
-    head: crate::model::Head,
-    people: &'w mut People,
-    prepared: Prepared,
+    head: crate::model::BundleHeader,
+    people: &'w mut ParticipantRegistry,
+    prepared: ItemTexts,
     constants: Constants,
 }
 
@@ -208,16 +205,16 @@ impl Work<'_> {
         Tally::new(self.head.items.len(), self.head.groups.len(), self.head.pairwise)
     }
 
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> RowFormatter {
         let items = self.head.items.iter().map(|item| (item.key.as_str(), item.id.as_str()));
-        Shape::new(items, self.head.phase.id, self.job.events)
+        RowFormatter::new(items, self.head.phase.id, self.job.events)
     }
 
-    fn end(self, mut report: Report) -> Result<Report, Fault> {
+    fn end(self, mut report: Report) -> Result<Report, ConvertError> {
         if self.previews() {
-            drop(self.place);
+            drop(self.workspace);
         } else {
-            report = outputs::publish(self.job, self.place, report, self.meter)?;
+            report = outputs::publish(self.job, self.workspace, report, self.meter)?;
         }
         if self.job.dry_run {
             report.dry_run = true;
@@ -233,7 +230,7 @@ impl Work<'_> {
     }
 
     /// Every answer of every participant.
-    fn individual(&mut self) -> Result<Report, Fault> {
+    fn individual(&mut self) -> Result<Report, ConvertError> {
         let mut tally = self.tally();
         let mut sorted = !self.adapter.by_item();
         let shape = self.shape();
@@ -242,7 +239,7 @@ impl Work<'_> {
             let counting = Counting::new(&mut tally, self.meter);
             let mut sink = counting.measuring(&shape, self.people.names(), outputs::LARGE);
             let read =
-                rows(&self.adapter, self.job, self.meter, self.people, &self.place, sorted, &mut sink)?;
+                rows(&self.adapter, self.job, self.meter, self.people, &self.workspace, sorted, &mut sink)?;
             let measured = sink.measured() + beginning.bytes.len() as u64;
             let (end, mut report, outcomes) = self.finish_individual(&tally, &read)?;
             outputs::preview(self.job, &mut report, measured + end.len() as u64, outcomes);
@@ -253,7 +250,14 @@ impl Work<'_> {
             let mut ahead = self.tally();
             // The rows are read twice.
             self.meter.total.fetch_add(self.meter.total.load(Ordering::Relaxed), Ordering::Relaxed);
-            sorted = !in_order(&self.adapter, self.job, self.meter, self.people, &self.place, &mut ahead)?;
+            sorted = !rows_are_in_order(
+                &self.adapter,
+                self.job,
+                self.meter,
+                self.people,
+                &self.workspace,
+                &mut ahead,
+            )?;
         }
         let (mut out, start) = self.open_out(&beginning)?;
         let pipeline = Pipeline {
@@ -264,9 +268,10 @@ impl Work<'_> {
             apart: self.job.threads > 1,
             meter: self.meter,
         };
-        let (adapter, job, meter, place) = (&self.adapter, self.job, self.meter, &self.place);
+        let (adapter, job, meter, workspace) = (&self.adapter, self.job, self.meter, &self.workspace);
         let people = &mut *self.people;
-        let read = pipeline.run(&mut tally, |pipe| rows(adapter, job, meter, people, place, sorted, pipe))?;
+        let read =
+            pipeline.run(&mut tally, |pipe| rows(adapter, job, meter, people, workspace, sorted, pipe))?;
         let (end, mut report, _) = self.finish_individual(&tally, &read)?;
         out.write(&end)?;
         self.seal(out, &beginning, &mut report)?;
@@ -274,15 +279,22 @@ impl Work<'_> {
     }
 
     /// Writes a bundle of counts.
-    fn counted(&mut self) -> Result<Report, Fault> {
+    fn counted(&mut self) -> Result<Report, ConvertError> {
         let mut tally = self.tally();
         let (tables, read) = match self.adapter.tallies() {
             Some(tallies) => (tallies.to_vec(), None),
             None => {
                 let sorted = !self.adapter.by_item();
                 let mut sink = Counting::new(&mut tally, self.meter);
-                let read =
-                    rows(&self.adapter, self.job, self.meter, self.people, &self.place, sorted, &mut sink)?;
+                let read = rows(
+                    &self.adapter,
+                    self.job,
+                    self.meter,
+                    self.people,
+                    &self.workspace,
+                    sorted,
+                    &mut sink,
+                )?;
                 (tally.tables(), Some(read))
             }
         };
@@ -290,7 +302,7 @@ impl Work<'_> {
         let shown = aggregates::shown(&tables, &self.head, public.then_some(self.job.k));
         for (line, keep) in self.prepared.lines.iter_mut().zip(&shown.items) {
             line.kept &= keep;
-            line.created = if public { line.created.map(Moment::day) } else { line.created };
+            line.created = if public { line.created.map(Timestamp::day) } else { line.created };
         }
         if let Some(read) = &read {
             self.note_rows(read);
@@ -318,7 +330,8 @@ impl Work<'_> {
         let card = card(content, self.job.withheld, &self.job.limitations);
         let mut report = self.report(summary, &card);
         let replaced = read.as_ref().map(|read| read.superseded);
-        report.superseded = replaced.filter(|replaced| self.job.few().told(*replaced).is_none());
+        report.superseded =
+            replaced.filter(|replaced| self.job.hidden_below().hidden_phrase(*replaced).is_none());
         let (beginning, lines) = (self.beginning(), shown.lines(&self.shape()));
         let outcomes = shown.outcomes(&self.head, !public);
         let any = summary.responses > 0;
@@ -346,7 +359,7 @@ impl Work<'_> {
         self.head.notes.push(note.to_owned());
     }
 
-    fn note_rows(&mut self, read: &Done) {
+    fn note_rows(&mut self, read: &RowsRead) {
         if let (Some(ended), Some(file)) = (read.read.ended, self.adapter.rows_file()) {
             let (name, within) = (file.name.clone(), file.archive_name());
             let found =
@@ -357,20 +370,24 @@ impl Work<'_> {
         }
         let replaced = read.superseded;
         if replaced > 0 {
-            let (told, were) = self.people.few.counted(replaced, "answer");
+            let (told, were) = self.people.hidden_below.counted(replaced, "answer");
             let note = format!("{told} {were} replaced by a later one of the same participant and left out.");
             self.head.notes.push(note);
         }
         let silent = self.people.silent().others;
         if silent > 0 {
-            let (told, were) = self.people.few.counted(silent, "participant");
+            let (told, were) = self.people.hidden_below.counted(silent, "participant");
             self.head.notes.push(format!("{told} without an answer {were} left out."));
         }
         self.head.notes.extend(read.notes.iter().cloned());
     }
 
     /// Builds everything behind the rows.
-    fn finish_individual(&mut self, tally: &Tally, read: &Done) -> Result<(Vec<u8>, Report, u64), Fault> {
+    fn finish_individual(
+        &mut self,
+        tally: &Tally,
+        read: &RowsRead,
+    ) -> Result<(Vec<u8>, Report, u64), ConvertError> {
         self.note_rows(read);
         let participants = self.people.count();
         let summary = Summary {
@@ -425,10 +442,10 @@ impl Work<'_> {
     }
 
     /// The output with its beginning, and the mark where the responses begin.
-    fn open_out(&self, beginning: &Beginning) -> Result<(Output, Mark), Fault> {
+    fn open_out(&self, beginning: &Beginning) -> Result<(Output, Mark), ConvertError> {
         let mut out = match self.job.stream() {
             Some(stream) => Output::stream(stream)?,
-            None => self.place.output()?,
+            None => self.workspace.output()?,
         };
         let at = usize::try_from(beginning.id_end).unwrap_or_default();
         out.write(&beginning.bytes[..at])?;
@@ -439,7 +456,7 @@ impl Work<'_> {
     }
 
     /// Fills in the id and makes the file durable.
-    fn seal(&self, mut out: Output, beginning: &Beginning, report: &mut Report) -> Result<(), Fault> {
+    fn seal(&self, mut out: Output, beginning: &Beginning, report: &mut Report) -> Result<(), ConvertError> {
         let digest = hex_of(&out.digest());
         let id = match &self.job.bundle_id {
             Some(id) => id.clone(),
@@ -452,7 +469,7 @@ impl Work<'_> {
             }
         };
         report.bytes = out.bytes();
-        self.meter.expect(outputs::still_to_read(self.job, report.bytes));
+        self.meter.expect(outputs::bytes_to_reread(self.job, report.bytes));
         out.sync()?;
         report.bundle_id = Some(id);
         report.content_sha256 = Some(digest);

@@ -16,11 +16,11 @@ use super::{
     workspace::Workspace,
 };
 use crate::{
-    error::{Fault, Wrong},
+    error::{ConvertError, ErrorKind},
     input::{Member, Role, absent, name_of, one_of},
     meter::Meter,
-    model::Head,
-    tables::{self, Shape, Whole, export, ndjson, package, parquet},
+    model::BundleHeader,
+    tables::{self, FinishedFile, TableFormat, export, ndjson, package, parquet},
 };
 
 /// Common readers take no larger document.
@@ -29,35 +29,42 @@ pub(super) const LARGE: u64 = 16 << 20;
 /// Gives everything its name; the bundle itself comes after its sidecars, so that it is never without them.
 pub(super) fn publish(
     job: &Job,
-    place: Workspace,
+    workspace: Workspace,
     mut report: Report,
     meter: &Meter,
-) -> Result<Report, Fault> {
+) -> Result<Report, ConvertError> {
     if let Some(shape) = job.to {
-        let tables::Exported { files, notes } =
-            export(place.partial(), &place.out, shape, job.cells, job.voter_ids, job.limits.memory, meter)?;
+        let tables::Exported { files, notes } = export(
+            workspace.partial(),
+            &workspace.out,
+            shape,
+            job.cells,
+            job.voter_ids,
+            job.limits.memory,
+            meter,
+        )?;
         report.files = names(&files);
         report.notes.extend(notes);
         return Ok(report);
     }
-    let Beside { whole, described, notes } =
-        write_beside(job, place.partial(), &place.out, report.bytes, meter)?;
+    let Sidecars { whole, described, notes } =
+        write_beside(job, workspace.partial(), &workspace.out, report.bytes, meter)?;
     report.notes.extend(notes);
     // All that takes long is done: a stop now would only leave half of the names.
-    meter.go_on()?;
+    meter.check_stop()?;
     let mut files = tables::publish(whole)?;
-    place.publish(job)?;
+    workspace.publish(job)?;
     files.extend(tables::publish(described)?);
-    place.finish()?;
+    workspace.finish()?;
     report.files = names(&files);
     Ok(report)
 }
 
 /// Files to be placed beside a bundle.
-pub(super) struct Beside {
-    pub(super) whole: Vec<Whole>,
+pub(super) struct Sidecars {
+    pub(super) whole: Vec<FinishedFile>,
     /// The package: it gets its names behind the bundle.
-    pub(super) described: Vec<Whole>,
+    pub(super) described: Vec<FinishedFile>,
     /// Notes about content that the files leave out.
     pub(super) notes: Vec<String>,
 }
@@ -69,7 +76,7 @@ pub(super) fn write_beside(
     out: &Path,
     bytes: u64,
     meter: &Meter,
-) -> Result<Beside, Fault> {
+) -> Result<Sidecars, ConvertError> {
     let (mut whole, mut left_out) = (Vec::new(), Vec::new());
     for sidecar in sidecars(job, bytes) {
         let named = |name: &str| sidecar_path(out, name);
@@ -87,7 +94,7 @@ pub(super) fn write_beside(
     } else {
         Vec::new()
     };
-    Ok(Beside { whole, described, notes: left_out })
+    Ok(Sidecars { whole, described, notes: left_out })
 }
 
 /// Those that were asked for, or that a bundle of so many bytes has by itself.
@@ -97,7 +104,7 @@ pub(super) fn sidecars(job: &Job, bytes: u64) -> &[Sidecar] {
 }
 
 /// Returns how many bytes of a bundle of this size will be read again for the other outputs.
-pub(super) fn still_to_read(job: &Job, bytes: u64) -> u64 {
+pub(super) fn bytes_to_reread(job: &Job, bytes: u64) -> u64 {
     let readings = match job.to {
         Some(shape) => tables::readings(shape),
         None => sidecars(job, bytes).len() as u64 + if job.package { 2 } else { 0 },
@@ -117,19 +124,22 @@ pub(super) fn preview(job: &Job, report: &mut Report, bytes: u64, outcomes: u64)
 }
 
 /// Refuses a shape that this kind of export can never have.
-pub(super) fn hold_shape(
+pub(super) fn check_shape(
     job: &Job,
-    head: &Head,
+    head: &BundleHeader,
     format: Format,
     files: &[(Member, Role)],
-) -> Result<(), Fault> {
+) -> Result<(), ConvertError> {
     let (role, detail) = match job.to {
-        Some(Shape::PolisCsv | Shape::SensemakingCsv) if head.pairwise => (Role::IdeasVotes, NO_OPINIONS),
-        Some(Shape::PolisCsv) if format == Format::Sensemaking => (Role::Tallies, tables::NO_VOTES),
+        Some(TableFormat::PolisCsv | TableFormat::SensemakingCsv) if head.pairwise => {
+            (Role::IdeasVotes, NO_OPINIONS)
+        }
+        Some(TableFormat::PolisCsv) if format == Format::Sensemaking => (Role::Tallies, tables::NO_VOTES),
         _ => return Ok(()),
     };
     // Its columns say so.
-    one_of(files, role)?.map_or(Ok(()), |file| Err(Fault::content(&file.name, 1, Wrong::Format, detail)))
+    one_of(files, role)?
+        .map_or(Ok(()), |file| Err(ConvertError::content(&file.name, 1, ErrorKind::Format, detail)))
 }
 
 const NO_OPINIONS: &str =
@@ -142,19 +152,19 @@ fn names(files: &[PathBuf]) -> Vec<String> {
 /// A bundle becomes something else.
 pub(super) fn from_bundle(
     job: &Job,
-    place: &Workspace,
+    workspace: &Workspace,
     given: &[(Member, Role)],
     meter: &Arc<Meter>,
-) -> Result<Report, Fault> {
+) -> Result<Report, ConvertError> {
     let member = one_of(given, Role::Bundle)?.ok_or_else(|| absent("a bundle"))?;
     let Some(shape) = job.to else {
-        return Err(Fault::Refused(
+        return Err(ConvertError::Refused(
             "the input is a bundle already: --to says what it is to become".to_owned(),
         ));
     };
-    let told = job.told_of_exports();
+    let told = job.options_for_exports();
     if !told.is_empty() {
-        return Err(Fault::Refused(format!(
+        return Err(ConvertError::Refused(format!(
             "{} would have to be told where an export becomes a bundle; this is a bundle already, and --to turns it into \
              something else as it is",
             told.join(", ")
@@ -164,19 +174,19 @@ pub(super) fn from_bundle(
     let path = match member.plain_path()? {
         Some(path) => path,
         None => {
-            let path = place.partial().to_owned();
-            let failed = |error| Fault::io("unpacking to", &path, error);
-            let mut into = place.partial_file();
+            let path = workspace.partial().to_owned();
+            let failed = |error| ConvertError::io("unpacking to", &path, error);
+            let mut into = workspace.partial_file();
             let stored = member.stored_bytes();
-            meter.expect(stored + still_to_read(job, stored));
+            meter.expect(stored + bytes_to_reread(job, stored));
             let whole = member.open(&job.limits, Some(meter))?;
             whole.each(|block| into.write_all(block).map_err(failed))?;
             path
         }
     };
-    meter.expect(still_to_read(job, fs::metadata(&path).map_or(0, |found| found.len())));
+    meter.expect(bytes_to_reread(job, fs::metadata(&path).map_or(0, |found| found.len())));
     let tables::Exported { files, notes } =
-        export(&path, &place.out, shape, job.cells, job.voter_ids, job.limits.memory, meter)?;
+        export(&path, &workspace.out, shape, job.cells, job.voter_ids, job.limits.memory, meter)?;
     let notes = broken(given).into_iter().chain(notes).collect();
     let (files, dry_run) = (names(&files), job.dry_run);
     Ok(Report { format: "bundle", files, notes, dry_run, ..Report::default() })

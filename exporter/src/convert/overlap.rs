@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{Job, Target, output_paths::written};
-use crate::{error::Fault, input::name_of};
+use crate::{error::ConvertError, input::name_of};
 
 /// Two names of one file have this in common.
 type Identity = (u64, u64);
@@ -20,7 +20,7 @@ fn identity(found: &Metadata) -> Identity {
 }
 
 /// Refuses to write over the input.
-pub(super) fn refuse(job: &Job) -> Result<(), Fault> {
+pub(super) fn refuse(job: &Job) -> Result<(), ConvertError> {
     let read = inputs(job);
     let hit = |identity: Identity| read.iter().find(|(_, read)| *read == identity).map(|(name, _)| name);
     let (written, read) = match &job.target {
@@ -39,7 +39,7 @@ pub(super) fn refuse(job: &Job) -> Result<(), Fault> {
             }
         }
     };
-    Err(Fault::Refused(format!(
+    Err(ConvertError::Refused(format!(
         "{written} would be written, and is the same file as {read}, which is to be read"
     )))
 }

@@ -1,16 +1,14 @@
-//! Reads all rows of the input and brings them in the order of the bundle, again if need be.
-//!
-//! Where they go is a sink's to know.
+//! Reads all rows of the input and brings them into the order of the bundle, in a second reading if need be.
 
 use std::sync::{Arc, atomic::Ordering};
 
 use super::{Job, adapter::Adapter, workspace::Workspace};
 use crate::{
     bundle::write::pipeline::Counting,
-    error::Fault,
+    error::ConvertError,
     input::Member,
     meter::Meter,
-    privacy::participants::People,
+    privacy::participants::ParticipantRegistry,
     storage::rows::{
         Read,
         order::{Flow, Grouped, Order, Sink, Sorted},
@@ -19,7 +17,7 @@ use crate::{
 };
 
 /// All rows, and what became of them.
-pub(super) struct Done {
+pub(super) struct RowsRead {
     pub(super) read: Read,
     pub(super) superseded: u64,
     pub(super) notes: Vec<String>,
@@ -30,19 +28,19 @@ pub(super) fn rows(
     adapter: &Adapter,
     job: &Job,
     meter: &Arc<Meter>,
-    people: &mut People,
-    place: &Workspace,
+    people: &mut ParticipantRegistry,
+    workspace: &Workspace,
     sorted: bool,
     sink: &mut impl Sink,
-) -> Result<Done, Fault> {
-    let order = order(job, place);
+) -> Result<RowsRead, ConvertError> {
+    let order = order(job, workspace);
     let mut notes = Vec::new();
     if !sorted {
         let mut grouped = Grouped::new(order);
         let read = adapter.rows(&job.limits, meter, people, &mut notes, |row| grouped.push(row, sink))?;
         if read.flow == Flow::More {
             let superseded = grouped.finish(sink)?;
-            return Ok(Done { read, superseded, notes });
+            return Ok(RowsRead { read, superseded, notes });
         }
         sink.again()?;
         begin_again(adapter, people, meter);
@@ -53,37 +51,37 @@ pub(super) fn rows(
     let read = adapter.rows(&job.limits, meter, people, &mut notes, |row| {
         count += 1;
         if count.is_multiple_of(1 << 16) && meter.stopped() {
-            return Err(Fault::Stopped { rows: 0 });
+            return Err(ConvertError::Stopped { rows: 0 });
         }
         sorted.push(row)
     })?;
     let superseded = sorted.finish(sink)?;
-    Ok(Done { read, superseded, notes })
+    Ok(RowsRead { read, superseded, notes })
 }
 
 /// True if rows that should come item by item do. Reads all of them, so that their errors are known before anything
 /// is written that cannot be taken back. (If they do not, sorting reads them all before it returns one.)
-pub(super) fn in_order(
+pub(super) fn rows_are_in_order(
     adapter: &Adapter,
     job: &Job,
     meter: &Arc<Meter>,
-    people: &mut People,
-    place: &Workspace,
+    people: &mut ParticipantRegistry,
+    workspace: &Workspace,
     tally: &mut Tally,
-) -> Result<bool, Fault> {
+) -> Result<bool, ConvertError> {
     let mut sink = Counting::new(tally, meter);
-    let mut grouped = Grouped::new(order(job, place));
+    let mut grouped = Grouped::new(order(job, workspace));
     let each = |row| grouped.push(row, &mut sink);
     let read = adapter.rows(&job.limits, meter, people, &mut Vec::new(), each)?;
     begin_again(adapter, people, meter);
     Ok(read.flow == Flow::More)
 }
 
-fn order<'p>(job: &Job, place: &'p Workspace) -> Order<'p> {
-    Order { events: job.events, memory: job.limits.memory, folder: &place.folder }
+fn order<'p>(job: &Job, workspace: &'p Workspace) -> Order<'p> {
+    Order { events: job.events, memory: job.limits.memory, folder: &workspace.folder }
 }
 
-fn begin_again(adapter: &Adapter, people: &mut People, meter: &Meter) {
+fn begin_again(adapter: &Adapter, people: &mut ParticipantRegistry, meter: &Meter) {
     people.again();
     meter.rows.store(0, Ordering::Relaxed);
     meter.expect(adapter.rows_file().map_or(0, Member::stored_bytes));

@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use super::{Job, Target, output_paths};
 use crate::{
     bundle::write::output::{Output, beside, publish},
-    error::Fault,
+    error::ConvertError,
     input::name_of,
 };
 
@@ -38,13 +38,13 @@ struct Partial {
 }
 
 impl Workspace {
-    pub(super) fn open(job: &Job) -> Result<Self, Fault> {
+    pub(super) fn open(job: &Job) -> Result<Self, ConvertError> {
         let (out, spool) = match &job.target {
             Target::File(path) => (path.clone(), None),
             Target::Stream(_) => apart()?,
         };
         if job.to.is_none() && out.is_dir() {
-            return Err(Fault::Refused(format!("{} is a folder", name_of(&out))));
+            return Err(ConvertError::Refused(format!("{} is a folder", name_of(&out))));
         }
         if spool.is_none() {
             only_files(job, &out)?;
@@ -54,7 +54,7 @@ impl Workspace {
                 taken(&out, job).then(|| out.clone()).or_else(|| output_paths::taken(job, &out))
         {
             let name = name_of(&there);
-            return Err(Fault::Refused(format!("{name} is there already: --force replaces it")));
+            return Err(ConvertError::Refused(format!("{name} is there already: --force replaces it")));
         }
         // A preview leaves nothing beside the output.
         let (out, spool) = match (job.dry_run, spool) {
@@ -62,7 +62,7 @@ impl Workspace {
             (_, spool) => (out, spool),
         };
         let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::create_dir_all(folder).map_err(|error| Fault::io("making the folder", folder, error))?;
+        fs::create_dir_all(folder).map_err(|error| ConvertError::io("making the folder", folder, error))?;
         let folder = folder.to_owned();
         let partial = Partial::create(beside(&out, PARTIAL))?;
         let copied_to = match &job.target {
@@ -82,12 +82,12 @@ impl Workspace {
     }
 
     /// Output that writes to the unfinished bundle.
-    pub(super) fn output(&self) -> Result<Output, Fault> {
+    pub(super) fn output(&self) -> Result<Output, ConvertError> {
         Output::file(&self.partial.path, &self.partial.file)
     }
 
     /// Gives the bundle its name, unless it has gone where it belongs already.
-    pub(super) fn publish(&self, job: &Job) -> Result<(), Fault> {
+    pub(super) fn publish(&self, job: &Job) -> Result<(), ConvertError> {
         if job.stream().is_some() {
             return Ok(());
         }
@@ -95,14 +95,14 @@ impl Workspace {
     }
 
     /// Copies the finished bundle to standard output if it belongs there, and removes temporary files.
-    pub(super) fn finish(self) -> Result<(), Fault> {
+    pub(super) fn finish(self) -> Result<(), ConvertError> {
         if let Some(stream) = self.copied_to {
             copy(&self.out, &stream)?;
         }
         match self.spool {
             Some(spool) => spool
                 .close()
-                .map_err(|error| Fault::Io { doing: "removing a temporary folder".to_owned(), error }),
+                .map_err(|error| ConvertError::Io { doing: "removing a temporary folder".to_owned(), error }),
             None => Ok(()),
         }
     }
@@ -110,15 +110,15 @@ impl Workspace {
 
 impl Partial {
     /// Creates and locks the file. One that a killed conversion has left is replaced, one that is being written is not.
-    fn create(path: PathBuf) -> Result<Self, Fault> {
-        let failed = |error| Fault::io("writing", &path, error);
+    fn create(path: PathBuf) -> Result<Self, ConvertError> {
+        let failed = |error| ConvertError::io("writing", &path, error);
         loop {
             match fs::symlink_metadata(&path) {
                 Ok(there) if there.is_file() => remove_left_over(&path)?,
                 // Whoever may write to the folder could plant a link here: it is neither followed nor removed.
                 Ok(_) => {
                     let name = name_of(&path);
-                    return Err(Fault::Refused(format!("{name} is there and is no file: remove it")));
+                    return Err(ConvertError::Refused(format!("{name} is there and is no file: remove it")));
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(failed(error)),
@@ -146,8 +146,8 @@ impl Drop for Partial {
     }
 }
 
-fn remove_left_over(path: &Path) -> Result<(), Fault> {
-    let failed = |error| Fault::io("replacing", path, error);
+fn remove_left_over(path: &Path) -> Result<(), ConvertError> {
+    let failed = |error| ConvertError::io("replacing", path, error);
     let nofollow = OFlags::NOFOLLOW.bits().cast_signed();
     let file = match File::options().write(true).custom_flags(nofollow).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -158,8 +158,8 @@ fn remove_left_over(path: &Path) -> Result<(), Fault> {
 }
 
 /// Locks the file until it is closed, at the latest when the process ends.
-fn lock(file: &File) -> Result<(), Fault> {
-    let busy = |_| Fault::Refused("another process is writing the same output".to_owned());
+fn lock(file: &File) -> Result<(), ConvertError> {
+    let busy = |_| ConvertError::Refused("another process is writing the same output".to_owned());
     file.try_lock().map_err(busy)
 }
 
@@ -179,17 +179,17 @@ pub(super) fn own(job: &Job) -> Vec<PathBuf> {
 
 /// Refuses outputs that exist and are not files, such as devices: whoever named one wanted to write to it. A link to
 /// a file is replaced, not the file.
-fn only_files(job: &Job, out: &Path) -> Result<(), Fault> {
+fn only_files(job: &Job, out: &Path) -> Result<(), ConvertError> {
     let is_folder = job.to.is_some() && out.is_dir();
     let folder = job.to.map(|_| out.to_owned()).filter(|_| !is_folder);
     let missing = |error: &io::Error| error.kind() == io::ErrorKind::NotADirectory;
     if out.symlink_metadata().is_err_and(|error| missing(&error)) {
         let detail = "its folder is none: a file has the name, or that of a folder before it";
-        return Err(Fault::Refused(format!("{} cannot be written: {detail}", name_of(out))));
+        return Err(ConvertError::Refused(format!("{} cannot be written: {detail}", name_of(out))));
     }
     for path in folder.into_iter().chain(output_paths::written(job, out)) {
         if let Some(kind) = no_file(&path) {
-            return Err(Fault::Refused(format!("{} {kind}: only files are replaced", name_of(&path))));
+            return Err(ConvertError::Refused(format!("{} {kind}: only files are replaced", name_of(&path))));
         }
     }
     Ok(())
@@ -225,13 +225,13 @@ fn taken(out: &Path, job: &Job) -> bool {
     }
 }
 
-fn apart() -> Result<(PathBuf, Option<tempfile::TempDir>), Fault> {
+fn apart() -> Result<(PathBuf, Option<tempfile::TempDir>), ConvertError> {
     let spool = tempfile::tempdir()
-        .map_err(|error| Fault::Io { doing: "making a temporary folder".to_owned(), error })?;
+        .map_err(|error| ConvertError::Io { doing: "making a temporary folder".to_owned(), error })?;
     Ok((spool.path().join("bundle.json"), Some(spool)))
 }
 
-fn copy(path: &Path, mut stream: &File) -> Result<(), Fault> {
+fn copy(path: &Path, mut stream: &File) -> Result<(), ConvertError> {
     let copied = File::open(path).and_then(|mut file| io::copy(&mut file, &mut stream));
-    copied.map(drop).map_err(Fault::stream)
+    copied.map(drop).map_err(ConvertError::stream)
 }

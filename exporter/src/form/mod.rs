@@ -1,6 +1,4 @@
-//! The form of a data bundle: names, order, vocabularies and bounds of its fields, the one place for readers and writers.
-//!
-//! It reads and writes nothing, and knows no tool that bundles come from.
+//! Form of a data bundle: names, order, vocabularies and bounds of its fields, for readers and writers alike.
 
 pub(crate) mod coverage;
 pub mod schema;

@@ -1,6 +1,6 @@
-//! The published JSON Schema of a bundle, for validators of others.
+//! JSON Schema of a bundle, for other validators.
 //!
-//! `validate` does not read it; a test holds the two against each other.
+//! `validate` does not read it; a test compares the two.
 
 use crate::form::{KIND, Naming, SCHEMA_URL};
 

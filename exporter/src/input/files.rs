@@ -17,11 +17,11 @@ use tempfile::NamedTempFile;
 
 use super::{
     Limits,
-    stream::{How, Stream, Whence},
+    stream::{MemberLocation, ReadOptions, Stream},
     zip_archive,
 };
 use crate::{
-    error::Fault,
+    error::ConvertError,
     meter::Meter,
     unpack::{Packed, unpack},
 };
@@ -33,9 +33,9 @@ pub(crate) struct Input {
     /// The archives that members come from; they are listed as artifacts, too.
     pub(crate) archives: Vec<Member>,
     /// Entries of a folder that are not files, by name.
-    pub(crate) passed_over: Vec<String>,
+    pub(crate) skipped: Vec<String>,
     /// Files that cannot be unpacked, with the error.
-    pub(crate) broken: Vec<(Member, Fault)>,
+    pub(crate) broken: Vec<(Member, ConvertError)>,
     /// Kept until the end: standard input can be read only once, and an archive not while it is unpacked.
     _spooled: Vec<NamedTempFile>,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Input {
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) name: String,
-    whence: Whence,
+    whence: MemberLocation,
     hashed: bool,
     /// It is not unpacked.
     as_it_lies: bool,
@@ -55,7 +55,7 @@ pub(crate) struct Member {
 }
 
 /// Settings for opening files.
-struct Opening<'o> {
+struct OpenContext<'o> {
     spool: &'o Path,
     own: &'o [PathBuf],
     limits: &'o Limits,
@@ -63,7 +63,7 @@ struct Opening<'o> {
     meter: &'o Arc<Meter>,
 }
 
-impl Opening<'_> {
+impl OpenContext<'_> {
     /// A folder may be given by another name than that of the output in it.
     fn is_own(&self, path: &Path) -> bool {
         let mut own = self.own.iter().filter(|own| own.file_name() == path.file_name());
@@ -80,32 +80,32 @@ impl Input {
         own: &[PathBuf],
         limits: &Limits,
         meter: &Arc<Meter>,
-    ) -> Result<Self, Fault> {
-        let opening = &Opening { spool, own, limits, meter };
+    ) -> Result<Self, ConvertError> {
+        let opening = &OpenContext { spool, own, limits, meter };
         let mut input = Self::default();
         for path in paths {
             if path.as_os_str() == "-" {
                 let kept = spooled(io::stdin(), opening)?;
                 input.add("stdin".to_owned(), kept.path(), true, opening)?;
                 input._spooled.push(kept);
-            } else if fs::metadata(path).map_err(|error| Fault::io("opening", path, error))?.is_dir() {
+            } else if fs::metadata(path).map_err(|error| ConvertError::io("opening", path, error))?.is_dir() {
                 input.add_folder(path, opening)?;
             } else {
                 input.add(name_of(path), path, true, opening)?;
             }
         }
         if input.members.is_empty() && input.broken.is_empty() {
-            let folders = match input.passed_over.as_slice() {
+            let folders = match input.skipped.as_slice() {
                 [] => String::new(),
                 folders => format!("; folders in it have to be given by themselves: {}", folders.join(", ")),
             };
-            return Err(Fault::Refused(format!("there is no file in the input{folders}")));
+            return Err(ConvertError::Refused(format!("there is no file in the input{folders}")));
         }
         Ok(input)
     }
 
-    fn add_folder(&mut self, folder: &Path, opening: &Opening<'_>) -> Result<(), Fault> {
-        let unread = |error| Fault::io("reading the folder", folder, error);
+    fn add_folder(&mut self, folder: &Path, opening: &OpenContext<'_>) -> Result<(), ConvertError> {
+        let unread = |error| ConvertError::io("reading the folder", folder, error);
         let mut files = Vec::new();
         for entry in fs::read_dir(folder).map_err(unread)? {
             let path = entry.map_err(unread)?.path();
@@ -113,24 +113,30 @@ impl Input {
             if hidden || opening.is_own(&path) {
                 continue;
             }
-            if fs::metadata(&path).map_err(|error| Fault::io("opening", &path, error))?.is_file() {
+            if fs::metadata(&path).map_err(|error| ConvertError::io("opening", &path, error))?.is_file() {
                 files.push(path);
             } else {
-                self.passed_over.push(name_of(&path));
+                self.skipped.push(name_of(&path));
             }
         }
-        self.passed_over.sort();
+        self.skipped.sort();
         // A folder lists its files in no order, and equal input has to give equal bytes.
         files.sort();
-        opening.limits.hold_files(&name_of(folder), files.len())?;
+        opening.limits.check_file_count(&name_of(folder), files.len())?;
         files.iter().try_for_each(|path| self.add(name_of(path), path, false, opening))
     }
 
     /// A file in a folder may be one that lies beside the export.
-    fn add(&mut self, name: String, path: &Path, is_alone: bool, opening: &Opening<'_>) -> Result<(), Fault> {
+    fn add(
+        &mut self,
+        name: String,
+        path: &Path,
+        is_alone: bool,
+        opening: &OpenContext<'_>,
+    ) -> Result<(), ConvertError> {
         let path: Arc<Path> = Arc::from(path);
         let within: Arc<str> = name.as_str().into();
-        let whence = Whence::File { path: Arc::clone(&path) };
+        let whence = MemberLocation::File { path: Arc::clone(&path) };
         let meter = Arc::clone(opening.meter);
         let file = Member { name, whence, hashed: true, as_it_lies: false, in_part: false, meter };
         let packed = match packed(&path)? {
@@ -141,7 +147,7 @@ impl Input {
             Packed::Zip => None,
             // An archive is read from its end.
             Packed::Gzip | Packed::Zstd if holds_archive(&path) => match unpacked(&file, opening) {
-                Err(fault) if fault.is_damage() => return self.put_aside(file, fault),
+                Err(error) if error.is_damage() => return self.set_aside(file, error),
                 kept => Some(kept?),
             },
             _ => {
@@ -152,13 +158,13 @@ impl Input {
         let archive_path = kept.as_ref().map_or(&*path, NamedTempFile::path);
         let (archive, entries) =
             match zip_archive::open(archive_path, &within, file.stored_bytes(), opening.limits) {
-                Err(fault) if fault.is_damage() => return self.put_aside(file, fault),
+                Err(error) if error.is_damage() => return self.set_aside(file, error),
                 opened => opened?,
             };
         self._spooled.extend(kept);
         self.members.extend(entries.into_iter().map(|entry| Member {
             name: entry.name.clone(),
-            whence: Whence::Zip { within: Arc::clone(&within), archive: archive.clone(), entry },
+            whence: MemberLocation::Zip { within: Arc::clone(&within), archive: archive.clone(), entry },
             ..file.clone()
         }));
         self.archives.push(file);
@@ -166,23 +172,23 @@ impl Input {
     }
 
     /// Keeps a broken file apart: whether it is needed is known once all files are listed.
-    fn put_aside(&mut self, file: Member, fault: Fault) -> Result<(), Fault> {
-        self.broken.push((file, fault));
+    fn set_aside(&mut self, file: Member, error: ConvertError) -> Result<(), ConvertError> {
+        self.broken.push((file, error));
         Ok(())
     }
 }
 
 impl Member {
     /// Reads from the beginning, until it is told to stop; only what the meter is given for is counted.
-    pub(crate) fn open(&self, limits: &Limits, counted: Option<&Arc<Meter>>) -> Result<Stream, Fault> {
+    pub(crate) fn open(&self, limits: &Limits, counted: Option<&Arc<Meter>>) -> Result<Stream, ConvertError> {
         let Self { hashed, as_it_lies, in_part, .. } = *self;
-        let how = How { counted: counted.is_some(), hashed, as_it_lies, in_part };
+        let how = ReadOptions { counted: counted.is_some(), hashed, as_it_lies, in_part };
         Stream::start(&self.name, &self.whence, limits, &self.meter, how)
     }
 
     /// Stops long work on this file if asked to.
-    pub(crate) fn go_on(&self) -> Result<(), Fault> {
-        self.meter.go_on()
+    pub(crate) fn check_stop(&self) -> Result<(), ConvertError> {
+        self.meter.check_stop()
     }
 
     /// The same file, read without a digest.
@@ -206,16 +212,16 @@ impl Member {
     }
 
     /// Path of the file, if it can be read there as it is.
-    pub(crate) fn plain_path(&self) -> Result<Option<PathBuf>, Fault> {
-        let Whence::File { path } = &self.whence else { return Ok(None) };
+    pub(crate) fn plain_path(&self) -> Result<Option<PathBuf>, ConvertError> {
+        let MemberLocation::File { path } = &self.whence else { return Ok(None) };
         Ok((packed(path)? == Packed::No).then(|| path.to_path_buf()))
     }
 
     /// The bytes as they lie on disk, packed or not.
     pub(crate) fn stored_bytes(&self) -> u64 {
         match &self.whence {
-            Whence::File { path } => fs::metadata(path).map_or(0, |found| found.len()),
-            Whence::Zip { entry, .. } => entry.packed,
+            MemberLocation::File { path } => fs::metadata(path).map_or(0, |found| found.len()),
+            MemberLocation::Zip { entry, .. } => entry.packed,
         }
     }
 
@@ -228,15 +234,15 @@ impl Member {
     /// The archive that it stands in.
     pub(crate) fn archive_name(&self) -> Option<String> {
         match &self.whence {
-            Whence::File { .. } => None,
-            Whence::Zip { within, .. } => Some(within.to_string()),
+            MemberLocation::File { .. } => None,
+            MemberLocation::Zip { within, .. } => Some(within.to_string()),
         }
     }
 }
 
-fn packed(path: &Path) -> Result<Packed, Fault> {
+fn packed(path: &Path) -> Result<Packed, ConvertError> {
     let looked = File::open(path).and_then(|mut file| Packed::of(&mut file));
-    let (packed, _) = looked.map_err(|error| Fault::io("opening", path, error))?;
+    let (packed, _) = looked.map_err(|error| ConvertError::io("opening", path, error))?;
     Ok(packed)
 }
 
@@ -246,8 +252,8 @@ fn holds_archive(path: &Path) -> bool {
     looked.is_ok_and(|(packed, _)| packed == Packed::Zip)
 }
 
-fn unpacked(file: &Member, opening: &Opening<'_>) -> Result<NamedTempFile, Fault> {
-    let failed = |error| Fault::io("keeping an unpacked archive in", opening.spool, error);
+fn unpacked(file: &Member, opening: &OpenContext<'_>) -> Result<NamedTempFile, ConvertError> {
+    let failed = |error| ConvertError::io("keeping an unpacked archive in", opening.spool, error);
     let mut kept = NamedTempFile::new_in(opening.spool).map_err(failed)?;
     file.without_digest()
         .open(opening.limits, None)?
@@ -265,8 +271,11 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// It is read on a thread of its own, for a read that waits cannot be called off; the thread ends with its input, or with
 /// the process.
-fn spooled(mut from: impl Read + Send + 'static, opening: &Opening<'_>) -> Result<NamedTempFile, Fault> {
-    let failed = |error| Fault::io("keeping standard input in", opening.spool, error);
+fn spooled(
+    mut from: impl Read + Send + 'static,
+    opening: &OpenContext<'_>,
+) -> Result<NamedTempFile, ConvertError> {
+    let failed = |error| ConvertError::io("keeping standard input in", opening.spool, error);
     let mut kept = NamedTempFile::new_in(opening.spool).map_err(failed)?;
     let (send, blocks) = sync_channel::<io::Result<Vec<u8>>>(2);
     let read = move || loop {
@@ -286,7 +295,7 @@ fn spooled(mut from: impl Read + Send + 'static, opening: &Opening<'_>) -> Resul
     };
     thread::Builder::new().name("stdin".to_owned()).spawn(read).map_err(failed)?;
     loop {
-        opening.meter.go_on()?;
+        opening.meter.check_stop()?;
         match blocks.recv_timeout(LOOK) {
             Ok(block) => block.and_then(|block| kept.as_file_mut().write_all(&block)).map_err(failed)?,
             Err(RecvTimeoutError::Timeout) => {}
@@ -347,19 +356,19 @@ mod tests {
             let waiting = Arc::clone(&meter);
             thread::spawn(move || {
                 let limits = Limits::default();
-                let opening = Opening { spool: &spool, own: &[], limits: &limits, meter: &waiting };
+                let opening = OpenContext { spool: &spool, own: &[], limits: &limits, meter: &waiting };
                 end.send(spooled(reader, &opening).map(drop)).unwrap();
             });
             meter.stop();
-            let fault = ended.recv_timeout(Duration::from_secs(60)).unwrap().unwrap_err();
-            assert_eq!(fault.tag(), "stopped");
+            let error = ended.recv_timeout(Duration::from_secs(60)).unwrap().unwrap_err();
+            assert_eq!(error.tag(), "stopped");
             // Until here it could have come.
             drop(writer);
             assert_eq!(folder.path().read_dir().unwrap().count(), 0);
         }
         let folder = tempfile::tempdir().unwrap();
         let (limits, meter) = (Limits::default(), Arc::default());
-        let opening = Opening { spool: folder.path(), own: &[], limits: &limits, meter: &meter };
+        let opening = OpenContext { spool: folder.path(), own: &[], limits: &limits, meter: &meter };
         let text = vec![7; 3 * BLOCK + 1];
         let kept = spooled(Cursor::new(text.clone()), &opening).unwrap();
         assert!(fs::read(kept.path()).unwrap() == text);
@@ -377,8 +386,8 @@ mod tests {
                 .map(|input| input.members.len())
         };
         assert_eq!(open(&path, 4).unwrap(), 4);
-        let fault = open(&path, 3).unwrap_err();
-        assert_eq!(fault.to_string(), "many.zip: it holds 4 files, 3 are allowed (--max-files allows more)");
+        let error = open(&path, 3).unwrap_err();
+        assert_eq!(error.to_string(), "many.zip: it holds 4 files, 3 are allowed (--max-files allows more)");
         fs::write(folder.path().join("beside.csv"), "").unwrap();
         assert!(open(folder.path(), 1).is_err());
         assert_eq!(open(folder.path(), 4).unwrap(), 5);
@@ -408,8 +417,8 @@ mod tests {
         fs::write(&path, &lying).unwrap();
         let mut read = Vec::new();
         let mut stream = open().unwrap().members[0].open(&limits, None).unwrap();
-        let fault = Fault::from_io("0.csv", stream.read_to_end(&mut read).unwrap_err());
-        assert_eq!(fault.tag(), "compressed");
+        let error = ConvertError::from_io("0.csv", stream.read_to_end(&mut read).unwrap_err());
+        assert_eq!(error.tag(), "compressed");
         assert!(read.len() < 1 << 20, "{}", read.len());
     }
 }

@@ -1,11 +1,11 @@
-//! Blocks of whole lines.
+//! Splits a stream into blocks of whole lines.
 //!
-//! A line longer than the bound is refused before it fills the memory.
+//! A line longer than the limit is refused before it fills the memory.
 
 use memchr::{memchr, memrchr};
 
-use super::{Ended, Stream};
-use crate::error::{Fault, Wrong};
+use super::{FileDigest, Stream};
+use crate::error::{ConvertError, ErrorKind};
 
 pub(crate) struct Lines {
     stream: Stream,
@@ -24,7 +24,7 @@ impl Lines {
     }
 
     /// `number` is that of the first line that was not given yet.
-    pub(crate) fn next(&mut self, number: u64) -> Result<Option<&[u8]>, Fault> {
+    pub(crate) fn next(&mut self, number: u64) -> Result<Option<&[u8]>, ConvertError> {
         if !self.rest.is_empty() {
             let rest = self.rest.clone();
             self.rest.start = self.rest.end;
@@ -38,7 +38,7 @@ impl Lines {
         loop {
             if self.carried.len() > self.limit {
                 let detail = "a line is too long (--max-record allows more)";
-                return Err(Fault::content(&self.stream.name, number, Wrong::LongRecord, detail));
+                return Err(ConvertError::content(&self.stream.name, number, ErrorKind::LongRecord, detail));
             }
             let Some(block) = self.stream.block(std::mem::take(&mut self.block))? else {
                 self.ended = true;
@@ -62,7 +62,7 @@ impl Lines {
         }
     }
 
-    pub(crate) fn finish(self) -> Result<Ended, Fault> {
+    pub(crate) fn finish(self) -> Result<FileDigest, ConvertError> {
         self.stream.finish()
     }
 }

@@ -1,6 +1,6 @@
-//! The files that a conversion reads: from a folder, an archive, single files or standard input.
+//! Input files of a conversion: from a folder, an archive, single files or standard input.
 //!
-//! What stands in them is the adapters' to know.
+//! Their content is read in `sources`.
 
 mod files;
 pub(crate) mod lines;
@@ -15,15 +15,15 @@ mod zip_archive;
 pub(crate) use self::{
     files::{Input, Member, name_of},
     near_miss::{
-        TOLD, absent, broken, hold_name, is_called_as_any, missing, named, nearest_of_all, need, tools_name,
+        TOLD, absent, broken, check_name, is_called_as_any, missing, named, nearest_of_all, need, tools_name,
         unless_broken,
     },
     quotes::{MOST_CELLS, of_line},
-    sniff::{Role, hold_summary, one_of, pairs, role, role_in_part},
-    stream::{Ended, Stream},
+    sniff::{Role, check_summary, one_of, pairs, role, role_in_part},
+    stream::{FileDigest, Stream},
     unread_columns::unread,
 };
-use crate::error::{Fault, Wrong};
+use crate::error::{ConvertError, ErrorKind};
 
 /// Limits on what a hostile or broken input may cost. Each can be raised.
 #[derive(Clone, Copy, Debug)]
@@ -45,17 +45,17 @@ impl Default for Limits {
 }
 
 impl Limits {
-    fn hold_files(&self, of: &str, count: usize) -> Result<(), Fault> {
+    fn check_file_count(&self, of: &str, count: usize) -> Result<(), ConvertError> {
         if count <= self.files {
             return Ok(());
         }
         let detail = format!("it holds {count} files, {} are allowed (--max-files allows more)", self.files);
-        Err(Fault::content(of, None, Wrong::Bomb, detail))
+        Err(ConvertError::content(of, None, ErrorKind::Bomb, detail))
     }
 
-    fn bomb(&self, name: &str) -> Fault {
+    fn bomb(&self, name: &str) -> ConvertError {
         let times = self.expansion;
         let detail = format!("it unpacks to more than {times} times its size (--max-expansion allows more)");
-        Fault::content(name, None, Wrong::Bomb, detail)
+        ConvertError::content(name, None, ErrorKind::Bomb, detail)
     }
 }

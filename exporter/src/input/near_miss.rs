@@ -2,14 +2,14 @@
 
 use super::{
     Limits, Member, Role,
-    sniff::{Head, KNOWN, Known, is_called_format, is_called_summary, one_of, wide},
+    sniff::{HeaderRow, KNOWN_HEADERS, KnownHeader, is_called_format, is_called_summary, one_of, wide},
     table::no_column,
 };
-use crate::error::{Fault, Wrong};
+use crate::error::{ConvertError, ErrorKind};
 
 /// Error for a missing input file.
-pub(crate) fn absent(what: &str) -> Fault {
-    Fault::content("the input", None, Wrong::MissingFile, format!("{what} is not there"))
+pub(crate) fn absent(what: &str) -> ConvertError {
+    ConvertError::content("the input", None, ErrorKind::MissingFile, format!("{what} is not there"))
 }
 
 /// The file of a role that there must be.
@@ -18,22 +18,22 @@ pub(crate) fn need<'f>(
     limits: &Limits,
     role: Role,
     what: &str,
-) -> Result<&'f Member, Fault> {
+) -> Result<&'f Member, ConvertError> {
     one_of(files, role)?.ok_or_else(|| missing(files, limits, role, what))
 }
 
 /// No file plays the part: what is wrong with the one that comes closest, if any does, and what it may be else.
-pub(crate) fn missing(files: &[(Member, Role)], limits: &Limits, role: Role, what: &str) -> Fault {
-    let fault = match nearest(files, limits, |known| known.role == role) {
-        Ok(Some(fault)) | Err(fault) => fault,
+pub(crate) fn missing(files: &[(Member, Role)], limits: &Limits, role: Role, what: &str) -> ConvertError {
+    let error = match nearest(files, limits, |known| known.role == role) {
+        Ok(Some(error)) | Err(error) => error,
         Ok(None) => absent(what),
     };
-    match (fault, broken(files)) {
-        (Fault::Content { file, row, wrong, detail }, (broken, 1..)) => {
+    match (error, broken(files)) {
+        (ConvertError::Content { file, row, wrong, detail }, (broken, 1..)) => {
             let detail = format!("{detail}; it may be among what cannot be unpacked: {broken}");
-            Fault::Content { file, row, wrong, detail }
+            ConvertError::Content { file, row, wrong, detail }
         }
-        (fault, _) => fault,
+        (error, _) => error,
     }
 }
 
@@ -63,19 +63,23 @@ pub(crate) fn named(files: &[(Member, Role)], wanted: impl Fn(Role) -> bool) -> 
 }
 
 /// Explains what is wrong with the file that comes closest to a table of any tool.
-pub(crate) fn nearest_of_all(files: &[(Member, Role)], limits: &Limits) -> Result<Option<Fault>, Fault> {
+pub(crate) fn nearest_of_all(
+    files: &[(Member, Role)],
+    limits: &Limits,
+) -> Result<Option<ConvertError>, ConvertError> {
     nearest(files, limits, |_| true)
 }
 
 /// A file that is not needed is not passed over in silence either: what is called as one of the role is, must be one,
 /// unless another file is.
-pub(crate) fn hold_name(files: &[(Member, Role)], limits: &Limits, role: Role) -> Result<(), Fault> {
+pub(crate) fn check_name(files: &[(Member, Role)], limits: &Limits, role: Role) -> Result<(), ConvertError> {
     if files.iter().any(|file| file.1 == role) {
         return Ok(());
     }
     for (member, _) in files.iter().filter(|file| file.1 == Role::Unknown) {
-        if let Some(known) = KNOWN.iter().find(|known| known.role == role && is_called(member, known)) {
-            return Err(misfit(member, known, &Head::of(member, limits)?));
+        if let Some(known) = KNOWN_HEADERS.iter().find(|known| known.role == role && is_called(member, known))
+        {
+            return Err(misfit(member, known, &HeaderRow::of(member, limits)?));
         }
     }
     Ok(())
@@ -84,13 +88,13 @@ pub(crate) fn hold_name(files: &[(Member, Role)], limits: &Limits, role: Role) -
 fn nearest(
     files: &[(Member, Role)],
     limits: &Limits,
-    wanted: impl Fn(&Known) -> bool,
-) -> Result<Option<Fault>, Fault> {
+    wanted: impl Fn(&KnownHeader) -> bool,
+) -> Result<Option<ConvertError>, ConvertError> {
     let mut best = None;
     for (member, _) in files.iter().filter(|file| file.1 == Role::Unknown) {
-        let head = Head::of(member, limits)?;
+        let head = HeaderRow::of(member, limits)?;
         let columns = head.columns();
-        for known in KNOWN.iter().filter(|known| wanted(known)) {
+        for known in KNOWN_HEADERS.iter().filter(|known| wanted(known)) {
             let shared = known.columns.len() - known.missing(&columns).len();
             let called = is_called(member, known);
             let score = (called, shared);
@@ -101,15 +105,16 @@ fn nearest(
             }
         }
     }
-    Ok(best.map(|(_, fault)| fault))
+    Ok(best.map(|(_, error)| error))
 }
 
 /// True if the file is called like this table of the tool; `participants-votes.csv` is not a list of votes.
-fn is_called(member: &Member, known: &Known) -> bool {
+fn is_called(member: &Member, known: &KnownHeader) -> bool {
     let name = member.name.to_lowercase();
     let Some((name, _)) = name.split_once(".csv") else { return false };
     let ends = |known: &&str| name.ends_with(known);
-    let longest = KNOWN.iter().flat_map(|known| known.names).filter(|name| ends(name)).map(|name| name.len());
+    let longest =
+        KNOWN_HEADERS.iter().flat_map(|known| known.names).filter(|name| ends(name)).map(|name| name.len());
     longest.max().is_some_and(|longest| known.names.iter().any(|name| ends(name) && name.len() == longest))
 }
 
@@ -120,7 +125,7 @@ pub(crate) fn tools_name(name: &str) -> Option<String> {
         return Some("format.json".to_owned());
     }
     let (name, behind) = last.split_once(".csv")?;
-    let names = KNOWN.iter().flat_map(|known| known.names).copied().chain(["summary"]);
+    let names = KNOWN_HEADERS.iter().flat_map(|known| known.names).copied().chain(["summary"]);
     let longest = names.filter(|known| name.ends_with(known)).max_by_key(|known| known.len())?;
     let packed = [".gz", ".zst"].into_iter().find(|ending| *ending == behind).unwrap_or_default();
     Some(format!("{longest}.csv{packed}"))
@@ -128,13 +133,13 @@ pub(crate) fn tools_name(name: &str) -> Option<String> {
 
 /// True if the file is called like a table of any tool.
 pub(crate) fn is_called_as_any(member: &Member) -> bool {
-    KNOWN.iter().any(|known| is_called(member, known))
+    KNOWN_HEADERS.iter().any(|known| is_called(member, known))
         || is_called_summary(member)
         || is_called_format(member)
 }
 
-fn misfit(member: &Member, known: &Known, head: &Head) -> Fault {
-    let wrong = |detail: String| Fault::content(&member.name, 1, Wrong::MissingColumn, detail);
+fn misfit(member: &Member, known: &KnownHeader, head: &HeaderRow) -> ConvertError {
+    let wrong = |detail: String| ConvertError::content(&member.name, 1, ErrorKind::MissingColumn, detail);
     if let Some(encoding) = head.wide {
         return wide(member, encoding);
     }

@@ -4,7 +4,7 @@
 
 use memchr::{memchr, memchr3};
 
-use crate::error::{Fault, Wrong};
+use crate::error::{ConvertError, ErrorKind};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum At {
@@ -28,16 +28,16 @@ pub(super) struct Quotes {
 
 impl Quotes {
     /// The bytes that come next.
-    pub(super) fn pass(&mut self, file: &str, bytes: &[u8]) -> Result<(), Fault> {
-        self.go_on(bytes).map_err(|()| self.wrong(file, EARLY))?;
+    pub(super) fn pass(&mut self, file: &str, bytes: &[u8]) -> Result<(), ConvertError> {
+        self.check_stop(bytes).map_err(|()| self.wrong(file, EARLY))?;
         if self.columns > MOST_CELLS {
             let detail = format!("the row has more than {MOST_CELLS} cells");
-            return Err(Fault::content(file, self.rows + 1, Wrong::Columns, detail));
+            return Err(ConvertError::content(file, self.rows + 1, ErrorKind::Columns, detail));
         }
         Ok(())
     }
 
-    fn go_on(&mut self, bytes: &[u8]) -> Result<(), ()> {
+    fn check_stop(&mut self, bytes: &[u8]) -> Result<(), ()> {
         let mut rest = bytes;
         loop {
             let next = match self.at {
@@ -67,13 +67,13 @@ impl Quotes {
     }
 
     /// There are no more.
-    pub(super) fn end(&self, file: &str) -> Result<(), Fault> {
+    pub(super) fn end(&self, file: &str) -> Result<(), ConvertError> {
         if self.at == At::Quoted { Err(self.wrong(file, OPEN)) } else { Ok(()) }
     }
 
-    fn wrong(&self, file: &str, what: &str) -> Fault {
+    fn wrong(&self, file: &str, what: &str) -> ConvertError {
         let detail = format!("column {}: {what}", self.columns + 1);
-        Fault::content(file, self.rows + 1, Wrong::Quote, detail)
+        ConvertError::content(file, self.rows + 1, ErrorKind::Quote, detail)
     }
 }
 
@@ -85,7 +85,7 @@ const OPEN: &str = "a quote is never closed";
 /// Checks the quotes of a row that is one line.
 pub(crate) fn of_line(line: &[u8]) -> Result<(), &'static str> {
     let mut quotes = Quotes::default();
-    quotes.go_on(line).map_err(|()| EARLY)?;
+    quotes.check_stop(line).map_err(|()| EARLY)?;
     let over = "a quote is not closed on its line: it never is, or its cell has several lines, which no list of votes \
                 is read with";
     if quotes.at == At::Quoted { Err(over) } else { Ok(()) }
@@ -99,7 +99,7 @@ mod tests {
     fn judged(text: &str, drip: usize) -> String {
         let mut quotes = Quotes::default();
         let passed = text.as_bytes().chunks(drip).try_for_each(|some| quotes.pass("t.csv", some));
-        passed.and_then(|()| quotes.end("t.csv")).map_or_else(|fault| fault.to_string(), |()| String::new())
+        passed.and_then(|()| quotes.end("t.csv")).map_or_else(|error| error.to_string(), |()| String::new())
     }
 
     #[test]

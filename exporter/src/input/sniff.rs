@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, io::Read as _};
 
 use super::{Limits, Member, table::Table};
-use crate::error::{Fault, Wrong};
+use crate::error::{ConvertError, ErrorKind};
 
 /// The part that a file plays in its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,7 +56,7 @@ impl Role {
 }
 
 /// A table that is known by its columns.
-pub(super) struct Known {
+pub(super) struct KnownHeader {
     pub(super) role: Role,
     /// It is none without them.
     pub(super) columns: &'static [&'static str],
@@ -64,19 +64,19 @@ pub(super) struct Known {
     pub(super) names: &'static [&'static str],
 }
 
-impl Known {
+impl KnownHeader {
     pub(super) fn missing(&self, columns: &[String]) -> Vec<&'static str> {
         let is_there = |name: &str| columns.iter().any(|column| column.eq_ignore_ascii_case(name));
         self.columns.iter().copied().filter(|name| !is_there(name)).collect()
     }
 }
 
-const fn known(role: Role, columns: &'static [&'static str], names: &'static [&'static str]) -> Known {
-    Known { role, columns, names }
+const fn known(role: Role, columns: &'static [&'static str], names: &'static [&'static str]) -> KnownHeader {
+    KnownHeader { role, columns, names }
 }
 
 /// The first one that fits counts.
-pub(super) static KNOWN: [Known; 11] = [
+pub(super) static KNOWN_HEADERS: [KnownHeader; 11] = [
     known(Role::PolisVotes, &["comment-id", "voter-id", "vote"], &["votes"]),
     known(Role::PolisComments, &["comment-id", "comment-body"], &["comments"]),
     known(Role::PolisMatrix, &["participant", "n-votes"], &["participants-votes", "participant-votes"]),
@@ -125,7 +125,7 @@ pub(super) fn is_called_format(member: &Member) -> bool {
 }
 
 /// The beginning of a file as text.
-pub(super) struct Head {
+pub(super) struct HeaderRow {
     pub(super) text: String,
     /// The encoding, if it is one that is not read further.
     pub(super) wide: Option<&'static str>,
@@ -134,13 +134,13 @@ pub(super) struct Head {
 /// Enough for the header of a matrix with many thousand comments.
 const ENOUGH: u64 = 1 << 20;
 
-impl Head {
-    pub(super) fn of(member: &Member, limits: &Limits) -> Result<Self, Fault> {
+impl HeaderRow {
+    pub(super) fn of(member: &Member, limits: &Limits) -> Result<Self, ConvertError> {
         let mut first = Vec::new();
         let stream = member.without_digest().open(limits, None)?;
         let read = stream.take(ENOUGH).read_to_end(&mut first);
-        match read.map_err(|error| Fault::from_io(&member.name, error)) {
-            Err(fault) if !(member.in_part && fault.is_damage()) => return Err(fault),
+        match read.map_err(|error| ConvertError::from_io(&member.name, error)) {
+            Err(error) if !(member.in_part && error.is_damage()) => return Err(error),
             _ => {}
         }
         // Without a mark they are known by letters of which other bytes are nothing.
@@ -188,7 +188,7 @@ impl Head {
             };
         }
         let columns = self.columns();
-        match KNOWN.iter().find(|known| known.missing(&columns).is_empty()) {
+        match KNOWN_HEADERS.iter().find(|known| known.missing(&columns).is_empty()) {
             Some(known) => known.role,
             None if self.is_summary(is_called_summary(member)) => Role::PolisSummary,
             None => Role::Unknown,
@@ -206,8 +206,8 @@ fn utf32(bytes: &[u8], unit: fn([u8; 4]) -> u32) -> (Option<&'static str>, Strin
     (Some("UTF-32"), signs.map(|sign| sign.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
 }
 
-pub(crate) fn role(member: &Member, limits: &Limits) -> Result<Role, Fault> {
-    let head = Head::of(member, limits)?;
+pub(crate) fn role(member: &Member, limits: &Limits) -> Result<Role, ConvertError> {
+    let head = HeaderRow::of(member, limits)?;
     let called = is_called_format(member);
     match (head.role(member), head.wide) {
         (Role::Unknown, _) if !called => Ok(Role::Unknown),
@@ -219,16 +219,20 @@ pub(crate) fn role(member: &Member, limits: &Limits) -> Result<Role, Fault> {
 }
 
 /// Role of a damaged file, by its readable beginning.
-pub(crate) fn role_in_part(member: &Member, limits: &Limits) -> Result<Role, Fault> {
-    Ok(Head::of(&member.in_part(), limits)?.role(member))
+pub(crate) fn role_in_part(member: &Member, limits: &Limits) -> Result<Role, ConvertError> {
+    Ok(HeaderRow::of(&member.in_part(), limits)?.role(member))
 }
 
-pub(super) fn wide(member: &Member, encoding: &str) -> Fault {
-    Fault::content(&member.name, 1, Wrong::Encoding, format!("it is {encoding}: save it as UTF-8"))
+pub(super) fn wide(member: &Member, encoding: &str) -> ConvertError {
+    ConvertError::content(&member.name, 1, ErrorKind::Encoding, format!("it is {encoding}: save it as UTF-8"))
 }
 
 /// Passes on the lines `key,value` of a summary, which has no header; of the keys only the letters.
-pub(crate) fn pairs(member: &Member, limits: &Limits, mut each: impl FnMut(&str, &str)) -> Result<(), Fault> {
+pub(crate) fn pairs(
+    member: &Member,
+    limits: &Limits,
+    mut each: impl FnMut(&str, &str),
+) -> Result<(), ConvertError> {
     let mut table = Table::open(member.open(limits, None)?, limits, false)?;
     while let Some(row) = table.next()? {
         if row.len() < 2 {
@@ -238,7 +242,7 @@ pub(crate) fn pairs(member: &Member, limits: &Limits, mut each: impl FnMut(&str,
             if !row.text(more)?.trim().is_empty() {
                 let detail =
                     "a row of a summary is a name and a value, and a value with commas stands in quotes";
-                return Err(row.wrong(Wrong::Columns, detail));
+                return Err(row.wrong(ErrorKind::Columns, detail));
             }
         }
         each(&key(row.text(0)?), row.text(1)?);
@@ -247,13 +251,13 @@ pub(crate) fn pairs(member: &Member, limits: &Limits, mut each: impl FnMut(&str,
 }
 
 /// A file that is called a summary and is none is not passed over: the sign of votes may stand in it.
-pub(crate) fn hold_summary(files: &[(Member, Role)], limits: &Limits) -> Result<(), Fault> {
+pub(crate) fn check_summary(files: &[(Member, Role)], limits: &Limits) -> Result<(), ConvertError> {
     let Some((member, _)) =
         files.iter().find(|(member, role)| *role == Role::Unknown && is_called_summary(member))
     else {
         return Ok(());
     };
-    let head = Head::of(member, limits)?;
+    let head = HeaderRow::of(member, limits)?;
     if let Some(encoding) = head.wide {
         return Err(wide(member, encoding));
     }
@@ -267,18 +271,18 @@ pub(crate) fn hold_summary(files: &[(Member, Role)], limits: &Limits) -> Result<
     } else {
         "none of its rows is a summary's, such as topic, url or vote-convention"
     };
-    Err(Fault::content(&member.name, 1, Wrong::Format, detail))
+    Err(ConvertError::content(&member.name, 1, ErrorKind::Format, detail))
 }
 
 /// The one file of a role: two of a kind cannot both be right.
-pub(crate) fn one_of(files: &[(Member, Role)], role: Role) -> Result<Option<&Member>, Fault> {
+pub(crate) fn one_of(files: &[(Member, Role)], role: Role) -> Result<Option<&Member>, ConvertError> {
     let mut found = files.iter().filter(|file| file.1 == role).map(|file| &file.0);
     let first = found.next();
     match found.next() {
         None => Ok(first),
         Some(second) => {
             let detail = format!("it is the second file of {}", role.name());
-            Err(Fault::content(&second.name, None, Wrong::Duplicate, detail))
+            Err(ConvertError::content(&second.name, None, ErrorKind::Duplicate, detail))
         }
     }
 }

@@ -1,6 +1,4 @@
-//! The bytes of one file, unpacked, hashed and counted on a thread of its own.
-//!
-//! It neither splits rows nor keeps more than a few blocks.
+//! Bytes of one file, unpacked, hashed and counted on a thread of its own.
 
 use std::{
     cell::Cell,
@@ -21,9 +19,9 @@ use super::{
     zip_archive::{Archive, Entry, HARMLESS},
 };
 use crate::{
-    error::{Fault, Wrong},
+    error::{ConvertError, ErrorKind},
     meter::Meter,
-    unpack::{Packed, fault_of, unpacked},
+    unpack::{Packed, damage_of, unpacked},
 };
 
 /// Large enough that handing over costs nothing beside the work.
@@ -32,14 +30,14 @@ const BLOCK: usize = 512 << 10;
 const AHEAD: usize = 3;
 
 #[derive(Clone, Debug)]
-pub(super) enum Whence {
+pub(super) enum MemberLocation {
     File { path: Arc<Path> },
     Zip { within: Arc<str>, archive: Archive, entry: Entry },
 }
 
 /// Options for reading a file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct How {
+pub(super) struct ReadOptions {
     /// Counts the bytes in the meter.
     pub(super) counted: bool,
     pub(super) hashed: bool,
@@ -52,7 +50,7 @@ pub(super) struct How {
 /// Size and digest of a file, known at its end. A packed file is hashed as it is packed, since that is what people
 /// can check. The digest is zero if none was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ended {
+pub(crate) struct FileDigest {
     pub(crate) bytes: u64,
     pub(crate) sha256: [u8; 32],
 }
@@ -60,8 +58,8 @@ pub(crate) struct Ended {
 /// Block of a file, with the number of stored bytes read so far.
 enum Piece {
     Bytes(Vec<u8>, u64),
-    End(Ended, u64),
-    Failed(Fault),
+    End(FileDigest, u64),
+    Failed(ConvertError),
 }
 
 #[derive(Debug)]
@@ -71,7 +69,7 @@ pub(crate) struct Stream {
     back: Sender<Vec<u8>>,
     current: Vec<u8>,
     at: usize,
-    ended: Option<Ended>,
+    ended: Option<FileDigest>,
     meter: Arc<Meter>,
     /// Bytes that the meter knows of, if it counts them.
     metered: Option<u64>,
@@ -80,39 +78,39 @@ pub(crate) struct Stream {
 impl Stream {
     pub(super) fn start(
         name: &str,
-        whence: &Whence,
+        whence: &MemberLocation,
         limits: &Limits,
         meter: &Arc<Meter>,
-        how: How,
-    ) -> Result<Self, Fault> {
+        how: ReadOptions,
+    ) -> Result<Self, ConvertError> {
         let (send, pieces) = mpsc::sync_channel(AHEAD);
         let (back, used) = mpsc::channel();
         let opened = match whence {
-            Whence::File { path } => {
-                Opened::File(File::open(path).map_err(|error| Fault::io("opening", path, error))?)
+            MemberLocation::File { path } => {
+                Opened::File(File::open(path).map_err(|error| ConvertError::io("opening", path, error))?)
             }
-            Whence::Zip { archive, entry, .. } => Opened::Zip(archive.clone(), entry.clone()),
+            MemberLocation::Zip { archive, entry, .. } => Opened::Zip(archive.clone(), entry.clone()),
         };
         let (name_of_it, limits) = (name.to_owned(), *limits);
         let within = match whence {
-            Whence::File { .. } => None,
-            Whence::Zip { within, .. } => Some(Arc::clone(within)),
+            MemberLocation::File { .. } => None,
+            MemberLocation::Zip { within, .. } => Some(Arc::clone(within)),
         };
         let reading = Reading { name: name_of_it, within, limits, how, send, used };
         thread::Builder::new()
             .name("read".to_owned())
             .spawn(move || reading.run(opened))
-            .map_err(|error| Fault::Io { doing: "starting a thread".to_owned(), error })?;
+            .map_err(|error| ConvertError::Io { doing: "starting a thread".to_owned(), error })?;
         let (name, meter, metered) = (name.to_owned(), Arc::clone(meter), how.counted.then_some(0));
         Ok(Self { name, pieces, back, current: Vec::new(), at: 0, ended: None, meter, metered })
     }
 
     /// The next block, or nothing at the end; a fault, if nobody wants it any more. What it returned before is used again.
-    pub(crate) fn block(&mut self, used: Vec<u8>) -> Result<Option<Vec<u8>>, Fault> {
+    pub(crate) fn block(&mut self, used: Vec<u8>) -> Result<Option<Vec<u8>>, ConvertError> {
         if self.ended.is_some() {
             return Ok(None);
         }
-        self.meter.go_on()?;
+        self.meter.check_stop()?;
         if used.capacity() >= BLOCK {
             // The reader may have ended already.
             let _nobody = self.back.send(used);
@@ -127,8 +125,8 @@ impl Stream {
                 self.ended = Some(ended);
                 Ok(None)
             }
-            Ok(Piece::Failed(fault)) => Err(fault),
-            Err(_) => Err(Fault::Io {
+            Ok(Piece::Failed(error)) => Err(error),
+            Err(_) => Err(ConvertError::Io {
                 doing: format!("reading {}", self.name),
                 error: io::Error::other("the reading thread ended early"),
             }),
@@ -138,24 +136,27 @@ impl Stream {
     /// Counts what was taken, not what was read ahead: nobody may want that.
     fn pass(&mut self, stored: u64) {
         if let Some(metered) = &mut self.metered {
-            self.meter.pass(stored.saturating_sub(*metered));
+            self.meter.add_read(stored.saturating_sub(*metered));
             *metered = stored;
         }
     }
 
     /// Reads what is left and tells what the whole was.
-    pub(crate) fn finish(self) -> Result<Ended, Fault> {
+    pub(crate) fn finish(self) -> Result<FileDigest, ConvertError> {
         self.each(|_| Ok(()))
     }
 
     /// The same, with every block of it.
-    pub(crate) fn each(mut self, mut with: impl FnMut(&[u8]) -> Result<(), Fault>) -> Result<Ended, Fault> {
+    pub(crate) fn each(
+        mut self,
+        mut with: impl FnMut(&[u8]) -> Result<(), ConvertError>,
+    ) -> Result<FileDigest, ConvertError> {
         let mut used = Vec::new();
         while let Some(block) = self.block(used)? {
             with(&block)?;
             used = block;
         }
-        self.ended.ok_or_else(|| Fault::Refused("a file ended without its end".to_owned()))
+        self.ended.ok_or_else(|| ConvertError::Refused("a file ended without its end".to_owned()))
     }
 }
 
@@ -164,7 +165,7 @@ impl Read for Stream {
         if self.at == self.current.len() {
             let used = std::mem::take(&mut self.current);
             self.at = 0;
-            match self.block(used).map_err(Fault::into_io)? {
+            match self.block(used).map_err(ConvertError::into_io)? {
                 Some(block) => self.current = block,
                 None => return Ok(0),
             }
@@ -186,7 +187,7 @@ struct Reading {
     /// The archive that it stands in.
     within: Option<Arc<str>>,
     limits: Limits,
-    how: How,
+    how: ReadOptions,
     send: SyncSender<Piece>,
     used: Receiver<Vec<u8>>,
 }
@@ -196,22 +197,22 @@ impl Reading {
         let end = match self.pass_on(from) {
             Ok(Some((ended, stored))) => Piece::End(ended, stored),
             Ok(None) => return,
-            Err(fault) => Piece::Failed(fault),
+            Err(error) => Piece::Failed(error),
         };
         // Nobody waits for it if the conversion has failed elsewhere.
         let _nobody = self.send.send(end);
     }
 
     /// Passes on the content; `None` if the reader has gone.
-    fn pass_on(&self, from: Opened) -> Result<Option<(Ended, u64)>, Fault> {
+    fn pass_on(&self, from: Opened) -> Result<Option<(FileDigest, u64)>, ConvertError> {
         match from {
             Opened::File(file) => self.pass_on_file(file),
             Opened::Zip(mut archive, Entry { index, packed, .. }) => {
                 let file = archive.by_index(index).map_err(|error| {
-                    self.damaged(Wrong::Archive, &format!("not readable in its zip archive: {error}"))
+                    self.damaged(ErrorKind::Archive, &format!("not readable in its zip archive: {error}"))
                 })?;
                 let (size, read) = (u128::from(file.size().max(1)), Cell::new(0));
-                let mut hashed = Hashed::new(file, &read, self.how.hashed);
+                let mut hashed = HashingReader::new(file, &read, self.how.hashed);
                 let stored = || {
                     let part = u128::from(packed) * u128::from(read.get()) / size;
                     u64::try_from(part).unwrap_or(packed).min(packed)
@@ -234,10 +235,10 @@ impl Reading {
         Ok((if self.how.as_it_lies { Packed::No } else { packed }, magic))
     }
 
-    fn pass_on_file(&self, file: File) -> Result<Option<(Ended, u64)>, Fault> {
+    fn pass_on_file(&self, file: File) -> Result<Option<(FileDigest, u64)>, ConvertError> {
         let read = Cell::new(0);
-        let mut hashed = Hashed::new(file, &read, self.how.hashed);
-        let failed = |error| Fault::Io { doing: format!("reading {}", self.name), error };
+        let mut hashed = HashingReader::new(file, &read, self.how.hashed);
+        let failed = |error| ConvertError::Io { doing: format!("reading {}", self.name), error };
         let (packed, magic) = self.packed(&mut hashed).map_err(failed)?;
         let packed_bytes = || matches!(packed, Packed::Gzip | Packed::Zstd).then(|| read.get());
         let from = unpacked(packed, magic, &mut hashed);
@@ -256,7 +257,7 @@ impl Reading {
         mut from: impl Read,
         packed: impl Fn() -> Option<u64>,
         stored: impl Fn() -> u64,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, ConvertError> {
         let mut passed = 0_u64;
         loop {
             let mut block = self.used.try_recv().unwrap_or_default();
@@ -285,38 +286,38 @@ impl Reading {
         }
     }
 
-    fn unreadable(&self, is_packed: bool, error: io::Error) -> Fault {
-        match fault_of(&error).filter(|_| is_packed) {
-            Some(detail) => self.damaged(Wrong::Compressed, &detail),
-            None => Fault::Io { doing: format!("reading {}", self.name), error },
+    fn unreadable(&self, is_packed: bool, error: io::Error) -> ConvertError {
+        match damage_of(&error).filter(|_| is_packed) {
+            Some(detail) => self.damaged(ErrorKind::Compressed, &detail),
+            None => ConvertError::Io { doing: format!("reading {}", self.name), error },
         }
     }
 
-    fn damaged(&self, wrong: Wrong, detail: &str) -> Fault {
+    fn damaged(&self, wrong: ErrorKind, detail: &str) -> ConvertError {
         let within = self.within.as_ref().map_or_else(String::new, |archive| format!(" (in {archive})"));
-        Fault::content(&self.name, None, wrong, format!("{detail}{within}"))
+        ConvertError::content(&self.name, None, wrong, format!("{detail}{within}"))
     }
 }
 
 /// Counts what passes through, and hashes it if anybody wants to know.
-struct Hashed<'c, R> {
+struct HashingReader<'c, R> {
     inner: R,
     bytes: &'c Cell<u64>,
     sha256: Option<Sha256>,
 }
 
-impl<'c, R: Read> Hashed<'c, R> {
+impl<'c, R: Read> HashingReader<'c, R> {
     fn new(inner: R, bytes: &'c Cell<u64>, hashed: bool) -> Self {
         Self { inner, bytes, sha256: hashed.then(Sha256::new) }
     }
 
-    fn ended(self) -> Ended {
+    fn ended(self) -> FileDigest {
         let sha256 = self.sha256.map_or([0; 32], |sha256| sha256.finalize().into());
-        Ended { bytes: self.bytes.get(), sha256 }
+        FileDigest { bytes: self.bytes.get(), sha256 }
     }
 }
 
-impl<R: Read> Read for Hashed<'_, R> {
+impl<R: Read> Read for HashingReader<'_, R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(into)?;
         if let Some(sha256) = &mut self.sha256 {

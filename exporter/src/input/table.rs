@@ -1,6 +1,4 @@
-//! Rows of a table with named columns, read with bounded memory and checked for being text.
-//!
-//! What the columns mean is the adapters' to know.
+//! Rows of a table with named columns, read in bounded memory and checked to be UTF-8.
 
 use std::{
     cell::Cell,
@@ -10,14 +8,14 @@ use std::{
 
 use csv::{ByteRecord, ReaderBuilder};
 
-use super::{Ended, Limits, Stream, quotes::Quotes};
-use crate::error::{Fault, Wrong};
+use super::{FileDigest, Limits, Stream, quotes::Quotes};
+use crate::error::{ConvertError, ErrorKind};
 
 /// A table whose columns are found by name, never by position.
 pub(crate) struct Table {
     pub(crate) name: String,
     pub(crate) columns: Vec<String>,
-    reader: csv::Reader<Bounded>,
+    reader: csv::Reader<BoundedReader>,
     since_row: Rc<Cell<usize>>,
     record: ByteRecord,
     row: u64,
@@ -31,7 +29,7 @@ pub(crate) struct Row<'t> {
 }
 
 /// Refuses to go on when too much was read for one row, or its quotes do not belong together.
-struct Bounded {
+struct BoundedReader {
     inner: Stream,
     quotes: Quotes,
     since_row: Rc<Cell<usize>>,
@@ -39,7 +37,7 @@ struct Bounded {
     begun: bool,
 }
 
-impl Read for Bounded {
+impl Read for BoundedReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let mut count = self.inner.read(into)?;
         if !self.begun && count > 0 {
@@ -54,7 +52,7 @@ impl Read for Bounded {
         }
         let file = &self.inner.name;
         let judged = if count == 0 { self.quotes.end(file) } else { self.quotes.pass(file, &into[..count]) };
-        judged.map_err(Fault::into_io)?;
+        judged.map_err(ConvertError::into_io)?;
         let since = self.since_row.get() + count;
         self.since_row.set(since);
         if since > self.limit {
@@ -73,11 +71,11 @@ const READ_AHEAD: usize = 64 << 10;
 
 impl Table {
     /// Reads the names of the columns; `named` is false for a table without a header.
-    pub(crate) fn open(stream: Stream, limits: &Limits, named: bool) -> Result<Self, Fault> {
+    pub(crate) fn open(stream: Stream, limits: &Limits, named: bool) -> Result<Self, ConvertError> {
         let name = stream.name.clone();
         let since_row = Rc::new(Cell::new(0));
         let limit = limits.record.saturating_add(READ_AHEAD);
-        let bounded = Bounded {
+        let bounded = BoundedReader {
             inner: stream,
             quotes: Quotes::default(),
             since_row: Rc::clone(&since_row),
@@ -93,7 +91,12 @@ impl Table {
         let mut table = Self { name, columns: Vec::new(), reader, since_row, record, row };
         if named {
             let Some(header) = table.next()? else {
-                return Err(Fault::content(&table.name, 1, Wrong::MissingColumn, "the file is empty"));
+                return Err(ConvertError::content(
+                    &table.name,
+                    1,
+                    ErrorKind::MissingColumn,
+                    "the file is empty",
+                ));
             };
             let count = header.len();
             let columns: Result<Vec<_>, _> =
@@ -103,22 +106,24 @@ impl Table {
         Ok(table)
     }
 
-    pub(crate) fn next(&mut self) -> Result<Option<Row<'_>>, Fault> {
+    pub(crate) fn next(&mut self) -> Result<Option<Row<'_>>, ConvertError> {
         self.since_row.set(0);
         let number = self.row + 1;
         let found =
             self.reader.read_byte_record(&mut self.record).map_err(|error| match error.into_kind() {
-                csv::ErrorKind::Io(error) if error.kind() == io::ErrorKind::FileTooLarge => Fault::content(
+                csv::ErrorKind::Io(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                    ConvertError::content(
+                        &self.name,
+                        number,
+                        ErrorKind::LongRecord,
+                        "the row is too long, or a quote is never closed (--max-record allows more)",
+                    )
+                }
+                csv::ErrorKind::Io(error) => ConvertError::from_io(&self.name, error),
+                other => ConvertError::content(
                     &self.name,
                     number,
-                    Wrong::LongRecord,
-                    "the row is too long, or a quote is never closed (--max-record allows more)",
-                ),
-                csv::ErrorKind::Io(error) => Fault::from_io(&self.name, error),
-                other => Fault::content(
-                    &self.name,
-                    number,
-                    Wrong::Value,
+                    ErrorKind::Value,
                     format!("not readable as CSV: {other:?}"),
                 ),
             })?;
@@ -127,21 +132,26 @@ impl Table {
         }
         self.row = number;
         if !self.columns.is_empty() && self.record.len() > self.columns.len() {
-            return Err(Fault::content(&self.name, number, Wrong::Columns, LONGER));
+            return Err(ConvertError::content(&self.name, number, ErrorKind::Columns, LONGER));
         }
         if memchr::memchr(0, self.record.as_slice()).is_some() {
-            return Err(Fault::content(&self.name, number, Wrong::Nul, "there is a NUL byte in it"));
+            return Err(ConvertError::content(
+                &self.name,
+                number,
+                ErrorKind::Nul,
+                "there is a NUL byte in it",
+            ));
         }
         Ok(Some(Row { table: &self.name, number, record: &self.record }))
     }
 
     /// The first of the columns that is there.
-    pub(crate) fn find(&self, names: &[&str]) -> Result<Option<usize>, Fault> {
+    pub(crate) fn find(&self, names: &[&str]) -> Result<Option<usize>, ConvertError> {
         let mut found = names.iter().filter_map(|name| column(&self.name, &self.columns, name).transpose());
         found.next().transpose()
     }
 
-    pub(crate) fn need(&self, names: &[&str]) -> Result<usize, Fault> {
+    pub(crate) fn need(&self, names: &[&str]) -> Result<usize, ConvertError> {
         self.find(names)?.ok_or_else(|| no_column(&self.name, &names.join(" or "), &self.columns))
     }
 
@@ -150,7 +160,7 @@ impl Table {
         self.row - u64::from(!self.columns.is_empty())
     }
 
-    pub(crate) fn finish(self) -> Result<Ended, Fault> {
+    pub(crate) fn finish(self) -> Result<FileDigest, ConvertError> {
         self.reader.into_inner().inner.finish()
     }
 }
@@ -160,7 +170,7 @@ const SHOWN: usize = 20;
 const LONGEST_NAME: usize = 40;
 
 /// Index of the column with this name; an error if there are two.
-pub(crate) fn column(file: &str, columns: &[String], name: &str) -> Result<Option<usize>, Fault> {
+pub(crate) fn column(file: &str, columns: &[String], name: &str) -> Result<Option<usize>, ConvertError> {
     let mut named = columns.iter().enumerate().filter(|column| column.1.eq_ignore_ascii_case(name));
     match (named.next(), named.next()) {
         (Some((first, _)), Some((second, _))) => Err(twice(file, name, first, second)),
@@ -169,17 +179,17 @@ pub(crate) fn column(file: &str, columns: &[String], name: &str) -> Result<Optio
 }
 
 /// Places count from nought, and are told from one.
-pub(crate) fn twice(file: &str, name: &str, first: usize, second: usize) -> Fault {
+pub(crate) fn twice(file: &str, name: &str, first: usize, second: usize) -> ConvertError {
     let detail = format!("the columns {} and {} are both called {name}", first + 1, second + 1);
-    Fault::content(file, 1, Wrong::Duplicate, detail)
+    ConvertError::content(file, 1, ErrorKind::Duplicate, detail)
 }
 
 /// Tells also which columns there are: whoever has given one another name finds it among them.
-pub(crate) fn no_column(file: &str, wanted: &str, columns: &[String]) -> Fault {
+pub(crate) fn no_column(file: &str, wanted: &str, columns: &[String]) -> ConvertError {
     if columns.iter().any(|column| column.contains(char::is_control)) {
         let detail =
             format!("the column {wanted} is missing; its lines may end in another way than others' do");
-        return Fault::content(file, 1, Wrong::MissingColumn, detail);
+        return ConvertError::content(file, 1, ErrorKind::MissingColumn, detail);
     }
     let name =
         |column: &String| column.chars().take(LONGEST_NAME).collect::<String>().escape_debug().to_string();
@@ -188,7 +198,7 @@ pub(crate) fn no_column(file: &str, wanted: &str, columns: &[String]) -> Fault {
         shown.push(format!("and {} more", columns.len() - SHOWN));
     }
     let detail = format!("the column {wanted} is missing; there are {}", shown.join(", "));
-    Fault::content(file, 1, Wrong::MissingColumn, detail)
+    ConvertError::content(file, 1, ErrorKind::MissingColumn, detail)
 }
 
 impl Row<'_> {
@@ -196,16 +206,18 @@ impl Row<'_> {
         self.record.len()
     }
 
-    pub(crate) fn bytes(&self, column: usize) -> Result<&[u8], Fault> {
-        self.record.get(column).ok_or_else(|| self.wrong(Wrong::MissingColumn, "the row has too few columns"))
+    pub(crate) fn bytes(&self, column: usize) -> Result<&[u8], ConvertError> {
+        self.record
+            .get(column)
+            .ok_or_else(|| self.wrong(ErrorKind::MissingColumn, "the row has too few columns"))
     }
 
-    pub(crate) fn text(&self, column: usize) -> Result<&str, Fault> {
-        std::str::from_utf8(self.bytes(column)?).map_err(|_| self.wrong(Wrong::Encoding, NOT_UTF8))
+    pub(crate) fn text(&self, column: usize) -> Result<&str, ConvertError> {
+        std::str::from_utf8(self.bytes(column)?).map_err(|_| self.wrong(ErrorKind::Encoding, NOT_UTF8))
     }
 
     /// An optional column, empty where it is missing.
-    pub(crate) fn maybe(&self, column: Option<usize>) -> Result<&str, Fault> {
+    pub(crate) fn maybe(&self, column: Option<usize>) -> Result<&str, ConvertError> {
         match column {
             Some(column) if column < self.len() => self.text(column),
             _ => Ok(""),
@@ -213,13 +225,17 @@ impl Row<'_> {
     }
 
     /// A whole number, or the fault that names the column.
-    pub(crate) fn number<N: std::str::FromStr>(&self, column: usize, called: &str) -> Result<N, Fault> {
+    pub(crate) fn number<N: std::str::FromStr>(
+        &self,
+        column: usize,
+        called: &str,
+    ) -> Result<N, ConvertError> {
         let text = self.text(column)?.trim();
-        text.parse().map_err(|_| self.wrong(Wrong::Value, format!("{called} is not a number that fits")))
+        text.parse().map_err(|_| self.wrong(ErrorKind::Value, format!("{called} is not a number that fits")))
     }
 
-    pub(crate) fn wrong(&self, wrong: Wrong, detail: impl Into<String>) -> Fault {
-        Fault::content(self.table, self.number, wrong, detail)
+    pub(crate) fn wrong(&self, wrong: ErrorKind, detail: impl Into<String>) -> ConvertError {
+        ConvertError::content(self.table, self.number, wrong, detail)
     }
 }
 

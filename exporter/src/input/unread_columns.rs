@@ -1,9 +1,7 @@
-//! Columns that nothing of is in a bundle: whoever wants to compute with them has to know that they are gone.
-//!
-//! What columns mean is the adapters' to know.
+//! Notes about columns that no bundle has, so that nobody misses them unawares.
 
-use super::{Limits, Member, Role, sniff::Head};
-use crate::error::Fault;
+use super::{Limits, Member, Role, sniff::HeaderRow};
+use crate::error::ConvertError;
 
 /// Columns that are read, or say again what others say.
 fn read(role: Role) -> Option<&'static [&'static str]> {
@@ -93,11 +91,15 @@ const TOLD: usize = 20;
 const LONGEST: usize = 40;
 
 /// Notes about columns that are not converted. With `for_all`, only names that no person can have made up are shown.
-pub(crate) fn unread(files: &[(Member, Role)], limits: &Limits, for_all: bool) -> Result<Vec<String>, Fault> {
+pub(crate) fn unread(
+    files: &[(Member, Role)],
+    limits: &Limits,
+    for_all: bool,
+) -> Result<Vec<String>, ConvertError> {
     let mut notes = Vec::new();
     for (member, role) in files {
         let Some(read) = read(*role) else { continue };
-        let columns = Head::of(member, limits)?.columns();
+        let columns = HeaderRow::of(member, limits)?.columns();
         let is_count = |name: &str| {
             *role == Role::Tallies
                 && ["-agree-count", "-disagree-count", "-pass-count"]

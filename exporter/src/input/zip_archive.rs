@@ -1,6 +1,6 @@
-//! Zip archives: the directory of one is read once, for all who read its files.
+//! Zip archives, whose directory is read once for all of their files.
 //!
-//! How a file of it is passed on is `stream`'s.
+//! Their data is unpacked in `stream`.
 
 use std::{
     fs::File,
@@ -13,13 +13,13 @@ use std::{
 use zip::ZipArchive;
 
 use super::Limits;
-use crate::error::{Fault, Wrong};
+use crate::error::{ConvertError, ErrorKind};
 
 /// A copy shares the directory, and has a place of its own in the file.
-pub(super) type Archive = ZipArchive<Placed>;
+pub(super) type Archive = ZipArchive<ArchivePart>;
 
 #[derive(Clone, Debug)]
-pub(super) struct Placed {
+pub(super) struct ArchivePart {
     file: Arc<File>,
     at: u64,
 }
@@ -41,25 +41,32 @@ pub(super) fn open(
     name: &str,
     given: u64,
     limits: &Limits,
-) -> Result<(Archive, Vec<Entry>), Fault> {
+) -> Result<(Archive, Vec<Entry>), ConvertError> {
     let broken = |error: &dyn std::fmt::Display| {
-        Fault::content(name, None, Wrong::Archive, format!("not a whole zip archive: {error}"))
+        ConvertError::content(name, None, ErrorKind::Archive, format!("not a whole zip archive: {error}"))
     };
-    let file = File::open(path).map_err(|error| Fault::io("opening", path, error))?;
-    let size = file.metadata().map_err(|error| Fault::io("opening", path, error))?.len();
+    let file = File::open(path).map_err(|error| ConvertError::io("opening", path, error))?;
+    let size = file.metadata().map_err(|error| ConvertError::io("opening", path, error))?.len();
     let file = Arc::new(file);
     let archive =
-        ZipArchive::new(Placed { file: Arc::clone(&file), at: 0 }).map_err(|error| {
-            match cut_within(&mut Placed { file: Arc::clone(&file), at: 0 }, size) {
-                Ok(Some(within)) => broken(&format_args!("it ends within {within}")),
-                _ => broken(&error),
-            }
+        ZipArchive::new(ArchivePart { file: Arc::clone(&file), at: 0 }).map_err(|error| match cut_within(
+            &mut ArchivePart { file: Arc::clone(&file), at: 0 },
+            size,
+        ) {
+            Ok(Some(within)) => broken(&format_args!("it ends within {within}")),
+            _ => broken(&error),
         })?;
-    limits.hold_files(name, archive.len())?;
-    let listed =
-        listed(archive_end(&file, size).map_err(|error| Fault::io("reading", path, error))?.as_slice());
+    limits.check_file_count(name, archive.len())?;
+    let listed = listed(
+        archive_end(&file, size).map_err(|error| ConvertError::io("reading", path, error))?.as_slice(),
+    );
     if listed.is_some_and(|listed| listed > archive.len()) {
-        return Err(Fault::content(name, None, Wrong::Duplicate, "it holds several files of one name"));
+        return Err(ConvertError::content(
+            name,
+            None,
+            ErrorKind::Duplicate,
+            "it holds several files of one name",
+        ));
     }
     let mut entries = Vec::new();
     let mut unpacked = 0_u64;
@@ -106,7 +113,7 @@ fn listed(end: &[u8]) -> Option<usize> {
 
 /// Finds the file within which an archive without its directory was cut off. Each file has a header of its own, with
 /// its lengths before or behind its data.
-fn cut_within(file: &mut Placed, size: u64) -> io::Result<Option<String>> {
+fn cut_within(file: &mut ArchivePart, size: u64) -> io::Result<Option<String>> {
     let mut at = 0;
     while at < size {
         file.seek(SeekFrom::Start(at))?;
@@ -150,7 +157,7 @@ const HEAD: usize = 30;
 const TOLD_BEHIND: u16 = 1 << 3;
 
 /// Offset of the end of data that begins at `data` and is followed by its length.
-fn behind(file: &mut Placed, data: u64) -> io::Result<Option<u64>> {
+fn behind(file: &mut ArchivePart, data: u64) -> io::Result<Option<u64>> {
     let (mut window, mut passed) = (Vec::new(), data);
     file.seek(SeekFrom::Start(data))?;
     loop {
@@ -177,7 +184,7 @@ fn behind(file: &mut Placed, data: u64) -> io::Result<Option<u64>> {
 
 const BLOCK: u64 = 1 << 20;
 
-impl Read for Placed {
+impl Read for ArchivePart {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read_at(into, self.at)?;
         self.at += count as u64;
@@ -185,7 +192,7 @@ impl Read for Placed {
     }
 }
 
-impl Seek for Placed {
+impl Seek for ArchivePart {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let (from, by) = match to {
             SeekFrom::Start(at) => (at, 0),

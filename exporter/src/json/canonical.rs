@@ -1,6 +1,7 @@
-//! Values in one form only, so that equal ones are equal bytes: RFC 8785, or the same with every digit kept.
+//! Writes values in a canonical form, so that equal ones are equal bytes: RFC 8785, or the same with every digit
+//! kept.
 //!
-//! A value is held whole while it is put in order; whoever reads long lists takes them element by element.
+//! A value is held in memory while it is sorted; callers read long lists element by element.
 
 use std::io::Read;
 
@@ -17,7 +18,7 @@ pub(crate) enum Numbers {
 
 /// Why a value has no canonical form.
 #[derive(Debug)]
-pub(crate) enum Bad {
+pub(crate) enum CanonicalError {
     Stop(Stop),
     Flaw(Flaw),
     /// The name, and where it stands for the second time.
@@ -29,7 +30,7 @@ pub(crate) enum Bad {
     Trailing,
 }
 
-impl From<Stop> for Bad {
+impl From<Stop> for CanonicalError {
     fn from(stop: Stop) -> Self {
         Self::Stop(stop)
     }
@@ -44,10 +45,10 @@ pub(crate) fn value<R: Read>(
     numbers: Numbers,
     depth: usize,
     into: &mut Vec<u8>,
-) -> Result<(), Bad> {
+) -> Result<(), CanonicalError> {
     let byte = reader.next()?;
     if into.len() > MOST {
-        return Err(Bad::Large);
+        return Err(CanonicalError::Large);
     }
     match byte {
         b'"' => {
@@ -77,11 +78,11 @@ pub(crate) fn value<R: Read>(
         b'f' => word(reader, "false", into)?,
         b'n' => word(reader, "null", into)?,
         b'-' | b'0'..=b'9' => match reader.number_text()? {
-            None => return Err(Bad::Flaw(Flaw::Long)),
+            None => return Err(CanonicalError::Flaw(Flaw::Long)),
             Some(token) => match numbers {
                 Numbers::Exact => into.extend_from_slice(number::exact(token).unwrap_or_default().as_bytes()),
                 Numbers::Doubles => {
-                    let text = number::double(token).ok_or(Bad::Huge)?;
+                    let text = number::double(token).ok_or(CanonicalError::Huge)?;
                     into.extend_from_slice(text.as_bytes());
                 }
             },
@@ -99,21 +100,21 @@ pub(crate) struct Member<V> {
 }
 
 /// Puts members in order, if no name stands twice.
-pub(crate) fn sort<V>(members: &mut [Member<V>]) -> Result<(), Bad> {
+pub(crate) fn sort<V>(members: &mut [Member<V>]) -> Result<(), CanonicalError> {
     // Of equal names the order stays that of the document.
     members.sort_by(|left, right| by_units(&left.name, &right.name));
     let mut again = members.windows(2).filter(|pair| pair[0].name == pair[1].name).map(|pair| &pair[1]);
     match again.next() {
         Some(first) => {
             let first = again.fold(first, |first, next| if next.at < first.at { next } else { first });
-            Err(Bad::Twice(first.name.clone(), first.at))
+            Err(CanonicalError::Twice(first.name.clone(), first.at))
         }
         None => Ok(()),
     }
 }
 
 /// A name and where it stands; its colon is passed.
-pub(crate) fn name<R: Read>(reader: &mut Reader<R>) -> Result<(Vec<u8>, Position), Bad> {
+pub(crate) fn name<R: Read>(reader: &mut Reader<R>) -> Result<(Vec<u8>, Position), CanonicalError> {
     if reader.next()? != b'"' {
         return Err(reader.unexpected().into());
     }
@@ -130,7 +131,7 @@ fn object<R: Read>(
     numbers: Numbers,
     depth: usize,
     into: &mut Vec<u8>,
-) -> Result<(), Bad> {
+) -> Result<(), CanonicalError> {
     enter(reader, depth)?;
     reader.pass();
     let mut members: Vec<Member<Vec<u8>>> = Vec::new();
@@ -144,7 +145,7 @@ fn object<R: Read>(
             value(reader, numbers, depth + 1, &mut held_value)?;
             held += name.len() + held_value.len() + size_of::<Member<Vec<u8>>>();
             if held > MOST {
-                return Err(Bad::Large);
+                return Err(CanonicalError::Large);
             }
             members.push(Member { name, at, value: held_value });
             if !another(reader, b'}')? {
@@ -183,20 +184,24 @@ pub(crate) fn another<R: Read>(reader: &mut Reader<R>, end: u8) -> Result<bool, 
 
 fn enter<R: Read>(reader: &Reader<R>, depth: usize) -> Result<(), Stop> {
     if depth >= reader.limits().depth {
-        return Err(Stop::Fault(super::Why::Deep, reader.position()));
+        return Err(Stop::Invalid(super::Why::Deep, reader.position()));
     }
     Ok(())
 }
 
-fn word<R: Read>(reader: &mut Reader<R>, word: &'static str, into: &mut Vec<u8>) -> Result<(), Bad> {
+fn word<R: Read>(
+    reader: &mut Reader<R>,
+    word: &'static str,
+    into: &mut Vec<u8>,
+) -> Result<(), CanonicalError> {
     reader.word(word)?;
     into.extend_from_slice(word.as_bytes());
     Ok(())
 }
 
-fn sound(flaws: u8) -> Result<(), Bad> {
+fn sound(flaws: u8) -> Result<(), CanonicalError> {
     match Flaw::ALL.into_iter().find(|flaw| flaws & *flaw as u8 != 0) {
-        Some(flaw) => Err(Bad::Flaw(flaw)),
+        Some(flaw) => Err(CanonicalError::Flaw(flaw)),
         None => Ok(()),
     }
 }
@@ -238,7 +243,7 @@ mod tests {
     use super::*;
     use crate::json::Limits;
 
-    fn canonical(text: &str, numbers: Numbers) -> Result<String, Bad> {
+    fn canonical(text: &str, numbers: Numbers) -> Result<String, CanonicalError> {
         let mut into = Vec::new();
         let mut reader = Reader::new(text.as_bytes(), Limits::default());
         value(&mut reader, numbers, 0, &mut into)?;
@@ -282,7 +287,7 @@ mod tests {
         ] {
             assert_eq!(canonical(text, Numbers::Doubles).unwrap(), wanted, "{text}");
         }
-        assert!(matches!(canonical("1e400", Numbers::Doubles), Err(Bad::Huge)));
+        assert!(matches!(canonical("1e400", Numbers::Doubles), Err(CanonicalError::Huge)));
     }
 
     #[test]
@@ -310,9 +315,12 @@ mod tests {
     #[test]
     fn a_name_that_stands_twice_has_no_canonical_form() {
         assert!(
-            matches!(canonical(r#"{"a":1,"\u0061":2}"#, Numbers::Exact), Err(Bad::Twice(name, _)) if name == b"a")
+            matches!(canonical(r#"{"a":1,"\u0061":2}"#, Numbers::Exact), Err(CanonicalError::Twice(name, _)) if name == b"a")
         );
-        assert!(matches!(canonical(r#"["\ud800"]"#, Numbers::Exact), Err(Bad::Flaw(Flaw::Surrogate))));
-        assert!(matches!(canonical(&"[".repeat(99), Numbers::Exact), Err(Bad::Stop(_))));
+        assert!(matches!(
+            canonical(r#"["\ud800"]"#, Numbers::Exact),
+            Err(CanonicalError::Flaw(Flaw::Surrogate))
+        ));
+        assert!(matches!(canonical(&"[".repeat(99), Numbers::Exact), Err(CanonicalError::Stop(_))));
     }
 }

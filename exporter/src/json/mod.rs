@@ -1,6 +1,4 @@
-//! JSON as it is read by whoever must say where something stands: tokens with positions, in bounded memory.
-//!
-//! It knows no form of a document.
+//! JSON reader that knows where each token stands and needs bounded memory, and a small writer.
 
 pub(crate) mod canonical;
 mod number;

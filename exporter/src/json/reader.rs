@@ -1,6 +1,6 @@
-//! The tokens of a JSON text, read through a window: where each stands, and no more of it in memory than one string.
+//! Tokenizer that reads through a window: positions of tokens, and no more in memory than one string.
 //!
-//! What may follow what is the caller's to know; here is only how each thing is written.
+//! The grammar of containers is left to the caller.
 
 use std::io::{self, Read};
 
@@ -26,7 +26,7 @@ pub(crate) struct Position {
 /// Why nothing more is read.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    Fault(Why, Position),
+    Invalid(Why, Position),
     Io(io::Error),
     /// Whoever reads has what they wanted.
     Enough,
@@ -81,7 +81,7 @@ impl<R: Read> Reader<R> {
         while self.end < 3 && self.fill(0)? {}
         let start = &self.window[..self.end.min(3)];
         if matches!(start, [0xfe, 0xff, ..] | [0xff, 0xfe, ..] | [0, _, ..] | [_, 0, ..]) {
-            return Err(Stop::Fault(Why::Encoding, self.position()));
+            return Err(Stop::Invalid(Why::Encoding, self.position()));
         }
         let marked = start == [0xef, 0xbb, 0xbf];
         if marked {
@@ -121,7 +121,7 @@ impl<R: Read> Reader<R> {
     pub(crate) fn next(&mut self) -> Result<u8, Stop> {
         match self.peek()? {
             Some(byte) => Ok(byte),
-            None => Err(Stop::Fault(Why::Truncated, self.position())),
+            None => Err(Stop::Invalid(Why::Truncated, self.position())),
         }
     }
 
@@ -161,7 +161,7 @@ impl<R: Read> Reader<R> {
     }
 
     pub(crate) fn unexpected(&self) -> Stop {
-        Stop::Fault(Why::Unexpected, self.position())
+        Stop::Invalid(Why::Unexpected, self.position())
     }
 
     /// Passes this name and its colon, if they stand here and nothing stands between.
@@ -190,7 +190,7 @@ impl<R: Read> Reader<R> {
         }
         let why = if same == there.len() { Why::Truncated } else { Why::Unexpected };
         self.at += same;
-        Err(Stop::Fault(why, self.position()))
+        Err(Stop::Invalid(why, self.position()))
     }
 
     /// A number, whose first character `next` has given; nothing, if it is too long to be kept.
@@ -243,7 +243,7 @@ impl<R: Read> Reader<R> {
         if !long && Number::parse(&self.window[start..start + length]).is_none() {
             if ended {
                 self.at = self.end;
-                return Err(Stop::Fault(Why::Truncated, self.position()));
+                return Err(Stop::Invalid(Why::Truncated, self.position()));
             }
             return Err(self.unexpected());
         }
@@ -278,8 +278,8 @@ impl<R: Read> Reader<R> {
 
     /// Looks for the quote that ends the string that begins at `self.at`, with all of it in the window.
     #[inline]
-    fn closing(&mut self) -> Result<Found, Stop> {
-        let mut found = Found { end: self.at, flaws: 0, escaped: false, ascii: true };
+    fn closing(&mut self) -> Result<StringEnd, Stop> {
+        let mut found = StringEnd { end: self.at, flaws: 0, escaped: false, ascii: true };
         loop {
             let (end, ascii) = plain(&self.window, found.end);
             found.end = end;
@@ -311,7 +311,7 @@ impl<R: Read> Reader<R> {
 
     /// Reads on inside a string; one that is too long is passed but for its beginning.
     #[cold]
-    fn more(&mut self, mut found: Found) -> Result<Found, Stop> {
+    fn more(&mut self, mut found: StringEnd) -> Result<StringEnd, Stop> {
         found.end = found.end.min(self.end);
         let length = found.end - self.at;
         if length > self.limits.string {
@@ -330,7 +330,7 @@ impl<R: Read> Reader<R> {
         let into = found.end - self.at;
         if !self.fill(self.at)? {
             self.at = self.end;
-            return Err(Stop::Fault(Why::Truncated, self.position()));
+            return Err(Stop::Invalid(Why::Truncated, self.position()));
         }
         found.end = self.at + into;
         Ok(found)
@@ -368,7 +368,7 @@ impl<R: Read> Reader<R> {
 
 /// A string between its quotes.
 #[derive(Clone, Copy)]
-struct Found {
+struct StringEnd {
     end: usize,
     flaws: u8,
     escaped: bool,
@@ -491,7 +491,7 @@ mod tests {
             }
             assert_eq!(doubles, [12.0, -500.0, 0.0, 1_234_567_890_123.0]);
             reader.next().unwrap();
-            assert!(matches!(reader.word("fals!"), Err(Stop::Fault(Why::Unexpected, _))));
+            assert!(matches!(reader.word("fals!"), Err(Stop::Invalid(Why::Unexpected, _))));
         }
     }
 }

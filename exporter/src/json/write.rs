@@ -1,6 +1,4 @@
-//! JSON text, piece by piece.
-//!
-//! It knows no field of a bundle.
+//! Writes JSON text piece by piece.
 
 #![allow(clippy::cast_possible_truncation, reason = "a digit")]
 

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn only_suppressed_counts_with_reviewed_or_no_texts_are_for_everybody() {
+    fn only_suppressed_counts_with_reviewed_texts_are_public() {
         for content in every_content() {
             let card = card(content, false, &[]);
             let may = content.suppressed

@@ -1,4 +1,4 @@
-//! Participants: from the ids of the source to pseudonyms that nobody can compute without the key.
+//! Turns ids of participants into pseudonyms that nobody can compute without the key.
 //!
 //! A plain hash would not do: ids are small numbers, and all of them are hashed in no time.
 
@@ -16,7 +16,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
 use super::Participants;
-use crate::{error::Fault, input::table::canonical_number, json::write, plural::Few};
+use crate::{error::ConvertError, input::table::canonical_number, json::write, plural::HiddenBelow};
 
 /// The secret that pseudonyms are made with. It is never printed.
 #[derive(Clone)]
@@ -33,9 +33,10 @@ impl Key {
     }
 
     /// Makes a key of random bytes, which is thrown away with the process.
-    pub(crate) fn fresh() -> Result<Self, Fault> {
+    pub(crate) fn fresh() -> Result<Self, ConvertError> {
         let mut bytes = vec![0; FRESH_KEY];
-        let failed = |error| Fault::Io { doing: "making a key".to_owned(), error: io::Error::other(error) };
+        let failed =
+            |error| ConvertError::Io { doing: "making a key".to_owned(), error: io::Error::other(error) };
         getrandom::fill(&mut bytes).map_err(failed)?;
         Ok(Self(bytes))
     }
@@ -58,10 +59,10 @@ pub(crate) const PREFIX: &str = "participant:";
 const DOMAIN: &[u8] = b"participant";
 
 /// References by pseudonym, shared with whoever writes rows.
-pub(crate) type Names = Arc<RwLock<HashMap<u128, String>>>;
+pub(crate) type ReferenceNames = Arc<RwLock<HashMap<u128, String>>>;
 
 /// Gives the participants of a source by its [`scope`], as its pseudonyms are made; nothing, if the input does not say which source it is.
-pub(crate) type PeopleOf<'p> = dyn FnMut(Option<&str>) -> Result<People, Fault> + 'p;
+pub(crate) type RegistryFor<'p> = dyn FnMut(Option<&str>) -> Result<ParticipantRegistry, ConvertError> + 'p;
 
 /// Scope of a source's pseudonyms, since ids are unique within one source of one tool only.
 pub(crate) fn scope(tool: &str, source: &str) -> String {
@@ -70,27 +71,27 @@ pub(crate) fn scope(tool: &str, source: &str) -> String {
 
 /// All participants of one source.
 #[derive(Debug)]
-pub(crate) struct People {
+pub(crate) struct ParticipantRegistry {
     mac: Hmac<Sha256>,
     naming: Participants,
     /// Pseudonyms by participant number, 0 for none. Sources number their participants, so this serves most rows.
-    places: Vec<u128>,
+    pseudonyms: Vec<u128>,
     /// Groups by participant number, only as long as needed: many sources have no groups.
-    place_groups: Vec<u16>,
+    number_groups: Vec<u16>,
     numbers: HashMap<u64, (u128, u16)>,
     others: HashMap<Box<[u8]>, (u128, u16)>,
     /// Participants known before the first row.
-    known: HashMap<Box<[u8]>, Known>,
+    known: HashMap<Box<[u8]>, KnownParticipant>,
     external: HashMap<Box<[u8]>, String>,
     /// References that are not pseudonyms, if asked for.
-    names: Names,
+    names: ReferenceNames,
     count: u64,
     /// Threshold below which notes hide numbers of participants.
-    pub(crate) few: Few,
+    pub(crate) hidden_below: HiddenBelow,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownParticipant {
     /// 0 for none.
     group: u16,
     /// Number of answers according to a table beside the votes.
@@ -99,7 +100,7 @@ struct Known {
 
 /// Numbers of participants without an answer.
 #[derive(Debug, Default)]
-pub(crate) struct Silent {
+pub(crate) struct WithoutAnswers {
     /// Participants who should have answers according to a table.
     pub(crate) said: u64,
     pub(crate) others: u64,
@@ -108,9 +109,9 @@ pub(crate) struct Silent {
 }
 
 /// Numbers below this have a place whoever comes; 16 MiB at most.
-const PLACES: u64 = 1 << 20;
+const DIRECT_IDS: u64 = 1 << 20;
 
-impl People {
+impl ParticipantRegistry {
     pub(crate) fn new(key: &Key, scope: &str, naming: Participants) -> Self {
         let mut mac = Hmac::new_from_slice(&key.0).expect("a key of HMAC may have any length");
         mac.update(DOMAIN);
@@ -120,21 +121,21 @@ impl People {
         Self {
             mac,
             naming,
-            places: Vec::new(),
-            place_groups: Vec::new(),
+            pseudonyms: Vec::new(),
+            number_groups: Vec::new(),
             numbers: HashMap::new(),
             others: HashMap::new(),
             known: HashMap::new(),
             external: HashMap::new(),
-            names: Names::default(),
+            names: ReferenceNames::default(),
             count: 0,
-            few: Few::default(),
+            hidden_below: HiddenBelow::default(),
         }
     }
 
     /// The same, of whom small numbers are not told.
-    pub(crate) fn telling(self, few: Few) -> Self {
-        Self { few, ..self }
+    pub(crate) fn hiding_below(self, hidden_below: HiddenBelow) -> Self {
+        Self { hidden_below, ..self }
     }
 
     /// Participants with a row.
@@ -163,8 +164,8 @@ impl People {
 
     /// Forgets who answered, because the rows will come again.
     pub(crate) fn again(&mut self) {
-        self.places.clear();
-        self.place_groups.clear();
+        self.pseudonyms.clear();
+        self.number_groups.clear();
         self.numbers.clear();
         self.others.clear();
         self.count = 0;
@@ -199,41 +200,44 @@ impl People {
                 }
             };
         };
-        self.see_number(number)
+        self.look_up_number(number)
     }
 
     /// Looks up a participant like `see`, for an id that is a canonical number.
     #[inline]
-    pub(crate) fn see_number(&mut self, number: u64) -> (u128, u16) {
-        let seen =
-            if number < PLACES { self.place(number as usize) } else { self.numbers.get(&number).copied() };
+    pub(crate) fn look_up_number(&mut self, number: u64) -> (u128, u16) {
+        let seen = if number < DIRECT_IDS {
+            self.by_number(number as usize)
+        } else {
+            self.numbers.get(&number).copied()
+        };
         seen.unwrap_or_else(|| self.first_of(number))
     }
 
     #[inline]
-    fn place(&self, place: usize) -> Option<(u128, u16)> {
-        let who = *self.places.get(place)?;
-        let group = || self.place_groups.get(place).copied().unwrap_or_default();
+    fn by_number(&self, number: usize) -> Option<(u128, u16)> {
+        let who = *self.pseudonyms.get(number)?;
+        let group = || self.number_groups.get(number).copied().unwrap_or_default();
         (who != 0).then(|| (who, group()))
     }
 
     #[cold]
     fn first_of(&mut self, number: u64) -> (u128, u16) {
         let seen = self.first_sight(number.to_string().as_bytes());
-        if number >= PLACES {
+        if number >= DIRECT_IDS {
             self.numbers.insert(number, seen);
             return seen;
         }
-        let place = number as usize;
-        if self.places.len() <= place {
-            self.places.resize(place + 1, 0);
+        let index = number as usize;
+        if self.pseudonyms.len() <= index {
+            self.pseudonyms.resize(index + 1, 0);
         }
-        self.places[place] = seen.0;
+        self.pseudonyms[index] = seen.0;
         if !self.known.is_empty() {
-            if self.place_groups.len() <= place {
-                self.place_groups.resize(place + 1, 0);
+            if self.number_groups.len() <= index {
+                self.number_groups.resize(index + 1, 0);
             }
-            self.place_groups[place] = seen.1;
+            self.number_groups[index] = seen.1;
         }
         seen
     }
@@ -272,8 +276,8 @@ impl People {
     }
 
     /// Those who were known beforehand and have not answered.
-    pub(crate) fn silent(&self) -> Silent {
-        let mut silent = Silent::default();
+    pub(crate) fn silent(&self) -> WithoutAnswers {
+        let mut silent = WithoutAnswers::default();
         for (_, known) in self.known.iter().filter(|(id, _)| self.seen(id).is_none()) {
             let said = u64::from(known.answers > 0);
             silent.said += said;
@@ -286,14 +290,14 @@ impl People {
     /// Somebody who has answered.
     fn seen(&self, id: &[u8]) -> Option<u128> {
         match canonical_number(id) {
-            Some(number) if number < PLACES => self.place(number as usize).map(|seen| seen.0),
+            Some(number) if number < DIRECT_IDS => self.by_number(number as usize).map(|seen| seen.0),
             Some(number) => self.numbers.get(&number).map(|seen| seen.0),
             None => self.others.get(id).map(|seen| seen.0),
         }
     }
 
     /// References that are no pseudonyms, if that was asked for. They grow with the rows.
-    pub(crate) fn names(&self) -> Option<Names> {
+    pub(crate) fn names(&self) -> Option<ReferenceNames> {
         self.naming.identifies().then(|| Arc::clone(&self.names))
     }
 }
@@ -348,8 +352,8 @@ fn hex(eight: [u8; 8]) -> u32 {
 mod tests {
     use super::*;
 
-    fn people(naming: Participants) -> People {
-        People::new(&Key::kept(vec![7; 32]).unwrap(), "scope", naming)
+    fn people(naming: Participants) -> ParticipantRegistry {
+        ParticipantRegistry::new(&Key::kept(vec![7; 32]).unwrap(), "scope", naming)
     }
 
     #[test]
@@ -372,7 +376,7 @@ mod tests {
     fn key_and_scope_separate_bundles() {
         let key = Key::kept(vec![7; 32]).unwrap();
         let other = Key::kept(vec![8; 32]).unwrap();
-        let of = |key, scope| People::new(key, scope, Participants::Pseudonyms).pseudonym(b"1");
+        let of = |key, scope| ParticipantRegistry::new(key, scope, Participants::Pseudonyms).pseudonym(b"1");
         assert_eq!(of(&key, "a"), of(&key, "a"));
         assert_ne!(of(&key, "a"), of(&key, "b"));
         assert_ne!(of(&key, "a"), of(&other, "a"));
@@ -400,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn pseudonyms_in_ids_are_told_from_names_of_things_and_from_numbers() {
+    fn pseudonyms_in_ids_are_told_from_names_and_numbers() {
         let digits = "0a0b0c0d0a0b0c0d0a0b0c0d0a0b0c0d";
         for id in
             [format!("vote:1:{digits}"), digits.to_uppercase(), format!("{digits}:1"), format!("a-{digits}")]

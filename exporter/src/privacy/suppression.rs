@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn no_small_count_or_sum_of_hidden_ones_can_be_found_by_subtraction() {
+    fn hidden_counts_cannot_be_found_by_subtraction() {
         for (answers, most) in [(3, 48), (4, 22)] {
             for (k, total) in (3..=6).flat_map(|k| (0..=most).map(move |total| (k, total))) {
                 let mut alike: BTreeMap<Seen, Vec<Counts>> = BTreeMap::new();
@@ -259,7 +259,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_two_totals_that_are_told_differ_by_a_small_number_of_people(
+        fn shown_totals_never_differ_by_few_people(
             answers in (1..5_usize).prop_flat_map(|items| prop::collection::vec(
                 prop::collection::vec(prop::option::of(0..3_usize), items..=items), 0..24
             )),

@@ -1,21 +1,21 @@
-//! Exports of Pocket Polis: statements and votes, one answer each.
+//! Adapter for Pocket Polis: statements and votes.
 //!
-//! Times are texts here, and a second answer to the same statement is a fault, not a change of mind.
+//! A second answer to the same statement is an error here, not a change of mind.
 
 use std::sync::{Arc, atomic::Ordering};
 
 use crate::{
-    error::{Fault, Wrong},
+    error::{ConvertError, ErrorKind},
     form::{Answer, SOURCE_RESPONSE_COUNTS},
     input::{Limits, Member, Role, need, table::Table},
     meter::Meter,
-    model::{Head, Item, Keys, Published, Source},
-    privacy::participants::{People, PeopleOf, scope},
+    model::{BundleHeader, Item, ItemIndex, PublishedOutcome, Source},
+    privacy::participants::{ParticipantRegistry, RegistryFor, scope},
     storage::{
         rows::{NO_OBJECT, Read, Row, order::Flow},
-        spill::{Room, Spill},
+        spill::{Spill, SpillOptions},
     },
-    timestamp::Moment,
+    timestamp::Timestamp,
 };
 
 const TOOL: &str = "pocket-polis";
@@ -23,7 +23,7 @@ const TOOL: &str = "pocket-polis";
 #[derive(Debug)]
 pub(crate) struct PocketPolis {
     votes: Member,
-    keys: Keys,
+    keys: ItemIndex,
 }
 
 impl PocketPolis {
@@ -31,8 +31,8 @@ impl PocketPolis {
         files: &[(Member, Role)],
         limits: &Limits,
         source_id: Option<&str>,
-        people_of: &mut PeopleOf<'_>,
-    ) -> Result<(Self, Head, People), Fault> {
+        people_of: &mut RegistryFor<'_>,
+    ) -> Result<(Self, BundleHeader, ParticipantRegistry), ConvertError> {
         let votes = need(files, limits, Role::PocketVotes, "the file of votes (votes.csv)")?;
         let statements =
             need(files, limits, Role::PocketStatements, "the file of statements (statements.csv)")?;
@@ -40,8 +40,8 @@ impl PocketPolis {
         let people = people_of(source_id.map(|id| scope(TOOL, id)).as_deref())?;
         let id = source_id.map_or_else(|| votes.stem(), str::to_owned);
         let mut items = items(statements, limits)?;
-        let keys = Keys::sort(&mut items, &statements.name)?;
-        hold_once(votes, limits, &keys)?;
+        let keys = ItemIndex::sort(&mut items, &statements.name)?;
+        check_answered_once(votes, limits, &keys)?;
         let source = Source {
             tool: TOOL.to_owned(),
             schema: "https://delib.mashbean.net/schemas/pocket-polis/v1".to_owned(),
@@ -49,7 +49,8 @@ impl PocketPolis {
             ..Source::default()
         };
         let rows = vec![(Role::PocketStatements, items.len() as u64)];
-        let head = Head { rows, ..Head::of_statements("tidegate:pocket-polis/v1", source, items) };
+        let head =
+            BundleHeader { rows, ..BundleHeader::of_statements("tidegate:pocket-polis/v1", source, items) };
         Ok((Self { votes: votes.clone(), keys }, head, people))
     }
 
@@ -61,32 +62,33 @@ impl PocketPolis {
         &self,
         limits: &Limits,
         meter: &Arc<Meter>,
-        people: &mut People,
-        mut each: impl FnMut(Row) -> Result<Flow, Fault>,
-    ) -> Result<Read, Fault> {
+        people: &mut ParticipantRegistry,
+        mut each: impl FnMut(Row) -> Result<Flow, ConvertError>,
+    ) -> Result<Read, ConvertError> {
         let mut table = Table::open(self.votes.open(limits, Some(meter))?, limits, true)?;
         let (who, statement) = (table.need(&["participant"])?, table.need(&["statement_id"])?);
         let (vote, updated) = (table.need(&["vote"])?, table.find(&["updated_at"])?);
         while let Some(row) = table.next()? {
             let item = self.keys.find(row.text(statement)?.as_bytes());
-            let item = item
-                .ok_or_else(|| row.wrong(Wrong::UnknownItem, "statement_id is not among the statements"))?;
+            let item = item.ok_or_else(|| {
+                row.wrong(ErrorKind::UnknownItem, "statement_id is not among the statements")
+            })?;
             let answer = match row.text(vote)? {
                 "1" => Answer::Agree,
                 "-1" => Answer::Disagree,
                 "0" => Answer::Pass,
-                _ => return Err(row.wrong(Wrong::Value, "vote is none of 1, 0 and -1")),
+                _ => return Err(row.wrong(ErrorKind::Value, "vote is none of 1, 0 and -1")),
             };
-            let at = match row.maybe(updated)? {
-                "" => None,
-                text => Some(
-                    Moment::parse(text)
-                        .ok_or_else(|| row.wrong(Wrong::Value, "updated_at is not a time with its zone"))?,
-                ),
-            };
+            let at =
+                match row.maybe(updated)? {
+                    "" => None,
+                    text => Some(Timestamp::parse(text).ok_or_else(|| {
+                        row.wrong(ErrorKind::Value, "updated_at is not a time with its zone")
+                    })?),
+                };
             let id = row.text(who)?.as_bytes();
             if id.is_empty() {
-                return Err(row.wrong(Wrong::Value, "participant is empty"));
+                return Err(row.wrong(ErrorKind::Value, "participant is empty"));
             }
             let (who, group) = people.see(id);
             meter.rows.fetch_add(1, Ordering::Relaxed);
@@ -100,11 +102,11 @@ impl PocketPolis {
 }
 
 /// Reports the first row that repeats a question for its participant, before anything is written.
-fn hold_once(votes: &Member, limits: &Limits, keys: &Keys) -> Result<(), Fault> {
-    let failed = |error| Fault::from_io(&votes.name, error);
+fn check_answered_once(votes: &Member, limits: &Limits, keys: &ItemIndex) -> Result<(), ConvertError> {
+    let failed = |error| ConvertError::from_io(&votes.name, error);
     let mut table = Table::open(votes.without_digest().open(limits, None)?, limits, true)?;
     let (who, statement) = (table.need(&["participant"])?, table.need(&["statement_id"])?);
-    let mut answers = Spill::new(Room { memory: limits.memory, folder: std::env::temp_dir() });
+    let mut answers = Spill::new(SpillOptions { memory: limits.memory, folder: std::env::temp_dir() });
     let mut key = Vec::new();
     while let Some(row) = table.next()? {
         // Others are told when they are read.
@@ -116,7 +118,7 @@ fn hold_once(votes: &Member, limits: &Limits, keys: &Keys) -> Result<(), Fault> 
     }
     let (mut before, mut twice) = (0, None::<(u64, u64)>);
     let each = |_: &[u8], row: &[u8], new: bool| {
-        votes.go_on().map_err(Fault::into_io)?;
+        votes.check_stop().map_err(ConvertError::into_io)?;
         let row = row.first_chunk().map_or(0, |row: &[u8; 8]| u64::from_be_bytes(*row));
         if !new && twice.is_none_or(|(first, _)| row < first) {
             twice = Some((row, before));
@@ -127,10 +129,10 @@ fn hold_once(votes: &Member, limits: &Limits, keys: &Keys) -> Result<(), Fault> 
     answers.finish(each).map_err(failed)?;
     let Some((row, before)) = twice else { return Ok(()) };
     let detail = format!("the participant has answered the statement in row {before} already");
-    Err(Fault::content(&votes.name, row, Wrong::Duplicate, detail))
+    Err(ConvertError::content(&votes.name, row, ErrorKind::Duplicate, detail))
 }
 
-fn items(member: &Member, limits: &Limits) -> Result<Vec<Item>, Fault> {
+fn items(member: &Member, limits: &Limits) -> Result<Vec<Item>, ConvertError> {
     let mut table = Table::open(member.open(limits, None)?, limits, true)?;
     let (id, text) = (table.need(&["statement_id"])?, table.need(&["text"])?);
     let (status, seed) = (table.find(&["status"])?, table.find(&["is_seed"])?);
@@ -144,13 +146,13 @@ fn items(member: &Member, limits: &Limits) -> Result<Vec<Item>, Fault> {
     while let Some(row) = table.next()? {
         let key = row.text(id)?;
         if key.trim().is_empty() {
-            return Err(row.wrong(Wrong::Value, "statement_id is empty"));
+            return Err(row.wrong(ErrorKind::Value, "statement_id is empty"));
         }
         let created = match row.maybe(created)? {
             "" => None,
             text => Some(
-                Moment::parse(text)
-                    .ok_or_else(|| row.wrong(Wrong::Value, "created_at is not a time with its zone"))?,
+                Timestamp::parse(text)
+                    .ok_or_else(|| row.wrong(ErrorKind::Value, "created_at is not a time with its zone"))?,
             ),
         };
         let mut published = serde_json::Map::new();
@@ -172,7 +174,7 @@ fn items(member: &Member, limits: &Limits) -> Result<Vec<Item>, Fault> {
             outcomes: if published.is_empty() {
                 Vec::new()
             } else {
-                vec![Published::counts(SOURCE_RESPONSE_COUNTS, published)]
+                vec![PublishedOutcome::counts(SOURCE_RESPONSE_COUNTS, published)]
             },
         });
     }

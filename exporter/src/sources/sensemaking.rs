@@ -1,22 +1,22 @@
-//! Tables of tallies, as the sensemaking tools read them: comments with counts of votes, in all or by group.
+//! Adapter for tables of counts, as the sensemaking tools read them: comments with votes in total or by group.
 //!
-//! Nobody's answers are in them, so nobody can be told apart.
+//! Such tables hold no participants.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
 use crate::{
-    error::{Fault, Wrong},
+    error::{ConvertError, ErrorKind},
     form::{Answer, GROUP_RESPONSE_COUNTS},
     input::{
         Limits, Member, Role, need,
         table::{Table, twice},
     },
-    model::{Head, Item, Keys, Published, Source, by_key},
+    model::{BundleHeader, Item, ItemIndex, PublishedOutcome, Source, by_key},
     plural::{counted, were},
     privacy::{
-        participants::{People, PeopleOf, scope},
+        participants::{ParticipantRegistry, RegistryFor, scope},
         suppression::Counts,
     },
     storage::rows::NO_OBJECT,
@@ -40,14 +40,14 @@ impl Sensemaking {
         files: &[(Member, Role)],
         limits: &Limits,
         source_id: Option<&str>,
-        people_of: &mut PeopleOf<'_>,
-    ) -> Result<(Self, Head, People), Fault> {
+        people_of: &mut RegistryFor<'_>,
+    ) -> Result<(Self, BundleHeader, ParticipantRegistry), ConvertError> {
         let member = need(files, limits, Role::Tallies, "the file of comments")?;
         let id = source_id.map_or_else(|| member.stem(), str::to_owned);
-        let Found { rows: mut read, notes: missing } = read(member, limits)?;
+        let ReadTable { rows: mut read, notes: missing } = read(member, limits)?;
         read.sort_by(|left, right| by_key(&left.0, &right.0));
         let (items, counts): (Vec<_>, Vec<_>) = read.into_iter().unzip();
-        Keys::of(&items, &member.name)?;
+        ItemIndex::of(&items, &member.name)?;
         let tallies = (0..).zip(counts);
         let tallies = tallies
             .map(|(subject, (counts, unknown))| Pair { unknown, ..Pair::of(subject, NO_OBJECT, counts) })
@@ -61,10 +61,10 @@ impl Sensemaking {
             id,
             ..Source::default()
         };
-        let head = Head {
+        let head = BundleHeader {
             rows: vec![(Role::Tallies, items.len() as u64)],
             notes: [known].into_iter().chain(missing).collect(),
-            ..Head::of_statements("tidegate:sensemaking/v1", source, items)
+            ..BundleHeader::of_statements("tidegate:sensemaking/v1", source, items)
         };
         Ok((Self { tallies }, head, people))
     }
@@ -74,20 +74,20 @@ impl Sensemaking {
     }
 }
 
-struct Found {
+struct ReadTable {
     rows: Vec<(Item, (Counts, Unknown))>,
     /// Notes about what the table leaves open.
     notes: Vec<String>,
 }
 
-fn read(member: &Member, limits: &Limits) -> Result<Found, Fault> {
+fn read(member: &Member, limits: &Limits) -> Result<ReadTable, ConvertError> {
     let mut table = Table::open(member.open(limits, None)?, limits, true)?;
     let (id, text) = (table.need(&["comment-id"])?, table.need(&["comment_text"])?);
     let whole: Columns = [table.find(&["agrees"])?, table.find(&["disagrees"])?, table.find(&["passes"])?];
     let groups = groups(&table)?;
     if whole.iter().flatten().next().is_some() && !groups.is_empty() {
         let detail = "it has counts in all and counts by group: which ones hold cannot be told";
-        return Err(Fault::content(&table.name, 1, Wrong::Format, detail));
+        return Err(ConvertError::content(&table.name, 1, ErrorKind::Format, detail));
     }
     let moderated = table.find(&["moderated"])?;
     let mut words = Vec::new();
@@ -119,7 +119,7 @@ fn read(member: &Member, limits: &Limits) -> Result<Found, Fault> {
     while let Some(row) = table.next()? {
         let key = row.text(id)?.trim();
         if key.is_empty() {
-            return Err(row.wrong(Wrong::Value, "comment-id is empty"));
+            return Err(row.wrong(ErrorKind::Value, "comment-id is empty"));
         }
         // Missing is not none.
         let count = |column: usize| {
@@ -128,7 +128,7 @@ fn read(member: &Member, limits: &Limits) -> Result<Found, Fault> {
             }
             let count = row.number::<u64>(column, "a count")?;
             if count > MOST {
-                return Err(row.wrong(Wrong::Value, "a count is larger than any can be"));
+                return Err(row.wrong(ErrorKind::Value, "a count is larger than any can be"));
             }
             Ok(Some(count))
         };
@@ -148,7 +148,7 @@ fn read(member: &Member, limits: &Limits) -> Result<Found, Fault> {
                 };
                 let sum = counts[answer as usize].checked_add(value);
                 counts[answer as usize] =
-                    sum.ok_or_else(|| row.wrong(Wrong::Value, "a count is too large"))?;
+                    sum.ok_or_else(|| row.wrong(ErrorKind::Value, "a count is too large"))?;
                 cells.insert(answer.as_str().to_owned(), value.into());
             }
             if let Some(name) = name {
@@ -157,7 +157,10 @@ fn read(member: &Member, limits: &Limits) -> Result<Found, Fault> {
         }
         if !by_group.is_empty() {
             let more = Map::from_iter([("groups".to_owned(), Value::Object(by_group))]);
-            outcomes.push(Published { more, ..Published::counts(GROUP_RESPONSE_COUNTS, Map::new()) });
+            outcomes.push(PublishedOutcome {
+                more,
+                ..PublishedOutcome::counts(GROUP_RESPONSE_COUNTS, Map::new())
+            });
         }
         let mut topics = Map::new();
         for (name, column) in &words {
@@ -167,7 +170,8 @@ fn read(member: &Member, limits: &Limits) -> Result<Found, Fault> {
             }
         }
         if !topics.is_empty() {
-            outcomes.push(Published { more: topics, ..Published::counts("topics", Map::new()) });
+            outcomes
+                .push(PublishedOutcome { more: topics, ..PublishedOutcome::counts("topics", Map::new()) });
         }
         let item = Item {
             id: format!("statement:{key}"),
@@ -193,11 +197,11 @@ fn read(member: &Member, limits: &Limits) -> Result<Found, Fault> {
             "{cells} among the counts {were} taken for hidden counts: they are unknown, not nought."
         ));
     }
-    Ok(Found { rows: found, notes })
+    Ok(ReadTable { rows: found, notes })
 }
 
 /// `<group>-agree-count` and so on, by name of the group.
-fn groups(table: &Table) -> Result<BTreeMap<String, Columns>, Fault> {
+fn groups(table: &Table) -> Result<BTreeMap<String, Columns>, ConvertError> {
     let mut groups: BTreeMap<String, Columns> = BTreeMap::new();
     for (at, column) in table.columns.iter().enumerate() {
         for (place, ending) in ["-agree-count", "-disagree-count", "-pass-count"].into_iter().enumerate() {

@@ -1,6 +1,6 @@
-//! Brings together what has the same key, with bounded memory: in memory while it fits, in runs on disk beyond.
+//! Groups records by key in bounded memory: in memory while they fit, in sorted runs on disk beyond.
 //!
-//! Keys are compared whole; a hash only decides the order in which they come.
+//! Keys are compared whole; their hash only decides the order.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -13,14 +13,14 @@ use std::{
 
 /// Memory limit, and the folder for data beyond it.
 #[derive(Clone, Debug)]
-pub struct Room {
+pub struct SpillOptions {
     /// Bytes.
     pub memory: usize,
     /// Folder for unnamed files, which vanish with the process.
     pub folder: PathBuf,
 }
 
-impl Room {
+impl SpillOptions {
     /// A part of it.
     pub(crate) fn share(&self, of: usize) -> Self {
         Self { memory: self.memory / of, folder: self.folder.clone() }
@@ -35,22 +35,22 @@ const LEAST_BYTES: usize = 64 << 10;
 /// Records of a key and what belongs to it.
 #[derive(Debug)]
 pub(crate) struct Spill {
-    room: Room,
+    room: SpillOptions,
     hasher: RandomState,
     bytes: Vec<u8>,
-    places: Vec<Place>,
+    index: Vec<RecordIndex>,
     runs: Vec<File>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct RecordIndex {
     hash: u64,
     start: usize,
     key: u32,
     rest: u32,
 }
 
-impl Place {
+impl RecordIndex {
     fn key(self, bytes: &[u8]) -> &[u8] {
         &bytes[self.start..self.start + self.key as usize]
     }
@@ -62,12 +62,12 @@ impl Place {
 }
 
 impl Spill {
-    pub(crate) fn new(room: Room) -> Self {
-        Self { room, hasher: RandomState::new(), bytes: Vec::new(), places: Vec::new(), runs: Vec::new() }
+    pub(crate) fn new(room: SpillOptions) -> Self {
+        Self { room, hasher: RandomState::new(), bytes: Vec::new(), index: Vec::new(), runs: Vec::new() }
     }
 
     pub(crate) fn push(&mut self, key: &[u8], rest: &[u8]) -> io::Result<()> {
-        let place = Place {
+        let index = RecordIndex {
             hash: self.hasher.hash_one(key),
             start: self.bytes.len(),
             key: length(key)?,
@@ -75,8 +75,8 @@ impl Spill {
         };
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(rest);
-        self.places.push(place);
-        let held = self.bytes.len() + self.places.len() * size_of::<Place>();
+        self.index.push(index);
+        let held = self.bytes.len() + self.index.len() * size_of::<RecordIndex>();
         if held > self.room.memory.max(LEAST_BYTES) { self.write_run() } else { Ok(()) }
     }
 
@@ -87,20 +87,20 @@ impl Spill {
     ) -> io::Result<()> {
         if self.runs.is_empty() {
             self.sort();
-            let mut last: Option<Place> = None;
-            for place in &self.places {
-                let key = place.key(&self.bytes);
+            let mut last: Option<RecordIndex> = None;
+            for index in &self.index {
+                let key = index.key(&self.bytes);
                 let new = last.is_none_or(|last| last.key(&self.bytes) != key);
-                each(key, place.rest(&self.bytes), new)?;
-                last = Some(*place);
+                each(key, index.rest(&self.bytes), new)?;
+                last = Some(*index);
             }
             return Ok(());
         }
-        if !self.places.is_empty() {
+        if !self.index.is_empty() {
             self.write_run()?;
         }
         self.bytes = Vec::new();
-        self.places = Vec::new();
+        self.index = Vec::new();
         let mut last: Option<Vec<u8>> = None;
         merge(self.runs, |record| {
             let new = last.as_ref().is_none_or(|last| *last != record.key);
@@ -114,7 +114,7 @@ impl Spill {
 
     fn sort(&mut self) {
         let bytes = &self.bytes;
-        self.places.sort_unstable_by(|left, right| {
+        self.index.sort_unstable_by(|left, right| {
             left.hash
                 .cmp(&right.hash)
                 .then_with(|| left.key(bytes).cmp(right.key(bytes)))
@@ -126,12 +126,12 @@ impl Spill {
     fn write_run(&mut self) -> io::Result<()> {
         self.sort();
         let mut run = self.run()?;
-        for place in &self.places {
-            write(&mut run, place.hash, place.key(&self.bytes), place.rest(&self.bytes))?;
+        for index in &self.index {
+            write(&mut run, index.hash, index.key(&self.bytes), index.rest(&self.bytes))?;
         }
         self.runs.push(run.into_inner().map_err(io::IntoInnerError::into_error)?);
         self.bytes.clear();
-        self.places.clear();
+        self.index.clear();
         if self.runs.len() == MOST_RUNS {
             let mut whole = self.run()?;
             merge(std::mem::take(&mut self.runs), |record| {
@@ -212,14 +212,14 @@ impl Record {
         Ok(true)
     }
 
-    fn place(&self) -> (u64, &[u8], &[u8]) {
+    fn sort_key(&self) -> (u64, &[u8], &[u8]) {
         (self.hash, &self.key, &self.rest)
     }
 }
 
 impl Ord for Record {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.place().cmp(&other.place())
+        self.sort_key().cmp(&other.sort_key())
     }
 }
 
@@ -246,7 +246,7 @@ mod tests {
 
     fn grouped(memory: usize, count: u32) -> BTreeMap<Vec<u8>, Vec<u32>> {
         let folder = tempfile::tempdir().unwrap();
-        let mut spill = Spill::new(Room { memory, folder: folder.path().to_owned() });
+        let mut spill = Spill::new(SpillOptions { memory, folder: folder.path().to_owned() });
         for at in 0..count {
             let key = format!("key {}", at.wrapping_mul(2_654_435_761) % 9_973);
             spill.push(key.as_bytes(), &at.to_be_bytes()).unwrap();

@@ -25,14 +25,14 @@ use crate::{
         read,
         write::output::{self, beside, fresh},
     },
-    error::Fault,
+    error::ConvertError,
     meter::Meter,
     plural::counted,
 };
 
 /// Shapes that a bundle can be turned into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum TableFormat {
     /// Votes, comments, participants and summary, as Polis' own tools read them.
     PolisCsv,
     /// One table of counts.
@@ -61,7 +61,7 @@ pub enum VoterIds {
 }
 
 /// A file that has no name yet, and vanishes unless it gets one.
-pub(crate) struct Growing {
+pub(crate) struct PartialFile {
     path: PathBuf,
     partial: TempPath,
     file: BufWriter<File>,
@@ -70,31 +70,31 @@ pub(crate) struct Growing {
 
 /// A file that lacks only its name.
 #[must_use]
-pub(crate) struct Whole {
+pub(crate) struct FinishedFile {
     path: PathBuf,
     partial: TempPath,
     /// Cells that got an apostrophe.
     guarded: u64,
 }
 
-impl Growing {
-    pub(crate) fn create(path: PathBuf) -> Result<Self, Fault> {
+impl PartialFile {
+    pub(crate) fn create(path: PathBuf) -> Result<Self, ConvertError> {
         let partial = beside(&path, ".partial");
-        let failed = |error| Fault::io("writing", &partial, error);
+        let failed = |error| ConvertError::io("writing", &partial, error);
         let file = fresh(&partial).map_err(failed)?;
         let partial = TempPath::try_from_path(&partial).map_err(failed)?;
         Ok(Self { path, partial, file: BufWriter::with_capacity(1 << 18, file), guarded: 0 })
     }
 
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        self.file.write_all(bytes).map_err(|error| Fault::io("writing", &self.partial, error))
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), ConvertError> {
+        self.file.write_all(bytes).map_err(|error| ConvertError::io("writing", &self.partial, error))
     }
 
-    pub(crate) fn finish(self) -> Result<Whole, Fault> {
+    pub(crate) fn finish(self) -> Result<FinishedFile, ConvertError> {
         let file = self.file.into_inner().map_err(io::IntoInnerError::into_error);
         let synced = file.and_then(|file| file.sync_all());
-        synced.map_err(|error| Fault::io("writing", &self.partial, error))?;
-        Ok(Whole { path: self.path, partial: self.partial, guarded: self.guarded })
+        synced.map_err(|error| ConvertError::io("writing", &self.partial, error))?;
+        Ok(FinishedFile { path: self.path, partial: self.partial, guarded: self.guarded })
     }
 
     fn inner(&mut self) -> &mut BufWriter<File> {
@@ -103,8 +103,8 @@ impl Growing {
 }
 
 /// Gives files their names, once all of them are whole; tells which.
-pub(crate) fn publish(files: Vec<Whole>) -> Result<Vec<PathBuf>, Fault> {
-    let named = files.into_iter().map(|Whole { path, partial, .. }| {
+pub(crate) fn publish(files: Vec<FinishedFile>) -> Result<Vec<PathBuf>, ConvertError> {
+    let named = files.into_iter().map(|FinishedFile { path, partial, .. }| {
         output::publish(&partial, &path)?;
         Ok(path)
     });
@@ -122,30 +122,32 @@ pub(crate) struct Exported {
 pub(crate) fn export(
     bundle: &Path,
     folder: &Path,
-    shape: Shape,
+    shape: TableFormat,
     cells: Cells,
     voters: VoterIds,
     memory: usize,
     meter: &Meter,
-) -> Result<Exported, Fault> {
+) -> Result<Exported, ConvertError> {
     let new = !folder.exists();
-    fs::create_dir_all(folder).map_err(|error| Fault::io("making the folder", folder, error))?;
+    fs::create_dir_all(folder).map_err(|error| ConvertError::io("making the folder", folder, error))?;
     let named = |name: &str| folder.join(name);
-    let whole = |files: Vec<Whole>| (files, Vec::new());
-    let with_card = |(mut files, notes): (Vec<Whole>, Vec<String>)| {
+    let whole = |files: Vec<FinishedFile>| (files, Vec::new());
+    let with_card = |(mut files, notes): (Vec<FinishedFile>, Vec<String>)| {
         files.push(card(bundle, named(CARD), meter)?);
         Ok((files, notes))
     };
     let written = match shape {
-        Shape::PolisCsv => polis_csv::write(bundle, folder, cells, voters, memory, meter),
-        Shape::SensemakingCsv => sensemaking_csv::write(bundle, named(sensemaking_csv::FILE), cells, meter),
-        Shape::Ndjson => ndjson::write(bundle, named, meter).map(whole).and_then(with_card),
-        Shape::Parquet => parquet::write(bundle, named, meter).and_then(with_card),
+        TableFormat::PolisCsv => polis_csv::write(bundle, folder, cells, voters, memory, meter),
+        TableFormat::SensemakingCsv => {
+            sensemaking_csv::write(bundle, named(sensemaking_csv::FILE), cells, meter)
+        }
+        TableFormat::Ndjson => ndjson::write(bundle, named, meter).map(whole).and_then(with_card),
+        TableFormat::Parquet => parquet::write(bundle, named, meter).and_then(with_card),
     };
     let published = written.and_then(|(files, mut notes)| {
         notes.extend(guarded(files.iter().map(|file| file.guarded).sum()));
         // From here on it takes no time.
-        meter.go_on()?;
+        meter.check_stop()?;
         Ok(Exported { files: publish(files)?, notes })
     });
     if published.is_err() && new {
@@ -166,21 +168,21 @@ fn guarded(cells: u64) -> Option<String> {
 }
 
 /// Number of times that the bundle is read.
-pub(crate) fn readings(shape: Shape) -> u64 {
+pub(crate) fn readings(shape: TableFormat) -> u64 {
     match shape {
-        Shape::SensemakingCsv => 1,
-        Shape::PolisCsv | Shape::Ndjson | Shape::Parquet => 2,
+        TableFormat::SensemakingCsv => 1,
+        TableFormat::PolisCsv | TableFormat::Ndjson | TableFormat::Parquet => 2,
     }
 }
 
 /// The files that a shape has, or may have.
-pub(crate) fn names(shape: Shape) -> Vec<&'static str> {
+pub(crate) fn names(shape: TableFormat) -> Vec<&'static str> {
     let with_card = |files: &[&'static str]| [files, &[CARD]].concat();
     match shape {
-        Shape::PolisCsv => polis_csv::FILES.to_vec(),
-        Shape::SensemakingCsv => vec![sensemaking_csv::FILE],
-        Shape::Ndjson => with_card(&ndjson::FILES),
-        Shape::Parquet => with_card(&parquet::FILES),
+        TableFormat::PolisCsv => polis_csv::FILES.to_vec(),
+        TableFormat::SensemakingCsv => vec![sensemaking_csv::FILE],
+        TableFormat::Ndjson => with_card(&ndjson::FILES),
+        TableFormat::Parquet => with_card(&parquet::FILES),
     }
 }
 
@@ -188,7 +190,7 @@ const CARD: &str = "card.json";
 
 /// One row of a table. What a spreadsheet would take for a formula gets an apostrophe wherever it stands: of ids, names
 /// and references nobody knows who has made them up.
-pub(crate) fn csv_row(file: &mut Growing, row: &[&str], cells: Cells) -> Result<(), Fault> {
+pub(crate) fn csv_row(file: &mut PartialFile, row: &[&str], cells: Cells) -> Result<(), ConvertError> {
     let mut line = Vec::new();
     for (at, cell) in row.iter().enumerate() {
         if at > 0 {
@@ -218,12 +220,12 @@ fn is_formula(cell: &str) -> bool {
 }
 
 /// Everything but the lists, so that what a bundle says of itself goes along.
-pub(crate) fn card(bundle_path: &Path, path: PathBuf, meter: &Meter) -> Result<Whole, Fault> {
+pub(crate) fn card(bundle_path: &Path, path: PathBuf, meter: &Meter) -> Result<FinishedFile, ConvertError> {
     let rest = read::bundle(bundle_path, &mut (), meter)?;
     let mut text =
-        serde_json::to_vec_pretty(&rest).map_err(|error| Fault::io("writing", &path, error.into()))?;
+        serde_json::to_vec_pretty(&rest).map_err(|error| ConvertError::io("writing", &path, error.into()))?;
     text.push(b'\n');
-    let mut file = Growing::create(path)?;
+    let mut file = PartialFile::create(path)?;
     file.write(&text)?;
     file.finish()
 }

@@ -1,23 +1,21 @@
-//! One element a line, a file for each list.
-//!
-//! Elements have the members of the form in its order.
+//! Writes each list of a bundle as NDJSON, one element a line, with members in the order of the form.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{Growing, Whole};
+use super::{FinishedFile, PartialFile};
 use crate::{
     bundle::read::{Item, Reader, Response, bundle},
-    error::Fault,
+    error::ConvertError,
     json::write::Object,
     meter::Meter,
 };
 
 struct Files {
-    items: Growing,
-    responses: Growing,
-    outcomes: Growing,
+    items: PartialFile,
+    responses: PartialFile,
+    outcomes: PartialFile,
     line: Vec<u8>,
 }
 
@@ -28,8 +26,8 @@ pub(crate) fn write(
     from: &Path,
     named: impl Fn(&str) -> PathBuf,
     meter: &Meter,
-) -> Result<Vec<Whole>, Fault> {
-    let [items, responses, outcomes] = FILES.map(|name| Growing::create(named(name)));
+) -> Result<Vec<FinishedFile>, ConvertError> {
+    let [items, responses, outcomes] = FILES.map(|name| PartialFile::create(named(name)));
     let mut files = Files { items: items?, responses: responses?, outcomes: outcomes?, line: Vec::new() };
     bundle(from, &mut files, meter)?;
     Ok(vec![files.items.finish()?, files.responses.finish()?, files.outcomes.finish()?])
@@ -40,7 +38,7 @@ impl Reader for Files {
     const RESPONSES: bool = true;
     const OUTCOMES: bool = true;
 
-    fn item(&mut self, item: Item) -> Result<(), Fault> {
+    fn item(&mut self, item: Item) -> Result<(), ConvertError> {
         self.line.clear();
         let mut object = Object::begin(&mut self.line);
         object
@@ -56,7 +54,7 @@ impl Reader for Files {
         self.items.write(&self.line)
     }
 
-    fn response(&mut self, response: Response) -> Result<(), Fault> {
+    fn response(&mut self, response: Response) -> Result<(), ConvertError> {
         self.line.clear();
         let mut object = Object::begin(&mut self.line);
         object
@@ -76,7 +74,7 @@ impl Reader for Files {
         self.responses.write(&self.line)
     }
 
-    fn outcome(&mut self, outcome: Value) -> Result<(), Fault> {
+    fn outcome(&mut self, outcome: Value) -> Result<(), ConvertError> {
         self.outcomes.write(format!("{outcome}\n").as_bytes())
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::bundle::read::{Item, Response};
 use crate::{
-    error::{Fault, Wrong},
+    error::{ConvertError, ErrorKind},
     form::{RESPONSE_COUNTS, SOURCE_RESPONSE_COUNTS},
     plural::{self, counted},
 };
@@ -28,14 +28,14 @@ pub(super) struct Opinions {
     /// Number of each phase, by id.
     phases: HashMap<Box<str>, u32>,
     /// Use of each answered item, by id.
-    about: HashMap<Box<str>, About>,
+    about: HashMap<Box<str>, ItemUse>,
     /// Number of outcomes left out, by type.
     left_out: BTreeMap<String, u64>,
     /// Outcomes with counts of answers that have no column.
     other_answers: u64,
 }
 
-struct About {
+struct ItemUse {
     phase: u32,
     /// The first of its responses.
     response: Option<u64>,
@@ -54,37 +54,37 @@ impl Opinions {
         }
     }
 
-    fn wrong(&self, list: &str, at: u64, wrong: Wrong, detail: &str) -> Fault {
-        Fault::content(&self.name, None, wrong, format!("/{list}/{at}: {detail}"))
+    fn wrong(&self, list: &str, at: u64, wrong: ErrorKind, detail: &str) -> ConvertError {
+        ConvertError::content(&self.name, None, wrong, format!("/{list}/{at}: {detail}"))
     }
 
     /// The place of its answer among [`ANSWERS`].
-    pub(super) fn response(&mut self, response: &Response) -> Result<usize, Fault> {
+    pub(super) fn response(&mut self, response: &Response) -> Result<usize, ConvertError> {
         let at = self.responses;
         self.responses += 1;
         let is_comparison =
             response.object_ref.is_some() || COMPARISONS.contains(&response.response.as_str());
         let Some(answer) = column(&response.response).filter(|_| !is_comparison) else {
             let detail = if is_comparison { COMPARISON } else { NO_ANSWER };
-            return Err(self.wrong("responses", at, Wrong::Format, detail));
+            return Err(self.wrong("responses", at, ErrorKind::Format, detail));
         };
         if response.participant_ref.is_some() && response.count != 1 {
             let detail = "it names a participant, and its count is not 1";
-            return Err(self.wrong("responses", at, Wrong::Value, detail));
+            return Err(self.wrong("responses", at, ErrorKind::Value, detail));
         }
         if self.is_elsewhere(&response.subject_ref, &response.phase_id, Some(at)) {
-            return Err(self.wrong("responses", at, Wrong::Format, SEVERAL));
+            return Err(self.wrong("responses", at, ErrorKind::Format, SEVERAL));
         }
         Ok(answer)
     }
 
     /// The last response is no vote.
-    pub(super) fn no_vote(&self) -> Fault {
-        self.wrong("responses", self.responses - 1, Wrong::Format, NO_VOTES)
+    pub(super) fn no_vote(&self) -> ConvertError {
+        self.wrong("responses", self.responses - 1, ErrorKind::Format, NO_VOTES)
     }
 
     /// Counts of an outcome about an item; others have no place unless they are `placed`.
-    pub(super) fn outcome(&mut self, outcome: &Value, placed: &[&str]) -> Result<(), Fault> {
+    pub(super) fn outcome(&mut self, outcome: &Value, placed: &[&str]) -> Result<(), ConvertError> {
         let at = self.outcomes;
         self.outcomes += 1;
         let kind = outcome["type"].as_str().unwrap_or_default();
@@ -111,7 +111,7 @@ impl Opinions {
             && let (Some(item), Some(phase)) = (outcome["itemRef"].as_str(), outcome["phaseId"].as_str())
             && self.is_elsewhere(item, phase, None)
         {
-            return Err(self.wrong("outcomes", at, Wrong::Format, SEVERAL));
+            return Err(self.wrong("outcomes", at, ErrorKind::Format, SEVERAL));
         }
         Ok(())
     }
@@ -138,7 +138,7 @@ impl Opinions {
                 about.phase != phase
             }
             None => {
-                self.about.insert(item.into(), About { phase, response });
+                self.about.insert(item.into(), ItemUse { phase, response });
                 false
             }
         }
@@ -151,20 +151,20 @@ impl Opinions {
     }
 
     /// Each item has one row or column.
-    pub(super) fn items(&self, items: &[Item]) -> Result<(), Fault> {
+    pub(super) fn items(&self, items: &[Item]) -> Result<(), ConvertError> {
         let mut rows = HashMap::new();
         for (at, item) in (0_u64..).zip(items) {
             // Readers take spaces off.
             if item.key().trim().is_empty() {
                 let detail = "its id is empty, and tables tell statements by it";
-                return Err(self.wrong("items", at, Wrong::Value, detail));
+                return Err(self.wrong("items", at, ErrorKind::Value, detail));
             }
             if let Some(first) = rows.insert(item.key().trim(), at) {
                 let detail = format!(
                     "it would be one with /items/{first}: their ids differ by `statement:` or spaces at most, and tables \
                      tell neither"
                 );
-                return Err(self.wrong("items", at, Wrong::Duplicate, &detail));
+                return Err(self.wrong("items", at, ErrorKind::Duplicate, &detail));
             }
         }
         Ok(())
@@ -176,7 +176,7 @@ impl Opinions {
         items: &[Item],
         others: &[&str],
         what: impl Fn(&str) -> String,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ConvertError> {
         let called = |item: &Item| others.iter().find(|name| name.eq_ignore_ascii_case(item.key().trim()));
         match (0..).zip(items).find_map(|(at, item)| Some((at, called(item)?))) {
             None => Ok(()),
@@ -184,17 +184,17 @@ impl Opinions {
                 let what = what(name);
                 let detail =
                     format!("its id makes it {what}: --to ndjson, parquet and sensemaking-csv keep it");
-                Err(self.wrong("items", at, Wrong::Duplicate, &detail))
+                Err(self.wrong("items", at, ErrorKind::Duplicate, &detail))
             }
         }
     }
 
     /// Each response is about an item.
-    pub(super) fn hold_responses(&self, items: &[Item]) -> Result<(), Fault> {
+    pub(super) fn hold_responses(&self, items: &[Item]) -> Result<(), ConvertError> {
         let known: HashSet<_> = items.iter().map(|item| item.id.as_str()).collect();
         let unknown = self.about.iter().filter(|(id, _)| !known.contains(&***id));
         match unknown.filter_map(|(_, about)| about.response).min() {
-            Some(at) => Err(self.wrong("responses", at, Wrong::UnknownItem, "it is about no item")),
+            Some(at) => Err(self.wrong("responses", at, ErrorKind::UnknownItem, "it is about no item")),
             None => Ok(()),
         }
     }

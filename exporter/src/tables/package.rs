@@ -5,10 +5,10 @@ use std::{fs::File, io::Read as _, path::Path};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{Growing, Whole, license};
+use super::{FinishedFile, PartialFile, license};
 use crate::bundle::read::bundle;
 use crate::{
-    error::Fault,
+    error::ConvertError,
     input::name_of,
     json::write::hex_of,
     meter::{Meter, Metered},
@@ -20,10 +20,10 @@ pub(crate) const FILES: [&str; 2] = ["datapackage.json", "manifest-sha256.txt"];
 pub(crate) fn write(
     partial: &Path,
     out: &Path,
-    beside: &[Whole],
+    beside: &[FinishedFile],
     under: Option<&str>,
     meter: &Meter,
-) -> Result<Vec<Whole>, Fault> {
+) -> Result<Vec<FinishedFile>, ConvertError> {
     let head = bundle(partial, &mut (), meter)?;
     let folder = out.parent().unwrap_or(Path::new(""));
     let mut resources = Vec::new();
@@ -71,12 +71,12 @@ pub(crate) fn write(
     }
     let text = serde_json::to_vec_pretty(&package).expect("JSON values are JSON");
     let [described, listed] = FILES.map(|name| folder.join(name));
-    let mut file = Growing::create(described)?;
+    let mut file = PartialFile::create(described)?;
     file.write(&text)?;
     file.write(b"\n")?;
     let described = file.finish()?;
     manifest.push_str(&format!("{}  {}\n", digest(&described.partial, meter)?.1, name_of(&described.path)));
-    let mut file = Growing::create(listed)?;
+    let mut file = PartialFile::create(listed)?;
     file.write(manifest.as_bytes())?;
     Ok(vec![described, file.finish()?])
 }
@@ -145,8 +145,8 @@ fn schema(columns: &Columns, is_there: impl Fn(&str) -> bool) -> Value {
 
 /// Size, digest and, for NDJSON, members of the first line. A member missing there is missing everywhere, for rows of
 /// a conversion are of one kind.
-fn digest(path: &Path, meter: &Meter) -> Result<(u64, String, Members), Fault> {
-    let failed = |error| Fault::from_io(&name_of(path), error);
+fn digest(path: &Path, meter: &Meter) -> Result<(u64, String, Members), ConvertError> {
+    let failed = |error| ConvertError::from_io(&name_of(path), error);
     let mut file = Metered::new(File::open(path).map_err(failed)?, meter);
     let (mut hash, mut bytes, mut block) = (Sha256::new(), 0, vec![0; 1 << 18]);
     let mut first = Vec::new();

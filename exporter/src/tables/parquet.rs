@@ -1,4 +1,4 @@
-//! Items and responses as Parquet, for databases.
+//! Writes items and responses as Parquet.
 //!
 //! Outcomes have members of any kind and stay JSON.
 
@@ -21,16 +21,16 @@ use parquet::{
     schema::{parser::parse_message_type, types::ColumnPath},
 };
 
-use super::{Growing, Whole};
+use super::{FinishedFile, PartialFile};
 use crate::{
     bundle::row_reader::{Rows, rows},
     bundle::validate::Row,
-    error::{Fault, Wrong},
+    error::{ConvertError, ErrorKind},
     input::name_of,
     json::Number,
     meter::Meter,
     plural,
-    timestamp::Moment,
+    timestamp::Timestamp,
 };
 
 // Columns stand in the order of the form's fields.
@@ -97,7 +97,7 @@ impl Column {
     /// False, if there is one that is none.
     fn time(&mut self, text: Option<&[u8]>) -> bool {
         let Self::MaybeTime(values, levels) = self else { return false };
-        let at = text.and_then(|text| std::str::from_utf8(text).ok()).and_then(Moment::parse);
+        let at = text.and_then(|text| std::str::from_utf8(text).ok()).and_then(Timestamp::parse);
         levels.push(i16::from(at.is_some()));
         values.extend(at.map(|at| at.millis));
         text.is_none() || at.is_some()
@@ -160,8 +160,8 @@ pub(crate) fn write(
     from: &Path,
     named: impl Fn(&str) -> PathBuf,
     meter: &Meter,
-) -> Result<(Vec<Whole>, Vec<String>), Fault> {
-    let [items, responses] = FILES.map(|name| Growing::create(named(name)));
+) -> Result<(Vec<FinishedFile>, Vec<String>), ConvertError> {
+    let [items, responses] = FILES.map(|name| PartialFile::create(named(name)));
     let (mut items, mut responses) = (items?, responses?);
     let outcomes = fill(from, &mut items, &mut responses, meter)?;
     Ok((vec![items.finish()?, responses.finish()?], left_out(outcomes).into_iter().collect()))
@@ -175,7 +175,12 @@ pub(crate) fn left_out(outcomes: u64) -> Option<String> {
 }
 
 /// Tells how many outcomes there were.
-fn fill(from: &Path, items: &mut Growing, responses: &mut Growing, meter: &Meter) -> Result<u64, Fault> {
+fn fill(
+    from: &Path,
+    items: &mut PartialFile,
+    responses: &mut PartialFile,
+    meter: &Meter,
+) -> Result<u64, ConvertError> {
     let item_columns = vec![text(), text(), text(), text(), text(), text(), time()];
     let response_columns = vec![
         text(),
@@ -211,12 +216,12 @@ fn properties() -> WriterPropertiesPtr {
     )
 }
 
-fn failed(name: &str, error: ParquetError) -> Fault {
-    Fault::Io { doing: format!("writing {name}"), error: io::Error::other(error) }
+fn failed(name: &str, error: ParquetError) -> ConvertError {
+    ConvertError::Io { doing: format!("writing {name}"), error: io::Error::other(error) }
 }
 
 impl<'t> Table<'t> {
-    fn new(file: &'t mut Growing, schema: &str, columns: Vec<Column>) -> Result<Self, Fault> {
+    fn new(file: &'t mut PartialFile, schema: &str, columns: Vec<Column>) -> Result<Self, ConvertError> {
         let name = name_of(&file.partial);
         let writer = parse_message_type(schema)
             .and_then(|schema| SerializedFileWriter::new(file.inner(), Arc::new(schema), properties()))
@@ -225,12 +230,12 @@ impl<'t> Table<'t> {
     }
 
     /// All of its cells are there.
-    fn row(&mut self) -> Result<(), Fault> {
+    fn row(&mut self) -> Result<(), ConvertError> {
         self.rows += 1;
         if self.rows == GROUP { self.flush() } else { Ok(()) }
     }
 
-    fn flush(&mut self) -> Result<(), Fault> {
+    fn flush(&mut self) -> Result<(), ConvertError> {
         if self.rows == 0 {
             return Ok(());
         }
@@ -248,15 +253,15 @@ impl<'t> Table<'t> {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<(), Fault> {
+    fn finish(mut self) -> Result<(), ConvertError> {
         self.flush()?;
         self.writer.close().map(drop).map_err(|error| failed(&self.name, error))
     }
 }
 
-fn no_time(name: &str, list: &str, row: &Row, field: &str) -> Fault {
+fn no_time(name: &str, list: &str, row: &Row, field: &str) -> ConvertError {
     let detail = format!("/{list}/{}: {field} is no time of the years 0000 to 9999", row.index);
-    Fault::content(name, None, Wrong::Value, detail)
+    ConvertError::content(name, None, ErrorKind::Value, detail)
 }
 
 impl Rows for Tables<'_> {
@@ -264,7 +269,7 @@ impl Rows for Tables<'_> {
         self.outcomes += 1;
     }
 
-    fn item(&mut self, row: &Row) -> Result<bool, Fault> {
+    fn item(&mut self, row: &Row) -> Result<bool, ConvertError> {
         let table = &mut self.items;
         let (texts, times) = table.columns.split_at_mut(6);
         let whole = texts.iter_mut().enumerate().all(|(field, column)| column.text_of(row, field));
@@ -274,7 +279,7 @@ impl Rows for Tables<'_> {
         if whole { table.row().map(|()| true) } else { Ok(false) }
     }
 
-    fn response(&mut self, row: &Row) -> Result<bool, Fault> {
+    fn response(&mut self, row: &Row) -> Result<bool, ConvertError> {
         let table = &mut self.responses;
         let (texts, numbers) = table.columns.split_at_mut(6);
         let mut whole = texts.iter_mut().enumerate().all(|(field, column)| column.text_of(row, field));
@@ -282,7 +287,7 @@ impl Rows for Tables<'_> {
             let (at, most) = (row.index, i64::MAX);
             let detail =
                 format!("/responses/{at}: its count is more than {most}, the most that Parquet holds");
-            return Err(Fault::content(&self.name, None, Wrong::Value, detail));
+            return Err(ConvertError::content(&self.name, None, ErrorKind::Value, detail));
         };
         whole &= is_count;
         if !numbers[1].time(row.text(7)) {

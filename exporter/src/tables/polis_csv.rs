@@ -1,6 +1,6 @@
-//! A bundle of opinions as the tables that Polis' own tools read.
+//! Writes a bundle of opinions as the tables that Polis' own tools read.
 //!
-//! The table of participants is `polis_matrix`'s: a bundle goes by item, and it by participant.
+//! The table of participants is in `polis_matrix`, since a bundle is ordered by item.
 
 use std::{
     collections::HashMap,
@@ -11,14 +11,14 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    Cells, Growing, VoterIds, Whole, csv_row,
+    Cells, FinishedFile, PartialFile, VoterIds, csv_row,
     opinions::{Opinions, moderated},
     polis_groups::ByGroup,
     polis_matrix::{COLUMNS, MISTAKEN, Matrix},
 };
 use crate::{
     bundle::read::{Item, Reader, Response, bundle},
-    error::Fault,
+    error::ConvertError,
     form::{
         Answer, GROUP_MEMBERS, GROUP_RESPONSE_COUNTS, ORIGIN_ORGANIZER, ORIGIN_PARTICIPANT, RESPONSE_COUNTS,
         SOURCE_RESPONSE_COUNTS,
@@ -26,7 +26,7 @@ use crate::{
     input::name_of,
     meter::Meter,
     plural::{self, counted},
-    timestamp::Moment,
+    timestamp::Timestamp,
 };
 
 const VOTES: &str = "votes.csv";
@@ -40,11 +40,11 @@ pub(crate) const FILES: [&str; 4] = [VOTES, COMMENTS, PARTICIPANTS, SUMMARY];
 const VOTES_OF: [(Answer, &str); 3] = [(Answer::Agree, "1"), (Answer::Disagree, "-1"), (Answer::Pass, "0")];
 
 /// Everything that is small.
-struct Around {
+struct SmallTables {
     opinions: Opinions,
     items: Vec<Item>,
     /// Counts of each item, by phase.
-    counts: HashMap<String, Vec<Said>>,
+    counts: HashMap<String, Vec<ItemCounts>>,
     /// Group of each participant, by reference.
     groups: HashMap<String, String>,
     /// Phase of each group.
@@ -59,23 +59,23 @@ struct Around {
 /// Agrees, disagrees and passes, as far as they are said.
 type Counts = [Option<u64>; 3];
 
-struct Said {
+struct ItemCounts {
     phase: String,
     /// True for counts published by the source.
     published: bool,
     counts: Counts,
 }
 
-impl Reader for Around {
+impl Reader for SmallTables {
     const ITEMS: bool = true;
     const OUTCOMES: bool = true;
 
-    fn item(&mut self, item: Item) -> Result<(), Fault> {
+    fn item(&mut self, item: Item) -> Result<(), ConvertError> {
         self.items.push(item);
         Ok(())
     }
 
-    fn outcome(&mut self, outcome: Value) -> Result<(), Fault> {
+    fn outcome(&mut self, outcome: Value) -> Result<(), ConvertError> {
         self.opinions.outcome(&outcome, &PLACED)?;
         let kind = outcome["type"].as_str().unwrap_or_default();
         if kind == GROUP_MEMBERS
@@ -99,14 +99,14 @@ impl Reader for Around {
         {
             let counts = ["agree", "disagree", "pass"].map(|name| outcome["counts"][name].as_u64());
             let phase = outcome["phaseId"].as_str().unwrap_or_default().to_owned();
-            self.counts.entry(item.to_owned()).or_default().push(Said { phase, published, counts });
+            self.counts.entry(item.to_owned()).or_default().push(ItemCounts { phase, published, counts });
         }
         Ok(())
     }
 }
 
 struct Votes<'v> {
-    file: Growing,
+    file: PartialFile,
     /// Index and source key of each item, by id.
     keys: HashMap<&'v str, (u32, &'v str)>,
     voters: VoterIds,
@@ -127,8 +127,8 @@ pub(crate) fn write(
     voters: VoterIds,
     memory: usize,
     meter: &Meter,
-) -> Result<(Vec<Whole>, Vec<String>), Fault> {
-    let mut around = Around {
+) -> Result<(Vec<FinishedFile>, Vec<String>), ConvertError> {
+    let mut around = SmallTables {
         opinions: Opinions::new(name_of(from)),
         items: Vec::new(),
         counts: HashMap::new(),
@@ -139,7 +139,7 @@ pub(crate) fn write(
         by_group: ByGroup::default(),
     };
     let rest = bundle(from, &mut around, meter)?;
-    let Around { opinions, items, counts, mut groups, mixed, empty_groups, by_group, .. } = around;
+    let SmallTables { opinions, items, counts, mut groups, mixed, empty_groups, by_group, .. } = around;
     if mixed {
         groups.clear();
     }
@@ -153,7 +153,7 @@ pub(crate) fn write(
         )
     })?;
     let keys = (0..).zip(&items).map(|(at, item)| (item.id.as_str(), (at, item.key()))).collect();
-    let mut file = Growing::create(folder.join(VOTES))?;
+    let mut file = PartialFile::create(folder.join(VOTES))?;
     csv_row(&mut file, &["timestamp", "datetime", "comment-id", "voter-id", "vote"], cells)?;
     let (matrix, numbers) = (Matrix::new(folder, memory), HashMap::new());
     let groups = &groups;
@@ -169,7 +169,7 @@ pub(crate) fn write(
     let participants = matrix.write(folder.join(PARTICIPANTS), &columns, (voters, cells), groups, meter)?;
     let counted_of = |item: &Item| counts_of(item, &counts, &opinions);
     let comments = comments(&items, counted_of, folder.join(COMMENTS), cells, &mut untold)?;
-    let mut file = Growing::create(folder.join(SUMMARY))?;
+    let mut file = PartialFile::create(folder.join(SUMMARY))?;
     for (name, member) in [("topic", "title"), ("url", "url"), ("conversation-description", "description")] {
         csv_row(&mut file, &[name, rest["source"][member].as_str().unwrap_or_default()], cells)?;
     }
@@ -219,9 +219,9 @@ pub(crate) fn write(
 /// told in words only, and counted.
 fn times<'t>(at: Option<&'t str>, untold: &mut u64) -> (String, &'t str) {
     let Some(text) = at else { return Default::default() };
-    let count = |at: Moment| if at.fine { at.millis } else { at.millis.div_euclid(1000) };
-    let same = |at: &Moment| at.millis >= 0 && Moment::from_epoch(count(*at)) == Some(*at);
-    let Some(at) = Moment::parse(text).filter(same) else {
+    let count = |at: Timestamp| if at.fine { at.millis } else { at.millis.div_euclid(1000) };
+    let same = |at: &Timestamp| at.millis >= 0 && Timestamp::from_epoch(count(*at)) == Some(*at);
+    let Some(at) = Timestamp::parse(text).filter(same) else {
         *untold += 1;
         return (String::new(), text);
     };
@@ -229,7 +229,7 @@ fn times<'t>(at: Option<&'t str>, untold: &mut u64) -> (String, &'t str) {
 }
 
 /// Those of the phase in which it was answered; what the source has published goes before what was counted.
-fn counts_of(item: &Item, counts: &HashMap<String, Vec<Said>>, opinions: &Opinions) -> Counts {
+fn counts_of(item: &Item, counts: &HashMap<String, Vec<ItemCounts>>, opinions: &Opinions) -> Counts {
     let said =
         counts.get(&item.id).into_iter().flatten().filter(|said| opinions.is_of(&item.id, &said.phase));
     said.rev().max_by_key(|said| said.published).map_or(Counts::default(), |said| said.counts)
@@ -241,8 +241,8 @@ fn comments(
     path: PathBuf,
     cells: Cells,
     untold: &mut u64,
-) -> Result<Whole, Fault> {
-    let mut file = Growing::create(path)?;
+) -> Result<FinishedFile, ConvertError> {
+    let mut file = PartialFile::create(path)?;
     let header = [
         "timestamp",
         "datetime",
@@ -272,7 +272,7 @@ fn comments(
 impl Reader for Votes<'_> {
     const RESPONSES: bool = true;
 
-    fn response(&mut self, response: Response) -> Result<(), Fault> {
+    fn response(&mut self, response: Response) -> Result<(), ConvertError> {
         let answer = self.opinions.response(&response)?;
         let who = response.participant_ref.ok_or_else(|| self.opinions.no_vote())?;
         if let Some(group) = self.groups.get(&who) {
@@ -291,7 +291,7 @@ impl Reader for Votes<'_> {
             }
         };
         let at = response.occurred_at.as_deref();
-        self.matrix.vote(number, item, answer, at.and_then(Moment::parse))?;
+        self.matrix.vote(number, item, answer, at.and_then(Timestamp::parse))?;
         let who = match self.voters {
             VoterIds::References => who,
             VoterIds::Numbers => number.to_string(),

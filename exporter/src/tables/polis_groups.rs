@@ -1,6 +1,5 @@
-//! Counts by group beside who is in a group: those that follow from the votes need no place in a table, others have none.
-//!
-//! Who is in which group is told by the caller.
+//! Checks counts by group against the votes: those that follow from votes and groups need no column, others have
+//! none.
 
 use std::collections::HashMap;
 
@@ -8,7 +7,7 @@ use serde_json::Value;
 
 use super::opinions::{ANSWERS, Opinions, says_more, says_something};
 
-struct Said {
+struct GroupCounts {
     item: String,
     phase: String,
     groups: Value,
@@ -21,7 +20,7 @@ type Counts = [u64; 3];
 
 #[derive(Default)]
 pub(super) struct ByGroup {
-    said: Vec<Said>,
+    said: Vec<GroupCounts>,
     /// Counts of each item, by group.
     counted: HashMap<String, HashMap<String, Counts>>,
 }
@@ -32,7 +31,7 @@ impl ByGroup {
         let (item, phase) = (text("itemRef"), text("phaseId"));
         self.counted.entry(item.clone()).or_default();
         let more = says_something(&outcome["suppressed"]);
-        self.said.push(Said { item, phase, groups: outcome["groups"].clone(), more });
+        self.said.push(GroupCounts { item, phase, groups: outcome["groups"].clone(), more });
     }
 
     pub(super) fn vote(&mut self, item: &str, group: &str, answer: usize) {
@@ -52,7 +51,7 @@ impl ByGroup {
         self.said.iter().filter(|said| !self.follows(said, opinions)).count() as u64
     }
 
-    fn follows(&self, said: &Said, opinions: &Opinions) -> bool {
+    fn follows(&self, said: &GroupCounts, opinions: &Opinions) -> bool {
         let counted = |group: &str| -> Counts {
             let counted = self.counted.get(&said.item).and_then(|counted| counted.get(group));
             counted.copied().unwrap_or_default()

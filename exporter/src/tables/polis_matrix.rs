@@ -1,6 +1,6 @@
-//! The table of Polis with a row for each participant and a column for each statement.
+//! Writes Polis' table with a row for each participant and a column for each statement.
 //!
-//! What a bundle does not say stays empty: who has written how many statements, and ids of the embedding site.
+//! Columns that a bundle knows nothing about stay empty: numbers of comments, and ids of the embedding site.
 
 #![allow(clippy::cast_possible_truncation, reason = "an item's place was put where it is taken from")]
 
@@ -10,13 +10,13 @@ use std::{
     rc::Rc,
 };
 
-use super::{Cells, Growing, VoterIds, Whole, csv_row};
+use super::{Cells, FinishedFile, PartialFile, VoterIds, csv_row};
 use crate::{
-    error::Fault,
+    error::ConvertError,
     form::Answer,
     meter::Meter,
     storage::rows::{NO_OBJECT, Row, sorter::Sorter},
-    timestamp::Moment,
+    timestamp::Timestamp,
 };
 
 /// Columns before those of the statements.
@@ -48,8 +48,8 @@ impl Matrix {
         participant: u32,
         item: u32,
         answer: Answer,
-        at: Option<Moment>,
-    ) -> Result<(), Fault> {
+        at: Option<Timestamp>,
+    ) -> Result<(), ConvertError> {
         self.votes.push(Row::new(u128::from(item), participant, NO_OBJECT, answer, at, 0))
     }
 
@@ -60,11 +60,11 @@ impl Matrix {
         (voters, cells): (VoterIds, Cells),
         groups: &HashMap<String, String>,
         meter: &Meter,
-    ) -> Result<Whole, Fault> {
-        let mut file = Growing::create(path)?;
+    ) -> Result<FinishedFile, ConvertError> {
+        let mut file = PartialFile::create(path)?;
         let header = [&COLUMNS[..], columns].concat();
         csv_row(&mut file, &header, cells)?;
-        let mut line = Line { file, votes: vec![None; columns.len()], cells };
+        let mut line = MatrixRow { file, votes: vec![None; columns.len()], cells };
         let named = |at: u32| {
             let reference = &*self.participants[at as usize];
             let id = match voters {
@@ -78,7 +78,7 @@ impl Matrix {
             if let Some(before) = last.replace(row.subject)
                 && before != row.subject
             {
-                meter.go_on()?;
+                meter.check_stop()?;
                 let (id, group) = named(before);
                 line.end(&id, group)?;
             }
@@ -95,14 +95,14 @@ impl Matrix {
 }
 
 /// The row of one participant.
-struct Line {
-    file: Growing,
+struct MatrixRow {
+    file: PartialFile,
     votes: Vec<Option<Answer>>,
     cells: Cells,
 }
 
-impl Line {
-    fn end(&mut self, id: &str, group: &str) -> Result<(), Fault> {
+impl MatrixRow {
+    fn end(&mut self, id: &str, group: &str) -> Result<(), ConvertError> {
         let count = |answer| self.votes.iter().filter(|vote| **vote == Some(answer)).count();
         let counts = [Answer::Agree, Answer::Disagree, Answer::Pass].map(count);
         let [agrees, disagrees, passes] = counts.map(|count| count.to_string());

@@ -1,4 +1,4 @@
-//! A bundle of opinions as one table of counts.
+//! Writes a bundle of opinions as one table of counts.
 //!
 //! Its header is never quoted: the tools that read it split it at bare commas.
 
@@ -10,12 +10,12 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    Cells, Growing, Whole, csv_row,
+    Cells, FinishedFile, PartialFile, csv_row,
     opinions::{ANSWERS, Opinions, column, moderated},
 };
 use crate::{
     bundle::read::{Item, MOST_COUNTED, Reader, Response, bundle},
-    error::{Fault, Wrong},
+    error::{ConvertError, ErrorKind},
     form::{ORIGIN_PARTICIPANT, RESPONSE_COUNTS},
     input::name_of,
     meter::Meter,
@@ -42,24 +42,24 @@ impl Reader for Counted {
     const RESPONSES: bool = true;
     const OUTCOMES: bool = true;
 
-    fn item(&mut self, item: Item) -> Result<(), Fault> {
+    fn item(&mut self, item: Item) -> Result<(), ConvertError> {
         self.items.push(item);
         Ok(())
     }
 
-    fn response(&mut self, response: Response) -> Result<(), Fault> {
+    fn response(&mut self, response: Response) -> Result<(), ConvertError> {
         let at = self.opinions.response(&response)?;
         self.rows += 1;
         let (row, answer) = (self.rows - 1, ANSWERS[at]);
         let sum = &mut self.counts.entry(response.subject_ref).or_default()[at];
         *sum = sum.checked_add(response.count).filter(|sum| *sum <= MOST_COUNTED).ok_or_else(|| {
             let detail = format!("/responses/{row}: with it the count of {answer} has more than 38 digits");
-            Fault::content(&self.name, None, Wrong::Value, detail)
+            ConvertError::content(&self.name, None, ErrorKind::Value, detail)
         })?;
         Ok(())
     }
 
-    fn outcome(&mut self, outcome: Value) -> Result<(), Fault> {
+    fn outcome(&mut self, outcome: Value) -> Result<(), ConvertError> {
         self.opinions.outcome(&outcome, &[RESPONSE_COUNTS])?;
         if outcome["type"] == RESPONSE_COUNTS
             && let (Some(item), Some(counts)) = (outcome["itemRef"].as_str(), outcome["counts"].as_object())
@@ -84,7 +84,7 @@ pub(crate) fn write(
     path: PathBuf,
     cells: Cells,
     meter: &Meter,
-) -> Result<(Vec<Whole>, Vec<String>), Fault> {
+) -> Result<(Vec<FinishedFile>, Vec<String>), ConvertError> {
     let name = name_of(from);
     let mut counted = Counted {
         opinions: Opinions::new(name.clone()),
@@ -98,7 +98,7 @@ pub(crate) fn write(
     let card = bundle(from, &mut counted, meter)?;
     counted.opinions.items(&counted.items)?;
     counted.opinions.hold_responses(&counted.items)?;
-    let mut file = Growing::create(path)?;
+    let mut file = PartialFile::create(path)?;
     let header = ["comment-id", "comment_text", "agrees", "disagrees", "passes", "moderated"];
     csv_row(&mut file, &header, cells)?;
     let (mut undecided, mut others, mut in_part) = (0_u64, 0_u64, 0_u128);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::support::{Conversation, Folder, bundle, run};
-use tidegate_exporter::error::Fault;
+use tidegate_exporter::error::ConvertError;
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
 const FILES: [&str; 3] = ["in/comments.csv", "in/votes.csv", "readme.txt"];
@@ -47,9 +47,9 @@ fn of_an_archive_that_is_cut_off_it_is_told_within_which_file() {
             let (bytes, places) = archive(method, streamed);
             let said = |length: usize| {
                 let path = folder.write("export.zip", &bytes[..length]);
-                let fault = run(&folder.job(&path)).unwrap_err();
-                assert!(matches!(fault, Fault::Content { .. }), "{fault}");
-                fault.to_string()
+                let error = run(&folder.job(&path)).unwrap_err();
+                assert!(matches!(error, ConvertError::Content { .. }), "{error}");
+                error.to_string()
             };
             let told = |within: &str| format!("export.zip: not a whole zip archive: it ends within {within}");
             for (name, place) in FILES.iter().zip(&places) {
@@ -76,7 +76,7 @@ fn a_damaged_file_of_a_whole_archive_is_told_with_the_archive() {
 }
 
 #[test]
-fn an_archive_that_is_cut_off_beside_an_export_is_a_note_whatever_it_held() {
+fn truncated_archive_beside_an_export_is_a_note() {
     let (folder, conversation) = (Folder::new(), Conversation::new(71, 5, 30));
     let path = conversation.variant_a(&folder, "a");
     let (bytes, places) = archive(CompressionMethod::Deflated, false);

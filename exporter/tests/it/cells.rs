@@ -101,7 +101,7 @@ fn told(change: impl Fn(&str, &str) -> Vec<(String, String)>) -> Vec<(String, St
                 let input = written(&folder, &files, Some((name, &changed)));
                 let said = match run(&folder.fresh(&input)) {
                     Ok(_) => "nothing".to_owned(),
-                    Err(fault) => format!("{} {fault}", fault.tag()),
+                    Err(error) => format!("{} {error}", error.tag()),
                 };
                 told.push((format!("export {export}, {name}"), said, wanted));
             }
@@ -134,7 +134,7 @@ fn cells_that_no_column_is_for_are_refused() {
 }
 
 #[test]
-fn a_column_that_is_read_stands_once_and_others_as_often_as_they_like() {
+fn only_columns_that_are_read_must_be_unique() {
     let read = [
         "comment-id",
         "comment-body",
@@ -201,9 +201,9 @@ fn a_column_of_a_comment_stands_once_where_it_is_a_vote() {
     let matrix = conversation.matrix_csv();
     let again = edited(&matrix, |at, cells| cells.push(if at == 0 { "3".to_owned() } else { String::new() }));
     let input = written(&folder, &[comments(), ("participants-votes.csv", again)], None);
-    let fault = run(&folder.fresh(&input)).unwrap_err();
+    let error = run(&folder.fresh(&input)).unwrap_err();
     let said = "participants-votes.csv, row 1: the columns 11 and 14 are both called 3";
-    assert_eq!((fault.tag(), fault.to_string().as_str()), ("duplicate", said));
+    assert_eq!((error.tag(), error.to_string().as_str()), ("duplicate", said));
 }
 
 #[test]
@@ -234,8 +234,8 @@ fn a_participant_stands_once_in_the_table_of_participants() {
             ),
         ] {
             let input = written(&folder, files, Some(("participants-votes.csv", &changed)));
-            let fault = run(&folder.fresh(&input)).unwrap_err();
-            assert_eq!((fault.tag(), fault.to_string()), (tag, format!("participants-votes.csv, {said}")));
+            let error = run(&folder.fresh(&input)).unwrap_err();
+            assert_eq!((error.tag(), error.to_string()), (tag, format!("participants-votes.csv, {said}")));
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::support::{Conversation, Folder, Vote, bundle, run};
 use tidegate_exporter::{convert::Job, privacy::Profile};
 
 #[test]
-fn a_list_of_votes_that_ends_early_is_told_from_people_who_have_not_answered() {
+fn truncated_votes_are_told_from_silent_participants() {
     let (folder, conversation) = (Folder::new(), Conversation::new(9, 6, 20));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     let matrix = conversation.matrix_csv();
@@ -57,7 +57,7 @@ fn a_list_of_votes_that_ends_early_is_told_from_people_who_have_not_answered() {
 }
 
 #[test]
-fn a_list_without_votes_is_refused_where_tables_beside_it_have_some() {
+fn empty_votes_are_refused_if_other_tables_have_some() {
     let (folder, conversation) = (Folder::new(), Conversation::new(9, 6, 20));
     let job = folder.job(&conversation.variant_a(&folder, "a"));
     let list = conversation.votes_csv(1000);
@@ -78,9 +78,9 @@ fn a_list_without_votes_is_refused_where_tables_beside_it_have_some() {
                     continue;
                 }
             };
-            let fault = run(&job).unwrap_err().to_string();
+            let error = run(&job).unwrap_err().to_string();
             let said = "it holds no answers, and";
-            assert_eq!(fault, format!("votes.csv: {said} {have} some: it may have been cut off"));
+            assert_eq!(error, format!("votes.csv: {said} {have} some: it may have been cut off"));
             assert!(!folder.path("bundle.json").exists());
         }
     }

@@ -9,9 +9,9 @@ use tidegate_exporter::{
     convert::{Job, Sidecar, Target},
     form::Naming,
     privacy::{Participants, Profile, Texts},
-    storage::spill::Room,
-    tables::{Cells, Shape, VoterIds},
-    timestamp::Moment,
+    storage::spill::SpillOptions,
+    tables::{Cells, TableFormat, VoterIds},
+    timestamp::Timestamp,
 };
 use tidegate_test_support::servers;
 
@@ -23,7 +23,7 @@ fn polis_tables_of_a_bundle_give_the_bundle_again() {
     let mut back = folder.job(&folder.path("bundle.json"));
     back.key = None;
     back.target = Target::File(folder.path("tables"));
-    back.to = Some(Shape::PolisCsv);
+    back.to = Some(TableFormat::PolisCsv);
     back.voter_ids = VoterIds::References;
     back.cells = Cells::Exact;
     let report = run(&back).unwrap();
@@ -55,7 +55,7 @@ fn numbered_participants_stay_in_their_groups() {
     let mut back = folder.job(&folder.path("bundle.json"));
     back.key = None;
     back.target = Target::File(folder.path("tables"));
-    back.to = Some(Shape::PolisCsv);
+    back.to = Some(TableFormat::PolisCsv);
     back.limits.memory = 1;
     run(&back).unwrap();
     let mut again = folder.job(&folder.path("tables"));
@@ -75,7 +75,7 @@ fn counts_become_a_table_and_formulas_are_guarded() {
     conversation.comments[1].3 = "=HYPERLINK(1)".to_owned();
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     let counts = bundle(&job).1["outcomes"][0]["counts"].clone();
-    job.to = Some(Shape::SensemakingCsv);
+    job.to = Some(TableFormat::SensemakingCsv);
     job.target = Target::File(folder.path("table"));
     run(&job).unwrap();
     let table = fs::read_to_string(folder.path("table/comments.csv")).unwrap();
@@ -98,7 +98,7 @@ fn what_a_bundle_hides_is_blank_in_a_table_and_not_zero() {
     let shared = bundle(&job).1;
     let mut table = folder.job(&folder.path("bundle.json"));
     table.key = None;
-    table.to = Some(Shape::SensemakingCsv);
+    table.to = Some(TableFormat::SensemakingCsv);
     table.target = Target::File(folder.path("table"));
     run(&table).unwrap();
     let table = fs::read_to_string(folder.path("table/comments.csv")).unwrap();
@@ -117,11 +117,11 @@ fn what_a_bundle_hides_is_blank_in_a_table_and_not_zero() {
 }
 
 #[test]
-fn what_would_have_to_be_told_of_an_export_is_refused_of_a_bundle() {
+fn options_for_exports_are_refused_for_bundles() {
     let (folder, conversation) = (Folder::new(), Conversation::new(43, 6, 30));
     bundle(&folder.job(&conversation.variant_a(&folder, "a")));
     let mut plain = folder.job(&folder.path("bundle.json"));
-    (plain.to, plain.target, plain.key) = (Some(Shape::Ndjson), Target::File(folder.path("out")), None);
+    (plain.to, plain.target, plain.key) = (Some(TableFormat::Ndjson), Target::File(folder.path("out")), None);
     let mut public = plain.clone();
     (public.profile, public.k, public.texts) = (Profile::Public, 7, Some(Texts::Omit));
     let mut named = plain.clone();
@@ -141,7 +141,7 @@ fn a_package_names_the_license_that_was_told_and_no_other() {
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     let mut licenses = |license: Option<&str>, package: bool| {
         (job.license, job.package) = (license.map(str::to_owned), package);
-        let written = run(&job).map_err(|fault| fault.to_string())?;
+        let written = run(&job).map_err(|error| error.to_string())?;
         assert_eq!(written.files.is_empty(), !package);
         let package = fs::read(folder.path("datapackage.json")).unwrap();
         Ok(serde_json::from_slice::<Value>(&package).unwrap()["licenses"].clone())
@@ -163,7 +163,7 @@ fn a_package_names_the_license_that_was_told_and_no_other() {
         ("ht tp://x", "--license ht tp://x is no URI"),
     ] {
         let refused: Result<Value, String> = licenses(Some(wrong), true);
-        assert!(refused.as_ref().is_err_and(|fault| fault.starts_with(said)), "{wrong}: {refused:?}");
+        assert!(refused.as_ref().is_err_and(|error| error.starts_with(said)), "{wrong}: {refused:?}");
     }
     for (wrong, package) in [
         ("CC BY 4.0", true),
@@ -294,7 +294,7 @@ fn a_package_takes_empty_texts_for_texts() {
 }
 
 #[test]
-fn a_table_of_counts_keeps_what_was_decided_and_names_what_it_has_no_column_for() {
+fn table_of_counts_keeps_decisions_and_notes_the_rest() {
     let folder = Folder::new();
     let path = folder.write(
         "t.csv",
@@ -302,7 +302,7 @@ fn a_table_of_counts_keeps_what_was_decided_and_names_what_it_has_no_column_for(
          1,one,1,2,A:B,1\n2,two,3,4,,-1\n3,three,5,6,C,0\n",
     );
     let mut job = folder.job(&path);
-    (job.to, job.target) = (Some(Shape::SensemakingCsv), Target::File(folder.path("table")));
+    (job.to, job.target) = (Some(TableFormat::SensemakingCsv), Target::File(folder.path("table")));
     let direct = run(&job).unwrap();
     let table = fs::read_to_string(folder.path("table/comments.csv")).unwrap();
     assert!(table.starts_with("comment-id,comment_text,agrees,disagrees,passes,moderated\n"), "{table}");
@@ -312,7 +312,7 @@ fn a_table_of_counts_keeps_what_was_decided_and_names_what_it_has_no_column_for(
     bundle(&job);
     job.key = None;
     job.inputs = vec![folder.path("bundle.json")];
-    (job.to, job.target) = (Some(Shape::SensemakingCsv), Target::File(folder.path("other")));
+    (job.to, job.target) = (Some(TableFormat::SensemakingCsv), Target::File(folder.path("other")));
     for report in [direct, run(&job).unwrap()] {
         let note = "The table has no place for 5 outcomes, which were left out: 3 of group-response-counts, 2 of topics.";
         assert!(report.notes.iter().any(|said| said == note), "{:?}", report.notes);
@@ -320,14 +320,14 @@ fn a_table_of_counts_keeps_what_was_decided_and_names_what_it_has_no_column_for(
 }
 
 #[test]
-fn parquet_files_say_that_they_hold_no_outcomes_and_how_many_there_were() {
+fn parquet_notes_the_number_of_missing_outcomes() {
     let (folder, conversation) = (Folder::new(), Conversation::new(44, 4, 30));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     job.sidecars = Some(vec![Sidecar::Parquet]);
     let (beside, whole) = bundle(&job);
     let outcomes = whole["outcomes"].as_array().unwrap().len();
     let mut instead = folder.job(&folder.path("bundle.json"));
-    (instead.key, instead.to) = (None, Some(Shape::Parquet));
+    (instead.key, instead.to) = (None, Some(TableFormat::Parquet));
     instead.target = Target::File(folder.path("out"));
     let note = format!("Parquet files hold items and responses: {outcomes} outcomes are not in them.");
     for report in [beside, run(&instead).unwrap()] {
@@ -336,7 +336,7 @@ fn parquet_files_say_that_they_hold_no_outcomes_and_how_many_there_were() {
 }
 
 /// What is noted when the bundle, changed so, is turned into tables.
-fn noted(folder: &Folder, shape: Shape, change: impl FnOnce(&mut Value)) -> Vec<String> {
+fn noted(folder: &Folder, shape: TableFormat, change: impl FnOnce(&mut Value)) -> Vec<String> {
     let conversation = Conversation::new(41, 3, 30);
     let mut changed = bundle(&folder.job(&conversation.variant_a(folder, "a"))).1;
     change(&mut changed);
@@ -350,7 +350,7 @@ fn noted(folder: &Folder, shape: Shape, change: impl FnOnce(&mut Value)) -> Vec<
 fn what_tables_leave_out_is_noted() {
     let folder = Folder::new();
     let mut agreed = 0;
-    let notes = noted(&folder, Shape::SensemakingCsv, |bundle| {
+    let notes = noted(&folder, TableFormat::SensemakingCsv, |bundle| {
         let counts = &mut bundle["outcomes"][0];
         agreed = counts["counts"].as_object_mut().unwrap().remove("agree").unwrap().as_u64().unwrap();
         counts["suppressed"] = json!(["agree"]);
@@ -359,7 +359,7 @@ fn what_tables_leave_out_is_noted() {
         "{agreed} responses were left out: of their counts only a part is known, and the cells are empty."
     );
     assert!(agreed > 1 && notes.contains(&note), "{notes:?}");
-    let notes = noted(&folder, Shape::PolisCsv, |bundle| {
+    let notes = noted(&folder, TableFormat::PolisCsv, |bundle| {
         let outcomes = bundle["outcomes"].as_array_mut().unwrap();
         let mut empty = outcomes.iter().find(|it| it["type"] == "group-members").unwrap().clone();
         (empty["id"], empty["group"], empty["members"]) = (json!("group-members:9"), json!("9"), json!([]));
@@ -367,11 +367,11 @@ fn what_tables_leave_out_is_noted() {
     });
     let note = "1 group was left out: nobody in them has answered, and tables list who has.";
     assert!(notes.iter().any(|said| said == note), "{notes:?}");
-    assert!(noted(&folder, Shape::PolisCsv, |_| {}).is_empty());
+    assert!(noted(&folder, TableFormat::PolisCsv, |_| {}).is_empty());
 }
 
 #[test]
-fn a_source_without_an_address_has_its_id_after_the_round_trip_too() {
+fn made_up_source_id_survives_the_round_trip() {
     let (folder, conversation) = (Folder::new(), Conversation::new(41, 10, 30));
     let input = conversation.variant_a(&folder, "a");
     for name in ["votes.csv", "summary.csv"] {
@@ -381,7 +381,7 @@ fn a_source_without_an_address_has_its_id_after_the_round_trip_too() {
     let first = bundle(&folder.fresh(&input)).1;
     assert_eq!(first["source"]["sourceId"], "two words & more");
     let mut back = folder.job(&folder.path("bundle.json"));
-    (back.key, back.to) = (None, Some(Shape::PolisCsv));
+    (back.key, back.to) = (None, Some(TableFormat::PolisCsv));
     (back.target, back.voter_ids, back.cells) =
         (Target::File(folder.path("tables")), VoterIds::References, Cells::Exact);
     run(&back).unwrap();
@@ -394,7 +394,7 @@ fn a_source_without_an_address_has_its_id_after_the_round_trip_too() {
 }
 
 #[test]
-fn a_preview_says_what_a_shape_or_sidecar_leaves_out_as_the_run_does() {
+fn dry_run_notes_what_other_formats_leave_out() {
     let (folder, conversation) = (Folder::new(), Conversation::new(47, 8, 40));
     let input = conversation.variant_a(&folder, "a");
     let counts = "comment-id,comment_text,a-agree-count,a-disagree-count\n1,one,9,\n2,two,5,6\n";
@@ -424,8 +424,10 @@ fn a_preview_says_what_a_shape_or_sidecar_leaves_out_as_the_run_does() {
             compare(&Job { sidecars, ..job.clone() }, &what);
         }
         job.target = Target::File(folder.path("tables"));
-        let votes = (profile == Profile::Private && *input != counts).then_some(Shape::PolisCsv);
-        for shape in [Shape::SensemakingCsv, Shape::Ndjson, Shape::Parquet].into_iter().chain(votes) {
+        let votes = (profile == Profile::Private && *input != counts).then_some(TableFormat::PolisCsv);
+        for shape in
+            [TableFormat::SensemakingCsv, TableFormat::Ndjson, TableFormat::Parquet].into_iter().chain(votes)
+        {
             compare(&Job { to: Some(shape), ..job.clone() }, &format!("{profile:?} {shape:?}"));
         }
     }
@@ -457,27 +459,31 @@ fn counts_are_exact_in_every_shape_or_refused_for_what_they_are() {
         let mut job = folder.job(&folder.write("changed.json", bundle.to_string()));
         (job.key, job.to) = (None, Some(shape));
         job.target = Target::File(folder.path("tables"));
-        run(&job).map_err(|fault| fault.to_string())
+        run(&job).map_err(|error| error.to_string())
     };
     let read = |name: &str| fs::read_to_string(folder.path("tables").join(name)).unwrap();
     let answer = whole["responses"][0]["response"].as_str().unwrap();
     let wide = with(["18446744073709551615", "1.0"]);
-    outcome(Shape::SensemakingCsv, &wide).unwrap();
+    outcome(TableFormat::SensemakingCsv, &wide).unwrap();
     assert!(read("comments.csv").contains(",18446744073709551616,"), "{}", read("comments.csv"));
-    outcome(Shape::Ndjson, &with(["18446744073709551617", "1e0"])).unwrap();
+    outcome(TableFormat::Ndjson, &with(["18446744073709551617", "1e0"])).unwrap();
     assert!(read("responses.ndjson").contains("\"count\":18446744073709551617,"));
     assert!(read("responses.ndjson").contains("\"count\":1,"));
     let nines = "9".repeat(38);
     let refused = [
         (
-            Shape::SensemakingCsv,
+            TableFormat::SensemakingCsv,
             [nines.as_str(), "1"],
             format!("/responses/1: with it the count of {answer} has more than 38 digits"),
         ),
-        (Shape::SensemakingCsv, ["1", "1e38"], "/responses/1: its count has more than 38 digits".to_owned()),
-        (Shape::Ndjson, ["1e400", "1"], "/responses/0: its count has more than 38 digits".to_owned()),
         (
-            Shape::Parquet,
+            TableFormat::SensemakingCsv,
+            ["1", "1e38"],
+            "/responses/1: its count has more than 38 digits".to_owned(),
+        ),
+        (TableFormat::Ndjson, ["1e400", "1"], "/responses/0: its count has more than 38 digits".to_owned()),
+        (
+            TableFormat::Parquet,
             ["1", "9223372036854775808"],
             "/responses/1: its count is more than 9223372036854775807, the most that Parquet holds"
                 .to_owned(),
@@ -486,11 +492,11 @@ fn counts_are_exact_in_every_shape_or_refused_for_what_they_are() {
     for (shape, counts, says) in refused {
         assert_eq!(outcome(shape, &with(counts)).unwrap_err(), format!("changed.json: {says}"));
     }
-    outcome(Shape::Parquet, &with(["9223372036854775807", "1"])).unwrap();
-    let no_count = outcome(Shape::Ndjson, &with(["1.5", "1"])).unwrap_err();
+    outcome(TableFormat::Parquet, &with(["9223372036854775807", "1"])).unwrap();
+    let no_count = outcome(TableFormat::Ndjson, &with(["1.5", "1"])).unwrap_err();
     assert!(no_count.ends_with("it is not a bundle: `bundle validate` says more"), "{no_count}");
     let text = with(["1e30", "2"]).to_string();
-    let room = Room { memory: 1 << 20, folder: folder.path("") };
+    let room = SpillOptions { memory: 1 << 20, folder: folder.path("") };
     let seen = inspect(&mut text.as_bytes(), Naming::Service, None, false, Limits::default(), &room).unwrap();
     let most = 10_u128.pow(30);
     assert_eq!((seen.responses, seen.unlinked), (most + 2, most + 2));
@@ -517,7 +523,7 @@ fn a_time_is_written_as_it_is_read_or_in_words_only() {
     changed["items"][0]["createdAt"] = json!("1969-12-31T23:59:59Z");
     let file = folder.write("changed.json", changed.to_string());
     let mut back = folder.job(&file);
-    (back.key, back.to, back.voter_ids) = (None, Some(Shape::PolisCsv), VoterIds::References);
+    (back.key, back.to, back.voter_ids) = (None, Some(TableFormat::PolisCsv), VoterIds::References);
     back.target = Target::File(folder.path("tables"));
     let untold = times.iter().filter(|(_, told)| !told).count() + 1;
     let report = run(&back).unwrap();
@@ -529,10 +535,10 @@ fn a_time_is_written_as_it_is_read_or_in_words_only() {
     let again = bundle(&again).1;
     assert_eq!(again["items"][0]["createdAt"], Value::Null);
     for (at, (time, told)) in times.iter().enumerate() {
-        let read = again["responses"][at]["occurredAt"].as_str().and_then(Moment::parse);
-        assert_eq!(read, Moment::parse(time).filter(|_| *told), "{time}");
+        let read = again["responses"][at]["occurredAt"].as_str().and_then(Timestamp::parse);
+        assert_eq!(read, Timestamp::parse(time).filter(|_| *told), "{time}");
     }
-    back.to = Some(Shape::Parquet);
+    back.to = Some(TableFormat::Parquet);
     run(&back).unwrap();
     changed["responses"][1]["occurredAt"] = json!("0000-01-01T00:00:00+00:01");
     fs::write(&file, changed.to_string()).unwrap();

@@ -10,7 +10,7 @@ use tidegate_exporter::{
     convert::{Format, Job, Sidecar, Target},
     form::Naming,
     privacy::Profile,
-    tables::Shape,
+    tables::TableFormat,
 };
 
 /// The same survey in three generations of headers: what the survey is called, whether texts are quoted.
@@ -124,10 +124,10 @@ fn one_person_is_one_whatever_columns_their_votes_and_skips_have() {
     }
     folder.write("a/votes.csv", votes.replace("Session ID,", "Other,"));
     skips("Session ID", ["9", "8"]);
-    let fault = run(&folder.job(&folder.path("a"))).unwrap_err();
+    let error = run(&folder.job(&folder.path("a"))).unwrap_err();
     let said = "non_votes.csv, row 1: it lacks the column Session Identifier, another file Session ID: who is the same in \
                 both is not known";
-    assert_eq!((fault.tag(), fault.to_string().as_str()), ("missing_column", said));
+    assert_eq!((error.tag(), error.to_string().as_str()), ("missing_column", said));
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn identifiers_that_only_rows_of_nobody_have_are_in_no_output() {
 }
 
 #[test]
-fn an_identifier_that_is_empty_everywhere_tells_nobody_apart_and_one_that_is_empty_somewhere_is_nobodys() {
+fn empty_identifiers_tell_nobody_apart() {
     let folder = Folder::new();
     folder.write("a/ideas.csv", "Wikisurvey ID,Idea ID,Idea Text\n7,1,one\n7,2,two\n");
     let votes = |first: &str, second: &str| {
@@ -279,7 +279,7 @@ fn a_second_answer_in_pocket_polis_is_a_fault_of_the_file() {
 }
 
 #[test]
-fn what_is_said_of_the_source_is_refused_where_the_form_would_not_take_it() {
+fn source_values_beyond_the_form_are_refused() {
     let folder = Folder::new();
     let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
     type Change = fn(&mut Job);
@@ -299,8 +299,8 @@ fn what_is_said_of_the_source_is_refused_where_the_form_would_not_take_it() {
     for (change, option) in changes {
         let mut job = folder.job(&path);
         change(&mut job);
-        let fault = run(&job).unwrap_err();
-        assert!(fault.tag() == "refused" && fault.to_string().starts_with(option), "{option}: {fault}");
+        let error = run(&job).unwrap_err();
+        assert!(error.tag() == "refused" && error.to_string().starts_with(option), "{option}: {error}");
     }
     let mut job = folder.job(&path);
     (job.overrides.id, job.overrides.description) = (Some("x".repeat(240)), Some(String::new()));
@@ -424,13 +424,13 @@ fn a_column_that_is_not_there_counts_nobody() {
 /// The table that a table becomes by way of a bundle.
 fn again(folder: &Folder, path: &std::path::Path) -> String {
     let mut job = folder.job(path);
-    (job.to, job.target) = (Some(Shape::SensemakingCsv), Target::File(folder.path("again")));
+    (job.to, job.target) = (Some(TableFormat::SensemakingCsv), Target::File(folder.path("again")));
     run(&job).unwrap();
     fs::read_to_string(folder.path("again/comments.csv")).unwrap()
 }
 
 #[test]
-fn columns_that_are_left_out_are_told_by_name_and_in_a_public_bundle_those_that_tools_have_named() {
+fn unread_columns_are_noted_by_name() {
     let exports = [
         [
             ("comments.csv", "comment-id,datetime,agrees,moderated,comment-body", "1,x,1,1,\"one\""),
@@ -472,7 +472,7 @@ fn columns_that_are_left_out_are_told_by_name_and_in_a_public_bundle_those_that_
         }
         let mut job = folder.fresh(&folder.path("in"));
         job.profile = profile;
-        let notes = run(&job).unwrap_or_else(|fault| panic!("{fault}")).notes;
+        let notes = run(&job).unwrap_or_else(|error| panic!("{error}")).notes;
         notes.into_iter().filter(|note| note.starts_with("Columns")).collect::<Vec<_>>()
     };
     let start = |file: &str, what: &str| {
@@ -522,8 +522,8 @@ fn an_item_without_an_id_is_refused_with_its_row() {
             if !votes.is_empty() {
                 folder.write(&format!("{name}/votes.csv"), votes);
             }
-            let fault = run(&folder.fresh(&folder.path(name))).unwrap_err();
-            assert_eq!((fault.tag(), fault.to_string()), ("value", format!("{table}, row 3: {says}")));
+            let error = run(&folder.fresh(&folder.path(name))).unwrap_err();
+            assert_eq!((error.tag(), error.to_string()), ("value", format!("{table}, row 3: {says}")));
         }
     }
 }

@@ -11,16 +11,16 @@ use crate::support::{Conversation, Folder, run};
 use tidegate_exporter::{
     convert::{Job, Sidecar, Target},
     privacy::Profile,
-    tables::Shape,
+    tables::TableFormat,
 };
 
 #[track_caller]
 fn refused(folder: &Folder, input: &Path, tag: &str, says: &str) {
     let mut job = folder.fresh(input);
     job.limits.record = 1 << 20;
-    let fault = run(&job).unwrap_err();
-    assert_eq!(fault.tag(), tag, "{fault}");
-    assert!(fault.to_string().contains(says), "{fault}");
+    let error = run(&job).unwrap_err();
+    assert_eq!(error.tag(), tag, "{error}");
+    assert!(error.to_string().contains(says), "{error}");
     assert!(!folder.names().iter().any(|name| name.starts_with("bundle.json")));
 }
 
@@ -134,7 +134,7 @@ fn wrong_files_are_named() {
 }
 
 #[test]
-fn ids_that_are_not_utf_8_are_refused_and_not_taken_for_one_another() {
+fn ids_that_are_not_utf_8_are_refused() {
     let conversation = Conversation::new(22, 5, 20);
     let folder = Folder::new();
     let input = conversation.variant_a(&folder, "a");
@@ -237,12 +237,12 @@ fn what_cannot_be_is_refused_before_anything_is_read() {
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     fs::create_dir(folder.path("there")).unwrap();
     job.target = Target::File(folder.path("there"));
-    let fault = run(&job).unwrap_err();
-    assert!(fault.tag() == "refused" && fault.to_string() == "there is a folder", "{fault}");
+    let error = run(&job).unwrap_err();
+    assert!(error.tag() == "refused" && error.to_string() == "there is a folder", "{error}");
     job.target = Target::File(folder.path("tables"));
-    (job.to, job.profile) = (Some(Shape::PolisCsv), Profile::Public);
-    let fault = run(&job).unwrap_err();
-    assert!(fault.tag() == "refused" && fault.to_string().starts_with("--to polis-csv"), "{fault}");
+    (job.to, job.profile) = (Some(TableFormat::PolisCsv), Profile::Public);
+    let error = run(&job).unwrap_err();
+    assert!(error.tag() == "refused" && error.to_string().starts_with("--to polis-csv"), "{error}");
     assert_eq!(folder.names(), ["a", "there"]);
 }
 
@@ -251,9 +251,9 @@ fn what_an_option_cannot_do_is_said() {
     let (folder, conversation) = (Folder::new(), Conversation::new(22, 5, 20));
     let job = folder.job(&conversation.variant_a(&folder, "a"));
     let told = |job: &Job| {
-        let fault = run(job).unwrap_err();
-        assert_eq!(fault.tag(), "refused");
-        fault.to_string()
+        let error = run(job).unwrap_err();
+        assert_eq!(error.tag(), "refused");
+        error.to_string()
     };
     let (mut private, mut foreign) = (job.clone(), job);
     private.k = 12;
@@ -289,7 +289,7 @@ fn nothing_that_is_there_is_overwritten_unasked() {
 }
 
 #[test]
-fn files_of_no_known_format_are_named_and_empty_ones_told_to_be_so() {
+fn unknown_and_empty_files_are_named() {
     let folder = Folder::new();
     let words = folder.write("in/words.txt", "Nothing of this is a table.");
     refused(&folder, &words, "format", "words.txt: it is of no known format");
@@ -305,13 +305,13 @@ fn files_of_no_known_format_are_named_and_empty_ones_told_to_be_so() {
 fn a_file_where_the_folder_of_the_output_should_be_is_told() {
     let folder = Folder::new();
     let path = folder.write("t.csv", "comment-id,comment_text,agrees\n1,one,1\n");
-    for shape in [None, Some(Shape::Ndjson)] {
+    for shape in [None, Some(TableFormat::Ndjson)] {
         let mut job = folder.fresh(&path);
         (job.target, job.to) = (Target::File(folder.path("t.csv/bundle.json")), shape);
-        let fault = run(&job).unwrap_err();
-        assert_eq!(fault.tag(), "refused");
+        let error = run(&job).unwrap_err();
+        assert_eq!(error.tag(), "refused");
         let says = "bundle.json cannot be written: its folder is none: a file has the name, or that of a folder before it";
-        assert_eq!(fault.to_string(), says);
+        assert_eq!(error.to_string(), says);
     }
     assert_eq!(folder.names(), ["t.csv"]);
 }
@@ -334,8 +334,8 @@ fn an_output_that_another_process_writes_is_left_alone() {
     let partial = folder.write("bundle.json.partial", "half");
     let lock = File::options().write(true).open(&partial).unwrap();
     lock.lock().unwrap();
-    let fault = run(&folder.job(&path)).unwrap_err();
-    assert_eq!(fault.to_string(), "another process is writing the same output");
+    let error = run(&folder.job(&path)).unwrap_err();
+    assert_eq!(error.to_string(), "another process is writing the same output");
     assert_eq!(fs::read_to_string(&partial).unwrap(), "half");
     drop(lock);
     run(&folder.job(&path)).unwrap();
@@ -347,8 +347,8 @@ fn a_link_in_place_of_the_partial_file_is_not_followed() {
     let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
     let mine = folder.write("mine", "mine");
     symlink(&mine, folder.path("bundle.json.partial")).unwrap();
-    let fault = run(&folder.job(&path)).unwrap_err();
-    assert_eq!(fault.to_string(), "bundle.json.partial is there and is no file: remove it");
+    let error = run(&folder.job(&path)).unwrap_err();
+    assert_eq!(error.to_string(), "bundle.json.partial is there and is no file: remove it");
     assert_eq!(fs::read_to_string(mine).unwrap(), "mine");
     assert_eq!(folder.names(), ["bundle.json.partial", "mine", "t.csv"]);
 }
@@ -368,8 +368,8 @@ fn what_lies_beside_another_bundle_is_not_overwritten_unasked() {
         folder.write(name, "mine");
         let mut job = folder.job(&path);
         (job.force, job.package, job.sidecars) = (false, true, sidecars[asked].clone());
-        let fault = run(&job).unwrap_err();
-        assert_eq!(fault.to_string(), format!("{name} is there already: --force replaces it"));
+        let error = run(&job).unwrap_err();
+        assert_eq!(error.to_string(), format!("{name} is there already: --force replaces it"));
         assert_eq!(folder.names(), [name, "t.csv"]);
         assert_eq!(fs::read_to_string(folder.path(name)).unwrap(), "mine");
         fs::remove_file(folder.path(name)).unwrap();
@@ -398,17 +398,17 @@ fn a_shape_that_fails_leaves_what_was_there_and_nothing_else() {
     job.target = Target::File(tables.clone());
     let there = folder.names();
     for (shape, from) in [
-        (Shape::PolisCsv, &lost),
-        (Shape::PolisCsv, &broken),
-        (Shape::SensemakingCsv, &broken),
-        (Shape::Ndjson, &broken),
-        (Shape::Parquet, &broken),
+        (TableFormat::PolisCsv, &lost),
+        (TableFormat::PolisCsv, &broken),
+        (TableFormat::SensemakingCsv, &broken),
+        (TableFormat::Ndjson, &broken),
+        (TableFormat::Parquet, &broken),
     ] {
         (job.to, job.inputs) = (Some(shape), vec![from.clone()]);
         run(&job).unwrap_err();
         assert_eq!(folder.names(), there, "{shape:?}");
     }
-    job.to = Some(Shape::Ndjson);
+    job.to = Some(TableFormat::Ndjson);
     folder.write("tables/items.ndjson", "mine");
     run(&job).unwrap_err();
     let names: Vec<_> = fs::read_dir(tables).unwrap().map(|found| found.unwrap().file_name()).collect();
@@ -429,14 +429,14 @@ fn what_is_no_file_is_not_replaced_whatever_is_told() {
     fs::create_dir_all(folder.path("tables")).unwrap();
     symlink(folder.path("fifo"), folder.path("tables/comments.csv")).unwrap();
     let names = folder.names();
-    let cases: [(&str, Option<Shape>, &str); 7] = [
+    let cases: [(&str, Option<TableFormat>, &str); 7] = [
         ("fifo", None, "fifo is a pipe"),
         ("socket", None, "socket is a socket"),
         ("to-fifo", None, "to-fifo leads to a pipe"),
         ("to-nothing", None, "to-nothing is a link that leads nowhere"),
         ("bundle.json", None, "bundle.items.ndjson is a folder"),
-        ("fifo", Some(Shape::SensemakingCsv), "fifo is a pipe"),
-        ("tables", Some(Shape::SensemakingCsv), "comments.csv leads to a pipe"),
+        ("fifo", Some(TableFormat::SensemakingCsv), "fifo is a pipe"),
+        ("tables", Some(TableFormat::SensemakingCsv), "comments.csv leads to a pipe"),
     ];
     for (out, to, says) in cases {
         for (force, dry_run) in [(false, false), (true, false), (true, true)] {
@@ -444,9 +444,9 @@ fn what_is_no_file_is_not_replaced_whatever_is_told() {
             (job.to, job.force, job.dry_run) = (to, force, dry_run);
             job.sidecars = to.is_none().then(|| vec![Sidecar::Ndjson]);
             job.target = Target::File(folder.path(out));
-            let fault = run(&job).unwrap_err();
-            assert_eq!(fault.tag(), "refused", "{fault}");
-            let said = fault.to_string();
+            let error = run(&job).unwrap_err();
+            assert_eq!(error.tag(), "refused", "{error}");
+            let said = error.to_string();
             assert_eq!(said, format!("{says}: only files are replaced"), "{out}");
             assert_eq!(folder.names(), names);
         }
@@ -462,7 +462,7 @@ fn what_is_no_file_is_not_replaced_whatever_is_told() {
 }
 
 #[test]
-fn a_preview_refuses_what_would_be_refused_and_names_what_would_be_written() {
+fn dry_run_refuses_as_a_run_does_and_names_its_files() {
     let folder = Folder::new();
     let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
     folder.write("bundle.json", "mine");
@@ -473,9 +473,9 @@ fn a_preview_refuses_what_would_be_refused_and_names_what_would_be_written() {
     let mut taken = folder.job(&path);
     (taken.dry_run, taken.force) = (true, false);
     let mut filled = taken.clone();
-    (filled.to, filled.target) = (Some(Shape::SensemakingCsv), Target::File(folder.path("tables")));
+    (filled.to, filled.target) = (Some(TableFormat::SensemakingCsv), Target::File(folder.path("tables")));
     let mut votes = folder.job(&path);
-    (votes.to, votes.target) = (Some(Shape::PolisCsv), Target::File(folder.path("out")));
+    (votes.to, votes.target) = (Some(TableFormat::PolisCsv), Target::File(folder.path("out")));
     let names = folder.names();
     for (job, says) in [
         (own, "same file"),
@@ -485,8 +485,8 @@ fn a_preview_refuses_what_would_be_refused_and_names_what_would_be_written() {
     ] {
         for dry_run in [true, false] {
             let job = Job { dry_run, ..job.clone() };
-            let fault = run(&job).unwrap_err();
-            assert!(fault.to_string().contains(says), "{fault}");
+            let error = run(&job).unwrap_err();
+            assert!(error.to_string().contains(says), "{error}");
             assert_eq!(folder.names(), names);
         }
     }
@@ -497,7 +497,7 @@ fn a_preview_refuses_what_would_be_refused_and_names_what_would_be_written() {
     job.dry_run = false;
     assert_eq!(told, run(&job).unwrap().files);
     (job.key, job.sidecars, job.inputs) = (None, None, vec![folder.path("bundle.json")]);
-    (job.to, job.target, job.dry_run) = (Some(Shape::Ndjson), Target::File(folder.path("lines")), true);
+    (job.to, job.target, job.dry_run) = (Some(TableFormat::Ndjson), Target::File(folder.path("lines")), true);
     let told = serde_json::to_value(run(&job).unwrap()).unwrap();
     assert_eq!(told["dryRun"], true);
     assert!(!folder.path("lines").exists());
@@ -507,7 +507,7 @@ fn a_preview_refuses_what_would_be_refused_and_names_what_would_be_written() {
 }
 
 #[test]
-fn a_sidecar_that_is_asked_for_twice_is_refused_before_anything_is_named() {
+fn repeated_sidecar_is_refused() {
     let (folder, conversation) = (Folder::new(), Conversation::new(9, 4, 20));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     let (parquet, ndjson) = (Sidecar::Parquet, Sidecar::Ndjson);
@@ -519,9 +519,9 @@ fn a_sidecar_that_is_asked_for_twice_is_refused_before_anything_is_named() {
         job.sidecars = Some(sidecars);
         for dry_run in [true, false] {
             job.dry_run = dry_run;
-            let fault = run(&job).unwrap_err();
+            let error = run(&job).unwrap_err();
             assert_eq!(
-                (fault.tag(), fault.to_string()),
+                (error.tag(), error.to_string()),
                 ("refused", format!("--sidecar: {twice} is named twice"))
             );
             assert_eq!(folder.names(), ["a"]);
@@ -530,7 +530,7 @@ fn a_sidecar_that_is_asked_for_twice_is_refused_before_anything_is_named() {
 }
 
 #[test]
-fn a_file_of_an_archive_that_is_packed_in_another_way_is_not_called_damaged() {
+fn unsupported_compression_is_not_called_damage() {
     let folder = Folder::new();
     let mut zipped = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     let plain = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
@@ -542,8 +542,8 @@ fn a_file_of_an_archive_that_is_packed_in_another_way_is_not_called_damaged() {
         bytes[at + method] = 14;
     }
     let path = folder.write("t.zip", bytes);
-    let fault = run(&folder.job(&path)).unwrap_err().to_string();
-    assert!(fault.starts_with("t.csv: it is packed in a way that is not read"), "{fault}");
+    let error = run(&folder.job(&path)).unwrap_err().to_string();
+    assert!(error.starts_with("t.csv: it is packed in a way that is not read"), "{error}");
 }
 
 #[test]

@@ -15,11 +15,11 @@ use tidegate_exporter::{
         validate::{self, Options, validate},
     },
     convert::{Format, Job, Sidecar, Target, convert},
-    error::Fault,
+    error::ConvertError,
     meter::Meter,
     privacy::Profile,
-    storage::spill::Room,
-    tables::Shape,
+    storage::spill::SpillOptions,
+    tables::TableFormat,
 };
 
 fn zipped(folder: &Path) -> Vec<u8> {
@@ -55,8 +55,8 @@ fn folders_in_a_folder_are_named_and_not_looked_into() {
     job.profile = Profile::Public;
     assert_eq!(said(&job), "2 folders in what was given were not looked into.");
     fs::create_dir_all(folder.path("b/inner")).unwrap();
-    let fault = run(&folder.job(&folder.path("b"))).unwrap_err();
-    assert!(fault.to_string().contains("inner"), "{fault}");
+    let error = run(&folder.job(&folder.path("b"))).unwrap_err();
+    assert!(error.to_string().contains("inner"), "{error}");
 }
 
 #[test]
@@ -73,10 +73,10 @@ fn nothing_that_is_read_is_written_over_under_any_name() {
         let mut job = folder.job(&export);
         change(&mut job);
         let names = folder.names();
-        let fault = run(&job).unwrap_err();
-        assert_eq!(fault.tag(), "refused");
+        let error = run(&job).unwrap_err();
+        assert_eq!(error.tag(), "refused");
         let said = format!("{written} would be written, and is the same file as {read}, which is to be read");
-        assert_eq!(fault.to_string(), said);
+        assert_eq!(error.to_string(), said);
         assert_eq!((folder.names(), fs::read(&votes).unwrap() == before), (names, true));
     };
     let to = |path: PathBuf| move |job: &mut Job| job.target = Target::File(path.clone());
@@ -102,7 +102,7 @@ fn nothing_that_is_read_is_written_over_under_any_name() {
     refused(
         &|job| {
             job.target = Target::File(folder.path("a"));
-            job.to = Some(Shape::PolisCsv);
+            job.to = Some(TableFormat::PolisCsv);
         },
         "votes.csv",
         "votes.csv",
@@ -149,8 +149,8 @@ fn an_archive_that_is_packed_once_more_is_read_all_the_same() {
         assert!(artifacts[1..].iter().all(|artifact| artifact["within"] == name));
     }
     let cut = gzip(&plain);
-    let fault = run(&folder.job(&folder.write("cut.zip.gz", &cut[..cut.len() / 2]))).unwrap_err();
-    assert_eq!((fault.tag(), fault.to_string().contains("cut.zip.gz")), ("compressed", true), "{fault}");
+    let error = run(&folder.job(&folder.write("cut.zip.gz", &cut[..cut.len() / 2]))).unwrap_err();
+    assert_eq!((error.tag(), error.to_string().contains("cut.zip.gz")), ("compressed", true), "{error}");
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn what_befalls_packed_bundles_is_named() {
         packed.write_all(bytes).unwrap();
         packed.finish().unwrap()
     };
-    let options = Options::new(Room { memory: 1 << 20, folder: std::env::temp_dir() });
+    let options = Options::new(SpillOptions { memory: 1 << 20, folder: std::env::temp_dir() });
     let mut wrong = Vec::new();
     for (kind, cases) in [("gzip", befallen(&whole, gzip)), ("zstd", befallen(&whole, zstd))] {
         for (what, bytes, rules, complete) in cases {
@@ -245,7 +245,7 @@ fn a_packed_bundle_that_is_damaged_has_no_digest() {
     let digests = |bytes: &[u8]| {
         let path = folder.write("packed", bytes);
         let file = || tidegate_exporter::unpack::File::new(&path);
-        let room = Room { memory: 1 << 20, folder: std::env::temp_dir() };
+        let room = SpillOptions { memory: 1 << 20, folder: std::env::temp_dir() };
         let content = digest::of_content(&mut file(), validate::Limits::default(), &room);
         (digest::of_bytes(&mut file()).is_ok(), content.map_err(|unfit| unfit.to_string()))
     };
@@ -258,7 +258,7 @@ fn a_packed_bundle_that_is_damaged_has_no_digest() {
 }
 
 #[test]
-fn no_more_bytes_are_read_than_there_are_to_read_and_all_of_them_in_the_end() {
+fn bytes_read_never_exceed_the_total_and_reach_it() {
     let (folder, mut conversation) = (Folder::new(), Conversation::new(56, 60, 1_500));
     let in_order = conversation.votes_csv(1000);
     conversation.variant_a(&folder, "a");
@@ -335,16 +335,16 @@ fn a_window_that_is_too_wide_is_told_with_the_file() {
         let before = if behind { zstd::encode_all(&b"\n"[..], 1).unwrap() } else { Vec::new() };
         let before = if behind { [before, zstd::encode_all(&b""[..], 1).unwrap()].concat() } else { before };
         folder.write("a/votes.csv", [before, frame.clone()].concat());
-        let fault = run(&folder.job(&input)).unwrap_err();
+        let error = run(&folder.job(&input)).unwrap_err();
         assert!(
-            fault.to_string().starts_with("votes.csv: its packed data needs a window of 268435456 bytes"),
-            "{fault}"
+            error.to_string().starts_with("votes.csv: its packed data needs a window of 268435456 bytes"),
+            "{error}"
         );
     }
 }
 
 #[test]
-fn files_that_are_packed_within_an_archive_are_read_as_in_a_folder() {
+fn packed_files_in_an_archive_are_read_as_in_a_folder() {
     let (folder, conversation) = (Folder::new(), Conversation::new(54, 5, 30));
     let path = conversation.variant_a(&folder, "a");
     for name in ["comments.csv", "votes.csv"] {
@@ -368,8 +368,8 @@ fn files_that_are_packed_within_an_archive_are_read_as_in_a_folder() {
     let mut cut = fs::read(&votes).unwrap();
     cut.truncate(cut.len() - 3);
     fs::write(&votes, cut).unwrap();
-    let fault = run(&folder.job(&folder.write("a.zip", zipped(&path)))).unwrap_err();
-    assert_eq!(fault.to_string(), "votes.csv.packed: its packed data ends too early (in a.zip)");
+    let error = run(&folder.job(&folder.write("a.zip", zipped(&path)))).unwrap_err();
+    assert_eq!(error.to_string(), "votes.csv.packed: its packed data ends too early (in a.zip)");
 }
 
 #[test]
@@ -401,7 +401,7 @@ fn an_installer_beside_an_export_is_not_looked_into() {
 const PASSED_OVER: &str = "1 file that cannot be unpacked was passed over: ";
 
 #[test]
-fn what_cannot_be_unpacked_is_named_and_passed_over_beside_an_export_and_refused_by_itself() {
+fn broken_file_is_noted_beside_an_export_and_refused_alone() {
     let (folder, conversation) = (Folder::new(), Conversation::new(57, 5, 30));
     let path = conversation.variant_a(&folder, "a");
     let plain = content(bundle(&folder.job(&path)).1);
@@ -426,7 +426,8 @@ fn what_cannot_be_unpacked_is_named_and_passed_over_beside_an_export_and_refused
         assert_eq!(content(with), plain, "{name}");
         let alone = run(&folder.job(&broken)).unwrap_err();
         assert!(
-            matches!(alone, Fault::Content { .. }) && alone.to_string().starts_with(&format!("{told}: ")),
+            matches!(alone, ConvertError::Content { .. })
+                && alone.to_string().starts_with(&format!("{told}: ")),
             "{name}: {alone}"
         );
         let other = Job { from: Some(Format::Sensemaking), ..folder.job(&path) };
@@ -455,7 +456,7 @@ fn zipped_file(name: &str, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_packed_file_that_is_not_used_is_not_unpacked_and_a_bundle_is_turned_beside_a_broken_one() {
+fn unused_packed_file_is_not_unpacked() {
     let (folder, conversation) = (Folder::new(), Conversation::new(58, 5, 30));
     let path = conversation.variant_a(&folder, "a");
     let long: String = (0..600_000_u64).map(|line| format!("{line},{}\n", line * 7919 % 65_521)).collect();
@@ -466,12 +467,12 @@ fn a_packed_file_that_is_not_used_is_not_unpacked_and_a_bundle_is_turned_beside_
     assert!(notes.contains(&"1 file was not used: others.gz.".to_owned()), "{notes:?}");
     let mut job = folder.job(&folder.path("bundle.json"));
     job.inputs.push(folder.write("notes.gz", b"\x1f\x8bno"));
-    (job.key, job.to, job.target) = (None, Some(Shape::Ndjson), Target::File(folder.path("lines")));
+    (job.key, job.to, job.target) = (None, Some(TableFormat::Ndjson), Target::File(folder.path("lines")));
     assert_eq!(run(&job).unwrap().notes, [format!("{PASSED_OVER}notes.gz.")]);
 }
 
 #[test]
-fn a_damaged_file_that_begins_as_something_that_is_used_is_refused_whatever_it_is_called() {
+fn damaged_input_file_is_refused_whatever_its_name() {
     let (folder, conversation) = (Folder::new(), Conversation::new(59, 5, 30));
     let path = conversation.variant_a(&folder, "a");
     for table in ["votes.csv", "comments.csv", "summary.csv"] {
@@ -493,7 +494,7 @@ fn a_damaged_file_that_begins_as_something_that_is_used_is_refused_whatever_it_i
 }
 
 #[test]
-fn what_is_missing_may_be_what_cannot_be_unpacked_and_that_is_named() {
+fn broken_file_is_named_where_a_table_is_missing() {
     let (folder, conversation) = (Folder::new(), Conversation::new(59, 5, 30));
     let path = conversation.variant_a(&folder, "a");
     // Of it nothing can be unpacked at all.

@@ -8,7 +8,7 @@ use crate::support::{Conversation, Folder, bundle, content, run};
 use serde_json::Value;
 use tidegate_exporter::{
     convert::{Job, Report},
-    error::Fault,
+    error::ConvertError,
     privacy::Profile,
     sources::polis::{Variant, VoteSign},
 };
@@ -16,10 +16,10 @@ use tidegate_test_support::servers;
 
 const REAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/polis");
 
-fn tag(result: Result<impl Sized, Fault>) -> &'static str {
+fn tag(result: Result<impl Sized, ConvertError>) -> &'static str {
     match result {
         Ok(_) => "ok",
-        Err(fault) => fault.tag(),
+        Err(error) => error.tag(),
     }
 }
 
@@ -156,7 +156,7 @@ fn every_variant_of_the_same_data_gives_the_same_bundle() {
 }
 
 #[test]
-fn texts_without_quotes_are_put_together_again_and_their_sign_is_asked_for() {
+fn texts_without_quotes_are_joined_and_need_a_sign() {
     let (folder, conversation) = (Folder::new(), Conversation::new(3, 15, 30));
     let first = content(bundle(&folder.job(&conversation.variant_a(&folder, "a"))).1);
     let mut raw = conversation.clone();
@@ -186,7 +186,7 @@ fn texts_without_quotes_are_put_together_again_and_their_sign_is_asked_for() {
 }
 
 #[test]
-fn a_declaration_of_another_sign_is_asked_about_and_whoever_converts_has_the_last_word() {
+fn contradicting_sign_needs_the_option() {
     let (folder, conversation) = (Folder::new(), Conversation::new(4, 4, 10));
     conversation.variant_a(&folder, "a");
     let other = format!("{}vote-convention,agree=-1;disagree=+1;pass=0\n", Conversation::SUMMARY);
@@ -218,7 +218,7 @@ fn a_declaration_of_another_sign_is_asked_about_and_whoever_converts_has_the_las
 }
 
 #[test]
-fn whatever_is_declared_of_a_sign_whoever_converts_has_the_last_word() {
+fn vote_sign_option_overrules_any_declaration() {
     let (folder, conversation) = (Folder::new(), Conversation::new(4, 4, 10));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     let plus = "agree=+1;disagree=-1";
@@ -238,8 +238,8 @@ fn whatever_is_declared_of_a_sign_whoever_converts_has_the_last_word() {
             folder.write("a/summary.csv", format!("{}{summary}", Conversation::SUMMARY));
             folder.write("a/format.json", format);
             job.polis.vote_sign = None;
-            let fault = run(&job).unwrap_err();
-            assert!(fault.tag() == "sign" && fault.to_string().contains("--vote-sign"), "{fault}");
+            let error = run(&job).unwrap_err();
+            assert!(error.tag() == "sign" && error.to_string().contains("--vote-sign"), "{error}");
             job.polis.vote_sign = Some(VoteSign::AgreeIsPlus);
             let note = format!("The export declares {declares}; --vote-sign agree=+1 has the last word.");
             let notes = bundle(&job).0.notes;
@@ -297,8 +297,8 @@ fn what_is_called_a_summary_and_is_none_is_refused_by_name() {
         (b"topic,Trees\nvote-convention,agree=-1,disagree=+1\n", "row 2: a row of a summary is a name"),
     ] {
         folder.write("a/summary.csv", text);
-        let fault = run(&job).unwrap_err().to_string();
-        assert!(fault.starts_with(&format!("summary.csv, {said}")), "{fault}");
+        let error = run(&job).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("summary.csv, {said}")), "{error}");
     }
     let convention =
         |plus| format!("vote-convention,agree={plus}1;disagree={}1\n", if plus == "+" { "-" } else { "+" });
@@ -312,7 +312,7 @@ fn what_is_called_a_summary_and_is_none_is_refused_by_name() {
 }
 
 #[test]
-fn a_declaration_that_the_authors_votes_contradict_is_refused_unless_somebody_insists() {
+fn sign_against_the_authors_votes_is_refused_unless_given() {
     let (folder, mut conversation) = (Folder::new(), Conversation::new(3, 15, 30));
     conversation.votes.iter_mut().for_each(|vote| vote.3 = -vote.3);
     conversation.variant_a(&folder, "a");
@@ -343,7 +343,7 @@ fn a_variant_that_the_files_do_not_look_like_is_told() {
 }
 
 #[test]
-fn a_declaration_is_understood_however_it_is_spelled_or_told_to_be_none() {
+fn sign_declarations_are_read_in_any_spelling() {
     let (folder, conversation) = (Folder::new(), Conversation::new(4, 4, 10));
     let job = folder.job(&conversation.variant_a(&folder, "a"));
     for refused in [
@@ -371,12 +371,12 @@ fn a_declaration_is_understood_however_it_is_spelled_or_told_to_be_none() {
         assert_eq!((report.variant, report.notes.contains(&note.to_owned())), (Some("A"), true), "{none}");
     }
     folder.write("a/format.json", "{\n\"agree\": +1}");
-    let fault = run(&job).unwrap_err().to_string();
-    assert_eq!(fault, "format.json: line 2, column 10: it is not JSON");
+    let error = run(&job).unwrap_err().to_string();
+    assert_eq!(error, "format.json: line 2, column 10: it is not JSON");
 }
 
 #[test]
-fn what_an_export_lacks_is_told_and_its_variant_is_known_without_it() {
+fn variant_is_detected_when_files_are_missing() {
     let (folder, conversation) = (Folder::new(), Conversation::new(8, 5, 20));
     folder.write("a/votes.csv", conversation.votes_csv(1000));
     folder.write("a/comments.csv", conversation.comments_csv(1000));
@@ -623,7 +623,7 @@ fn a_last_line_without_an_end_counts_as_the_last_one() {
 }
 
 #[test]
-fn of_votes_at_the_same_time_the_later_row_counts_and_events_keep_all() {
+fn later_row_wins_at_equal_times_and_events_keep_all() {
     let folder = Folder::new();
     let mut conversation = Conversation::new(7, 1, 3);
     conversation.votes =
@@ -647,7 +647,7 @@ fn of_votes_at_the_same_time_the_later_row_counts_and_events_keep_all() {
 }
 
 #[test]
-fn a_quote_that_is_not_closed_on_its_line_is_refused_among_votes_and_never_becomes_a_vote() {
+fn unclosed_quote_among_votes_is_refused() {
     let (folder, conversation) = (Folder::new(), Conversation::new(4, 4, 10));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     let votes = |rows: &str| {
@@ -670,14 +670,14 @@ fn a_quote_that_is_not_closed_on_its_line_is_refused_among_votes_and_never_becom
         votes(rows);
         for sorted in [false, true] {
             job.limits.memory = if sorted { 1 } else { 1 << 20 };
-            let fault = run(&job).unwrap_err();
-            assert_eq!(fault.tag(), "quote", "{fault}");
-            assert!(fault.to_string().starts_with(says), "{rows:?}: {fault}");
+            let error = run(&job).unwrap_err();
+            assert_eq!(error.tag(), "quote", "{error}");
+            assert!(error.to_string().starts_with(says), "{rows:?}: {error}");
         }
     }
     folder.write("a/votes.csv", "timestamp,comment-id,voter-id,vote,\"why\n1600000000000,0,7700001,1,\n");
-    let fault = run(&job).unwrap_err().to_string();
-    assert!(fault.starts_with("votes.csv, row 1: a quote is not closed"), "{fault}");
+    let error = run(&job).unwrap_err().to_string();
+    assert!(error.starts_with("votes.csv, row 1: a quote is not closed"), "{error}");
     votes("1600000000000,1,7700002,1,\"so, \"\"so\"\"\"\n1600000000000,2,\"7700002\",\"-1\",6\" of rain\n");
     let (_, bundle) = bundle(&job);
     let words: Vec<_> = bundle["responses"].as_array().unwrap().iter().map(|it| &it["response"]).collect();
@@ -685,7 +685,7 @@ fn a_quote_that_is_not_closed_on_its_line_is_refused_among_votes_and_never_becom
 }
 
 #[test]
-fn times_are_carried_to_the_end_of_the_year_9999_and_refused_after_it() {
+fn times_are_kept_up_to_the_year_9999() {
     let (folder, conversation) = (Folder::new(), Conversation::new(5, 4, 10));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     let times = [
@@ -710,8 +710,8 @@ fn times_are_carried_to_the_end_of_the_year_9999_and_refused_after_it() {
         assert_eq!(told, times.map(|(_, text)| text));
         for late in ["253402300800000", "140737488355328000"] {
             folder.write("a/votes.csv", format!("{votes}{late},3,7700001,1\n"));
-            let fault = run(&job).unwrap_err().to_string();
-            assert_eq!(fault, "votes.csv, row 5: timestamp is no time from 1970 to 9999");
+            let error = run(&job).unwrap_err().to_string();
+            assert_eq!(error, "votes.csv, row 5: timestamp is no time from 1970 to 9999");
         }
         folder.write("a/votes.csv", &votes);
     }

@@ -10,7 +10,7 @@ use tidegate_exporter::{
     convert::{Job, Overrides},
     form::{K_DEFAULT, K_FLOOR},
     privacy::{Key, Participants, Profile, Texts},
-    storage::spill::Room,
+    storage::spill::SpillOptions,
 };
 
 fn public(folder: &Folder, conversation: &Conversation) -> Job {
@@ -178,10 +178,10 @@ fn a_kept_key_wants_to_know_which_conversation_it_is() {
         let mut job = folder.job(&folder.path(name));
         for dry_run in [true, false] {
             job.dry_run = dry_run;
-            let fault = run(&job).unwrap_err();
+            let error = run(&job).unwrap_err();
             assert!(
-                fault.tag() == "refused" && fault.to_string().ends_with("--source-id says it"),
-                "{fault}"
+                error.tag() == "refused" && error.to_string().ends_with("--source-id says it"),
+                "{error}"
             );
         }
         let kept = job.key.take();
@@ -208,7 +208,7 @@ fn a_kept_key_wants_to_know_which_conversation_it_is() {
 }
 
 #[test]
-fn equal_ids_of_conversations_on_two_servers_or_of_two_tools_are_two_people() {
+fn equal_ids_of_two_sources_are_two_people() {
     let (folder, conversation) = (Folder::new(), Conversation::new(15, 3, 20));
     conversation.variant_a(&folder, "a");
     let refs = |job: &Job| {
@@ -294,7 +294,7 @@ fn external_ids_that_cannot_tell_participants_apart_are_refused() {
 }
 
 #[test]
-fn names_of_items_and_sources_that_refer_to_participants_keep_a_bundle_from_being_shared() {
+fn references_in_names_keep_a_bundle_private() {
     let folder = Folder::new();
     let counts = |id: &str| format!("comment-id,comment_text,agrees,disagrees\n{id},one,10,20\n");
     let mut job = folder.job(&folder.write("t.csv", counts("participant:7")));
@@ -350,7 +350,7 @@ fn how_many_took_part_tells_of_no_few_who_have_not_answered() {
 }
 
 #[test]
-fn people_who_must_all_have_answered_what_is_left_out_are_not_told() {
+fn participants_hidden_in_omitted_tables_are_not_counted() {
     let folder = Folder::new();
     // Statements 1 to 3 are left out; 4 nobody has answered. Some have answered only these, at most four each.
     let own = |voter| if voter < 10 { vec![0] } else { vec![(voter - 10) / 4 + 1] };
@@ -362,7 +362,7 @@ fn people_who_must_all_have_answered_what_is_left_out_are_not_told() {
 }
 
 #[test]
-fn nothing_that_totals_of_a_public_bundle_leave_when_subtracted_is_a_few_people() {
+fn totals_of_a_public_bundle_never_differ_by_few_people() {
     let folder = Folder::new();
     let (mut told, mut untold) = (0, 0);
     for seed in 0..60_u32 {
@@ -393,7 +393,7 @@ fn nothing_that_totals_of_a_public_bundle_leave_when_subtracted_is_a_few_people(
             assert!(!few.contains(&participants.saturating_sub(total)), "{seed}: {shared}");
             assert!(!few.contains(&(responses - total)), "{seed}: {shared}");
         }
-        let mut options = Options::new(Room { memory: 1 << 24, folder: folder.path("") });
+        let mut options = Options::new(SpillOptions { memory: 1 << 24, folder: folder.path("") });
         options.k = job.k;
         let text = fs::read(folder.path("bundle.json")).unwrap();
         let found = validate(&mut text.as_slice(), &options).unwrap();
@@ -428,7 +428,7 @@ fn what_was_replaced_is_told_as_a_number_or_not_at_all() {
 /// Rules that a bundle breaks at its own k, and whether it says that it may be shared.
 fn judged(folder: &Folder, job: &Job) -> (Vec<&'static str>, bool) {
     let (_, shared) = bundle(job);
-    let mut options = Options::new(Room { memory: 1 << 20, folder: std::env::temp_dir() });
+    let mut options = Options::new(SpillOptions { memory: 1 << 20, folder: std::env::temp_dir() });
     options.k = job.k;
     let text = fs::read(folder.path("bundle.json")).unwrap();
     let found = validate(&mut text.as_slice(), &options).unwrap();
@@ -462,7 +462,7 @@ fn whatever_is_written_for_everybody_is_found_fit_for_it() {
 }
 
 #[test]
-fn an_address_in_what_is_said_beside_the_texts_identifies_somebody_too() {
+fn address_outside_the_texts_identifies_somebody_too() {
     let (folder, conversation) = (Folder::new(), Conversation::new(18, 8, 60));
     let said = |change: &dyn Fn(&mut Job)| {
         let mut job = public(&folder, &conversation);
@@ -651,6 +651,6 @@ fn names_of_files_that_no_tool_gives_are_told_to_nobody_else() {
     // What is called as a table is, and is none, is still refused.
     fs::remove_file(input.join("facts-of-joan.csv")).unwrap();
     folder.write("a/joan-summary.csv", "topic;Trees\n");
-    let fault = run(&job).unwrap_err().to_string();
-    assert!(fault.starts_with("summary.csv, row 1: its columns are not separated by commas"), "{fault}");
+    let error = run(&job).unwrap_err().to_string();
+    assert!(error.starts_with("summary.csv, row 1: its columns are not separated by commas"), "{error}");
 }

@@ -327,7 +327,7 @@ fn drawn(draw: &mut Draw) -> (Value, Option<usize>) {
 }
 
 #[test]
-fn the_validator_and_the_published_schema_accept_the_same_bundles() {
+fn validator_and_schema_accept_the_same_bundles() {
     let cases = std::env::var("TIDEGATE_EXPORTER_CASES").map_or(CASES, |cases| cases.parse().unwrap());
     let schema: Value = serde_json::from_str(&schema::text(Naming::Service, None)).unwrap();
     let oracle = jsonschema::options().should_validate_formats(true).build(&schema).unwrap();

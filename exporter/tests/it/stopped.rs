@@ -3,10 +3,10 @@
 use std::{fs, sync::Arc};
 
 use crate::support::{Conversation, Folder, run};
-use tidegate_exporter::{convert::convert, error::Fault, meter::Meter, privacy::Profile};
+use tidegate_exporter::{convert::convert, error::ConvertError, meter::Meter, privacy::Profile};
 
 #[test]
-fn a_stopped_conversion_leaves_nothing_and_runs_again_to_the_same_bytes() {
+fn stopped_conversion_leaves_nothing_and_runs_again() {
     let (folder, conversation) = (Folder::new(), Conversation::new(71, 100, 400));
     let mut job = folder.job(&conversation.variant_a(&folder, "a"));
     job.force = false;
@@ -22,8 +22,8 @@ fn a_stopped_conversion_leaves_nothing_and_runs_again_to_the_same_bytes() {
         fs::remove_file(folder.path("bundle.json")).unwrap();
         let meter = Arc::new(Meter::default());
         meter.stop_after(rows);
-        let fault = convert(&job, &meter).unwrap_err();
-        assert!(matches!(fault, Fault::Stopped { .. }), "{fault:?}");
+        let error = convert(&job, &meter).unwrap_err();
+        assert!(matches!(error, ConvertError::Stopped { .. }), "{error:?}");
         assert_eq!(folder.names(), ["a"]);
         run(&job).unwrap();
         assert!(fs::read(folder.path("bundle.json")).unwrap() == whole);

@@ -13,7 +13,7 @@ use std::{
 use crate::support::{Conversation, Folder, run};
 use tidegate_exporter::{
     convert::{Job, Report, Target, convert},
-    error::Fault,
+    error::ConvertError,
     meter::Meter,
     privacy::Profile,
 };
@@ -21,7 +21,7 @@ use tidegate_exporter::{
 const ID: &str = "trees of 2026";
 
 /// What comes out at the other end of a pipe.
-fn streamed(mut job: Job) -> (Result<Report, Fault>, Vec<u8>) {
+fn streamed(mut job: Job) -> (Result<Report, ConvertError>, Vec<u8>) {
     let (mut reader, writer) = io::pipe().unwrap();
     job.target = Target::Stream(Arc::new(File::from(std::os::fd::OwnedFd::from(writer))));
     let reading = thread::spawn(move || {
@@ -90,7 +90,7 @@ fn a_stream_that_is_stopped_says_so() {
         let meter = Arc::new(Meter::default());
         meter.stop();
         let stopped = convert(&job, &meter).unwrap_err();
-        assert!(matches!(stopped, Fault::Stopped { .. }), "{stopped:?}");
+        assert!(matches!(stopped, ConvertError::Stopped { .. }), "{stopped:?}");
     }
 }
 
@@ -113,14 +113,14 @@ fn a_stream_for_the_test_below() {
         path => File::options().write(true).open(path).unwrap(),
     };
     job.target = Target::Stream(Arc::new(stream));
-    let fault = run(&job).unwrap_err();
-    assert_eq!(fault.tag(), "io");
+    let error = run(&job).unwrap_err();
+    assert_eq!(error.tag(), "io");
     let says = if to == "gone" { "Broken pipe" } else { "No space left" };
-    assert!(fault.to_string().starts_with(&format!("writing to standard output: {says}")), "{fault}");
+    assert!(error.to_string().starts_with(&format!("writing to standard output: {says}")), "{error}");
 }
 
 #[test]
-fn where_nobody_reads_or_nothing_fits_the_end_says_so_and_leaves_nothing() {
+fn failing_stream_is_reported_and_leaves_nothing() {
     let (folder, conversation) = (Folder::new(), Conversation::new(64, 30, 200));
     let input = conversation.variant_a(&folder, "a");
     let temporary = folder.path("temporary");

@@ -8,13 +8,13 @@ use tidegate_exporter::{
     convert::{Job, Target},
     form::SCHEMA_URL,
     privacy::Participants,
-    tables::{Cells, Shape, VoterIds},
+    tables::{Cells, TableFormat, VoterIds},
 };
 
 /// Turns a bundle that was written by somebody else into tables.
 fn tables(
     folder: &Folder,
-    shape: Shape,
+    shape: TableFormat,
     bundle: &Value,
     change: impl FnOnce(&mut Job),
 ) -> Result<Vec<String>, String> {
@@ -24,7 +24,7 @@ fn tables(
     let preview = run(&Job { dry_run: true, ..job.clone() }).map(|report| report.notes);
     let done = run(&job).map(|report| report.notes);
     assert_eq!(format!("{preview:?}"), format!("{done:?}"));
-    done.map_err(|fault| fault.to_string())
+    done.map_err(|error| error.to_string())
 }
 
 fn records(folder: &Folder, name: &str) -> Vec<Vec<String>> {
@@ -62,7 +62,7 @@ fn theirs(items: &[&str], responses: &[(Option<&str>, &str, &str)]) -> Value {
 }
 
 #[test]
-fn no_cell_that_somebody_made_up_is_a_formula_and_cells_still_agree() {
+fn no_cell_is_a_formula_and_tables_still_agree() {
     let folder = Folder::new();
     let ids =
         ["statement:=cmd|x!A1", "statement:'=cmd|x!A1", "@two", "statement:-1-1", "statement:\t3", "-1"];
@@ -88,7 +88,7 @@ fn no_cell_that_somebody_made_up_is_a_formula_and_cells_still_agree() {
     };
     let files = ["votes.csv", "comments.csv", "participant-votes.csv", "summary.csv"];
     for (cells, live) in [(Cells::Guarded, false), (Cells::Exact, true)] {
-        tables(&folder, Shape::PolisCsv, &bundle, |job| {
+        tables(&folder, TableFormat::PolisCsv, &bundle, |job| {
             (job.voter_ids, job.cells) = (VoterIds::References, cells);
         })
         .unwrap();
@@ -110,7 +110,7 @@ fn no_cell_that_somebody_made_up_is_a_formula_and_cells_still_agree() {
         assert_eq!(column("votes.csv", 3).len(), voters.len());
         assert_eq!(column("participant-votes.csv", 2).len(), voters.len());
         fs::remove_dir_all(folder.path("tables")).unwrap();
-        tables(&folder, Shape::SensemakingCsv, &bundle, |job| job.cells = cells).unwrap();
+        tables(&folder, TableFormat::SensemakingCsv, &bundle, |job| job.cells = cells).unwrap();
         assert_eq!(formulas("comments.csv") > 0, live);
         assert_eq!(column("comments.csv", 0), comments);
         fs::remove_dir_all(folder.path("tables")).unwrap();
@@ -125,7 +125,7 @@ fn how_many_cells_got_an_apostrophe_is_told() {
     };
     let because = "with an apostrophe that was put there, for a spreadsheet would compute what stands behind it: \
                    --exact-cells leaves it out.";
-    for shape in [Shape::PolisCsv, Shape::SensemakingCsv] {
+    for shape in [TableFormat::PolisCsv, TableFormat::SensemakingCsv] {
         for (text, more) in [("plain", 0), ("=1+1", 1), ("'@home", 1)] {
             for ids in [&["one", "two"][..], &["-one", "two"]] {
                 let mut bundle =
@@ -174,7 +174,7 @@ fn guarded_tables_are_read_as_one_conversation() {
     }
     fs::remove_file(input.join("participants-votes.csv")).unwrap();
     let mut first = bundle(&folder.fresh(&input)).1;
-    tables(&folder, Shape::PolisCsv, &first, |_| {}).unwrap();
+    tables(&folder, TableFormat::PolisCsv, &first, |_| {}).unwrap();
     let mut again = folder.fresh(&folder.path("tables"));
     again.target = Target::File(folder.path("again.json"));
     let mut second = bundle(&again).1;
@@ -208,7 +208,7 @@ fn groups_that_have_no_one_column_are_left_out_and_noted() {
         ([group("one", "0", &[a]), group("one", "0 ", &[b])], false),
     ] {
         bundle["outcomes"] = json!(groups);
-        let notes = tables(&folder, Shape::PolisCsv, &bundle, |_| {}).unwrap();
+        let notes = tables(&folder, TableFormat::PolisCsv, &bundle, |_| {}).unwrap();
         let noted = notes.iter().any(|note| note.starts_with("who is in which group was left out"));
         assert_eq!(noted, !fit, "{groups:?}: {notes:?}");
         let column: Vec<_> =
@@ -219,24 +219,24 @@ fn groups_that_have_no_one_column_are_left_out_and_noted() {
 }
 
 #[test]
-fn cells_stay_whole_where_others_part_them_at_semicolons_and_tabs() {
+fn cells_with_semicolons_and_tabs_are_quoted() {
     let folder = Folder::new();
     let mut bundle = theirs(&["statement:2;=1+1"], &[(Some("participant:a"), "statement:2;=1+1", "agree")]);
     bundle["items"][0]["text"] = json!("ok\t=1+1");
     bundle["source"]["description"] = json!("\n=1+1");
-    tables(&folder, Shape::PolisCsv, &bundle, |_| {}).unwrap();
+    tables(&folder, TableFormat::PolisCsv, &bundle, |_| {}).unwrap();
     let text = |name: &str| fs::read_to_string(folder.path("tables").join(name)).unwrap();
     assert!(text("comments.csv").contains("\"ok\t=1+1\""), "{}", text("comments.csv"));
     assert!(text("votes.csv").contains("\"2;=1+1\""), "{}", text("votes.csv"));
     assert!(text("summary.csv").contains("\"'\n=1+1\""), "{}", text("summary.csv"));
 }
 
-const BOTH: [Shape; 2] = [Shape::PolisCsv, Shape::SensemakingCsv];
+const BOTH: [TableFormat; 2] = [TableFormat::PolisCsv, TableFormat::SensemakingCsv];
 const SEVERAL: &str = "its item has answers in another phase, too, and a table would count them as one: --to ndjson and \
     parquet keep phases apart";
 
 #[test]
-fn phases_that_a_table_would_count_as_one_are_refused_and_others_noted() {
+fn phases_that_a_table_would_merge_are_refused() {
     let (a, b) = (Some("participant:a"), Some("participant:b"));
     let folder = Folder::new();
     let mut bundle = theirs(
@@ -254,7 +254,7 @@ fn phases_that_a_table_would_count_as_one_are_refused_and_others_noted() {
     for shape in BOTH {
         let notes = tables(&folder, shape, &bundle, |job| job.cells = Cells::Exact).unwrap();
         assert_eq!(notes, ["Tables have no place for phases: what is in 2 phases stands together."]);
-        let at = if shape == Shape::PolisCsv { 4 } else { 2 };
+        let at = if shape == TableFormat::PolisCsv { 4 } else { 2 };
         assert_eq!(records(&folder, "comments.csv")[1][at], "2");
         fs::remove_dir_all(folder.path("tables")).unwrap();
     }
@@ -336,14 +336,15 @@ fn words_that_tables_have_no_other_word_for_are_counted() {
         "Of 1 item `moderated` is 1, as if it were approved: the status is active.",
         "The table has no place for 1 outcome, which was left out: 1 of topics.",
     ];
-    let notes = tables(&folder, Shape::PolisCsv, &bundle, |job| job.cells = Cells::Exact).unwrap();
+    let notes = tables(&folder, TableFormat::PolisCsv, &bundle, |job| job.cells = Cells::Exact).unwrap();
     let own = [
         "Of 1 item `moderated` is 0, as if it were pending: the status is none of approved, pending and rejected.",
         "Of 1 item `is-seed` is true, as if an organizer had written it: the origin is another one.",
     ];
     assert_eq!(notes, [&own[..], &both].concat());
     fs::remove_dir_all(folder.path("tables")).unwrap();
-    let notes = tables(&folder, Shape::SensemakingCsv, &bundle, |job| job.cells = Cells::Exact).unwrap();
+    let notes =
+        tables(&folder, TableFormat::SensemakingCsv, &bundle, |job| job.cells = Cells::Exact).unwrap();
     let own = [
         "Of 1 item `moderated` is empty: the status is none of approved, pending and rejected.",
         "The table has no place for origins: 2 items were not written by participants.",
@@ -358,7 +359,9 @@ fn a_list_that_stands_twice_is_no_list_in_any_shape() {
     for name in ["responses", "kind"] {
         let twice = whole.replacen(&format!("\"{name}\":"), &format!("\"{name}\":[],\n\"{name}\":"), 1);
         let path = folder.write("twice.json", twice);
-        for shape in [Shape::PolisCsv, Shape::SensemakingCsv, Shape::Ndjson, Shape::Parquet] {
+        for shape in
+            [TableFormat::PolisCsv, TableFormat::SensemakingCsv, TableFormat::Ndjson, TableFormat::Parquet]
+        {
             let mut job = folder.job(&path);
             (job.key, job.to, job.target) = (None, Some(shape), Target::File(folder.path("tables")));
             let said = run(&job).unwrap_err().to_string();
@@ -394,7 +397,7 @@ fn counts_by_group_that_do_not_follow_from_its_members_are_noted() {
     let follows = counts("1", "one", json!({ "x": { "agree": 1, "disagree": 0 }, "y": { "pass": 1 } }));
     let mut noted = |second: Value| {
         bundle["outcomes"] = json!([members("x", "a"), members("y", "b"), follows, second]);
-        let notes = tables(&folder, Shape::PolisCsv, &bundle, |_| {}).unwrap();
+        let notes = tables(&folder, TableFormat::PolisCsv, &bundle, |_| {}).unwrap();
         notes.into_iter().find(|note| note.starts_with(NO_PLACE))
     };
     for nothing_else in [
@@ -440,12 +443,12 @@ fn counts_of_answers_that_have_no_column_are_noted() {
     assert_eq!(noted(counted, json!({ "agree": 1, "unsure": 0 }), json!(["pass"])), [false; 2]);
     assert_eq!(noted(counted, json!({ "agree": 1, "unsure": 2 }), Value::Null), [true; 2]);
     assert_eq!(noted(counted, json!({ "agree": 1 }), json!(["equal"])), [true; 2]);
-    let with_column = BOTH.map(|shape| shape == Shape::PolisCsv);
+    let with_column = BOTH.map(|shape| shape == TableFormat::PolisCsv);
     assert_eq!(noted(published, json!({ "equal": 3 }), Value::Null), with_column);
 }
 
 #[test]
-fn a_statement_that_is_called_as_a_column_is_refused_where_it_would_be_one() {
+fn statement_named_like_a_column_is_refused() {
     let folder = Folder::new();
     let with = |id: &str| {
         theirs(
@@ -469,15 +472,15 @@ fn a_statement_that_is_called_as_a_column_is_refused_where_it_would_be_one() {
         let said = format!(
             "theirs.json: /items/1: its id makes it {what}: --to ndjson, parquet and sensemaking-csv keep it"
         );
-        assert_eq!(tables(&folder, Shape::PolisCsv, &with(id), |_| {}), Err(said));
-        tables(&folder, Shape::SensemakingCsv, &with(id), |_| {}).unwrap();
+        assert_eq!(tables(&folder, TableFormat::PolisCsv, &with(id), |_| {}), Err(said));
+        tables(&folder, TableFormat::SensemakingCsv, &with(id), |_| {}).unwrap();
     }
     for shape in BOTH {
         let said = "theirs.json: /items/1: its id is empty, and tables tell statements by it";
         assert_eq!(tables(&folder, shape, &with("statement:"), |_| {}), Err(said.to_owned()));
     }
     // Columns of the other tables are no columns of this one.
-    tables(&folder, Shape::PolisCsv, &with("statement:voter-id"), |job| {
+    tables(&folder, TableFormat::PolisCsv, &with("statement:voter-id"), |job| {
         (job.voter_ids, job.cells) = (VoterIds::References, Cells::Exact);
     })
     .unwrap();
@@ -494,7 +497,7 @@ fn a_statement_that_is_called_as_a_column_is_refused_where_it_would_be_one() {
 }
 
 #[test]
-fn a_comment_that_is_called_as_a_column_of_the_matrix_is_refused_in_it() {
+fn comment_named_like_a_matrix_column_is_refused() {
     let folder = Folder::new();
     folder.write("m/comments.csv", "comment-id,comment-body\n1,one\nn-pass,two\n");
     folder.write("m/participant-votes.csv", "participant,group-id,n-votes,1,n-pass\n0,,2,1,-1\n");
@@ -503,22 +506,22 @@ fn a_comment_that_is_called_as_a_column_of_the_matrix_is_refused_in_it() {
 }
 
 #[test]
-fn what_a_source_has_counted_in_another_phase_is_left_out_where_it_has_no_column_anyway() {
+fn published_counts_of_another_phase_are_left_out() {
     let folder = Folder::new();
     let mut bundle = theirs(&["statement:1"], &[(Some("participant:a"), "statement:1", "agree")]);
     bundle["outcomes"] = json!([{ "id": "s", "phaseId": "two", "type": "source-response-counts",
         "itemRef": "statement:1", "counts": { "agree": 9 } }]);
-    let notes = tables(&folder, Shape::SensemakingCsv, &bundle, |_| {}).unwrap();
+    let notes = tables(&folder, TableFormat::SensemakingCsv, &bundle, |_| {}).unwrap();
     let said = format!("{NO_PLACE} 1 outcome, which was left out: 1 of source-response-counts.");
     assert!(notes.contains(&said), "{notes:?}");
-    let said = tables(&folder, Shape::PolisCsv, &bundle, |_| {}).unwrap_err();
+    let said = tables(&folder, TableFormat::PolisCsv, &bundle, |_| {}).unwrap_err();
     assert!(said.contains(": its item has answers in another phase, too"), "{said}");
     // Before the answers, too.
     let outcomes = bundle["outcomes"].take();
     let text = bundle.to_string().replacen("\"outcomes\":null,", "", 1);
     let text = text.replacen('{', &format!("{{\"outcomes\":{outcomes},"), 1);
     let mut job = folder.job(&folder.write("first.json", text));
-    (job.key, job.to) = (None, Some(Shape::SensemakingCsv));
+    (job.key, job.to) = (None, Some(TableFormat::SensemakingCsv));
     job.target = Target::File(folder.path("first"));
     run(&job).unwrap();
 }
@@ -547,7 +550,7 @@ fn comparisons_and_counts_are_refused_with_their_place() {
     let mut bundle = theirs(&["statement:1"], &[(Some("participant:a"), "statement:1", "agree")]);
     bundle["responses"][0]["participantRef"] = Value::Null;
     let said = "theirs.json: /responses/0: it holds counts, not votes: --to sensemaking-csv fits";
-    assert_eq!(tables(&folder, Shape::PolisCsv, &bundle, |_| {}), Err(said.to_owned()));
+    assert_eq!(tables(&folder, TableFormat::PolisCsv, &bundle, |_| {}), Err(said.to_owned()));
     // Of exports the first row of the file says it.
     folder.write("pairs/ideas.csv", "Wikisurvey ID,Idea ID,Idea Text\n7,1,one\n7,2,two\n");
     let header = "Vote ID,Session ID,Winner ID,Loser ID,Left Choice ID,Right Choice ID\n";
@@ -564,5 +567,5 @@ fn comparisons_and_counts_are_refused_with_their_place() {
         assert_eq!(refused(&folder.path("pairs"), shape), said);
     }
     let said = "t.csv, row 1: it holds counts, not votes: --to sensemaking-csv fits";
-    assert_eq!(refused(&counts, Shape::PolisCsv), said);
+    assert_eq!(refused(&counts, TableFormat::PolisCsv), said);
 }

@@ -13,7 +13,7 @@ use tidegate_exporter::{
 use tidegate_test_support::servers;
 
 fn agree(what: &str, folder: &Folder, job: &Job) {
-    run(job).unwrap_or_else(|fault| panic!("{what}: {fault}"));
+    run(job).unwrap_or_else(|error| panic!("{what}: {error}"));
     let text = fs::read(folder.path("bundle.json")).unwrap();
     let delib = job.naming == Naming::Delib;
     let k = if job.profile == Profile::Public { job.k } else { options().k };

@@ -431,7 +431,7 @@ fn lexical() -> Vec<(Vec<u8>, &'static str, bool)> {
 }
 
 #[test]
-fn what_is_wrong_with_the_writing_is_named_and_the_rest_is_read_where_it_can_be() {
+fn lexical_errors_are_reported_and_reading_continues() {
     for (text, rule, complete) in lexical() {
         let start = String::from_utf8_lossy(&text[..text.len().min(2000)]).into_owned();
         let report = check(&text);
@@ -593,7 +593,7 @@ fn a_number_that_is_too_long_is_not_missing() {
 }
 
 #[test]
-fn the_number_that_must_stand_behind_what_is_shared_can_be_raised() {
+fn k_of_shared_bundles_can_be_raised() {
     let text = shared().to_string();
     let at = |k: u64| found(&check_with(text.as_bytes(), &Options { k, ..options() }));
     assert_eq!(at(3), [""; 0]);
@@ -607,7 +607,7 @@ fn the_number_that_must_stand_behind_what_is_shared_can_be_raised() {
 }
 
 #[test]
-fn members_of_a_group_have_answered_in_its_phase_however_many_they_are() {
+fn group_members_must_have_answered_in_its_phase() {
     let mut large = bundle();
     let who =
         |at: u32| if at.is_multiple_of(2) { format!("p-{at}") } else { format!("participant:{at:032x}") };
@@ -676,7 +676,7 @@ fn totals_are_complete_when_places_are_not() {
 
 /// Ten thousand responses in an order that is none, three of them twice, and hardly any memory.
 #[test]
-fn what_comes_again_is_found_exactly_in_any_order_and_in_little_memory() {
+fn repeated_ids_are_found_exactly_in_little_memory() {
     let mut large = bundle();
     let mut place = 1_u64;
     let mut ids = Vec::new();
@@ -731,7 +731,7 @@ fn limits_can_be_set() {
 }
 
 #[test]
-fn a_long_value_is_no_missing_one_and_what_follows_a_bundle_is_called_so() {
+fn long_value_is_not_missing_and_trailing_text_is_reported() {
     let (first, mut second) = (bundle(), bundle());
     let long = "x".repeat(200);
     second["dataCard"]["limitations"] = json!([long]);

@@ -1,6 +1,6 @@
-//! `tidegate bundle diff`: what two bundles say differently.
+//! `tidegate bundle diff`: differences between two bundles.
 //!
-//! Ids and names of fields are told, and the numbers of summaries and the flags of data cards; no other values.
+//! It shows ids, names of fields, numbers of summaries and flags of data cards, and no other values.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -8,14 +8,14 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use tidegate_exporter::{
     bundle::{
-        diff::{self, Change, Difference, Failed, LISTS},
-        invalid_json::Unfit,
+        diff::{self, Change, DiffError, Difference, LISTS},
+        invalid_json::InvalidJson,
     },
     plural::counted,
     unpack::File,
 };
 
-use super::Costs;
+use super::ReadLimits;
 use crate::output::say;
 
 #[derive(Debug, Args)]
@@ -33,7 +33,7 @@ pub(crate) struct Diff {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    costs: Costs,
+    costs: ReadLimits,
 }
 
 /// They are not the same; as with `diff`.
@@ -48,11 +48,11 @@ impl Diff {
         }
         let found = diff::diff(before, after, self.costs.limits(), &self.costs.room(), self.max_shown);
         let difference = found.map_err(|failed| {
-            let named = |unfit: Unfit, path: &PathBuf| anyhow::anyhow!("{}: {unfit}", path.display());
+            let named = |unfit: InvalidJson, path: &PathBuf| anyhow::anyhow!("{}: {unfit}", path.display());
             match failed {
-                Failed::First(unfit) => named(unfit, &self.before),
-                Failed::Second(unfit) => named(unfit, &self.after),
-                Failed::Io(error) => error.into(),
+                DiffError::First(unfit) => named(unfit, &self.before),
+                DiffError::Second(unfit) => named(unfit, &self.after),
+                DiffError::Io(error) => error.into(),
             }
         })?;
         if self.json {

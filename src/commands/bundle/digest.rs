@@ -1,15 +1,13 @@
-//! `tidegate bundle digest`: prints a bundle's SHA-256.
-//!
-//! Of its bytes as they were before they were packed, or of its content.
+//! `tidegate bundle digest`: prints a bundle's SHA-256, of its unpacked bytes or of its content.
 
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
-use tidegate_exporter::bundle::{digest, invalid_json::Unfit};
+use tidegate_exporter::bundle::{digest, invalid_json::InvalidJson};
 use tidegate_schemas::hex;
 
-use super::{Costs, Input};
+use super::{Input, ReadLimits};
 use crate::output::{complain, say};
 
 #[derive(Debug, Args)]
@@ -20,7 +18,7 @@ pub(crate) struct Digest {
     #[arg(long)]
     jcs: bool,
     #[command(flatten)]
-    costs: Costs,
+    costs: ReadLimits,
 }
 
 impl Digest {
@@ -30,7 +28,7 @@ impl Digest {
         let (kind, digest) = if self.jcs {
             match digest::of_content(&mut file, self.costs.limits(), &self.costs.room()) {
                 Ok(digest) => ("sha256-jcs", digest),
-                Err(Unfit::Io(error)) => {
+                Err(InvalidJson::Io(error)) => {
                     return Err(error).with_context(|| format!("{name} cannot be read"));
                 }
                 Err(unfit) => {

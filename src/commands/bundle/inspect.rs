@@ -1,6 +1,4 @@
-//! `tidegate bundle inspect`: what is in a bundle, at a glance.
-//!
-//! No free text unless asked for.
+//! `tidegate bundle inspect`: overview of a bundle, with free text only if asked for.
 
 use std::{fmt::Write as _, process::ExitCode};
 
@@ -10,12 +8,12 @@ use serde_json::{Map, Value};
 use tidegate_exporter::{
     bundle::{
         inspect::{self, Overview, counts},
-        invalid_json::Unfit,
+        invalid_json::InvalidJson,
     },
     plural::{counted, counted_wide},
 };
 
-use super::{Costs, Input, schema::Constants};
+use super::{Input, ReadLimits, schema::Constants};
 use crate::output::{complain, say};
 
 #[derive(Debug, Args)]
@@ -33,7 +31,7 @@ pub(crate) struct Inspect {
     #[command(flatten)]
     constants: Constants,
     #[command(flatten)]
-    costs: Costs,
+    costs: ReadLimits,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -50,7 +48,9 @@ impl Inspect {
         let found = inspect::inspect(&mut self.input.open(), naming, schema, self.texts, limits, &room);
         let overview = match found {
             Ok(overview) => overview,
-            Err(Unfit::Io(error)) => return Err(error).with_context(|| format!("{name} cannot be read")),
+            Err(InvalidJson::Io(error)) => {
+                return Err(error).with_context(|| format!("{name} cannot be read"));
+            }
             Err(unfit) => return Ok(unfit_for_it(&name, &unfit)),
         };
         match self.format {
@@ -63,7 +63,7 @@ impl Inspect {
     }
 }
 
-fn unfit_for_it(name: &str, unfit: &Unfit) -> ExitCode {
+fn unfit_for_it(name: &str, unfit: &InvalidJson) -> ExitCode {
     complain(format!("error: {name}: {unfit}"));
     ExitCode::FAILURE
 }
@@ -126,7 +126,7 @@ fn shown(overview: &Overview, name: &str, items: usize) -> String {
     if let Some(unfit) = &overview.stopped {
         _ = writeln!(text, "This is what stands before {unfit}");
     }
-    match overview.faults {
+    match overview.findings {
         0 => {}
         1 => _ = writeln!(text, "1 place is not as it should be: see tidegate bundle validate"),
         many => {

@@ -1,6 +1,4 @@
-//! `tidegate bundle ...`: data bundles from and to files; no server, no store.
-//!
-//! What a bundle is and whether one is in order is the exporter's to say.
+//! `tidegate bundle ...`: data bundles from and to files, without server or store.
 
 mod convert;
 mod diff;
@@ -12,7 +10,7 @@ mod validate;
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand};
-use tidegate_exporter::{bundle::validate::Limits, storage::spill::Room, unpack::File};
+use tidegate_exporter::{bundle::validate::Limits, storage::spill::SpillOptions, unpack::File};
 
 use crate::output::{REFUSED, complain};
 
@@ -71,7 +69,7 @@ impl Input {
 
 /// Limits on reading.
 #[derive(Debug, Args)]
-struct Costs {
+struct ReadLimits {
     /// Memory for what must be remembered of a bundle; more goes to unnamed files in the folder for temporary ones
     #[arg(long, value_name = "MIB", default_value_t = 128)]
     memory: usize,
@@ -86,9 +84,9 @@ struct Costs {
     max_members: usize,
 }
 
-impl Costs {
-    fn room(&self) -> Room {
-        Room { memory: self.memory.saturating_mul(1 << 20), folder: std::env::temp_dir() }
+impl ReadLimits {
+    fn room(&self) -> SpillOptions {
+        SpillOptions { memory: self.memory.saturating_mul(1 << 20), folder: std::env::temp_dir() }
     }
 
     fn limits(&self) -> Limits {

@@ -1,6 +1,4 @@
-//! `tidegate bundle schema`: prints the JSON Schema of bundles.
-//!
-//! It is the file `schemas/data-bundle/v1.json` unless other constants are asked for.
+//! `tidegate bundle schema`: prints the JSON Schema of bundles, `schemas/data-bundle/v1.json` by default.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,4 @@
-//! `tidegate bundle validate`: whether a file is a bundle, and a true one.
-//!
-//! What the rules are is the exporter's to say.
+//! `tidegate bundle validate`: checks that a file is a valid bundle.
 
 use std::process::ExitCode;
 
@@ -12,7 +10,7 @@ use tidegate_exporter::{
 };
 
 use super::{
-    Costs, Input,
+    Input, ReadLimits,
     schema::{Tool, held},
 };
 use crate::output::say;
@@ -42,7 +40,7 @@ pub(crate) struct Validate {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     #[command(flatten)]
-    costs: Costs,
+    costs: ReadLimits,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

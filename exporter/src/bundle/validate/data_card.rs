@@ -5,8 +5,8 @@
 use std::io;
 
 use super::{
-    findings::{Faults, Step},
-    locations::{ID, fault, item, outcome, response},
+    findings::{Findings, Step},
+    locations::{ID, add_finding, item, outcome, response},
     row::Row,
     rules::Rule,
     sink::Part,
@@ -78,14 +78,14 @@ impl Card {
 
     pub(crate) fn take(&mut self, row: &Row) {
         for (field, flag) in self.flags.iter_mut().enumerate() {
-            *flag = row.flag(field).map(|flag| (flag, row.place(field)));
+            *flag = row.flag(field).map(|flag| (flag, row.position(field)));
         }
         let says = |field: usize, word: &str| row.text(field) == Some(word.as_bytes());
         self.events = says(AGGREGATION, aggregation::EVENTS);
         let unlinked =
             says(AGGREGATION, aggregation::ITEM_COUNTS) || says(AGGREGATION, aggregation::PAIR_COUNTS);
-        self.unlinked = unlinked.then(|| row.place(AGGREGATION));
-        self.public = says(PUBLICATION, publication::PUBLIC).then(|| row.place(PUBLICATION));
+        self.unlinked = unlinked.then(|| row.position(AGGREGATION));
+        self.public = says(PUBLICATION, publication::PUBLIC).then(|| row.position(PUBLICATION));
     }
 
     /// Every answer somebody gave is there, not the latest only.
@@ -94,7 +94,8 @@ impl Card {
     }
 
     pub(crate) fn summary(&mut self, row: &Row) {
-        self.participants = row.number(PARTICIPANTS).map(|number| (number.count(), row.place(PARTICIPANTS)));
+        self.participants =
+            row.number(PARTICIPANTS).map(|number| (number.count(), row.position(PARTICIPANTS)));
     }
 
     pub(crate) fn is_small(&self, number: Number) -> bool {
@@ -117,26 +118,26 @@ impl Card {
     }
 
     /// A time that may matter.
-    pub(crate) fn item(&mut self, row: &Row, faults: &mut Faults) {
+    pub(crate) fn item(&mut self, row: &Row, findings: &mut Findings) {
         if row.text(item::CREATED).is_some_and(|time| !is_day(time)) {
-            fault(faults, Rule::FineTime, Part::Items, row, item::CREATED);
+            add_finding(findings, Rule::FineTime, Part::Items, row, item::CREATED);
         }
     }
 
     /// Checks what a single response reveals; whether that matters is known once the card has been read.
     #[inline]
-    pub(crate) fn response(&mut self, row: &Row, pseudonymous: bool, faults: &mut Faults) {
-        let add = |faults: &mut Faults, rule: Rule, field: usize, name: &'static str| {
+    pub(crate) fn response(&mut self, row: &Row, pseudonymous: bool, findings: &mut Findings) {
+        let add = |findings: &mut Findings, rule: Rule, field: usize, name: &'static str| {
             let steps = [Step::Name(Part::Responses.name()), Step::Index(row.index), Step::Name(name)];
-            faults.add(rule, row.place(field), &steps, row.text(field));
+            findings.add(rule, row.position(field), &steps, row.text(field));
         };
         if let Some(participant) = row.text(response::PARTICIPANT) {
             (self.linked, self.named) = (true, true);
             if !pseudonymous && is_address(participant) {
-                add(faults, Rule::HidesIdentifiers, response::PARTICIPANT, "participantRef");
+                add(findings, Rule::HidesIdentifiers, response::PARTICIPANT, "participantRef");
             }
             if !pseudonymous && is_counted(participant) {
-                add(faults, Rule::PlainRef, response::PARTICIPANT, "participantRef");
+                add(findings, Rule::PlainRef, response::PARTICIPANT, "participantRef");
             }
         }
         if !self.linked
@@ -148,19 +149,19 @@ impl Card {
         }
         // Mostly every response has such a count and time, and mostly they do not matter.
         if row.number(response::COUNT).is_some_and(|count| self.is_small(count))
-            && !faults.only_count(Rule::SmallCell, row.place(response::COUNT))
+            && !findings.only_count(Rule::SmallCell, row.position(response::COUNT))
         {
-            add(faults, Rule::SmallCell, response::COUNT, "count");
+            add(findings, Rule::SmallCell, response::COUNT, "count");
         }
         if row.text(response::OCCURRED).is_some_and(|time| !is_day(time))
-            && !faults.only_count(Rule::FineTime, row.place(response::OCCURRED))
+            && !findings.only_count(Rule::FineTime, row.position(response::OCCURRED))
         {
-            add(faults, Rule::FineTime, response::OCCURRED, "occurredAt");
+            add(findings, Rule::FineTime, response::OCCURRED, "occurredAt");
         }
     }
 
     /// Numbers of an outcome; whether they matter is known when the card is.
-    pub(crate) fn outcome(&mut self, row: &Row, counts: Option<&Row>, faults: &mut Faults) {
+    pub(crate) fn outcome(&mut self, row: &Row, counts: Option<&Row>, findings: &mut Findings) {
         let count = |field: usize| row.number(field).map_or(0, |number| number.count());
         let is_group = row.text(outcome::TYPE) == Some(GROUP_MEMBERS.as_bytes());
         self.linked |= is_group && count(outcome::MEMBERS) > 0;
@@ -170,11 +171,11 @@ impl Card {
         let mut add = |rule: Rule, at: Position, names: &[&'static str]| {
             let names = names.iter().map(|name| Step::Name(name));
             let steps: Vec<_> = here.into_iter().chain(names).collect();
-            faults.add(rule, at, &steps, None);
+            findings.add(rule, at, &steps, None);
         };
         let observed = row.number(outcome::OBSERVATIONS);
         if observed.is_some_and(|observed| self.is_small(observed)) {
-            add(Rule::SmallOutcome, row.place(outcome::OBSERVATIONS), &["observations"]);
+            add(Rule::SmallOutcome, row.position(outcome::OBSERVATIONS), &["observations"]);
         }
         if row.has(outcome::SUPPRESSED) {
             // A list of names is held as how many it has; anything else is no number here.
@@ -182,7 +183,7 @@ impl Card {
                 None => Some(Rule::UnclearHidden),
                 Some(_) => (count(outcome::SUPPRESSED) == 1).then_some(Rule::LoneHidden),
             };
-            rule.into_iter().for_each(|rule| add(rule, row.place(outcome::SUPPRESSED), &["suppressed"]));
+            rule.into_iter().for_each(|rule| add(rule, row.position(outcome::SUPPRESSED), &["suppressed"]));
         }
         let Some(counts) = counts else { return };
         let mut shown = 0_u128;
@@ -190,7 +191,7 @@ impl Card {
             let Some(number) = counts.number(answer as usize) else { continue };
             shown = shown.saturating_add(number.count());
             if self.is_small(number) {
-                add(Rule::SmallOutcome, counts.place(answer as usize), &["counts", answer.as_str()]);
+                add(Rule::SmallOutcome, counts.position(answer as usize), &["counts", answer.as_str()]);
             }
         }
         // Of other counts than answers it is not known what they are a part of.
@@ -199,10 +200,10 @@ impl Card {
             shown > 0 && (1..u128::from(self.k)).contains(&left)
         };
         if hides_few(observed) {
-            add(Rule::SmallHidden, row.place(outcome::OBSERVATIONS), &["observations"]);
+            add(Rule::SmallHidden, row.position(outcome::OBSERVATIONS), &["observations"]);
         }
         for total in Row::MORE.filter(|total| hides_few(row.number(*total))) {
-            add(Rule::SmallHidden, row.place(total), &[]);
+            add(Rule::SmallHidden, row.position(total), &[]);
         }
     }
 
@@ -212,7 +213,7 @@ impl Card {
         items: &[Item],
         tallies: &[Tally],
         cells: Sums<13>,
-        faults: &mut Faults,
+        findings: &mut Findings,
     ) -> io::Result<()> {
         for (said, field, rule) in [
             (self.unlinked, AGGREGATION, Rule::LinkedCounts),
@@ -222,7 +223,7 @@ impl Card {
                 && self.named
             {
                 let steps = [Step::Name(Part::DataCard.name()), Step::Name(DATA_CARD.fields[field].name)];
-                faults.add(rule, at, &steps, None);
+                findings.add(rule, at, &steps, None);
             }
         }
         let says = |field: usize| self.flags[field].map(|(flag, _)| flag);
@@ -231,7 +232,7 @@ impl Card {
                 && !holds
             {
                 let steps = [Step::Name(Part::DataCard.name()), Step::Name(DATA_CARD.fields[field].name)];
-                faults.add(rule, at, &steps, None);
+                findings.add(rule, at, &steps, None);
             }
         };
         let shared = says(SHARING) == Some(true);
@@ -245,10 +246,10 @@ impl Card {
         let unread = (self.texts || says(TEXT) == Some(true)) && !self.reviewed;
         hold(!shared || !unread, Rule::SharesText, SHARING);
         if says(IDENTIFIERS) != Some(false) {
-            faults.forget(Rule::HidesIdentifiers);
+            findings.forget(Rule::HidesIdentifiers);
         }
         if !shared {
-            SHARED_ROW_BY_ROW.into_iter().for_each(|rule| faults.forget(rule));
+            SHARED_ROW_BY_ROW.into_iter().for_each(|rule| findings.forget(rule));
             return Ok(());
         }
         let is_few = |people: u128| (1..u128::from(self.k)).contains(&people);
@@ -257,17 +258,17 @@ impl Card {
         if let Some((participants, at)) = self.participants {
             let steps = [Step::Name(Part::Summary.name()), Step::Name(SUMMARY.fields[PARTICIPANTS].name)];
             if is_few(participants) {
-                faults.add(Rule::SmallSummary, at, &steps, None);
+                findings.add(Rule::SmallSummary, at, &steps, None);
             }
             if counted.answers > 0 && is_few(people.saturating_sub(counted.answers)) {
-                faults.add(Rule::SmallUnseen, at, &steps, None);
+                findings.add(Rule::SmallUnseen, at, &steps, None);
             }
         }
         let small = |count: u64| count > 0 && count < self.k;
         let mut few = |item: u32, rule: Rule| {
             let item = &items[item as usize];
             let steps = [Step::Name(Part::Items.name()), Step::Index(item.index)];
-            faults.add(rule, item.at, &steps, None);
+            findings.add(rule, item.at, &steps, None);
         };
         for tally in tallies {
             let answered: u128 = tally.single.iter().map(|count| u128::from(*count)).sum();

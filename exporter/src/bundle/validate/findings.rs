@@ -5,7 +5,7 @@
 use std::collections::BinaryHeap;
 
 use super::{
-    member_names::Told,
+    member_names::KnownName,
     rules::{Rule, Severity},
 };
 use crate::json::Position;
@@ -30,13 +30,13 @@ pub(crate) enum Step {
     Name(&'static str),
     Index(u64),
     /// A name that the form does not know.
-    Told(Told),
+    KnownName(KnownName),
     /// A name that may be somebody's: the place is told as far as here.
-    Untold,
+    Hidden,
 }
 
 #[derive(Debug)]
-pub(crate) struct Faults {
+pub(crate) struct Findings {
     totals: Vec<u64>,
     /// First findings of each rule, the last of them on top.
     kept: Vec<BinaryHeap<Finding>>,
@@ -49,7 +49,7 @@ pub(crate) struct Faults {
 /// Characters of a value that are shown.
 const SHOWN: usize = 80;
 
-impl Faults {
+impl Findings {
     pub(crate) fn new(most: usize, values: bool) -> Self {
         let kept = Rule::ALL.iter().map(|_| BinaryHeap::new()).collect();
         let last = if most == 0 { 0 } else { u64::MAX };
@@ -69,9 +69,9 @@ impl Faults {
         if self.only_count(rule, at) {
             return;
         }
-        let place = rule as usize;
-        self.totals[place] += 1;
-        let kept = &mut self.kept[place];
+        let index = rule as usize;
+        self.totals[index] += 1;
+        let kept = &mut self.kept[index];
         if kept.len() == self.most {
             kept.pop();
         }
@@ -80,7 +80,7 @@ impl Faults {
         if kept.len() == self.most
             && let Some(last) = kept.peek()
         {
-            self.last[place] = last.offset;
+            self.last[index] = last.offset;
         }
     }
 
@@ -120,13 +120,13 @@ impl Faults {
 
 fn pointer(steps: &[Step]) -> String {
     let mut pointer = String::new();
-    for step in steps.iter().take_while(|step| !matches!(step, Step::Untold)) {
+    for step in steps.iter().take_while(|step| !matches!(step, Step::Hidden)) {
         pointer.push('/');
         match step {
             Step::Name(name) => pointer.push_str(name),
             Step::Index(index) => pointer.push_str(&index.to_string()),
-            Step::Told(name) => pointer.push_str(name.as_str()),
-            Step::Untold => {}
+            Step::KnownName(name) => pointer.push_str(name.as_str()),
+            Step::Hidden => {}
         }
     }
     pointer
@@ -148,16 +148,16 @@ mod tests {
     }
 
     #[test]
-    fn the_first_places_are_kept_whatever_the_order_and_all_are_counted() {
-        let mut faults = Faults::new(2, true);
+    fn first_findings_are_kept_and_all_are_counted() {
+        let mut findings = Findings::new(2, true);
         for offset in [50, 40, 90, 10, 70] {
-            faults.add(Rule::Type, at(offset), &[Step::Name("items"), Step::Index(offset)], Some(b"a\nb"));
+            findings.add(Rule::Type, at(offset), &[Step::Name("items"), Step::Index(offset)], Some(b"a\nb"));
         }
-        faults.add(Rule::PlainRef, at(5), &[], None);
-        faults.add(Rule::Uri, at(60), &[], None);
-        faults.add(Rule::Again, at(1), &[], None);
-        faults.forget(Rule::Again);
-        let (totals, findings) = faults.into_parts();
+        findings.add(Rule::PlainRef, at(5), &[], None);
+        findings.add(Rule::Uri, at(60), &[], None);
+        findings.add(Rule::Again, at(1), &[], None);
+        findings.forget(Rule::Again);
+        let (totals, findings) = findings.into_parts();
         assert_eq!(totals, [(Rule::Type, 5), (Rule::Uri, 1), (Rule::PlainRef, 1)]);
         let places: Vec<_> = findings.iter().map(|finding| finding.offset).collect();
         assert_eq!(places, [10, 40]);

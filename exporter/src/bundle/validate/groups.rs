@@ -1,11 +1,11 @@
-//! Groups of participants: whether each member has answered something in the phase of the group.
+//! Checks that each member of a group has answered something in the phase of the group.
 //!
-//! Who has answered is `participants`'s to know; members may be as many, and meet them on disk beyond a little memory.
+//! Members and participants meet in sorted runs on disk once they exceed a little memory.
 
 use std::{collections::HashMap, io};
 
 use super::{
-    findings::{Faults, Step},
+    findings::{Findings, Step},
     locations::outcome::MEMBERS,
     rules::Rule,
     sink::Part,
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     form::OUTCOME,
     json::Position,
-    storage::spill::{Room, Spill},
+    storage::spill::{Spill, SpillOptions},
 };
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ const ANSWERED: u8 = 0;
 const NAMED: u8 = 1;
 
 impl Groups {
-    pub(crate) fn new(room: Room) -> Self {
+    pub(crate) fn new(room: SpillOptions) -> Self {
         Self { references: Spill::new(room), phases: HashMap::new() }
     }
 
@@ -40,8 +40,8 @@ impl Groups {
         at: Position,
         reference: &[u8],
     ) -> io::Result<()> {
-        let place = [at.offset, at.line, outcome, index].map(u64::to_be_bytes);
-        self.references.push(reference, &[&[NAMED][..], place.as_flattened()].concat())
+        let location = [at.offset, at.line, outcome, index].map(u64::to_be_bytes);
+        self.references.push(reference, &[&[NAMED][..], location.as_flattened()].concat())
     }
 
     pub(crate) fn group(&mut self, outcome: u64, phase: u32) {
@@ -57,7 +57,7 @@ impl Groups {
         self.references.push(reference, &[&[ANSWERED][..], &phase.to_be_bytes()].concat())
     }
 
-    pub(crate) fn judge(self, faults: &mut Faults) -> io::Result<()> {
+    pub(crate) fn judge(self, findings: &mut Findings) -> io::Result<()> {
         let mut answered = Vec::new();
         self.references.finish(|reference, rest, new| {
             if new {
@@ -77,7 +77,7 @@ impl Groups {
                     Step::Name(OUTCOME.fields[MEMBERS].name),
                     Step::Index(index),
                 ];
-                faults.add(Rule::Member, Position { offset, line }, &steps, Some(reference));
+                findings.add(Rule::Member, Position { offset, line }, &steps, Some(reference));
             }
             Ok(())
         })

@@ -1,7 +1,7 @@
 //! Indexes of fields in their forms, and JSON pointers of findings in lists.
 
 use super::{
-    findings::{Faults, Step},
+    findings::{Findings, Step},
     row::Row,
     rules::Rule,
     sink::Part,
@@ -41,7 +41,7 @@ pub(crate) mod outcome {
 }
 
 #[cold]
-pub(super) fn fault(faults: &mut Faults, rule: Rule, part: Part, row: &Row, field: usize) {
+pub(super) fn add_finding(findings: &mut Findings, rule: Rule, part: Part, row: &Row, field: usize) {
     let form = match part {
         Part::Phases => &form::PHASE,
         Part::Items => &form::ITEM,
@@ -50,7 +50,7 @@ pub(super) fn fault(faults: &mut Faults, rule: Rule, part: Part, row: &Row, fiel
     };
     let [list, index] = at_row(part, row.index);
     let steps = [list, index, Step::Name(form.fields[field].name)];
-    faults.add(rule, row.place(field), &steps, row.text(field));
+    findings.add(rule, row.position(field), &steps, row.text(field));
 }
 
 pub(super) fn at_row(part: Part, index: u64) -> [Step; 2] {
@@ -66,14 +66,14 @@ pub(super) fn rest(row: &Row, at: Position) -> [u8; 24] {
     rest
 }
 
-pub(super) fn of_rest(rest: &[u8]) -> (Position, u64) {
+pub(super) fn location_of(rest: &[u8]) -> (Position, u64) {
     let word =
         |at: usize| rest.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_be_bytes);
     (Position { offset: word(0), line: word(8) }, word(16))
 }
 
 /// Phase, subject, and what stands for the object.
-pub(super) fn of_key(key: &[u8]) -> Option<(u32, u32, u32)> {
+pub(super) fn question_of(key: &[u8]) -> Option<(u32, u32, u32)> {
     let word = |at: usize| key.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
     Some((word(0)?, word(4)?, word(8)?))
 }

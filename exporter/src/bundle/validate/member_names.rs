@@ -1,6 +1,6 @@
-//! Names of members that the form does not know, by their words: which count people, and which may be told.
+//! Classifies names of unknown members by their words: names of counts, of times, and names that may be shown.
 //!
-//! A name is somebody's as long as it has a word that is not known here.
+//! A name may identify somebody as long as it has a word that is not listed here.
 
 /// Words of names of numbers that count people or their answers.
 const COUNTING: [&str; 60] = [
@@ -167,12 +167,12 @@ const PLAIN: [&str; 26] = [
 
 /// A name that may be told, and is so short that it can be kept.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
+pub(crate) struct KnownName {
     bytes: [u8; Self::MOST],
     length: u8,
 }
 
-impl Told {
+impl KnownName {
     const MOST: usize = 30;
 
     /// Every word of it is known, or a single letter, or a small number.
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_counts_people_by_its_words_however_they_are_put_together() {
+    fn names_of_counts_are_known_by_their_words() {
         for name in [
             "n",
             "n-votes",
@@ -290,10 +290,10 @@ mod tests {
     #[test]
     fn a_name_is_told_if_it_is_nobodys() {
         for name in ["groups", "group-a-agree-count", "totalVotes", "a", "7", "group 12", "NVOTES"] {
-            assert_eq!(Told::of(name.as_bytes()).as_ref().map(Told::as_str), Some(name));
+            assert_eq!(KnownName::of(name.as_bytes()).as_ref().map(KnownName::as_str), Some(name));
         }
         for name in ["", "ada", "ada-votes", "votes/agree", "~n", "participant:7", "n 493012345678"] {
-            assert!(Told::of(name.as_bytes()).is_none(), "{name}");
+            assert!(KnownName::of(name.as_bytes()).is_none(), "{name}");
         }
     }
 }

@@ -4,7 +4,6 @@
 
 mod content;
 mod data_card;
-mod deferred_rows;
 mod findings;
 pub(crate) mod formats;
 mod groups;
@@ -32,7 +31,7 @@ pub use rules::{Level, Rule, Severity};
 pub use totals::Counted;
 
 pub use crate::json::Limits;
-pub(crate) use findings::Faults;
+pub(crate) use findings::Findings;
 pub(crate) use locations::{outcome, response};
 pub(crate) use row::Row;
 pub(crate) use sink::{Part, Sink};
@@ -42,11 +41,11 @@ pub(crate) use walk::{End, Walk};
 use crate::{
     form::{DELIB_MOST_BYTES, K_FLOOR, Naming},
     json::{Position, Reader, Stop},
-    storage::spill::Room,
+    storage::spill::SpillOptions,
     unpack::Source,
 };
 use content::Content;
-use second_pass::{Bringing, Wanted};
+use second_pass::{SecondPass, Wanted};
 
 /// Options of a validation.
 #[derive(Clone, Debug)]
@@ -64,11 +63,11 @@ pub struct Options {
     /// Tell what stands there.
     pub values: bool,
     pub limits: Limits,
-    pub room: Room,
+    pub room: SpillOptions,
 }
 
 impl Options {
-    pub fn new(room: Room) -> Self {
+    pub fn new(room: SpillOptions) -> Self {
         Self {
             level: Level::default(),
             naming: Naming::default(),
@@ -119,17 +118,17 @@ impl Report {
 /// # Errors
 /// If it cannot be read, or what must be set aside cannot be written.
 pub fn validate(source: &mut dyn Source, options: &Options) -> io::Result<Report> {
-    let mut faults = Faults::new(options.most, options.values);
+    let mut findings = Findings::new(options.most, options.values);
     let again = source.opens_again();
     let mut content = Content::new(options.level, options.delib, options.k, &options.room, again);
-    let end = walk(source, options, &mut faults, &mut content)?
+    let end = walk(source, options, &mut findings, &mut content)?
         .ok_or_else(|| io::Error::other("the reading ended early"))?;
     let (bytes, complete) = (end.bytes, end.stopped.is_none());
     if options.delib && bytes > DELIB_MOST_BYTES {
-        faults.add(Rule::DelibSize, Position { offset: DELIB_MOST_BYTES, line: 1 }, &[], None);
+        findings.add(Rule::DelibSize, Position { offset: DELIB_MOST_BYTES, line: 1 }, &[], None);
     }
     if complete {
-        content.settle(&mut faults).map_err(into_io)?;
+        content.settle(&mut findings).map_err(into_io)?;
     } else {
         // What half a bundle refers to, adds up to and says of itself may stand in the other half.
         content.level = content.level.min(Level::Refs);
@@ -137,26 +136,26 @@ pub fn validate(source: &mut dyn Source, options: &Options) -> io::Result<Report
     let lost = content.lost();
     let changed = || io::Error::other("the file has changed while it was read");
     // What is wrong there is known already.
-    let mut known = Faults::new(0, false);
+    let mut known = Findings::new(0, false);
     if !lost.is_nothing() {
-        let mut bringing = Bringing { content: &mut content, wanted: Wanted::Lost(lost) };
+        let mut bringing = SecondPass { content: &mut content, wanted: Wanted::Reread(lost) };
         if walk(source, options, &mut known, &mut bringing)?.is_some() {
             return Err(changed());
         }
     }
     if content.wants()? {
-        let mut bringing = Bringing { content: &mut content, wanted: Wanted::Equal };
+        let mut bringing = SecondPass { content: &mut content, wanted: Wanted::Equal };
         if walk(source, options, &mut known, &mut bringing)? != Some(end) {
             return Err(changed());
         }
     }
-    let counted = content.finish(&mut faults)?;
+    let counted = content.finish(&mut findings)?;
     if !complete {
         for rule in [Rule::Again, Rule::HidesIdentifiers].into_iter().chain(data_card::SHARED_ROW_BY_ROW) {
-            faults.forget(rule);
+            findings.forget(rule);
         }
     }
-    let (totals, findings) = faults.into_parts();
+    let (totals, findings) = findings.into_parts();
     Ok(Report { level: options.level, totals, findings, counted, bytes, complete })
 }
 
@@ -164,12 +163,12 @@ pub fn validate(source: &mut dyn Source, options: &Options) -> io::Result<Report
 fn walk(
     source: &mut dyn Source,
     options: &Options,
-    faults: &mut Faults,
+    findings: &mut Findings,
     sink: &mut impl Sink,
 ) -> io::Result<Option<End>> {
     let schema = options.schema_url.as_deref().unwrap_or(options.naming.schema());
     let reader = Reader::new(source.open()?, options.limits);
-    match Walk::new(reader, options.naming.bundle(), schema, faults, sink).run() {
+    match Walk::new(reader, options.naming.bundle(), schema, findings, sink).run() {
         Ok(end) => Ok(Some(end)),
         Err(Stop::Enough) => Ok(None),
         Err(stop) => Err(into_io(stop)),
@@ -179,6 +178,6 @@ fn walk(
 fn into_io(stop: Stop) -> io::Error {
     match stop {
         Stop::Io(error) => error,
-        Stop::Fault(..) | Stop::Enough => io::Error::other("the reading ended early"),
+        Stop::Invalid(..) | Stop::Enough => io::Error::other("the reading ended early"),
     }
 }

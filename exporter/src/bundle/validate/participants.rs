@@ -7,7 +7,7 @@ use std::{collections::HashSet, io};
 use foldhash::quality::RandomState;
 
 use super::unique::Set;
-use crate::{privacy::participants::reference, storage::spill::Room};
+use crate::{privacy::participants::reference, storage::spill::SpillOptions};
 
 #[derive(Debug)]
 pub(crate) struct Participants {
@@ -26,7 +26,7 @@ const COST: usize = 2 * CODE;
 
 impl Participants {
     /// Takes three shares of the room.
-    pub(crate) fn new(share: &Room) -> Self {
+    pub(crate) fn new(share: &SpillOptions) -> Self {
         Self {
             pseudonyms: HashSet::default(),
             most: share.memory / COST,
@@ -109,7 +109,8 @@ mod tests {
     fn participants_are_counted_once_however_little_room_there_is() {
         let folder = tempfile::tempdir().unwrap();
         for memory in [0, 700, 20_000, usize::MAX] {
-            let mut participants = Participants::new(&Room { memory, folder: folder.path().to_owned() });
+            let mut participants =
+                Participants::new(&SpillOptions { memory, folder: folder.path().to_owned() });
             let mut written = HashSet::new();
             for at in 0..3_000_u32 {
                 let (phase, who) = (at % 2, at * 7 % 331);

@@ -7,11 +7,11 @@ use std::{
     io::{self, BufReader, Read as _, Seek as _, Write as _},
 };
 
-use crate::storage::spill::{MOST_RUNS, Room, temporary};
+use crate::storage::spill::{MOST_RUNS, SpillOptions, temporary};
 
 #[derive(Debug)]
 pub(crate) struct Hashes {
-    room: Room,
+    room: SpillOptions,
     most: usize,
     held: Vec<u64>,
     runs: Vec<File>,
@@ -20,7 +20,7 @@ pub(crate) struct Hashes {
 const LEAST: usize = 8 << 10;
 
 impl Hashes {
-    pub(crate) fn new(room: Room) -> Self {
+    pub(crate) fn new(room: SpillOptions) -> Self {
         let most = (room.memory / size_of::<u64>()).max(LEAST);
         Self { room, most, held: Vec::new(), runs: Vec::new() }
     }
@@ -112,7 +112,7 @@ mod tests {
         // More runs than are merged at once, the last one only begun.
         let count = (MOST_RUNS + 6) * LEAST + 5;
         for memory in [0, usize::MAX] {
-            let mut hashes = Hashes::new(Room { memory, folder: folder.path().to_owned() });
+            let mut hashes = Hashes::new(SpillOptions { memory, folder: folder.path().to_owned() });
             for at in 0..count as u64 {
                 hashes.push(at.wrapping_mul(0x9e37_79b9_7f4a_7c15)).unwrap();
             }

@@ -16,8 +16,8 @@ pub fn text(report: &Report, name: &str) -> String {
         let rule = finding.rule;
         let pointer = if finding.pointer.is_empty() { "(document)" } else { &finding.pointer };
         let (id, severity) = (rule.id(), rule.severity().as_str());
-        let place = format!("line {}, byte {}", finding.line, finding.offset);
-        _ = write!(text, "{pointer}  {id} {severity}  {place}: {}", rule.says());
+        let location = format!("line {}, byte {}", finding.line, finding.offset);
+        _ = write!(text, "{pointer}  {id} {severity}  {location}: {}", rule.says());
         if let Some(value) = &finding.value {
             _ = write!(text, ": \"{value}\"");
         }

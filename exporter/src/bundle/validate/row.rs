@@ -1,6 +1,4 @@
-//! The values of one object of the form, as they were read: what the checks of content look at.
-//!
-//! It says nothing about whether they are in order.
+//! Values of one object of the form, as the walk has read them.
 
 use std::io::{self, Read, Write};
 
@@ -10,7 +8,7 @@ use crate::json::{Number, Position};
 const FIELDS: usize = 22;
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Held {
+enum CellValue {
     #[default]
     Nothing,
     Null,
@@ -28,7 +26,7 @@ enum Held {
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
     at: Position,
-    held: Held,
+    held: CellValue,
 }
 
 /// Fields are named by their place in the object's form.
@@ -57,41 +55,41 @@ impl Row {
         self.seen & (1 << field) != 0
     }
 
-    fn held(&self, field: usize) -> Held {
-        if self.has(field) { self.cells[field].held } else { Held::Nothing }
+    fn held(&self, field: usize) -> CellValue {
+        if self.has(field) { self.cells[field].held } else { CellValue::Nothing }
     }
 
     #[inline]
     pub(crate) fn text(&self, field: usize) -> Option<&[u8]> {
         match self.held(field) {
-            Held::Text { start, end } => Some(&self.texts[start..end]),
+            CellValue::Text { start, end } => Some(&self.texts[start..end]),
             _ => None,
         }
     }
 
     #[inline]
     pub(crate) fn is_null(&self, field: usize) -> bool {
-        matches!(self.held(field), Held::Null)
+        matches!(self.held(field), CellValue::Null)
     }
 
     #[inline]
     pub(crate) fn number(&self, field: usize) -> Option<Number> {
         match self.held(field) {
-            Held::Number(at) => self.numbers.get(at).copied(),
+            CellValue::Number(at) => self.numbers.get(at).copied(),
             _ => None,
         }
     }
 
     pub(crate) fn flag(&self, field: usize) -> Option<bool> {
         match self.held(field) {
-            Held::Flag(flag) => Some(flag),
+            CellValue::Flag(flag) => Some(flag),
             _ => None,
         }
     }
 
     /// Position of the field's value, or of its object if there is none.
     #[inline]
-    pub(crate) fn place(&self, field: usize) -> Position {
+    pub(crate) fn position(&self, field: usize) -> Position {
         if self.has(field) { self.cells[field].at } else { self.at }
     }
 
@@ -99,12 +97,12 @@ impl Row {
     pub(crate) fn put_text(&mut self, field: usize, at: Position, text: &[u8]) {
         let start = self.texts.len();
         self.texts.extend_from_slice(text);
-        self.put(field, at, Held::Text { start, end: self.texts.len() });
+        self.put(field, at, CellValue::Text { start, end: self.texts.len() });
     }
 
     #[inline]
     pub(crate) fn put_number(&mut self, field: usize, at: Position, number: Number) {
-        self.put(field, at, Held::Number(self.numbers.len()));
+        self.put(field, at, CellValue::Number(self.numbers.len()));
         self.numbers.push(number);
     }
 
@@ -120,19 +118,19 @@ impl Row {
     pub(crate) const MORE: std::ops::Range<usize> = 12..16;
 
     pub(crate) fn put_flag(&mut self, field: usize, at: Position, flag: bool) {
-        self.put(field, at, Held::Flag(flag));
+        self.put(field, at, CellValue::Flag(flag));
     }
 
     pub(crate) fn put_null(&mut self, field: usize, at: Position) {
-        self.put(field, at, Held::Null);
+        self.put(field, at, CellValue::Null);
     }
 
     pub(crate) fn put_other(&mut self, field: usize, at: Position) {
-        self.put(field, at, Held::Other);
+        self.put(field, at, CellValue::Other);
     }
 
     #[inline]
-    fn put(&mut self, field: usize, at: Position, held: Held) {
+    fn put(&mut self, field: usize, at: Position, held: CellValue) {
         self.cells[field] = Cell { at, held };
         self.seen |= 1 << field;
     }
@@ -146,23 +144,23 @@ impl Row {
             let cell = &self.cells[field];
             store_position(cell.at, into)?;
             match cell.held {
-                Held::Text { start, end } => {
+                CellValue::Text { start, end } => {
                     into.write_all(b"t")?;
                     into.write_all(&((end - start) as u64).to_le_bytes())?;
                     into.write_all(&self.texts[start..end])?;
                 }
                 // What is no count stays none.
-                Held::Number(_) if !self.number(field).is_some_and(|it| it.whole && it.at_least(0)) => {
+                CellValue::Number(_) if !self.number(field).is_some_and(|it| it.whole && it.at_least(0)) => {
                     into.write_all(b"x")?;
                 }
-                Held::Number(_) => {
+                CellValue::Number(_) => {
                     into.write_all(b"n")?;
                     let count = self.number(field).map_or(0, |number| number.count());
                     let count = u64::try_from(count).unwrap_or(u64::MAX);
                     into.write_all(&count.to_le_bytes())?;
                 }
-                Held::Null => into.write_all(b"0")?,
-                Held::Flag(_) | Held::Other | Held::Nothing => into.write_all(b"x")?,
+                CellValue::Null => into.write_all(b"0")?,
+                CellValue::Flag(_) | CellValue::Other | CellValue::Nothing => into.write_all(b"x")?,
             }
         }
         Ok(())
@@ -187,14 +185,14 @@ impl Row {
                     if read as u64 != length {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
-                    Held::Text { start, end: self.texts.len() }
+                    CellValue::Text { start, end: self.texts.len() }
                 }
                 b'n' => {
                     self.numbers.push(Number::small(load_word(from)?));
-                    Held::Number(self.numbers.len() - 1)
+                    CellValue::Number(self.numbers.len() - 1)
                 }
-                b'0' => Held::Null,
-                _ => Held::Other,
+                b'0' => CellValue::Null,
+                _ => CellValue::Other,
             };
             self.cells[field] = Cell { at, held };
         }

@@ -1,6 +1,4 @@
-//! The rules that a bundle is held against, each with a stable id.
-//!
-//! How a rule is checked stands elsewhere.
+//! Rules of a valid bundle, each with a stable id.
 
 /// Level of a validation; each level includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,12 +1,11 @@
-//! Further readings: of keys that were passed by because they came in order until then, and of those that may be equal.
-//!
-//! What becomes of them is `unique`'s.
+//! Second pass over a bundle: reads again the keys that were skipped while they came in order, and those that may be
+//! equal.
 
 use std::io;
 
 use super::{
-    content::{Content, Lost},
-    findings::Faults,
+    content::{Content, KeysToReread},
+    findings::Findings,
     locations::{ID, response, rest},
     row::Row,
     sink::{Part, Sink},
@@ -18,37 +17,37 @@ use crate::json::Stop;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wanted {
     /// Those that were passed by because they came in order until then.
-    Lost(Lost),
+    Reread(KeysToReread),
     /// Those that may be equal: all of them are shown, to be compared whole.
     Equal,
 }
 
 /// Shows keys again.
-pub(crate) struct Bringing<'c> {
+pub(crate) struct SecondPass<'c> {
     pub(crate) content: &'c mut Content,
     pub(crate) wanted: Wanted,
 }
 
-impl Sink for Bringing<'_> {
+impl Sink for SecondPass<'_> {
     fn entry(
         &mut self,
         part: Part,
         row: &Row,
         _counts: Option<&Row>,
-        _faults: &mut Faults,
+        _findings: &mut Findings,
     ) -> Result<(), Stop> {
         if !matches!(part, Part::Responses | Part::Outcomes) {
             return Ok(());
         }
         match &mut self.wanted {
-            Wanted::Lost(lost) => self.content.show_lost(part, row, lost),
+            Wanted::Reread(lost) => self.content.show_lost(part, row, lost),
             Wanted::Equal => Ok(self.content.bring(part, row)?),
         }
     }
 }
 
 impl Content {
-    fn show_lost(&mut self, part: Part, row: &Row, lost: &mut Lost) -> Result<(), Stop> {
+    fn show_lost(&mut self, part: Part, row: &Row, lost: &mut KeysToReread) -> Result<(), Stop> {
         let left = if part == Part::Outcomes { &mut lost.outcomes } else { &mut lost.responses };
         if *left > 0
             && let Some(id) = row.text(ID)
@@ -65,7 +64,7 @@ impl Content {
 
     fn bring(&mut self, part: Part, row: &Row) -> io::Result<()> {
         if let Some(id) = row.text(ID) {
-            self.ids(part).bring(id, || rest(row, row.place(ID)))?;
+            self.ids(part).bring(id, || rest(row, row.position(ID)))?;
         }
         if part == Part::Responses && self.answer_key(row) {
             self.answers.bring(&self.key, || rest(row, row.at))?;

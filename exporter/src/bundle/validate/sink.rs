@@ -1,6 +1,6 @@
 //! Interface between the walk and the checks: the containers of a bundle by name, and the sink for their content.
 
-use super::{findings::Faults, row::Row};
+use super::{findings::Findings, row::Row};
 use crate::{
     form::Hand,
     json::{Number, Position, Stop},
@@ -43,8 +43,13 @@ impl Part {
 /// Whoever wants to know what a bundle holds.
 pub(crate) trait Sink {
     /// An object of a list; `counts` are an outcome's.
-    fn entry(&mut self, part: Part, row: &Row, counts: Option<&Row>, faults: &mut Faults)
-    -> Result<(), Stop>;
+    fn entry(
+        &mut self,
+        part: Part,
+        row: &Row,
+        counts: Option<&Row>,
+        findings: &mut Findings,
+    ) -> Result<(), Stop>;
 
     /// A list is over.
     fn ended(&mut self, _part: Part) {}

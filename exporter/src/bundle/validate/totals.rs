@@ -1,7 +1,7 @@
 //! Checks a bundle's summary against its content.
 
 use super::{
-    findings::{Faults, Step},
+    findings::{Findings, Step},
     row::Row,
     rules::Rule,
     sink::Part,
@@ -83,7 +83,7 @@ pub(crate) struct Summary {
 impl Summary {
     pub(crate) fn take(&mut self, row: &Row) {
         for (field, said) in self.said.iter_mut().enumerate() {
-            *said = row.number(field).map(|number| (number, row.place(field)));
+            *said = row.number(field).map(|number| (number, row.position(field)));
         }
     }
 
@@ -93,14 +93,14 @@ impl Summary {
         phases: &[Phase],
         items: &[Item],
         tallies: &[Tally],
-        faults: &mut Faults,
+        findings: &mut Findings,
     ) {
         let mut judge = |field: usize, rule: Rule, holds: &dyn Fn(Number) -> bool| {
             if let Some((said, at)) = self.said[field]
                 && !holds(said)
             {
                 let steps = [Step::Name(Part::Summary.name()), Step::Name(SUMMARY.fields[field].name)];
-                faults.add(rule, at, &steps, Some(said.double.to_string().as_bytes()));
+                findings.add(rule, at, &steps, Some(said.double.to_string().as_bytes()));
             }
         };
         let known = u128::from(counted.participants);

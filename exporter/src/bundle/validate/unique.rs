@@ -10,8 +10,8 @@ use std::{
 
 use foldhash::quality::RandomState;
 
-use super::{repeated_hashes::Hashes, spool::Tape};
-use crate::storage::spill::{Room, Spill};
+use super::{repeated_hashes::Hashes, spool::Spool};
+use crate::storage::spill::{Spill, SpillOptions};
 
 /// State of a key when it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) enum Seen {
 /// the keys before it must be, too.
 #[derive(Debug)]
 pub(crate) struct Unique {
-    room: Room,
+    room: SpillOptions,
     bytes: bool,
     length: bool,
     last: Vec<u8>,
@@ -38,7 +38,7 @@ pub(crate) struct Unique {
     hasher: RandomState,
     hashes: Hashes,
     /// All keys, where nobody can bring them again.
-    log: Option<Tape>,
+    log: Option<Spool>,
     wanted: Wanted,
     brought: Spill,
 }
@@ -57,7 +57,7 @@ const REST: usize = 24;
 
 impl Unique {
     /// `again`: the keys can be brought again.
-    pub(crate) fn new(room: Room, again: bool) -> Self {
+    pub(crate) fn new(room: SpillOptions, again: bool) -> Self {
         let mut new = Self {
             bytes: true,
             length: true,
@@ -80,7 +80,7 @@ impl Unique {
     /// Keeps every key from here on because keys cannot be read twice. Has an effect only before the first key.
     pub(crate) fn keep_all(&mut self) {
         if self.count == 0 && self.log.is_none() {
-            self.log = Some(Tape::new(self.room.share(16)));
+            self.log = Some(Spool::new(self.room.share(16)));
         }
     }
 
@@ -135,7 +135,7 @@ impl Unique {
         let wants = !matches!(wanted, Wanted::Some(some) if some.is_empty());
         let Some(log) = self.log.take() else { return Ok(wants) };
         if wants {
-            let (mut from, mut key) = (log.play()?, Vec::new());
+            let (mut from, mut key) = (log.into_reader()?, Vec::new());
             while let Some(rest) = read(&mut from, &mut key)? {
                 self.bring(&key, || rest)?;
             }
@@ -184,7 +184,7 @@ fn read(from: &mut impl Read, key: &mut Vec<u8>) -> io::Result<Option<[u8; REST]
 pub(crate) struct Set {
     keys: HashSet<Box<[u8]>, RandomState>,
     held: usize,
-    room: Room,
+    room: SpillOptions,
     spill: Option<Spill>,
 }
 
@@ -192,7 +192,7 @@ pub(crate) struct Set {
 const OVERHEAD: usize = 48;
 
 impl Set {
-    pub(crate) fn new(room: Room) -> Self {
+    pub(crate) fn new(room: SpillOptions) -> Self {
         Self { keys: HashSet::default(), held: 0, room, spill: None }
     }
 
@@ -236,12 +236,12 @@ impl Set {
 #[derive(Debug)]
 pub(crate) struct Sums<const N: usize> {
     sums: HashMap<[u8; N], u64, RandomState>,
-    room: Room,
+    room: SpillOptions,
     spill: Option<Spill>,
 }
 
 impl<const N: usize> Sums<N> {
-    pub(crate) fn new(room: Room) -> Self {
+    pub(crate) fn new(room: SpillOptions) -> Self {
         Self { sums: HashMap::default(), room, spill: None }
     }
 
@@ -293,9 +293,9 @@ mod tests {
 
     use super::*;
 
-    fn room(memory: usize) -> (Room, tempfile::TempDir) {
+    fn room(memory: usize) -> (SpillOptions, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
-        (Room { memory, folder: folder.path().to_owned() }, folder)
+        (SpillOptions { memory, folder: folder.path().to_owned() }, folder)
     }
 
     #[test]
@@ -341,7 +341,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keys_that_come_again_are_found_in_any_order_and_whether_or_not_they_can_be_brought_again(
+        fn repeated_keys_are_found_in_any_order_and_from_any_source(
             mut keys in proptest::collection::vec("[a-c]{0,2}", 0..40),
             in_order in 0_usize..40,
         ) {

@@ -1,9 +1,9 @@
-//! Names of members that the form does not know, to find those that stand twice.
+//! Names of unknown members of the open objects, to find duplicates.
 //!
-//! It keeps those of the objects that are open, and of each no more than allowed.
+//! No more names are kept than the limits allow.
 
 use super::{
-    findings::{Faults, Step},
+    findings::{Findings, Step},
     rules::Rule,
 };
 use crate::json::Position;
@@ -36,7 +36,7 @@ impl Members {
         count < self.most
     }
 
-    pub(super) fn end(&mut self, begin: usize, faults: &mut Faults, steps: &[Step]) {
+    pub(super) fn end(&mut self, begin: usize, findings: &mut Findings, steps: &[Step]) {
         let spans = &mut self.spans[begin..];
         let Some(first) = spans.first().map(|(start, ..)| *start) else { return };
         if spans.len() > 1 {
@@ -48,7 +48,7 @@ impl Members {
                 let [left, right] = [pair[0], pair[1]];
                 let name = &names[right.0..right.1];
                 if names[left.0..left.1] == *name {
-                    faults.add(Rule::Twice, right.2, steps, Some(name));
+                    findings.add(Rule::Twice, right.2, steps, Some(name));
                 }
             }
         }

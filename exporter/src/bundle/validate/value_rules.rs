@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[inline]
-pub(super) fn judge_text(form: &Value, text: &Text<'_>, schema: &str) -> Option<Rule> {
+pub(super) fn check_text(form: &Value, text: &Text<'_>, schema: &str) -> Option<Rule> {
     match form {
         Value::Text(bounds) | Value::TextOrNull(bounds) => judge_bounds(bounds, text),
         Value::Answer if Answer::parse(text.bytes).is_some() => None,
@@ -50,7 +50,7 @@ pub(super) fn other_type(form: &Value) -> Rule {
     }
 }
 
-pub(super) fn judge_number(form: &Value, number: &Number) -> Option<Rule> {
+pub(super) fn check_number(form: &Value, number: &Number) -> Option<Rule> {
     match form {
         Value::Whole { .. } if !number.whole => Some(Rule::Type),
         Value::Whole { least } if !number.at_least(*least) => Some(Rule::Small),

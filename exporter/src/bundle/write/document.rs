@@ -1,13 +1,11 @@
-//! The parts of a bundle around its responses, in the order of the form.
-//!
-//! What they say is decided before.
+//! Writes the parts of a bundle around its responses, in the order of the form.
 
 use crate::{
     form::{Answer, GROUP_MEMBERS, GROUP_RESPONSE_COUNTS, Naming, ORIGIN_PARTICIPANT, RESPONSE_COUNTS},
     json::write::{self as json, Object, hex_of},
-    model::{Artifact, Head, Published},
+    model::{Artifact, BundleHeader, PublishedOutcome},
     privacy::{data_card::Card, suppression::Counts},
-    timestamp::Moment,
+    timestamp::Timestamp,
 };
 
 /// The constants of a document.
@@ -15,14 +13,14 @@ use crate::{
 pub(crate) struct Constants {
     pub(crate) naming: Naming,
     pub(crate) schema_url: Option<String>,
-    pub(crate) exported: Moment,
+    pub(crate) exported: Timestamp,
 }
 
 /// An item as it is published.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct ItemLine {
     pub(crate) text: String,
-    pub(crate) created: Option<Moment>,
+    pub(crate) created: Option<Timestamp>,
     pub(crate) kept: bool,
 }
 
@@ -35,7 +33,12 @@ pub(crate) struct Beginning {
     pub(crate) id_end: u64,
 }
 
-pub(crate) fn beginning(constants: &Constants, id: &str, head: &Head, lines: &[Line]) -> Beginning {
+pub(crate) fn beginning(
+    constants: &Constants,
+    id: &str,
+    head: &BundleHeader,
+    lines: &[ItemLine],
+) -> Beginning {
     let mut bytes = Vec::new();
     let mut object = Object::begin(&mut bytes);
     let schema = constants.schema_url.as_deref().unwrap_or(constants.naming.schema());
@@ -83,7 +86,7 @@ pub(crate) fn beginning(constants: &Constants, id: &str, head: &Head, lines: &[L
     Beginning { bytes, id_at, id_end }
 }
 
-fn moment(into: &mut Vec<u8>, at: Option<Moment>) {
+fn moment(into: &mut Vec<u8>, at: Option<Timestamp>) {
     match at {
         Some(at) => json::text(into, &at.to_string()),
         None => into.extend_from_slice(b"null"),
@@ -190,7 +193,7 @@ impl<'o> Outcomes<'o> {
         object.end();
     }
 
-    pub(crate) fn published(&mut self, key: &str, item: &str, outcome: &Published) {
+    pub(crate) fn published(&mut self, key: &str, item: &str, outcome: &PublishedOutcome) {
         let mut object = self.begin(outcome.kind, key, item);
         if let Some(rank) = outcome.rank {
             object.whole("rank", rank);
@@ -224,7 +227,7 @@ pub(crate) fn end(
     any: bool,
     outcomes: &Outcomes<'_>,
     summary: Summary,
-    head: &Head,
+    head: &BundleHeader,
     constants: &Constants,
     card: &Card,
 ) -> Vec<u8> {

@@ -11,8 +11,8 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use super::writeback::Settling;
-use crate::error::{Fault, Wrong};
+use super::writeback::Writeback;
+use crate::error::{ConvertError, ErrorKind};
 
 /// A place to come back to.
 #[derive(Clone, Debug)]
@@ -29,27 +29,27 @@ pub(crate) struct Output {
     bytes: u64,
     /// Hash of everything behind the id, from which the id is made.
     hash: Sha256,
-    settling: Settling,
+    settling: Writeback,
 }
 
 impl Output {
     /// Writes to the file, which lies at the path.
-    pub(crate) fn file(path: &Path, file: &File) -> Result<Self, Fault> {
-        let file = file.try_clone().map_err(|error| Fault::io("writing", path, error))?;
+    pub(crate) fn file(path: &Path, file: &File) -> Result<Self, ConvertError> {
+        let file = file.try_clone().map_err(|error| ConvertError::io("writing", path, error))?;
         Ok(Self::of(Some(path), file))
     }
 
     /// Writes to a stream, which can neither be cut back nor patched.
-    pub(crate) fn stream(stream: &File) -> Result<Self, Fault> {
-        Ok(Self::of(None, stream.try_clone().map_err(Fault::stream)?))
+    pub(crate) fn stream(stream: &File) -> Result<Self, ConvertError> {
+        Ok(Self::of(None, stream.try_clone().map_err(ConvertError::stream)?))
     }
 
     fn of(path: Option<&Path>, file: File) -> Self {
         let path = path.map(Path::to_owned);
-        Self { path, file, bytes: 0, hash: Sha256::new(), settling: Settling::default() }
+        Self { path, file, bytes: 0, hash: Sha256::new(), settling: Writeback::default() }
     }
 
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), ConvertError> {
         self.hash.update(bytes);
         self.bytes += bytes.len() as u64;
         let written = self.file.write_all(bytes);
@@ -74,10 +74,10 @@ impl Output {
     }
 
     /// Forgets everything behind the mark.
-    pub(crate) fn cut(&mut self, mark: &Mark) -> Result<(), Fault> {
+    pub(crate) fn cut(&mut self, mark: &Mark) -> Result<(), ConvertError> {
         if self.path.is_none() {
             let detail = "it has changed while it was read";
-            return Err(Fault::content("the input", None, Wrong::Value, detail));
+            return Err(ConvertError::content("the input", None, ErrorKind::Value, detail));
         }
         let cut = self.file.set_len(mark.bytes).and_then(|()| self.file.seek(SeekFrom::Start(mark.bytes)));
         cut.map_err(|error| self.failed(error))?;
@@ -87,7 +87,7 @@ impl Output {
     }
 
     /// Writes over what stands at `at`, in as many bytes.
-    pub(crate) fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<(), ConvertError> {
         let end = self.bytes;
         let patched = self.file.seek(SeekFrom::Start(at)).and_then(|_| self.file.write_all(bytes));
         let patched = patched.and_then(|()| self.file.seek(SeekFrom::Start(end)));
@@ -99,7 +99,7 @@ impl Output {
     }
 
     /// Makes it durable under its present name, if it has one.
-    pub(crate) fn sync(&mut self) -> Result<(), Fault> {
+    pub(crate) fn sync(&mut self) -> Result<(), ConvertError> {
         if self.path.is_none() {
             return Ok(());
         }
@@ -107,17 +107,17 @@ impl Output {
         settled.map_err(|error| self.failed(error))
     }
 
-    fn failed(&self, error: io::Error) -> Fault {
+    fn failed(&self, error: io::Error) -> ConvertError {
         match &self.path {
-            Some(path) => Fault::io("writing", path, error),
-            None => Fault::stream(error),
+            Some(path) => ConvertError::io("writing", path, error),
+            None => ConvertError::stream(error),
         }
     }
 }
 
 /// Gives a finished file its name, durably.
-pub(crate) fn publish(partial: &Path, path: &Path) -> Result<(), Fault> {
-    let failed = |error| Fault::io("naming", path, error);
+pub(crate) fn publish(partial: &Path, path: &Path) -> Result<(), ConvertError> {
+    let failed = |error| ConvertError::io("naming", path, error);
     fs::rename(partial, path).map_err(failed)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)

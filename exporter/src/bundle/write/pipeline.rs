@@ -14,12 +14,12 @@ use std::{
 
 use super::{
     output::{Mark, Output},
-    row_lines::{Before, Shape},
+    row_lines::{LineCache, RowFormatter},
 };
 use crate::{
-    error::Fault,
+    error::ConvertError,
     meter::Meter,
-    privacy::participants::Names,
+    privacy::participants::ReferenceNames,
     storage::rows::{Row, order::Sink},
     tally::Tally,
 };
@@ -34,8 +34,8 @@ const LINE: usize = 240;
 
 /// Everything that rows need on their way to the file.
 pub(crate) struct Pipeline<'p> {
-    pub(crate) shape: &'p Shape,
-    pub(crate) names: Option<Names>,
+    pub(crate) shape: &'p RowFormatter,
+    pub(crate) names: Option<ReferenceNames>,
     pub(crate) out: &'p mut Output,
     /// Mark at which the responses begin.
     pub(crate) start: Mark,
@@ -54,8 +54,8 @@ impl Pipeline<'_> {
     pub(crate) fn run<T>(
         self,
         tally: &mut Tally,
-        produce: impl for<'p> FnOnce(&mut Pipe<'p>) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
+        produce: impl for<'p> FnOnce(&mut RowPipe<'p>) -> Result<T, ConvertError>,
+    ) -> Result<T, ConvertError> {
         let mut writer = Writer {
             shape: self.shape,
             names: self.names,
@@ -64,12 +64,12 @@ impl Pipeline<'_> {
             start: self.start,
         };
         if !self.apart {
-            return through(Pipe::new(Way::Here(Box::new(writer)), self.meter, tally), produce);
+            return through(RowPipe::new(WriterHandle::Here(Box::new(writer)), self.meter, tally), produce);
         }
         thread::scope(|scope| {
             let (task, tasks) = sync_channel(WAITING);
             let writing = scope.spawn(move || tasks.into_iter().try_for_each(|task| writer.take(task)));
-            let made = through(Pipe::new(Way::Apart(task), self.meter, tally), produce);
+            let made = through(RowPipe::new(WriterHandle::Apart(task), self.meter, tally), produce);
             let written = writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             // A fault in writing is told before others: it is what the others follow from.
             written.and(made)
@@ -79,17 +79,17 @@ impl Pipeline<'_> {
 
 /// Produces all rows and passes on the last of them.
 fn through<'p, T>(
-    mut pipe: Pipe<'p>,
-    produce: impl FnOnce(&mut Pipe<'p>) -> Result<T, Fault>,
-) -> Result<T, Fault> {
+    mut pipe: RowPipe<'p>,
+    produce: impl FnOnce(&mut RowPipe<'p>) -> Result<T, ConvertError>,
+) -> Result<T, ConvertError> {
     let made = produce(&mut pipe)?;
     pipe.flush()?;
     Ok(made)
 }
 
 /// Takes rows in the order of the bundle.
-pub(crate) struct Pipe<'p> {
-    way: Way<'p>,
+pub(crate) struct RowPipe<'p> {
+    way: WriterHandle<'p>,
     rows: Vec<(Row, u32)>,
     /// Rows so far.
     count: u64,
@@ -97,27 +97,27 @@ pub(crate) struct Pipe<'p> {
     tally: &'p mut Tally,
 }
 
-enum Way<'p> {
+enum WriterHandle<'p> {
     Here(Box<Writer<'p>>),
     Apart(SyncSender<Task>),
 }
 
-impl Sink for Pipe<'_> {
+impl Sink for RowPipe<'_> {
     #[inline]
-    fn take(&mut self, row: Row, number: u32) -> Result<(), Fault> {
+    fn take(&mut self, row: Row, number: u32) -> Result<(), ConvertError> {
         self.tally.add(row, number);
         self.count += 1;
         self.rows.push((row, number));
         if self.rows.len() == BLOCK {
             self.flush()?;
             if self.meter.stopped() {
-                return Err(Fault::Stopped { rows: self.count });
+                return Err(ConvertError::Stopped { rows: self.count });
             }
         }
         Ok(())
     }
 
-    fn again(&mut self) -> Result<(), Fault> {
+    fn again(&mut self) -> Result<(), ConvertError> {
         self.rows.clear();
         self.count = 0;
         self.tally.clear();
@@ -125,12 +125,12 @@ impl Sink for Pipe<'_> {
     }
 }
 
-impl<'p> Pipe<'p> {
-    fn new(way: Way<'p>, meter: &'p Meter, tally: &'p mut Tally) -> Self {
+impl<'p> RowPipe<'p> {
+    fn new(way: WriterHandle<'p>, meter: &'p Meter, tally: &'p mut Tally) -> Self {
         Self { way, rows: Vec::with_capacity(BLOCK), count: 0, meter, tally }
     }
 
-    fn flush(&mut self) -> Result<(), Fault> {
+    fn flush(&mut self) -> Result<(), ConvertError> {
         if self.rows.is_empty() {
             return Ok(());
         }
@@ -139,20 +139,20 @@ impl<'p> Pipe<'p> {
         self.send(Task::Rows { rows, first })
     }
 
-    fn send(&mut self, task: Task) -> Result<(), Fault> {
+    fn send(&mut self, task: Task) -> Result<(), ConvertError> {
         match &mut self.way {
-            Way::Here(writer) => writer.take(task),
+            WriterHandle::Here(writer) => writer.take(task),
             // The writer has ended, and its own fault is what will be told.
-            Way::Apart(tasks) => {
-                tasks.send(task).map_err(|_| Fault::Refused("the bundle cannot be written".to_owned()))
+            WriterHandle::Apart(tasks) => {
+                tasks.send(task).map_err(|_| ConvertError::Refused("the bundle cannot be written".to_owned()))
             }
         }
     }
 }
 
 struct Writer<'w> {
-    shape: &'w Shape,
-    names: Option<Names>,
+    shape: &'w RowFormatter,
+    names: Option<ReferenceNames>,
     /// Lines of the block that is written.
     lines: Vec<u8>,
     out: &'w mut Output,
@@ -160,7 +160,7 @@ struct Writer<'w> {
 }
 
 impl Writer<'_> {
-    fn take(&mut self, task: Task) -> Result<(), Fault> {
+    fn take(&mut self, task: Task) -> Result<(), ConvertError> {
         match task {
             Task::Rows { rows, first } => {
                 self.format(&rows, first);
@@ -174,7 +174,7 @@ impl Writer<'_> {
         let named = self.names.as_ref().map(|names| names.read().unwrap_or_else(PoisonError::into_inner));
         let names: Option<&HashMap<u128, String>> = named.as_deref();
         self.lines.clear();
-        let mut before = Before::default();
+        let mut before = LineCache::default();
         for (at, (row, number)) in rows.iter().enumerate() {
             self.lines.extend_from_slice(if first && at == 0 { b"\n" } else { b",\n" });
             self.shape.row(&mut self.lines, *row, *number, names, &mut before);
@@ -192,8 +192,8 @@ pub(crate) struct Counting<'c> {
 
 /// Counts the bytes that rows would take, up to a limit.
 struct Measure<'m> {
-    shape: &'m Shape,
-    names: Option<Names>,
+    shape: &'m RowFormatter,
+    names: Option<ReferenceNames>,
     line: Vec<u8>,
     bytes: u64,
     upto: u64,
@@ -205,7 +205,7 @@ impl<'c> Counting<'c> {
     }
 
     /// Measures the rows, too, until they have more than so many bytes.
-    pub(crate) fn measuring(self, shape: &'c Shape, names: Option<Names>, upto: u64) -> Self {
+    pub(crate) fn measuring(self, shape: &'c RowFormatter, names: Option<ReferenceNames>, upto: u64) -> Self {
         Self { measure: Some(Measure { shape, names, line: Vec::new(), bytes: 0, upto }), ..self }
     }
 
@@ -222,26 +222,26 @@ impl Measure<'_> {
         }
         let named = self.names.as_ref().map(|names| names.read().unwrap_or_else(PoisonError::into_inner));
         self.line.clear();
-        self.shape.row(&mut self.line, row, number, named.as_deref(), &mut Before::default());
+        self.shape.row(&mut self.line, row, number, named.as_deref(), &mut LineCache::default());
         // A line end, and a comma before all but the first.
         self.bytes += self.line.len() as u64 + if self.bytes == 0 { 1 } else { 2 };
     }
 }
 
 impl Sink for Counting<'_> {
-    fn take(&mut self, row: Row, number: u32) -> Result<(), Fault> {
+    fn take(&mut self, row: Row, number: u32) -> Result<(), ConvertError> {
         self.tally.add(row, number);
         self.rows += 1;
         if let Some(measure) = &mut self.measure {
             measure.take(row, number);
         }
         if self.rows.is_multiple_of(BLOCK as u64) && self.meter.stopped() {
-            return Err(Fault::Stopped { rows: self.rows });
+            return Err(ConvertError::Stopped { rows: self.rows });
         }
         Ok(())
     }
 
-    fn again(&mut self) -> Result<(), Fault> {
+    fn again(&mut self) -> Result<(), ConvertError> {
         self.rows = 0;
         self.tally.clear();
         if let Some(measure) = &mut self.measure {

@@ -7,12 +7,12 @@ use crate::{
     json::write as json,
     privacy::participants::PREFIX,
     storage::rows::{NO_OBJECT, Row},
-    timestamp::{Days, FINE, Moment},
+    timestamp::{DayCache, FULL_LENGTH, Timestamp},
 };
 
 /// Everything about a line that does not change from row to row, escaped once.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct RowFormatter {
     /// Key of each item in the source, escaped, without quotes.
     keys: Vec<Vec<u8>>,
     /// The same where two stand side by side: without the colon that parts them.
@@ -28,8 +28,8 @@ pub(crate) struct Shape {
 
 /// State shared by consecutive lines.
 #[derive(Debug, Default)]
-pub(crate) struct Before {
-    days: Days,
+pub(crate) struct LineCache {
+    days: DayCache,
     stencils: [Stencil; Answer::ALL.len()],
 }
 
@@ -45,10 +45,10 @@ struct Stencil {
 
 const START: &[u8] = b"{\"id\":\"vote:";
 /// A time and what follows it in a line: a quote and a brace.
-const TIME_AND_END: usize = FINE + 2;
+const TIME_AND_END: usize = FULL_LENGTH + 2;
 const PARTICIPANT: &[u8] = b",\"participantRef\":";
 
-impl Shape {
+impl RowFormatter {
     pub(crate) fn new<'i>(
         items: impl Iterator<Item = (&'i str, &'i str)>,
         phase: &str,
@@ -91,7 +91,7 @@ impl Shape {
         row: Row,
         number: u32,
         names: Option<&HashMap<u128, String>>,
-        before: &mut Before,
+        before: &mut LineCache,
     ) {
         let at = match row.at() {
             Some(at) if at.fine && row.object == NO_OBJECT && !self.events && names.is_none() => at,
@@ -109,22 +109,22 @@ impl Shape {
         into.extend_from_slice(&stencil.line);
         let line = &mut into[from..];
         let who = json::hex(row.who);
-        for place in stencil.who {
-            line[place..place + who.len()].copy_from_slice(&who);
+        for offset in stencil.who {
+            line[offset..place + who.len()].copy_from_slice(&who);
         }
         let time = line.len() - TIME_AND_END;
-        line[time..time + FINE].copy_from_slice(&at.text(&mut before.days));
+        line[time..time + FULL_LENGTH].copy_from_slice(&at.text(&mut before.days));
     }
 
     #[cold]
-    fn cut(&self, stencil: &mut Stencil, row: Row, at: Moment) {
+    fn cut(&self, stencil: &mut Stencil, row: Row, at: Timestamp) {
         let who = json::hex(row.who);
         stencil.subject = row.subject;
         stencil.line.clear();
         self.beginning(&mut stencil.line, row, 1, &who, None);
         let again = stencil.line.len() - 1 - who.len();
         stencil.who = [START.len() + self.keys[row.subject as usize].len() + 1, again];
-        self.ending(&mut stencil.line, row, Some(at), &mut Days::default());
+        self.ending(&mut stencil.line, row, Some(at), &mut DayCache::default());
     }
 
     /// The beginning of any row, up to its participant.
@@ -151,7 +151,7 @@ impl Shape {
     }
 
     /// Appends the part of a response behind the participant.
-    fn ending(&self, into: &mut Vec<u8>, row: Row, at: Option<Moment>, days: &mut Days) {
+    fn ending(&self, into: &mut Vec<u8>, row: Row, at: Option<Timestamp>, days: &mut DayCache) {
         into.extend_from_slice(&self.ends[row.answer() as usize]);
         match at {
             Some(at) => {
@@ -205,9 +205,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_keys_side_by_side_are_told_from_two_others_whatever_is_in_them() {
+    fn ids_of_pairs_are_unambiguous_whatever_the_keys_hold() {
         let keys = ["1:2", "3", "1", "2:3", "1%3A2", "%"];
-        let shape = Shape::new(keys.iter().map(|key| (*key, *key)), "phase", false);
+        let shape = RowFormatter::new(keys.iter().map(|key| (*key, *key)), "phase", false);
         let mut ids = BTreeSet::new();
         for (subject, object) in (0..6).flat_map(|subject| (0..6).map(move |object| (subject, object))) {
             let mut line = Vec::new();

@@ -1,6 +1,6 @@
-//! Brings a growing file to disk while it grows, and takes what is there out of memory.
+//! Writes a growing file to disk in the background and drops it from the page cache.
 //!
-//! It promises nothing to whoever reads the file: only the last sync, which is not here, makes it whole.
+//! Durability comes from the final sync in `output`.
 
 use std::{
     fs::File,
@@ -14,12 +14,12 @@ use std::{
 const CHUNK: u64 = 64 << 20;
 
 #[derive(Debug, Default)]
-pub(super) struct Settling {
+pub(super) struct Writeback {
     since: u64,
     thread: Option<(SyncSender<()>, JoinHandle<io::Result<()>>)>,
 }
 
-impl Settling {
+impl Writeback {
     /// Counts written bytes, and waits if the disk is behind.
     #[inline]
     pub(super) fn written(&mut self, file: &File, bytes: u64) -> io::Result<()> {

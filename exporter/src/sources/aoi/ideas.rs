@@ -1,14 +1,12 @@
-//! The ideas of a survey, and what became of them.
-//!
-//! Scores are the source's; they are kept, not recomputed.
+//! Ideas of an All Our Ideas survey, with the source's scores.
 
 use serde_json::Map;
 
 use crate::{
-    error::{Fault, Wrong},
+    error::{ConvertError, ErrorKind},
     input::{Limits, Member, table::Table},
-    model::{Item, Published},
-    timestamp::Moment,
+    model::{Item, PublishedOutcome},
+    timestamp::Timestamp,
 };
 
 #[derive(Debug)]
@@ -19,7 +17,7 @@ pub(super) struct Read {
     pub(super) notes: Vec<String>,
 }
 
-pub(super) fn read(member: &Member, limits: &Limits) -> Result<Read, Fault> {
+pub(super) fn read(member: &Member, limits: &Limits) -> Result<Read, ConvertError> {
     let mut table = Table::open(member.open(limits, None)?, limits, true)?;
     let survey_column = table.find(&["Wikisurvey ID", "Question ID", "Ideamarketplace ID"])?;
     let (id, text) = (table.need(&["Idea ID"])?, table.need(&["Idea Text", "Idea"])?);
@@ -35,13 +33,13 @@ pub(super) fn read(member: &Member, limits: &Limits) -> Result<Read, Fault> {
     while let Some(row) = table.next()? {
         let key = row.text(id)?.trim();
         if key.is_empty() {
-            return Err(row.wrong(Wrong::Value, "Idea ID is empty"));
+            return Err(row.wrong(ErrorKind::Value, "Idea ID is empty"));
         }
         let created = match row.maybe(created)?.trim() {
             "" | "NA" => None,
             text => Some(
-                Moment::parse(text)
-                    .ok_or_else(|| row.wrong(Wrong::Value, "Created at is not a time with its zone"))?,
+                Timestamp::parse(text)
+                    .ok_or_else(|| row.wrong(ErrorKind::Value, "Created at is not a time with its zone"))?,
             ),
         };
         let mut cells = Map::new();
@@ -55,7 +53,7 @@ pub(super) fn read(member: &Member, limits: &Limits) -> Result<Read, Fault> {
             "" | "NA" => None,
             text => {
                 let score = text.parse().ok().filter(|score: &f64| score.is_finite());
-                Some(score.ok_or_else(|| row.wrong(Wrong::Value, "Score is not a number"))?)
+                Some(score.ok_or_else(|| row.wrong(ErrorKind::Value, "Score is not a number"))?)
             }
         };
         let of = |name: &str| cells.get(name).and_then(serde_json::Value::as_u64);
@@ -79,10 +77,10 @@ pub(super) fn read(member: &Member, limits: &Limits) -> Result<Read, Fault> {
             organizer: !row.maybe(submitted)?.trim().eq_ignore_ascii_case("true"),
             created,
             author: None,
-            outcomes: vec![Published {
+            outcomes: vec![PublishedOutcome {
                 score,
                 observations,
-                ..Published::counts("wiki-survey-score", cells)
+                ..PublishedOutcome::counts("wiki-survey-score", cells)
             }],
         });
     }

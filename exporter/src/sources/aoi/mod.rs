@@ -1,25 +1,25 @@
-//! Exports of All Our Ideas: ideas compared two by two, in three generations of headers.
+//! Adapter for All Our Ideas: ideas compared in pairs, in three generations of headers.
 //!
-//! Left is the subject and right the object, whoever wins: where an idea stood is data.
+//! Left is the subject and right the object, whoever wins: the side an idea stood on is data.
 
 mod ideas;
 mod session;
 
 use std::sync::{Arc, atomic::Ordering};
 
-use self::session::{Nobodys, SESSIONS, named, session};
+use self::session::{SESSIONS, UnattributedAnswers, named, session};
 use crate::{
-    error::{Fault, Wrong},
+    error::{ConvertError, ErrorKind},
     form::Answer,
     input::{
-        Limits, Member, Role, hold_name, need, one_of,
+        Limits, Member, Role, check_name, need, one_of,
         table::{self, Table},
     },
     meter::Meter,
-    model::{Head, Keys, Source},
-    privacy::participants::{People, PeopleOf, scope},
+    model::{BundleHeader, ItemIndex, Source},
+    privacy::participants::{ParticipantRegistry, RegistryFor, scope},
     storage::rows::{Read, Row, order::Flow},
-    timestamp::Moment,
+    timestamp::Timestamp,
 };
 
 const TOOL: &str = "all-our-ideas";
@@ -43,7 +43,7 @@ pub(crate) struct Ideas {
     skips: Option<Member>,
     /// The column by which votes and skips tell participants apart.
     session: &'static str,
-    keys: Keys,
+    keys: ItemIndex,
     equal_reasons: Vec<String>,
 }
 
@@ -53,17 +53,17 @@ impl Ideas {
         limits: &Limits,
         options: &Options,
         source_id: Option<&str>,
-        people_of: &mut PeopleOf<'_>,
-    ) -> Result<(Self, Head, People), Fault> {
+        people_of: &mut RegistryFor<'_>,
+    ) -> Result<(Self, BundleHeader, ParticipantRegistry), ConvertError> {
         let votes = need(files, limits, Role::IdeasVotes, "the file of votes")?;
         let ideas = need(files, limits, Role::Ideas, "the file of ideas")?;
-        hold_name(files, limits, Role::IdeasNonVotes)?;
+        check_name(files, limits, Role::IdeasNonVotes)?;
         let read = ideas::read(ideas, limits)?;
         let known = source_id.map(str::to_owned).or(read.survey);
         let people = people_of(known.as_deref().map(|id| scope(TOOL, id)).as_deref())?;
         let id = known.unwrap_or_else(|| votes.stem());
         let mut items = read.items;
-        let keys = Keys::sort(&mut items, &ideas.name)?;
+        let keys = ItemIndex::sort(&mut items, &ideas.name)?;
         let source = Source {
             tool: TOOL.to_owned(),
             schema: "https://github.com/allourideas/pairwise-api".to_owned(),
@@ -75,7 +75,11 @@ impl Ideas {
         let (session, note) = session(votes, skips.as_ref(), limits)?;
         let equal_reasons = options.equal_reasons.iter().map(|reason| plain(reason)).collect();
         let notes = read.notes.into_iter().chain(note).collect();
-        let head = Head { rows, notes, ..Head::of_options("tidegate:all-our-ideas/v1", source, items) };
+        let head = BundleHeader {
+            rows,
+            notes,
+            ..BundleHeader::of_options("tidegate:all-our-ideas/v1", source, items)
+        };
         Ok((Self { votes: votes.clone(), skips, session, keys, equal_reasons }, head, people))
     }
 
@@ -87,10 +91,10 @@ impl Ideas {
         &self,
         limits: &Limits,
         meter: &Arc<Meter>,
-        people: &mut People,
+        people: &mut ParticipantRegistry,
         notes: &mut Vec<String>,
-        mut each: impl FnMut(Row) -> Result<Flow, Fault>,
-    ) -> Result<Read, Fault> {
+        mut each: impl FnMut(Row) -> Result<Flow, ConvertError>,
+    ) -> Result<Read, ConvertError> {
         let mut read = self.votes(limits, meter, people, notes, &mut each)?;
         if let Some(skips) = &self.skips
             && read.flow == Flow::More
@@ -104,15 +108,15 @@ impl Ideas {
         &self,
         limits: &Limits,
         meter: &Arc<Meter>,
-        people: &mut People,
+        people: &mut ParticipantRegistry,
         notes: &mut Vec<String>,
-        each: &mut impl FnMut(Row) -> Result<Flow, Fault>,
-    ) -> Result<Read, Fault> {
+        each: &mut impl FnMut(Row) -> Result<Flow, ConvertError>,
+    ) -> Result<Read, ConvertError> {
         let mut table = Table::open(self.votes.open(limits, Some(meter))?, limits, true)?;
-        let common = Common::find(&table, self.session)?;
+        let common = SharedColumns::find(&table, self.session)?;
         let (winner, loser) = (table.need(&["Winner ID"])?, table.need(&["Loser ID"])?);
         let valid = table.find(&["Valid"])?;
-        let (mut invalid, mut nobodys) = (0_u64, Nobodys::default());
+        let (mut invalid, mut nobodys) = (0_u64, UnattributedAnswers::default());
         while let Some(row) = table.next()? {
             meter.rows.fetch_add(1, Ordering::Relaxed);
             if row.maybe(valid)?.trim().eq_ignore_ascii_case("false") {
@@ -125,9 +129,10 @@ impl Ideas {
                 (won, lost) if won == left && lost == right => Answer::PreferSubject,
                 (won, lost) if won == right && lost == left => Answer::PreferObject,
                 _ => {
-                    return Err(
-                        row.wrong(Wrong::Value, "winner and loser are not the choices on the left and right")
-                    );
+                    return Err(row.wrong(
+                        ErrorKind::Value,
+                        "winner and loser are not the choices on the left and right",
+                    ));
                 }
             };
             let Some(row) = common.row(&row, people, left, right, answer)? else {
@@ -139,7 +144,7 @@ impl Ideas {
             }
         }
         if invalid > 0 {
-            let (told, were) = people.few.counted(invalid, "vote");
+            let (told, were) = people.hidden_below.counted(invalid, "vote");
             notes.push(format!("{told} that the source marks as not valid {were} left out."));
         }
         notes.extend(nobodys.note(people, "vote"));
@@ -152,15 +157,15 @@ impl Ideas {
         &self,
         member: &Member,
         limits: &Limits,
-        people: &mut People,
+        people: &mut ParticipantRegistry,
         notes: &mut Vec<String>,
-        each: &mut impl FnMut(Row) -> Result<Flow, Fault>,
-    ) -> Result<Flow, Fault> {
+        each: &mut impl FnMut(Row) -> Result<Flow, ConvertError>,
+    ) -> Result<Flow, ConvertError> {
         let mut table = Table::open(member.open(limits, None)?, limits, true)?;
-        let common = Common::find(&table, self.session)?;
+        let common = SharedColumns::find(&table, self.session)?;
         let (kind, reason) = (table.need(&["Record Type"])?, table.find(&["Reason"])?);
         let valid = table.find(&["Valid"])?;
-        let (mut left_out, mut nobodys) = (0_u64, Nobodys::default());
+        let (mut left_out, mut nobodys) = (0_u64, UnattributedAnswers::default());
         while let Some(row) = table.next()? {
             let skip = row.text(kind)?.trim().eq_ignore_ascii_case("skip");
             if !skip || row.maybe(valid)?.trim().eq_ignore_ascii_case("false") {
@@ -179,29 +184,29 @@ impl Ideas {
             }
         }
         if left_out > 0 {
-            let (told, were) = people.few.counted(left_out, "record");
+            let (told, were) = people.hidden_below.counted(left_out, "record");
             notes.push(format!("{told} of pairs that were shown but not answered {were} left out."));
         }
         notes.extend(nobodys.note(people, "skip"));
         Ok(Flow::More)
     }
 
-    fn pair(&self, row: &table::Row<'_>, common: &Common) -> Result<(u32, u32), Fault> {
+    fn pair(&self, row: &table::Row<'_>, common: &SharedColumns) -> Result<(u32, u32), ConvertError> {
         let (left, right) = (self.item(row, common.left)?, self.item(row, common.right)?);
         if left == right {
-            return Err(row.wrong(Wrong::Value, "an idea is compared with itself"));
+            return Err(row.wrong(ErrorKind::Value, "an idea is compared with itself"));
         }
         Ok((left, right))
     }
 
-    fn item(&self, row: &table::Row<'_>, column: usize) -> Result<u32, Fault> {
+    fn item(&self, row: &table::Row<'_>, column: usize) -> Result<u32, ConvertError> {
         let found = self.keys.find(row.text(column)?.trim().as_bytes());
-        found.ok_or_else(|| row.wrong(Wrong::UnknownItem, "a choice is not among the ideas"))
+        found.ok_or_else(|| row.wrong(ErrorKind::UnknownItem, "a choice is not among the ideas"))
     }
 }
 
 /// Columns that votes and skips share.
-struct Common {
+struct SharedColumns {
     left: usize,
     right: usize,
     session: usize,
@@ -210,8 +215,8 @@ struct Common {
     created: Option<usize>,
 }
 
-impl Common {
-    fn find(table: &Table, session: &str) -> Result<Self, Fault> {
+impl SharedColumns {
+    fn find(table: &Table, session: &str) -> Result<Self, ConvertError> {
         Ok(Self {
             left: table.need(&["Left Choice ID"])?,
             right: table.need(&["Right Choice ID"])?,
@@ -225,16 +230,16 @@ impl Common {
     fn row(
         &self,
         row: &table::Row<'_>,
-        people: &mut People,
+        people: &mut ParticipantRegistry,
         left: u32,
         right: u32,
         answer: Answer,
-    ) -> Result<Option<Row>, Fault> {
+    ) -> Result<Option<Row>, ConvertError> {
         let at = match row.maybe(self.created)?.trim() {
             "" | "NA" => None,
             text => Some(
-                Moment::parse(text)
-                    .ok_or_else(|| row.wrong(Wrong::Value, "Created at is not a time with its zone"))?,
+                Timestamp::parse(text)
+                    .ok_or_else(|| row.wrong(ErrorKind::Value, "Created at is not a time with its zone"))?,
             ),
         };
         let Some(session) = named(row.text(self.session)?) else { return Ok(None) };

@@ -1,19 +1,19 @@
 //! Chooses the column of an All Our Ideas export by which people are told apart, and counts answers without one.
 
 use crate::{
-    error::{Fault, Wrong},
+    error::{ConvertError, ErrorKind},
     input::{
         Limits, Member,
         table::{Row, Table, no_column},
     },
-    privacy::participants::People,
+    privacy::participants::ParticipantRegistry,
 };
 
 /// The identifier outlives a session; it came later.
 pub(super) const SESSIONS: [&str; 2] = ["Session Identifier", "Session ID"];
 
 /// Session columns of a file.
-struct Said {
+struct SessionColumns {
     file: String,
     has: [bool; 2],
     /// The identifier has a column, and nothing stands in it.
@@ -25,7 +25,7 @@ pub(super) fn session(
     votes: &Member,
     skips: Option<&Member>,
     limits: &Limits,
-) -> Result<(&'static str, Option<String>), Fault> {
+) -> Result<(&'static str, Option<String>), ConvertError> {
     let said = [Some(votes), skips].into_iter().flatten().map(|member| said(member, limits));
     let said = said.collect::<Result<Vec<_>, _>>()?;
     let everywhere = |at: usize| said.iter().all(|said| said.has[at]);
@@ -51,10 +51,10 @@ pub(super) fn session(
     let file = said.iter().find(|said| !said.has[0]).map_or("the input", |said| said.file.as_str());
     let detail =
         format!("it lacks the column {identifier}, another file {id}: who is the same in both is not known");
-    Err(Fault::content(file, 1, Wrong::MissingColumn, detail))
+    Err(ConvertError::content(file, 1, ErrorKind::MissingColumn, detail))
 }
 
-fn said(member: &Member, limits: &Limits) -> Result<Said, Fault> {
+fn said(member: &Member, limits: &Limits) -> Result<SessionColumns, ConvertError> {
     let mut table = Table::open(member.without_digest().open(limits, None)?, limits, true)?;
     let places = [table.find(&SESSIONS[..1])?, table.find(&SESSIONS[1..])?];
     if places == [None, None] {
@@ -69,7 +69,7 @@ fn said(member: &Member, limits: &Limits) -> Result<Said, Fault> {
             break;
         }
     }
-    Ok(Said { file, has: places.map(|place| place.is_some()), is_empty })
+    Ok(SessionColumns { file, has: places.map(|place| place.is_some()), is_empty })
 }
 
 /// Whoever a cell names.
@@ -79,23 +79,26 @@ pub(super) fn named(cell: &str) -> Option<&str> {
 
 /// Answers whose session is not told.
 #[derive(Default)]
-pub(super) struct Nobodys {
+pub(super) struct UnattributedAnswers {
     all: u64,
     /// Answers among them that have a session id, in an export that uses identifiers.
     with_id: u64,
 }
 
-impl Nobodys {
-    pub(super) fn add(&mut self, row: &Row<'_>, id: Option<usize>) -> Result<(), Fault> {
+impl UnattributedAnswers {
+    pub(super) fn add(&mut self, row: &Row<'_>, id: Option<usize>) -> Result<(), ConvertError> {
         self.all += 1;
         self.with_id += u64::from(named(row.maybe(id)?).is_some());
         Ok(())
     }
 
-    pub(super) fn note(&self, people: &People, what: &str) -> Option<String> {
-        let (told, were) = people.few.counted(self.all, what);
-        let with_id =
-            people.few.told(self.with_id).unwrap_or_else(|| self.with_id.to_string()).to_lowercase();
+    pub(super) fn note(&self, people: &ParticipantRegistry, what: &str) -> Option<String> {
+        let (told, were) = people.hidden_below.counted(self.all, what);
+        let with_id = people
+            .hidden_below
+            .hidden_phrase(self.with_id)
+            .unwrap_or_else(|| self.with_id.to_string())
+            .to_lowercase();
         let [identifier, id] = SESSIONS;
         let more = match self.with_id {
             0 => String::new(),

@@ -1,6 +1,6 @@
-//! The statements of an export, whatever way their texts are quoted.
+//! Statements of an export, in each of the ways in which their texts are quoted.
 //!
-//! Texts are kept to the byte; only quotes that belong to the format are taken off.
+//! Texts are kept to the byte, without the quotes that belong to the format.
 
 use std::{collections::HashSet, io::Read as _};
 
@@ -8,21 +8,21 @@ use serde_json::Map;
 
 use super::{Variant, vote_sign::VoteSign};
 use crate::{
-    error::{Fault, Wrong},
+    error::{ConvertError, ErrorKind},
     form::SOURCE_RESPONSE_COUNTS,
     input::{
         Limits, Member,
         table::{NOT_UTF8, Table, column, no_column},
     },
-    model::{Item, Published},
+    model::{Item, PublishedOutcome},
     plural::{counted, were},
-    privacy::participants::People,
-    timestamp::Moment,
+    privacy::participants::ParticipantRegistry,
+    timestamp::Timestamp,
 };
 
 /// Properties of the comments that distinguish the variants.
 #[derive(Debug, Default)]
-pub(super) struct Look {
+pub(super) struct CommentHints {
     datetime: bool,
     /// Times in words name their zone as the second server does.
     zoned: bool,
@@ -34,7 +34,7 @@ pub(super) struct Look {
     wrapped: bool,
 }
 
-impl Look {
+impl CommentHints {
     pub(super) fn variant(&self, declared: bool, named_old: bool, views: bool) -> Variant {
         if declared {
             Variant::E
@@ -57,22 +57,22 @@ impl Look {
 const ENOUGH: u64 = 1 << 20;
 
 /// Reads as much of the file as it takes to know its shape.
-pub(super) fn look(member: &Member, limits: &Limits) -> Result<Look, Fault> {
+pub(super) fn look(member: &Member, limits: &Limits) -> Result<CommentHints, ConvertError> {
     let mut first = Vec::new();
     let mut stream = member.without_digest().open(limits, None)?.take(ENOUGH);
-    stream.read_to_end(&mut first).map_err(|error| Fault::from_io(&member.name, error))?;
+    stream.read_to_end(&mut first).map_err(|error| ConvertError::from_io(&member.name, error))?;
     let whole = (first.len() as u64) < ENOUGH;
     let mut reader =
         csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(first.as_slice());
     let mut records = reader.byte_records().map_while(Result::ok);
-    let Some(header) = records.next() else { return Ok(Look::default()) };
+    let Some(header) = records.next() else { return Ok(CommentHints::default()) };
     let place = |name: &[u8]| header.iter().position(|column| column.eq_ignore_ascii_case(name));
     let (timestamp, body) = (place(b"timestamp"), place(b"comment-body"));
     let datetime = place(b"datetime");
-    let mut look = Look {
+    let mut look = CommentHints {
         datetime: datetime.is_some(),
         crlf: memchr::memmem::find(&first, b"\r\n").is_some(),
-        ..Look::default()
+        ..CommentHints::default()
     };
     let mut records: Vec<_> = records.collect();
     if !whole {
@@ -119,9 +119,9 @@ impl Comments {
         variant: Variant,
         sign: VoteSign,
         organizers: &[String],
-        people: &People,
-    ) -> Result<Self, Fault> {
-        let making = Making { variant, sign, organizers, people };
+        people: &ParticipantRegistry,
+    ) -> Result<Self, ConvertError> {
+        let making = ItemContext { variant, sign, organizers, people };
         let mut read = if variant == Variant::C {
             making.unquoted(member, limits)
         } else {
@@ -138,14 +138,14 @@ impl Comments {
     }
 }
 
-struct Making<'m> {
+struct ItemContext<'m> {
     variant: Variant,
     sign: VoteSign,
     organizers: &'m [String],
-    people: &'m People,
+    people: &'m ParticipantRegistry,
 }
 
-impl Making<'_> {
+impl ItemContext<'_> {
     /// Ids that are told for organizers and are not. They may be participants', and are not repeated.
     fn unknown(&self, items: &[Item]) -> Option<String> {
         let authors: HashSet<_> = items.iter().filter_map(|item| item.author).collect();
@@ -155,9 +155,9 @@ impl Making<'_> {
         (unknown > 0).then(|| format!("--organizer: no statement is by {unknown} of {}.", counted(all, "id")))
     }
 
-    fn quoted(&self, member: &Member, limits: &Limits) -> Result<Comments, Fault> {
+    fn quoted(&self, member: &Member, limits: &Limits) -> Result<Comments, ConvertError> {
         let mut table = Table::open(member.open(limits, None)?, limits, true)?;
-        let places = Places::find(&table.columns, &table.name)?;
+        let places = ColumnIndex::find(&table.columns, &table.name)?;
         let (mut items, mut empty) = (Vec::new(), 0_u64);
         while let Some(row) = table.next()? {
             if row.len() == 1 && row.bytes(0)?.is_empty() {
@@ -177,15 +177,15 @@ impl Making<'_> {
 
     /// The last column is neither quoted nor escaped: it may hold commas, quotes and line ends. What does not begin
     /// as a row begins is the rest of the text before it.
-    fn unquoted(&self, member: &Member, limits: &Limits) -> Result<Comments, Fault> {
+    fn unquoted(&self, member: &Member, limits: &Limits) -> Result<Comments, ConvertError> {
         let text = whole_text(member, limits)?;
         let mut lines = text.strip_suffix('\n').unwrap_or(&text).split('\n').enumerate();
         let header = lines.next().map_or("", |(_, line)| line.trim_end_matches('\r'));
         let columns: Vec<_> = header.split(',').map(|name| name.trim().to_owned()).collect();
-        let places = Places::find(&columns, &member.name)?;
+        let places = ColumnIndex::find(&columns, &member.name)?;
         if places.body + 1 != columns.len() {
             let detail = "texts without quotes have to be the last column";
-            return Err(Fault::content(&member.name, 1, Wrong::Format, detail));
+            return Err(ConvertError::content(&member.name, 1, ErrorKind::Format, detail));
         }
         let begins = |line: &str| {
             let fields: Vec<_> = line.splitn(columns.len(), ',').collect();
@@ -197,7 +197,7 @@ impl Making<'_> {
         };
         let mut rows: Vec<(u64, String)> = Vec::new();
         for (at, line) in lines {
-            member.go_on()?;
+            member.check_stop()?;
             match rows.last_mut() {
                 Some((_, row)) if !begins(line) => {
                     row.push('\n');
@@ -208,14 +208,14 @@ impl Making<'_> {
         }
         let mut items = Vec::new();
         for (number, row) in &rows {
-            member.go_on()?;
+            member.check_stop()?;
             let fields: Vec<_> = row.trim_end_matches('\r').splitn(columns.len(), ',').collect();
-            let wrong = |wrong, detail: &str| Fault::content(&member.name, *number, wrong, detail);
+            let wrong = |wrong, detail: &str| ConvertError::content(&member.name, *number, wrong, detail);
             let field = |at: usize| {
                 fields
                     .get(at)
                     .copied()
-                    .ok_or_else(|| wrong(Wrong::MissingColumn, "the row has too few columns"))
+                    .ok_or_else(|| wrong(ErrorKind::MissingColumn, "the row has too few columns"))
             };
             items.push(self.item(&places, *number, &field, &wrong)?);
         }
@@ -226,30 +226,30 @@ impl Making<'_> {
 
     fn item<'r>(
         &self,
-        places: &Places,
+        places: &ColumnIndex,
         row: u64,
-        field: &dyn Fn(usize) -> Result<&'r str, Fault>,
-        wrong: &dyn Fn(Wrong, &str) -> Fault,
-    ) -> Result<Item, Fault> {
+        field: &dyn Fn(usize) -> Result<&'r str, ConvertError>,
+        wrong: &dyn Fn(ErrorKind, &str) -> ConvertError,
+    ) -> Result<Item, ConvertError> {
         let maybe = |at: Option<usize>| at.map(field).transpose().map(|text| text.unwrap_or_default().trim());
-        let number = |at: Option<usize>, called: &str| -> Result<Option<u64>, Fault> {
+        let number = |at: Option<usize>, called: &str| -> Result<Option<u64>, ConvertError> {
             let text = maybe(at)?;
             if text.is_empty() {
                 return Ok(None);
             }
             let number = text.parse().ok();
-            number.map(Some).ok_or_else(|| wrong(Wrong::Value, &format!("{called} is not a count")))
+            number.map(Some).ok_or_else(|| wrong(ErrorKind::Value, &format!("{called} is not a count")))
         };
         let key = field(places.id)?.trim();
         if key.is_empty() {
-            return Err(wrong(Wrong::Value, "comment-id is empty"));
+            return Err(wrong(ErrorKind::Value, "comment-id is empty"));
         }
         let created = match maybe(places.timestamp)? {
             "" => None,
             text => {
                 let digits = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok());
-                let count = digits.flatten().and_then(Moment::from_epoch);
-                Some(count.ok_or_else(|| wrong(Wrong::Value, "timestamp is no time from 1970 to 9999"))?)
+                let count = digits.flatten().and_then(Timestamp::from_epoch);
+                Some(count.ok_or_else(|| wrong(ErrorKind::Value, "timestamp is no time from 1970 to 9999"))?)
             }
         };
         let status = match maybe(places.moderated)? {
@@ -258,7 +258,7 @@ impl Making<'_> {
             "-1" => "rejected",
             // Whoever has no such column moderates nothing.
             "" if places.moderated.is_none() => "approved",
-            _ => return Err(wrong(Wrong::Value, "moderated is none of 1, 0 and -1")),
+            _ => return Err(wrong(ErrorKind::Value, "moderated is none of 1, 0 and -1")),
         };
         let author = maybe(places.author)?;
         let seed = matches!(maybe(places.is_seed)?, "1" | "true" | "True" | "TRUE" | "t");
@@ -281,7 +281,7 @@ impl Making<'_> {
         let outcomes = if counts.is_empty() {
             Vec::new()
         } else {
-            vec![Published::counts(SOURCE_RESPONSE_COUNTS, counts)]
+            vec![PublishedOutcome::counts(SOURCE_RESPONSE_COUNTS, counts)]
         };
         Ok(Item {
             id: format!("statement:{key}"),
@@ -297,11 +297,12 @@ impl Making<'_> {
     }
 }
 
-fn whole_text(member: &Member, limits: &Limits) -> Result<String, Fault> {
+fn whole_text(member: &Member, limits: &Limits) -> Result<String, ConvertError> {
     let mut bytes = Vec::new();
     let most = limits.record.saturating_mul(16);
-    let too_long =
-        |row: Option<u64>, detail: &str| Fault::content(&member.name, row, Wrong::LongRecord, detail);
+    let too_long = |row: Option<u64>, detail: &str| {
+        ConvertError::content(&member.name, row, ErrorKind::LongRecord, detail)
+    };
     // Where the last line begins, and which one it is.
     let (mut begins, mut line) = (0, 1);
     member.open(limits, None)?.each(|block| {
@@ -320,12 +321,12 @@ fn whole_text(member: &Member, limits: &Limits) -> Result<String, Fault> {
         Ok(())
     })?;
     let text = String::from_utf8(bytes)
-        .map_err(|_| Fault::content(&member.name, None, Wrong::Encoding, NOT_UTF8))?;
+        .map_err(|_| ConvertError::content(&member.name, None, ErrorKind::Encoding, NOT_UTF8))?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
 /// Indexes of the columns.
-struct Places {
+struct ColumnIndex {
     id: usize,
     body: usize,
     timestamp: Option<usize>,
@@ -337,8 +338,8 @@ struct Places {
     passes: Option<usize>,
 }
 
-impl Places {
-    fn find(columns: &[String], file: &str) -> Result<Self, Fault> {
+impl ColumnIndex {
+    fn find(columns: &[String], file: &str) -> Result<Self, ConvertError> {
         let place = |name: &str| column(file, columns, name);
         let need = |name: &str| place(name)?.ok_or_else(|| no_column(file, name, columns));
         Ok(Self {

@@ -1,6 +1,6 @@
-//! A row of the list of votes as nearly all are: canonical numbers, no quotes, no surprises. Eight bytes are looked at at once.
+//! Fast path for rows of votes as nearly all are: canonical numbers without quotes, parsed eight bytes at a time.
 //!
-//! Whatever is otherwise is no fault but not for here: it says nothing, and the caller reads the line field by field.
+//! It returns nothing for any other row, which the caller then reads field by field.
 
 use memchr::{memchr, memchr_iter, memchr2};
 
@@ -39,14 +39,14 @@ impl Columns {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Glance {
+pub(super) struct FastRow {
     pub(super) timestamp: Option<i64>,
     pub(super) comment: u64,
     pub(super) voter: u64,
     pub(super) answer: Answer,
 }
 
-impl Glance {
+impl FastRow {
     /// The row that `text` begins with, and how long it is with its end of line.
     #[inline]
     pub(super) fn at(text: &[u8], columns: &Columns) -> Option<(Self, usize)> {
@@ -168,8 +168,8 @@ mod tests {
     }
 
     /// A row that more follows.
-    fn at(row: &str) -> Option<(Glance, usize)> {
-        Glance::at(format!("{row}\n1600000000000,").as_bytes(), &columns())
+    fn at(row: &str) -> Option<(FastRow, usize)> {
+        FastRow::at(format!("{row}\n1600000000000,").as_bytes(), &columns())
     }
 
     proptest! {
@@ -187,7 +187,7 @@ mod tests {
 
         #[test]
         fn any_text_is_read_or_not(text in proptest::collection::vec(any::<u8>(), 0..80)) {
-            if let Some((_, length)) = Glance::at(&text, &columns()) {
+            if let Some((_, length)) = FastRow::at(&text, &columns()) {
                 prop_assert!(length <= text.len() && text[length - 1] == b'\n');
             }
         }
@@ -199,7 +199,7 @@ mod tests {
             for end in ["", "\r", ",more,columns"] {
                 let row = format!("1600000000123,Wed Jul 27 21:56:00 WIB 2022,17,384000,{vote}{end}");
                 let glance =
-                    Glance { timestamp: Some(1_600_000_000_123), comment: 17, voter: 384_000, answer };
+                    FastRow { timestamp: Some(1_600_000_000_123), comment: 17, voter: 384_000, answer };
                 assert_eq!(at(&row), Some((glance, row.len() + 1)), "{row}");
             }
         }
@@ -227,6 +227,6 @@ mod tests {
             assert_eq!(at(row), None, "{row}");
         }
         // The end of a block may be that of a line, or not.
-        assert_eq!(Glance::at(b"1600000000123,x,17,3,1", &columns()), None);
+        assert_eq!(FastRow::at(b"1600000000123,x,17,3,1", &columns()), None);
     }
 }

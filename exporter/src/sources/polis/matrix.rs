@@ -1,6 +1,6 @@
-//! The table with a row for each participant: their groups and external ids, and their votes where there is no list.
+//! Table with a row for each participant: groups, external ids, and votes where there is no list of them.
 //!
-//! Its own counts are not used, but to notice a list of votes that lacks some.
+//! Its counts are used only to notice a list of votes that was cut off.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -8,16 +8,16 @@ use std::{
 };
 
 use crate::{
-    error::{Fault, Wrong},
+    error::{ConvertError, ErrorKind},
     form::Answer,
     input::{
         Limits, Member,
         table::{Table, twice},
     },
     meter::Meter,
-    model::Keys,
+    model::ItemIndex,
     plural::counted,
-    privacy::participants::People,
+    privacy::participants::ParticipantRegistry,
     storage::rows::{MOST_GROUPS, NO_OBJECT, Read, Row, order::Flow},
 };
 
@@ -34,9 +34,9 @@ pub(super) struct Participants {
 pub(super) fn participants(
     member: &Member,
     limits: &Limits,
-    listed: Option<&Keys>,
-    people: &mut People,
-) -> Result<Participants, Fault> {
+    listed: Option<&ItemIndex>,
+    people: &mut ParticipantRegistry,
+) -> Result<Participants, ConvertError> {
     let mut table = Table::open(member.open(limits, None)?, limits, true)?;
     let id = table.need(&["participant"])?;
     let (group, xid) = (table.find(&["group-id"])?, table.find(&["xid"])?);
@@ -48,7 +48,7 @@ pub(super) fn participants(
     let wanted = people.wants_external();
     if wanted && xid.is_none() {
         let detail = "there is no column xid, and --participants external-ids asks for the ids in it";
-        return Err(Fault::content(&table.name, 1, Wrong::MissingColumn, detail));
+        return Err(ConvertError::content(&table.name, 1, ErrorKind::MissingColumn, detail));
     }
     let mut known_outside = HashMap::<Box<str>, u64>::new();
     let (mut names, mut places_of, mut external) =
@@ -56,12 +56,12 @@ pub(super) fn participants(
     while let Some(row) = table.next()? {
         let (who, name, xid) = (row.text(id)?.as_bytes(), row.maybe(group)?.trim(), row.maybe(xid)?.trim());
         if who.is_empty() {
-            return Err(row.wrong(Wrong::Value, "participant is empty"));
+            return Err(row.wrong(ErrorKind::Value, "participant is empty"));
         }
         match seen.entry(who.into()) {
             Entry::Occupied(first) => {
                 let detail = format!("the participant stands in row {} already", first.get());
-                return Err(row.wrong(Wrong::Duplicate, detail));
+                return Err(row.wrong(ErrorKind::Duplicate, detail));
             }
             Entry::Vacant(place) => place.insert(row.number),
         };
@@ -71,7 +71,7 @@ pub(super) fn participants(
                 let detail = format!(
                     "its xid stands in row {first} already, and --participants external-ids tells apart by it"
                 );
-                return Err(row.wrong(Wrong::Duplicate, detail));
+                return Err(row.wrong(ErrorKind::Duplicate, detail));
             }
             people.set_external(who, xid);
         }
@@ -90,7 +90,7 @@ pub(super) fn participants(
         let at = match places_of.get(name) {
             Some(at) => *at,
             None if names.len() == MOST_GROUPS => {
-                return Err(row.wrong(Wrong::Value, format!("there are more than {MOST_GROUPS} groups")));
+                return Err(row.wrong(ErrorKind::Value, format!("there are more than {MOST_GROUPS} groups")));
             }
             None => {
                 names.push(name.to_owned());
@@ -113,14 +113,17 @@ pub(super) fn participants(
     let mut notes = Vec::new();
     let others = seen.len() as u64 - external;
     if wanted && others > 0 {
-        let (told, were) = people.few.counted(others, "participant");
+        let (told, were) = people.hidden_below.counted(others, "participant");
         notes
             .push(format!("{told} {were} without an id of the embedding site (xid): a pseudonym stands in."));
     }
     if external > 0 && !wanted {
         // Of all who took part, the others could be few.
-        let told =
-            if people.few.is_any() { "Participants".to_owned() } else { counted(external, "participant") };
+        let told = if people.hidden_below.hides_any() {
+            "Participants".to_owned()
+        } else {
+            counted(external, "participant")
+        };
         notes.push(format!(
             "{told} had an id of the embedding site (xid), which identifies them directly: only \
              `--participants external-ids` keeps it."
@@ -134,11 +137,11 @@ pub(super) fn rows(
     member: &Member,
     limits: &Limits,
     meter: &Arc<Meter>,
-    keys: &Keys,
+    keys: &ItemIndex,
     turned: bool,
-    people: &mut People,
-    mut each: impl FnMut(Row) -> Result<Flow, Fault>,
-) -> Result<Read, Fault> {
+    people: &mut ParticipantRegistry,
+    mut each: impl FnMut(Row) -> Result<Flow, ConvertError>,
+) -> Result<Read, ConvertError> {
     let mut table = Table::open(member.open(limits, Some(meter))?, limits, true)?;
     let id = table.need(&["participant"])?;
     // Comments are the columns behind the counts.
@@ -149,12 +152,17 @@ pub(super) fn rows(
         if counts.contains(&column.to_lowercase().as_str()) {
             if keys.find(column.as_bytes()).is_some() {
                 let detail = format!("column {} is called as a comment is, too: {column}", at + 1);
-                return Err(Fault::content(&table.name, 1, Wrong::Duplicate, detail));
+                return Err(ConvertError::content(&table.name, 1, ErrorKind::Duplicate, detail));
             }
             continue;
         }
         let item = keys.find(column.as_bytes()).ok_or_else(|| {
-            Fault::content(&table.name, 1, Wrong::UnknownItem, format!("column {} is no comment", at + 1))
+            ConvertError::content(
+                &table.name,
+                1,
+                ErrorKind::UnknownItem,
+                format!("column {} is no comment", at + 1),
+            )
         })?;
         if let Some(first) = first_of.insert(item, at) {
             return Err(twice(&table.name, column, first, at));
@@ -170,7 +178,7 @@ pub(super) fn rows(
                 "1" => Answer::Agree,
                 "-1" => Answer::Disagree,
                 "0" => Answer::Pass,
-                _ => return Err(row.wrong(Wrong::Value, "a vote is none of 1, 0, -1 and nothing")),
+                _ => return Err(row.wrong(ErrorKind::Value, "a vote is none of 1, 0, -1 and nothing")),
             };
             let (who, group) = people.see(id);
             rows += 1;

@@ -1,6 +1,6 @@
-//! Exports of Polis and its relatives, in the six shapes that are about.
+//! Adapter for Polis and its relatives, in six variants of exports.
 //!
-//! Columns are found by name. What a vote's sign means is settled in `sign`, before anything is believed.
+//! Columns are found by name, and the sign of votes is settled in `vote_sign` before any vote is read.
 
 mod comments;
 mod fast_rows;
@@ -15,14 +15,14 @@ use std::sync::Arc;
 pub use self::vote_sign::VoteSign;
 use self::{
     comments::Comments,
-    vote_sign::{Check, Declared, Said},
+    vote_sign::{DeclaredSign, SignCheck, SignSource},
 };
 use crate::{
-    error::Fault,
-    input::{Limits, Member, Role, absent, hold_name, hold_summary, missing, need, one_of, unless_broken},
+    error::ConvertError,
+    input::{Limits, Member, Role, absent, check_name, check_summary, missing, need, one_of, unless_broken},
     meter::Meter,
-    model::{Head, Keys, Source},
-    privacy::participants::{People, PeopleOf, scope},
+    model::{BundleHeader, ItemIndex, Source},
+    privacy::participants::{ParticipantRegistry, RegistryFor, scope},
     storage::rows::{Read, Row, order::Flow},
 };
 
@@ -72,13 +72,13 @@ pub(crate) struct Polis {
     matrix: Option<Member>,
     /// The file of comments.
     comments: String,
-    keys: Keys,
+    keys: ItemIndex,
     /// Author by item, to check the sign of votes.
     authors: Vec<Option<u128>>,
     /// Published agrees and disagrees by item.
     published: Vec<Option<(u64, u64)>>,
     sign: VoteSign,
-    said: Said,
+    said: SignSource,
     pub(crate) variant: Variant,
 }
 
@@ -91,14 +91,14 @@ impl Polis {
         limits: &Limits,
         options: &Options,
         source_id: Option<&str>,
-        people_of: &mut PeopleOf<'_>,
-    ) -> Result<(Self, Head, People), Fault> {
+        people_of: &mut RegistryFor<'_>,
+    ) -> Result<(Self, BundleHeader, ParticipantRegistry), ConvertError> {
         let one = |role| one_of(files, role);
         let (votes, matrix) = (one(Role::PolisVotes)?, one(Role::PolisMatrix)?);
         for role in [Role::PolisVotes, Role::PolisMatrix] {
-            hold_name(files, limits, role)?;
+            check_name(files, limits, role)?;
         }
-        hold_summary(files, limits)?;
+        check_summary(files, limits)?;
         let comments = need(files, limits, Role::PolisComments, "the file of comments (comments.csv)")?;
         if votes.is_none() && matrix.is_none() {
             let either = "a file of votes (votes.csv) or of participants (participants-votes.csv)";
@@ -110,7 +110,7 @@ impl Polis {
             matrix.is_some_and(|matrix| matrix.name.to_lowercase().contains("participants-votes"));
         let look = comments::look(comments, limits)?;
         let declared = summary.sign.and(format.sign);
-        let found = look.variant(declared != Declared::Nothing, named_old, summary.has_views);
+        let found = look.variant(declared != DeclaredSign::Nothing, named_old, summary.has_views);
         let variant = options.variant.unwrap_or(found);
         let (sign, said, overruled) = vote_sign::settle(options.vote_sign, declared)?;
 
@@ -120,7 +120,7 @@ impl Polis {
         let unknown = || summary.invented().or_else(|| votes.or(matrix).map(Member::stem));
         let id = known.or_else(unknown).unwrap_or_default();
         let mut read = Comments::read(comments, limits, variant, sign, &options.organizers, &people)?;
-        let keys = Keys::sort(&mut read.items, &comments.name)?;
+        let keys = ItemIndex::sort(&mut read.items, &comments.name)?;
         let mut notes = read.notes;
         notes.extend(format.notes);
         notes.extend(overruled);
@@ -143,7 +143,7 @@ impl Polis {
         if matrix.is_none() && people.wants_external() {
             let detail =
                 "--participants external-ids: the ids are in the table of participants, and there is none";
-            return Err(Fault::Refused(detail.to_owned()));
+            return Err(ConvertError::Refused(detail.to_owned()));
         }
         if matrix.is_none() {
             let name =
@@ -171,7 +171,8 @@ impl Polis {
             url: summary.url.clone().unwrap_or_default(),
         };
         let adapter = format!("tidegate:polis/v1 (variant {})", variant.name());
-        let head = Head { groups, rows, notes, ..Head::of_statements(adapter, source, read.items) };
+        let head =
+            BundleHeader { groups, rows, notes, ..BundleHeader::of_statements(adapter, source, read.items) };
         let authors = head.items.iter().map(|item| item.author).collect();
         let published = head.items.iter().map(comments::published).collect();
         let (votes, matrix) = (votes.cloned(), matrix.cloned());
@@ -193,13 +194,13 @@ impl Polis {
         &self,
         limits: &Limits,
         meter: &Arc<Meter>,
-        people: &mut People,
+        people: &mut ParticipantRegistry,
         notes: &mut Vec<String>,
-        mut each: impl FnMut(Row) -> Result<Flow, Fault>,
-    ) -> Result<Read, Fault> {
+        mut each: impl FnMut(Row) -> Result<Flow, ConvertError>,
+    ) -> Result<Read, ConvertError> {
         let turned = self.sign == VoteSign::AgreeIsMinus;
         let file = self.rows_file().ok_or_else(|| absent("a file of votes"))?;
-        let mut check = Check::new(&self.authors, &self.published);
+        let mut check = SignCheck::new(&self.authors, &self.published);
         let seen = |row| {
             check.see(row);
             each(row)
@@ -212,7 +213,7 @@ impl Polis {
             notes.extend(check.verdict(&file.name, self.said)?);
             if let Some(votes) = &self.votes {
                 let matrix = self.matrix.as_ref().map(|matrix| matrix.name.as_str());
-                let names = truncation::Names { votes: &votes.name, comments: &self.comments, matrix };
+                let names = truncation::FileNames { votes: &votes.name, comments: &self.comments, matrix };
                 notes.extend(names.note(read.rows, people, &check)?);
             }
         }

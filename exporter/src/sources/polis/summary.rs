@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::{
     Variant,
-    vote_sign::{Declared, VoteSign},
+    vote_sign::{DeclaredSign, VoteSign},
 };
 use crate::{
-    error::{Fault, Wrong},
+    error::{ConvertError, ErrorKind},
     input::{Limits, Member, pairs},
     model::URN,
 };
@@ -21,12 +21,12 @@ pub(super) struct Summary {
     pub(super) topic: Option<String>,
     pub(super) url: Option<String>,
     description: Option<String>,
-    pub(super) sign: Declared,
+    pub(super) sign: DeclaredSign,
     pub(super) has_views: bool,
 }
 
 impl Summary {
-    pub(super) fn read(member: Option<&Member>, limits: &Limits) -> Result<Self, Fault> {
+    pub(super) fn read(member: Option<&Member>, limits: &Limits) -> Result<Self, ConvertError> {
         let Some(member) = member else { return Ok(Self::default()) };
         let mut summary = Self::default();
         pairs(member, limits, |key, value| match key {
@@ -74,7 +74,7 @@ impl Summary {
 }
 
 /// `agree=+1;disagree=-1;pass=0;format=polis-export/1`
-fn convention(text: &str) -> Declared {
+fn convention(text: &str) -> DeclaredSign {
     let parts = || text.split(';').filter_map(|part| part.split_once('='));
     // What stands twice or is no vote is none that is known.
     let of = |name: &str, unsaid: Option<i8>| {
@@ -86,9 +86,9 @@ fn convention(text: &str) -> Declared {
         }
     };
     match (of("agree", None), of("disagree", None), of("pass", Some(0))) {
-        (Some(1), Some(-1), Some(0)) => Declared::One(VoteSign::AgreeIsPlus),
-        (Some(-1), Some(1), Some(0)) => Declared::One(VoteSign::AgreeIsMinus),
-        _ => Declared::Unknown,
+        (Some(1), Some(-1), Some(0)) => DeclaredSign::One(VoteSign::AgreeIsPlus),
+        (Some(-1), Some(1), Some(0)) => DeclaredSign::One(VoteSign::AgreeIsMinus),
+        _ => DeclaredSign::Unknown,
     }
 }
 
@@ -104,37 +104,42 @@ const MOST: u64 = 1 << 20;
 /// The same, in a file of its own.
 #[derive(Debug, Default)]
 pub(super) struct Format {
-    pub(super) sign: Declared,
+    pub(super) sign: DeclaredSign,
     pub(super) notes: Vec<String>,
 }
 
 impl Format {
-    pub(super) fn read(member: Option<&Member>, limits: &Limits) -> Result<Self, Fault> {
+    pub(super) fn read(member: Option<&Member>, limits: &Limits) -> Result<Self, ConvertError> {
         let Some(member) = member else { return Ok(Self::default()) };
-        let wrong = |wrong, detail: String| Fault::content(&member.name, None, wrong, detail);
+        let wrong = |wrong, detail: String| ConvertError::content(&member.name, None, wrong, detail);
         let mut text = Vec::new();
         let mut stream = member.open(limits, None)?.take(MOST + 1);
-        stream.read_to_end(&mut text).map_err(|error| Fault::from_io(&member.name, error))?;
+        stream.read_to_end(&mut text).map_err(|error| ConvertError::from_io(&member.name, error))?;
         if text.len() as u64 > MOST {
-            return Err(wrong(Wrong::TooLong, "a declaration of the format has 1 MiB at most".to_owned()));
+            return Err(wrong(
+                ErrorKind::TooLong,
+                "a declaration of the format has 1 MiB at most".to_owned(),
+            ));
         }
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
         let value: Value = serde_json::from_slice(text).map_err(|error| {
             let detail = format!("line {}, column {}: it is not JSON", error.line(), error.column());
-            wrong(Wrong::Format, detail)
+            wrong(ErrorKind::Format, detail)
         })?;
         let sign = sign_in(&value);
         let nothing = format!("{} declares no sign of votes that is understood.", member.name);
-        Ok(Self { sign, notes: if sign == Declared::Nothing { vec![nothing] } else { Vec::new() } })
+        Ok(Self { sign, notes: if sign == DeclaredSign::Nothing { vec![nothing] } else { Vec::new() } })
     }
 }
 
 /// Finds the sign of votes. Its place has changed between versions; its name has not, apart from spelling.
-fn sign_in(value: &Value) -> Declared {
+fn sign_in(value: &Value) -> DeclaredSign {
     let members = match value {
         Value::Object(members) => members,
-        Value::Array(elements) => return elements.iter().map(sign_in).fold(Declared::Nothing, Declared::and),
-        _ => return Declared::Nothing,
+        Value::Array(elements) => {
+            return elements.iter().map(sign_in).fold(DeclaredSign::Nothing, DeclaredSign::and);
+        }
+        _ => return DeclaredSign::Nothing,
     };
     let of = |(name, value): (&String, &Value)| {
         let name: String = name.chars().filter(|sign| sign.is_alphanumeric()).collect();
@@ -142,14 +147,14 @@ fn sign_in(value: &Value) -> Declared {
             ("agree", Value::String(_) | Value::Number(_)) => {
                 let written = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                 match vote(&written) {
-                    Some(1) => Declared::One(VoteSign::AgreeIsPlus),
-                    Some(-1) => Declared::One(VoteSign::AgreeIsMinus),
-                    _ => Declared::Nothing,
+                    Some(1) => DeclaredSign::One(VoteSign::AgreeIsPlus),
+                    Some(-1) => DeclaredSign::One(VoteSign::AgreeIsMinus),
+                    _ => DeclaredSign::Nothing,
                 }
             }
             ("voteconvention", Value::String(text)) => convention(text),
             _ => sign_in(value),
         }
     };
-    members.iter().map(of).fold(Declared::Nothing, Declared::and)
+    members.iter().map(of).fold(DeclaredSign::Nothing, DeclaredSign::and)
 }

@@ -4,7 +4,7 @@
 //! A sign is never guessed: a wrong guess would turn every opinion into its opposite.
 
 use crate::{
-    error::{Fault, Wrong},
+    error::{ConvertError, ErrorKind},
     form::Answer,
     storage::rows::Row,
 };
@@ -28,7 +28,7 @@ impl VoteSign {
 
 /// Sign that the export declares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Declared {
+pub(super) enum DeclaredSign {
     #[default]
     Nothing,
     One(VoteSign),
@@ -37,7 +37,7 @@ pub(super) enum Declared {
     Unknown,
 }
 
-impl Declared {
+impl DeclaredSign {
     /// Combines two declarations.
     pub(super) fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -53,35 +53,35 @@ impl Declared {
 /// The sign, who has said so, and what is to be noted of that.
 pub(super) fn settle(
     told: Option<VoteSign>,
-    declared: Declared,
-) -> Result<(VoteSign, Said, Option<String>), Fault> {
+    declared: DeclaredSign,
+) -> Result<(VoteSign, SignSource, Option<String>), ConvertError> {
     let overruled = |declared: &str, told: VoteSign| {
         let note =
             format!("The export declares {declared}; --vote-sign {} has the last word.", told.written());
-        Ok((told, Said::Told, Some(note)))
+        Ok((told, SignSource::Told, Some(note)))
     };
     match (told, declared) {
-        (Some(told), Declared::Both) => overruled("both agree=+1 and agree=-1", told),
-        (Some(told), Declared::Unknown) => overruled("a vote convention that is not known", told),
-        (Some(told), Declared::One(declared)) if told != declared => overruled(declared.written(), told),
-        (Some(told), _) => Ok((told, Said::Told, None)),
-        (None, Declared::Both) => Err(refused(
+        (Some(told), DeclaredSign::Both) => overruled("both agree=+1 and agree=-1", told),
+        (Some(told), DeclaredSign::Unknown) => overruled("a vote convention that is not known", told),
+        (Some(told), DeclaredSign::One(declared)) if told != declared => overruled(declared.written(), told),
+        (Some(told), _) => Ok((told, SignSource::Told, None)),
+        (None, DeclaredSign::Both) => Err(refused(
             "the export declares two signs for a vote of agreement: --vote-sign says which one holds",
         )),
-        (None, Declared::Unknown) => Err(refused(
+        (None, DeclaredSign::Unknown) => Err(refused(
             "the vote convention that the export declares is not known: --vote-sign says what holds",
         )),
-        (None, Declared::One(VoteSign::AgreeIsMinus)) => {
+        (None, DeclaredSign::One(VoteSign::AgreeIsMinus)) => {
             Err(refused("the export declares agree=-1: confirm it with --vote-sign agree=-1"))
         }
-        (None, Declared::One(sign)) => Ok((sign, Said::Declared, None)),
-        (None, Declared::Nothing) => Ok((VoteSign::AgreeIsPlus, Said::Nothing, None)),
+        (None, DeclaredSign::One(sign)) => Ok((sign, SignSource::Declared, None)),
+        (None, DeclaredSign::Nothing) => Ok((VoteSign::AgreeIsPlus, SignSource::Nothing, None)),
     }
 }
 
 /// Origin of the chosen sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum SignSource {
     Nothing,
     /// The export has.
     Declared,
@@ -89,13 +89,13 @@ pub(super) enum Said {
     Told,
 }
 
-fn refused(detail: &str) -> Fault {
-    Fault::content("the input", None, Wrong::Sign, detail)
+fn refused(detail: &str) -> ConvertError {
+    ConvertError::content("the input", None, ErrorKind::Sign, detail)
 }
 
 /// Counts by which a wrong sign shows.
 #[derive(Debug)]
-pub(super) struct Check<'c> {
+pub(super) struct SignCheck<'c> {
     authors: &'c [Option<u128>],
     published: &'c [Option<(u64, u64)>],
     /// Agrees and disagrees of each item, all events.
@@ -107,7 +107,7 @@ pub(super) struct Check<'c> {
 /// Fewer say nothing.
 const LEAST: u64 = 5;
 
-impl<'c> Check<'c> {
+impl<'c> SignCheck<'c> {
     pub(super) fn new(authors: &'c [Option<u128>], published: &'c [Option<(u64, u64)>]) -> Self {
         Self { authors, published, counted: vec![(0, 0); authors.len()], own: 0, own_disagree: 0 }
     }
@@ -135,7 +135,7 @@ impl<'c> Check<'c> {
     }
 
     /// Authors hardly ever disagree with themselves, and tallies hardly ever fit the wrong way round.
-    pub(super) fn verdict(&self, file: &str, said: Said) -> Result<Option<String>, Fault> {
+    pub(super) fn verdict(&self, file: &str, said: SignSource) -> Result<Option<String>, ConvertError> {
         let (mut straight, mut turned) = (0_u64, 0_u64);
         for (published, counted) in self.published.iter().zip(&self.counted) {
             let Some(published) = published.filter(|(agrees, disagrees)| agrees != disagrees) else {
@@ -158,15 +158,17 @@ impl<'c> Check<'c> {
             return Ok(None);
         };
         let detail = match said {
-            Said::Told => return Ok(Some(format!("The sign is as --vote-sign says, although {said_so}."))),
-            Said::Declared => {
+            SignSource::Told => {
+                return Ok(Some(format!("The sign is as --vote-sign says, although {said_so}.")));
+            }
+            SignSource::Declared => {
                 "the export declares otherwise: --vote-sign agree=-1 turns it round, agree=+1 insists"
             }
-            Said::Nothing => {
+            SignSource::Nothing => {
                 "the sign is likely to be the database's: --vote-sign agree=-1 turns it round, agree=+1 \
                               insists"
             }
         };
-        Err(Fault::content(file, None, Wrong::Sign, format!("{found}; {detail}")))
+        Err(ConvertError::content(file, None, ErrorKind::Sign, format!("{found}; {detail}")))
     }
 }

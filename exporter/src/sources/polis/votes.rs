@@ -1,18 +1,18 @@
-//! The list of votes: the long file, so it is split by hand.
+//! List of votes, the long file, which is therefore split by hand.
 //!
-//! A row is one line, and refused if a cell of it has more. What is as nearly all rows are is read at a glance
-//! (`glance.rs`), everything else field by field, and lines with quotes as CSV.
+//! A row is one line; a cell with a line break is refused. Nearly all rows take the fast path (`fast_rows`), others
+//! are read field by field, and lines with quotes as CSV.
 
 use std::sync::{Arc, atomic::Ordering};
 
 use memchr::{memchr, memchr_iter, memchr2};
 
 use super::{
-    fast_rows::{Column, Columns, Glance},
+    fast_rows::{Column, Columns, FastRow},
     matrix::turn,
 };
 use crate::{
-    error::{Fault, Wrong},
+    error::{ConvertError, ErrorKind},
     form::Answer,
     input::{
         Limits, MOST_CELLS, Member,
@@ -21,15 +21,15 @@ use crate::{
         table::{LONGER, NOT_UTF8, canonical_number, column, no_column},
     },
     meter::Meter,
-    model::Keys,
-    privacy::participants::People,
+    model::ItemIndex,
+    privacy::participants::ParticipantRegistry,
     storage::rows::{NO_OBJECT, Read, Row, order::Flow},
-    timestamp::Moment,
+    timestamp::Timestamp,
 };
 
 /// Indexes of the columns.
 #[derive(Clone, Copy, Debug)]
-struct Places {
+struct ColumnIndex {
     timestamp: Option<usize>,
     comment: usize,
     voter: usize,
@@ -48,24 +48,24 @@ pub(super) fn rows(
     member: &Member,
     limits: &Limits,
     meter: &Arc<Meter>,
-    keys: &Keys,
+    keys: &ItemIndex,
     turned: bool,
-    people: &mut People,
-    mut each: impl FnMut(Row) -> Result<Flow, Fault>,
-) -> Result<Read, Fault> {
+    people: &mut ParticipantRegistry,
+    mut each: impl FnMut(Row) -> Result<Flow, ConvertError>,
+) -> Result<Read, ConvertError> {
     let mut lines = Lines::new(member.open(limits, Some(meter))?, limits.record);
     let name = member.name.as_str();
     let (mut places, mut columns) = (None, None);
     let (mut number, mut rows) = (0_u64, 0_u64);
-    let mut reading = Reading { keys, turned, people, comment: Vec::new(), comment_number: None, item: 0 };
-    let mut waiting = Waiting::default();
+    let mut reading = VoteReader { keys, turned, people, comment: Vec::new(), comment_number: None, item: 0 };
+    let mut waiting = RowBatch::default();
     while let Some(block) = lines.next(number + 1)? {
         let quotes = match memchr2(0, b'"', block) {
             Some(first) => {
                 if let Some(at) = memchr(0, &block[first..]) {
                     let before = memchr_iter(b'\n', &block[..first + at]).count() as u64;
                     let detail = "there is a NUL byte in it";
-                    return Err(Fault::content(name, number + before + 1, Wrong::Nul, detail));
+                    return Err(ConvertError::content(name, number + before + 1, ErrorKind::Nul, detail));
                 }
                 true
             }
@@ -76,7 +76,7 @@ pub(super) fn rows(
         while !rest.is_empty() {
             if !quotes
                 && let Some(columns) = &columns
-                && let Some((glance, length)) = Glance::at(rest, columns)
+                && let Some((glance, length)) = FastRow::at(rest, columns)
                 && let Some(row) = reading.at_a_glance(&glance)
             {
                 rest = &rest[length..];
@@ -103,7 +103,7 @@ pub(super) fn rows(
             if line.is_empty() {
                 continue;
             }
-            let wrong = |(wrong, detail): Said| Fault::content(name, number, wrong, detail);
+            let wrong = |(wrong, detail): BadRow| ConvertError::content(name, number, wrong, detail);
             let row = if quotes && memchr(b'"', line).is_some() {
                 reading.slow(line, places).map_err(wrong)?
             } else {
@@ -120,18 +120,18 @@ pub(super) fn rows(
         return Ok(Read { flow: Flow::Enough, rows, ended: None });
     }
     if places.is_none() {
-        return Err(Fault::content(name, 1, Wrong::MissingColumn, "the file is empty"));
+        return Err(ConvertError::content(name, 1, ErrorKind::MissingColumn, "the file is empty"));
     }
     Ok(Read { flow: Flow::More, rows, ended: Some(lines.finish()?) })
 }
 
-fn header(line: &[u8], name: &str) -> Result<Places, Fault> {
+fn header(line: &[u8], name: &str) -> Result<ColumnIndex, ConvertError> {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     if memchr_iter(b',', line).count() as u64 > MOST_CELLS {
         let detail = format!("the row has more than {MOST_CELLS} cells");
-        return Err(Fault::content(name, 1, Wrong::Columns, detail));
+        return Err(ConvertError::content(name, 1, ErrorKind::Columns, detail));
     }
-    of_line(line).map_err(|why| Fault::content(name, 1, Wrong::Quote, why))?;
+    of_line(line).map_err(|why| ConvertError::content(name, 1, ErrorKind::Quote, why))?;
     let mut record = csv::ByteRecord::new();
     let mut reader = csv::ReaderBuilder::new()
         .has_headers(false)
@@ -146,10 +146,10 @@ fn header(line: &[u8], name: &str) -> Result<Places, Fault> {
     let (timestamp, comment) = (place("timestamp")?, need("comment-id")?);
     let (voter, vote) = (need("voter-id")?, need("vote")?);
     let last = comment.max(voter).max(vote).max(timestamp.unwrap_or_default());
-    Ok(Places { timestamp, comment, voter, vote, last, count: columns.len() })
+    Ok(ColumnIndex { timestamp, comment, voter, vote, last, count: columns.len() })
 }
 
-impl Places {
+impl ColumnIndex {
     fn columns(&self) -> Option<Columns> {
         let named = [(self.timestamp, Column::Timestamp), (Some(self.comment), Column::Comment)];
         let named =
@@ -160,19 +160,19 @@ impl Places {
 
 /// Rows whose participants were not looked up yet.
 #[derive(Debug)]
-struct Waiting {
+struct RowBatch {
     voters: [u64; TOGETHER],
     rows: [Row; TOGETHER],
     count: usize,
 }
 
-impl Default for Waiting {
+impl Default for RowBatch {
     fn default() -> Self {
         Self { voters: [0; TOGETHER], rows: [Row::NONE; TOGETHER], count: 0 }
     }
 }
 
-impl Waiting {
+impl RowBatch {
     /// Adds a row; true if the batch is full.
     #[inline]
     fn add(&mut self, voter: u64, row: Row) -> bool {
@@ -184,12 +184,12 @@ impl Waiting {
 
     fn pass(
         &mut self,
-        reading: &mut Reading<'_>,
-        each: &mut impl FnMut(Row) -> Result<Flow, Fault>,
-    ) -> Result<Flow, Fault> {
+        reading: &mut VoteReader<'_>,
+        each: &mut impl FnMut(Row) -> Result<Flow, ConvertError>,
+    ) -> Result<Flow, ConvertError> {
         let rows = &mut self.rows[..std::mem::take(&mut self.count)];
         for (row, voter) in rows.iter_mut().zip(&self.voters) {
-            let (who, group) = reading.people.see_number(*voter);
+            let (who, group) = reading.people.look_up_number(*voter);
             *row = row.by(who, group);
         }
         for row in rows {
@@ -201,37 +201,37 @@ impl Waiting {
     }
 }
 
-type Said = (Wrong, &'static str);
+type BadRow = (ErrorKind, &'static str);
 
-struct Reading<'r> {
-    keys: &'r Keys,
+struct VoteReader<'r> {
+    keys: &'r ItemIndex,
     turned: bool,
-    people: &'r mut People,
+    people: &'r mut ParticipantRegistry,
     /// The comment of the row before, which most rows share.
     comment: Vec<u8>,
     comment_number: Option<u64>,
     item: u32,
 }
 
-const FEW: Said = (Wrong::MissingColumn, "the row has too few columns");
-const MANY: Said = (Wrong::Columns, LONGER);
+const FEW: BadRow = (ErrorKind::MissingColumn, "the row has too few columns");
+const MANY: BadRow = (ErrorKind::Columns, LONGER);
 
-impl Reading<'_> {
+impl VoteReader<'_> {
     /// A row without its participant, if it is about the same comment as the one before.
     #[inline]
-    fn at_a_glance(&self, glance: &Glance) -> Option<Row> {
+    fn at_a_glance(&self, glance: &FastRow) -> Option<Row> {
         if Some(glance.comment) != self.comment_number {
             return None;
         }
         let at = match glance.timestamp {
-            Some(count) => Some(Moment::from_epoch(count)?),
+            Some(count) => Some(Timestamp::from_epoch(count)?),
             None => None,
         };
         Some(Row::new(0, self.item, NO_OBJECT, turn(glance.answer, self.turned), at, 0))
     }
 
     #[inline]
-    fn fast(&mut self, line: &[u8], places: &Places) -> Result<Row, Said> {
+    fn fast(&mut self, line: &[u8], places: &ColumnIndex) -> Result<Row, BadRow> {
         if places.last >= COLUMNS {
             return self.slow(line, places);
         }
@@ -261,12 +261,12 @@ impl Reading<'_> {
     }
 
     #[cold]
-    fn slow(&mut self, line: &[u8], places: &Places) -> Result<Row, Said> {
-        of_line(line).map_err(|why| (Wrong::Quote, why))?;
+    fn slow(&mut self, line: &[u8], places: &ColumnIndex) -> Result<Row, BadRow> {
+        of_line(line).map_err(|why| (ErrorKind::Quote, why))?;
         let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(line);
         let mut record = csv::ByteRecord::new();
         if !matches!(reader.read_byte_record(&mut record), Ok(true)) {
-            return Err((Wrong::Value, "not readable as CSV"));
+            return Err((ErrorKind::Value, "not readable as CSV"));
         }
         if record.len() > places.count {
             return Err(MANY);
@@ -277,26 +277,26 @@ impl Reading<'_> {
     }
 
     #[inline]
-    fn row(&mut self, timestamp: &[u8], comment: &[u8], voter: &[u8], vote: &[u8]) -> Result<Row, Said> {
+    fn row(&mut self, timestamp: &[u8], comment: &[u8], voter: &[u8], vote: &[u8]) -> Result<Row, BadRow> {
         // Else two ids could become one where they are written.
         if [timestamp, comment, voter, vote].iter().any(|field| std::str::from_utf8(field).is_err()) {
-            return Err((Wrong::Encoding, NOT_UTF8));
+            return Err((ErrorKind::Encoding, NOT_UTF8));
         }
-        let answer = answer(vote).ok_or((Wrong::Value, "vote is none of 1, 0 and -1"))?;
+        let answer = answer(vote).ok_or((ErrorKind::Value, "vote is none of 1, 0 and -1"))?;
         if comment != self.comment || self.comment.is_empty() {
-            let missing = (Wrong::UnknownItem, "comment-id is not among the comments");
+            let missing = (ErrorKind::UnknownItem, "comment-id is not among the comments");
             self.item = self.keys.find(comment).ok_or(missing)?;
             comment.clone_into(&mut self.comment);
             self.comment_number = canonical_number(comment);
         }
         if voter.is_empty() {
-            return Err((Wrong::Value, "voter-id is empty"));
+            return Err((ErrorKind::Value, "voter-id is empty"));
         }
         let at = match timestamp {
             [] => None,
             digits => {
-                let moment = whole(digits).and_then(Moment::from_epoch);
-                Some(moment.ok_or((Wrong::Value, "timestamp is no time from 1970 to 9999"))?)
+                let moment = whole(digits).and_then(Timestamp::from_epoch);
+                Some(moment.ok_or((ErrorKind::Value, "timestamp is no time from 1970 to 9999"))?)
             }
         };
         let (who, group) = self.people.see(voter);

@@ -44,10 +44,10 @@ impl Latest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{form::Answer, storage::rows::NO_OBJECT, timestamp::Moment};
+    use crate::{form::Answer, storage::rows::NO_OBJECT, timestamp::Timestamp};
 
     fn row(who: u128, seconds: i64, answer: Answer) -> Row {
-        Row::new(who, 0, NO_OBJECT, answer, Moment::from_epoch(seconds), 0)
+        Row::new(who, 0, NO_OBJECT, answer, Timestamp::from_epoch(seconds), 0)
     }
 
     fn all(events: bool, rows: &[Row]) -> (Vec<(Row, u32)>, u64) {

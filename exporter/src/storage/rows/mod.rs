@@ -1,6 +1,4 @@
-//! One answer of one participant, in the shape in which millions of them are ordered and passed on.
-//!
-//! Where they come from is the adapters' matter, and how they are written is `write`'s.
+//! One answer of one participant, packed into 32 bytes so that millions can be sorted.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -14,8 +12,8 @@ pub(crate) mod sorter;
 use self::order::Flow;
 use crate::{
     form::Answer,
-    input::Ended,
-    timestamp::{self, Moment},
+    input::FileDigest,
+    timestamp::{self, Timestamp},
 };
 
 /// 32 bytes. Items are named by their place in the list of items.
@@ -36,7 +34,7 @@ pub(crate) struct Read {
     pub(crate) flow: Flow,
     pub(crate) rows: u64,
     /// The file of the rows, if it was read to its end.
-    pub(crate) ended: Option<Ended>,
+    pub(crate) ended: Option<FileDigest>,
 }
 
 pub(crate) const NO_OBJECT: u32 = u32::MAX;
@@ -60,7 +58,7 @@ impl Row {
         subject: u32,
         object: u32,
         answer: Answer,
-        at: Option<Moment>,
+        at: Option<Timestamp>,
         group: u16,
     ) -> Self {
         let time = at.map_or(0, |at| (at.millis + OFFSET).cast_unsigned());
@@ -86,9 +84,9 @@ impl Row {
         (self.packed >> GROUP & GROUPS) as usize
     }
 
-    pub(crate) fn at(self) -> Option<Moment> {
+    pub(crate) fn at(self) -> Option<Timestamp> {
         let time = self.packed >> TIME;
-        (time != 0).then(|| Moment { millis: time.cast_signed() - OFFSET, fine: self.packed & 8 != 0 })
+        (time != 0).then(|| Timestamp { millis: time.cast_signed() - OFFSET, fine: self.packed & 8 != 0 })
     }
 
     /// Rows of one participant about one thing.
@@ -97,7 +95,7 @@ impl Row {
     }
 
     /// The order of a bundle; rows that are equal in it keep that of their file.
-    pub(crate) fn place(&self) -> (u32, u32, u128, u64) {
+    pub(crate) fn sort_key(&self) -> (u32, u32, u128, u64) {
         // No object comes first.
         (self.subject, self.object.wrapping_add(1), self.who, self.packed >> TIME)
     }
@@ -134,10 +132,11 @@ mod tests {
     #[test]
     fn a_row_keeps_what_it_was_made_of() {
         let ends = ["0000-01-01T00:00:00Z", "6429-10-17T02:45:55.328Z", "9999-12-31T23:59:59.999Z"];
-        let ends = ends.map(|text| Some(Moment::parse(text).unwrap()));
+        let ends = ends.map(|text| Some(Timestamp::parse(text).unwrap()));
         let most = u16::try_from(MOST_GROUPS).unwrap();
-        for at in
-            [None, Moment::from_epoch(1_658_933_760_180), Moment::from_epoch(-5)].into_iter().chain(ends)
+        for at in [None, Timestamp::from_epoch(1_658_933_760_180), Timestamp::from_epoch(-5)]
+            .into_iter()
+            .chain(ends)
         {
             for answer in Answer::ALL {
                 let row = Row::new(u128::MAX - 7, 3, 9, answer, at, most).by(u128::MAX - 7, most);
@@ -150,13 +149,13 @@ mod tests {
 
     #[test]
     fn later_rows_come_later_whatever_they_answer() {
-        let at = |seconds| Moment::from_epoch(seconds);
+        let at = |seconds| Timestamp::from_epoch(seconds);
         let early = Row::new(1, 0, NO_OBJECT, Answer::Equal, at(10), 7);
         let late = Row::new(1, 0, NO_OBJECT, Answer::Agree, at(11), 0);
-        assert!(early.place() < late.place());
+        assert!(early.sort_key() < late.sort_key());
         let unknown = Row::new(1, 0, NO_OBJECT, Answer::Equal, None, 7);
-        assert!(unknown.place() < early.place());
+        assert!(unknown.sort_key() < early.sort_key());
         let twin = Row::new(1, 0, NO_OBJECT, Answer::Disagree, at(10), 0);
-        assert_eq!(early.place(), twin.place());
+        assert_eq!(early.sort_key(), twin.sort_key());
     }
 }

@@ -1,4 +1,4 @@
-//! Brings an adapter's rows into the order of a bundle, and each question to its answer.
+//! Sorts an adapter's rows into the order of a bundle, and keeps the latest answer to each question.
 //!
 //! Rows that come item by item need the memory of one item's rows; all others are sorted, on disk if need be.
 
@@ -10,14 +10,14 @@
 use std::path::Path;
 
 use super::{NO_OBJECT, Row, latest::Latest, sorter::Sorter};
-use crate::error::Fault;
+use crate::error::ConvertError;
 
 /// Whoever takes rows in the order of a bundle.
 pub(crate) trait Sink {
     /// `number` counts the rows of one question.
-    fn take(&mut self, row: Row, number: u32) -> Result<(), Fault>;
+    fn take(&mut self, row: Row, number: u32) -> Result<(), ConvertError>;
     /// Everything so far was in vain and will come again: the input was not in order after all.
-    fn again(&mut self) -> Result<(), Fault>;
+    fn again(&mut self) -> Result<(), ConvertError>;
 }
 
 /// Settings for sorting rows.
@@ -35,7 +35,7 @@ pub(crate) enum Flow {
     Enough,
 }
 
-fn pass(latest: &mut Latest, row: Row, sink: &mut impl Sink) -> Result<(), Fault> {
+fn pass(latest: &mut Latest, row: Row, sink: &mut impl Sink) -> Result<(), ConvertError> {
     match latest.push(row) {
         Some((row, number)) => sink.take(row, number),
         None => Ok(()),
@@ -46,14 +46,14 @@ fn pass(latest: &mut Latest, row: Row, sink: &mut impl Sink) -> Result<(), Fault
 #[derive(Debug)]
 pub(crate) struct Grouped {
     rows: Vec<Row>,
-    dealt: Dealt,
+    dealt: Piles,
     most: usize,
     latest: Latest,
 }
 
 /// Rows of one question by the first bits of their pseudonyms, which are as good as random: few share their pile.
 #[derive(Debug, Default)]
-struct Dealt {
+struct Piles {
     rows: Vec<Row>,
     /// End of each pile.
     ends: Vec<u32>,
@@ -62,7 +62,7 @@ struct Dealt {
 /// Bytes that a row takes: where it is collected, where it is dealt to, and its part of the piles.
 const COST: usize = 2 * super::SIZE + size_of::<u32>();
 
-impl Dealt {
+impl Piles {
     /// Rows of a pile keep the order in which they came.
     fn deal(&mut self, rows: &[Row]) {
         // One or two rows a pile; with one pile alone there is no bit to look at.
@@ -92,7 +92,7 @@ impl Dealt {
             let (pile, behind) = std::mem::take(&mut rest).split_at_mut((end - begins) as usize);
             (rest, begins) = (behind, *end);
             if pile.len() > 1 {
-                pile.sort_by_key(Row::place);
+                pile.sort_by_key(Row::sort_key);
             }
             &*pile
         })
@@ -103,7 +103,7 @@ impl Grouped {
     pub(crate) fn new(order: Order<'_>) -> Self {
         Self {
             rows: Vec::new(),
-            dealt: Dealt::default(),
+            dealt: Piles::default(),
             most: (order.memory / COST).clamp(1, u32::MAX as usize),
             latest: Latest::new(order.events),
         }
@@ -111,7 +111,7 @@ impl Grouped {
 
     /// `Enough`: these rows are not in order, or one item's do not fit, and have to be sorted.
     #[inline]
-    pub(crate) fn push(&mut self, row: Row, sink: &mut impl Sink) -> Result<Flow, Fault> {
+    pub(crate) fn push(&mut self, row: Row, sink: &mut impl Sink) -> Result<Flow, ConvertError> {
         if let Some(last) = self.rows.last() {
             if row.subject < last.subject || self.rows.len() >= self.most {
                 return Ok(Flow::Enough);
@@ -124,9 +124,9 @@ impl Grouped {
         Ok(Flow::More)
     }
 
-    fn flush(&mut self, sink: &mut impl Sink) -> Result<(), Fault> {
+    fn flush(&mut self, sink: &mut impl Sink) -> Result<(), ConvertError> {
         if self.rows.iter().any(|row| row.object != NO_OBJECT) {
-            self.rows.sort_by_key(Row::place);
+            self.rows.sort_by_key(Row::sort_key);
             self.rows.drain(..).try_for_each(|row| pass(&mut self.latest, row, sink))?;
             return Ok(());
         }
@@ -139,7 +139,7 @@ impl Grouped {
     }
 
     /// Passes on the last rows and tells how many were superseded.
-    pub(crate) fn finish(mut self, sink: &mut impl Sink) -> Result<u64, Fault> {
+    pub(crate) fn finish(mut self, sink: &mut impl Sink) -> Result<u64, ConvertError> {
         self.flush(sink)?;
         if let Some((row, number)) = self.latest.finish() {
             sink.take(row, number)?;
@@ -160,12 +160,12 @@ impl Sorted {
         Self { sorter: Sorter::new(order.folder, order.memory), latest: Latest::new(order.events) }
     }
 
-    pub(crate) fn push(&mut self, row: Row) -> Result<Flow, Fault> {
+    pub(crate) fn push(&mut self, row: Row) -> Result<Flow, ConvertError> {
         self.sorter.push(row)?;
         Ok(Flow::More)
     }
 
-    pub(crate) fn finish(mut self, sink: &mut impl Sink) -> Result<u64, Fault> {
+    pub(crate) fn finish(mut self, sink: &mut impl Sink) -> Result<u64, ConvertError> {
         let latest = &mut self.latest;
         self.sorter.finish(|row| pass(latest, row, sink))?;
         if let Some((row, number)) = latest.finish() {

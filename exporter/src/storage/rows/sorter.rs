@@ -1,6 +1,6 @@
-//! Puts any number of rows in order with bounded memory: runs on disk, merged.
+//! External merge sort of rows.
 //!
-//! It is stable: rows that are equal in place keep the order in which they came.
+//! It is stable: rows with equal keys keep the order in which they came.
 
 use std::{
     cmp::Reverse,
@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{Row, SIZE};
-use crate::error::Fault;
+use crate::error::ConvertError;
 
 /// Collects rows, and gives them back in order.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Sorter {
         Self { folder: folder.to_owned(), rows: Vec::new(), most, runs: Vec::new() }
     }
 
-    pub(crate) fn push(&mut self, row: Row) -> Result<(), Fault> {
+    pub(crate) fn push(&mut self, row: Row) -> Result<(), ConvertError> {
         if self.rows.len() == self.most {
             self.spill()?;
         }
@@ -44,9 +44,12 @@ impl Sorter {
     }
 
     /// Calls with each row in order.
-    pub(crate) fn finish(mut self, mut each: impl FnMut(Row) -> Result<(), Fault>) -> Result<(), Fault> {
+    pub(crate) fn finish(
+        mut self,
+        mut each: impl FnMut(Row) -> Result<(), ConvertError>,
+    ) -> Result<(), ConvertError> {
         if self.runs.is_empty() {
-            self.rows.sort_by_key(Row::place);
+            self.rows.sort_by_key(Row::sort_key);
             return self.rows.into_iter().try_for_each(each);
         }
         self.spill()?;
@@ -54,8 +57,8 @@ impl Sorter {
         merge(&mut self.runs, &self.folder, &mut each)
     }
 
-    fn spill(&mut self) -> Result<(), Fault> {
-        self.rows.sort_by_key(Row::place);
+    fn spill(&mut self) -> Result<(), ConvertError> {
+        self.rows.sort_by_key(Row::sort_key);
         let mut file = self.run()?;
         let written = self.rows.iter().try_for_each(|row| file.write_all(&row.to_bytes()));
         let run = written.and_then(|()| file.into_inner().map_err(io::IntoInnerError::into_error));
@@ -74,38 +77,38 @@ impl Sorter {
         Ok(())
     }
 
-    fn run(&self) -> Result<BufWriter<File>, Fault> {
+    fn run(&self) -> Result<BufWriter<File>, ConvertError> {
         let file = tempfile::tempfile_in(&self.folder).map_err(|error| self.failed(error))?;
         Ok(BufWriter::with_capacity(BUFFER, file))
     }
 
-    fn failed(&self, error: io::Error) -> Fault {
+    fn failed(&self, error: io::Error) -> ConvertError {
         failed(&self.folder, error)
     }
 }
 
-fn failed(folder: &Path, error: io::Error) -> Fault {
-    Fault::io("sorting rows in", folder, error)
+fn failed(folder: &Path, error: io::Error) -> ConvertError {
+    ConvertError::io("sorting rows in", folder, error)
 }
 
 fn merge(
     runs: &mut [File],
     folder: &Path,
-    each: &mut impl FnMut(Row) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+    each: &mut impl FnMut(Row) -> Result<(), ConvertError>,
+) -> Result<(), ConvertError> {
     let mut readers = Vec::with_capacity(runs.len());
     let mut next = BinaryHeap::with_capacity(runs.len());
     for (at, run) in runs.iter_mut().enumerate() {
         run.rewind().map_err(|error| failed(folder, error))?;
         let mut reader = BufReader::with_capacity(BUFFER, run);
         if let Some(row) = read(&mut reader).map_err(|error| failed(folder, error))? {
-            next.push(Reverse(Next { row, at }));
+            next.push(Reverse(RunHead { row, at }));
         }
         readers.push(reader);
     }
-    while let Some(Reverse(Next { row, at })) = next.pop() {
+    while let Some(Reverse(RunHead { row, at })) = next.pop() {
         if let Some(row) = read(&mut readers[at]).map_err(|error| failed(folder, error))? {
-            next.push(Reverse(Next { row, at }));
+            next.push(Reverse(RunHead { row, at }));
         }
         each(row)?;
     }
@@ -122,30 +125,30 @@ fn read(from: &mut impl Read) -> io::Result<Option<Row>> {
 }
 
 /// Runs were filled in the order of the input, so the earlier run goes first.
-struct Next {
+struct RunHead {
     row: Row,
     at: usize,
 }
 
-impl Ord for Next {
+impl Ord for RunHead {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.row.place(), self.at).cmp(&(other.row.place(), other.at))
+        (self.row.sort_key(), self.at).cmp(&(other.row.sort_key(), other.at))
     }
 }
 
-impl PartialOrd for Next {
+impl PartialOrd for RunHead {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Next {
+impl PartialEq for RunHead {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Next {}
+impl Eq for RunHead {}
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
@@ -164,7 +167,7 @@ mod tests {
             })
             .collect();
         let mut expected = rows.clone();
-        expected.sort_by_key(Row::place);
+        expected.sort_by_key(Row::sort_key);
         // 1,024 rows a run: more runs than are merged at once.
         let mut sorter = Sorter::new(folder.path(), 0);
         rows.iter().for_each(|row| sorter.push(*row).unwrap());

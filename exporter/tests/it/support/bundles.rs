@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tidegate_exporter::{
     bundle::validate::{Options, Report, validate},
     form::SCHEMA_URL,
-    storage::spill::Room,
+    storage::spill::SpillOptions,
     unpack::Source,
 };
 
@@ -107,7 +107,7 @@ pub(crate) fn shared() -> Value {
 }
 
 pub(crate) fn options() -> Options {
-    Options::new(Room { memory: 64 << 20, folder: std::env::temp_dir() })
+    Options::new(SpillOptions { memory: 64 << 20, folder: std::env::temp_dir() })
 }
 
 pub(crate) fn check_with(text: &[u8], options: &Options) -> Report {

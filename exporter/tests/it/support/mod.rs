@@ -17,11 +17,11 @@ use tempfile::TempDir;
 use tidegate_exporter::{
     bundle::validate,
     convert::{Job, Report, Target, convert},
-    error::Fault,
+    error::ConvertError,
     meter::Meter,
     privacy::Key,
-    storage::spill::Room,
-    timestamp::Moment,
+    storage::spill::SpillOptions,
+    timestamp::Timestamp,
 };
 
 /// A folder that vanishes, with what is converted in it.
@@ -60,20 +60,20 @@ impl Folder {
     /// A job from a path to `bundle.json`, with a kept key and a fixed time.
     pub fn job(&self, input: &Path) -> Job {
         let mut job = Job::new(vec![input.to_owned()], Target::File(self.path("bundle.json")));
-        job.exported = Moment::parse("2026-01-02T03:04:05Z");
+        job.exported = Timestamp::parse("2026-01-02T03:04:05Z");
         job.key = Key::kept(vec![7; 32]);
         job.force = true;
         job
     }
 }
 
-pub fn run(job: &Job) -> Result<Report, Fault> {
+pub fn run(job: &Job) -> Result<Report, ConvertError> {
     convert(job, &Arc::new(Meter::default()))
 }
 
 /// Converts, and reads what was written.
 pub fn bundle(job: &Job) -> (Report, Value) {
-    let report = run(job).unwrap_or_else(|fault| panic!("{fault}"));
+    let report = run(job).unwrap_or_else(|error| panic!("{error}"));
     let Target::File(path) = &job.target else { panic!("no file") };
     assert_valid(path, job);
     (report, serde_json::from_slice(&fs::read(path).unwrap()).unwrap())
@@ -82,7 +82,8 @@ pub fn bundle(job: &Job) -> (Report, Value) {
 /// At the highest level: the writer and the checker were written apart.
 pub fn assert_valid(path: &Path, job: &Job) {
     let folder = tempfile::tempdir().unwrap();
-    let mut options = validate::Options::new(Room { memory: 1 << 24, folder: folder.path().to_owned() });
+    let mut options =
+        validate::Options::new(SpillOptions { memory: 1 << 24, folder: folder.path().to_owned() });
     (options.naming, options.schema_url) = (job.naming, job.schema_url.clone());
     let text = fs::read(path).unwrap();
     let found = validate::validate(&mut text.as_slice(), &options).unwrap();

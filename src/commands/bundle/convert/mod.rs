@@ -1,9 +1,7 @@
-//! `tidegate bundle convert`: another tool's export becomes a bundle.
-//!
-//! What the options mean is the exporter's; here they get their names, and its progress a place on the terminal.
+//! `tidegate bundle convert`: converts another tool's export to a bundle, or a bundle to tables.
 
+mod option_values;
 mod progress;
-mod words;
 
 use std::{env, fs, io, os::fd::AsFd as _, path::PathBuf, process::ExitCode, sync::Arc, thread};
 
@@ -11,7 +9,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use tidegate_exporter::{
     convert::{self, Format, Job, Limits, Overrides, Report, Target},
-    error::Fault,
+    error::ConvertError,
     form::K_DEFAULT,
     meter::Meter,
     plural::counted,
@@ -21,14 +19,15 @@ use tidegate_exporter::{
         polis::{self, VoteSign},
     },
     tables::Cells,
-    timestamp::Moment,
+    timestamp::Timestamp,
 };
 
 use self::{
-    progress::{Progress, Shown},
-    words::{
-        Beside, From, Package, Participants, Profile, Text, To, Variant, VoterIds, shape, sidecars, vote_sign,
+    option_values::{
+        OutputFormat, Package, Participants, Profile, SidecarArg, SourceFormat, Text, Variant, VoterIds,
+        sidecars, table_format, vote_sign,
     },
+    progress::{Progress, ProgressForm},
 };
 use super::schema::Constants;
 use crate::output::{complain, say};
@@ -43,7 +42,7 @@ pub(crate) struct Convert {
     out: PathBuf,
     /// The tool that the export comes from; found out if nothing is said
     #[arg(long, value_name = "FORMAT")]
-    from: Option<From>,
+    from: Option<SourceFormat>,
     /// Polis: variant of the export; detected by default
     #[arg(long, value_name = "A-F", ignore_case = true)]
     variant: Option<Variant>,
@@ -58,7 +57,7 @@ pub(crate) struct Convert {
     equal_reason: Vec<String>,
     /// Format to write instead of a bundle; `-o` names a folder then
     #[arg(long, value_name = "SHAPE")]
-    to: Option<To>,
+    to: Option<OutputFormat>,
     /// Tables: leave cells as they are that a spreadsheet may take for formulas
     #[arg(long, requires = "to")]
     exact_cells: bool,
@@ -67,7 +66,7 @@ pub(crate) struct Convert {
     voter_ids: VoterIds,
     /// The same content beside the bundle, in Parquet without outcomes; `parquet` by itself above 16 MiB, `none` never
     #[arg(long, value_name = "FORM", value_delimiter = ',')]
-    sidecar: Vec<Beside>,
+    sidecar: Vec<SidecarArg>,
     /// Describes the bundle and its sidecars: `datapackage.json` and `manifest-sha256.txt`
     #[arg(long, value_name = "KIND")]
     package: Option<Package>,
@@ -136,7 +135,7 @@ struct Source {
     truncate_metadata: bool,
     /// Time at which the bundle was made; `SOURCE_DATE_EPOCH` and then the clock by default
     #[arg(long, value_name = "TIME", value_parser = moment)]
-    as_of: Option<Moment>,
+    as_of: Option<Timestamp>,
     /// Id in place of one made of the content
     #[arg(long, value_name = "ID")]
     bundle_id: Option<String>,
@@ -176,7 +175,7 @@ struct Running {
 
 impl Convert {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let (json, shown) = (self.running.json, Shown::new(self.running.progress));
+        let (json, shown) = (self.running.json, ProgressForm::new(self.running.progress));
         let to_stdout = self.out.as_os_str() == "-";
         let job = self.job()?;
         let meter = Arc::new(Meter::default());
@@ -198,14 +197,14 @@ impl Convert {
                 }
                 Ok(ExitCode::SUCCESS)
             }
-            Err(fault @ Fault::Content { .. }) => {
-                complain(format!("error: {fault}"));
+            Err(error @ ConvertError::Content { .. }) => {
+                complain(format!("error: {error}"));
                 Ok(ExitCode::FAILURE)
             }
-            Err(fault @ Fault::Stopped { .. }) => {
-                bail!("{fault}; nothing was kept: the same command begins anew")
+            Err(error @ ConvertError::Stopped { .. }) => {
+                bail!("{error}; nothing was kept: the same command begins anew")
             }
-            Err(fault) => Err(fault.into()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -282,7 +281,7 @@ impl Convert {
             sidecars: sidecars(&self.sidecar)?,
             package: self.package.is_some(),
             license: self.license,
-            to: self.to.and_then(shape),
+            to: self.to.and_then(table_format),
             cells: if self.exact_cells { Cells::Exact } else { Cells::Guarded },
             voter_ids: self.voter_ids.into(),
             ..Job::new(self.inputs, target)
@@ -361,12 +360,12 @@ fn yes_no(yes: bool) -> &'static str {
     if yes { "yes" } else { "no" }
 }
 
-fn epoch() -> anyhow::Result<Option<Moment>> {
+fn epoch() -> anyhow::Result<Option<Timestamp>> {
     let Ok(seconds) = env::var("SOURCE_DATE_EPOCH") else { return Ok(None) };
-    let seconds = seconds.parse().ok().and_then(Moment::from_seconds);
+    let seconds = seconds.parse().ok().and_then(Timestamp::from_seconds);
     seconds.map(Some).context("SOURCE_DATE_EPOCH is not a count of seconds")
 }
 
-fn moment(text: &str) -> Result<Moment, String> {
-    Moment::parse(text).ok_or_else(|| "not a time such as 2026-01-02T03:04:05Z".to_owned())
+fn moment(text: &str) -> Result<Timestamp, String> {
+    Timestamp::parse(text).ok_or_else(|| "not a time such as 2026-01-02T03:04:05Z".to_owned())
 }

@@ -25,26 +25,26 @@ pub(super) enum Progress {
 }
 
 /// The form that was decided on.
-pub(super) struct Shown(Progress);
+pub(super) struct ProgressForm(Progress);
 
 const OFTEN: Duration = Duration::from_millis(500);
 
 /// Shows until it is dropped.
-pub(super) struct Watched {
+pub(super) struct ProgressThread {
     done: Option<Sender<()>>,
     showing: Option<JoinHandle<()>>,
 }
 
-impl Shown {
+impl ProgressForm {
     pub(super) fn new(asked: Option<Progress>) -> Self {
         let fallback = if io::stderr().is_terminal() { Progress::Text } else { Progress::None };
         Self(asked.unwrap_or(fallback))
     }
 
-    pub(super) fn watch(&self, meter: &Arc<Meter>) -> Watched {
+    pub(super) fn watch(&self, meter: &Arc<Meter>) -> ProgressThread {
         let form = self.0;
         if form == Progress::None {
-            return Watched { done: None, showing: None };
+            return ProgressThread { done: None, showing: None };
         }
         let meter = Arc::clone(meter);
         let (done, ended) = mpsc::channel();
@@ -58,11 +58,11 @@ impl Shown {
                 let _reader_gone = writeln!(io::stderr());
             }
         });
-        Watched { done: Some(done), showing: Some(showing) }
+        ProgressThread { done: Some(done), showing: Some(showing) }
     }
 }
 
-impl Drop for Watched {
+impl Drop for ProgressThread {
     fn drop(&mut self) {
         drop(self.done.take());
         if let Some(showing) = self.showing.take() {

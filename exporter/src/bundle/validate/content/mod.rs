@@ -8,14 +8,14 @@ use std::{collections::HashMap, io};
 
 use super::{
     data_card::{Card, is_clock, is_fine, is_fine_count},
-    deferred_rows::Later,
-    findings::{Faults, Step},
+    findings::{Findings, Step},
     groups::Groups,
-    locations::{ID, at_row, fault, item, of_key, of_rest, outcome, rest},
+    locations::{ID, add_finding, at_row, item, location_of, outcome, question_of, rest},
     participants::Participants,
     row::Row,
     rules::{Level, Rule},
     sink::{Part, Sink},
+    spool::DeferredRows,
     totals::{Counted, Item, Phase, Summary, Tally},
     unique::{Seen, Set, Sums, Unique},
 };
@@ -26,7 +26,7 @@ use crate::{
     },
     json::{Number, Position, Stop},
     privacy::identifying_text::{identifies, is_address},
-    storage::spill::Room,
+    storage::spill::SpillOptions,
 };
 
 /// Ids of phases or items, whole.
@@ -45,7 +45,7 @@ pub(crate) struct Content {
     pub(super) item_names: Names,
     /// True for each of the four lists that has ended.
     over: [bool; 4],
-    later: [Later; 3],
+    later: [DeferredRows; 3],
     pub(super) response_ids: Unique,
     pub(super) outcome_ids: Unique,
     pub(super) answers: Unique,
@@ -56,7 +56,7 @@ pub(crate) struct Content {
     pub(crate) cells: Sums<13>,
     pub(crate) tallies: Vec<Tally>,
     tally_of: HashMap<(u32, u32), u32>,
-    last: Last,
+    last: LastRow,
     pub(crate) counted: Counted,
     pub(crate) summary: Summary,
     pub(crate) card: Card,
@@ -64,13 +64,13 @@ pub(crate) struct Content {
 
 /// Numbers of keys at the start of each list that have to be read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lost {
+pub(crate) struct KeysToReread {
     pub(in crate::bundle::validate) responses: u64,
     pub(in crate::bundle::validate) outcomes: u64,
     pub(in crate::bundle::validate) answers: u64,
 }
 
-impl Lost {
+impl KeysToReread {
     pub(crate) fn is_nothing(self) -> bool {
         self == Self { responses: 0, outcomes: 0, answers: 0 }
     }
@@ -78,7 +78,7 @@ impl Lost {
 
 /// Neighbours mostly share phase and subject.
 #[derive(Debug, Default)]
-struct Last {
+struct LastRow {
     phase: Option<(Vec<u8>, Option<u32>)>,
     subject: Option<(Vec<u8>, Option<u32>)>,
     tally: Option<((u32, u32), u32)>,
@@ -86,7 +86,7 @@ struct Last {
 }
 
 impl Content {
-    pub(crate) fn new(level: Level, delib: bool, k: u64, room: &Room, again: bool) -> Self {
+    pub(crate) fn new(level: Level, delib: bool, k: u64, room: &SpillOptions, again: bool) -> Self {
         let share = room.share(10);
         Self {
             level,
@@ -96,7 +96,7 @@ impl Content {
             items: Vec::new(),
             item_names: Names::new(),
             over: [false; 4],
-            later: [(); 3].map(|()| Later::new(room.share(64))),
+            later: [(); 3].map(|()| DeferredRows::new(room.share(64))),
             response_ids: Unique::new(share.clone(), again),
             outcome_ids: Unique::new(share.clone(), again),
             answers: Unique::new(share.clone(), again),
@@ -107,33 +107,33 @@ impl Content {
             cells: Sums::new(share),
             tallies: Vec::new(),
             tally_of: HashMap::new(),
-            last: Last::default(),
+            last: LastRow::default(),
             counted: Counted::default(),
             summary: Summary::default(),
             card: Card::new(k),
         }
     }
 
-    fn phase(&mut self, row: &Row, faults: &mut Faults) -> io::Result<()> {
+    fn phase(&mut self, row: &Row, findings: &mut Findings) -> io::Result<()> {
         self.counted.phases += 1;
-        let place = u32::try_from(self.phases.len()).map_err(io::Error::other)?;
+        let index = u32::try_from(self.phases.len()).map_err(io::Error::other)?;
         self.phases.push(Phase::default());
         let Some(id) = row.text(ID) else { return Ok(()) };
         if self.phase_names.contains_key(id) {
-            fault(faults, Rule::PhaseId, Part::Phases, row, ID);
+            add_finding(findings, Rule::PhaseId, Part::Phases, row, ID);
         } else {
-            self.phase_names.insert(id.into(), place);
+            self.phase_names.insert(id.into(), index);
         }
-        self.judge_empty(id, Part::Phases, row, faults);
+        self.check_empty(id, Part::Phases, row, findings);
         Ok(())
     }
 
-    fn item(&mut self, row: &Row, faults: &mut Faults) -> io::Result<()> {
+    fn item(&mut self, row: &Row, findings: &mut Findings) -> io::Result<()> {
         self.counted.items += 1;
-        let place = u32::try_from(self.items.len()).map_err(io::Error::other)?;
+        let index = u32::try_from(self.items.len()).map_err(io::Error::other)?;
         let phase = row.text(item::PHASE).map(|id| self.phase_names.get(id).copied());
         if phase == Some(None) {
-            fault(faults, Rule::PhaseRef, Part::Items, row, item::PHASE);
+            add_finding(findings, Rule::PhaseRef, Part::Items, row, item::PHASE);
         }
         let eligible = row
             .text(item::STATUS)
@@ -146,19 +146,19 @@ impl Content {
         });
         if let Some(id) = row.text(ID) {
             if self.item_names.contains_key(id) {
-                fault(faults, Rule::ItemId, Part::Items, row, ID);
+                add_finding(findings, Rule::ItemId, Part::Items, row, ID);
             } else {
-                self.item_names.insert(id.into(), place);
+                self.item_names.insert(id.into(), index);
             }
-            self.judge_empty(id, Part::Items, row, faults);
+            self.check_empty(id, Part::Items, row, findings);
         }
         let origin = row.text(item::ORIGIN);
         if self.delib && origin.is_some_and(|origin| !ORIGINS.iter().any(|known| known.as_bytes() == origin))
         {
-            fault(faults, Rule::DelibOrigin, Part::Items, row, item::ORIGIN);
+            add_finding(findings, Rule::DelibOrigin, Part::Items, row, item::ORIGIN);
         }
         if self.level >= Level::Privacy {
-            self.card.item(row, faults);
+            self.card.item(row, findings);
         }
         if self.level >= Level::Privacy && origin == Some(ORIGIN_PARTICIPANT.as_bytes()) {
             self.card.text(row.text(item::TEXT).unwrap_or_default());
@@ -166,16 +166,16 @@ impl Content {
         Ok(())
     }
 
-    fn judge_empty(&self, id: &[u8], part: Part, row: &Row, faults: &mut Faults) {
+    fn check_empty(&self, id: &[u8], part: Part, row: &Row, findings: &mut Findings) {
         if self.delib && id.is_empty() {
-            fault(faults, Rule::DelibEmpty, part, row, ID);
+            add_finding(findings, Rule::DelibEmpty, part, row, ID);
         }
     }
 
-    fn outcome(&mut self, row: &Row, counts: Option<&Row>, faults: &mut Faults) {
+    fn outcome(&mut self, row: &Row, counts: Option<&Row>, findings: &mut Findings) {
         self.counted.outcomes += 1;
         if self.level >= Level::Privacy {
-            self.card.outcome(row, counts, faults);
+            self.card.outcome(row, counts, findings);
         }
         let part = Part::Outcomes;
         let phase = row.text(outcome::PHASE).map(|id| self.phase_names.get(id).copied());
@@ -184,7 +184,7 @@ impl Content {
             [(phase, outcome::PHASE, Rule::PhaseRef), (item, outcome::ITEM, Rule::ItemRef)]
         {
             if found == Some(None) {
-                fault(faults, rule, part, row, field);
+                add_finding(findings, rule, part, row, field);
             }
         }
         let kind = row.text(outcome::TYPE);
@@ -197,7 +197,7 @@ impl Content {
             && kind == Some(GROUP_RESPONSE_COUNTS.as_bytes())
             && let (Some(Some(phase)), Some(Some(item))) = (phase, item)
         {
-            self.ungrouped((phase, item), row, faults);
+            self.ungrouped((phase, item), row, findings);
         }
         let Some(counts) = counts else { return };
         let hidden = row.number(outcome::HIDDEN).map_or(0, |answers| answers.count());
@@ -213,7 +213,7 @@ impl Content {
         if self.level >= Level::Summary {
             let both = |answer: &Answer| is_hidden(*answer) && counts.number(*answer as usize).is_some();
             for answer in Answer::ALL.into_iter().filter(both) {
-                faults.add(Rule::HiddenCount, counts.place(answer as usize), &at(Some(answer)), None);
+                findings.add(Rule::HiddenCount, counts.position(answer as usize), &at(Some(answer)), None);
             }
         }
         if self.level < Level::Summary || kind != Some(RESPONSE_COUNTS.as_bytes()) {
@@ -238,7 +238,7 @@ impl Content {
                 let steps = at(Some(answer));
                 let value = number.map(|number| number.double.to_string());
                 let value = value.as_deref().map(str::as_bytes).or_else(|| counts.text(field));
-                faults.add(Rule::Counts, counts.place(field), &steps, value);
+                findings.add(Rule::Counts, counts.position(field), &steps, value);
             }
         }
         // What is neither counted nor hidden is not there; what is hidden in another way may be anything.
@@ -246,7 +246,7 @@ impl Content {
         let unsaid = |answer: Answer| !counts.has(answer as usize) && !is_hidden(answer);
         let given = |answer: Answer| tally.is_some_and(|tally| tally.counts[answer as usize] > 0);
         if is_clear && Answer::ALL.into_iter().any(|answer| unsaid(answer) && given(answer)) {
-            faults.add(Rule::Counts, row.place(outcome::COUNTS), &at(None), None);
+            findings.add(Rule::Counts, row.position(outcome::COUNTS), &at(None), None);
         }
         let opinions = [Answer::Agree, Answer::Disagree, Answer::Pass];
         let hides = row.number(outcome::SUPPRESSED).is_some_and(|names| names.count() > 0);
@@ -257,7 +257,7 @@ impl Content {
     }
 
     /// Those who gave an answer, less those of the groups.
-    fn ungrouped(&self, known: (u32, u32), row: &Row, faults: &mut Faults) {
+    fn ungrouped(&self, known: (u32, u32), row: &Row, findings: &mut Findings) {
         let Some(tally) = self.tally_of.get(&known) else { return };
         for (answer, counted) in self.tallies[*tally as usize].counts.iter().enumerate() {
             let field = outcome::GROUPED + answer;
@@ -265,9 +265,9 @@ impl Content {
             let rest = u128::from(*counted).saturating_sub(grouped.count());
             if self.card.is_small(Number::small(u64::try_from(rest).unwrap_or(u64::MAX))) {
                 let [list, index] = at_row(Part::Outcomes, row.index);
-                faults.add(
+                findings.add(
                     Rule::SmallUngrouped,
-                    row.place(field),
+                    row.position(field),
                     &[list, index, Step::Name("groups")],
                     None,
                 );
@@ -276,30 +276,30 @@ impl Content {
     }
 
     /// Ids need not wait for anything.
-    fn id(&mut self, part: Part, row: &Row, faults: &mut Faults) -> io::Result<()> {
+    fn id(&mut self, part: Part, row: &Row, findings: &mut Findings) -> io::Result<()> {
         let (unique, rule) = match part {
             Part::Responses => (&mut self.response_ids, Rule::ResponseId),
             Part::Outcomes => (&mut self.outcome_ids, Rule::OutcomeId),
             _ => return Ok(()),
         };
         let Some(id) = row.text(ID) else { return Ok(()) };
-        match unique.push(id, || rest(row, row.place(ID)))? {
+        match unique.push(id, || rest(row, row.position(ID)))? {
             Seen::New | Seen::Later => {}
-            Seen::Again => fault(faults, rule, part, row, ID),
-            Seen::Broken => faults.forget(rule),
+            Seen::Again => add_finding(findings, rule, part, row, ID),
+            Seen::Broken => findings.forget(rule),
         }
-        self.judge_empty(id, part, row, faults);
+        self.check_empty(id, part, row, findings);
         Ok(())
     }
 
     /// Judges what had to wait; afterwards only keys that were lost are missing.
-    pub(crate) fn settle(&mut self, faults: &mut Faults) -> Result<(), Stop> {
+    pub(crate) fn settle(&mut self, findings: &mut Findings) -> Result<(), Stop> {
         self.over = [true; 4];
         for part in [Part::Items, Part::Responses, Part::Outcomes] {
             let slot = &mut self.later[part as usize - Part::Items as usize];
-            let empty = Later::new(Room { memory: 0, folder: std::path::PathBuf::new() });
+            let empty = DeferredRows::new(SpillOptions { memory: 0, folder: std::path::PathBuf::new() });
             let later = std::mem::replace(slot, empty);
-            later.replay(part == Part::Outcomes, |row, counts| self.judge(part, row, counts, faults))?;
+            later.replay(part == Part::Outcomes, |row, counts| self.judge(part, row, counts, findings))?;
         }
         Ok(())
     }
@@ -309,20 +309,20 @@ impl Content {
         part: Part,
         row: &Row,
         counts: Option<&Row>,
-        faults: &mut Faults,
+        findings: &mut Findings,
     ) -> Result<(), Stop> {
         match part {
-            Part::Phases => self.phase(row, faults)?,
-            Part::Items => self.item(row, faults)?,
-            Part::Responses => self.response(row, faults)?,
-            _ => self.outcome(row, counts.filter(|_| row.has(outcome::COUNTS)), faults),
+            Part::Phases => self.phase(row, findings)?,
+            Part::Items => self.item(row, findings)?,
+            Part::Responses => self.response(row, findings)?,
+            _ => self.outcome(row, counts.filter(|_| row.has(outcome::COUNTS)), findings),
         }
         Ok(())
     }
 
     /// Returns how many ids of responses and outcomes, and how many answers, have to be read again from the start.
-    pub(crate) fn lost(&self) -> Lost {
-        Lost {
+    pub(crate) fn lost(&self) -> KeysToReread {
+        KeysToReread {
             responses: self.response_ids.lost(),
             outcomes: self.outcome_ids.lost(),
             answers: self.answers.lost(),
@@ -339,23 +339,23 @@ impl Content {
     }
 
     /// Judges what could not be judged row by row.
-    pub(crate) fn finish(mut self, faults: &mut Faults) -> io::Result<Counted> {
+    pub(crate) fn finish(mut self, findings: &mut Findings) -> io::Result<Counted> {
         for (unique, part, rule) in [
             (self.response_ids, Part::Responses, Rule::ResponseId),
             (self.outcome_ids, Part::Outcomes, Rule::OutcomeId),
         ] {
             unique.finish(|key, rest| {
-                let (at, index) = of_rest(rest);
+                let (at, index) = location_of(rest);
                 let steps = [Step::Name(part.name()), Step::Index(index), Step::Name("id")];
-                faults.add(rule, at, &steps, Some(key));
+                findings.add(rule, at, &steps, Some(key));
                 Ok(())
             })?;
         }
         let (tallies, tally_of) = (&mut self.tallies, &self.tally_of);
         self.answers.finish(|key, rest| {
-            let (at, index) = of_rest(rest);
-            faults.add(Rule::Again, at, &at_row(Part::Responses, index), None);
-            if let Some((phase, subject, 0)) = of_key(key)
+            let (at, index) = location_of(rest);
+            findings.add(Rule::Again, at, &at_row(Part::Responses, index), None);
+            if let Some((phase, subject, 0)) = question_of(key)
                 && let Some(tally) = tally_of.get(&(phase, subject))
             {
                 tallies[*tally as usize].repeated += 1;
@@ -363,7 +363,7 @@ impl Content {
             Ok(())
         })?;
         if self.card.is_of_events() {
-            faults.forget(Rule::Again);
+            findings.forget(Rule::Again);
         }
         let (phases, groups) = (&mut self.phases, &mut self.groups);
         let mut kept = Ok(());
@@ -377,17 +377,17 @@ impl Content {
         })?;
         kept?;
         if self.level >= Level::Summary {
-            self.groups.judge(faults)?;
+            self.groups.judge(findings)?;
             self.compared.finish(|key| {
                 let phase = key.first_chunk().map_or(NOWHERE, |phase| u32::from_be_bytes(*phase));
                 if let Some(phase) = self.phases.get_mut(phase as usize) {
                     phase.compared += 1;
                 }
             })?;
-            self.summary.judge(&self.counted, &self.phases, &self.items, &self.tallies, faults);
+            self.summary.judge(&self.counted, &self.phases, &self.items, &self.tallies, findings);
         }
         if self.level >= Level::Privacy {
-            self.card.judge(&self.counted, &self.items, &self.tallies, self.cells, faults)?;
+            self.card.judge(&self.counted, &self.items, &self.tallies, self.cells, findings)?;
         }
         Ok(self.counted)
     }
@@ -399,7 +399,7 @@ impl Sink for Content {
         part: Part,
         row: &Row,
         counts: Option<&Row>,
-        faults: &mut Faults,
+        findings: &mut Findings,
     ) -> Result<(), Stop> {
         if self.level < Level::Refs {
             // Nothing refers to anything; only how much there is is told.
@@ -411,13 +411,13 @@ impl Sink for Content {
             }
             return Ok(());
         }
-        self.id(part, row, faults)?;
+        self.id(part, row, findings)?;
         // Each list needs those before it, whole and judged.
         let before = part as usize - Part::Phases as usize;
         let ready = self.over[..before].iter().all(|over| *over)
-            && self.later[..before.saturating_sub(1)].iter().all(Later::is_empty);
+            && self.later[..before.saturating_sub(1)].iter().all(DeferredRows::is_empty);
         if ready {
-            return self.judge(part, row, counts, faults);
+            return self.judge(part, row, counts, findings);
         }
         if part == Part::Responses {
             self.answers.keep_all();

@@ -7,8 +7,8 @@ use std::io;
 use super::{Content, NOWHERE, Names};
 use crate::{
     bundle::validate::{
-        findings::Faults,
-        locations::{at_row, fault, response, rest},
+        findings::Findings,
+        locations::{add_finding, at_row, response, rest},
         row::Row,
         rules::{Level, Rule},
         sink::Part,
@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl Content {
-    pub(super) fn response(&mut self, row: &Row, faults: &mut Faults) -> io::Result<()> {
+    pub(super) fn response(&mut self, row: &Row, findings: &mut Findings) -> io::Result<()> {
         let part = Part::Responses;
         self.counted.responses += 1;
         let phase = row.text(response::PHASE).map(|id| known(&mut self.last.phase, id, &self.phase_names));
@@ -33,19 +33,19 @@ impl Content {
             (object, response::OBJECT, Rule::ObjectRef),
         ] {
             if found == Some(None) {
-                fault(faults, rule, part, row, field);
+                add_finding(findings, rule, part, row, field);
             }
         }
         if object.is_some() && row.text(response::SUBJECT) == row.text(response::OBJECT) {
-            fault(faults, Rule::Itself, part, row, response::OBJECT);
+            add_finding(findings, Rule::Itself, part, row, response::OBJECT);
         }
         let answer = row.text(response::ANSWER).and_then(Answer::parse);
         match answer.map(Answer::second) {
             Some(Second::Required) if !row.has(response::OBJECT) => {
-                fault(faults, Rule::NoSecond, part, row, response::OBJECT);
+                add_finding(findings, Rule::NoSecond, part, row, response::OBJECT);
             }
             Some(Second::Forbidden) if row.has(response::OBJECT) => {
-                fault(faults, Rule::Second, part, row, response::OBJECT);
+                add_finding(findings, Rule::Second, part, row, response::OBJECT);
             }
             _ => {}
         }
@@ -54,14 +54,14 @@ impl Content {
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         let participant = row.text(response::PARTICIPANT);
         if participant.is_some() && count > 1 {
-            fault(faults, Rule::Many, part, row, response::COUNT);
+            add_finding(findings, Rule::Many, part, row, response::COUNT);
         }
         if row.is_null(response::PARTICIPANT) {
             self.counted.unlinked += 1;
         }
         let pseudonym = participant.and_then(number_of);
         if self.level >= Level::Privacy {
-            self.card.response(row, pseudonym.is_some(), faults);
+            self.card.response(row, pseudonym.is_some(), findings);
         }
         let phase = phase.flatten();
         if self.level >= Level::Summary
@@ -83,11 +83,11 @@ impl Content {
                 Seen::New | Seen::Later => {}
                 Seen::Again => {
                     self.tallies[tally].repeated += alone;
-                    faults.add(Rule::Again, row.at, &at_row(part, row.index), None);
+                    findings.add(Rule::Again, row.at, &at_row(part, row.index), None);
                 }
                 Seen::Broken => {
                     self.tallies.iter_mut().for_each(|tally| tally.repeated = 0);
-                    faults.forget(Rule::Again);
+                    findings.forget(Rule::Again);
                 }
             }
         }
@@ -182,9 +182,9 @@ fn known(last: &mut Option<(Vec<u8>, Option<u32>)>, id: &[u8], names: &Names) ->
         return *found;
     }
     let found = names.get(id).copied();
-    let (name, place) = last.get_or_insert_default();
+    let (name, index) = last.get_or_insert_default();
     name.clear();
     name.extend_from_slice(id);
-    *place = found;
+    *index = found;
     found
 }

@@ -1,6 +1,6 @@
-//! Reads a document along the form: names every place where it does not fit, and hands on what it holds.
+//! Reads a document along the form: reports every place where it does not fit, and passes its rows to a [`Sink`].
 //!
-//! What the values mean together is the [`Sink`]'s to judge. Members may come in any order.
+//! Members may come in any order.
 
 mod unknown_values;
 
@@ -8,7 +8,7 @@ use std::io::Read;
 
 use self::unknown_values::{Counting, written};
 use super::{
-    findings::{Faults, Step},
+    findings::{Findings, Step},
     locations::{
         item,
         outcome::{GROUPED, HIDDEN, MEMBERS, SUPPRESSED},
@@ -18,19 +18,19 @@ use super::{
     rules::Rule,
     sink::{Part, Sink},
     unknown_members::Members,
-    value_rules::{judge_number, judge_text, other_type},
+    value_rules::{check_number, check_text, other_type},
 };
 use crate::{
     form::{ARTIFACT, Answer, COUNTS, Field, Hand, Object, Value},
     json::{Flaw, Number, Position, Reader, Stop, Text, Why},
-    unpack::Damaged,
+    unpack::CompressionError,
 };
 
 pub(crate) struct Walk<'w, R, S> {
     reader: Reader<R>,
     form: &'static Object,
     schema: &'w str,
-    faults: &'w mut Faults,
+    findings: &'w mut Findings,
     sink: &'w mut S,
     steps: Vec<Step>,
     /// Rows of the bundle, of an object in it, and of an object in that.
@@ -41,7 +41,7 @@ pub(crate) struct Walk<'w, R, S> {
     /// The number that was read last, of those that the form says nothing about.
     number: Option<(Position, Number)>,
     /// Sums of the groups of the outcome that is being read.
-    split: Option<Split>,
+    split: Option<GroupSums>,
     no_object: Option<Position>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct End {
 }
 
 /// Sums of what the groups of an outcome have answered.
-struct Split {
+struct GroupSums {
     /// Depth of the answers of a group.
     depth: usize,
     /// The sum of each answer, unless it stands where it should not, or is none that could be added.
@@ -64,7 +64,7 @@ struct Split {
 }
 
 /// Meaning of a member's name.
-enum Named {
+enum MemberName {
     Field(usize),
     /// None of the form's: what it counts, and its name as far as it is nobody's.
     Other(Counting, Step),
@@ -79,7 +79,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         reader: Reader<R>,
         form: &'static Object,
         schema: &'w str,
-        faults: &'w mut Faults,
+        findings: &'w mut Findings,
         sink: &'w mut S,
     ) -> Self {
         let members = Members::new(reader.limits().members);
@@ -87,7 +87,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             reader,
             form,
             schema,
-            faults,
+            findings,
             sink,
             steps: Vec::new(),
             rows: Default::default(),
@@ -100,27 +100,27 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         }
     }
 
-    /// Reads all of it. `Stop::Fault` is among the faults already.
+    /// Reads all of it. `Stop::Invalid` is among the faults already.
     pub(crate) fn run(mut self) -> Result<End, Stop> {
         let stopped = match self.document() {
             Ok(()) => None,
-            Err(Stop::Fault(why, at)) => Some((why.into(), at)),
-            Err(Stop::Io(error)) => match Damaged::of(&error) {
+            Err(Stop::Invalid(why, at)) => Some((why.into(), at)),
+            Err(Stop::Io(error)) => match CompressionError::of(&error) {
                 None => return Err(Stop::Io(error)),
-                Some(Damaged::Cut) => Some((Rule::Truncated, self.reader.position())),
+                Some(CompressionError::Cut) => Some((Rule::Truncated, self.reader.position())),
                 Some(_) => Some((Rule::Packed, self.reader.position())),
             },
             Err(stop) => return Err(stop),
         };
         if let Some((rule, at)) = stopped {
-            self.faults.add(rule, at, &self.steps, None);
+            self.findings.add(rule, at, &self.steps, None);
         }
         Ok(End { bytes: self.reader.position().offset, stopped, no_object: self.no_object })
     }
 
     fn document(&mut self) -> Result<(), Stop> {
         if self.reader.mark()? {
-            self.faults.add(Rule::Mark, Position { offset: 0, line: 1 }, &[], None);
+            self.findings.add(Rule::Mark, Position { offset: 0, line: 1 }, &[], None);
         }
         if self.reader.next()? == b'{' {
             self.object(self.form, 0)?;
@@ -129,14 +129,14 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             let at = self.reader.position();
             self.no_object = Some(at);
             self.any(Counting::Nothing)?;
-            self.faults.add(Rule::Type, at, &[], None);
+            self.findings.add(Rule::Type, at, &[], None);
         }
         let more = match self.reader.peek() {
-            Err(Stop::Io(error)) if Damaged::of(&error) == Some(Damaged::Followed) => true,
+            Err(Stop::Io(error)) if CompressionError::of(&error) == Some(CompressionError::Followed) => true,
             next => next?.is_some(),
         };
         if more {
-            self.faults.add(Rule::Trailing, self.reader.position(), &[], None);
+            self.findings.add(Rule::Trailing, self.reader.position(), &[], None);
         }
         Ok(())
     }
@@ -156,25 +156,25 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 let at = self.reader.position();
                 // Fields mostly come in the order of the form, and are written as plainly.
                 let named = match form.fields.get(guess) {
-                    Some(next) if self.reader.name(next.name) => Named::Field(guess),
+                    Some(next) if self.reader.name(next.name) => MemberName::Field(guess),
                     _ => self.name(form, level, at, others)?,
                 };
                 match named {
-                    Named::Field(field) => {
+                    MemberName::Field(field) => {
                         guess = field + 1;
                         let field_form = &form.fields[field];
                         self.steps.push(Step::Name(field_form.name));
                         if self.rows[level].has(field) {
-                            self.faults.add(Rule::Twice, at, &self.steps, None);
+                            self.findings.add(Rule::Twice, at, &self.steps, None);
                         }
                         self.value(&field_form.value, level, field)?;
                         self.steps.pop();
                     }
-                    Named::Other(counting, name) => self.other(counting, name)?,
-                    Named::Groups(counting, name) => {
+                    MemberName::Other(counting, name) => self.other(counting, name)?,
+                    MemberName::Groups(counting, name) => {
                         self.next_groups(counting, name, level)?;
                     }
-                    Named::Total(counting, name) => {
+                    MemberName::Total(counting, name) => {
                         let begins_with = self.reader.next()?;
                         self.number = None;
                         self.other(counting, name)?;
@@ -190,12 +190,12 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 }
             }
         }
-        self.members.end(others, self.faults, &self.steps);
+        self.members.end(others, self.findings, &self.steps);
         let row = &self.rows[level];
-        for (place, field) in form.fields.iter().enumerate() {
-            if field.required && !row.has(place) {
+        for (index, field) in form.fields.iter().enumerate() {
+            if field.required && !row.has(index) {
                 self.steps.push(Step::Name(field.name));
-                self.faults.add(Rule::Required, at, &self.steps, None);
+                self.findings.add(Rule::Required, at, &self.steps, None);
                 self.steps.pop();
             }
         }
@@ -210,7 +210,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         level: usize,
         at: Position,
         others: usize,
-    ) -> Result<Named, Stop> {
+    ) -> Result<MemberName, Stop> {
         if self.reader.next()? != b'"' {
             return Err(self.reader.unexpected());
         }
@@ -218,19 +218,19 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         let known = |field: &Field| key.flaws == 0 && field.name.as_bytes() == key.bytes;
         let field = form.fields.iter().position(known);
         if key.flaws != 0 {
-            flaws(self.faults, &key, at, &self.steps);
+            flaws(self.findings, &key, at, &self.steps);
         }
         let named = if let Some(field) = field {
-            Named::Field(field)
+            MemberName::Field(field)
         } else {
             if !form.open {
-                self.faults.add(Rule::Additional, at, &self.steps, Some(key.bytes));
+                self.findings.add(Rule::Additional, at, &self.steps, Some(key.bytes));
             }
             if !self.members.add(others, key.bytes, at) {
-                self.faults.add(Rule::Members, at, &self.steps, None);
+                self.findings.add(Rule::Members, at, &self.steps, None);
             }
             if self.sink.identifies(key.bytes, Hand::Tool) {
-                self.faults.add(Rule::HidesIdentifiers, at, &self.steps, Some(key.bytes));
+                self.findings.add(Rule::HidesIdentifiers, at, &self.steps, Some(key.bytes));
             }
             self.sink.said(key.bytes);
             let around = match self.part {
@@ -241,11 +241,11 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             };
             let (counting, name) = around.member(key.bytes);
             if around == Counting::ByName && key.bytes == b"groups" {
-                Named::Groups(counting, name)
+                MemberName::Groups(counting, name)
             } else if around == Counting::ByName && is_total(key.bytes) {
-                Named::Total(counting, name)
+                MemberName::Total(counting, name)
             } else {
-                Named::Other(counting, name)
+                MemberName::Other(counting, name)
             }
         };
         self.reader.expect(b':')?;
@@ -261,10 +261,10 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 let row = &mut self.rows[level];
                 row.put_text(field, at, text.bytes);
                 if text.flaws != 0 {
-                    flaws(self.faults, &text, at, &self.steps);
+                    flaws(self.findings, &text, at, &self.steps);
                 }
-                if let Some(rule) = judge_text(form, &text, self.schema) {
-                    self.faults.add(rule, at, &self.steps, Some(text.bytes));
+                if let Some(rule) = check_text(form, &text, self.schema) {
+                    self.findings.add(rule, at, &self.steps, Some(text.bytes));
                 }
                 // What is said of responses, and what items say, is looked at where they are judged.
                 let of_row = level == 1
@@ -276,13 +276,13 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 if (self.part == Part::Outcomes && level > 0 || matches!(form, Value::Anything))
                     && self.sink.is_fine(text.bytes)
                 {
-                    self.faults.add(Rule::FineTime, at, &self.steps, Some(text.bytes));
+                    self.findings.add(Rule::FineTime, at, &self.steps, Some(text.bytes));
                 }
                 if self.part == Part::Outcomes
                     && level == 2
                     && written(text.bytes).is_some_and(|number| self.sink.is_small(number))
                 {
-                    self.faults.add(Rule::SmallOutcome, at, &self.steps, Some(text.bytes));
+                    self.findings.add(Rule::SmallOutcome, at, &self.steps, Some(text.bytes));
                 }
                 let hand = match form {
                     Value::Text(bounds) | Value::TextOrNull(bounds) => bounds.hand,
@@ -292,7 +292,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 if let Some(hand) = hand
                     && self.sink.identifies(text.bytes, hand)
                 {
-                    self.faults.add(Rule::HidesIdentifiers, at, &self.steps, Some(text.bytes));
+                    self.findings.add(Rule::HidesIdentifiers, at, &self.steps, Some(text.bytes));
                 }
             }
             b'{' => match form {
@@ -337,7 +337,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 match number {
                     None => {
                         self.rows[level].put_other(field, at);
-                        self.faults.add(Rule::Long, at, &self.steps, None);
+                        self.findings.add(Rule::Long, at, &self.steps, None);
                     }
                     // Of that field a number is how many names its list has.
                     Some(_) if level == 1 && self.part == Part::Outcomes && field == SUPPRESSED => {
@@ -346,11 +346,11 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                     Some(number) => {
                         self.rows[level].put_number(field, at, number);
                         if !number.double.is_finite() {
-                            self.faults.add(Rule::Huge, at, &self.steps, None);
+                            self.findings.add(Rule::Huge, at, &self.steps, None);
                         }
-                        if let Some(rule) = judge_number(form, &number) {
+                        if let Some(rule) = check_number(form, &number) {
                             let shown = format!("{}", number.double);
-                            self.faults.add(rule, at, &self.steps, Some(shown.as_bytes()));
+                            self.findings.add(rule, at, &self.steps, Some(shown.as_bytes()));
                         }
                     }
                 }
@@ -359,14 +359,14 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 self.reader.word(if byte == b't' { "true" } else { "false" })?;
                 self.rows[level].put_flag(field, at, byte == b't');
                 if !matches!(form, Value::Flag | Value::Anything) {
-                    self.faults.add(other_type(form), at, &self.steps, None);
+                    self.findings.add(other_type(form), at, &self.steps, None);
                 }
             }
             b'n' => {
                 self.reader.word("null")?;
                 self.rows[level].put_null(field, at);
                 if !matches!(form, Value::TextOrNull(_) | Value::Anything) {
-                    self.faults.add(other_type(form), at, &self.steps, None);
+                    self.findings.add(other_type(form), at, &self.steps, None);
                 }
             }
             _ => return Err(self.reader.unexpected()),
@@ -378,7 +378,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
     fn mismatch(&mut self, form: &Value, level: usize, field: usize, at: Position) -> Result<(), Stop> {
         self.rows[level].put_other(field, at);
         if !matches!(form, Value::Anything) {
-            self.faults.add(other_type(form), at, &self.steps, None);
+            self.findings.add(other_type(form), at, &self.steps, None);
         }
         let counting = if self.part == Part::Provenance { Counting::TimesByName } else { Counting::Nothing };
         self.any(counting)
@@ -404,20 +404,20 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                     Some(part) => {
                         let [_, row, inner] = &walk.rows;
                         let counts = (part == Part::Outcomes).then_some(inner);
-                        walk.sink.entry(part, row, counts, walk.faults)?;
+                        walk.sink.entry(part, row, counts, walk.findings)?;
                     }
                     None => walk.sink.artifact(&walk.rows[level + 1]),
                 }
             } else {
                 let at = walk.reader.position();
                 walk.any(Counting::Nothing)?;
-                walk.faults.add(Rule::Type, at, &walk.steps, None);
+                walk.findings.add(Rule::Type, at, &walk.steps, None);
             }
             walk.steps.pop();
             Ok(())
         })?;
         if count < least {
-            self.faults.add(Rule::Few, at, &self.steps, None);
+            self.findings.add(Rule::Few, at, &self.steps, None);
         }
         if let Some(part) = part {
             self.sink.ended(part);
@@ -487,11 +487,11 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             let at = walk.reader.position();
             let text = walk.reader.string()?;
             if text.flaws != 0 {
-                flaws(walk.faults, &text, at, &walk.steps);
+                flaws(walk.findings, &text, at, &walk.steps);
             }
             if walk.sink.identifies(text.bytes, hand) {
                 walk.steps.push(Step::Index(index));
-                walk.faults.add(Rule::HidesIdentifiers, at, &walk.steps, Some(text.bytes));
+                walk.findings.add(Rule::HidesIdentifiers, at, &walk.steps, Some(text.bytes));
                 walk.steps.pop();
             }
             walk.sink.said(text.bytes);
@@ -507,16 +507,16 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             if byte == b'"' {
                 let text = walk.reader.string()?;
                 if text.flaws != 0 {
-                    flaws(walk.faults, &text, at, &walk.steps);
+                    flaws(walk.findings, &text, at, &walk.steps);
                 }
                 if walk.sink.identifies(text.bytes, Hand::Tool) {
-                    walk.faults.add(Rule::HidesIdentifiers, at, &walk.steps, Some(text.bytes));
+                    walk.findings.add(Rule::HidesIdentifiers, at, &walk.steps, Some(text.bytes));
                 }
                 walk.sink.said(text.bytes);
                 walk.sink.text(walk.part, field, text.bytes);
             } else {
                 walk.any(Counting::Nothing)?;
-                walk.faults.add(Rule::Type, at, &walk.steps, None);
+                walk.findings.add(Rule::Type, at, &walk.steps, None);
             }
             walk.steps.pop();
             Ok(())
@@ -543,7 +543,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
 
     fn enter(&mut self) -> Result<(), Stop> {
         if self.depth == self.reader.limits().depth {
-            return Err(Stop::Fault(Why::Deep, self.reader.position()));
+            return Err(Stop::Invalid(Why::Deep, self.reader.position()));
         }
         self.depth += 1;
         Ok(())
@@ -554,7 +554,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
 const ENOUGH: usize = 16;
 
 #[cold]
-fn flaws(faults: &mut Faults, text: &Text<'_>, at: Position, steps: &[Step]) {
+fn flaws(findings: &mut Findings, text: &Text<'_>, at: Position, steps: &[Step]) {
     for flaw in Flaw::ALL.into_iter().filter(|flaw| text.flaws & *flaw as u8 != 0) {
         let rule = match flaw {
             Flaw::Encoding => Rule::Encoding,
@@ -563,6 +563,6 @@ fn flaws(faults: &mut Faults, text: &Text<'_>, at: Position, steps: &[Step]) {
             Flaw::Surrogate => Rule::Surrogate,
             Flaw::Long => Rule::Long,
         };
-        faults.add(rule, at, steps, Some(text.bytes));
+        findings.add(rule, at, steps, Some(text.bytes));
     }
 }

@@ -1,6 +1,5 @@
-//! Values that the form says nothing about: read for how they are written, whom they name and how many they count.
-//!
-//! What the form does say something about is the walk's.
+//! Reads values that the form does not describe: how they are written, whom they name, and how many people they
+//! count.
 
 use std::io::Read;
 
@@ -8,11 +7,11 @@ use super::{
     super::{
         findings::Step,
         locations::outcome::GROUPED,
-        member_names::{Told, counts_people, is_time},
+        member_names::{KnownName, counts_people, is_time},
         rules::Rule,
         sink::Sink,
     },
-    Split, Walk, flaws,
+    GroupSums, Walk, flaws,
 };
 use crate::{
     form::{Answer, Hand},
@@ -37,7 +36,7 @@ pub(super) enum Counting {
 impl Counting {
     /// Mode for a member of this object, and its name if that may be shown.
     pub(super) fn member(self, name: &[u8]) -> (Self, Step) {
-        let step = Told::of(name).map_or(Step::Untold, Step::Told);
+        let step = KnownName::of(name).map_or(Step::Hidden, Step::KnownName);
         let counting = match self {
             Self::ByName => match (counts_people(name), is_time(name)) {
                 (true, true) => Self::Either,
@@ -92,7 +91,7 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
     pub(super) fn next_groups(&mut self, counting: Counting, name: Step, level: usize) -> Result<(), Stop> {
         self.reader.next()?;
         let at = self.reader.position();
-        self.split = Some(Split { depth: self.depth + 2, sums: [Some(0); Answer::ALL.len()] });
+        self.split = Some(GroupSums { depth: self.depth + 2, sums: [Some(0); Answer::ALL.len()] });
         self.other(counting, name)?;
         let sums = self.split.take().map(|split| split.sums).unwrap_or_default();
         for (answer, sum) in sums.into_iter().enumerate() {
@@ -121,10 +120,10 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
             b'"' => {
                 let text = self.reader.string()?;
                 if text.flaws != 0 {
-                    flaws(self.faults, &text, at, &self.steps);
+                    flaws(self.findings, &text, at, &self.steps);
                 }
                 if self.sink.identifies(text.bytes, Hand::Tool) {
-                    self.faults.add(Rule::HidesIdentifiers, at, &self.steps, Some(text.bytes));
+                    self.findings.add(Rule::HidesIdentifiers, at, &self.steps, Some(text.bytes));
                 }
                 self.sink.said(text.bytes);
                 self.number = written(text.bytes).map(|number| (at, number));
@@ -133,29 +132,29 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
                         && (self.sink.is_clock(text.bytes)
                             || written(text.bytes).is_some_and(|it| is_fine(self.sink, it)));
                 if fine {
-                    self.faults.add(Rule::FineTime, at, &self.steps, Some(text.bytes));
+                    self.findings.add(Rule::FineTime, at, &self.steps, Some(text.bytes));
                 }
                 if counting.counts() && written(text.bytes).is_some_and(|it| self.sink.is_small(it)) {
-                    self.faults.add(Rule::SmallOutcome, at, &self.steps, Some(text.bytes));
+                    self.findings.add(Rule::SmallOutcome, at, &self.steps, Some(text.bytes));
                 }
             }
             b'-' | b'0'..=b'9' => match self.reader.number()? {
-                None => self.faults.add(Rule::Long, at, &self.steps, None),
+                None => self.findings.add(Rule::Long, at, &self.steps, None),
                 Some(number) if !number.double.is_finite() => {
-                    self.faults.add(Rule::Huge, at, &self.steps, None);
+                    self.findings.add(Rule::Huge, at, &self.steps, None);
                 }
                 // Where it is small, that is the fault.
                 Some(number) if counting.counts() && !self.sink.is_small(number) => {
                     self.number = Some((at, number));
                     if counting.times() && is_fine(self.sink, number) {
-                        self.faults.add(Rule::FineTime, at, &self.steps, None);
+                        self.findings.add(Rule::FineTime, at, &self.steps, None);
                     }
                 }
                 Some(number) if counting.counts() && self.sink.is_small(number) => {
-                    self.faults.add(Rule::SmallOutcome, at, &self.steps, None);
+                    self.findings.add(Rule::SmallOutcome, at, &self.steps, None);
                 }
                 Some(number) if counting.times() && is_fine(self.sink, number) => {
-                    self.faults.add(Rule::FineTime, at, &self.steps, None);
+                    self.findings.add(Rule::FineTime, at, &self.steps, None);
                 }
                 Some(_) => {}
             },
@@ -163,7 +162,7 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
             b'f' => self.reader.word("false")?,
             b'n' => self.reader.word("null")?,
             b'[' | b'{' if self.depth == self.reader.limits().depth => {
-                self.faults.add(Rule::Deep, self.reader.position(), &self.steps, None);
+                self.findings.add(Rule::Deep, self.reader.position(), &self.steps, None);
                 self.reader.pass_nested()?;
             }
             b'[' => {
@@ -196,13 +195,13 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
                 }
                 let key = self.reader.string()?;
                 if key.flaws != 0 {
-                    flaws(self.faults, &key, at, &self.steps);
+                    flaws(self.findings, &key, at, &self.steps);
                 }
                 if !self.members.add(others, key.bytes, at) {
-                    self.faults.add(Rule::Members, at, &self.steps, None);
+                    self.findings.add(Rule::Members, at, &self.steps, None);
                 }
                 if self.sink.identifies(key.bytes, Hand::Tool) {
-                    self.faults.add(Rule::HidesIdentifiers, at, &self.steps, Some(key.bytes));
+                    self.findings.add(Rule::HidesIdentifiers, at, &self.steps, Some(key.bytes));
                 }
                 self.sink.said(key.bytes);
                 let (inner, name) = counting.member(key.bytes);
@@ -220,7 +219,7 @@ impl<R: Read, S: Sink> Walk<'_, R, S> {
                 }
             }
         }
-        self.members.end(others, self.faults, &self.steps);
+        self.members.end(others, self.findings, &self.steps);
         self.depth -= 1;
         Ok(())
     }

@@ -1,6 +1,4 @@
-//! The words that options of a conversion take, and what they mean to the exporter.
-//!
-//! Which options there are is the command's.
+//! Values of the options of a conversion, and their meaning in the exporter.
 
 use anyhow::ensure;
 use clap::ValueEnum;
@@ -8,11 +6,11 @@ use tidegate_exporter::{
     convert::{Format, Sidecar},
     privacy,
     sources::polis::{self, VoteSign},
-    tables::{self, Shape},
+    tables::{self, TableFormat},
 };
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum From {
+pub(super) enum SourceFormat {
     Polis,
     Aoi,
     Sensemaking,
@@ -22,7 +20,7 @@ pub(super) enum From {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum To {
+pub(super) enum OutputFormat {
     Bundle,
     PolisCsv,
     SensemakingCsv,
@@ -40,7 +38,7 @@ pub(super) enum VoterIds {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Beside {
+pub(super) enum SidecarArg {
     Parquet,
     Ndjson,
     None,
@@ -85,21 +83,21 @@ pub(super) enum Participants {
     SourceIds,
 }
 
-pub(super) fn shape(to: To) -> Option<Shape> {
+pub(super) fn table_format(to: OutputFormat) -> Option<TableFormat> {
     match to {
-        To::Bundle => None,
-        To::PolisCsv => Some(Shape::PolisCsv),
-        To::SensemakingCsv => Some(Shape::SensemakingCsv),
-        To::Ndjson => Some(Shape::Ndjson),
-        To::Parquet => Some(Shape::Parquet),
+        OutputFormat::Bundle => None,
+        OutputFormat::PolisCsv => Some(TableFormat::PolisCsv),
+        OutputFormat::SensemakingCsv => Some(TableFormat::SensemakingCsv),
+        OutputFormat::Ndjson => Some(TableFormat::Ndjson),
+        OutputFormat::Parquet => Some(TableFormat::Parquet),
     }
 }
 
-pub(super) fn sidecars(asked: &[Beside]) -> anyhow::Result<Option<Vec<Sidecar>>> {
-    let one = |beside: &Beside| match beside {
-        Beside::Parquet => Some(Sidecar::Parquet),
-        Beside::Ndjson => Some(Sidecar::Ndjson),
-        Beside::None => None,
+pub(super) fn sidecars(asked: &[SidecarArg]) -> anyhow::Result<Option<Vec<Sidecar>>> {
+    let one = |beside: &SidecarArg| match beside {
+        SidecarArg::Parquet => Some(Sidecar::Parquet),
+        SidecarArg::Ndjson => Some(Sidecar::Ndjson),
+        SidecarArg::None => None,
     };
     let wanted: Vec<_> = asked.iter().filter_map(one).collect();
     ensure!(wanted.is_empty() || wanted.len() == asked.len(), "--sidecar none goes with no other");
@@ -115,19 +113,19 @@ pub(super) fn vote_sign(text: &str) -> Result<VoteSign, String> {
     }
 }
 
-impl std::convert::From<From> for Format {
-    fn from(from: From) -> Self {
+impl From<SourceFormat> for Format {
+    fn from(from: SourceFormat) -> Self {
         match from {
-            From::Polis => Self::Polis,
-            From::Aoi => Self::AllOurIdeas,
-            From::Sensemaking => Self::Sensemaking,
-            From::PocketPolis => Self::PocketPolis,
-            From::Bundle => Self::Bundle,
+            SourceFormat::Polis => Self::Polis,
+            SourceFormat::Aoi => Self::AllOurIdeas,
+            SourceFormat::Sensemaking => Self::Sensemaking,
+            SourceFormat::PocketPolis => Self::PocketPolis,
+            SourceFormat::Bundle => Self::Bundle,
         }
     }
 }
 
-impl std::convert::From<Variant> for polis::Variant {
+impl From<Variant> for polis::Variant {
     fn from(variant: Variant) -> Self {
         match variant {
             Variant::A => Self::A,
@@ -140,7 +138,7 @@ impl std::convert::From<Variant> for polis::Variant {
     }
 }
 
-impl std::convert::From<Profile> for privacy::Profile {
+impl From<Profile> for privacy::Profile {
     fn from(profile: Profile) -> Self {
         match profile {
             Profile::Private => Self::Private,
@@ -149,7 +147,7 @@ impl std::convert::From<Profile> for privacy::Profile {
     }
 }
 
-impl std::convert::From<Text> for privacy::Texts {
+impl From<Text> for privacy::Texts {
     fn from(text: Text) -> Self {
         match text {
             Text::Keep => Self::Keep,
@@ -159,7 +157,7 @@ impl std::convert::From<Text> for privacy::Texts {
     }
 }
 
-impl std::convert::From<Participants> for privacy::Participants {
+impl From<Participants> for privacy::Participants {
     fn from(participants: Participants) -> Self {
         match participants {
             Participants::Pseudonyms => Self::Pseudonyms,
@@ -170,7 +168,7 @@ impl std::convert::From<Participants> for privacy::Participants {
     }
 }
 
-impl std::convert::From<VoterIds> for tables::VoterIds {
+impl From<VoterIds> for tables::VoterIds {
     fn from(ids: VoterIds) -> Self {
         match ids {
             VoterIds::Numbers => Self::Numbers,
