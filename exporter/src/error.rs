@@ -17,7 +17,7 @@ pub enum ConvertError {
     Refused(String),
     #[error("{doing}: {error}")]
     Io { doing: String, error: io::Error },
-    /// It was told to stop.
+    /// Conversion was asked to stop.
     #[error("stopped after {}", counted(*rows, "row"))]
     Stopped { rows: u64 },
 }
@@ -99,13 +99,13 @@ impl ConvertError {
         matches!(self, Self::Content { wrong: ErrorKind::Archive | ErrorKind::Compressed, .. })
     }
 
-    /// Names a file by its last part only: messages are kept in logs, and paths tell about the machine.
+    /// Names a file by its last component only: messages are kept in logs, and paths describe the machine.
     pub(crate) fn io(doing: &str, path: &Path, error: io::Error) -> Self {
         let name = path.file_name().unwrap_or(path.as_os_str()).display();
         Self::Io { doing: format!("{doing} {name}"), error }
     }
 
-    /// Whoever reads what is written has gone, or there is no room for it.
+    /// Error for standard output whose reader has gone or that is full.
     pub(crate) fn stream(error: io::Error) -> Self {
         Self::Io { doing: "writing to standard output".to_owned(), error }
     }

@@ -7,7 +7,7 @@ use std::{
 
 use crate::error::ConvertError;
 
-/// Shared between the conversion and whoever watches it.
+/// Counters shared between a conversion and its observer.
 #[derive(Debug, Default)]
 pub struct Meter {
     /// Rows read; those that are read again, to be written in another form, count again.
@@ -16,7 +16,7 @@ pub struct Meter {
     pub read: AtomicU64,
     /// Bytes that will have been read, as far as is known; never fewer than have been.
     pub total: AtomicU64,
-    /// One more than the rows after which it is to end; nought if it is not.
+    /// Number of rows after which to stop, plus one; 0 for no limit.
     stop: AtomicU64,
 }
 
@@ -26,7 +26,7 @@ impl Meter {
         self.stop_after(0);
     }
 
-    /// The same, once it has read so many rows.
+    /// Asks the conversion to stop after this many rows.
     pub fn stop_after(&self, rows: u64) {
         self.stop.store(rows.saturating_add(1), Ordering::Relaxed);
     }
@@ -63,7 +63,7 @@ impl Meter {
     }
 }
 
-/// Counts what passes through, and ends when the meter is told to stop.
+/// Counts the bytes read through it, and fails once the meter asks to stop.
 pub(crate) struct Metered<'m, R> {
     from: R,
     meter: &'m Meter,

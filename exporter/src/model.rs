@@ -45,7 +45,7 @@ pub(crate) struct Item {
     pub(crate) status: String,
     pub(crate) organizer: bool,
     pub(crate) created: Option<Timestamp>,
-    /// The pseudonym of whoever wrote it; never exported.
+    /// Pseudonym of the author; never exported.
     pub(crate) author: Option<u128>,
     /// Outcomes that the source has published for the item.
     pub(crate) outcomes: Vec<PublishedOutcome>,
@@ -81,7 +81,7 @@ pub(crate) struct Artifact {
     pub(crate) role: &'static str,
     pub(crate) name: String,
     pub(crate) within: Option<String>,
-    /// Known at its end, and not told of what is hidden in a bundle: with it, a guess could be checked.
+    /// Size and digest, known at the end. Left out of public bundles, where a guess could be checked with it.
     pub(crate) ended: Option<FileDigest>,
     pub(crate) rows: Option<u64>,
 }

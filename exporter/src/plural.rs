@@ -5,18 +5,18 @@ pub fn counted(number: u64, what: &str) -> String {
     counted_wide(number.into(), what)
 }
 
-/// The same of sums of what may be any number; one that its type does not hold is told as such.
+/// Like [`counted`], for sums of any size; a saturated sum is shown as `at least`.
 pub fn counted_wide(number: u128, what: &str) -> String {
     let least = if number == u128::MAX { "at least " } else { "" };
     format!("{least}{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// `was` or `were`, by the number.
+/// Returns `was` for 1 and `were` otherwise.
 pub fn were(number: u64) -> &'static str {
     if number == 1 { "was" } else { "were" }
 }
 
-/// Numbers of people below this one are not told; nought is.
+/// Numbers of people from 1 to below this one are hidden.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HiddenBelow(pub(crate) u64);
 

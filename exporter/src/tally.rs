@@ -36,7 +36,7 @@ pub(crate) struct Pair {
     pub(crate) subject: u32,
     pub(crate) object: u32,
     pub(crate) counts: Counts,
-    /// Answers that the source has not counted, or whose count it hides: what is counted here is no total.
+    /// Answers that the source has not counted or hides, so that the counts here are no totals.
     pub(crate) unknown: Unknown,
 }
 

@@ -20,7 +20,7 @@ pub fn unpack<'r>(mut from: impl Read + 'r) -> io::Result<Box<dyn Read + 'r>> {
     unpacked(packed, magic, from)
 }
 
-/// The same, behind the first bytes, which were taken away to know how it is packed.
+/// Like [`unpack`], after the first bytes have been read to detect the format.
 pub(crate) fn unpacked<'r>(
     packed: Packed,
     magic: Vec<u8>,
@@ -48,7 +48,7 @@ impl CompressionError {
         error.get_ref()?.downcast_ref().copied()
     }
 
-    /// Unpackers tell by words what is wrong with the data; the system has numbers.
+    /// Turns errors of the unpackers, which are only texts, into typed ones; system errors have numbers and are kept.
     fn told(error: io::Error) -> io::Error {
         match error.kind() {
             _ if error.raw_os_error().is_some() => error,

@@ -1,4 +1,6 @@
-//! Memory that does not grow with what is read: jobs in processes of their own, each of which tells its peak.
+//! Memory that does not grow with the input: each job runs in a process of its own, which reports its peak.
+//!
+//! A binary of its own, so that nothing else is in the process that is measured.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
@@ -24,7 +26,7 @@ use tidegate_exporter::{
     unpack,
 };
 
-const CHILD: &str = "JOB_OF_WHICH_THE_PEAK_IS_TOLD";
+const CHILD: &str = "JOB_TO_MEASURE";
 const MIB: u64 = 1 << 20;
 
 /// The process that is measured: this test in a process of its own.

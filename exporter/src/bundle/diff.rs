@@ -49,7 +49,7 @@ pub struct Totals {
     pub fields: BTreeMap<String, u64>,
 }
 
-/// A value outside the lists; a summary's and a data card's are told, others may be somebody's text.
+/// Value outside the lists. Values of the summary and the data card are shown; others may be somebody's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// JSON Pointer.
@@ -97,9 +97,10 @@ impl DiffError {
 
 type Members = BTreeMap<String, Vec<u8>>;
 
-/// Compares two documents; `most` bounds the elements that are told one by one.
+/// Compares two documents; at most `most` elements are listed.
 ///
 /// # Errors
+///
 /// If one cannot be read, is not JSON, or has elements without an id.
 pub fn diff(
     first: &mut dyn Source,
@@ -342,7 +343,7 @@ fn decode(content: &[u8]) -> BTreeMap<&[u8], &[u8]> {
 struct Group {
     list: usize,
     id: Vec<u8>,
-    /// The content that is being counted, and on how many more of the one side than of the other it stands.
+    /// Content that is being counted, and the surplus of either side.
     content: Vec<u8>,
     surplus: [u64; 2],
     /// Number of elements on each side without an equal on the other, and the first of them.

@@ -29,7 +29,7 @@ pub struct Item {
     pub origin: String,
     /// Empty unless texts were asked for.
     pub text: String,
-    /// Counts by answer, in the order of [`Answer::ALL`]; of comparisons, those in which the item stands first.
+    /// Counts by answer, in the order of [`Answer::ALL`]; of comparisons, those in which the item comes first.
     pub counts: [u128; 6],
     /// Counts that outcomes say are suppressed.
     pub hidden: u64,
@@ -38,7 +38,7 @@ pub struct Item {
 /// Overview of a bundle.
 #[derive(Debug, Default)]
 pub struct Overview {
-    /// The document's own fields and those of its objects, as they stand.
+    /// Fields of the document and of its objects.
     pub head: Map<String, Value>,
     /// Each with its own fields.
     pub phases: Vec<Map<String, Value>>,
@@ -48,12 +48,12 @@ pub struct Overview {
     pub responses: u128,
     /// Entries of the list.
     pub rows: u64,
-    /// Those that are named.
+    /// Number of participants who are named.
     pub participants: u64,
     /// Responses that name no participant.
     pub unlinked: u128,
     pub outcomes: BTreeMap<String, u64>,
-    /// Answers to what is no item of the bundle.
+    /// Answers to items that the bundle does not have.
     pub elsewhere: [u128; 6],
     /// Number of places that violate a rule of the form.
     pub findings: u64,
@@ -127,7 +127,7 @@ impl Overview {
         self.head.is_empty() && self.phases.is_empty() && self.items.is_empty() && self.rows == 0
     }
 
-    /// All of it for programs.
+    /// Returns the overview as JSON.
     pub fn to_json(&self, name: &str) -> Value {
         let items: Vec<Value> = self
             .items

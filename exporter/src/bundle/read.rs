@@ -78,7 +78,7 @@ pub(crate) trait Reader {
     }
 }
 
-/// Whoever wants no element.
+/// Reads no element.
 impl Reader for () {}
 
 /// Passes on the elements, and gives back everything that is not one.

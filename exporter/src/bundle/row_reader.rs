@@ -14,7 +14,7 @@ use crate::{
     meter::{Meter, Metered},
 };
 
-/// Whoever takes the rows; false if something in one is not as it should be.
+/// Receiver of rows; its methods return false if a row is not valid.
 pub(crate) trait Rows {
     fn item(&mut self, row: &Row) -> Result<bool, ConvertError>;
     fn response(&mut self, row: &Row) -> Result<bool, ConvertError>;

@@ -50,7 +50,7 @@ pub(super) struct PublicCounts {
     pub(super) items: Vec<bool>,
     items_dropped: u64,
     tables_dropped: u64,
-    /// Answers that what is left out holds at most.
+    /// Upper bound of the answers in what is left out.
     unseen: u64,
     cells_hidden: u64,
     k: Option<u64>,
@@ -97,7 +97,7 @@ pub(super) fn shown(tables: &[Pair], head: &BundleHeader, k: Option<u64>) -> Pub
 }
 
 impl PublicCounts {
-    /// Number of participants, unless it would reveal somebody.
+    /// Number of participants; `None` if it would reveal something about few of them.
     pub(super) fn participants(&self, all: u64) -> Option<u64> {
         let Some(k) = self.k else { return Some(all) };
         let totals = self.tables.iter().map(|(table, hidden)| {
@@ -150,7 +150,7 @@ impl PublicCounts {
         bytes
     }
 
-    /// `published`: what the source says stands beside what is counted.
+    /// Outcomes of the shown counts; with `published`, also the source's own.
     pub(super) fn outcomes<'h>(&self, head: &'h BundleHeader, published: bool) -> Outcomes<'h> {
         let mut outcomes = Outcomes::new(head.phase.id);
         for (table, hidden) in self.tables.iter().filter(|(table, _)| table.object == NO_OBJECT) {

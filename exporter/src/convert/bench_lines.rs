@@ -22,7 +22,7 @@ const BLOCK: usize = 256 << 10;
 /// More than a line has.
 const ROOM: usize = 4 << 10;
 
-/// Writes a line for each row, as the rows come; tells how many there were. For benches only.
+/// Writes a line for each row in the order of the input, and returns the number of rows. For benches only.
 #[doc(hidden)]
 pub fn lines(job: &Job, out: &mut impl Write) -> Result<u64, ConvertError> {
     let folder = std::env::temp_dir();

@@ -50,7 +50,7 @@ pub(super) fn texts(head: &BundleHeader, job: &Job, meter: &Meter) -> Result<Ite
     Ok(ItemTexts { lines, redacted, reviewed: job.text_reviewed_by.is_some() })
 }
 
-/// Ids that would identify or refer to somebody become numbers; what was done is said.
+/// Replaces ids that would identify or refer to a person by numbers, and returns a note about it.
 pub(super) fn hide_ids(items: &mut [Item], meter: &Meter) -> Result<Option<String>, ConvertError> {
     let taken: HashSet<_> = items.iter().map(|item| item.key.clone()).collect();
     let mut free = (1_u64..).map(|number| format!("hidden-{number}")).filter(|key| !taken.contains(key));

@@ -43,7 +43,7 @@ impl Format {
 #[derive(Clone, Debug)]
 pub enum Target {
     File(PathBuf),
-    /// Standard output, or what stands for it: it takes nothing back.
+    /// Standard output or another stream, which cannot be rewound.
     Stream(Arc<File>),
 }
 
@@ -89,9 +89,9 @@ pub struct Job {
     pub polis: polis::Options,
     pub aoi: aoi::Options,
     pub profile: Profile,
-    /// Number of people who must stand behind a figure of a public bundle.
+    /// Number of people required behind a figure of a public bundle.
     pub k: u64,
-    /// Kept in a private bundle and redacted in a public one, unless told.
+    /// Treatment of texts; by default they are kept in a private bundle and redacted in a public one.
     pub texts: Option<Texts>,
     pub text_reviewed_by: Option<String>,
     /// Not to be shared, whatever its content would allow.
@@ -110,14 +110,14 @@ pub struct Job {
     /// Time of the export in the bundle; the start of the conversion by default.
     pub exported: Option<Timestamp>,
     pub overrides: Overrides,
-    /// Cuts what is too long instead of refusing it.
+    /// Cuts titles and descriptions that are too long instead of refusing them.
     pub truncate_metadata: bool,
     pub limits: Limits,
     /// Number of threads. With more than one, rows are formatted and written beside the reading of the rest.
     pub threads: usize,
     pub force: bool,
     pub dry_run: bool,
-    /// Parquet beside a bundle that is too large to be read at once, unless told.
+    /// Files beside the bundle; by default Parquet beside a bundle that is too large for common readers.
     pub sidecars: Option<Vec<Sidecar>>,
     /// Describes the bundle and its sidecars as a package.
     pub package: bool,
@@ -167,7 +167,8 @@ impl Job {
         }
     }
 
-    /// The options, by name, that say how an export becomes a bundle, but for the moment, which the environment may tell.
+    /// Names of the given options that apply to exports only. The time of the export is not among them, since the
+    /// environment may set it.
     pub(crate) fn options_for_exports(&self) -> Vec<&'static str> {
         let Overrides { id, title, description, url } = &self.overrides;
         let told = [
@@ -234,14 +235,14 @@ impl Job {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// The format that was found or told.
+    /// Format that was detected or given.
     pub format: &'static str,
     pub variant: Option<&'static str>,
     pub participants: u64,
     pub items: u64,
     pub responses: u64,
     pub coverage: f64,
-    /// Answers that a later one has replaced; nothing if that is not known, or they are too few to be told.
+    /// Number of answers replaced by later ones; `None` if unknown or too few to be shown.
     pub superseded: Option<u64>,
     /// Places in texts that were replaced by tokens.
     pub redacted: u64,

@@ -52,12 +52,13 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// Converts, and tells what was done. The meter may be watched, and told to stop.
+/// Runs a conversion. The meter can be watched, and can ask it to stop.
 pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, ConvertError> {
     check(job)?;
     overlap::refuse(job)?;
     let workspace = Workspace::open(job)?;
-    let mut input = Input::open(&job.inputs, &workspace.folder, &workspace::own(job), &job.limits, meter)?;
+    let mut input =
+        Input::open(&job.inputs, &workspace.folder, &workspace::working_files(job), &job.limits, meter)?;
     let files = roles(&mut input, job)?;
     run(job, meter, workspace, &input, &files)
 }
@@ -348,7 +349,7 @@ impl Work<'_> {
         Ok(report)
     }
 
-    /// Whoever knows all but what is hidden could try each guess against the digest of the source, its size, or its rows.
+    /// Removes digests, sizes and rows of the sources, against which a guess at hidden values could be checked.
     fn hide_sources(&mut self) {
         for artifact in &mut self.head.artifacts {
             (artifact.ended, artifact.rows) = (None, None);

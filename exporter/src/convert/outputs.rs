@@ -69,7 +69,7 @@ pub(super) struct Sidecars {
     pub(super) notes: Vec<String>,
 }
 
-/// Makes it of the bundle, which lies at `from` and has so many bytes; `out` is what the bundle is called.
+/// Writes the files that belong beside the bundle `out`, whose content is at `from` and has this size.
 pub(super) fn write_beside(
     job: &Job,
     from: &Path,
@@ -97,7 +97,7 @@ pub(super) fn write_beside(
     Ok(Sidecars { whole, described, notes: left_out })
 }
 
-/// Those that were asked for, or that a bundle of so many bytes has by itself.
+/// Sidecars that were asked for, or that a bundle of this size has by default.
 pub(super) fn sidecars(job: &Job, bytes: u64) -> &[Sidecar] {
     let large = bytes > LARGE && !job.target.is_stream();
     job.sidecars.as_deref().unwrap_or(if large { &[Sidecar::Parquet] } else { &[] })

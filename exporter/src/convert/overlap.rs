@@ -6,7 +6,7 @@ use std::{
     fs::{self, File, Metadata},
     io,
     os::{fd::AsFd as _, unix::fs::MetadataExt as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use super::{Job, Target, output_paths::written};
@@ -44,7 +44,7 @@ pub(super) fn refuse(job: &Job) -> Result<(), ConvertError> {
     )))
 }
 
-/// Every file that may be read, by name. What cannot be looked at is told when it is opened.
+/// Every file that may be read, by name. Files that cannot be examined are reported when they are opened.
 fn inputs(job: &Job) -> Vec<(String, Identity)> {
     let mut found = Vec::new();
     for path in job.inputs.iter().chain(&job.key_file) {

@@ -25,7 +25,7 @@ pub(super) struct Workspace {
     pub(super) out: PathBuf,
     /// Folder for sorted runs and for copies of what can be read only once.
     pub(super) folder: PathBuf,
-    /// Holds all of it if the output is no file, or is only previewed.
+    /// Temporary folder that holds the output if it is a stream or a preview.
     spool: Option<tempfile::TempDir>,
     /// Standard output, if the finished bundle is copied there.
     copied_to: Option<Arc<File>>,
@@ -109,7 +109,7 @@ impl Workspace {
 }
 
 impl Partial {
-    /// Creates and locks the file. One that a killed conversion has left is replaced, one that is being written is not.
+    /// Creates and locks the file. A file left by a killed conversion is replaced, one that is being written is not.
     fn create(path: PathBuf) -> Result<Self, ConvertError> {
         let failed = |error| ConvertError::io("writing", &path, error);
         loop {
@@ -170,7 +170,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 /// Working files beside the output, which are not input.
-pub(super) fn own(job: &Job) -> Vec<PathBuf> {
+pub(super) fn working_files(job: &Job) -> Vec<PathBuf> {
     match &job.target {
         Target::File(out) => vec![beside(out, PARTIAL)],
         Target::Stream(_) => Vec::new(),

@@ -90,7 +90,7 @@ impl Answer {
         Self::ALL.into_iter().find(|answer| answer.as_str().as_bytes() == text)
     }
 
-    /// A pass may stand for "cannot decide between the two".
+    /// Requirement for a second item. A pass may mean that somebody cannot decide between two.
     pub const fn second(self) -> Second {
         match self {
             Self::Agree | Self::Disagree => Second::Forbidden,
@@ -120,7 +120,7 @@ pub const GROUP_MEMBERS: &str = "group-members";
 /// Values of `dataCard.aggregation`; others are allowed.
 pub mod aggregation {
     pub const INDIVIDUAL: &str = "individual-responses-plus-item-counts";
-    /// Every answer somebody gave, not the latest only: with this value alone a participant may answer a thing twice.
+    /// Aggregation of all answers, not only the latest: only with it may a participant answer a question twice.
     pub const EVENTS: &str = "individual-response-events";
     pub const ITEM_COUNTS: &str = "item-counts-without-participant-links";
     pub const PAIR_COUNTS: &str = "pair-counts-without-session-links";
@@ -133,7 +133,7 @@ pub mod publication {
     pub const PUBLIC: &str = "public";
 }
 
-/// Default number of people who must stand behind a shared figure.
+/// Default number of people required behind a shared figure.
 pub const K_DEFAULT: u64 = 5;
 /// Smallest k that may be asked for.
 pub const K_FLOOR: u64 = 3;
@@ -145,7 +145,7 @@ pub const TEXT_REVIEWED_BY: &str = "text reviewed by ";
 #[derive(Debug)]
 pub struct Object {
     pub fields: &'static [Field],
-    /// Other members may stand beside these.
+    /// True if other members are allowed.
     pub open: bool,
 }
 
@@ -159,7 +159,7 @@ pub struct Field {
 /// Type and bounds of a field's value.
 #[derive(Debug)]
 pub enum Value {
-    /// The document's `schema`, which the reader may be told.
+    /// Value of the document's `schema`, which the reader may set.
     Schema,
     Constant(&'static str),
     Text(Text),
@@ -187,9 +187,9 @@ pub enum Value {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hand {
     People,
-    /// Names of files, notes and words of a tool: digests, ids, counts and dates stand in them.
+    /// File names, notes and words of a tool, which hold digests, ids, counts and dates.
     Tool,
-    /// A name for somebody or something, which is no text: addresses and numbers as nobody else writes them are looked for.
+    /// Reference to a person or thing. It is no text, so only unmistakable addresses and numbers are looked for.
     Reference,
 }
 
@@ -199,7 +199,7 @@ pub struct Text {
     pub least: u64,
     pub most: u64,
     pub format: Option<Format>,
-    /// Author of the words in it, if it may hold any: they may name somebody.
+    /// Author of the words in it, if any, which decides how they are searched for names.
     pub hand: Option<Hand>,
 }
 
@@ -228,7 +228,7 @@ const fn optional(name: &'static str, value: Value) -> Field {
     Field { name, required: false, value }
 }
 
-/// Ids are no texts; what they are referred to by is looked at where they stand.
+/// Ids are references, and are checked where they are defined.
 const ID: Value = Value::Text(Text { hand: Some(Hand::Reference), ..UNBOUNDED });
 const REF: Value = Value::Text(UNBOUNDED);
 const WORD: Value = Value::Text(Text { hand: Some(Hand::Tool), ..UNBOUNDED });

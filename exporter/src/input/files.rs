@@ -50,7 +50,7 @@ pub(crate) struct Member {
     as_it_lies: bool,
     /// It is damaged, and its beginning is wanted all the same.
     pub(super) in_part: bool,
-    /// Whoever reads it may be told to stop.
+    /// Meter that may ask the reader to stop.
     meter: Arc<Meter>,
 }
 
@@ -59,7 +59,7 @@ struct OpenContext<'o> {
     spool: &'o Path,
     own: &'o [PathBuf],
     limits: &'o Limits,
-    /// Whoever waits for input may be told to stop.
+    /// Meter that may ask to stop while input is awaited.
     meter: &'o Arc<Meter>,
 }
 
@@ -73,7 +73,8 @@ impl OpenContext<'_> {
 }
 
 impl Input {
-    /// `spool` is the folder for what has to be kept while it is read; `own` is no input, wherever it lies.
+    /// Lists and opens the input. Copies of what can be read only once go to the folder `spool`; the files `own` are
+    /// no input.
     pub(crate) fn open(
         paths: &[PathBuf],
         spool: &Path,
@@ -126,7 +127,7 @@ impl Input {
         files.iter().try_for_each(|path| self.add(name_of(path), path, false, opening))
     }
 
-    /// A file in a folder may be one that lies beside the export.
+    /// Adds a file, and the files in it if it is an archive. Files of a folder may be unrelated to the export.
     fn add(
         &mut self,
         name: String,
@@ -179,7 +180,7 @@ impl Input {
 }
 
 impl Member {
-    /// Reads from the beginning, until it is told to stop; only what the meter is given for is counted.
+    /// Reads from the beginning. Bytes are counted in the meter only if one is given.
     pub(crate) fn open(&self, limits: &Limits, counted: Option<&Arc<Meter>>) -> Result<Stream, ConvertError> {
         let Self { hashed, as_it_lies, in_part, .. } = *self;
         let how = ReadOptions { counted: counted.is_some(), hashed, as_it_lies, in_part };
@@ -191,22 +192,22 @@ impl Member {
         self.meter.check_stop()
     }
 
-    /// The same file, read without a digest.
+    /// Same file, read without a digest.
     pub(crate) fn without_digest(&self) -> Self {
         Self { hashed: false, ..self.clone() }
     }
 
-    /// The same file, packed or not as it is. What stands in an archive is taken out of it.
+    /// Same file, without unpacking it. Files of an archive are still extracted.
     pub(crate) fn as_it_lies(&self) -> Self {
         Self { as_it_lies: true, ..self.clone() }
     }
 
-    /// The same file, of which the beginning is wanted even if it is damaged.
+    /// Same file, of which the beginning is read even if it is damaged.
     pub(crate) fn in_part(&self) -> Self {
         Self { in_part: true, ..self.without_digest() }
     }
 
-    /// The same file under another name.
+    /// Same file under another name.
     pub(crate) fn called(&self, name: String) -> Self {
         Self { name, ..self.clone() }
     }
@@ -231,7 +232,7 @@ impl Member {
         name.split('.').find(|part| !part.is_empty()).unwrap_or("input").to_owned()
     }
 
-    /// The archive that it stands in.
+    /// Name of the archive that it is in.
     pub(crate) fn archive_name(&self) -> Option<String> {
         match &self.whence {
             MemberLocation::File { .. } => None,

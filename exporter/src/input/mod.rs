@@ -34,7 +34,7 @@ pub struct Limits {
     pub expansion: u64,
     /// Files of one folder or archive.
     pub files: usize,
-    /// Bytes that rows may take up while they are put in order; what is more goes to disk.
+    /// Bytes of rows sorted in memory; more go to disk.
     pub memory: usize,
 }
 

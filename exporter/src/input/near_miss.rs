@@ -22,7 +22,7 @@ pub(crate) fn need<'f>(
     one_of(files, role)?.ok_or_else(|| missing(files, limits, role, what))
 }
 
-/// No file plays the part: what is wrong with the one that comes closest, if any does, and what it may be else.
+/// Error for a missing file: describes the file that comes closest, if any does.
 pub(crate) fn missing(files: &[(Member, Role)], limits: &Limits, role: Role, what: &str) -> ConvertError {
     let error = match nearest(files, limits, |known| known.role == role) {
         Ok(Some(error)) | Err(error) => error,
@@ -37,7 +37,7 @@ pub(crate) fn missing(files: &[(Member, Role)], limits: &Limits, role: Role, wha
     }
 }
 
-/// Goes behind the name of what is not there.
+/// Suffix for the name of a missing file, if broken files may hold it.
 pub(crate) fn unless_broken(files: &[(Member, Role)]) -> String {
     match broken(files) {
         (_, 0) => String::new(),
@@ -45,7 +45,7 @@ pub(crate) fn unless_broken(files: &[(Member, Role)]) -> String {
     }
 }
 
-/// More names of files are not told; all of them are among the artifacts.
+/// Number of file names that messages list; all files are among the artifacts.
 pub(crate) const TOLD: usize = 5;
 
 /// The names of files that cannot be unpacked, and how many they are.
@@ -70,8 +70,7 @@ pub(crate) fn nearest_of_all(
     nearest(files, limits, |_| true)
 }
 
-/// A file that is not needed is not passed over in silence either: what is called as one of the role is, must be one,
-/// unless another file is.
+/// Checks an optional file: one that is called like it must have its columns, unless another file has them.
 pub(crate) fn check_name(files: &[(Member, Role)], limits: &Limits, role: Role) -> Result<(), ConvertError> {
     if files.iter().any(|file| file.1 == role) {
         return Ok(());
@@ -118,7 +117,7 @@ fn is_called(member: &Member, known: &KnownHeader) -> bool {
     longest.max().is_some_and(|longest| known.names.iter().any(|name| ends(name) && name.len() == longest))
 }
 
-/// The tool's own name for a file whose name ends with it: what stands before may identify somebody.
+/// Tool's own name for a file whose name ends with it. The rest of the name may identify a person.
 pub(crate) fn tools_name(name: &str) -> Option<String> {
     let last = name.rsplit('/').next().unwrap_or(name).to_lowercase();
     if last.split_once(".json").is_some_and(|(name, _)| name == "format") {

@@ -75,7 +75,7 @@ const fn known(role: Role, columns: &'static [&'static str], names: &'static [&'
     KnownHeader { role, columns, names }
 }
 
-/// The first one that fits counts.
+/// Known headers; the first match counts.
 pub(super) static KNOWN_HEADERS: [KnownHeader; 11] = [
     known(Role::PolisVotes, &["comment-id", "voter-id", "vote"], &["votes"]),
     known(Role::PolisComments, &["comment-id", "comment-body"], &["comments"]),
@@ -127,7 +127,7 @@ pub(super) fn is_called_format(member: &Member) -> bool {
 /// The beginning of a file as text.
 pub(super) struct HeaderRow {
     pub(super) text: String,
-    /// The encoding, if it is one that is not read further.
+    /// Encoding of the file, if it is one that is not supported.
     pub(super) wide: Option<&'static str>,
 }
 
@@ -250,7 +250,7 @@ pub(crate) fn pairs(
     Ok(())
 }
 
-/// A file that is called a summary and is none is not passed over: the sign of votes may stand in it.
+/// Checks that a file called a summary is one: the sign of votes may be declared in it.
 pub(crate) fn check_summary(files: &[(Member, Role)], limits: &Limits) -> Result<(), ConvertError> {
     let Some((member, _)) =
         files.iter().find(|(member, role)| *role == Role::Unknown && is_called_summary(member))

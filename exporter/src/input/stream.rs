@@ -105,7 +105,8 @@ impl Stream {
         Ok(Self { name, pieces, back, current: Vec::new(), at: 0, ended: None, meter, metered })
     }
 
-    /// The next block, or nothing at the end; a fault, if nobody wants it any more. What it returned before is used again.
+    /// Returns the next block, or `None` at the end; an error if the conversion was stopped. The block `used` is
+    /// recycled.
     pub(crate) fn block(&mut self, used: Vec<u8>) -> Result<Option<Vec<u8>>, ConvertError> {
         if self.ended.is_some() {
             return Ok(None);
@@ -133,7 +134,7 @@ impl Stream {
         }
     }
 
-    /// Counts what was taken, not what was read ahead: nobody may want that.
+    /// Counts bytes that were taken, not bytes that were read ahead and may never be used.
     fn pass(&mut self, stored: u64) {
         if let Some(metered) = &mut self.metered {
             self.meter.add_read(stored.saturating_sub(*metered));
@@ -141,12 +142,12 @@ impl Stream {
         }
     }
 
-    /// Reads what is left and tells what the whole was.
+    /// Reads the rest and returns the digest of the whole.
     pub(crate) fn finish(self) -> Result<FileDigest, ConvertError> {
         self.each(|_| Ok(()))
     }
 
-    /// The same, with every block of it.
+    /// Calls with every block, and returns the digest of the whole.
     pub(crate) fn each(
         mut self,
         mut with: impl FnMut(&[u8]) -> Result<(), ConvertError>,
@@ -184,7 +185,7 @@ enum Opened {
 
 struct Reading {
     name: String,
-    /// The archive that it stands in.
+    /// Name of the archive that it is in.
     within: Option<Arc<str>>,
     limits: Limits,
     how: ReadOptions,
@@ -250,8 +251,8 @@ impl Reading {
         Ok(Some((hashed.ended(), read.get())))
     }
 
-    /// False, if nobody wants the rest. `packed` tells how many bytes the ones so far were made of, if they were made of
-    /// others, and `stored` how many of the file they are.
+    /// Copies blocks to the reader; false if it has gone. `packed` returns the stored bytes of the blocks so far if
+    /// they were unpacked, and `stored` those of the file.
     fn copy(
         &self,
         mut from: impl Read,

@@ -62,7 +62,7 @@ impl Read for BoundedReader {
     }
 }
 
-/// Cells that no column is for are not passed over: those before them may stand in wrong columns.
+/// Error for cells beyond the header: the cells before them may be in wrong columns.
 pub(crate) const LONGER: &str = "the row has more cells than the header";
 
 pub(crate) const NOT_UTF8: &str = "it is not UTF-8; convert the file first";
@@ -165,7 +165,7 @@ impl Table {
     }
 }
 
-/// More of them nobody reads through.
+/// Number of columns that a message lists.
 const SHOWN: usize = 20;
 const LONGEST_NAME: usize = 40;
 
@@ -178,13 +178,13 @@ pub(crate) fn column(file: &str, columns: &[String], name: &str) -> Result<Optio
     }
 }
 
-/// Places count from nought, and are told from one.
+/// Error for a repeated column; messages count columns from 1.
 pub(crate) fn twice(file: &str, name: &str, first: usize, second: usize) -> ConvertError {
     let detail = format!("the columns {} and {} are both called {name}", first + 1, second + 1);
     ConvertError::content(file, 1, ErrorKind::Duplicate, detail)
 }
 
-/// Tells also which columns there are: whoever has given one another name finds it among them.
+/// Error for a missing column, with the existing ones, among which the renamed column may be found.
 pub(crate) fn no_column(file: &str, wanted: &str, columns: &[String]) -> ConvertError {
     if columns.iter().any(|column| column.contains(char::is_control)) {
         let detail =

@@ -86,7 +86,7 @@ const OF_TOOLS: [&str; 7] = [
     "group-informed-consensus",
     "response time (s)",
 ];
-/// More are not told by name.
+/// Number of columns that a note lists by name.
 const TOLD: usize = 20;
 const LONGEST: usize = 40;
 

@@ -21,7 +21,7 @@ pub(crate) enum Numbers {
 pub(crate) enum CanonicalError {
     Stop(Stop),
     Flaw(Flaw),
-    /// The name, and where it stands for the second time.
+    /// Name of a member and the position of its second occurrence.
     Twice(Vec<u8>, Position),
     Huge,
     /// More than may be held at once.
@@ -92,14 +92,14 @@ pub(crate) fn value<R: Read>(
     Ok(())
 }
 
-/// A member of an object: its name, where it stands, and its value.
+/// Member of an object: its name, position and value.
 pub(crate) struct Member<V> {
     pub(crate) name: Vec<u8>,
     pub(crate) at: Position,
     pub(crate) value: V,
 }
 
-/// Puts members in order, if no name stands twice.
+/// Sorts members; an error if a name occurs twice.
 pub(crate) fn sort<V>(members: &mut [Member<V>]) -> Result<(), CanonicalError> {
     // Of equal names the order stays that of the document.
     members.sort_by(|left, right| by_units(&left.name, &right.name));
@@ -113,7 +113,7 @@ pub(crate) fn sort<V>(members: &mut [Member<V>]) -> Result<(), CanonicalError> {
     }
 }
 
-/// A name and where it stands; its colon is passed.
+/// Reads a name with its position, and the colon behind it.
 pub(crate) fn name<R: Read>(reader: &mut Reader<R>) -> Result<(Vec<u8>, Position), CanonicalError> {
     if reader.next()? != b'"' {
         return Err(reader.unexpected().into());

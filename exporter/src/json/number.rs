@@ -1,6 +1,6 @@
 //! Exact value of a written number: no digit is lost before it is checked.
 
-/// Bytes of one number; nobody writes more, and what is longer is named instead of kept.
+/// Longest number in bytes; longer ones are reported instead of kept.
 pub(crate) const LONGEST: usize = 1_024;
 
 /// A number as JSON Schema sees it: `1`, `1.0` and `1e0` are the same.
@@ -74,7 +74,7 @@ impl Number {
         self.negative || self.zero || self.one || !self.large
     }
 
-    /// Its value; what is larger than the type is its end.
+    /// Value as a count, saturating.
     pub(crate) fn count(&self) -> u128 {
         self.value.unwrap_or(if self.whole && !self.negative { u128::MAX } else { 0 })
     }

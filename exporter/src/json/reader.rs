@@ -11,7 +11,7 @@ use super::{
 };
 
 const WINDOW: usize = 256 << 10;
-/// Zeros behind the window's end, so that a search may look at so many bytes at a time and stops there.
+/// Zeros behind the window's end, so that a search may look at this many bytes at a time.
 const PAD: usize = 16;
 
 /// Position in the text.
@@ -28,7 +28,7 @@ pub(crate) struct Position {
 pub(crate) enum Stop {
     Invalid(Why, Position),
     Io(io::Error),
-    /// Whoever reads has what they wanted.
+    /// Reader has what it wanted.
     Enough,
 }
 
@@ -164,7 +164,7 @@ impl<R: Read> Reader<R> {
         Stop::Invalid(Why::Unexpected, self.position())
     }
 
-    /// Passes this name and its colon, if they stand here and nothing stands between.
+    /// Skips this name and its colon, if they come next.
     #[inline]
     pub(crate) fn name(&mut self, name: &str) -> bool {
         let length = name.len();
@@ -276,7 +276,7 @@ impl<R: Read> Reader<R> {
         Ok(Text { bytes: &self.unescaped, flaws, ascii })
     }
 
-    /// Looks for the quote that ends the string that begins at `self.at`, with all of it in the window.
+    /// Finds the quote that ends the string that begins at `self.at`, with all of it in the window.
     #[inline]
     fn closing(&mut self) -> Result<StringEnd, Stop> {
         let mut found = StringEnd { end: self.at, flaws: 0, escaped: false, ascii: true };
@@ -309,7 +309,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads on inside a string; one that is too long is passed but for its beginning.
+    /// Reads on inside a string; of one that is too long only the beginning is kept.
     #[cold]
     fn more(&mut self, mut found: StringEnd) -> Result<StringEnd, Stop> {
         found.end = found.end.min(self.end);
@@ -336,7 +336,7 @@ impl<R: Read> Reader<R> {
         Ok(found)
     }
 
-    /// Reads on, and keeps what stands from `from` on; false at the end. `at` moves with what is kept.
+    /// Reads on, keeping everything from `from`; false at the end. `at` moves along.
     #[cold]
     fn fill(&mut self, from: usize) -> Result<bool, Stop> {
         if from > 0 {

@@ -37,7 +37,7 @@ impl Text<'_> {
     }
 }
 
-/// Takes the escapes out of what stands between quotes.
+/// Resolves the escapes between the quotes of a string.
 pub(super) fn unescape(raw: &[u8], into: &mut Vec<u8>) -> u8 {
     into.clear();
     let mut flaws = 0;

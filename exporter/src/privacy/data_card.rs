@@ -10,7 +10,7 @@ pub(crate) struct Content {
     pub(crate) linked: bool,
     /// Some name or text refers to a participant, though no response does.
     pub(crate) refers: bool,
-    /// Participants are named by ids that somebody else knows.
+    /// Participants are named by ids that others know.
     pub(crate) named: bool,
     /// Some participant's text is there, redacted or not.
     pub(crate) participant_text: bool,

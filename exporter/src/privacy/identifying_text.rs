@@ -27,8 +27,8 @@ const MAIL: &str = r#"(?x) (?: [\p{L}\p{M}\p{N}._%+-]+ | "[^"\s]*(?:\x20[^"\s]+)
     (?: [@\u{ff20}] | %(?:25)*40 )
     (?: [\p{L}\p{M}\p{N}-]+ (?: \. [\p{L}\p{M}\p{N}-]+ )+ | localhost\b )"#;
 
-/// A host by its name alone, and what stands behind it. Endings that are words, too, count only if a path follows: people
-/// forget the space after a sentence.
+/// Host without a scheme, and its path. Endings that are also words count only with a path, since people forget the
+/// space after a full stop.
 const BARE: &str = r#"(?xi) \b (?: [\p{L}\p{N}] [\p{L}\p{N}-]* \. )+ (?:
     (?: com | org | net | edu | gov | mil | info | biz | io | ai | app | dev | eu | uk | de | fr | nl | ch | pl | ru
         | cz | dk | fi | jp | cn | br | ca | nz | kr | tw | hk | sg | ie | tr | ua | gr | pt | hu | ro )
@@ -81,8 +81,7 @@ pub(crate) fn redact(text: &str) -> (String, u64) {
     (text, count)
 }
 
-/// Dates, and numbers without a sign, a space or a nought before them: no telephone number is written like that in what
-/// tools write.
+/// Dates, and numbers without a sign, a space or a zero before them: tools do not write telephone numbers like that.
 const COUNTED: &str =
     r"(?x)^(?: [1-9]\d* | (?:1[5-9]|2[01])\d\d [-./] (?:0\d|1[0-2]) [-./] [0-3]\d (?:\x20\d\d)? )$";
 /// Digests and random ids.
@@ -92,7 +91,7 @@ const DIGEST: &str =
 static COUNT: LazyLock<Regex> = LazyLock::new(|| compiled(COUNTED));
 static DIGESTS: LazyLock<Regex> = LazyLock::new(|| compiled(DIGEST));
 
-/// The sign of an address, as it stands in addresses of pages.
+/// Encoded `@`, as in addresses of web pages.
 static ESCAPED: LazyLock<Regex> = LazyLock::new(|| compiled("%(?:25)*40"));
 
 /// A number with the sign of its country's.

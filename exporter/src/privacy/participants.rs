@@ -41,7 +41,7 @@ impl Key {
         Ok(Self(bytes))
     }
 
-    /// The mode of a key's file, if others than its owner may read it: with it they can tell who is behind a pseudonym.
+    /// Mode of a key's file, if others than its owner can read it: they could reveal who is behind a pseudonym.
     pub fn open_to_others(file: &Metadata) -> Option<u32> {
         let mode = file.permissions().mode() & 0o777;
         (mode & 0o044 != 0).then_some(mode)
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Key {
 pub(crate) const PREFIX: &str = "participant:";
 const DOMAIN: &[u8] = b"participant";
 
-/// References by pseudonym, shared with whoever writes rows.
+/// References by pseudonym, shared with the writer of rows.
 pub(crate) type ReferenceNames = Arc<RwLock<HashMap<u128, String>>>;
 
 /// Gives the participants of a source by its [`scope`], as its pseudonyms are made; nothing, if the input does not say which source it is.
@@ -108,7 +108,7 @@ pub(crate) struct WithoutAnswers {
     pub(crate) answers: u64,
 }
 
-/// Numbers below this have a place whoever comes; 16 MiB at most.
+/// Numbers below this are looked up by index; the index takes 16 MiB at most.
 const DIRECT_IDS: u64 = 1 << 20;
 
 impl ParticipantRegistry {
@@ -133,7 +133,7 @@ impl ParticipantRegistry {
         }
     }
 
-    /// The same, of whom small numbers are not told.
+    /// Registry whose notes hide numbers below the threshold.
     pub(crate) fn hiding_below(self, hidden_below: HiddenBelow) -> Self {
         Self { hidden_below, ..self }
     }
@@ -171,7 +171,7 @@ impl ParticipantRegistry {
         self.count = 0;
     }
 
-    /// The pseudonym of somebody who may never have answered.
+    /// Pseudonym of a participant who may never have answered.
     pub(crate) fn pseudonym(&self, id: &[u8]) -> u128 {
         if self.naming == Participants::KeepPseudonyms
             && let Some(kept) = number_of(id)
@@ -187,7 +187,7 @@ impl ParticipantRegistry {
         u128::from_be_bytes(first).max(1)
     }
 
-    /// The pseudonym and group of somebody who answers.
+    /// Looks up the pseudonym and group of a participant who answers.
     #[inline]
     pub(crate) fn see(&mut self, id: &[u8]) -> (u128, u16) {
         let Some(number) = canonical_number(id) else {
@@ -275,7 +275,7 @@ impl ParticipantRegistry {
         members
     }
 
-    /// Those who were known beforehand and have not answered.
+    /// Counts participants known beforehand who have not answered.
     pub(crate) fn silent(&self) -> WithoutAnswers {
         let mut silent = WithoutAnswers::default();
         for (_, known) in self.known.iter().filter(|(id, _)| self.seen(id).is_none()) {

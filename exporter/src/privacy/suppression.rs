@@ -10,7 +10,7 @@ pub(crate) type Counts = [u64; Answer::ALL.len()];
 /// Counts of a table that may be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// Too few people stand behind it, whatever they answered.
+    /// Too few people answered, whatever they answered.
     Nothing,
     /// The flags say which cells are hidden.
     All { hidden: Hidden },
@@ -18,12 +18,13 @@ pub(crate) enum Shown {
 
 pub(crate) type Hidden = [bool; Answer::ALL.len()];
 
-/// Hides every count from 1 to k - 1, and the smallest other ones until what is hidden together is neither one count nor
-/// fewer than k people. Where these could be found out even so, all counts are hidden. A table is left out for its total
-/// alone, so that being left out tells nothing else.
+/// Hides every count from 1 to k - 1, and the smallest other ones until the hidden counts are neither a single one
+/// nor of fewer than k people. If they could be found out even so, all counts are hidden. A table is left out by its
+/// total alone, so that its absence reveals nothing else.
 ///
-/// With more people than there are `answers` to choose from, hiding all counts always hides them: the table of ones but
-/// for a single count is hidden whole, too, whichever answer that count is of. With as many it may be nothing but ones.
+/// With more people than `answers` to choose from, hiding all counts always works: a table of ones except for a
+/// single count is hidden whole, too, whichever answer that count is of. With as many people as answers it may be
+/// nothing but ones.
 pub(crate) fn suppress(counts: &Counts, k: u64, answers: u64) -> Shown {
     let total = counts.iter().sum::<u64>();
     if total <= answers {
@@ -41,8 +42,8 @@ pub(crate) fn least(k: u64, answers: u64) -> u64 {
     k.max(answers + 1)
 }
 
-/// The same of a table with counts that its source hides. What the total leaves for them is not known here: everything is
-/// hidden with them, for which there has to be something.
+/// Like [`suppress`], for a table with counts that its source hides. What the total leaves for them is unknown here,
+/// so everything is hidden with them, and there has to be something to hide.
 pub(crate) fn suppress_with(counts: &Counts, unknown: Hidden, k: u64, answers: u64) -> Shown {
     let shown = suppress(counts, k, answers);
     if !unknown.contains(&true) || shown == Shown::Nothing {
@@ -234,7 +235,7 @@ mod tests {
         assert_eq!(suppress(&counts(&[3]), 3, 3), Shown::Nothing);
     }
 
-    /// Item by item: how many have answered it, and what is shown of that.
+    /// Number of answers to an item, and the part of it that is shown.
     type Table = (u64, u64);
 
     /// And how many with answers are left out.

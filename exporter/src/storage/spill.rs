@@ -21,7 +21,7 @@ pub struct SpillOptions {
 }
 
 impl SpillOptions {
-    /// A part of it.
+    /// Options with a part of the memory.
     pub(crate) fn share(&self, of: usize) -> Self {
         Self { memory: self.memory / of, folder: self.folder.clone() }
     }

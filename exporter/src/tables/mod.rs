@@ -44,7 +44,7 @@ pub enum TableFormat {
 /// Treatment of cells that a spreadsheet may take for a formula.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cells {
-    /// An apostrophe stands before `=`, `+`, `-`, `@`, tabs and carriage returns.
+    /// An apostrophe is put before `=`, `+`, `-`, `@`, tabs and carriage returns.
     #[default]
     Guarded,
     Exact,
@@ -102,7 +102,7 @@ impl PartialFile {
     }
 }
 
-/// Gives files their names, once all of them are whole; tells which.
+/// Renames files once all of them are complete, and returns their paths.
 pub(crate) fn publish(files: Vec<FinishedFile>) -> Result<Vec<PathBuf>, ConvertError> {
     let named = files.into_iter().map(|FinishedFile { path, partial, .. }| {
         output::publish(&partial, &path)?;
@@ -118,7 +118,7 @@ pub(crate) struct Exported {
     pub(crate) notes: Vec<String>,
 }
 
-/// Turns the bundle into files of a folder; tells which. `memory` is for what has to be put in another order.
+/// Writes the bundle in another format into a folder. `memory` bounds what is sorted.
 pub(crate) fn export(
     bundle: &Path,
     folder: &Path,
@@ -188,8 +188,8 @@ pub(crate) fn names(shape: TableFormat) -> Vec<&'static str> {
 
 const CARD: &str = "card.json";
 
-/// One row of a table. What a spreadsheet would take for a formula gets an apostrophe wherever it stands: of ids, names
-/// and references nobody knows who has made them up.
+/// Writes one row of a table. Cells that a spreadsheet would take for formulas get an apostrophe in every column,
+/// since even ids and references may be made up by anybody.
 pub(crate) fn csv_row(file: &mut PartialFile, row: &[&str], cells: Cells) -> Result<(), ConvertError> {
     let mut line = Vec::new();
     for (at, cell) in row.iter().enumerate() {

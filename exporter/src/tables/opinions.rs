@@ -18,7 +18,7 @@ const COMPARISONS: [&str; 3] = ["prefer-subject", "prefer-object", "equal"];
 const COMPARISON: &str =
     "it is a comparison, which is no vote on a statement: --to ndjson and parquet keep it";
 const NO_ANSWER: &str = "its answer is none of agree, disagree and pass";
-/// More types of outcomes are not told apart.
+/// Number of types of outcomes that are listed by name.
 const MOST_TYPES: usize = 20;
 
 pub(super) struct Opinions {
@@ -170,7 +170,8 @@ impl Opinions {
         Ok(())
     }
 
-    /// Whoever reads a table with a column for each item tells the columns by their names; `what` it would be is said.
+    /// Checks that the columns of a table with one column for each item have different names; `what` names them in
+    /// messages.
     pub(super) fn columns(
         &self,
         items: &[Item],
@@ -259,7 +260,7 @@ pub(super) fn says_more(counts: &Value) -> bool {
     }
 }
 
-/// Nought is a count of nobody, and says nothing of an answer that there may not have been.
+/// True if the counts hold more than zeros: a zero may stand for an answer that was not offered.
 pub(super) fn says_something(value: &Value) -> bool {
     match value {
         Value::Null => false,

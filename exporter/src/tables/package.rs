@@ -16,7 +16,7 @@ use crate::{
 
 pub(crate) const FILES: [&str; 2] = ["datapackage.json", "manifest-sha256.txt"];
 
-/// Describes the bundle, which still lies at `partial`, and what was written to lie beside it.
+/// Describes the bundle, which is still called `partial`, and the files written beside it.
 pub(crate) fn write(
     partial: &Path,
     out: &Path,
@@ -114,7 +114,7 @@ const RESPONSES: &Columns = &[
     ("occurredAt", "datetime", false),
 ];
 
-/// Those of the tables; outcomes have members of any kind.
+/// Columns of a table; `None` for outcomes, which have members of any kind.
 fn columns(name: &str) -> Option<&'static Columns> {
     let is =
         |list: &str| ["parquet", "ndjson"].iter().any(|format| name.ends_with(&format!(".{list}.{format}")));

@@ -44,7 +44,7 @@ const RESPONSES: &str = "message responses {
     optional binary objectRef (UTF8); optional binary participantRef (UTF8); required binary response (UTF8);
     required int64 count; optional int64 occurredAt (TIMESTAMP(MILLIS,true)); }";
 
-/// Rows of a row group: what is held in memory at a time.
+/// Rows of a row group, which is held in memory.
 const GROUP: usize = 65_536;
 
 /// A column that grows until its row group is written.
@@ -94,7 +94,7 @@ impl Column {
         Some(number.whole)
     }
 
-    /// False, if there is one that is none.
+    /// Adds a time; false if the text is none.
     fn time(&mut self, text: Option<&[u8]>) -> bool {
         let Self::MaybeTime(values, levels) = self else { return false };
         let at = text.and_then(|text| std::str::from_utf8(text).ok()).and_then(Timestamp::parse);
@@ -155,7 +155,7 @@ struct Tables<'t> {
 
 pub(crate) const FILES: [&str; 2] = ["items.parquet", "responses.parquet"];
 
-/// `named` makes paths of the names of the files. Also gives what is not in them, in words.
+/// Writes the files, whose paths `named` makes of their names, and returns notes about what they leave out.
 pub(crate) fn write(
     from: &Path,
     named: impl Fn(&str) -> PathBuf,

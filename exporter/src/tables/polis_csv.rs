@@ -51,12 +51,12 @@ struct SmallTables {
     phases: HashMap<String, String>,
     /// A table has one column of groups: these do not fit.
     mixed: bool,
-    /// Those that have no members.
+    /// Number of groups without members.
     empty_groups: u64,
     by_group: ByGroup,
 }
 
-/// Agrees, disagrees and passes, as far as they are said.
+/// Agrees, disagrees and passes, where known.
 type Counts = [Option<u64>; 3];
 
 struct ItemCounts {
@@ -215,8 +215,8 @@ pub(crate) fn write(
     Ok((vec![votes, comments, participants, file.finish()?], notes))
 }
 
-/// Milliseconds where they are known, else seconds; and the time in words. Those that would be read as another time are
-/// told in words only, and counted.
+/// Milliseconds where known, else seconds, and the time as text. A number that would be read as another time is left
+/// out and counted.
 fn times<'t>(at: Option<&'t str>, untold: &mut u64) -> (String, &'t str) {
     let Some(text) = at else { return Default::default() };
     let count = |at: Timestamp| if at.fine { at.millis } else { at.millis.div_euclid(1000) };
@@ -228,7 +228,7 @@ fn times<'t>(at: Option<&'t str>, untold: &mut u64) -> (String, &'t str) {
     (count(at).to_string(), text)
 }
 
-/// Those of the phase in which it was answered; what the source has published goes before what was counted.
+/// Counts of the phase in which the item was answered; published counts take precedence over computed ones.
 fn counts_of(item: &Item, counts: &HashMap<String, Vec<ItemCounts>>, opinions: &Opinions) -> Counts {
     let said =
         counts.get(&item.id).into_iter().flatten().filter(|said| opinions.is_of(&item.id, &said.phase));

@@ -354,6 +354,19 @@ fn a_link_in_place_of_the_partial_file_is_not_followed() {
 }
 
 #[test]
+fn folder_of_tables_may_end_with_a_slash() {
+    let folder = Folder::new();
+    let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");
+    let mut job = folder.job(&path);
+    (job.to, job.target) = (Some(TableFormat::SensemakingCsv), Target::File(folder.path("new/tables/")));
+    run(&job).unwrap();
+    assert_eq!(folder.names(), ["new", "t.csv"]);
+    let names: Vec<_> =
+        fs::read_dir(folder.path("new")).unwrap().map(|found| found.unwrap().file_name()).collect();
+    assert_eq!(names, ["tables"]);
+}
+
+#[test]
 fn what_lies_beside_another_bundle_is_not_overwritten_unasked() {
     let folder = Folder::new();
     let path = folder.write("t.csv", "comment-id,comment_text,agrees,disagrees\n1,one,1,2\n");

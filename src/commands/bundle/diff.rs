@@ -115,7 +115,7 @@ fn told(change: Change) -> (char, &'static str) {
     }
 }
 
-/// Says also what is the same: every list has its counts.
+/// Lists all counts, including those of lists without differences.
 fn as_json(difference: &Difference) -> Value {
     let members = difference.members.iter().map(|member| {
         let mut told = Map::from_iter([("pointer".to_owned(), member.pointer.clone().into())]);

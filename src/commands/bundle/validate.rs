@@ -28,13 +28,13 @@ pub(crate) struct Validate {
     /// Required value of the bundle's `schema`
     #[arg(long, value_name = "URL")]
     schema_url: Option<String>,
-    /// Number of responses that must stand behind a figure of a bundle fit for sharing
+    /// Number of responses required behind a figure of a bundle fit for sharing
     #[arg(long, value_name = "COUNT", default_value_t = K_FLOOR, value_parser = clap::value_parser!(u64).range(K_FLOOR..))]
     k: u64,
     /// Number of findings to list; all are counted
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     max_errors: usize,
-    /// Show what stands at a place; it may be somebody's data
+    /// Show the value at each finding; it may be somebody's data
     #[arg(long)]
     show_values: bool,
     #[arg(long, value_enum, default_value_t = Format::Text)]

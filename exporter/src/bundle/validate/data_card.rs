@@ -88,7 +88,7 @@ impl Card {
         self.public = says(PUBLICATION, publication::PUBLIC).then(|| row.position(PUBLICATION));
     }
 
-    /// Every answer somebody gave is there, not the latest only.
+    /// True if the bundle claims to hold every answer, not only the latest.
     pub(crate) fn is_of_events(&self) -> bool {
         self.events
     }
@@ -304,7 +304,7 @@ pub(super) fn is_clock(text: &[u8]) -> bool {
     begins_as_clock(text) && text.iter().all(is_time) && !is_midnight(text)
 }
 
-/// The time of day behind a date of numbers: of a month, a week or a year, whatever stands between them.
+/// Time of day behind a numeric date: of a month, a week or a year, with any separators.
 fn dated(text: &[u8]) -> Option<&[u8]> {
     const BEHIND: &[u8] = b"Tt ,";
     let end = text.iter().take(12).position(|byte| BEHIND.contains(byte))?;
@@ -335,7 +335,7 @@ fn is_midnight(time: &[u8]) -> bool {
     !time.iter().any(|byte| (b'1'..=b'9').contains(byte))
 }
 
-/// True if the text begins like the pattern, in which `0` stands for any digit.
+/// True if the text begins like the pattern, in which `0` matches any digit.
 fn like(text: &[u8], pattern: &[u8]) -> bool {
     let fits =
         |(byte, wanted): (&u8, &u8)| if *wanted == b'0' { byte.is_ascii_digit() } else { byte == wanted };

@@ -31,7 +31,7 @@ pub(crate) enum Step {
     Index(u64),
     /// A name that the form does not know.
     KnownName(KnownName),
-    /// A name that may be somebody's: the place is told as far as here.
+    /// Name that may identify somebody: the pointer ends before it.
     Hidden,
 }
 

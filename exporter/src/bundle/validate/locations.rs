@@ -72,7 +72,7 @@ pub(super) fn location_of(rest: &[u8]) -> (Position, u64) {
     (Position { offset: word(0), line: word(8) }, word(16))
 }
 
-/// Phase, subject, and what stands for the object.
+/// Phase, subject, and object plus one.
 pub(super) fn question_of(key: &[u8]) -> Option<(u32, u32, u32)> {
     let word = |at: usize| key.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
     Some((word(0)?, word(4)?, word(8)?))

@@ -135,7 +135,7 @@ const TOTALS: [&str; 26] = [
     "nvotes",
 ];
 
-/// Neither, and nobody's.
+/// Words that are neither counts nor names of people.
 const PLAIN: [&str; 26] = [
     "group",
     "groups",
@@ -165,7 +165,7 @@ const PLAIN: [&str; 26] = [
     "all",
 ];
 
-/// A name that may be told, and is so short that it can be kept.
+/// Name that may be shown, short enough to be kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownName {
     bytes: [u8; Self::MOST],
@@ -175,7 +175,7 @@ pub(crate) struct KnownName {
 impl KnownName {
     const MOST: usize = 30;
 
-    /// Every word of it is known, or a single letter, or a small number.
+    /// Returns the name if every word of it is listed, a single letter or a small number.
     pub(super) fn of(name: &[u8]) -> Option<Self> {
         let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b" _-.".contains(byte);
         if name.is_empty() || name.len() > Self::MOST || !name.iter().all(is_plain) {

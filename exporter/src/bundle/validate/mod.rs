@@ -56,11 +56,11 @@ pub struct Options {
     pub schema_url: Option<String>,
     /// Also checks what Delib requires.
     pub delib: bool,
-    /// Number of responses that must stand behind a shared figure.
+    /// Number of responses required behind a shared figure.
     pub k: u64,
-    /// Places that are told; all are counted.
+    /// Number of findings to list; all are counted.
     pub most: usize,
-    /// Tell what stands there.
+    /// Shows the values at findings.
     pub values: bool,
     pub limits: Limits,
     pub room: SpillOptions,
@@ -112,11 +112,12 @@ impl Report {
     }
 }
 
-/// Reads a document once, its beginning once more if its ids come in order at first and not to the end, and all of it if
-/// some seem to come twice.
+/// Reads a document once; its beginning once more if ids come in order at first but not to the end; and all of it
+/// once more if some ids seem to be repeated.
 ///
 /// # Errors
-/// If it cannot be read, or what must be set aside cannot be written.
+///
+/// If it cannot be read, or temporary data cannot be written.
 pub fn validate(source: &mut dyn Source, options: &Options) -> io::Result<Report> {
     let mut findings = Findings::new(options.most, options.values);
     let again = source.opens_again();

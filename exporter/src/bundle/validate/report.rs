@@ -148,7 +148,7 @@ fn totals(report: &Report) -> Value {
     report.totals.iter().map(|(rule, total)| (rule.id().to_owned(), json!(total))).collect()
 }
 
-/// A relative reference: what may not stand in one is encoded.
+/// Percent-encodes a name as a relative reference.
 fn uri(name: &str) -> String {
     let mut uri = String::new();
     for byte in name.bytes() {

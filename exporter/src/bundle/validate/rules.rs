@@ -9,7 +9,7 @@ pub enum Level {
     Refs,
     /// Totals are those of the content.
     Summary,
-    /// The data card is true, and what is shared names nobody.
+    /// Data card, and privacy of what is shared.
     #[default]
     Privacy,
 }

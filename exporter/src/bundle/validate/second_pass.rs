@@ -16,9 +16,9 @@ use crate::json::Stop;
 /// Keys that a second pass looks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wanted {
-    /// Those that were passed by because they came in order until then.
+    /// Keys that were skipped because they came in order until then.
     Reread(KeysToReread),
-    /// Those that may be equal: all of them are shown, to be compared whole.
+    /// Keys that may be equal: all of them, to be compared whole.
     Equal,
 }
 

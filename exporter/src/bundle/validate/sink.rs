@@ -40,7 +40,7 @@ impl Part {
     }
 }
 
-/// Whoever wants to know what a bundle holds.
+/// Receiver of a bundle's content.
 pub(crate) trait Sink {
     /// An object of a list; `counts` are an outcome's.
     fn entry(
@@ -54,7 +54,7 @@ pub(crate) trait Sink {
     /// A list is over.
     fn ended(&mut self, _part: Part) {}
 
-    /// An object that stands once.
+    /// Takes an object that occurs once.
     fn part(&mut self, _part: Part, _row: &Row) {}
 
     /// A file that went into the bundle.
@@ -71,7 +71,7 @@ pub(crate) trait Sink {
     /// A text or name where participants may be referred to without being asked for.
     fn said(&mut self, _text: &[u8]) {}
 
-    /// True if the text would identify somebody; that is reported at its location.
+    /// True if the text would identify a person; the walk reports that at its location.
     fn identifies(&self, _text: &[u8], _hand: Hand) -> bool {
         false
     }

@@ -18,9 +18,9 @@ use crate::storage::spill::{Spill, SpillOptions};
 pub(crate) enum Seen {
     New,
     Again,
-    /// `finish` will tell.
+    /// Not known before `finish`.
     Later,
-    /// The keys came in order until now, and this one does not: `finish` will tell of all, also of those before.
+    /// Keys came in order until this one: `finish` reports all repeated keys, including earlier ones.
     Broken,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Unique {
     lost: u64,
     hasher: RandomState,
     hashes: Hashes,
-    /// All keys, where nobody can bring them again.
+    /// All keys, if the source cannot be read again.
     log: Option<Spool>,
     wanted: Wanted,
     brought: Spill,
@@ -52,7 +52,7 @@ enum Wanted {
     All,
 }
 
-/// Bytes of where a key stands.
+/// Bytes of a key's location.
 const REST: usize = 24;
 
 impl Unique {
@@ -153,7 +153,7 @@ impl Unique {
         if wanted { self.brought.push(key, &rest()) } else { Ok(()) }
     }
 
-    /// Calls with each key that came again and was not told before, and where it stands; not with the first of its kind.
+    /// Calls with each repeated key that has not been reported yet, and its location; not with the first of its kind.
     pub(crate) fn finish(self, mut each: impl FnMut(&[u8], &[u8]) -> io::Result<()>) -> io::Result<()> {
         self.brought.finish(|key, rest, first| if first { Ok(()) } else { each(key, rest) })
     }

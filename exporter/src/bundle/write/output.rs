@@ -3,7 +3,6 @@
 //! Writing to disk in the background is `writeback`'s job.
 
 use std::{
-    ffi::OsString,
     fs::{self, File},
     io::{self, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
@@ -33,7 +32,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Writes to the file, which lies at the path.
+    /// Writes to an open file with this path.
     pub(crate) fn file(path: &Path, file: &File) -> Result<Self, ConvertError> {
         let file = file.try_clone().map_err(|error| ConvertError::io("writing", path, error))?;
         Ok(Self::of(Some(path), file))
@@ -86,7 +85,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes over what stands at `at`, in as many bytes.
+    /// Overwrites as many bytes at `at`.
     pub(crate) fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<(), ConvertError> {
         let end = self.bytes;
         let patched = self.file.seek(SeekFrom::Start(at)).and_then(|_| self.file.write_all(bytes));
@@ -123,14 +122,14 @@ pub(crate) fn publish(partial: &Path, path: &Path) -> Result<(), ConvertError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
 }
 
-/// The path with an ending behind its name.
+/// Path with an ending behind its name, also if a slash follows that.
 pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = OsString::from(path);
+    let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(ending);
-    PathBuf::from(name)
+    path.with_file_name(name)
 }
 
-/// Creates a file in place of what is there: that may have another name, too.
+/// Creates a new file in place of an existing one, which may have other names.
 pub(crate) fn fresh(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -204,7 +204,7 @@ impl<'c> Counting<'c> {
         Self { tally, meter, rows: 0, measure: None }
     }
 
-    /// Measures the rows, too, until they have more than so many bytes.
+    /// Also measures the rows, until they exceed this many bytes.
     pub(crate) fn measuring(self, shape: &'c RowFormatter, names: Option<ReferenceNames>, upto: u64) -> Self {
         Self { measure: Some(Measure { shape, names, line: Vec::new(), bytes: 0, upto }), ..self }
     }

@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct RowFormatter {
     /// Key of each item in the source, escaped, without quotes.
     keys: Vec<Vec<u8>>,
-    /// The same where two stand side by side: without the colon that parts them.
+    /// Keys as used in pairs, with the separating colon escaped.
     pair_keys: Vec<Vec<u8>>,
     /// Id of each item, with quotes.
     ids: Vec<Vec<u8>>,
@@ -110,7 +110,7 @@ impl RowFormatter {
         let line = &mut into[from..];
         let who = json::hex(row.who);
         for offset in stencil.who {
-            line[offset..place + who.len()].copy_from_slice(&who);
+            line[offset..offset + who.len()].copy_from_slice(&who);
         }
         let time = line.len() - TIME_AND_END;
         line[time..time + FULL_LENGTH].copy_from_slice(&at.text(&mut before.days));
@@ -163,7 +163,7 @@ impl RowFormatter {
         }
     }
 
-    /// A response that stands for many participants.
+    /// Formats a response of many participants.
     pub(crate) fn tally(&self, into: &mut Vec<u8>, subject: u32, object: u32, answer: Answer, count: u64) {
         into.extend_from_slice(b"{\"id\":\"tally:");
         self.question(into, subject, object);

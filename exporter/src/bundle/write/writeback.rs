@@ -48,7 +48,7 @@ impl Writeback {
         }
     }
 
-    /// Waits for what was asked for; a fault of the disk is told here at the latest.
+    /// Waits for the background sync, and reports its errors.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         let Some((ask, thread)) = self.thread.take() else { return Ok(()) };
         drop(ask);

@@ -41,7 +41,7 @@ impl Default for Options {
 pub(crate) struct Ideas {
     votes: Member,
     skips: Option<Member>,
-    /// The column by which votes and skips tell participants apart.
+    /// Column that identifies participants in votes and skips.
     session: &'static str,
     keys: ItemIndex,
     equal_reasons: Vec<String>,
@@ -210,7 +210,7 @@ struct SharedColumns {
     left: usize,
     right: usize,
     session: usize,
-    /// Column that tells people apart, if it is another one.
+    /// Column that identifies people, if it is another one.
     session_id: Option<usize>,
     created: Option<usize>,
 }
@@ -226,7 +226,7 @@ impl SharedColumns {
         })
     }
 
-    /// Reads a row; `None` if it has no session, since nothing tells which answers it repeats.
+    /// Reads a row; `None` if it has no session, so that repeated answers cannot be recognised.
     fn row(
         &self,
         row: &table::Row<'_>,

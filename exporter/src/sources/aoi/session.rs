@@ -16,11 +16,12 @@ pub(super) const SESSIONS: [&str; 2] = ["Session Identifier", "Session ID"];
 struct SessionColumns {
     file: String,
     has: [bool; 2],
-    /// The identifier has a column, and nothing stands in it.
+    /// Identifier has a column, and no value in it.
     is_empty: bool,
 }
 
-/// The first column that all files have: by two of them one person would be two. And what is said of the other one.
+/// Chooses the first session column that all files have, since with two of them one person would be two. Also returns
+/// a note about the other.
 pub(super) fn session(
     votes: &Member,
     skips: Option<&Member>,
@@ -72,12 +73,12 @@ fn said(member: &Member, limits: &Limits) -> Result<SessionColumns, ConvertError
     Ok(SessionColumns { file, has: places.map(|place| place.is_some()), is_empty })
 }
 
-/// Whoever a cell names.
+/// Returns the session of a cell; `None` if it is empty.
 pub(super) fn named(cell: &str) -> Option<&str> {
     Some(cell.trim()).filter(|cell| !matches!(*cell, "" | "NA"))
 }
 
-/// Answers whose session is not told.
+/// Answers without a session.
 #[derive(Default)]
 pub(super) struct UnattributedAnswers {
     all: u64,

@@ -146,7 +146,7 @@ struct ItemContext<'m> {
 }
 
 impl ItemContext<'_> {
-    /// Ids that are told for organizers and are not. They may be participants', and are not repeated.
+    /// Note about organizers' ids that are not in the export. They may be participants' ids, and are not repeated.
     fn unknown(&self, items: &[Item]) -> Option<String> {
         let authors: HashSet<_> = items.iter().filter_map(|item| item.author).collect();
         let is_unknown = |id: &&String| !authors.contains(&self.people.pseudonym(id.as_bytes()));

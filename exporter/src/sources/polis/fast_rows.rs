@@ -16,7 +16,7 @@ pub(super) enum Column {
     Other,
 }
 
-/// The columns up to the last one that is wanted.
+/// Columns up to the last wanted one.
 #[derive(Debug)]
 pub(super) struct Columns {
     wanted: Vec<Column>,

@@ -29,8 +29,8 @@ pub(super) struct Participants {
     pub(super) notes: Vec<String>,
 }
 
-/// Tells the people what is known of them before they vote. With the keys of comments, also how many votes they should have
-/// in a list.
+/// Registers what the table says of participants. With the keys of comments, also how many votes each should have in
+/// a list.
 pub(super) fn participants(
     member: &Member,
     limits: &Limits,

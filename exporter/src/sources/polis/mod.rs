@@ -31,15 +31,15 @@ use crate::{
 pub enum Variant {
     /// The archive of the first server, to 2024.
     A,
-    /// The same, without times in words.
+    /// Variant A without times as text.
     B,
     /// The first export of the second server: seconds, bodies without quotes.
     C,
     /// The second server's.
     D,
-    /// The same, with its format declared.
+    /// Variant D with its format declared.
     E,
-    /// Those of other tools that write the format.
+    /// Exports of other tools that write the format.
     F,
 }
 

@@ -101,7 +101,7 @@ fn vote(text: &str) -> Option<i8> {
 /// Bytes of a declaration in a file of its own.
 const MOST: u64 = 1 << 20;
 
-/// The same, in a file of its own.
+/// Declaration of the format in a file of its own.
 #[derive(Debug, Default)]
 pub(super) struct Format {
     pub(super) sign: DeclaredSign,

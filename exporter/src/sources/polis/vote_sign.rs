@@ -50,7 +50,7 @@ impl DeclaredSign {
     }
 }
 
-/// The sign, who has said so, and what is to be noted of that.
+/// Chooses the sign; also returns its origin and a note.
 pub(super) fn settle(
     told: Option<VoteSign>,
     declared: DeclaredSign,
@@ -85,7 +85,7 @@ pub(super) enum SignSource {
     Nothing,
     /// The export has.
     Declared,
-    /// Whoever converts it has, and has the last word.
+    /// Option of the conversion, which overrules any declaration.
     Told,
 }
 

@@ -68,7 +68,7 @@ impl Row {
         Self { who, subject, object, packed }
     }
 
-    /// The same answer by somebody, who may be in a group.
+    /// Same answer by this participant and group.
     #[inline]
     pub(crate) fn by(self, who: u128, group: u16) -> Self {
         let others = self.packed & !(GROUPS << GROUP);

@@ -12,7 +12,7 @@ use std::path::Path;
 use super::{NO_OBJECT, Row, latest::Latest, sorter::Sorter};
 use crate::error::ConvertError;
 
-/// Whoever takes rows in the order of a bundle.
+/// Receiver of rows in the order of a bundle.
 pub(crate) trait Sink {
     /// `number` counts the rows of one question.
     fn take(&mut self, row: Row, number: u32) -> Result<(), ConvertError>;
@@ -138,7 +138,7 @@ impl Grouped {
         Ok(())
     }
 
-    /// Passes on the last rows and tells how many were superseded.
+    /// Passes on the last rows and returns the number of superseded ones.
     pub(crate) fn finish(mut self, sink: &mut impl Sink) -> Result<u64, ConvertError> {
         self.flush(sink)?;
         if let Some((row, number)) = self.latest.finish() {

@@ -40,7 +40,7 @@ pub(crate) struct Convert {
     /// The bundle; `-` writes to standard output
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
-    /// The tool that the export comes from; found out if nothing is said
+    /// Tool that the export comes from; detected by default
     #[arg(long, value_name = "FORMAT")]
     from: Option<SourceFormat>,
     /// Polis: variant of the export; detected by default
@@ -64,7 +64,8 @@ pub(crate) struct Convert {
     /// Tables of votes: naming of participants
     #[arg(long, value_name = "IDS", default_value = "numbers")]
     voter_ids: VoterIds,
-    /// The same content beside the bundle, in Parquet without outcomes; `parquet` by itself above 16 MiB, `none` never
+    /// The same content beside the bundle: `parquet` (without outcomes, and by default above 16 MiB), `ndjson` or
+    /// `none`
     #[arg(long, value_name = "FORM", value_delimiter = ',')]
     sidecar: Vec<SidecarArg>,
     /// Describes the bundle and its sidecars: `datapackage.json` and `manifest-sha256.txt`
@@ -92,7 +93,7 @@ struct Privacy {
     /// Each answer under a pseudonym, or counts for everybody
     #[arg(long, value_name = "PROFILE", default_value = "private")]
     profile: Profile,
-    /// Number of people who must stand behind a figure of a public bundle
+    /// Number of people required behind a figure of a public bundle
     #[arg(long, value_name = "COUNT", default_value_t = K_DEFAULT)]
     k: u64,
     /// Treatment of participants' texts; by default `keep` in a private bundle and `redact` in a public one
@@ -121,13 +122,13 @@ struct Source {
     /// The source's id; pseudonyms differ from source to source
     #[arg(long, value_name = "ID")]
     source_id: Option<String>,
-    /// Title in place of the one that the export gives
+    /// Title, instead of the one in the export
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// Description in place of the one that the export gives
+    /// Description, instead of the one in the export
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// Address of the source in place of the one that the export gives
+    /// Address of the source, instead of the one in the export
     #[arg(long, value_name = "URL")]
     source_url: Option<String>,
     /// Cuts a title or description that is too long
@@ -165,7 +166,7 @@ struct Running {
     /// Files of one folder or archive
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().files)]
     max_files: usize,
-    /// Reports how far it is on standard error; on a terminal unless told
+    /// Report progress on standard error; by default on a terminal only
     #[arg(long, value_name = "FORM")]
     progress: Option<Progress>,
     /// Prints what was done as JSON

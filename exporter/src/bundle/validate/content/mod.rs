@@ -256,7 +256,7 @@ impl Content {
         }
     }
 
-    /// Those who gave an answer, less those of the groups.
+    /// Checks the number of people outside the groups of an outcome, who are all who answered less the groups' sum.
     fn ungrouped(&self, known: (u32, u32), row: &Row, findings: &mut Findings) {
         let Some(tally) = self.tally_of.get(&known) else { return };
         for (answer, counted) in self.tallies[*tally as usize].counts.iter().enumerate() {

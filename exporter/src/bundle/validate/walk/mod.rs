@@ -11,7 +11,7 @@ use super::{
     findings::{Findings, Step},
     locations::{
         item,
-        outcome::{GROUPED, HIDDEN, MEMBERS, SUPPRESSED},
+        outcome::{HIDDEN, MEMBERS, SUPPRESSED},
     },
     member_names::is_total,
     row::Row,
@@ -59,14 +59,14 @@ pub(crate) struct End {
 struct GroupSums {
     /// Depth of the answers of a group.
     depth: usize,
-    /// The sum of each answer, unless it stands where it should not, or is none that could be added.
+    /// Sum of each answer; `None` if it appears where it should not, or cannot be added.
     sums: [Option<u64>; Answer::ALL.len()],
 }
 
 /// Meaning of a member's name.
 enum MemberName {
     Field(usize),
-    /// None of the form's: what it counts, and its name as far as it is nobody's.
+    /// Unknown member: what it counts, and its name if that may be shown.
     Other(Counting, Step),
     /// None of the form's, and how many answers there are in all.
     Total(Counting, Step),
@@ -100,7 +100,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         }
     }
 
-    /// Reads all of it. `Stop::Invalid` is among the faults already.
+    /// Reads the whole document. Errors that stop the reading are among the findings.
     pub(crate) fn run(mut self) -> Result<End, Stop> {
         let stopped = match self.document() {
             Ok(()) => None,
@@ -445,7 +445,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         Ok(count)
     }
 
-    /// The participants that an outcome names; what else may stand there says nothing.
+    /// Reads the participants that an outcome names; other elements are skipped.
     fn members(&mut self) -> Result<u64, Stop> {
         let outcome = self.rows[1].index;
         self.names(Hand::Reference, |sink, index, name| match name {
@@ -473,7 +473,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         Ok(only_names.then_some((seen.len() as u64, answers)))
     }
 
-    /// The elements of an array of names, or of whatever stands in the place of one.
+    /// Reads the elements of an array of names, and whatever else is in it.
     fn names(
         &mut self,
         hand: Hand,

@@ -22,7 +22,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counting {
     Nothing,
-    /// Those of members whose names say so.
+    /// Numbers of members whose names say so.
     ByName,
     /// None; those whose names say so are times.
     TimesByName,
