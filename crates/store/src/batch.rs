@@ -9,6 +9,8 @@ use crate::{Cell, Fact, Row, Table, WriteTime, range::owned};
 #[derive(Default)]
 pub struct Batch<'a> {
     pub(crate) changes: Vec<Change<'a>>,
+    /// Numbers of changes that are written before any later one, ascending.
+    steps: Vec<usize>,
     pub(crate) durable: bool,
 }
 
@@ -59,6 +61,20 @@ impl<'a> Batch<'a> {
         self
     }
 
+    /// Writes what follows only after everything that was added so far is stored, where an engine writes a batch in pieces
+    /// (CQL). The embedded engine writes all of a batch at once.
+    pub fn then(&mut self) -> &mut Self {
+        self.steps.push(self.changes.len());
+        self
+    }
+
+    /// Changes in the steps in which they are to be written.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = &[Change<'a>]> {
+        let ends = self.steps.iter().copied().chain([self.changes.len()]);
+        let starts = [0].into_iter().chain(self.steps.iter().copied());
+        starts.zip(ends).map(|(start, end)| &self.changes[start..end]).filter(|step| !step.is_empty())
+    }
+
     /// Answered only after a sync to disk, where the engine leaves that to the caller (the embedded one).
     pub fn durable(&mut self) -> &mut Self {
         self.durable = true;
@@ -96,5 +112,38 @@ impl Change<'_> {
             Self::Own { row, .. } => row.push_cells(out),
             Self::Delete { key, .. } => out.extend(key.iter().cloned()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    crate::table! { Fact Thing in "things" ttl None;
+    partition { name: String } values { text: String } }
+
+    fn sizes(build: impl Fn(&mut Batch<'_>)) -> Vec<usize> {
+        let mut batch = Batch::new();
+        build(&mut batch);
+        batch.steps().map(<[Change<'_>]>::len).collect()
+    }
+
+    #[test]
+    fn steps_hold_every_change_in_order() {
+        let add = |batch: &mut Batch<'_>| {
+            let thing = Thing { name: "n".to_owned(), text: "t".to_owned() };
+            batch.put_owned(WriteTime(0), thing);
+        };
+        assert_eq!(sizes(|_| {}), [0_usize; 0]);
+        assert_eq!(sizes(|batch| add(batch)), [1]);
+        let two = |batch: &mut Batch<'_>| {
+            batch.then();
+            add(batch);
+            add(batch);
+            batch.then().then();
+            add(batch);
+            batch.then();
+        };
+        assert_eq!(sizes(two), [2, 1], "a step without changes is none");
     }
 }

@@ -132,17 +132,24 @@ impl Engine {
     }
 
     pub(crate) async fn write(&self, batch: Batch<'_>) -> Result<(), Error> {
-        let chunks = self.encode(&batch).await?;
-        // Boxed and collected: a lazy map over borrowed futures is not `Send` enough for a caller that spawns.
-        let sends: Vec<_> = chunks.into_iter().map(|chunk| self.send(chunk).boxed()).collect();
-        stream::iter(sends).buffer_unordered(self.0.settings.max_in_flight).try_collect::<()>().await
+        // Everything is encoded before anything is sent: a row that does not fit keeps the others from being written.
+        let mut steps = Vec::new();
+        for step in batch.steps() {
+            steps.push(self.encode(step).await?);
+        }
+        for chunks in steps {
+            // Boxed and collected: a lazy map over borrowed futures is not `Send` enough for a caller that spawns.
+            let sends: Vec<_> = chunks.into_iter().map(|chunk| self.send(chunk).boxed()).collect();
+            stream::iter(sends).buffer_unordered(self.0.settings.max_in_flight).try_collect::<()>().await?;
+        }
+        Ok(())
     }
 
     /// The writes of each partition, in chunks that go together.
-    async fn encode<'b>(&self, batch: &'b Batch<'_>) -> Result<Vec<Vec<Write<'b>>>, Error> {
+    async fn encode<'b>(&self, changes: &'b [Change<'_>]) -> Result<Vec<Vec<Write<'b>>>, Error> {
         let now = (self.0.clock)().0;
         let mut chunks = Chunks::new(self.0.settings.batch_bytes);
-        for change in &batch.changes {
+        for change in changes {
             let table = change.table();
             let mut cells = Vec::with_capacity(table.columns.len() + 2);
             change.cells(&mut cells);
