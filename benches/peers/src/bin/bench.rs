@@ -4,6 +4,8 @@
 
 #[path = "bench/cluster.rs"]
 mod cluster;
+#[path = "bench/growth.rs"]
+mod growth;
 #[path = "bench/images.rs"]
 mod images;
 #[path = "bench/ingest.rs"]
@@ -42,6 +44,8 @@ enum Bench {
     Pipeline(pipeline::Args),
     /// The same on Kafka and Cassandra against embedded, by CPU time of our processes
     Cluster(cluster::Args),
+    /// The same as `pipeline` on data that grows: CPU an item and bytes on disk
+    Growth(growth::Args),
     /// The whole pipeline with ten thousand rules against the same with ten, by CPU time
     Rules(rules::Args),
     /// Items with photographs against hashing alone, and beside a host that hangs
@@ -64,6 +68,7 @@ async fn main() -> Result<()> {
         Bench::Ingest(args) => Box::pin(ingest::run(&place, &args)).await,
         Bench::Pipeline(args) => Box::pin(pipeline::run(&place, &args)).await,
         Bench::Cluster(args) => Box::pin(cluster::run(&place, &args)).await,
+        Bench::Growth(args) => Box::pin(growth::run(&place, &args)).await,
         Bench::Rules(args) => Box::pin(rules::run(&place, &args)).await,
         Bench::Images(args) => Box::pin(images::run(&place, &args)).await,
         Bench::Start(args) => Box::pin(start::run(&place, &args)).await,
