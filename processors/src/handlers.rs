@@ -16,13 +16,13 @@ use tidegate_schemas::{
 use crate::consumer::{
     error::TaskError,
     handler::{DeadPart, Handler, Job, Part},
-    key_queues::Key,
+    key_queues::{Key, NewPart},
 };
 
 /// A record that is handled by one call of the moderation crate.
 pub(crate) trait Accepted: Record + Send + Sync + 'static {
     /// Organisation and item or user whose records are handled in order, and the size of the content.
-    fn part(&self) -> (Key, usize);
+    fn part(&self) -> NewPart;
 
     /// Submission that a dead letter of the record names.
     fn submission(&self) -> Option<SubmissionId> {
@@ -51,8 +51,8 @@ impl<R: Accepted> Handler for RecordHandler<R> {
     type Record = R;
     type Guard = ();
 
-    fn parts(record: &R) -> Vec<(Key, usize)> {
-        vec![record.part()]
+    fn parts(job: &Job<R>) -> Vec<NewPart> {
+        vec![job.record.part()]
     }
 
     fn dead_part(job: &Job<R>, _part: usize) -> DeadPart {
@@ -67,8 +67,8 @@ impl<R: Accepted> Handler for RecordHandler<R> {
 }
 
 impl Accepted for Report {
-    fn part(&self) -> (Key, usize) {
-        (Key { org: self.org.clone(), item: self.item.key() }, self.item.data.len())
+    fn part(&self) -> NewPart {
+        NewPart::single(Key { org: self.org.clone(), item: self.item.key() }, self.item.data.len())
     }
 
     fn submission(&self) -> Option<SubmissionId> {
@@ -81,8 +81,8 @@ impl Accepted for Report {
 }
 
 impl Accepted for Appeal {
-    fn part(&self) -> (Key, usize) {
-        (Key { org: self.org.clone(), item: self.item.key() }, self.item.data.len())
+    fn part(&self) -> NewPart {
+        NewPart::single(Key { org: self.org.clone(), item: self.item.key() }, self.item.data.len())
     }
 
     async fn accept(deps: &moderation::Deps, job: &Job<Self>) -> Result<(), moderation::Error> {
@@ -91,8 +91,8 @@ impl Accepted for Appeal {
 }
 
 impl Accepted for Strike {
-    fn part(&self) -> (Key, usize) {
-        (Key { org: self.org.clone(), item: self.user.clone() }, 0)
+    fn part(&self) -> NewPart {
+        NewPart::single(Key { org: self.org.clone(), item: self.user.clone() }, 0)
     }
 
     async fn accept(deps: &moderation::Deps, job: &Job<Self>) -> Result<(), moderation::Error> {
@@ -101,8 +101,8 @@ impl Accepted for Strike {
 }
 
 impl Accepted for Decision {
-    fn part(&self) -> (Key, usize) {
-        (Key { org: self.org.clone(), item: self.item.clone() }, 0)
+    fn part(&self) -> NewPart {
+        NewPart::single(Key { org: self.org.clone(), item: self.item.clone() }, 0)
     }
 
     async fn accept(deps: &moderation::Deps, job: &Job<Self>) -> Result<(), moderation::Error> {

@@ -74,8 +74,8 @@ pub fn describe() {
     );
 }
 
-pub(crate) fn part_ended(role: Role, outcome: &'static str) {
-    counter!(PROCESSED, "role" => role.0, "outcome" => outcome).increment(1);
+pub(crate) fn parts_ended(role: Role, outcome: &'static str, parts: usize) {
+    counter!(PROCESSED, "role" => role.0, "outcome" => outcome).increment(parts as u64);
 }
 
 pub(crate) fn record_completed(role: Role, took: Duration) {

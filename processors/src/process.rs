@@ -21,7 +21,7 @@ use crate::{
         compute_pool::Pool,
         fact_lookup::Desk,
         media_wait::Looking,
-        pipeline::Items,
+        pipeline::ItemPipeline,
         rule_counters::Tally,
         rule_limits::Allowances,
     },
@@ -61,9 +61,13 @@ pub async fn process(
     let allowances = Allowances::new(work.store.clone(), expected);
     let tally = Tally::new(work.store.clone(), settings.rule_metrics);
     let keeping = tokio::spawn(tally.clone().keep(settings.rule_counts_every(), roles.stop.clone()));
-    let items = |looking| {
-        let work = work.clone();
-        Items::new(work, pool.clone(), facts.clone(), allowances.clone(), tally.clone(), looking)
+    let items = |media| ItemPipeline {
+        deps: work.clone(),
+        pool: pool.clone(),
+        facts: facts.clone(),
+        limits: allowances.clone(),
+        counters: tally.clone(),
+        media,
     };
     let (passing, slow) = {
         let (signals, settings) = (&roles.deps.signals, &settings.media);

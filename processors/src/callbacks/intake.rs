@@ -19,7 +19,7 @@ use crate::{
     consumer::{
         error::TaskError,
         handler::{DeadPart, Handler, Job, Part},
-        key_queues::Key,
+        key_queues::{Key, NewPart},
     },
     metrics,
 };
@@ -30,9 +30,10 @@ impl Handler for Intake {
     type Record = Callback;
     type Guard = ();
 
-    fn parts(record: &Callback) -> Vec<(Key, usize)> {
+    fn parts(job: &Job<Callback>) -> Vec<NewPart> {
+        let record = &job.record;
         let key = Key { org: record.org.clone(), item: record.subject.clone() };
-        vec![(key, record.body.len())]
+        vec![NewPart::single(key, record.body.len())]
     }
 
     fn dead_part(job: &Job<Callback>, _part: usize) -> DeadPart {

@@ -27,16 +27,22 @@ use tokio::{
 
 use super::{
     error::RoleError,
-    handler::{Handler, Job},
-    key_queues::{Capacity, FinishedRecord, KeyQueues, QueuedPart},
+    handler::{BatchOutcome, BatchPart, Handler, Job},
+    key_queues::{Capacity, FinishedRecord, KeyQueues, QueuedPart, ReadyWork},
     poison_monitor::{PoisonAction, PoisonMonitor},
     retry::{PartOutcome, RetryLoop},
 };
 use crate::{health::Health, metrics, settings::Settings};
 
+/// Parts that start together at most. A batch is one turn of its org, so it is kept short.
+const BATCH_LIMIT: Capacity = Capacity { parts: 64, bytes: 256 << 10 };
+
+type JobPart<R> = QueuedPart<Arc<Job<R>>>;
+
 /// End of a spawned task.
 enum Ended<R> {
-    Part { part: QueuedPart<Arc<Job<R>>>, outcome: PartOutcome },
+    Batch { parts: Vec<JobPart<R>>, outcome: BatchOutcome },
+    Part { part: JobPart<R>, outcome: PartOutcome },
     UnreadableRecord { ticket: Ticket, outcome: PartOutcome },
 }
 
@@ -61,7 +67,10 @@ impl<H: Handler> ConsumerLoop<H> {
         health: Health,
     ) -> Self {
         Self {
-            queues: KeyQueues::new(Capacity { parts: settings.room_works, bytes: settings.budget_bytes }),
+            queues: KeyQueues::new(
+                Capacity { parts: settings.room_works, bytes: settings.budget_bytes },
+                BATCH_LIMIT,
+            ),
             running: JoinSet::new(),
             poison: PoisonMonitor::new(settings.poison.clone()),
             started_at: Instant::now(),
@@ -138,8 +147,7 @@ impl<H: Handler> ConsumerLoop<H> {
             Ok(record) => record,
             Err(malformed) => return self.dead_letter_unreadable(received, malformed.to_string()),
         };
-        let parts = H::parts(&record);
-        let job = Arc::new(Job {
+        let job = Job {
             record,
             value: received.value,
             at: received.at,
@@ -148,14 +156,46 @@ impl<H: Handler> ConsumerLoop<H> {
             is_resent: received.headers.get(RESENT).is_some(),
             context_of: received.headers.get(CONTEXT).and_then(|cause| context::cause_of(cause)),
             ticket: received.ticket,
-        });
-        if let Some(finished) = self.queues.admit(job, parts) {
+        };
+        let parts = H::parts(&job);
+        if let Some(finished) = self.queues.admit(Arc::new(job), parts) {
             self.complete(finished);
         }
     }
 
     fn start_next(&mut self, permit: OwnedSemaphorePermit) {
-        let Some(part) = self.queues.next_ready() else { return };
+        match self.queues.next_ready() {
+            Some(ReadyWork::Batch(parts)) => self.start_batch(parts, permit),
+            Some(ReadyWork::Single(part)) => self.start_part(part, permit),
+            None => {}
+        }
+    }
+
+    fn start_batch(&mut self, parts: Vec<JobPart<H::Record>>, permit: OwnedSemaphorePermit) {
+        let (lost, parts): (Vec<_>, Vec<_>) =
+            parts.into_iter().partition(|part| part.record.ticket.is_cancelled());
+        for part in lost {
+            self.finish(part, PartOutcome::Abandoned);
+        }
+        let Some(first) = parts.first() else { return };
+        if self.poison.is_diverted(&first.key.org, self.started_at.elapsed()) {
+            return self.queues.separate(parts, false);
+        }
+        let retry = Arc::clone(&self.retry);
+        let batch = parts.iter().map(|part| BatchPart {
+            job: Arc::clone(&part.record),
+            index: part.index,
+            guard: retry.handler.start(&part.record, part.index),
+        });
+        let batch: Vec<_> = batch.collect();
+        self.running.spawn(async move {
+            let outcome = retry.run_batch(batch).await;
+            drop(permit);
+            Ended::Batch { parts, outcome }
+        });
+    }
+
+    fn start_part(&mut self, part: JobPart<H::Record>, permit: OwnedSemaphorePermit) {
         if part.record.ticket.is_cancelled() {
             return self.finish(part, PartOutcome::Abandoned);
         }
@@ -182,8 +222,9 @@ impl<H: Handler> ConsumerLoop<H> {
 
     fn on_ended(&mut self, ended: Result<Ended<H::Record>, JoinError>) {
         match ended {
+            Ok(Ended::Batch { parts, outcome }) => self.on_batch_ended(parts, &outcome),
             Ok(Ended::Part { part, outcome }) => {
-                self.count(&part.key.org, outcome);
+                self.count(&part.key.org, outcome, 1);
                 self.finish(part, outcome);
             }
             Ok(Ended::UnreadableRecord { ticket, outcome: PartOutcome::Abandoned }) => drop(ticket),
@@ -200,19 +241,35 @@ impl<H: Handler> ConsumerLoop<H> {
         }
     }
 
-    fn count(&mut self, org: &OrgId, outcome: PartOutcome) {
+    fn on_batch_ended(&mut self, parts: Vec<JobPart<H::Record>>, outcome: &BatchOutcome) {
+        let done = parts.len() - outcome.left.len();
+        if let Some(first) = parts.first().filter(|_| done > 0) {
+            self.count(&first.key.org, PartOutcome::Done, done);
+        }
+        let mut left = Vec::with_capacity(outcome.left.len());
+        for (position, part) in parts.into_iter().enumerate() {
+            if outcome.left.binary_search(&position).is_ok() {
+                left.push(part);
+            } else {
+                self.finish(part, PartOutcome::Done);
+            }
+        }
+        self.queues.separate(left, outcome.is_retry);
+    }
+
+    fn count(&mut self, org: &OrgId, outcome: PartOutcome, parts: usize) {
         if matches!(outcome, PartOutcome::Done | PartOutcome::DeadLettered) {
             self.retry.note_finished();
         }
         match outcome {
-            PartOutcome::Done => self.poison.record_success(org, self.started_at.elapsed()),
+            PartOutcome::Done => self.poison.record_success(org, parts, self.started_at.elapsed()),
             PartOutcome::DeadLettered => {
                 let action = self.poison.record_poison(org, self.started_at.elapsed());
                 self.on_poison(action, Some(org));
             }
             PartOutcome::Diverted | PartOutcome::Abandoned => {}
         }
-        metrics::part_ended(self.retry.role, outcome.label());
+        metrics::parts_ended(self.retry.role, outcome.label(), parts);
     }
 
     fn on_poison(&mut self, action: PoisonAction, org: Option<&OrgId>) {
@@ -229,7 +286,7 @@ impl<H: Handler> ConsumerLoop<H> {
         }
     }
 
-    fn finish(&mut self, part: QueuedPart<Arc<Job<H::Record>>>, outcome: PartOutcome) {
+    fn finish(&mut self, part: JobPart<H::Record>, outcome: PartOutcome) {
         if let Some(finished) = self.queues.finish(part, outcome != PartOutcome::Abandoned) {
             self.complete(finished);
         }

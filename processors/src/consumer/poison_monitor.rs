@@ -66,13 +66,14 @@ impl PoisonMonitor {
         self.diverted_until.len()
     }
 
-    pub(crate) fn record_success(&mut self, org: &OrgId, now: Duration) {
+    pub(crate) fn record_success(&mut self, org: &OrgId, parts: usize, now: Duration) {
         self.roll_window(now);
+        let parts = u32::try_from(parts).unwrap_or(u32::MAX);
         // Not `entry`, which would clone the org for every part.
         if let Some(count) = self.counts.get_mut(org) {
-            count.good += 1;
+            count.good = count.good.saturating_add(parts);
         } else {
-            self.counts.insert(org.clone(), Count { good: 1, poison: 0 });
+            self.counts.insert(org.clone(), Count { good: parts, poison: 0 });
         }
     }
 
@@ -137,7 +138,7 @@ mod tests {
         let mut monitor = monitor();
         assert_eq!(poison(&mut monitor, "a", 2), PoisonAction::Continue);
         for _ in 0..10 {
-            monitor.record_success(&OrgId::new("a"), NOW);
+            monitor.record_success(&OrgId::new("a"), 1, NOW);
         }
         assert_eq!(poison(&mut monitor, "a", 7), PoisonAction::Continue, "below half");
         assert!(!monitor.is_diverted(&OrgId::new("a"), NOW));

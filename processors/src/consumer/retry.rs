@@ -28,7 +28,7 @@ use tokio::{
 use super::{
     backoff::Backoff,
     error::{Disposition, Panicked, TaskError},
-    handler::{DeadPart, Handler, Job, Part},
+    handler::{BatchOutcome, BatchPart, DeadPart, Handler, Job, Part},
     key_queues::QueuedPart,
     missing_config::{ConsumerState, MissingConfigAction, MissingConfigs},
     slot::ConcurrencySlot,
@@ -39,7 +39,7 @@ use crate::{
     settings::Settings,
 };
 
-/// DeadLetterReason of dead letters that made room for other orgs while their own org's configuration was missing.
+/// Reason of dead letters that made room for other orgs while their own org's configuration was missing.
 const CONFIG_MISSING: &str = "config_missing";
 
 /// State that all parts of one consumer share.
@@ -105,6 +105,13 @@ impl<H: Handler> RetryLoop<H> {
         }
     }
 
+    /// Runs a batch once. What it leaves is to be run part by part.
+    pub(crate) async fn run_batch(&self, parts: Vec<BatchPart<H::Record, H::Guard>>) -> BatchOutcome {
+        let count = parts.len();
+        let result = AssertUnwindSafe(self.handler.handle_batch(parts)).catch_unwind().await;
+        result.unwrap_or_else(|_| BatchOutcome::retry_all(count))
+    }
+
     pub(crate) async fn run(
         &self,
         part: &QueuedPart<Arc<Job<H::Record>>>,
@@ -120,7 +127,7 @@ impl<H: Handler> RetryLoop<H> {
         let mut backoff = Backoff::new(&self.settings);
         let mut wait: Option<WaitGuard<'_>> = None;
         let mut unreadable_since = None;
-        let mut is_retry = false;
+        let mut is_retry = part.is_retry;
         loop {
             let attempt = Part { job: Arc::clone(job), index: part.index, is_retry, slot: &slot };
             let result = AssertUnwindSafe(self.handler.handle(attempt)).catch_unwind().await;

@@ -11,7 +11,7 @@ use tidegate_moderation::{
     single_flight::SingleFlight,
     strikes,
 };
-use tidegate_rules::{Amount, Facts, Need, Plan, Scan, WindowKey, Within};
+use tidegate_rules::{Amount, Facts, Need, Plan, Scan, WindowEntry, WindowKey, Within};
 use tidegate_schemas::ids::{ItemKey, Millis, OrgId, WindowId};
 use tidegate_store::Store;
 
@@ -52,15 +52,15 @@ impl Desk {
         self.turns.take(org, item)
     }
 
-    /// Counts the item in its windows.
-    pub(crate) async fn count(
+    /// Counts items of an org in their windows.
+    pub(crate) async fn count<'a>(
         &self,
         org: &OrgId,
-        item: Moment,
-        scan: &Scan,
+        items: impl IntoIterator<Item = (Moment, &'a [WindowEntry])> + Send,
     ) -> Result<(), moderation::Error> {
-        if !scan.entries().is_empty() {
-            windows::add(&self.store, org, item, scan.entries()).await?;
+        let counted: Vec<_> = items.into_iter().filter(|(_, entries)| !entries.is_empty()).collect();
+        if !counted.is_empty() {
+            windows::add_all(&self.store, org, counted).await?;
             tidegate_stream::failpoint!("after_count");
         }
         Ok(())

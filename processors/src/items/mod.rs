@@ -1,10 +1,15 @@
 //! Items: from a record on the log to stored rows, effects and callbacks.
 
 pub(crate) mod alarm_thresholds;
+mod attached_media;
 pub(crate) mod compute_pool;
 pub(crate) mod fact_lookup;
+mod handler;
+mod job;
 pub(crate) mod media_wait;
 pub(crate) mod pipeline;
+mod reevaluation;
+mod replays;
 pub(crate) mod rule_counters;
 pub(crate) mod rule_limits;
 pub(crate) mod slow_queue;

@@ -18,7 +18,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use clap::{Args, Subcommand};
 use tidegate_catalog::{Compiled, change};
-use tidegate_moderation::items::evaluate::{self, Begun, Prepared};
+use tidegate_moderation::items::evaluate::{self, Prepared, ScanResult};
 use tidegate_rules::{Around, Explained, Facts, LeftOut, Outcome};
 use tidegate_schemas::{ids::RuleId, nearest};
 
@@ -116,9 +116,9 @@ fn evaluate(prepared: &Prepared) -> Outcome {
 
 /// Evaluates an item with what is said to be known.
 fn evaluate_among(prepared: &Prepared, around: &Around) -> Outcome {
-    match evaluate::begin(prepared) {
-        Begun::Finished(outcome) => outcome,
-        Begun::Waiting(scan) => {
+    match evaluate::scan(prepared) {
+        ScanResult::Finished(outcome) => outcome,
+        ScanResult::Waiting(scan) => {
             let facts = around.facts(scan.needs());
             evaluate::finish(prepared, scan, &facts)
         }

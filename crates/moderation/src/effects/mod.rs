@@ -86,6 +86,19 @@ pub struct Findings {
 }
 
 impl Findings {
+    /// Findings of an item without media on which no rule matched or failed.
+    pub(crate) fn nothing(evaluated_at: Millis) -> Self {
+        let none = || "[]".to_owned();
+        Self {
+            evaluated_at,
+            matched: none(),
+            errored: none(),
+            actions: none(),
+            media: none(),
+            left_out: LeftOut::default(),
+        }
+    }
+
     /// True if there is nothing to publish.
     pub(crate) fn is_silent(&self) -> bool {
         self.matched == "[]" && self.errored == "[]" && self.left_out.is_empty()

@@ -1,13 +1,13 @@
-//! Evaluates one item against the rules that are live: check, scan, look up what is missing, finish.
+//! Evaluation of one item against the live rules: check, scan, and finish once the facts are known.
 //!
-//! It plans no effects (`effects::plan`) and looks nothing up: it is pure, and belongs on the compute pool.
+//! Pure computation, for the compute pool. The caller looks up the facts; `effects::plan` plans the effects.
 
 use std::sync::Arc;
 
 use tidegate_catalog::Compiled;
 use tidegate_rules::{self as rules, Facts, Inquiry, On, Outcome, Scan};
 use tidegate_schemas::{
-    ids::{ItemKey, Millis, RuleId},
+    ids::{ItemKey, Millis, RuleId, SubmissionId},
     item_types::{Mode, Values},
     records::{ItemEntry, Source, Variant},
     wire::Pointer,
@@ -23,25 +23,26 @@ use crate::{
 pub struct Prepared {
     pub config: Arc<Compiled>,
     pub key: ItemKey,
-    /// Who is struck: the field with role creator, or the user that the item is.
+    /// User who receives strikes: the field with role creator, or the user that the item is.
     pub user: Option<ItemKey>,
-    /// What is known of its media.
+    /// States and bank matches of the item's media, once they were looked at.
     pub media: Judged,
     values: Values,
     on: On,
     now: Millis,
-    submission: tidegate_schemas::ids::SubmissionId,
+    submission: SubmissionId,
 }
 
-/// How far an evaluation came without asking anybody.
+/// Result of an evaluation from the item's own data.
 #[derive(Debug)]
-pub enum Begun {
+pub enum ScanResult {
+    /// Every rule is decided, and the item adds to no window.
     Finished(Outcome),
-    /// The item adds to windows, or undecided rules wait for the scan's needs.
+    /// The item adds to windows, or undecided rules wait for facts.
     Waiting(Scan),
 }
 
-/// Checks the item against its type. A fault is one of the content.
+/// Checks the item against its type. An error is always one of the content.
 pub fn prepare(
     config: Arc<Compiled>,
     source: Source,
@@ -76,38 +77,48 @@ pub fn prepare(
     })
 }
 
-/// Decides what can be decided from the item alone.
-pub fn begin(prepared: &Prepared) -> Begun {
+/// Decides the rules that the item's own data decide.
+pub fn scan(prepared: &Prepared) -> ScanResult {
     let scan = prepared.config.plan().scan(&prepared.item());
     if scan.needs().is_empty() && scan.entries().is_empty() {
-        Begun::Finished(prepared.config.plan().finish(scan, &Facts::new()))
+        ScanResult::Finished(prepared.config.plan().finish(scan, &Facts::new()))
     } else {
-        Begun::Waiting(scan)
+        ScanResult::Waiting(scan)
     }
 }
 
-/// Decides the rest.
+/// Decides the remaining rules if they need no facts.
+pub(crate) fn finish_without_facts(prepared: &Prepared, scan: Scan) -> Option<Outcome> {
+    scan.needs().is_empty().then(|| finish(prepared, scan, &Facts::new()))
+}
+
+/// Decides the remaining rules by the facts that were looked up.
 pub fn finish(prepared: &Prepared, scan: Scan, facts: &Facts) -> Outcome {
     prepared.config.plan().finish(scan, facts)
 }
 
-/// What each condition of a rule comes to on the item, whether or not it matches, as far as the item tells.
+/// Evaluates every condition of one rule on the item, for an explanation, as far as the item's own data decide it.
 pub fn inquire(prepared: &Prepared, rule: &RuleId) -> Option<Inquiry> {
     prepared.config.plan().inquire(&prepared.item(), rule)
 }
 
 impl Prepared {
-    /// The media that are to be looked at.
+    /// True if the item names media.
+    pub(crate) fn has_media(&self) -> bool {
+        !self.values.media().is_empty()
+    }
+
+    /// Returns the media that are to be looked at.
     pub fn wanted(&self) -> Vec<Wanted> {
         media::wanted(&self.values)
     }
 
-    /// Takes in what was found of them.
+    /// Matches the media that were looked at against the hash banks.
     pub fn judge(&mut self, found: &[Signal]) {
         self.media = media::judge(&self.config.hash_banks(), self.key.id.as_str(), found);
     }
 
-    /// The same for an item of the past.
+    /// Does the same for media of a stored item.
     pub(crate) fn judge_again(&mut self, found: &[Signal]) {
         self.media = media::judge_again(&self.config.hash_banks(), self.key.id.as_str(), found);
     }

@@ -1,6 +1,4 @@
-//! One submission from its record to its effects: what stands already, and what is carried out now.
-//!
-//! It evaluates nothing (`evaluate`); a processor brings evaluation and effects together.
+//! Submissions between their evaluation and their effects: replay state, plan, stored rows, and hand-over to `items-slow`.
 
 use tidegate_rules::{LeftOut, Outcome};
 use tidegate_schemas::{
@@ -9,8 +7,9 @@ use tidegate_schemas::{
     wire::answers::Media,
 };
 use tidegate_store::{
-    Batch,
+    Batch, WriteTime,
     tables::{
+        items::history::ItemOfHour,
         items::items::{ACCEPTED, EVALUATED, Item, ItemPlace, Stage, SubmissionPlace, write_time},
         review::reports::Report,
     },
@@ -29,24 +28,25 @@ use crate::{
     rules::stats::RuleOutcome,
 };
 
-/// What an earlier run left of a submission that may be a replay.
+/// State in which an earlier run left a submission that may be a replay.
 #[derive(Debug)]
-pub enum Standing {
-    /// Its plan is stored and may not be carried out yet. `is_begun`: its row is stored, too, so that a part of the
-    /// plan may be carried out already.
+pub enum ReplayState {
+    /// The plan is stored and may not be carried out in full.
     Planned {
         plan: Box<Plan>,
+        /// True if the row is stored as well, so that a part of the plan may be carried out.
         is_begun: bool,
     },
-    /// Nothing is left to do: it had no effects, or this record came after the one that had them.
+    /// Work of the submission is done: it had no effects, or this record came after the one that had them.
     Evaluated,
-    /// It was handed over to whoever waits for its media. Evaluating it here, too, could come to something else.
+    /// The submission was handed over to `items-slow`. A second evaluation here could have another result.
     HandedOver,
+    /// No earlier run has stored anything.
     Fresh,
 }
 
-/// Looks for an earlier run: its plan, or its evaluated row.
-pub async fn standing(deps: &Deps, submission: &Submission<'_>) -> Result<Standing, Error> {
+/// Looks for an earlier run of the submission: its plan or its row.
+pub async fn replay_state(deps: &Deps, submission: &Submission<'_>) -> Result<ReplayState, Error> {
     let (org, entry) = (&submission.header.org, submission.entry);
     let place = if entry.keyed {
         let first = stored::place_of(&deps.store, org, entry.submission_id).await?;
@@ -66,28 +66,28 @@ pub async fn standing(deps: &Deps, submission: &Submission<'_>) -> Result<Standi
     // gets here has left the first record behind: evaluated, or waiting for its media. A second row would stand as the
     // item's newest version, and effects taken again so late would meet deliveries that have expired.
     if row.as_ref().is_some_and(|row| stored::coordinates(row) != submission.coordinates()) {
-        return Ok(Standing::Evaluated);
+        return Ok(ReplayState::Evaluated);
     }
     let is_evaluated = row.as_ref().is_some_and(|row| row.state == EVALUATED);
     if let Some(plan) = effects::stored(&deps.store, org, entry.submission_id.0).await? {
-        return Ok(Standing::Planned { plan: Box::new(plan), is_begun: is_evaluated });
+        return Ok(ReplayState::Planned { plan: Box::new(plan), is_begun: is_evaluated });
     }
     Ok(match row {
-        Some(_) if is_evaluated => Standing::Evaluated,
-        Some(_) if !submission.is_late => Standing::HandedOver,
-        _ => Standing::Fresh,
+        Some(_) if is_evaluated => ReplayState::Evaluated,
+        Some(_) if !submission.is_late => ReplayState::HandedOver,
+        _ => ReplayState::Fresh,
     })
 }
 
-/// Why the reviews that rules ask for are not opened, if they are not.
+/// Returns the reason why reviews that rules ask for are not opened, if so.
 pub async fn no_reviews(deps: &Deps, header: &records::Items) -> Result<Option<&'static str>, Error> {
     let Some(report_id) = header.report_id else { return Ok(None) };
     let report = deps.store.get::<Report>(&(header.org.clone(), report_id)).await?;
     Ok(report.is_some_and(|report| report.csam).then_some("child_safety"))
 }
 
-/// What the limits of rules must be asked for before the plan of an evaluation can be made. `again`: the submission
-/// repeats an earlier one.
+/// Returns what the limits of rules must be asked for before the evaluation can be planned. `again` is set for a
+/// submission that repeats an earlier one.
 pub fn claims(
     submission: &Submission<'_>,
     prepared: &Prepared,
@@ -99,7 +99,7 @@ pub fn claims(
     effects::claims(&prepared.config, &evaluated(submission, prepared, outcome, no_reviews, &refused, again))
 }
 
-/// The plan of an evaluation, of which the limits of rules refused some.
+/// Plans the effects of an evaluation without the rules that their limits have refused.
 pub fn plan(
     submission: &Submission<'_>,
     prepared: &Prepared,
@@ -136,7 +136,7 @@ fn evaluated<'a>(
     }
 }
 
-/// Stores that the submission is there and waits for its media, then hands it over. Done when both are durable.
+/// Stores the submission as accepted, then hands it over to `items-slow`. Returns when both are durable.
 pub async fn accept(
     deps: &Deps,
     submission: &Submission<'_>,
@@ -153,7 +153,7 @@ pub async fn accept(
     hand_over(deps, submission, is_resent).await
 }
 
-/// Hands the submission over to whoever waits longer for its media. `is_resent`: it was a dead letter.
+/// Hands the submission over to `items-slow`, which waits longer for media. `is_resent` is true for a former dead letter.
 pub async fn hand_over(deps: &Deps, submission: &Submission<'_>, is_resent: bool) -> Result<(), Error> {
     let Submission { header, entry, at, .. } = *submission;
     let record = header.with(vec![ItemEntry { origin: Some(at), ..entry.clone() }]);
@@ -165,8 +165,8 @@ pub async fn hand_over(deps: &Deps, submission: &Submission<'_>, is_resent: bool
     Ok(())
 }
 
-/// Carries the plan out, or the one that an earlier run stored. Done when everything is durable; says what each rule
-/// came to, unless an earlier run has said so.
+/// Carries the plan out, or the one that an earlier run stored. Returns when everything is durable. The outcomes of the
+/// rules are empty if an earlier run has counted them.
 pub async fn carry_out(
     deps: &Deps,
     submission: &Submission<'_>,
@@ -203,26 +203,12 @@ pub async fn finish(deps: &Deps, submission: &Submission<'_>, plan: &Plan) -> Re
     let Some(findings) = &plan.evaluation else {
         return Err(Error::Corrupt { what: "plan", detail: "an item's plan without findings".to_owned() });
     };
-    // Before the row: without effects, an evaluated row says that nothing is left to do. What few items need is boxed:
+    // Before the row: without effects, an evaluated row says that nothing is left to do. Boxed, since few items need it and
     // every item's task would carry it.
     if !findings.is_silent() {
         Box::pin(publish(deps, submission, plan, findings)).await?;
     }
-    // Before the row, too, so that none stands without its places: a replay that finds it does nothing more.
-    let at = write_time(submission.at.append_ms, submission.stage());
-    let mut places = Batch::new();
-    if submission.entry.keyed {
-        // Of two records the later one fills the place: it comes here only if the earlier one did not, as a dead letter.
-        places.put_owned(at, place(submission));
-    }
-    if let Some(place) = history::row(submission) {
-        places.put_owned(at, place);
-    }
-    if !places.is_empty() {
-        deps.store.write(places).await?;
-    }
-    let row = row(submission, plan, findings);
-    deps.store.put(at, &[row]).await?;
+    store(deps, &[EvaluatedRows::new(submission, plan.config_version, findings)]).await?;
     Box::pin(effects::apply(deps, plan)).await
 }
 
@@ -239,17 +225,49 @@ fn place(submission: &Submission<'_>) -> SubmissionPlace {
     }
 }
 
-fn row(submission: &Submission<'_>, plan: &Plan, findings: &Findings) -> Item {
-    Item {
-        state: EVALUATED.to_owned(),
-        evaluated_at: Some(findings.evaluated_at),
-        matched: findings.matched.clone(),
-        errored: findings.errored.clone(),
-        actions: findings.actions.clone(),
-        media: findings.media.clone(),
-        left_out: findings.left_out(),
-        ..unevaluated(submission, plan.config_version)
+/// Rows that an evaluated submission is stored in.
+#[derive(Debug)]
+pub struct EvaluatedRows {
+    written: WriteTime,
+    /// Set for a submission that may be sent again.
+    place: Option<SubmissionPlace>,
+    hour: Option<ItemOfHour>,
+    item: Item,
+}
+
+impl EvaluatedRows {
+    pub fn new(submission: &Submission<'_>, config_version: ConfigVersion, findings: &Findings) -> Self {
+        Self {
+            written: write_time(submission.at.append_ms, submission.stage()),
+            // Of two records the later one fills the place: it comes here only if the earlier one did not, as a dead letter.
+            place: submission.entry.keyed.then(|| place(submission)),
+            hour: history::row(submission),
+            item: Item {
+                state: EVALUATED.to_owned(),
+                evaluated_at: Some(findings.evaluated_at),
+                matched: findings.matched.clone(),
+                errored: findings.errored.clone(),
+                actions: findings.actions.clone(),
+                media: findings.media.clone(),
+                left_out: findings.left_out(),
+                ..unevaluated(submission, config_version)
+            },
+        }
     }
+}
+
+/// Stores evaluated submissions in one batch.
+pub async fn store(deps: &Deps, submissions: &[EvaluatedRows]) -> Result<(), Error> {
+    let mut batch = Batch::new();
+    for EvaluatedRows { written, place, hour, .. } in submissions {
+        batch.put_all(*written, place.as_slice()).put_all(*written, hour.as_slice());
+    }
+    // A replay that finds the evaluated row does nothing more, so the other rows must be there before it.
+    batch.then();
+    for EvaluatedRows { written, item, .. } in submissions {
+        batch.put(*written, item);
+    }
+    Ok(deps.store.write(batch).await?)
 }
 
 fn accepted_row(submission: &Submission<'_>, version: ConfigVersion, media: &[Media]) -> Result<Item, Error> {

@@ -12,7 +12,7 @@ use tidegate_store::{Store, tables::items::items::Item};
 
 use crate::{
     Error,
-    items::evaluate::{self, Begun, Prepared},
+    items::evaluate::{self, Prepared, ScanResult},
     media,
     rules::windows::{self, Moment},
     strikes,
@@ -141,7 +141,7 @@ pub async fn explain(
 #[derive(Debug)]
 pub(crate) struct PastEvaluation {
     prepared: Prepared,
-    begun: Begun,
+    scan: ScanResult,
     /// Media in the form of the item's row.
     media: String,
     /// True for a repeated submission, whose row shows the media again. They are compared even if no rule asks.
@@ -168,25 +168,26 @@ impl PastEvaluation {
     }
 
     fn from(prepared: Prepared, media: String, is_repeat: bool) -> Self {
-        let begun = evaluate::begin(&prepared);
-        Self { prepared, begun, media, is_repeat, facts: Facts::new(), is_guessed: false }
+        let scan = evaluate::scan(&prepared);
+        Self { prepared, scan, media, is_repeat, facts: Facts::new(), is_guessed: false }
     }
 
     pub(crate) async fn look_up(&mut self, archive: Archive<'_>, moment: Moment) -> Result<(), Error> {
         let asks = |need: &Need| matches!(need, Need::Media { .. });
-        if self.is_repeat || matches!(&self.begun, Begun::Waiting(scan) if scan.needs().iter().any(asks)) {
+        if self.is_repeat || matches!(&self.scan, ScanResult::Waiting(scan) if scan.needs().iter().any(asks))
+        {
             recall(archive, &mut self.prepared, &self.media).await?;
         }
-        if let Begun::Waiting(scan) = &self.begun {
+        if let ScanResult::Waiting(scan) = &self.scan {
             (self.facts, self.is_guessed) = facts(archive, &self.prepared, scan.needs(), moment).await?;
         }
         Ok(())
     }
 
     pub(crate) fn finish(self) -> (Prepared, PastOutcome) {
-        let outcome = match self.begun {
-            Begun::Finished(outcome) => outcome,
-            Begun::Waiting(scan) => evaluate::finish(&self.prepared, scan, &self.facts),
+        let outcome = match self.scan {
+            ScanResult::Finished(outcome) => outcome,
+            ScanResult::Waiting(scan) => evaluate::finish(&self.prepared, scan, &self.facts),
         };
         (self.prepared, PastOutcome { outcome, is_guessed: self.is_guessed })
     }

@@ -63,10 +63,20 @@ impl From<&Added> for Moment {
     }
 }
 
-/// Stores what an item adds.
+/// Stores the entries that an item adds to windows.
 pub async fn add(store: &Store, org: &OrgId, item: Moment, entries: &[WindowEntry]) -> Result<(), Error> {
+    add_all(store, org, [(item, entries)]).await
+}
+
+/// Stores the entries of several items in one batch.
+pub async fn add_all<'a>(
+    store: &Store,
+    org: &OrgId,
+    items: impl IntoIterator<Item = (Moment, &'a [WindowEntry])> + Send,
+) -> Result<(), Error> {
     let mut batch = Batch::new();
-    for entry in entries {
+    let items = items.into_iter();
+    for (item, entry) in items.flat_map(|(item, entries)| entries.iter().map(move |entry| (item, entry))) {
         let row = Added {
             org: org.clone(),
             window: entry.window.clone(),

@@ -11,7 +11,7 @@ use tidegate_moderation::{
     effects::{self, Kind, Plan},
     items::{
         stored::{self, RESENT, Submission},
-        submissions::{self, Standing},
+        submissions::{self, ReplayState},
     },
     review::{
         decisions::{self, Release, StoredDecision},
@@ -101,28 +101,28 @@ fn record(nth: u128) -> Items {
     }
 }
 
-async fn standing(deps: &Deps, nth: u128, append_ms: i64) -> Standing {
+async fn replay_state(deps: &Deps, nth: u128, append_ms: i64) -> ReplayState {
     let record = record(nth);
     let here = Coordinates { append_ms: Millis(append_ms), offset: append_ms, position: 0 };
-    submissions::standing(deps, &Submission::new(&record, &record.items[0], here)).await.unwrap()
+    submissions::replay_state(deps, &Submission::new(&record, &record.items[0], here)).await.unwrap()
 }
 
 #[tokio::test]
 async fn a_replay_carries_its_plan_out_and_a_repetition_does_nothing() {
     let (deps, _folder) = fixture().await;
-    assert!(matches!(standing(&deps, 1, 10).await, Standing::Fresh));
+    assert!(matches!(replay_state(&deps, 1, 10).await, ReplayState::Fresh));
     let plan = Plan::empty(&org(), Uuid::from_u128(1), Kind::Item, ConfigVersion(1));
     effects::adopt(&deps.store, plan, Millis(10)).await.unwrap();
     assert!(
-        matches!(standing(&deps, 1, 10).await, Standing::Planned { is_begun: false, .. }),
+        matches!(replay_state(&deps, 1, 10).await, ReplayState::Planned { is_begun: false, .. }),
         "it died before its row"
     );
     stored_with_its_place(&deps.store, 1, 10).await;
     assert!(
-        matches!(standing(&deps, 1, 10).await, Standing::Planned { is_begun: true, .. }),
+        matches!(replay_state(&deps, 1, 10).await, ReplayState::Planned { is_begun: true, .. }),
         "it died after its row"
     );
-    assert!(matches!(standing(&deps, 1, 20).await, Standing::Evaluated), "it was sent again");
+    assert!(matches!(replay_state(&deps, 1, 20).await, ReplayState::Evaluated), "it was sent again");
 }
 
 #[tokio::test]
@@ -160,8 +160,8 @@ async fn old_versions_are_found_below_thousands_of_newer_ones() {
     let mut again = record(1);
     again.items[0].keyed = false;
     let here = Coordinates { append_ms: Millis(10), offset: 10, position: 0 };
-    let standing = submissions::standing(&deps, &Submission::new(&again, &again.items[0], here)).await;
-    assert!(matches!(standing.unwrap(), Standing::Evaluated));
+    let state = submissions::replay_state(&deps, &Submission::new(&again, &again.items[0], here)).await;
+    assert!(matches!(state.unwrap(), ReplayState::Evaluated));
 }
 
 /// Well above what a test takes.

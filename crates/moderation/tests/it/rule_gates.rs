@@ -10,7 +10,7 @@ use tidegate_catalog::{Compiled, Settings, change};
 use tidegate_moderation::{
     effects::{Claim, Expected, Plan, Refused},
     items::{
-        evaluate::{self, Begun, Prepared},
+        evaluate::{self, Prepared, ScanResult},
         stored::Submission,
         submissions,
     },
@@ -68,7 +68,7 @@ impl Case {
             keyed: false,
         };
         let prepared = evaluate::prepare(Arc::clone(&config), Source::Api, &entry, Millis(0)).unwrap();
-        let Begun::Finished(outcome) = evaluate::begin(&prepared) else { panic!("it asks for facts") };
+        let ScanResult::Finished(outcome) = evaluate::scan(&prepared) else { panic!("it asks for facts") };
         let record = Items {
             org: OrgId::new("acme"),
             config_version: ConfigVersion(1),

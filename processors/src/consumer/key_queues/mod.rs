@@ -1,4 +1,5 @@
-//! Queues of record parts by key: at most one part of a key runs at a time, in the log's order, and orgs take turns.
+//! Queues of record parts by key: at most one part of a key runs at a time, in the log's order, and orgs take turns. Parts
+//! that can be handled together start as a batch.
 //!
 //! Pure data structure: the consumer loop runs the parts and completes the tickets.
 
@@ -20,19 +21,48 @@ pub(crate) struct Capacity {
     pub(crate) bytes: usize,
 }
 
-/// One part of a record, queued or running. It comes back through `KeyQueues::finish`, whatever became of it.
+/// A part of a record that is to be admitted.
+#[derive(Clone, Debug)]
+pub(crate) struct NewPart {
+    pub(crate) key: Key,
+    pub(crate) bytes: usize,
+    /// True if the part may start together with others of its org.
+    pub(crate) is_batchable: bool,
+}
+
+impl NewPart {
+    /// A part that starts by itself.
+    pub(crate) const fn single(key: Key, bytes: usize) -> Self {
+        Self { key, bytes, is_batchable: false }
+    }
+}
+
+/// One part of a record, queued or running. It comes back through `KeyQueues::finish` or `KeyQueues::separate`, whatever
+/// became of it.
 #[derive(Debug)]
 pub(crate) struct QueuedPart<R> {
     pub(crate) record: R,
     pub(crate) index: usize,
     pub(crate) key: Key,
+    /// True if a batch with the part failed while it wrote, so that some of it may be stored.
+    pub(crate) is_retry: bool,
+    is_batchable: bool,
     bytes: usize,
     record_number: u64,
+}
+
+/// Parts that start together.
+#[derive(Debug)]
+pub(crate) enum ReadyWork<R> {
+    /// Batchable parts of one org, each with a key of its own. Never empty.
+    Batch(Vec<QueuedPart<R>>),
+    Single(QueuedPart<R>),
 }
 
 #[derive(Debug)]
 pub(crate) struct KeyQueues<R> {
     capacity: Capacity,
+    batch_limit: Capacity,
     in_use: Capacity,
     /// Later parts of each key that has a part ready or running.
     queues: HashMap<Key, VecDeque<QueuedPart<R>>>,
@@ -56,7 +86,7 @@ struct Unfinished {
 }
 
 /// Ready parts in round-robin order of their orgs, so that a burst of one org delays the next part of another by at most
-/// one part of each org.
+/// one part or batch of each org.
 #[derive(Debug)]
 struct ReadyParts<R> {
     by_org: BTreeMap<OrgId, VecDeque<QueuedPart<R>>>,
@@ -64,9 +94,12 @@ struct ReadyParts<R> {
 }
 
 impl<R: Clone> KeyQueues<R> {
-    pub(crate) fn new(capacity: Capacity) -> Self {
+    /// Queues that admit parts up to `capacity`, and start batches of up to `batch_limit`. A part above the limit in bytes
+    /// is a batch by itself.
+    pub(crate) fn new(capacity: Capacity, batch_limit: Capacity) -> Self {
         Self {
             capacity,
+            batch_limit,
             in_use: Capacity { parts: 0, bytes: 0 },
             queues: HashMap::new(),
             ready: ReadyParts { by_org: BTreeMap::new(), org_order: VecDeque::new() },
@@ -88,21 +121,31 @@ impl<R: Clone> KeyQueues<R> {
         self.in_use.parts == 0
     }
 
-    /// Queues the parts of a record, each with its key and size. A record without parts is finished at once.
+    /// Queues the parts of a record. A record without parts is finished at once.
     pub(crate) fn admit(
         &mut self,
         record: R,
-        parts: impl IntoIterator<Item = (Key, usize)>,
+        parts: impl IntoIterator<Item = NewPart>,
     ) -> Option<FinishedRecord<R>> {
         let record_number = self.next_record_number;
         self.next_record_number += 1;
         let mut count = 0;
-        for (key, bytes) in parts {
-            let part = QueuedPart { record: record.clone(), index: count, key, bytes, record_number };
+        for NewPart { key, bytes, is_batchable } in parts {
+            let mut part = QueuedPart {
+                record: record.clone(),
+                index: count,
+                key,
+                is_retry: false,
+                is_batchable,
+                bytes,
+                record_number,
+            };
             count += 1;
             self.in_use.parts += 1;
             self.in_use.bytes += bytes;
             if let Some(queue) = self.queues.get_mut(&part.key) {
+                // It starts when the earlier part of its key ends, and the parts beside it have long started by then.
+                part.is_batchable = false;
                 queue.push_back(part);
             } else {
                 self.queues.insert(part.key.clone(), VecDeque::new());
@@ -116,9 +159,20 @@ impl<R: Clone> KeyQueues<R> {
         None
     }
 
-    /// Takes the next part that may run.
-    pub(crate) fn next_ready(&mut self) -> Option<QueuedPart<R>> {
-        self.ready.pop()
+    /// Takes the parts that may run next.
+    pub(crate) fn next_ready(&mut self) -> Option<ReadyWork<R>> {
+        self.ready.pop(self.batch_limit)
+    }
+
+    /// Makes parts of a batch ready again, each by itself and before what is ready of their org. They keep their keys.
+    pub(crate) fn separate(
+        &mut self,
+        parts: impl IntoIterator<Item = QueuedPart<R>, IntoIter: DoubleEndedIterator>,
+        is_retry: bool,
+    ) {
+        for part in parts.into_iter().rev() {
+            self.ready.push_front(QueuedPart { is_batchable: false, is_retry, ..part });
+        }
     }
 
     /// Ends a part, done or abandoned, and makes the next one of its key ready. Returns the record with its last part.
@@ -172,21 +226,33 @@ impl<R> ReadyParts<R> {
         if let Some(parts) = self.by_org.get_mut(&part.key.org) {
             parts.push_back(part);
         } else {
-            self.org_order.push_back(part.key.org.clone());
-            self.by_org.insert(part.key.org.clone(), VecDeque::from([part]));
+            self.insert_org(part);
         }
     }
 
-    fn pop(&mut self) -> Option<QueuedPart<R>> {
+    fn push_front(&mut self, part: QueuedPart<R>) {
+        if let Some(parts) = self.by_org.get_mut(&part.key.org) {
+            parts.push_front(part);
+        } else {
+            self.insert_org(part);
+        }
+    }
+
+    fn insert_org(&mut self, part: QueuedPart<R>) {
+        self.org_order.push_back(part.key.org.clone());
+        self.by_org.insert(part.key.org.clone(), VecDeque::from([part]));
+    }
+
+    fn pop(&mut self, batch_limit: Capacity) -> Option<ReadyWork<R>> {
         let org = self.org_order.pop_front()?;
         let parts = self.by_org.get_mut(&org)?;
-        let part = parts.pop_front();
+        let work = take_work(parts, batch_limit);
         if parts.is_empty() {
             self.by_org.remove(&org);
         } else {
             self.org_order.push_back(org);
         }
-        part
+        work
     }
 
     fn extract(&mut self, is_wanted: impl Fn(&R) -> bool) -> Vec<QueuedPart<R>> {
@@ -198,6 +264,23 @@ impl<R> ReadyParts<R> {
         self.org_order.retain(|org| self.by_org.contains_key(org));
         extracted
     }
+}
+
+/// Takes the first part, and with it the batchable ones that follow it, as many as the limit allows.
+fn take_work<R>(parts: &mut VecDeque<QueuedPart<R>>, limit: Capacity) -> Option<ReadyWork<R>> {
+    let first = parts.pop_front()?;
+    if !first.is_batchable {
+        return Some(ReadyWork::Single(first));
+    }
+    let mut bytes = first.bytes;
+    let mut batch = vec![first];
+    while batch.len() < limit.parts
+        && let Some(next) = parts.pop_front_if(|next| next.is_batchable && bytes + next.bytes <= limit.bytes)
+    {
+        bytes += next.bytes;
+        batch.push(next);
+    }
+    Some(ReadyWork::Batch(batch))
 }
 
 fn extract<R>(

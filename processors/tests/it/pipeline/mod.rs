@@ -1,6 +1,7 @@
 //! The role `process` on the embedded engine, in a temporary folder: from records to rows and records.
 
 mod along;
+mod batches;
 mod cluster;
 mod history;
 mod hosts;

@@ -1,0 +1,42 @@
+//! Evaluates single items of a batch: those that lead to nothing but their rows need no step of their own.
+
+use std::sync::Arc;
+
+use tidegate_catalog::Compiled;
+use tidegate_rules::{Outcome, WindowEntry};
+
+use super::{
+    evaluate::{self, ScanResult},
+    stored::Submission,
+    submissions::EvaluatedRows,
+};
+use crate::{Error, effects::Findings, rules::windows::Moment};
+
+/// Result of the evaluation of one item of a batch.
+#[derive(Debug)]
+pub struct BatchItem {
+    pub moment: Moment,
+    /// Entries that the item adds to windows.
+    pub entries: Vec<WindowEntry>,
+    /// `None`: the item needs media, facts or limits, or leads to more than its rows.
+    pub rows: Option<EvaluatedRows>,
+}
+
+/// Evaluates an item as far as its own data allow.
+pub fn evaluate(config: &Arc<Compiled>, submission: &Submission<'_>) -> Result<BatchItem, Error> {
+    let (entry, at) = (submission.entry, submission.at);
+    let prepared = evaluate::prepare(Arc::clone(config), submission.header.source, entry, at.append_ms)?;
+    let moment = Moment::new(at, entry.submission_id);
+    let (entries, outcome) = match evaluate::scan(&prepared) {
+        ScanResult::Finished(outcome) => (Vec::new(), Some(outcome)),
+        ScanResult::Waiting(scan) => {
+            let entries = scan.entries().to_vec();
+            (entries, evaluate::finish_without_facts(&prepared, scan))
+        }
+    };
+    // An outcome without matches and failures has no effects, and nothing in it is published or counted.
+    let is_quiet = outcome.is_some_and(|outcome| outcome == Outcome::default()) && !prepared.has_media();
+    let rows = is_quiet
+        .then(|| EvaluatedRows::new(submission, prepared.config.version(), &Findings::nothing(at.append_ms)));
+    Ok(BatchItem { moment, entries, rows })
+}

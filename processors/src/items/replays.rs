@@ -1,0 +1,54 @@
+//! Items that may have been processed before: finishes what an earlier run has begun.
+
+use tidegate_moderation::{
+    effects,
+    items::{
+        stored::{self, Submission},
+        submissions::{self, ReplayState},
+    },
+    reevaluation::retroact,
+};
+use tidegate_schemas::records::Source;
+
+use super::{job::ItemJob, pipeline::ItemPipeline};
+use crate::consumer::error::TaskError;
+
+impl ItemPipeline {
+    /// Finishes what an earlier run of the submission has left to do.
+    pub(super) async fn finish_earlier_run(
+        &self,
+        job: &ItemJob,
+        submission: &Submission<'_>,
+        state: ReplayState,
+    ) -> Result<(), TaskError> {
+        match state {
+            ReplayState::Fresh | ReplayState::Evaluated => {}
+            ReplayState::HandedOver => {
+                submissions::hand_over(&self.deps, submission, job.is_resent).await?;
+            }
+            ReplayState::Planned { plan, is_begun } => {
+                let may_rest = job.is_resent && !is_begun && plan.has_effects();
+                let plan = if may_rest && self.is_superseded(submission).await? {
+                    effects::set_aside(&self.deps.store, *plan).await?
+                } else {
+                    *plan
+                };
+                submissions::finish(&self.deps, submission, &plan).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// True if a newer version of the item is stored. Acting on the older one now would overtake it.
+    pub(super) async fn is_superseded(&self, submission: &Submission<'_>) -> Result<bool, TaskError> {
+        let (org, key) = (&submission.header.org, submission.entry.key());
+        if submission.header.source == Source::Retroact {
+            let repeat = retroact::repeat_of(&self.deps, submission).await?;
+            return Ok(retroact::is_superseded(&self.deps.store, org, &key, &repeat).await?);
+        }
+        let newest = stored::newest_place(&self.deps.store, org, &key).await?;
+        let at = submission.at;
+        let own = (at.append_ms, at.offset, i64::from(at.position));
+        Ok(newest.is_some_and(|row| stored::coordinates(&row) > own))
+    }
+}

@@ -1,0 +1,143 @@
+//! Items of one record that start together end as if each had come by itself.
+
+use tidegate_schemas::{
+    ids::{ItemKey, SubmissionId},
+    records::{DeadLetter, ItemEntry},
+};
+use tidegate_store::tables::items::{items::EVALUATED, plans::Plan, strikes::Strike};
+use tidegate_stream::Topic;
+
+use super::world::{World, entry, entry_of, org, post, store_of_rows, user};
+
+fn posts(range: std::ops::Range<usize>, text: &str) -> Vec<ItemEntry> {
+    range.map(|nth| entry(&post(&format!("p{nth}")), text)).collect()
+}
+
+fn names(entries: &[ItemEntry]) -> Vec<(ItemKey, SubmissionId)> {
+    entries.iter().map(|entry| (entry.key(), entry.submission_id)).collect()
+}
+
+async fn all_evaluated(world: &World, names: &[(ItemKey, SubmissionId)]) {
+    for (item, submission) in names {
+        let row = world.evaluated(item, *submission).await;
+        assert_eq!((row.state.as_str(), row.matched.as_str()), (EVALUATED, "[]"), "{item:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn items_leave_their_batch_each_for_its_own_reason() {
+    let mut world = World::started().await;
+    let mut entries = posts(0..10, "good morning");
+    let quiet = names(&entries);
+    let scam = entry(&post("scam"), "buy scamcoin");
+    let asks = entry(&post("asks"), "hello");
+    let unknown = entry_of(&ItemKey::new("video", "v1"), r#"{"text": "hello"}"#.to_owned());
+    let unfit = entry_of(&post("unfit"), r#"{"text": 5}"#.to_owned());
+    let (again, keyed) = (entry(&post("p3"), "good evening"), entry(&post("keyed"), "good morning"));
+    let keyed = ItemEntry { keyed: true, ..keyed };
+    let later = names(&[asks.clone(), again.clone(), keyed.clone()]);
+    let (scam_id, poison) = (scam.submission_id, [unknown.submission_id, unfit.submission_id]);
+    for (at, leaving) in [(1, scam), (3, unknown), (5, asks), (7, unfit), (9, again), (11, keyed)] {
+        entries.insert(at, leaving);
+    }
+    world.submit(entries).await;
+    all_evaluated(&world, &quiet).await;
+    all_evaluated(&world, &later).await;
+    assert!(world.evaluated(&post("scam"), scam_id).await.matched.contains("demo-scam"));
+    world.until("the strike", async || world.rows::<Strike>(&(org(), user("u1"))).await.pop()).await;
+    world.drain().await;
+
+    let letters: Vec<DeadLetter> =
+        world.tail(Topic::DeadLetters).await.iter().map(|tailed| tailed.decode().unwrap()).collect();
+    let mut buried: Vec<_> = letters.iter().filter_map(|letter| letter.submission_id).collect();
+    buried.sort_unstable();
+    let mut expected = poison.to_vec();
+    expected.sort_unstable();
+    assert_eq!(buried, expected);
+    assert_eq!(world.callbacks().await.len(), 1);
+    assert_eq!(world.rows::<Plan>(&(org(), scam_id.0)).await.len(), 1);
+    let versions = world.versions(&post("p3")).await;
+    assert_eq!(versions.len(), 2, "both versions of one record are stored");
+    assert_eq!(versions[0].submission_id, later[1].1, "the later one is the newest");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_that_the_store_refuses_takes_no_other_item_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = fjall::Database::builder(folder.path()).open().unwrap();
+    let mut world = World::on(store_of_rows(&db, 20_000)).await;
+    world.start();
+    let mut entries = posts(0..20, "good morning");
+    let good = names(&entries);
+    entries.insert(7, entry(&post("large"), &"long ".repeat(10_000)));
+    world.submit(entries).await;
+    all_evaluated(&world, &good).await;
+    world.drain().await;
+    let letters = world.tail(Topic::DeadLetters).await;
+    let reasons: Vec<_> =
+        letters.iter().map(|tailed| tailed.decode::<DeadLetter>().unwrap().reason).collect();
+    assert_eq!(reasons, ["store_row_too_large"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replayed_record_ends_in_the_same_rows() {
+    let mut world = World::started().await;
+    let entries = posts(0..100, "good morning");
+    let sent = names(&entries);
+    world.submit(entries).await;
+    all_evaluated(&world, &sent).await;
+    let mut image = world.image().await;
+    world.drain().await;
+    image.start();
+    let marker = image.submit_text("marker", "good morning").await;
+    image.evaluated(&post("marker"), marker).await;
+    image.drain().await;
+    for (item, submission) in &sent {
+        let rows = image.versions(item).await;
+        assert_eq!(rows.iter().map(|row| row.submission_id).collect::<Vec<_>>(), [*submission]);
+        assert_eq!(rows, world.versions(item).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_items_of_one_record_are_all_stored() {
+    let mut world = World::started().await;
+    let entries = posts(0..6, &"good morning ".repeat(20_000));
+    let sent = names(&entries);
+    world.submit(entries).await;
+    all_evaluated_in_part(&world, &sent).await;
+    world.drain().await;
+}
+
+/// The text is longer than what is searched, which the rows say.
+async fn all_evaluated_in_part(world: &World, names: &[(ItemKey, SubmissionId)]) {
+    for (item, submission) in names {
+        assert_eq!(world.evaluated(item, *submission).await.state, EVALUATED, "{item:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn items_of_one_record_count_each_other_in_order() {
+    let mut world = World::started().await;
+    let rules = "\
+window: posts-by-author
+item_types: [post]
+over: 6h
+---
+rule: floods
+status: live
+item_types: [post]
+when: {all: [{text: {in: [text], words: [flood]}}, {count: {window: posts-by-author, gte: 40}}]}
+actions: [ban]
+";
+    world.configure(rules, false).await;
+    let mut entries = posts(0..38, "good morning");
+    entries.extend(posts(38..42, "flood"));
+    let sent = names(&entries);
+    world.submit(entries).await;
+    for (nth, (item, submission)) in sent.iter().enumerate() {
+        let row = world.evaluated(item, *submission).await;
+        assert_eq!(row.matched.contains("floods"), nth >= 39, "item {nth}: {}", row.errored);
+    }
+    world.drain().await;
+}
