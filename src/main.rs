@@ -8,6 +8,7 @@ mod database;
 mod demo;
 mod full_files;
 mod health;
+mod metrics;
 mod open;
 mod operations;
 mod output;

@@ -57,7 +57,7 @@ const CLOSING: Duration = Duration::from_secs(10);
 pub(crate) async fn run(loaded: Loaded, which: &[Which], demo: Option<Demo>) -> anyhow::Result<ExitCode> {
     let settings = loaded.settings;
     telemetry::log(&settings.telemetry)?;
-    let metrics = telemetry::metrics()?;
+    let metrics = crate::metrics::install()?;
     let (signal, force) = signals()?;
     let listeners = Listeners::bind(&settings, which, demo.as_ref()).await?;
 
@@ -66,7 +66,7 @@ pub(crate) async fn run(loaded: Loaded, which: &[Which], demo: Option<Demo>) -> 
         health.role(role.name(), health::Role::Starting);
     }
     let background = Background::default();
-    background.run(telemetry::upkeep(metrics.clone(), background.stop()));
+    background.run(crate::metrics::upkeep(metrics.clone(), background.stop()));
     let ops = operations::router(health.clone(), metrics);
     let Listeners { ops: port, servers } = listeners;
     background.run(serve_operations(port, ops, background.stop()));

@@ -1,14 +1,9 @@
-//! Log lines, metrics, and what this build is.
-//!
-//! It serves neither: lines go to standard error, `operations` answers for the metrics.
+//! Log lines on standard error, and the build information.
 
-use std::{fmt, time::Duration};
+use std::fmt;
 
-use anyhow::Context as _;
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde::Serialize;
 use tidegate_schemas::names::OneLine;
-use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{
     EnvFilter,
     field::RecordFields,
@@ -37,10 +32,6 @@ pub(crate) const BUILD: Build = Build {
     },
     profile: if cfg!(debug_assertions) { "debug" } else { "release" },
 };
-
-/// Bounds in seconds that a request, an append and a callback all fit in.
-const SECONDS: [f64; 14] =
-    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 
 fn filter(settings: &Telemetry) -> Result<EnvFilter, String> {
     EnvFilter::try_new(&settings.filter)
@@ -71,26 +62,6 @@ impl<'writer> FormatFields<'writer> for OneLineFields {
         let mut text = String::new();
         DefaultFields::new().format_fields(Writer::new(&mut text), fields)?;
         write!(writer, "{}", OneLine(format_args!("{text}")))
-    }
-}
-
-pub(crate) fn metrics() -> anyhow::Result<PrometheusHandle> {
-    let handle = PrometheusBuilder::new()
-        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)
-        .and_then(PrometheusBuilder::install_recorder)
-        .context("metrics cannot be set up")?;
-    metrics::gauge!(
-        "tidegate_build_info", "version" => BUILD.version, "commit" => BUILD.commit, "profile" => BUILD.profile
-    )
-    .set(1);
-    Ok(handle)
-}
-
-/// Keeps histograms from growing between two scrapes.
-pub(crate) async fn upkeep(handle: PrometheusHandle, stop: CancellationToken) {
-    const EVERY: Duration = Duration::from_secs(5);
-    while stop.run_until_cancelled(tokio::time::sleep(EVERY)).await.is_some() {
-        handle.run_upkeep();
     }
 }
 

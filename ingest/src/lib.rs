@@ -10,7 +10,7 @@ mod context;
 mod failures;
 mod item;
 mod items;
-mod metrics;
+pub mod metrics;
 mod policies;
 mod refused;
 mod reports;

@@ -1,18 +1,29 @@
-//! The metrics of the API: requests, items, durations, bytes under way.
+//! Metrics of the API: requests, items, durations, bytes under way.
 //!
 //! Labels are bounded: no organisation, no item.
 
 use std::{sync::OnceLock, time::Duration};
 
 use axum::http::StatusCode;
-use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use metrics::{
+    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
+    histogram,
+};
 
 const REQUESTS: &str = "tidegate_ingest_requests_total";
 const ITEMS: &str = "tidegate_ingest_items_total";
 const DURATION: &str = "tidegate_ingest_request_duration_seconds";
 const IN_FLIGHT: &str = "tidegate_ingest_in_flight_bytes";
 
-/// Those that have a label of their own.
+/// Registers unit and help of every metric of this crate.
+pub fn describe() {
+    describe_counter!(REQUESTS, "Answered requests, by endpoint and status.");
+    describe_counter!(ITEMS, "Submitted items, by outcome.");
+    describe_histogram!(DURATION, Unit::Seconds, "Time to answer a request, by endpoint.");
+    describe_gauge!(IN_FLIGHT, Unit::Bytes, "Bytes of request bodies under way.");
+}
+
+/// Statuses with a label of their own.
 const STATUSES: [(StatusCode, &str); 15] = [
     (StatusCode::OK, "200"),
     (StatusCode::CREATED, "201"),
@@ -48,7 +59,7 @@ impl Items {
     }
 }
 
-/// The answers of one endpoint. Its series are looked up once, not with every request.
+/// Answers of one endpoint. Its series are looked up once, not with every request.
 pub(crate) struct Answers {
     endpoint: &'static str,
     duration: Histogram,

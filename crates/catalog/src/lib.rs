@@ -17,6 +17,7 @@ mod item_type;
 pub mod keys;
 mod live;
 pub mod members;
+pub mod metrics;
 pub mod orgs;
 mod private_file;
 pub mod secrets;

@@ -10,7 +10,10 @@ use std::{
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tidegate_schemas::ids::{BankId, ConfigVersion, Millis, OrgId};
+use tidegate_schemas::{
+    banks::HashKind,
+    ids::{BankId, ConfigVersion, Millis, OrgId},
+};
 use tidegate_store::{Clock, Store, system_clock, tables::catalog::configs::ConfigHead};
 use tokio::{
     sync::Semaphore,
@@ -269,7 +272,7 @@ impl Follower {
                 }
             }
             Err(error) => {
-                metrics::counter!("tidegate_config_poll_failures_total").increment(1);
+                crate::metrics::poll_failed();
                 tracing::debug!(tag = error.tag(), "cannot ask for changed configurations");
             }
         }
@@ -318,7 +321,7 @@ impl Follower {
         if self.is_current() {
             self.settled = self.seen;
         }
-        metrics::gauge!("tidegate_config_age_seconds").set(self.current_at.elapsed().as_secs_f64());
+        crate::metrics::age(self.current_at.elapsed());
         let failing = || self.live.failing.lock().values().cloned().collect();
         let told = self.heartbeat.beat(&self.live.store, self.settled, failing, (self.live.clock)()).await;
         if let Err(error) = told {
@@ -442,7 +445,7 @@ impl Inner {
         self.banks.lock().insert(org.clone(), held.clone());
         let of_hashes = banks::hashes::documents(&content);
         let compiled = self.compile(&head, content, &held).await;
-        metrics::histogram!("tidegate_config_compile_seconds").record(began.elapsed().as_secs_f64());
+        crate::metrics::compiled(began.elapsed());
         match compiled {
             Ok(compiled) => {
                 let hashes = self.hashes_of(&org).unwrap_or_else(|| self.new_hashes(&org));
@@ -465,20 +468,17 @@ impl Inner {
     fn look_after_hashes(&self) {
         let now = (self.clock)();
         let all: Vec<_> = self.hashes.lock().values().cloned().collect();
-        let (mut entries, mut bytes) = (HashMap::new(), HashMap::new());
+        let mut sizes: HashMap<HashKind, (usize, usize)> = HashMap::new();
         for hashes in &all {
             hashes.look_after(&self.store, &self.writer, now);
             for size in hashes.publisher().sizes() {
-                *entries.entry(size.kind).or_insert(0) += size.entries;
-                *bytes.entry(size.kind).or_insert(0) += size.bytes;
+                let (entries, bytes) = sizes.entry(size.kind).or_default();
+                *entries += size.entries;
+                *bytes += size.bytes;
             }
         }
-        let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-        for (kind, count) in entries {
-            metrics::gauge!("tidegate_media_bank_entries", "kind" => kind.name()).set(number(count));
-        }
-        for (kind, count) in bytes {
-            metrics::gauge!("tidegate_media_bank_kibibytes", "kind" => kind.name()).set(number(count >> 10));
+        for (kind, (entries, bytes)) in sizes {
+            crate::metrics::bank_size(kind.name(), entries, bytes);
         }
     }
 
@@ -513,12 +513,12 @@ impl Inner {
             orgs
         });
         let overloaded: usize = self.orgs.load().values().map(|it| it.overloaded).sum();
-        metrics::gauge!("tidegate_rules_overloaded").set(u32::try_from(overloaded).unwrap_or(u32::MAX));
+        crate::metrics::rules_overloaded(overloaded);
         let mut failing = self.failing.lock();
         failing.remove(org);
         self.tried.lock().remove(org);
         alarm(failing.len());
-        metrics::counter!("tidegate_config_reloads_total").increment(1);
+        crate::metrics::reloaded();
         tracing::info!(%org, version = compiled.version().0, "a configuration is live");
         compiled
     }
@@ -556,7 +556,7 @@ fn tell_overloads(compiled: &Compiled) -> usize {
 }
 
 fn alarm(failing: usize) {
-    metrics::gauge!("tidegate_config_failing_orgs").set(u32::try_from(failing).unwrap_or(u32::MAX));
+    crate::metrics::failing_orgs(failing);
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod columns;
 pub mod cql;
 pub mod embedded;
 mod error;
+pub mod metrics;
 mod migration;
 mod pages;
 mod range;

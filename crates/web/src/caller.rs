@@ -68,7 +68,7 @@ pub async fn authorize(
 }
 
 fn refusal(denied: Denied, scheme: Scheme) -> Problem {
-    metrics::counter!("tidegate_http_denied_total", "reason" => denied.tag()).increment(1);
+    crate::metrics::request_denied(denied.tag());
     match denied {
         Denied::Missing | Denied::Malformed | Denied::Unknown | Denied::Expired | Denied::Revoked => {
             Problem::unauthenticated(scheme.challenge())

@@ -8,6 +8,7 @@ mod extract;
 mod json;
 mod limits;
 mod linger;
+pub mod metrics;
 mod problem;
 mod rate_headers;
 mod request_id;

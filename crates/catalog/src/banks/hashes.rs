@@ -236,7 +236,7 @@ impl Hashes {
         for (bank, entries) in jumped {
             match banks.quarantine(&self.org, &bank, &entries).await {
                 Ok(Touched { changed, written, .. }) => {
-                    metrics::counter!("tidegate_media_quarantined_total").increment(changed.len() as u64);
+                    crate::metrics::entries_quarantined(changed.len());
                     for entry in &written {
                         tracing::warn!(
                             org = %self.org, %bank, %entry,
@@ -263,14 +263,12 @@ impl Hashes {
     /// Counters say how much was added since.
     fn tell(&self) {
         let (now, mut told) = (self.publisher.counts(), self.told.lock());
-        for (name, count) in [
-            ("tidegate_media_lookups_total", now.lookups - told.lookups),
-            ("tidegate_media_lookups_truncated_total", now.truncated - told.truncated),
-            ("tidegate_media_index_checks_total", now.verified - told.verified),
-            ("tidegate_media_index_differences_total", now.mismatches - told.mismatches),
-        ] {
-            metrics::counter!(name).increment(count);
-        }
+        crate::metrics::bank_lookups(
+            now.lookups - told.lookups,
+            now.truncated - told.truncated,
+            now.verified - told.verified,
+            now.mismatches - told.mismatches,
+        );
         if now.mismatches > told.mismatches {
             tracing::error!(org = %self.org, "the index of a bank of hashes misses entries; comparing all found others");
         }

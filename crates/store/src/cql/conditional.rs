@@ -140,8 +140,7 @@ impl Engine {
             let attempt = match tried {
                 Ok(answer) => Some(read_attempt::<R>(&answer.into_rows_result().map_err(unreadable)?)?),
                 Err(error) if error.is_outage() && Instant::now() < deadline => {
-                    metrics::counter!("tidegate_store_unknown_outcomes_total", "table" => R::TABLE.name)
-                        .increment(1);
+                    crate::metrics::unknown_outcome(R::TABLE.name);
                     unsure = true;
                     None
                 }

@@ -182,8 +182,7 @@ impl Engine {
     async fn send(&self, mut chunk: Vec<Write<'_>>) -> Result<(), Error> {
         let _place = self.place().await?;
         let session = &self.0.session;
-        metrics::histogram!("tidegate_store_batch_bytes")
-            .record(chunk.iter().map(|write| write.bytes).sum::<usize>() as f64);
+        crate::metrics::batch_sent(chunk.iter().map(|write| write.bytes).sum::<usize>());
         if chunk.len() == 1
             && let Some(Write { statement, values, .. }) = chunk.pop()
         {

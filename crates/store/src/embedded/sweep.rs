@@ -45,8 +45,7 @@ impl Sweep {
                     match self.pass(slot, self.slice_rows(), Duration::from_secs(1) / SLICES) {
                         Ok(0) => {}
                         Ok(removed) => {
-                            metrics::counter!("tidegate_store_swept_rows_total", "table" => slot.table.name)
-                                .increment(removed);
+                            crate::metrics::rows_swept(slot.table.name, removed);
                         }
                         Err(Stopped) => return,
                     }

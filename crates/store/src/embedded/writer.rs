@@ -155,8 +155,7 @@ impl Writer {
         let answers = together.answers;
         let persisted = self.db.persist(mode);
         let in_place = self.folder.is_in_place();
-        metrics::histogram!("tidegate_store_commit_seconds", "sync" => sync_label(mode))
-            .record(started.elapsed().as_secs_f64());
+        crate::metrics::committed(sync_label(mode), started.elapsed());
         for (answer, Caller { reply, room }) in answers {
             let answer = match (&persisted, &in_place) {
                 (Ok(()), Ok(())) => answer,
@@ -285,7 +284,7 @@ fn winners(db: &Database, puts: Vec<Puts>) -> fjall::Result<Vec<(Keyspace, UserK
         }
     }
     if stale > 0 {
-        metrics::counter!("tidegate_store_stale_writes_total").increment(stale);
+        crate::metrics::stale_writes(stale);
     }
     Ok(winners)
 }
