@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use tidegate_schemas::{
     ids::TypeId,
     item_types::{ItemType, Mode, Values},
-    wire::Pointer,
+    validation_error::Pointer,
 };
 
 /// What the rules of a set look like.

@@ -18,7 +18,7 @@ use tidegate_catalog::Scope;
 use tidegate_schemas::{
     duration::parse_duration,
     ids::{Millis, OrgId},
-    wire::{Fault, Pointer},
+    validation_error::{Pointer, ValidationError},
 };
 use tidegate_web::{Body, Problem, Rate, RequestId, Scheme, authorize, dress};
 
@@ -135,7 +135,7 @@ impl IdempotencyKey {
         }
         let detail =
             format!("`Idempotency-Key` is sent once and has 1 to {LONGEST_KEY} visible ASCII characters.");
-        Err(vec![Fault::invalid(&Pointer::Root, "Invalid header", detail)].into())
+        Err(vec![ValidationError::invalid(&Pointer::Root, "Invalid header", detail)].into())
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {

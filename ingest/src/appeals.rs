@@ -7,8 +7,10 @@ use tidegate_catalog::Compiled;
 use tidegate_moderation::review::appeals::claim;
 use tidegate_schemas::{
     ids::{Kind, Millis, OrgId, derive},
+    json::in_order,
     records,
-    wire::{self, Fault, Faults, Pointer, appeals::AppealRequest, fault::tag},
+    validation_error::{Pointer, ValidationError, ValidationErrors, tag},
+    wire::{self, appeals::AppealRequest},
 };
 use tidegate_stream::{Record, Topic};
 use tidegate_web::Problem;
@@ -39,11 +41,11 @@ pub(crate) async fn submit(api: Shared, admitted: Admitted) -> Result<StatusCode
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn conflict() -> Fault {
+fn conflict() -> ValidationError {
     let detail = "An appeal with another content was submitted under this `appealId` before. Send it unchanged, \
                   or under an id of its own.";
-    let fault = Fault::invalid(&Pointer::Root.key("appealId"), "The appealId is in use.", detail);
-    Fault { tags: vec![tag::UNIQUE_VIOLATION, tag::INVALID_INPUT], ..fault }
+    let fault = ValidationError::invalid(&Pointer::Root.key("appealId"), "The appealId is in use.", detail);
+    ValidationError { tags: vec![tag::UNIQUE_VIOLATION, tag::INVALID_INPUT], ..fault }
 }
 
 impl Api {
@@ -63,7 +65,7 @@ impl Api {
         self.work(size, move || {
             check(&config, &parsed)?;
             let digest = parsed.root().digest();
-            Ok::<_, Vec<Fault>>((record(&config, &parsed, header, &digest), digest))
+            Ok::<_, Vec<ValidationError>>((record(&config, &parsed, header, &digest), digest))
         })
         .await?
         .map_err(Problem::from)
@@ -86,13 +88,13 @@ fn all_known(config: &Compiled, appeal: &AppealRequest) -> bool {
         && context::all_known(config, &appeal.additional)
 }
 
-fn check(config: &Compiled, parsed: &Appeal) -> Result<(), Vec<Fault>> {
-    let mut faults = Faults::default();
+fn check(config: &Compiled, parsed: &Appeal) -> Result<(), Vec<ValidationError>> {
+    let mut faults = ValidationErrors::default();
     let appeal = &parsed.content;
     config::user_type(config, &appeal.appealed_by.type_id, &Pointer::Root.key("appealedBy"), &mut faults);
     let root = parsed.root();
     main_item(config, root, &appeal.item, "actionedItem", &mut faults);
-    faults.in_order(root).or(Some(()))
+    in_order(faults, root).or(Some(()))
 }
 
 fn record(config: &Compiled, parsed: &Appeal, header: Header, digest: &[u8; 32]) -> records::Appeal {

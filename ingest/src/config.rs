@@ -7,9 +7,10 @@ use std::sync::Arc;
 use tidegate_catalog::{Compiled, ItemType};
 use tidegate_schemas::{
     ids::{ActionId, OrgId, PolicyId, TypeId},
+    json::Node,
     nearest,
     records::Mention,
-    wire::{Fault, Faults, Pointer, json::Node},
+    validation_error::{Pointer, ValidationError, ValidationErrors},
 };
 use tidegate_web::Problem;
 
@@ -67,14 +68,14 @@ impl Unknown {
     }
 
     /// Points at the member that names it, in whichever form the item was sent.
-    fn fault(self, item: Option<Node<'_>>, at: &Pointer<'_>) -> Fault {
+    fn fault(self, item: Option<Node<'_>>, at: &Pointer<'_>) -> ValidationError {
         let nested = item.is_some_and(|item| item.get("type").is_some());
         let inner = at.key("type");
         match (self, nested) {
-            (Self::Type(detail), false) => Fault::data(&at.key("typeId"), detail),
-            (Self::Type(detail), true) => Fault::data(&inner.key("id"), detail),
-            (Self::Version(detail), false) => Fault::data(&at.key("typeVersion"), detail),
-            (Self::Version(detail), true) => Fault::data(&inner.key("version"), detail),
+            (Self::Type(detail), false) => ValidationError::data(&at.key("typeId"), detail),
+            (Self::Type(detail), true) => ValidationError::data(&inner.key("id"), detail),
+            (Self::Version(detail), false) => ValidationError::data(&at.key("typeVersion"), detail),
+            (Self::Version(detail), true) => ValidationError::data(&inner.key("version"), detail),
         }
     }
 }
@@ -85,7 +86,7 @@ pub(crate) fn item_type<'c>(
     (type_id, version): (&TypeId, Option<&str>),
     node: Option<Node<'_>>,
     at: &Pointer<'_>,
-    faults: &mut Faults,
+    faults: &mut ValidationErrors,
 ) -> Option<&'c ItemType> {
     match unknown(config, type_id, version) {
         None => config.item_type(type_id),
@@ -97,12 +98,17 @@ pub(crate) fn item_type<'c>(
 }
 
 /// Refuses the type of a user that does not exist, or that is no type of users.
-pub(crate) fn user_type(config: &Compiled, type_id: &TypeId, at: &Pointer<'_>, faults: &mut Faults) {
+pub(crate) fn user_type(
+    config: &Compiled,
+    type_id: &TypeId,
+    at: &Pointer<'_>,
+    faults: &mut ValidationErrors,
+) {
     if let Some(unknown) = unknown(config, type_id, None) {
         faults.push(unknown.fault(None, at));
     } else if config.item_type(type_id).is_some_and(|item_type| !item_type.is_user()) {
         let detail = format!("`{type_id}` is no type of users; a user's type has the kind `USER`.");
-        faults.push(Fault::data(&at.key("typeId"), detail));
+        faults.push(ValidationError::data(&at.key("typeId"), detail));
     }
 }
 

@@ -5,8 +5,10 @@
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     item_types::Mode,
+    json::Node,
     records,
-    wire::{Faults, Pointer, Request, items::ContextItem, json::Node},
+    validation_error::{Pointer, ValidationErrors},
+    wire::{Request, items::ContextItem},
 };
 
 use crate::config::{knows, unknown};
@@ -48,7 +50,7 @@ fn fault(config: &Compiled, root: Node<'_>, item: &ContextItem) -> Option<String
         return Some(unknown.detail());
     }
     let (item_type, data) = (config.item_type(&item.type_id)?, item.data_in(root)?);
-    let mut faults = Faults::default();
+    let mut faults = ValidationErrors::default();
     item_type.judge(data, Mode::Partial, &Pointer::Root, &mut faults);
     let lines: Vec<_> = faults.into_vec().into_iter().take(KEPT).map(|fault| fault.to_string()).collect();
     (!lines.is_empty()).then(|| lines.join(" "))

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tidegate_moderation::items::stored::{Answer, answer, answer_when_evaluated};
 use tidegate_schemas::{
     ids::{ItemKey, OrgId, SubmissionId},
-    wire::{Fault, Pointer},
+    validation_error::{Pointer, ValidationError},
 };
 use tidegate_web::{Json, Path, Problem, Query};
 
@@ -46,7 +46,7 @@ fn read(asked: Asked) -> Result<(Option<SubmissionId>, Option<Duration>), Proble
 }
 
 fn invalid(detail: &str) -> Problem {
-    vec![Fault::invalid(&Pointer::Root, "Invalid query", detail)].into()
+    vec![ValidationError::invalid(&Pointer::Root, "Invalid query", detail)].into()
 }
 
 impl Api {

@@ -8,12 +8,13 @@ use axum::http::StatusCode;
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     ids::{Kind, OrgId, SubmissionId, derive},
+    json::{Node, in_order},
     records::{self, ItemEntry, Record as _, Source},
+    validation_error::{Pointer, ValidationError, ValidationErrors},
     wire::{
-        self, Fault, Faults, Pointer,
+        self,
         answers::{Submission, Submissions},
         items::SubmittedItem,
-        json::Node,
     },
 };
 use tidegate_stream::{Record, Topic, topics::Partition};
@@ -120,8 +121,8 @@ impl Api {
 }
 
 /// All faults of all items.
-fn check(config: &Compiled, parsed: &Items) -> Result<(), Vec<Fault>> {
-    let (root, mut faults) = (parsed.root(), Faults::default());
+fn check(config: &Compiled, parsed: &Items) -> Result<(), Vec<ValidationError>> {
+    let (root, mut faults) = (parsed.root(), ValidationErrors::default());
     let items = Pointer::Root.key("items");
     for (index, item) in parsed.content.iter().enumerate() {
         let at = items.index(index);
@@ -135,7 +136,7 @@ fn check(config: &Compiled, parsed: &Items) -> Result<(), Vec<Fault>> {
             config::item_type(config, named, node, &at, &mut faults);
         }
     }
-    faults.in_order(root).or(Some(()))
+    in_order(faults, root).or(Some(()))
 }
 
 /// Random, or with an idempotency key the same for the same item at the same place.

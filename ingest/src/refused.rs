@@ -5,7 +5,8 @@
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     item_types::Mode,
-    wire::{Faults, Misshapen, Part, Pointer, Refused},
+    validation_error::{Pointer, ValidationErrors},
+    wire::{Misshapen, Part, Refused},
 };
 use tidegate_web::Problem;
 
@@ -29,7 +30,7 @@ impl Api {
         let known = |config: &Compiled| misshapen.parts().iter().all(|part| is_known(config, part));
         let Ok(config) = self.config(&received.org, known).await else {
             // Its shape is wrong, whatever cannot be loaded now.
-            return misshapen.with(Faults::default()).into();
+            return misshapen.with(ValidationErrors::default()).into();
         };
         let all = move || {
             let of_parts = check(&config, &misshapen, whole);
@@ -49,8 +50,8 @@ fn is_known(config: &Compiled, part: &Part) -> bool {
     }
 }
 
-fn check(config: &Compiled, misshapen: &Misshapen, whole: Wholeness) -> Faults {
-    let (root, mut faults) = (misshapen.root(), Faults::default());
+fn check(config: &Compiled, misshapen: &Misshapen, whole: Wholeness) -> ValidationErrors {
+    let (root, mut faults) = (misshapen.root(), ValidationErrors::default());
     for part in misshapen.parts() {
         match part {
             Part::User { at, type_id } => {

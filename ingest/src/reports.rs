@@ -7,11 +7,10 @@ use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     ids::{Kind, Millis, OrgId, ReportId, derive},
     item_types::Mode,
+    json::{Node, in_order},
     records,
-    wire::{
-        self, Fault, Faults, Pointer, answers::ReportCreated, items::SubmittedItem, json::Node,
-        reports::ReportRequest,
-    },
+    validation_error::{Pointer, ValidationError, ValidationErrors},
+    wire::{self, answers::ReportCreated, items::SubmittedItem, reports::ReportRequest},
 };
 use tidegate_stream::{Record, Topic};
 use tidegate_web::{Json, Problem};
@@ -57,7 +56,7 @@ impl Api {
         };
         self.work(size, move || {
             check(&config, &parsed)?;
-            Ok::<_, Vec<Fault>>(record(&config, &parsed, header))
+            Ok::<_, Vec<ValidationError>>(record(&config, &parsed, header))
         })
         .await?
         .map_err(Problem::from)
@@ -93,13 +92,13 @@ fn all_known(config: &Compiled, report: &ReportRequest) -> bool {
         && context::all_known(config, &report.additional)
 }
 
-fn check(config: &Compiled, parsed: &Report) -> Result<(), Vec<Fault>> {
-    let mut faults = Faults::default();
+fn check(config: &Compiled, parsed: &Report) -> Result<(), Vec<ValidationError>> {
+    let mut faults = ValidationErrors::default();
     let report = &parsed.content;
     config::user_type(config, &report.reporter.type_id, &Pointer::Root.key("reporter"), &mut faults);
     let root = parsed.root();
     main_item(config, root, &report.item, "reportedItem", &mut faults);
-    faults.in_order(root).or(Some(()))
+    in_order(faults, root).or(Some(()))
 }
 
 /// The item that a request is about: whole, whatever variant it names.
@@ -108,7 +107,7 @@ pub(crate) fn main_item(
     root: Node<'_>,
     item: &SubmittedItem,
     key: &str,
-    faults: &mut Faults,
+    faults: &mut ValidationErrors,
 ) {
     let at = &Pointer::Root.key(key);
     let named = (&item.type_id, item.type_version.as_deref());

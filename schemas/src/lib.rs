@@ -9,10 +9,12 @@ mod folder;
 pub mod hex;
 pub mod ids;
 pub mod item_types;
+pub mod json;
 pub mod names;
 mod nearest;
 pub mod records;
 pub mod string_enum;
+pub mod validation_error;
 pub mod wire;
 
 pub use folder::Folder;

@@ -9,7 +9,8 @@ use tidegate_schemas::{
     documents::{self, FieldDocument},
     ids::{ItemKey, Millis, TypeId},
     item_types::{Container, ItemType, Kind, Mode, Number, Role, Scalar, Value, Values},
-    wire::{Fault, Faults, Pointer, fault::tag, json},
+    json,
+    validation_error::{Pointer, ValidationError, ValidationErrors, tag},
 };
 
 fn compile(yaml: &str) -> ItemType {
@@ -34,11 +35,11 @@ fn one_field(scalar: Scalar, container: Option<Container>, strict: bool) -> Item
 }
 
 /// Whether its values are asked for or not, the same is wrong with it.
-fn check(item_type: &ItemType, data: &str, mode: Mode) -> Result<Values, Vec<Fault>> {
+fn check(item_type: &ItemType, data: &str, mode: Mode) -> Result<Values, Vec<ValidationError>> {
     let base = Pointer::Text("/items/3/data");
     let checked = item_type.check(data.as_bytes(), mode, &base);
     if let Ok(tape) = json::scan(data.as_bytes()) {
-        let mut faults = Faults::default();
+        let mut faults = ValidationErrors::default();
         item_type.judge(tape.root(data.as_bytes()), mode, &base, &mut faults);
         assert_eq!(checked.as_ref().err(), faults.or(Some(())).err().as_ref());
     }

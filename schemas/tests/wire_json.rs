@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use proptest::{prelude::*, test_runner::Config};
 use serde_json::Value;
-use tidegate_schemas::wire::{
-    Fault, Pointer,
+use tidegate_schemas::{
     json::{self, Kind, Node},
+    validation_error::{Pointer, ValidationError},
 };
 
-fn faults(text: &[u8]) -> Vec<Fault> {
+fn faults(text: &[u8]) -> Vec<ValidationError> {
     json::scan(text).map(|_| Vec::new()).unwrap_or_else(|faults| faults)
 }
 
@@ -164,7 +164,7 @@ fn agree(text: &[u8]) -> Result<(), TestCaseError> {
         (Ok(tape), Ok(value)) => prop_assert_eq!(tree(tape.root(text)), value),
         (Err(_), Err(_)) => {}
         (Err(found), Ok(_)) => {
-            let stricter = |fault: &Fault| {
+            let stricter = |fault: &ValidationError| {
                 matches!(fault.title, "Duplicate key" | "JSON nested too deeply" | "More problems")
             };
             prop_assert!(found.iter().all(stricter), "{:?}: {:?}", String::from_utf8_lossy(text), found);

@@ -7,8 +7,10 @@ use serde_json::{Value, json};
 use tidegate_schemas::{
     ids::{ItemKey, Millis},
     item_types::Mode,
+    json as scanned,
     records::Variant,
-    wire::{Fault, Limits, answers, appeals, items, json as scanned, policies, reports},
+    validation_error::ValidationError,
+    wire::{Limits, answers, appeals, items, policies, reports},
 };
 
 fn body(value: &Value) -> Bytes {
@@ -19,7 +21,7 @@ fn limits() -> Limits {
     Limits::default()
 }
 
-fn places(found: &[Fault]) -> Vec<&str> {
+fn places(found: &[ValidationError]) -> Vec<&str> {
     found.iter().map(|fault| fault.pointer.as_deref().unwrap_or_default()).collect()
 }
 

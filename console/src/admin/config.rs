@@ -15,7 +15,7 @@ use tidegate_catalog::change::{ApplyError, Change, Difference, File, How, Waited
 use tidegate_schemas::{
     documents::DocumentFault,
     ids::{ConfigVersion, EndpointId, OrgId},
-    wire::{Fault, Pointer},
+    validation_error::{Pointer, ValidationError},
 };
 use tidegate_web::{Problem, Query};
 
@@ -236,6 +236,6 @@ pub(super) fn refused(error: ApplyError) -> Problem {
 }
 
 /// Its detail names the file, the line and the path in the document.
-fn fault(found: &DocumentFault) -> Fault {
-    Fault::invalid(&Pointer::Root, "Invalid document", found.to_string())
+fn fault(found: &DocumentFault) -> ValidationError {
+    ValidationError::invalid(&Pointer::Root, "Invalid document", found.to_string())
 }

@@ -1,7 +1,7 @@
 //! JSON values whose objects name each key once: a map would silently keep the last one.
 
 use serde_json::Value;
-use tidegate_schemas::wire::{fault::Pointer, json::scan_to};
+use tidegate_schemas::{json::scan_to, validation_error::Pointer};
 
 /// Greatest nesting depth, the same as in `serde_json`.
 const DEPTH: usize = 128;

@@ -7,7 +7,8 @@ use std::ops::Deref;
 use tidegate_schemas::{
     ids::ItemKey,
     item_types::{self, Kind, Mode, Role},
-    wire::{Pointer, json},
+    json,
+    validation_error::Pointer,
 };
 
 /// A compiled item type; it is used as the one of `schemas`.

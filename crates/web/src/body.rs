@@ -9,7 +9,7 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use tidegate_schemas::wire::fault::tag;
+use tidegate_schemas::validation_error::tag;
 
 use crate::{InFlight, Problem, Settings, Spent};
 

@@ -7,7 +7,7 @@ use axum::{
     http::{Uri, request::Parts},
 };
 use serde::de::DeserializeOwned;
-use tidegate_schemas::wire::{Fault, Pointer};
+use tidegate_schemas::validation_error::{Pointer, ValidationError};
 
 use crate::Problem;
 
@@ -55,5 +55,5 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
 }
 
 fn invalid(title: &'static str, detail: String) -> Problem {
-    Problem::of_faults(vec![Fault::invalid(&Pointer::Root, title, detail)])
+    Problem::of_faults(vec![ValidationError::invalid(&Pointer::Root, title, detail)])
 }

@@ -27,7 +27,7 @@ use futures::future::{BoxFuture, Either, FutureExt as _, ready};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
-use tidegate_schemas::wire::fault::tag;
+use tidegate_schemas::validation_error::tag;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;

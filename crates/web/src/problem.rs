@@ -13,7 +13,7 @@ use axum::{
 };
 use futures::FutureExt;
 use serde::Serialize;
-use tidegate_schemas::wire::{Fault, fault::tag};
+use tidegate_schemas::validation_error::{ValidationError, tag};
 
 use crate::request_id::{self, RequestId};
 
@@ -24,7 +24,7 @@ const MOST_ERRORS: usize = 100;
 pub struct Problem {
     pub status: StatusCode,
     pub title: &'static str,
-    pub faults: Vec<Fault>,
+    pub faults: Vec<ValidationError>,
     /// Headers that the answer carries beside its body.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -36,13 +36,18 @@ impl Problem {
         title: &'static str,
         detail: impl Into<String>,
     ) -> Self {
-        let fault =
-            Fault { status: status.as_u16(), pointer: None, tags: vec![tag], title, detail: detail.into() };
+        let fault = ValidationError {
+            status: status.as_u16(),
+            pointer: None,
+            tags: vec![tag],
+            title,
+            detail: detail.into(),
+        };
         Self { status, title, faults: vec![fault], headers: Vec::new() }
     }
 
     /// The faults of a request. The highest of their statuses is the answer's: 413 goes over 400.
-    pub fn of_faults(faults: Vec<Fault>) -> Self {
+    pub fn of_faults(faults: Vec<ValidationError>) -> Self {
         let status = faults.iter().map(|fault| fault.status).max().unwrap_or(400);
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
         let title = if status == StatusCode::PAYLOAD_TOO_LARGE {
@@ -114,8 +119,8 @@ pub(crate) fn whole_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
-impl From<Vec<Fault>> for Problem {
-    fn from(faults: Vec<Fault>) -> Self {
+impl From<Vec<ValidationError>> for Problem {
+    fn from(faults: Vec<ValidationError>) -> Self {
         Self::of_faults(faults)
     }
 }
@@ -143,7 +148,7 @@ struct Details<'a> {
 #[serde(rename_all = "camelCase")]
 struct Entry<'a> {
     #[serde(flatten)]
-    fault: &'a Fault,
+    fault: &'a ValidationError,
     request_id: &'a str,
 }
 

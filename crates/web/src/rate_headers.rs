@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use axum::http::{HeaderName, HeaderValue, StatusCode};
-use tidegate_schemas::{ids::OrgId, wire::fault::tag};
+use tidegate_schemas::{ids::OrgId, validation_error::tag};
 
 use crate::{Problem, Rate, Rates, problem::whole_seconds};
 

@@ -4,7 +4,7 @@ use serde_json::json;
 use tidegate_moderation::review::appeals::claim;
 use tidegate_schemas::{
     ids::{AppealId, Millis},
-    wire::json::scan,
+    json::scan,
 };
 
 use crate::support::{APPEAL, appeal, service};

@@ -2,14 +2,14 @@
 //!
 //! It does not check items; `item_types` compiles it for that.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use super::is_false;
 use crate::{
     ids::TypeId,
-    item_types::{Container, Kind, Role, Scalar},
+    item_types::{self, Container, Field, IMAGES, Kind, Role, Scalar, Shape},
 };
 
 /// `item_type: post`
@@ -50,6 +50,45 @@ pub struct FieldDocument {
     pub container: Option<Container>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
+}
+
+impl item_types::ItemType {
+    /// Compiles a valid document. `version` stands in when the document names none.
+    pub fn compile(document: &ItemType, version: &str, types: &Arc<[TypeId]>) -> Self {
+        let mut fields: Vec<Field> = document
+            .fields
+            .iter()
+            .map(|field| Field {
+                name: field.name.as_str().into(),
+                scalar: field.scalar,
+                required: field.required,
+                container: field.container,
+                role: field.role,
+            })
+            .collect();
+        if !fields.iter().any(|field| *field.name == *IMAGES) {
+            fields.push(Field {
+                name: IMAGES.into(),
+                scalar: Scalar::Image,
+                required: false,
+                container: Some(Container::Array),
+                role: None,
+            });
+        }
+        let by_name = fields.iter().enumerate().map(|(slot, field)| (field.name.clone(), slot)).collect();
+        let by_role = Role::ALL.map(|role| fields.iter().position(|field| field.role == Some(role)));
+        Self {
+            key: document.key.clone(),
+            name: document.display_name().to_owned(),
+            kind: document.kind,
+            strict: document.strict,
+            version: document.version.clone().unwrap_or_else(|| version.to_owned()),
+            earlier_versions: document.earlier_versions.clone(),
+            number: if document.version.is_none() { version.parse().ok() } else { None },
+            shape: Arc::new(Shape { fields, by_name, by_role }),
+            types: types.clone(),
+        }
+    }
 }
 
 impl ItemType {

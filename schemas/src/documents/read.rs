@@ -14,10 +14,7 @@ use super::{
     mend::{self, Reading},
     tree::{Shape, Step, Tree, shown},
 };
-use crate::{
-    nearest,
-    wire::{Pointer, json},
-};
+use crate::{json, nearest, validation_error::Pointer};
 
 /// Documents of a set of files, as far as they can be read.
 #[derive(Debug, Default)]

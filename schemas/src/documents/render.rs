@@ -9,7 +9,7 @@ use super::{
     read::MAX_DEPTH,
     tree::{Shape, Tree},
 };
-use crate::wire::{Pointer, json};
+use crate::{json, validation_error::Pointer};
 
 /// The notation of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

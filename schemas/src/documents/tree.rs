@@ -11,7 +11,7 @@ use serde::{
 };
 use serde_json::Number;
 
-use crate::{nearest::hint, wire::json};
+use crate::{json, nearest::hint};
 
 /// One value and its line.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,11 +10,9 @@ use super::{
     values::Values,
 };
 use crate::{
+    json::{self, Kind, Node},
     nearest::{nearest, shown},
-    wire::{
-        fault::{Fault, Faults, Pointer},
-        json::{self, Kind, Node},
-    },
+    validation_error::{Pointer, ValidationError, ValidationErrors},
 };
 
 /// Completeness that the data must have. Coercion is up to the type.
@@ -28,16 +26,16 @@ pub enum Mode {
 
 impl ItemType {
     /// Checks the bytes of a `data` object that stands at `base` of its request.
-    pub fn check(&self, data: &[u8], mode: Mode, base: &Pointer<'_>) -> Result<Values, Vec<Fault>> {
+    pub fn check(&self, data: &[u8], mode: Mode, base: &Pointer<'_>) -> Result<Values, Vec<ValidationError>> {
         let tape = json::scan_at(data, base)?;
-        let mut faults = Faults::default();
+        let mut faults = ValidationErrors::default();
         let slots = self.slots(tape.root(data), mode, base, &mut faults);
         faults.or(slots.map(|slots| Values { shape: self.shape.clone(), slots }))
     }
 
     /// Checks like [`ItemType::check`], for data that was scanned along with its request and whose values are not
     /// needed.
-    pub fn judge(&self, data: Node<'_>, mode: Mode, base: &Pointer<'_>, faults: &mut Faults) {
+    pub fn judge(&self, data: Node<'_>, mode: Mode, base: &Pointer<'_>, faults: &mut ValidationErrors) {
         self.slots::<()>(data, mode, base, faults);
     }
 
@@ -47,11 +45,11 @@ impl ItemType {
         data: Node<'_>,
         mode: Mode,
         base: &Pointer<'_>,
-        faults: &mut Faults,
+        faults: &mut ValidationErrors,
     ) -> Option<Vec<Option<K>>> {
         if data.kind() != Kind::Object {
             let detail = format!("`data` must be an object, not {}.", data.kind().name());
-            faults.push(Fault::data(base, detail));
+            faults.push(ValidationError::data(base, detail));
             return None;
         }
         let before = faults.count();
@@ -68,7 +66,8 @@ impl ItemType {
         if mode == Mode::Strict {
             for (slot, field) in self.shape.fields.iter().enumerate() {
                 if field.required && slots[slot].is_none() && !refused.contains(&slot) {
-                    faults.push(Fault::data(&base.key(&field.name), self.missing(&field.name, data)));
+                    faults
+                        .push(ValidationError::data(&base.key(&field.name), self.missing(&field.name, data)));
                 }
             }
             self.check_roles(|slot| slots[slot].is_some() || refused.contains(&slot), base, faults);
@@ -90,14 +89,19 @@ impl ItemType {
         }
     }
 
-    fn check_roles(&self, present: impl Fn(usize) -> bool, base: &Pointer<'_>, faults: &mut Faults) {
+    fn check_roles(
+        &self,
+        present: impl Fn(usize) -> bool,
+        base: &Pointer<'_>,
+        faults: &mut ValidationErrors,
+    ) {
         let field = |role: Role| self.shape.by_role[role as usize];
         for role in Role::ALL {
             let Some(slot) = field(role).filter(|slot| present(*slot)) else { continue };
             let name = &self.shape.fields[slot].name;
             for needed in role.needs() {
                 if !field(*needed).is_some_and(&present) {
-                    faults.push(Fault::roles(
+                    faults.push(ValidationError::roles(
                         &base.key(name),
                         format!(
                             "The field `{name}` has the role `{}`, which needs a field with the role `{}` beside it.",

@@ -6,18 +6,17 @@ use std::{borrow::Cow, net::IpAddr};
 
 use super::{
     datetime,
-    fields::{Container, Field, Scalar},
+    fields::Field,
     geohash,
     kept::Kept,
+    kinds::{Container, Scalar},
     values::{Number, Value},
 };
 use crate::{
     ids::{ItemKey, TypeId},
+    json::{Kind, Node},
     nearest::{hint, shown},
-    wire::{
-        fault::{Fault, Faults, Pointer},
-        json::{Kind, Node},
-    },
+    validation_error::{Pointer, ValidationError, ValidationErrors},
 };
 
 /// The value did not fit; why is already among the faults.
@@ -31,7 +30,7 @@ pub(super) struct Coercion<'a> {
     pub(super) strict: bool,
     /// Types that a related item may have.
     pub(super) types: &'a [TypeId],
-    pub(super) faults: &'a mut Faults,
+    pub(super) faults: &'a mut ValidationErrors,
 }
 
 impl Coercion<'_> {
@@ -225,7 +224,10 @@ impl Coercion<'_> {
                     Some(value) if value.kind() == Kind::String => "may not be empty".to_owned(),
                     Some(value) => format!("must be a string, not {}", value.kind().name()),
                 };
-                self.faults.push(Fault::data(&at.key(name), format!("`{name}` of a related item {what}.")));
+                self.faults.push(ValidationError::data(
+                    &at.key(name),
+                    format!("`{name}` of a related item {what}."),
+                ));
                 Err(Refused)
             }
         }
@@ -254,7 +256,7 @@ impl Coercion<'_> {
     }
 
     fn refuse<K>(&mut self, at: &Pointer<'_>, detail: impl Into<String>) -> Coerced<K> {
-        self.faults.push(Fault::data(at, detail));
+        self.faults.push(ValidationError::data(at, detail));
         Err(Refused)
     }
 }

@@ -8,10 +8,13 @@ pub mod datetime;
 mod fields;
 pub mod geohash;
 mod kept;
+mod kinds;
 mod roles;
 mod values;
 
 pub use check::Mode;
-pub use fields::{Container, Field, ItemType, Kind, Scalar};
+pub use fields::{Field, ItemType};
+pub(crate) use fields::{IMAGES, Shape};
+pub use kinds::{Container, Kind, Scalar};
 pub use roles::Role;
 pub use values::{Media, Number, Value, Values};

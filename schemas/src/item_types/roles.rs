@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::fields::{Kind, Scalar};
+use super::kinds::{Kind, Scalar};
 
 /// Meaning of a field beyond its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -4,7 +4,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use super::{fields::Scalar, fields::Shape, roles::Role};
+use super::{fields::Shape, kinds::Scalar, roles::Role};
 use crate::ids::{ItemKey, Millis};
 
 /// A number as the client wrote it: whole ones of up to 128 bits are exact.

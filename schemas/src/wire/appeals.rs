@@ -7,12 +7,13 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::{
-    Limits, Pointer, Refused, Request,
+    Limits, Refused, Request,
     items::{ContextItem, SubmittedItem},
-    json::{Kind, Node},
     read::Reader,
 };
 use crate::ids::{AppealId, ItemKey, Millis};
+use crate::json::{Kind, Node};
+use crate::validation_error::Pointer;
 
 /// An appeal as a platform sends it.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,11 +6,9 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::{
-    Fault, Faults, Limits, Part, Pointer, Refused, Request,
-    json::{Kind, Node},
-    read::Reader,
-};
+use super::{Limits, Part, Refused, Request, read::Reader};
+use crate::json::{Kind, Node};
+use crate::validation_error::{Pointer, ValidationError, ValidationErrors};
 use crate::{
     ids::{ItemId, ItemKey, TypeId},
     item_types::Mode,
@@ -139,7 +137,7 @@ impl Reader<'_> {
             let most = self.limits.data_bytes;
             let detail =
                 format!("What does not fit beside `data` has {bytes} bytes; at most {most} are kept.");
-            self.faults.push(Fault::too_large(at, detail));
+            self.faults.push(ValidationError::too_large(at, detail));
             return None;
         }
         Some(ContextItem {
@@ -179,7 +177,7 @@ impl Reader<'_> {
         let fits = data.range().len() <= most;
         if !fits {
             let detail = format!("`data` has {} bytes; at most {most} are taken.", data.range().len());
-            self.faults.push(Fault::too_large(&at.key("data"), detail));
+            self.faults.push(ValidationError::too_large(&at.key("data"), detail));
         }
         fits
     }
@@ -317,7 +315,7 @@ fn as_sent(members: &[(&'static str, Node<'_>)]) -> Option<Bytes> {
 }
 
 /// The first few of an item's faults in one line.
-fn summary(faults: Faults) -> Option<String> {
+fn summary(faults: ValidationErrors) -> Option<String> {
     let all = faults.into_vec();
     let lines: Vec<String> = all.iter().take(5).map(|fault| fault.detail.clone()).collect();
     (!lines.is_empty()).then(|| lines.join(" "))

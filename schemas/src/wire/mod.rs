@@ -4,17 +4,13 @@
 
 pub mod answers;
 pub mod appeals;
-pub mod fault;
 pub mod items;
-pub mod json;
 mod limits;
-mod places;
 pub mod policies;
 mod read;
-mod refused;
+mod rejected_request;
 pub mod reports;
 
-pub use fault::{Fault, Faults, Pointer};
 pub use limits::Limits;
 pub use read::Request;
-pub use refused::{Misshapen, Part, Refused};
+pub use rejected_request::{Misshapen, Part, Refused};

@@ -6,10 +6,9 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::{
-    Fault, Faults, Limits, Misshapen, Part, Pointer, Refused,
-    json::{self, Kind, Node, Tape},
-};
+use super::{Limits, Misshapen, Part, Refused};
+use crate::json::{self, Kind, Node, Tape};
+use crate::validation_error::{Pointer, ValidationError, ValidationErrors};
 use crate::{
     ids::{ItemId, ItemKey, Millis, TypeId},
     item_types::datetime,
@@ -40,7 +39,7 @@ impl<T> Request<T> {
         let tape = json::scan(body).map_err(Refused::Text)?;
         let root = tape.root(body);
         let read = |parts| {
-            let mut reader = Reader { body, limits, faults: Faults::default(), parts };
+            let mut reader = Reader { body, limits, faults: ValidationErrors::default(), parts };
             let content = if root.kind() == Kind::Object {
                 content(&mut reader, root)
             } else {
@@ -68,14 +67,14 @@ impl<T> Request<T> {
 pub(super) struct Reader<'a> {
     pub(super) body: &'a Bytes,
     pub(super) limits: &'a Limits,
-    pub(super) faults: Faults,
+    pub(super) faults: ValidationErrors,
     /// The parts whose types can be read, if they are asked for.
     pub(super) parts: Option<Vec<Part>>,
 }
 
 impl Reader<'_> {
     pub(super) fn refuse(&mut self, at: &Pointer<'_>, detail: impl Into<String>) {
-        self.faults.push(Fault::invalid(at, TITLE, detail));
+        self.faults.push(ValidationError::invalid(at, TITLE, detail));
     }
 
     fn missing(&mut self, key: &str, at: &Pointer<'_>) {

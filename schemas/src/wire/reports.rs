@@ -5,11 +5,12 @@
 use bytes::Bytes;
 
 use super::{
-    Limits, Pointer, Refused, Request,
+    Limits, Refused, Request,
     items::{ContextItem, SubmittedItem},
-    json::{Kind, Node},
     read::Reader,
 };
+use crate::json::{Kind, Node};
+use crate::validation_error::Pointer;
 use crate::{
     ids::{ItemKey, Millis},
     nearest::shown,

@@ -18,7 +18,8 @@ use tidegate_schemas::{
     ids::{ItemKey, Millis, SubmissionId},
     item_types::Mode,
     records::{ItemEntry, Source, Variant},
-    wire::{self, Fault, Pointer},
+    validation_error::{Pointer, ValidationError},
+    wire,
 };
 
 use crate::{commands::encoding, output::complain};
@@ -171,8 +172,8 @@ fn entry(line: &str) -> Result<ItemEntry, String> {
 }
 
 /// The fault with a pointer into the line, and without one where it is of the line as a whole.
-fn shown(fault: &Fault) -> String {
+fn shown(fault: &ValidationError) -> String {
     let pointer = fault.pointer.as_deref().map(|pointer| pointer.strip_prefix("/items/0").unwrap_or(pointer));
     let pointer = pointer.filter(|pointer| !pointer.is_empty()).map(str::to_owned);
-    Fault { pointer, ..fault.clone() }.to_string()
+    ValidationError { pointer, ..fault.clone() }.to_string()
 }

@@ -8,7 +8,7 @@ use tidegate_schemas::{
     documents::DocumentFault,
     ids::{ItemKey, Millis, TypeId},
     item_types::{self, Mode, Values},
-    wire::Pointer,
+    validation_error::Pointer,
 };
 
 use crate::{Compiled, content::Content};

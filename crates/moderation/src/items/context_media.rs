@@ -6,7 +6,8 @@ use tidegate_schemas::{
     ids::{ItemKey, Kind, Millis, OrgId, SubmissionId, derive},
     item_types::Mode,
     records::{self, ContextItem, ItemEntry, Record as _},
-    wire::{Pointer, answers::Media},
+    validation_error::Pointer,
+    wire::answers::Media,
 };
 use tidegate_store::{At, Store, WriteTime, tables::review::context_media::ContextMedia};
 use tidegate_stream::{Record, Topic};

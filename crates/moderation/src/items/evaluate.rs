@@ -10,7 +10,7 @@ use tidegate_schemas::{
     ids::{ItemKey, Millis, RuleId, SubmissionId},
     item_types::{Mode, Values},
     records::{ItemEntry, Source, Variant},
-    wire::Pointer,
+    validation_error::Pointer,
 };
 
 use crate::{

@@ -19,7 +19,7 @@ use tidegate_schemas::{
     documents::{self, Document},
     ids::OrgId,
     item_types::{ItemType, Mode},
-    wire::Pointer,
+    validation_error::Pointer,
 };
 use tidegate_store::Store;
 use tidegate_test_support::{

@@ -8,7 +8,7 @@ use tidegate_rules::{
 use tidegate_schemas::{
     ids::{ItemKey, Millis, SubmissionId, TypeId},
     item_types::{ItemType, Mode, datetime},
-    wire::Pointer,
+    validation_error::Pointer,
 };
 
 struct Data(Json);

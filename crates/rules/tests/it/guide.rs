@@ -8,7 +8,7 @@ use tidegate_schemas::{
     documents::{Set, parse},
     ids::{Millis, TypeId},
     item_types::{ItemType, Mode},
-    wire::Pointer,
+    validation_error::Pointer,
 };
 
 const GUIDE: &str = include_str!("../../../../docs/guides/rules.md");

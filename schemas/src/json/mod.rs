@@ -4,9 +4,11 @@
 
 mod digest;
 mod node;
+mod positions;
 mod scan;
 
 pub use node::{Kind, Node};
+pub use positions::in_order;
 pub use scan::{scan, scan_at, scan_to};
 
 /// Range of one value or key in the text.

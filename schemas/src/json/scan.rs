@@ -5,7 +5,7 @@
 use super::{ESCAPED, Entry, Node, Tape};
 use crate::{
     nearest::shown,
-    wire::fault::{Fault, Faults, Pointer, push_key},
+    validation_error::{Pointer, ValidationError, ValidationErrors, push_key},
 };
 
 /// Containers of a request may be nested this deep, the root included.
@@ -15,17 +15,17 @@ const MAX_DEPTH: usize = 64;
 const FEW_KEYS: usize = 12;
 
 /// Checks a whole text and records where its values lie.
-pub fn scan(text: &[u8]) -> Result<Tape, Vec<Fault>> {
+pub fn scan(text: &[u8]) -> Result<Tape, Vec<ValidationError>> {
     scan_at(text, &Pointer::Root)
 }
 
 /// Scans like [`scan`], for a text at `base` of a request.
-pub fn scan_at(text: &[u8], base: &Pointer<'_>) -> Result<Tape, Vec<Fault>> {
+pub fn scan_at(text: &[u8], base: &Pointer<'_>) -> Result<Tape, Vec<ValidationError>> {
     scan_to(text, base, MAX_DEPTH)
 }
 
 /// Scans like [`scan_at`], for a text whose containers may be nested `depth` deep.
-pub fn scan_to(text: &[u8], base: &Pointer<'_>, depth: usize) -> Result<Tape, Vec<Fault>> {
+pub fn scan_to(text: &[u8], base: &Pointer<'_>, depth: usize) -> Result<Tape, Vec<ValidationError>> {
     let (text, all) = valid(text);
     let mut scanner = Scanner {
         text,
@@ -36,7 +36,7 @@ pub fn scan_to(text: &[u8], base: &Pointer<'_>, depth: usize) -> Result<Tape, Ve
         tape: Vec::with_capacity(text.len() / 12 + 8),
         open: Vec::with_capacity(8),
         keys: Vec::with_capacity(32),
-        faults: Faults::default(),
+        faults: ValidationErrors::default(),
     };
     if let Err(stop) = all.and_then(|()| scanner.run()) {
         let fault = scanner.stopped(&stop);
@@ -87,7 +87,7 @@ struct Scanner<'a> {
     open: Vec<Open>,
     /// The tape entries of the keys of all open objects, the innermost object's last.
     keys: Vec<u32>,
-    faults: Faults,
+    faults: ValidationErrors,
 }
 
 impl Scanner<'_> {
@@ -232,9 +232,9 @@ impl Scanner<'_> {
         self.push(start, self.at, flags);
         if lone {
             let pointer = self.pointer();
-            self.faults.push(Fault {
+            self.faults.push(ValidationError {
                 pointer,
-                ..Fault::invalid(
+                ..ValidationError::invalid(
                     &Pointer::Root,
                     "Invalid Unicode",
                     "A string holds an escaped surrogate without its partner, which is no character.",
@@ -382,9 +382,9 @@ impl Scanner<'_> {
             let name = Node { text: self.text, tape: &self.tape, at: key }.unquoted();
             let mut pointer = parent.clone().unwrap_or_default();
             push_key(&mut pointer, &name);
-            self.faults.push(Fault {
+            self.faults.push(ValidationError {
                 pointer: (!pointer.is_empty()).then_some(pointer),
-                ..Fault::invalid(
+                ..ValidationError::invalid(
                     &Pointer::Root,
                     "Duplicate key",
                     format!("The key `{}` stands more than once in one object.", shown(&name)),
@@ -416,7 +416,7 @@ impl Scanner<'_> {
         (!pointer.is_empty()).then_some(pointer)
     }
 
-    fn stopped(&self, stop: &Stop) -> Fault {
+    fn stopped(&self, stop: &Stop) -> ValidationError {
         let seen = &self.bytes[..self.at.min(self.bytes.len())];
         let line = 1 + seen.iter().filter(|byte| **byte == b'\n').count();
         let begin = seen.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -438,6 +438,6 @@ impl Scanner<'_> {
             ),
             Stop::Huge => ("Malformed JSON", "The text is longer than 2 GiB.".to_owned()),
         };
-        Fault { pointer: self.pointer(), ..Fault::invalid(&Pointer::Root, title, detail) }
+        ValidationError { pointer: self.pointer(), ..ValidationError::invalid(&Pointer::Root, title, detail) }
     }
 }

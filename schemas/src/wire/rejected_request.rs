@@ -2,23 +2,25 @@
 //!
 //! It knows no item type: whoever does adds what is wrong with the parts.
 
-use super::{Fault, Faults, Request, json::Node};
+use super::Request;
+use crate::json::{Node, in_order};
+use crate::validation_error::{ValidationError, ValidationErrors};
 use crate::{ids::TypeId, item_types::Mode};
 
 /// Why a request has no content.
 #[derive(Debug)]
 pub enum Refused {
     /// It is no strict JSON, so nothing is read of it.
-    Text(Vec<Fault>),
+    Text(Vec<ValidationError>),
     Shape(Box<Misshapen>),
 }
 
 impl Refused {
     /// Returns the errors of the text or its shape.
-    pub fn into_vec(self) -> Vec<Fault> {
+    pub fn into_vec(self) -> Vec<ValidationError> {
         match self {
             Self::Text(faults) => faults,
-            Self::Shape(misshapen) => misshapen.with(Faults::default()),
+            Self::Shape(misshapen) => misshapen.with(ValidationErrors::default()),
         }
     }
 }
@@ -26,7 +28,7 @@ impl Refused {
 /// JSON that has not the shape of its endpoint.
 #[derive(Debug)]
 pub struct Misshapen {
-    pub(super) faults: Faults,
+    pub(super) faults: ValidationErrors,
     pub(super) parts: Request<Vec<Part>>,
 }
 
@@ -59,9 +61,9 @@ impl Misshapen {
     }
 
     /// All faults, with those of the parts.
-    pub fn with(self, of_parts: Faults) -> Vec<Fault> {
+    pub fn with(self, of_parts: ValidationErrors) -> Vec<ValidationError> {
         let mut faults = self.faults;
         faults.append(of_parts);
-        faults.in_order(self.parts.root()).into_vec()
+        in_order(faults, self.parts.root()).into_vec()
     }
 }

@@ -1,12 +1,10 @@
 //! Validation errors of a request, each pointing at its place.
 //!
-//! It does not render the answer; the envelope around the faults belongs to `tidegate-web`.
+//! It does not render the answer; the envelope around them belongs to `tidegate-web`.
 
 use std::fmt;
 
 use serde::Serialize;
-
-use super::{json::Node, places::Places};
 
 /// The vocabulary of fault types, as clients match on it.
 pub mod tag {
@@ -28,7 +26,7 @@ pub mod tag {
 
 /// One problem of a request. It never holds a value from inside `data`, only names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Fault {
+pub struct ValidationError {
     pub status: u16,
     /// RFC 6901; nothing at the root of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,7 +37,7 @@ pub struct Fault {
     pub detail: String,
 }
 
-impl Fault {
+impl ValidationError {
     /// A request that does not have the shape of its endpoint.
     pub fn invalid(at: &Pointer<'_>, title: &'static str, detail: impl Into<String>) -> Self {
         Self {
@@ -73,7 +71,7 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ValidationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.pointer {
             Some(pointer) => write!(f, "{pointer}: {}", self.detail),
@@ -145,19 +143,19 @@ pub(crate) fn push_key(text: &mut String, key: &str) -> bool {
 
 /// The problems of one request: the first hundred listed, the rest counted.
 #[derive(Debug, Default)]
-pub struct Faults {
-    kept: Vec<Fault>,
+pub struct ValidationErrors {
+    kept: Vec<ValidationError>,
     dropped: usize,
 }
 
-impl Faults {
+impl ValidationErrors {
     /// Number of errors that an answer lists.
     pub const LISTED: usize = 100;
 
     /// More than are listed: a report is not read in the order of its text, and the first of the text are listed.
     const KEPT: usize = 1_000;
 
-    pub fn push(&mut self, fault: Fault) {
+    pub fn push(&mut self, fault: ValidationError) {
         if self.kept.len() < Self::KEPT {
             self.kept.push(fault);
         } else {
@@ -170,13 +168,9 @@ impl Faults {
         self.dropped += other.dropped;
     }
 
-    /// Sorts the errors by the places that they point at, in the request with this root.
-    #[must_use]
-    pub fn in_order(mut self, root: Node<'_>) -> Self {
-        if self.kept.len() > 1 {
-            let mut places = Places::new(root);
-            self.kept.sort_by_cached_key(|fault| places.of(fault.pointer.as_deref().unwrap_or_default()));
-        }
+    /// Sorts the kept errors by a key of their pointers.
+    pub(crate) fn sorted_by_key<K: Ord>(mut self, mut key: impl FnMut(&str) -> K) -> Self {
+        self.kept.sort_by_cached_key(|error| key(error.pointer.as_deref().unwrap_or_default()));
         self
     }
 
@@ -190,18 +184,18 @@ impl Faults {
     }
 
     /// The listed faults, and a last one that says how many more there are.
-    pub fn into_vec(mut self) -> Vec<Fault> {
+    pub fn into_vec(mut self) -> Vec<ValidationError> {
         self.dropped += self.kept.len().saturating_sub(Self::LISTED);
         self.kept.truncate(Self::LISTED);
         if self.dropped > 0 {
             let detail = format!("There are {} more problems that are not listed.", self.dropped);
-            self.kept.push(Fault::invalid(&Pointer::Root, "More problems", detail));
+            self.kept.push(ValidationError::invalid(&Pointer::Root, "More problems", detail));
         }
         self.kept
     }
 
     /// `value`, if nothing was found wrong.
-    pub fn or<T>(self, value: Option<T>) -> Result<T, Vec<Fault>> {
+    pub fn or<T>(self, value: Option<T>) -> Result<T, Vec<ValidationError>> {
         match value {
             Some(value) if self.kept.is_empty() => Ok(value),
             _ => Err(self.into_vec()),
@@ -209,8 +203,8 @@ impl Faults {
     }
 }
 
-impl Extend<Fault> for Faults {
-    fn extend<I: IntoIterator<Item = Fault>>(&mut self, faults: I) {
+impl Extend<ValidationError> for ValidationErrors {
+    fn extend<I: IntoIterator<Item = ValidationError>>(&mut self, faults: I) {
         for fault in faults {
             self.push(fault);
         }
@@ -237,8 +231,8 @@ mod tests {
 
     #[test]
     fn the_hundred_and_first_problem_is_counted_not_listed() {
-        let mut faults = Faults::default();
-        faults.extend((0..137).map(|i| Fault::data(&Pointer::Root.index(i), "wrong")));
+        let mut faults = ValidationErrors::default();
+        faults.extend((0..137).map(|i| ValidationError::data(&Pointer::Root.index(i), "wrong")));
         assert_eq!(faults.count(), 137);
         let listed = faults.into_vec();
         assert_eq!(listed.len(), 101);

@@ -1,0 +1,102 @@
+//! Kinds of item types, scalar types of fields, and containers.
+
+use serde::{Deserialize, Serialize};
+
+/// Role of an item on the platform.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Kind {
+    Content,
+    User,
+    Thread,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Content => "CONTENT",
+            Self::User => "USER",
+            Self::Thread => "THREAD",
+        }
+    }
+}
+
+/// The type of one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Scalar {
+    Id,
+    UserId,
+    String,
+    Boolean,
+    Number,
+    Audio,
+    Image,
+    Video,
+    /// An image, audio or video: which of them is seen when it is fetched.
+    Media,
+    Datetime,
+    Geohash,
+    Url,
+    RelatedItem,
+    PolicyId,
+    IpAddress,
+    EmailAddress,
+}
+
+impl Scalar {
+    pub const ALL: [Self; 16] = [
+        Self::Id,
+        Self::UserId,
+        Self::String,
+        Self::Boolean,
+        Self::Number,
+        Self::Audio,
+        Self::Image,
+        Self::Video,
+        Self::Media,
+        Self::Datetime,
+        Self::Geohash,
+        Self::Url,
+        Self::RelatedItem,
+        Self::PolicyId,
+        Self::IpAddress,
+        Self::EmailAddress,
+    ];
+
+    /// Returns the name used in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Id => "ID",
+            Self::UserId => "USER_ID",
+            Self::String => "STRING",
+            Self::Boolean => "BOOLEAN",
+            Self::Number => "NUMBER",
+            Self::Audio => "AUDIO",
+            Self::Image => "IMAGE",
+            Self::Video => "VIDEO",
+            Self::Media => "MEDIA",
+            Self::Datetime => "DATETIME",
+            Self::Geohash => "GEOHASH",
+            Self::Url => "URL",
+            Self::RelatedItem => "RELATED_ITEM",
+            Self::PolicyId => "POLICY_ID",
+            Self::IpAddress => "IP_ADDRESS",
+            Self::EmailAddress => "EMAIL_ADDRESS",
+        }
+    }
+
+    /// True if the value is the URL of media that the service fetches.
+    pub fn is_media(self) -> bool {
+        matches!(self, Self::Audio | Self::Image | Self::Video | Self::Media)
+    }
+}
+
+/// Container of a field with more than one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Container {
+    Array,
+    /// An object with any keys and values of the field's type.
+    Map,
+}
