@@ -58,9 +58,12 @@ mod tests {
 
     use super::*;
 
-    /// Recorder that keeps descriptions: kind, unit and help by name.
+    /// Kind, unit and help of a metric.
+    type Description = (&'static str, Option<Unit>, String);
+
+    /// Recorder that keeps descriptions by name.
     #[derive(Default)]
-    struct Descriptions(Mutex<BTreeMap<String, (&'static str, Option<Unit>, String)>>);
+    struct Descriptions(Mutex<BTreeMap<String, Description>>);
 
     impl Descriptions {
         fn keep(&self, name: &KeyName, kind: &'static str, unit: Option<Unit>, help: &SharedString) {
@@ -96,7 +99,7 @@ mod tests {
         }
     }
 
-    fn described() -> BTreeMap<String, (&'static str, Option<Unit>, String)> {
+    fn described() -> BTreeMap<String, Description> {
         let recorder = Descriptions::default();
         metrics::with_local_recorder(&recorder, describe);
         recorder.0.into_inner().unwrap()
