@@ -23,7 +23,7 @@ use crate::{
     operations,
     output::say,
     roles::{self, End, Phase, Role, Timing},
-    server_file,
+    server_file::{self, Addresses},
     settings::{Loaded, Settings},
     telemetry,
     waiting::{Fault, Patience, Rooms},
@@ -322,15 +322,6 @@ fn announce(addresses: &Addresses) {
         .filter_map(|(name, address)| Some(format!("{name} http://{}", server_file::reachable(address?))))
         .collect();
     say(format!("tidegate {} is ready: {}", telemetry::BUILD.version, shown.join(", ")));
-}
-
-/// Addresses that the servers listen on; the real ports if the settings say port 0.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Addresses {
-    pub(crate) api: Option<SocketAddr>,
-    pub(crate) console: Option<SocketAddr>,
-    pub(crate) ops: SocketAddr,
-    pub(crate) receiver: Option<SocketAddr>,
 }
 
 /// Bound before anything is opened: an address in use is told at once.

@@ -14,6 +14,15 @@ use tidegate_catalog::write_private;
 
 const FILE: &str = "server.json";
 
+/// Addresses that the servers listen on; the real ports if the settings say port 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Addresses {
+    pub(crate) api: Option<SocketAddr>,
+    pub(crate) console: Option<SocketAddr>,
+    pub(crate) ops: SocketAddr,
+    pub(crate) receiver: Option<SocketAddr>,
+}
+
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ServerFile {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tidegate_schemas::names::OneLine;
 use tracing_subscriber::{
     EnvFilter,
@@ -13,7 +13,28 @@ use tracing_subscriber::{
     },
 };
 
-use crate::settings::{LogFormat, Telemetry};
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Telemetry {
+    /// Format of log lines on standard error: `text` or `json`.
+    pub(crate) format: LogFormat,
+    /// Filter of log lines: a level, or directives such as `info,tidegate_stream=debug`.
+    pub(crate) filter: String,
+}
+
+impl Default for Telemetry {
+    fn default() -> Self {
+        Self { format: LogFormat::Text, filter: "info".to_owned() }
+    }
+}
 
 /// Build information of `/buildinfo` and of the metric of the same name.
 #[derive(Clone, Copy, Debug, Serialize)]

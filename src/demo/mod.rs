@@ -31,7 +31,7 @@ use self::receiver::Receiver;
 use crate::{
     output::say,
     roles::{Phase, Role},
-    serve::Addresses,
+    server_file::Addresses,
     settings::Override,
 };
 

@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use tidegate_catalog::Security;
 use tidegate_stream::settings::EngineKind;
 
+use crate::telemetry::Telemetry;
+
 pub(crate) use self::{
     show::show,
     tree::{Node, Origin},
@@ -133,29 +135,6 @@ pub(crate) struct StoreSettings {
     pub(crate) engine: StoreEngine,
     pub(crate) embedded: tidegate_store::embedded::Settings,
     pub(crate) cql: tidegate_store::cql::Settings,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LogFormat {
-    #[default]
-    Text,
-    Json,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Telemetry {
-    /// Format of log lines on standard error: `text` or `json`.
-    pub(crate) format: LogFormat,
-    /// Filter of log lines: a level, or directives such as `info,tidegate_stream=debug`.
-    pub(crate) filter: String,
-}
-
-impl Default for Telemetry {
-    fn default() -> Self {
-        Self { format: LogFormat::Text, filter: "info".to_owned() }
-    }
 }
 
 fn loopback(port: u16) -> SocketAddr {

@@ -7,8 +7,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tidegate_rules::Limits;
 
-use crate::keys::token::is_env;
-
 /// The section `catalog` of the service's settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -149,6 +147,11 @@ impl Settings {
     pub(crate) fn stale_after(&self) -> Duration {
         Duration::from_millis(self.stale_after_ms)
     }
+}
+
+/// True if the text can be the environment in a key: letters and digits, so that the parts of a key stay apart.
+pub(crate) fn is_env(env: &str) -> bool {
+    (1..=16).contains(&env.len()) && env.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 #[cfg(test)]

@@ -2,7 +2,14 @@
 //!
 //! It does not retry; callers do, guided by [`Error::is_outage`].
 
-use crate::Corrupt;
+/// A stored row that this version cannot read. It names the place, never the value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("column {column} of table {table}: {reason}")]
+pub struct Corrupt {
+    pub table: &'static str,
+    pub column: &'static str,
+    pub reason: &'static str,
+}
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -90,5 +97,11 @@ impl Error {
     /// The store is away for a while: keep the work and try again without limit. Everything else is a defect.
     pub fn is_outage(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::Timeout(_) | Self::Overloaded(_))
+    }
+}
+
+impl From<Corrupt> for Error {
+    fn from(corrupt: Corrupt) -> Self {
+        Self::Corrupt(corrupt)
     }
 }

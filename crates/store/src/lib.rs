@@ -26,12 +26,12 @@ pub use self::table::take;
 pub use self::{
     batch::Batch,
     cell::{Cell, Column, KeyColumn, Kind, Mismatch},
-    error::Error,
+    error::{Corrupt, Error},
     migration::{Difference, Migration},
     pages::Pages,
     range::{At, Before, Cells, Cursor, PrefixOf},
     split::Split,
     store::Store,
-    table::{ColumnDef, Corrupt, Fact, Inserted, Mode, Order, Replaced, Row, Table, Version, Versioned},
+    table::{ColumnDef, Fact, Inserted, Mode, Order, Replaced, Row, Table, Version, Versioned},
     time::{Clock, WriteTime, system_clock},
 };

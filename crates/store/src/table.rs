@@ -4,7 +4,7 @@
 
 use std::{fmt::Debug, time::Duration};
 
-use crate::{Cell, Column, Error, Kind, range::Cells};
+use crate::{Cell, Column, Corrupt, Kind, range::Cells};
 
 /// Way in which the rows of a table are written. The two never share a table: a row put with a client's write time
 /// would shadow a later conditional write, which carries the server's.
@@ -70,15 +70,6 @@ impl Table {
     pub(crate) fn ttl_millis(&self) -> Option<i64> {
         self.ttl.map(|ttl| i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX))
     }
-}
-
-/// A stored row that this version cannot read. It names the place, never the value.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("column {column} of table {table}: {reason}")]
-pub struct Corrupt {
-    pub table: &'static str,
-    pub column: &'static str,
-    pub reason: &'static str,
 }
 
 /// A row of a declared table.
@@ -151,12 +142,6 @@ pub fn take<'a, C: Column>(
 ) -> Result<C, Corrupt> {
     let cell = cells.next().unwrap_or(Cell::Null);
     C::from_cell(cell).map_err(|mismatch| Corrupt { table: table.name, column, reason: mismatch.0 })
-}
-
-impl From<Corrupt> for Error {
-    fn from(corrupt: Corrupt) -> Self {
-        Self::Corrupt(corrupt)
-    }
 }
 
 /// Declares a table and its row.

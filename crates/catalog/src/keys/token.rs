@@ -10,6 +10,8 @@ use subtle::ConstantTimeEq;
 use tidegate_schemas::{hex, ids::ApiKeyId};
 use uuid::Uuid;
 
+use crate::settings::is_env;
+
 const PREFIX: &str = "tg";
 const SECRET_BYTES: usize = 32;
 const CHECKSUM_BYTES: usize = 4;
@@ -73,11 +75,6 @@ impl fmt::Debug for Token {
 /// The beginning of a token, which names the key and opens nothing.
 pub fn shown(env: &str, id: ApiKeyId) -> String {
     format!("{PREFIX}_{env}_{}", id.0.simple())
-}
-
-/// Letters and digits, so that the parts of a key stay apart.
-pub fn is_env(env: &str) -> bool {
-    (1..=16).contains(&env.len()) && env.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 fn checksum_of(body: &str) -> [u8; CHECKSUM_BYTES] {

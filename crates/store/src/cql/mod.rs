@@ -41,13 +41,16 @@ use scylla::{
 use tokio::sync::Semaphore;
 
 pub(crate) use self::scan::{Walk, splits};
-pub use self::settings::{Replication, Secret, Settings, Tls};
 use self::{
     cells::{Bind, Cells as RawRow},
     chunks::Chunks,
     conditional::Stripes,
     statements::Shape,
     tls::Objection,
+};
+pub use self::{
+    settings::{Replication, Secret, Settings},
+    tls::Tls,
 };
 use crate::{
     Cell, Error, Row, Table,

@@ -6,9 +6,8 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+use super::tls::{self, NO_TLS, Tls};
 use crate::Error;
-
-pub(super) const NO_TLS: &str = "tls needs a program that was built with the feature `tls`";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -51,20 +50,6 @@ pub enum Replication {
     Simple(u8),
     /// Number of copies in each named datacenter.
     Datacenters(BTreeMap<String, u8>),
-}
-
-/// Trusted certificates, and the client certificate for nodes that ask for one.
-///
-/// A node's certificate must name the IP address that the node is reached at: the driver knows no names of nodes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Tls {
-    /// A PEM file of certificate authorities. No others are trusted.
-    pub ca_file: PathBuf,
-    /// A PEM file of our certificate, and of those between it and its authority. Default none.
-    pub certificate_file: Option<PathBuf>,
-    /// A PEM file of its private key, which is not encrypted. Default none.
-    pub key_file: Option<PathBuf>,
 }
 
 /// A value that must not be printed.
@@ -197,7 +182,7 @@ impl Settings {
     /// Reads the files that are named, as a connection would.
     pub fn check_files(&self) -> Result<(), Error> {
         self.password()?;
-        self.tls.as_ref().map_or(Ok(()), super::tls::check_files)
+        self.tls.as_ref().map_or(Ok(()), tls::check_files)
     }
 
     pub(super) fn connect_timeout(&self) -> Duration {

@@ -2,9 +2,27 @@
 //!
 //! It verifies nothing itself: OpenSSL does, and the driver has it compare a node's address.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+/// Refusal of settings that a build without the feature cannot follow.
+pub(super) const NO_TLS: &str = "tls needs a program that was built with the feature `tls`";
+
+/// Trusted certificates, and the client certificate for nodes that ask for one.
+///
+/// A node's certificate must name the IP address that the node is reached at: the driver knows no names of nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// A PEM file of certificate authorities. No others are trusted.
+    pub ca_file: PathBuf,
+    /// A PEM file of our certificate, and of those between it and its authority. Default none.
+    pub certificate_file: Option<PathBuf>,
+    /// A PEM file of its private key, which is not encrypted. Default none.
+    pub key_file: Option<PathBuf>,
+}
 
 /// Last objection to a certificate. The driver hears only that the handshake failed.
 #[derive(Clone, Default)]
@@ -25,11 +43,8 @@ pub(super) use self::not_built::{check_files, secure};
 mod not_built {
     use scylla::client::session_builder::SessionBuilder;
 
-    use super::Objection;
-    use crate::{
-        Error,
-        cql::settings::{NO_TLS, Tls},
-    };
+    use super::{NO_TLS, Objection, Tls};
+    use crate::Error;
 
     pub(crate) fn secure(_: SessionBuilder, _: &Tls, _: &Objection) -> Result<SessionBuilder, Error> {
         Err(Error::Settings(NO_TLS.to_owned()))
@@ -52,8 +67,8 @@ mod built {
     };
     use scylla::client::{session::OpenSsl010Config, session_builder::SessionBuilder};
 
-    use super::Objection;
-    use crate::{Error, cql::settings::Tls};
+    use super::{Objection, Tls};
+    use crate::Error;
 
     pub(crate) fn secure(
         builder: SessionBuilder,
