@@ -18,12 +18,12 @@ use crate::{
     handlers::RecordHandler,
     items::{
         alarm_thresholds::{Expectations, Measure},
-        compute_pool::Pool,
-        fact_lookup::Desk,
-        media_wait::Looking,
+        compute_pool::ComputePool,
+        fact_lookup::FactLookup,
+        media_wait::MediaWait,
         pipeline::ItemPipeline,
-        rule_counters::Tally,
-        rule_limits::Allowances,
+        rule_counters::OutcomeCounters,
+        rule_limits::RuleLimits,
     },
     scheduler::{decision_due::DueDecisions, due_scanner::DueScanner},
     settings::Settings,
@@ -42,7 +42,7 @@ pub async fn process(
 ) -> Result<DrainResult, RoleError> {
     settings.validate()?;
     let settings = Arc::new(settings);
-    let pool = Pool::new(settings.threads)
+    let pool = ComputePool::new(settings.threads)
         .map_err(|error| RoleError::Broken { role: Role("process"), detail: error.to_string() })?;
     // Effects of accepted records may use the part of the disk that is reserved for them.
     let work = moderation::Deps {
@@ -53,13 +53,13 @@ pub async fn process(
     let mut roles =
         Roles { deps, settings: Arc::clone(&settings), stop: stop.child_token(), tasks: JoinSet::new() };
 
-    let facts = Desk::new(work.store.clone(), settings.window_rows);
+    let facts = FactLookup::new(work.store.clone(), settings.window_rows);
     let expected = Expectations::new(
         work.store.clone(),
         Measure { times: settings.alarm_times, least: settings.alarm_least },
     );
-    let allowances = Allowances::new(work.store.clone(), expected);
-    let tally = Tally::new(work.store.clone(), settings.rule_metrics);
+    let allowances = RuleLimits::new(work.store.clone(), expected);
+    let tally = OutcomeCounters::new(work.store.clone(), settings.rule_metrics);
     let keeping = tokio::spawn(tally.clone().keep(settings.rule_counts_every(), roles.stop.clone()));
     let items = |media| ItemPipeline {
         deps: work.clone(),
@@ -71,7 +71,7 @@ pub async fn process(
     };
     let (passing, slow) = {
         let (signals, settings) = (&roles.deps.signals, &settings.media);
-        (Looking::passing(signals.clone(), settings), Looking::slow(signals.clone(), settings))
+        (MediaWait::passing(signals.clone(), settings), MediaWait::slow(signals.clone(), settings))
     };
     roles.start("items", Topic::Items, items(passing));
     roles.start("items-slow", Topic::ItemsSlow, items(slow));

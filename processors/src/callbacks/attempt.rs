@@ -17,7 +17,7 @@ use super::{
     ROLE, delivery_rows as rows,
     delivery_state::{FinishedAttempt, Progress},
     dispatcher::Dispatcher,
-    endpoint_queues::Work,
+    endpoint_queues::DueAttempt,
     route::{Route, RouteResult},
 };
 use crate::{
@@ -43,7 +43,7 @@ impl Dispatcher {
     /// Makes the attempt, unless the delivery does not need one any more.
     ///
     /// While the store is unavailable, waits without limit: a call that is not written down would be made again.
-    pub(crate) async fn attempt(&self, work: &Work) {
+    pub(crate) async fn attempt(&self, work: &DueAttempt) {
         let mut backoff = Backoff::new(&self.processing);
         let mut outage = None;
         let mut unsaved = Vec::new();
@@ -51,7 +51,7 @@ impl Dispatcher {
             let Err(error) = self.try_attempt(work, &mut unsaved).await else { return };
             if !error.is_outage() {
                 metrics::callback_failed(error.tag());
-                tracing::error!(org = %work.lane.org, event = %work.event_id, tag = error.tag(),
+                tracing::error!(org = %work.queue.org, event = %work.event_id, tag = error.tag(),
                     "a callback cannot be attempted and is due again later: {error}");
                 return;
             }
@@ -60,7 +60,11 @@ impl Dispatcher {
         }
     }
 
-    async fn try_attempt(&self, work: &Work, unsaved: &mut Vec<UnsavedAttempt>) -> Result<(), TaskError> {
+    async fn try_attempt(
+        &self,
+        work: &DueAttempt,
+        unsaved: &mut Vec<UnsavedAttempt>,
+    ) -> Result<(), TaskError> {
         if unsaved.is_empty() {
             *unsaved = self.recover_or_call(work).await?;
         }
@@ -70,8 +74,8 @@ impl Dispatcher {
         Ok(())
     }
 
-    async fn recover_or_call(&self, work: &Work) -> Result<Vec<UnsavedAttempt>, TaskError> {
-        let Some(row) = rows::get(&self.store, &work.lane.org, work.event_id).await? else {
+    async fn recover_or_call(&self, work: &DueAttempt) -> Result<Vec<UnsavedAttempt>, TaskError> {
+        let Some(row) = rows::get(&self.store, &work.queue.org, work.event_id).await? else {
             return Ok(Vec::new());
         };
         let progress = rows::progress(&row);
@@ -121,7 +125,7 @@ impl Dispatcher {
     /// Makes the call. Returns `None` if nothing was sent because the configuration is at fault.
     async fn call(
         &self,
-        work: &Work,
+        work: &DueAttempt,
         row: &Delivery,
         progress: &Progress,
         route: Route,
@@ -191,9 +195,9 @@ impl Dispatcher {
     }
 
     /// Applies the attempt to the delivery's current row, since commands may have changed it during the call.
-    async fn save_attempt(&self, work: &Work, unsaved: &UnsavedAttempt) -> Result<(), TaskError> {
+    async fn save_attempt(&self, work: &DueAttempt, unsaved: &UnsavedAttempt) -> Result<(), TaskError> {
         let _lock = self.lock(work.event_id).await;
-        let Some(row) = rows::get(&self.store, &work.lane.org, work.event_id).await? else { return Ok(()) };
+        let Some(row) = rows::get(&self.store, &work.queue.org, work.event_id).await? else { return Ok(()) };
         let before = rows::progress(&row);
         let after = before.after_attempt(&unsaved.attempt, &self.schedule, unsaved.random);
         let now = Millis::now();
@@ -211,9 +215,9 @@ impl Dispatcher {
     }
 
     /// Holds the delivery, visibly, until what is missing is there.
-    async fn hold(&self, work: &Work, tag: &'static str) -> Result<(), TaskError> {
+    async fn hold(&self, work: &DueAttempt, tag: &'static str) -> Result<(), TaskError> {
         let _lock = self.lock(work.event_id).await;
-        let Some(row) = rows::get(&self.store, &work.lane.org, work.event_id).await? else { return Ok(()) };
+        let Some(row) = rows::get(&self.store, &work.queue.org, work.event_id).await? else { return Ok(()) };
         let before = rows::progress(&row);
         if !before.needs_attempt() {
             return Ok(());

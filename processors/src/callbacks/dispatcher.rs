@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Settings, delivery_rows as rows,
     delivery_state::RetrySchedule,
-    endpoint_queues::{LaneKey, Lanes, Offered, Work},
+    endpoint_queues::{DueAttempt, EndpointKey, EndpointQueues, Offered},
 };
 use crate::{
     consumer::{backoff::Backoff, error::TaskError},
@@ -62,7 +62,7 @@ pub(crate) struct Dispatcher {
     /// Time after a takeover of a shard for which calls of its former owner may still run.
     grace: Duration,
     taken_over: Mutex<HashMap<u32, Millis>>,
-    lanes: Mutex<Lanes>,
+    queues: Mutex<EndpointQueues>,
     wake: Notify,
     locks: Vec<tokio::sync::Mutex<()>>,
 }
@@ -81,7 +81,7 @@ impl Dispatcher {
             client: deps.client.clone(),
             health: deps.health.clone(),
             schedule: settings.retry_schedule(),
-            lanes: Mutex::new(Lanes::new(settings.bounds())),
+            queues: Mutex::new(EndpointQueues::new(settings.bounds())),
             settings,
             processing,
             ownership,
@@ -115,14 +115,14 @@ impl Dispatcher {
 
     /// Queues an attempt at the delivery.
     pub(crate) fn offer(&self, row: &Delivery, is_fresh: bool, now: Millis) -> Offered {
-        let work = Work {
-            lane: LaneKey { org: row.org.clone(), endpoint: self.endpoint_of(row) },
+        let work = DueAttempt {
+            queue: EndpointKey { org: row.org.clone(), endpoint: self.endpoint_of(row) },
             event_id: row.event_id,
             shard: u32::try_from(row.shard).unwrap_or(u32::MAX),
             due_at: row.next_at.unwrap_or(now),
             is_fresh,
         };
-        let offered = self.lanes.lock().offer(work, now);
+        let offered = self.queues.lock().offer(work, now);
         if offered == Offered::Taken {
             self.wake.notify_one();
         }
@@ -143,9 +143,9 @@ impl Dispatcher {
             ownership.partitions.iter().filter(|(partition, _)| partition.topic == Topic::Callbacks).count()
         };
         let lost = {
-            let mut lanes = self.lanes.lock();
-            lanes.bound_lanes(self.settings.share(owned, self.partitions));
-            lanes.retain(|work| self.owns(work.shard))
+            let mut queues = self.queues.lock();
+            queues.limit_queues(self.settings.share(owned, self.partitions));
+            queues.retain(|work| self.owns(work.shard))
         };
         if !lost.is_empty() {
             let dispatcher = Arc::clone(self);
@@ -175,7 +175,7 @@ impl Dispatcher {
 
     /// Releases deliveries to the next owner of their shard, who attempts them at once. Those that cannot be written in time
     /// are due when their lease ends.
-    async fn release(&self, works: &[Work]) {
+    async fn release(&self, works: &[DueAttempt]) {
         let mut backoff = Backoff::new(&self.processing);
         let all = async {
             for some in works.chunks(RELEASED_AT_ONCE) {
@@ -194,9 +194,10 @@ impl Dispatcher {
         let _in_time = timeout(self.lease(), all).await;
     }
 
-    async fn put_released(&self, works: &[Work]) -> Result<(), TaskError> {
+    async fn put_released(&self, works: &[DueAttempt]) -> Result<(), TaskError> {
         let now = Millis::now();
-        let due = |work: &Work| rows::released(&work.lane.org, work.event_id, i64::from(work.shard), now);
+        let due =
+            |work: &DueAttempt| rows::released(&work.queue.org, work.event_id, i64::from(work.shard), now);
         let rows: Vec<_> = works.iter().map(due).collect();
         rows::put_released(&self.store, &rows, now).await
     }
@@ -227,7 +228,7 @@ impl Dispatcher {
                 _ = tick.tick() => self.record_metrics(),
             }
         }
-        let waiting = self.lanes.lock().close();
+        let waiting = self.queues.lock().close();
         let all = async { while calls.join_next().await.is_some() {} };
         let ended = async { tokio::join!(all, self.release(&waiting)) };
         let drained = timeout(self.settings.drain(), ended).await;
@@ -237,14 +238,14 @@ impl Dispatcher {
     }
 
     fn start(self: &Arc<Self>) -> Option<Call> {
-        let work = self.lanes.lock().start()?;
+        let work = self.queues.lock().start()?;
         Some(Call { dispatcher: Arc::clone(self), work, began: Instant::now() })
     }
 
     fn record_metrics(&self) {
         let (under_way, waiting, oldest) = {
-            let lanes = self.lanes.lock();
-            (lanes.under_way(), lanes.waiting(), lanes.oldest_due())
+            let queues = self.queues.lock();
+            (queues.under_way(), queues.waiting(), queues.oldest_due())
         };
         let late = oldest.map_or(0, |due_at| Millis::now().0.saturating_sub(due_at.0).max(0));
         metrics::set_callback_queues(under_way, waiting, Duration::from_millis(late.unsigned_abs()));
@@ -254,7 +255,7 @@ impl Dispatcher {
 /// Attempt that was taken from its queue. Dropping it makes room for the next one.
 struct Call {
     dispatcher: Arc<Dispatcher>,
-    work: Work,
+    work: DueAttempt,
     began: Instant,
 }
 
@@ -267,14 +268,14 @@ impl Call {
         let result = AssertUnwindSafe(dispatcher.attempt(work)).catch_unwind().await;
         if result.is_err() {
             metrics::callback_failed("panicked");
-            tracing::error!(org = %self.work.lane.org, event = %self.work.event_id, "an attempt panicked; it is due again later");
+            tracing::error!(org = %self.work.queue.org, event = %self.work.event_id, "an attempt panicked; it is due again later");
         }
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.dispatcher.lanes.lock().finish(&self.work.lane, self.work.event_id, self.began.elapsed());
+        self.dispatcher.queues.lock().finish(&self.work.queue, self.work.event_id, self.began.elapsed());
         self.dispatcher.wake.notify_one();
     }
 }

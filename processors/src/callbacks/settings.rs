@@ -159,7 +159,7 @@ impl Settings {
 
     pub(crate) const fn bounds(&self) -> Bounds {
         Bounds {
-            lane: self.in_flight_per_endpoint,
+            queue: self.in_flight_per_endpoint,
             all: self.in_flight,
             backlog: self.backlog_per_endpoint,
             backlog_of_all: self.backlog,
@@ -244,7 +244,7 @@ mod tests {
         let schedule = r#"["0s","5s","30s","2m","10m","30m","2h","5h","10h","14h","20h","1d"]"#;
         assert_eq!(serde_json::to_string(&settings.schedule).unwrap(), schedule);
         assert_eq!(serde_json::from_str::<Vec<Pause>>(schedule).unwrap(), settings.schedule);
-        assert!(serde_json::from_str::<Settings>(r#"{"lane":1}"#).is_err());
+        assert!(serde_json::from_str::<Settings>(r#"{"queue":1}"#).is_err());
     }
 
     #[test]

@@ -16,13 +16,13 @@ use tokio::time::Instant;
 /// Versions that are remembered. What is forgotten is read again.
 const REMEMBERED: usize = 10_000;
 
-/// How long a backtest that was recorded meanwhile may go unnoticed.
+/// Time for which a backtest that was recorded meanwhile may go unnoticed.
 const HOLDS_FOR: Duration = Duration::from_secs(10);
 
-/// What an alarm is made of where the document says nothing.
+/// Factors of an alarm where the document gives no number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measure {
-    /// So many times the busiest hour; 0: no alarm.
+    /// Multiple of the busiest hour; 0: no alarm.
     pub(crate) times: u32,
     /// But not below so many matches.
     pub(crate) least: u32,

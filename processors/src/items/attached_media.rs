@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{
     job::ItemJob,
-    media_wait::{Asker, Looked},
+    media_wait::{MediaRequest, MediaWaitResult},
     pipeline::ItemPipeline,
 };
 use crate::consumer::{error::TaskError, slot::ConcurrencySlot};
@@ -33,12 +33,12 @@ impl ItemPipeline {
         }
         let item = items[index].key();
         let bytes = entries.iter().map(|entry| entry.data.len()).sum();
-        let asker = Asker { org, item: &item, bytes, ticket: &job.ticket, slot };
-        let found = match self.media.look(asker, &wanted).await {
-            Looked::Found(found) => found,
+        let request = MediaRequest { org, item: &item, bytes, ticket: &job.ticket, slot };
+        let found = match self.media.wait_for_media(request, &wanted).await {
+            MediaWaitResult::Found(found) => found,
             // It came to those who wait longest.
-            Looked::Later(_) => return Ok(()),
-            Looked::Left => return Err(TaskError::AssignmentLost),
+            MediaWaitResult::Later(_) => return Ok(()),
+            MediaWaitResult::Left => return Err(TaskError::AssignmentLost),
         };
         let (banks, id) = (config.hash_banks(), item.id.clone());
         let judge = move || media::judge(&banks, id.as_str(), &found).shown;

@@ -14,13 +14,13 @@ use tokio::sync::oneshot;
 
 use crate::consumer::error::Panicked;
 
-/// What one task does before it lets others have the thread.
+/// Number of pieces of work that one task does before it yields the thread.
 const PIECES: usize = 64;
 
 type Piece = Box<dyn FnOnce() + Send>;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Pool {
+pub(crate) struct ComputePool {
     threads: Arc<rayon::ThreadPool>,
     queue: Arc<Mutex<Queue>>,
     most_tasks: usize,
@@ -38,7 +38,7 @@ impl std::fmt::Debug for Queue {
     }
 }
 
-impl Pool {
+impl ComputePool {
     /// `threads` 0: one for each processor.
     pub(crate) fn new(threads: usize) -> Result<Self, rayon::ThreadPoolBuildError> {
         let threads = rayon::ThreadPoolBuilder::new()
@@ -103,7 +103,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_piece_is_answered_and_a_panic_hurts_only_its_own() {
-        let pool = Pool::new(2).unwrap();
+        let pool = ComputePool::new(2).unwrap();
         let all = (0..1_000_u32).map(|nth| {
             let pool = pool.clone();
             tokio::spawn(async move {

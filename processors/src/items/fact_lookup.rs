@@ -15,14 +15,14 @@ use tidegate_rules::{Amount, Facts, Need, Plan, Scan, WindowEntry, WindowKey, Wi
 use tidegate_schemas::ids::{ItemKey, Millis, OrgId, WindowId};
 use tidegate_store::Store;
 
-use crate::items::window_order::{Turn, Turns};
+use crate::items::window_order::{WindowGuard, WindowOrder};
 
 /// Key of a look-up of strikes: the user, and the instant since which strikes count.
 type StrikeQuery = (OrgId, ItemKey, Millis);
 
 /// The item that asks.
 #[derive(Clone, Copy)]
-pub(crate) struct Asking<'a> {
+pub(crate) struct FactRequest<'a> {
     pub(crate) org: &'a OrgId,
     pub(crate) moment: Moment,
     pub(crate) plan: &'a Plan,
@@ -30,17 +30,17 @@ pub(crate) struct Asking<'a> {
 }
 
 #[derive(Clone)]
-pub(crate) struct Desk {
+pub(crate) struct FactLookup {
     store: Store,
     window_rows: usize,
     /// Look-ups of strikes that are under way; `None` if the store failed, as its errors cannot be shared.
     strike_lookups: SingleFlight<StrikeQuery, Option<i64>>,
-    turns: Turns,
+    turns: WindowOrder,
 }
 
-impl Desk {
+impl FactLookup {
     pub(crate) fn new(store: Store, window_rows: usize) -> Self {
-        Self { store, window_rows, strike_lookups: SingleFlight::default(), turns: Turns::default() }
+        Self { store, window_rows, strike_lookups: SingleFlight::default(), turns: WindowOrder::default() }
     }
 
     pub(crate) const fn window_rows(&self) -> usize {
@@ -48,7 +48,7 @@ impl Desk {
     }
 
     /// The item's turn to be counted. Taken in the log's order, those that ask about windows ask in that order.
-    pub(crate) fn turn(&self, org: &OrgId, item: Moment) -> Turn {
+    pub(crate) fn turn(&self, org: &OrgId, item: Moment) -> WindowGuard {
         self.turns.take(org, item)
     }
 
@@ -67,7 +67,11 @@ impl Desk {
     }
 
     /// Answers what the rules ask for an item that was counted.
-    pub(crate) async fn fetch(&self, asking: Asking<'_>, scan: &Scan) -> Result<Facts, moderation::Error> {
+    pub(crate) async fn fetch(
+        &self,
+        asking: FactRequest<'_>,
+        scan: &Scan,
+    ) -> Result<Facts, moderation::Error> {
         let now = asking.moment.append_ms();
         if scan.needs().iter().any(|need| matches!(need, Need::Count { .. })) {
             self.turns.before(asking.org, asking.moment).await;
@@ -108,7 +112,7 @@ impl Desk {
     /// Each item reads for itself: a look-up that is under way may have begun before the item was counted.
     async fn counted(
         &self,
-        asking: Asking<'_>,
+        asking: FactRequest<'_>,
         window: &WindowId,
         key: &WindowKey,
         at_least: Amount,

@@ -7,7 +7,7 @@ use tracing::Instrument as _;
 use super::{
     job::{ItemBatchPart, ItemJob, moment, submission},
     pipeline::ItemPipeline,
-    window_order::Turn,
+    window_order::WindowGuard,
 };
 use crate::consumer::{
     error::TaskError,
@@ -18,7 +18,7 @@ use crate::consumer::{
 impl Handler for ItemPipeline {
     type Record = records::Items;
 
-    type Guard = Option<Turn>;
+    type Guard = Option<WindowGuard>;
 
     fn parts(job: &ItemJob) -> Vec<NewPart> {
         let record = &job.record;
@@ -49,7 +49,7 @@ impl Handler for ItemPipeline {
         DeadPart { datum: job.record.with(entries).to_datum(), submission_id }
     }
 
-    fn start(&self, job: &ItemJob, index: usize) -> Option<Turn> {
+    fn start(&self, job: &ItemJob, index: usize) -> Option<WindowGuard> {
         self.window_guard(job, index)
     }
 
@@ -71,7 +71,7 @@ impl Handler for ItemPipeline {
 impl ItemPipeline {
     /// Guard that keeps later items of the organisation from reading windows before this one is counted. Only items that
     /// come in are counted.
-    pub(super) fn window_guard(&self, job: &ItemJob, index: usize) -> Option<Turn> {
+    pub(super) fn window_guard(&self, job: &ItemJob, index: usize) -> Option<WindowGuard> {
         let org = &job.record.org;
         let is_new = job.context_of.is_none() && job.record.source != Source::Retroact;
         let counts =

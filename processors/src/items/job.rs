@@ -4,11 +4,11 @@ use tidegate_moderation::{items::stored::Submission, rules::windows::Moment};
 use tidegate_schemas::records::{self, Coordinates};
 use tidegate_stream::Topic;
 
-use super::window_order::Turn;
+use super::window_order::WindowGuard;
 use crate::consumer::handler::{BatchPart, Job};
 
 pub(crate) type ItemJob = Job<records::Items>;
-pub(super) type ItemBatchPart = BatchPart<records::Items, Option<Turn>>;
+pub(super) type ItemBatchPart = BatchPart<records::Items, Option<WindowGuard>>;
 
 /// The item of a record, at the coordinates of the first record that held it.
 pub(super) fn submission(job: &ItemJob, index: usize) -> Submission<'_> {

@@ -16,30 +16,30 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{
     consumer::slot::ConcurrencySlot,
-    items::slow_queue::seats::Seats,
-    items::slow_queue::{Bounds, Full, Guest, Line, Seat},
+    items::slow_queue::wait_permits::WaitPermits,
+    items::slow_queue::{Bounds, QueueFull, QueuedItem, RunPermit, SlowQueue},
     metrics,
     settings::MediaSettings,
 };
 
-/// How long is waited, and what follows.
-enum Lane {
+/// Length of the wait, and what follows it.
+enum WaitMode {
     /// Then the item is handed over.
-    Passing(Seats),
+    Passing(WaitPermits),
     /// Then what is missing has failed, as it has when so much time has passed in all.
-    Slow(Line, Duration),
+    Slow(SlowQueue, Duration),
 }
 
-pub(crate) struct Looking {
+pub(crate) struct MediaWait {
     signals: Signals,
     wait: Duration,
-    /// How long fetches go on that nobody waits for, after an item was handed over.
+    /// Time for which fetches go on without a waiting item after it was handed over.
     left_running: Duration,
-    lane: Lane,
+    lane: WaitMode,
     late: Late,
 }
 
-pub(crate) enum Looked {
+pub(crate) enum MediaWaitResult {
     Found(Vec<Signal>),
     /// The item is to be handed over; this is what is known by now.
     Later(Vec<Media>),
@@ -47,95 +47,110 @@ pub(crate) enum Looked {
     Left,
 }
 
-/// Whose media, and what is given up if that is lost.
+/// Media of one item, and the ticket that ends the wait if it is lost.
 #[derive(Clone, Copy)]
-pub(crate) struct Asker<'a> {
+pub(crate) struct MediaRequest<'a> {
     pub(crate) org: &'a OrgId,
     pub(crate) item: &'a ItemKey,
-    /// That the item takes while it waits.
+    /// Bytes that the item takes while it waits.
     pub(crate) bytes: usize,
     pub(crate) ticket: &'a Ticket,
     pub(crate) slot: &'a ConcurrencySlot,
 }
 
-impl Looking {
+impl MediaWait {
     pub(crate) fn passing(signals: Signals, settings: &MediaSettings) -> Self {
-        let seats = Seats::new(settings.waiting_per_org, settings.waiting);
-        Self::new(signals, settings.wait_ms, settings, Lane::Passing(seats))
+        let seats = WaitPermits::new(settings.waiting_per_org, settings.waiting);
+        Self::new(signals, settings.wait_ms, settings, WaitMode::Passing(seats))
     }
 
     pub(crate) fn slow(signals: Signals, settings: &MediaSettings) -> Self {
         let bounds = bounds(settings);
         let known = signals.clone();
-        let line = Line::new(bounds, move |org, host| known.is_known(org, host));
+        let line = SlowQueue::new(bounds, move |org, host| known.is_known(org, host));
         let total = Duration::from_millis(settings.slow_total_ms);
-        Self::new(signals, settings.slow_wait_ms, settings, Lane::Slow(line, total))
+        Self::new(signals, settings.slow_wait_ms, settings, WaitMode::Slow(line, total))
     }
 
-    fn new(signals: Signals, wait_ms: u64, settings: &MediaSettings, lane: Lane) -> Self {
+    fn new(signals: Signals, wait_ms: u64, settings: &MediaSettings, lane: WaitMode) -> Self {
         let left_running = Duration::from_millis(settings.slow_wait_ms);
         Self { signals, wait: Duration::from_millis(wait_ms), left_running, lane, late: Late::default() }
     }
 
-    pub(crate) async fn look(&self, asker: Asker<'_>, wanted: &[Wanted]) -> Looked {
+    pub(crate) async fn wait_for_media(
+        &self,
+        request: MediaRequest<'_>,
+        wanted: &[Wanted],
+    ) -> MediaWaitResult {
         match &self.lane {
-            Lane::Passing(seats) => self.in_passing(seats, asker, wanted).await,
-            Lane::Slow(line, total) => self.slowly(line, Instant::now() + *total, asker, wanted).await,
+            WaitMode::Passing(seats) => self.in_passing(seats, request, wanted).await,
+            WaitMode::Slow(line, total) => self.slowly(line, Instant::now() + *total, request, wanted).await,
         }
     }
 
-    async fn in_passing(&self, seats: &Seats, asker: Asker<'_>, wanted: &[Wanted]) -> Looked {
-        let Some(_seat) = seats.try_take(asker.org) else {
+    async fn in_passing(
+        &self,
+        seats: &WaitPermits,
+        request: MediaRequest<'_>,
+        wanted: &[Wanted],
+    ) -> MediaWaitResult {
+        let Some(_seat) = seats.try_take(request.org) else {
             metrics::item_handed_over("share");
-            return Looked::Later(media::pending(unknown(wanted)));
+            return MediaWaitResult::Later(media::pending(unknown(wanted)));
         };
-        let mut search = self.signals.gather(asker.org, wanted);
+        let mut search = self.signals.gather(request.org, wanted);
         // What is remembered is there at once, and no place need be left for it.
         if search.settle().now_or_never().is_some() {
-            return Looked::Found(search.end());
+            return MediaWaitResult::Found(search.end());
         }
-        let key = (asker.org.clone(), asker.item.clone());
+        let key = (request.org.clone(), request.item.clone());
         let wait = if self.late.is_late(&key, Instant::now()) { Duration::ZERO } else { self.wait };
-        match asker.wait_for(&mut search, Instant::now() + wait).await {
-            Waited::Settled => Looked::Found(search.end()),
-            Waited::TimeIsOver => {
+        match request.wait_for(&mut search, Instant::now() + wait).await {
+            WaitEnd::Settled => MediaWaitResult::Found(search.end()),
+            WaitEnd::TimeIsOver => {
                 metrics::item_handed_over("time");
                 self.late.note(key, Instant::now() + self.wait);
-                Looked::Later(media::pending(search.leave_running(self.left_running)))
+                MediaWaitResult::Later(media::pending(search.leave_running(self.left_running)))
             }
-            Waited::Lost => Looked::Left,
+            WaitEnd::Lost => MediaWaitResult::Left,
         }
     }
 
-    async fn slowly(&self, line: &Line, end: Instant, asker: Asker<'_>, wanted: &[Wanted]) -> Looked {
+    async fn slowly(
+        &self,
+        line: &SlowQueue,
+        end: Instant,
+        request: MediaRequest<'_>,
+        wanted: &[Wanted],
+    ) -> MediaWaitResult {
         // What is remembered needs no seat. What is not is let go: who stands in line may hold no turn.
         let hosts = {
-            let mut search = self.signals.gather(asker.org, wanted);
+            let mut search = self.signals.gather(request.org, wanted);
             if search.settle().now_or_never().is_some() {
-                return Looked::Found(search.end());
+                return MediaWaitResult::Found(search.end());
             }
             search.awaited_hosts()
         };
-        let guest = Guest { hosts, bytes: asker.bytes };
-        let seat = asker.slot.released_during(asker.seat(line, guest, end)).await;
-        let mut search = self.signals.gather(asker.org, wanted);
+        let guest = QueuedItem { hosts, bytes: request.bytes };
+        let seat = request.slot.released_during(request.seat(line, guest, end)).await;
+        let mut search = self.signals.gather(request.org, wanted);
         let _seat = match seat {
             Ok(Ok(seat)) => seat,
             Ok(Err(full)) => {
                 metrics::slow_item_refused(full.tag());
-                return Looked::Found(all_failed(wanted, "over_share"));
+                return MediaWaitResult::Found(all_failed(wanted, "over_share"));
             }
-            Err(Waited::Lost) => return Looked::Left,
-            Err(Waited::TimeIsOver | Waited::Settled) => {
+            Err(WaitEnd::Lost) => return MediaWaitResult::Left,
+            Err(WaitEnd::TimeIsOver | WaitEnd::Settled) => {
                 // Others may have brought some of it meanwhile.
                 let _all = search.settle().now_or_never();
-                return Looked::Found(search.end());
+                return MediaWaitResult::Found(search.end());
             }
         };
         // From its seat on it has a time of its own, so that it is looked for although others stood before it.
-        match asker.wait_for(&mut search, end.min(Instant::now() + self.wait)).await {
-            Waited::Settled | Waited::TimeIsOver => Looked::Found(search.end()),
-            Waited::Lost => Looked::Left,
+        match request.wait_for(&mut search, end.min(Instant::now() + self.wait)).await {
+            WaitEnd::Settled | WaitEnd::TimeIsOver => MediaWaitResult::Found(search.end()),
+            WaitEnd::Lost => MediaWaitResult::Left,
         }
     }
 }
@@ -162,30 +177,35 @@ impl Late {
     }
 }
 
-enum Waited {
+enum WaitEnd {
     Settled,
     TimeIsOver,
     Lost,
 }
 
-impl Asker<'_> {
-    async fn seat(&self, line: &Line, guest: Guest, end: Instant) -> Result<Result<Seat, Full>, Waited> {
+impl MediaRequest<'_> {
+    async fn seat(
+        &self,
+        line: &SlowQueue,
+        guest: QueuedItem,
+        end: Instant,
+    ) -> Result<Result<RunPermit, QueueFull>, WaitEnd> {
         tokio::select! {
             biased;
-            () = self.ticket.cancelled() => Err(Waited::Lost),
+            () = self.ticket.cancelled() => Err(WaitEnd::Lost),
             seat = line.take(self.org, guest) => Ok(seat),
-            () = sleep_until(end) => Err(Waited::TimeIsOver),
+            () = sleep_until(end) => Err(WaitEnd::TimeIsOver),
         }
     }
 
-    async fn wait_for(&self, search: &mut Search, end: Instant) -> Waited {
+    async fn wait_for(&self, search: &mut Search, end: Instant) -> WaitEnd {
         self.slot
             .released_during(async {
                 tokio::select! {
                     biased;
-                    () = self.ticket.cancelled() => Waited::Lost,
-                    () = search.settle() => Waited::Settled,
-                    () = sleep_until(end) => Waited::TimeIsOver,
+                    () = self.ticket.cancelled() => WaitEnd::Lost,
+                    () = search.settle() => WaitEnd::Settled,
+                    () = sleep_until(end) => WaitEnd::TimeIsOver,
                 }
             })
             .await

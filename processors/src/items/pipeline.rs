@@ -28,13 +28,13 @@ use tidegate_schemas::{
 };
 
 use super::{
-    compute_pool::Pool,
-    fact_lookup::{Asking, Desk},
+    compute_pool::ComputePool,
+    fact_lookup::{FactLookup, FactRequest},
     job::{ItemBatchPart, ItemJob, moment, submission},
-    media_wait::{Asker, Looked, Looking},
-    rule_counters::Tally,
-    rule_limits::{Allowances, Applicant},
-    window_order::Turn,
+    media_wait::{MediaRequest, MediaWait, MediaWaitResult},
+    rule_counters::OutcomeCounters,
+    rule_limits::{LimitRequest, RuleLimits},
+    window_order::WindowGuard,
 };
 use crate::consumer::{
     error::TaskError,
@@ -49,11 +49,11 @@ const BATCH_TIME: Duration = Duration::from_millis(10);
 /// Handler of the topics `items` and `items-slow`.
 pub(crate) struct ItemPipeline {
     pub(crate) deps: moderation::Deps,
-    pub(crate) pool: Pool,
-    pub(crate) facts: Desk,
-    pub(crate) limits: Allowances,
-    pub(crate) counters: Tally,
-    pub(crate) media: Looking,
+    pub(crate) pool: ComputePool,
+    pub(crate) facts: FactLookup,
+    pub(crate) limits: RuleLimits,
+    pub(crate) counters: OutcomeCounters,
+    pub(crate) media: MediaWait,
 }
 
 impl ItemPipeline {
@@ -160,7 +160,7 @@ struct Evaluation {
 }
 
 impl ItemRun<'_> {
-    async fn run(mut self, window_guard: Option<Turn>) -> Result<(), TaskError> {
+    async fn run(mut self, window_guard: Option<WindowGuard>) -> Result<(), TaskError> {
         let evaluation = self.prepare().await?;
         self.count_windows(&evaluation).await?;
         // Counted before anything is waited for, so that slow media delay nobody who asks what windows have counted.
@@ -202,16 +202,16 @@ impl ItemRun<'_> {
         let (pipeline, job) = (self.pipeline, self.job);
         let bytes = self.submission.entry.data.len();
         let org = &job.record.org;
-        let asker =
-            Asker { org, item: &evaluation.prepared.key, bytes, ticket: &job.ticket, slot: self.slot };
-        let found = match pipeline.media.look(asker, &evaluation.wanted).await {
-            Looked::Found(found) => found,
-            Looked::Later(media) => {
+        let request =
+            MediaRequest { org, item: &evaluation.prepared.key, bytes, ticket: &job.ticket, slot: self.slot };
+        let found = match pipeline.media.wait_for_media(request, &evaluation.wanted).await {
+            MediaWaitResult::Found(found) => found,
+            MediaWaitResult::Later(media) => {
                 let version = self.config.version();
                 submissions::accept(&pipeline.deps, &self.submission, version, &media, job.is_resent).await?;
                 return Ok(None);
             }
-            Looked::Left => return Err(TaskError::AssignmentLost),
+            MediaWaitResult::Left => return Err(TaskError::AssignmentLost),
         };
         // The wait may have been long: what is configured by now counts.
         let config = pipeline.config(&job.record, self.submission.at.append_ms).await?;
@@ -234,7 +234,7 @@ impl ItemRun<'_> {
             ScanResult::Finished(outcome) => return Ok((prepared, outcome)),
             ScanResult::Waiting(scan) => scan,
         };
-        let asking = Asking {
+        let asking = FactRequest {
             org: &self.job.record.org,
             moment: moment(self.job, self.index),
             plan: prepared.config.plan(),
@@ -254,7 +254,7 @@ impl ItemRun<'_> {
         if claims.is_empty() {
             return Ok(Refused::new());
         }
-        let refused = self.pipeline.limits.ask(self.applicant(), &claims).await?;
+        let refused = self.pipeline.limits.request(self.applicant(), &claims).await?;
         tidegate_stream::failpoint!("after_limits");
         Ok(refused)
     }
@@ -279,9 +279,9 @@ impl ItemRun<'_> {
         Ok(())
     }
 
-    pub(super) fn applicant(&self) -> Applicant<'_> {
+    pub(super) fn applicant(&self) -> LimitRequest<'_> {
         let Submission { header, entry, at, .. } = &self.submission;
-        Applicant { org: &header.org, submission: entry.submission_id, at: at.append_ms }
+        LimitRequest { org: &header.org, submission: entry.submission_id, at: at.append_ms }
     }
 }
 

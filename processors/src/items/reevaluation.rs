@@ -26,7 +26,7 @@ impl ItemRun<'_> {
             Refused::new()
         } else {
             let claims = submissions::claims(submission, &prepared, &outcome, self.no_reviews, Some(again));
-            pipeline.limits.ask(self.applicant(), &claims).await?
+            pipeline.limits.request(self.applicant(), &claims).await?
         };
         let mut plan =
             submissions::plan(submission, &prepared, &outcome, self.no_reviews, &refused, Some(again));

@@ -16,19 +16,19 @@ use crate::metrics;
 const OTHERS: &str = "(others)";
 
 #[derive(Clone)]
-pub(crate) struct Tally {
+pub(crate) struct OutcomeCounters {
     store: Store,
     counters: Arc<Mutex<RuleCounters>>,
     most: usize,
     named: Arc<Mutex<HashSet<(OrgId, RuleId)>>>,
 }
 
-impl Tally {
+impl OutcomeCounters {
     pub(crate) fn new(store: Store, most: usize) -> Self {
         Self { store, counters: Arc::default(), most, named: Arc::default() }
     }
 
-    /// Of an item that the log took at that time.
+    /// Counts the outcomes of an item that the log took at that time.
     pub(crate) fn count(&self, org: &OrgId, at: Millis, outcomes: &[RuleOutcome]) {
         if outcomes.is_empty() {
             return;
@@ -51,7 +51,7 @@ impl Tally {
         }
     }
 
-    /// What cannot be written now is written the next time.
+    /// Writes the counts. Those that cannot be written now are written the next time.
     pub(crate) async fn write(&self) {
         let written = self.counters.lock().take();
         if let Err(error) = stats::write(&self.store, &written, Millis::now()).await {
@@ -79,7 +79,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let db = fjall::Database::builder(folder.path()).open().unwrap();
         let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
-        let tally = Tally::new(store, 2);
+        let tally = OutcomeCounters::new(store, 2);
         let name = |rule: &str| tally.labels(&OrgId::new("acme"), &RuleId::new(rule)).1;
         assert_eq!(["a", "b", "c", "a", "d"].map(name), ["a", "b", OTHERS, "a", OTHERS]);
     }

@@ -33,23 +33,23 @@ use crate::{items::alarm_thresholds::Expectations, metrics};
 /// Spans and rules that are remembered. What is forgotten is read again.
 const REMEMBERED: usize = 10_000;
 
-/// How long another process's alarm may go unnoticed.
+/// Time for which another process's alarm may go unnoticed.
 const NO_ALARM_FOR: Duration = Duration::from_secs(1);
 
-/// Whose item asks, and when the log took it.
+/// Request of one submission: its org and user, and when the log took it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Applicant<'a> {
+pub(crate) struct LimitRequest<'a> {
     pub(crate) org: &'a OrgId,
     pub(crate) submission: SubmissionId,
     pub(crate) at: Millis,
 }
 
 #[derive(Clone)]
-pub(crate) struct Allowances {
+pub(crate) struct RuleLimits {
     store: Store,
     expected: Expectations,
     days: Arc<Mutex<Days>>,
-    /// Whether rules have an alarm, and when that was asked. One that has keeps it.
+    /// Rules with and without an alarm, and when that was read. An alarm stays.
     alarms: Arc<Mutex<HashMap<RuleVersion, (bool, Instant)>>>,
 }
 
@@ -60,26 +60,26 @@ struct Days {
     last: HashMap<LimitPeriod, Last>,
 }
 
-/// What is known of a day: its row is written by one batch of this process at a time.
+/// Counter of a day: its row is written by one batch of this process at a time.
 #[derive(Clone, Default)]
 struct Last(Arc<tokio::sync::Mutex<Option<CounterState>>>);
 
 #[derive(Clone)]
 struct Batch {
     askers: Arc<AtomicI64>,
-    /// How many of the askers, the first ones, may act. The store's errors cannot be shared.
+    /// Number of requests of the batch, the first ones, that are granted. An error of the store cannot be shared.
     granted: Shared<BoxFuture<'static, Option<i64>>>,
 }
 
-impl Allowances {
+impl RuleLimits {
     pub(crate) fn new(store: Store, expected: Expectations) -> Self {
         Self { store, expected, days: Arc::default(), alarms: Arc::default() }
     }
 
-    /// Which of the rules that ask may not act.
-    pub(crate) async fn ask(
+    /// Requests the claims and returns the rules that may not act.
+    pub(crate) async fn request(
         &self,
-        applicant: Applicant<'_>,
+        applicant: LimitRequest<'_>,
         claims: &[Claim],
     ) -> Result<Refused, moderation::Error> {
         let mut refused = Refused::new();
@@ -95,7 +95,7 @@ impl Allowances {
     /// user is looked at first and held last; only who is overtaken in between wastes a place.
     async fn settle(
         &self,
-        applicant: Applicant<'_>,
+        applicant: LimitRequest<'_>,
         claim: &Claim,
     ) -> Result<Option<Suppressed>, moderation::Error> {
         if let Some(watch) = &claim.alarm
@@ -125,7 +125,7 @@ impl Allowances {
 
     async fn is_alarmed(
         &self,
-        applicant: Applicant<'_>,
+        applicant: LimitRequest<'_>,
         claim: &Claim,
         watch: &Watch,
     ) -> Result<bool, moderation::Error> {
@@ -215,7 +215,7 @@ impl Allowances {
 }
 
 fn cooldown_request<'a>(
-    applicant: Applicant<'a>,
+    applicant: LimitRequest<'a>,
     claim: &'a Claim,
     user: &'a ItemKey,
 ) -> CooldownRequest<'a> {
@@ -256,13 +256,13 @@ mod tests {
     }
 
     /// Asks for that many items at once, spread over processes, and says what became of each.
-    async fn ask(processes: &[Allowances], claims: Vec<Claim>) -> Vec<Option<Suppressed>> {
+    async fn request(processes: &[RuleLimits], claims: Vec<Claim>) -> Vec<Option<Suppressed>> {
         let tasks = claims.into_iter().enumerate().map(|(nth, claim)| {
             let allowances = processes[nth % processes.len()].clone();
             tokio::spawn(async move {
                 let applicant =
-                    Applicant { org: &OrgId::new("acme"), submission: SubmissionId::random(), at: AT };
-                allowances.ask(applicant, &[claim]).await.unwrap().remove("r")
+                    LimitRequest { org: &OrgId::new("acme"), submission: SubmissionId::random(), at: AT };
+                allowances.request(applicant, &[claim]).await.unwrap().remove("r")
             })
         });
         let mut all = Vec::new();
@@ -282,13 +282,13 @@ mod tests {
         let (_folder, store) = store();
         let processes: Vec<_> = (0..3).map(|_| process(&store)).collect();
         for round in 0..4 {
-            let refused = ask(&processes, (0..90).map(|_| claim(Some(200), None)).collect()).await;
+            let refused = request(&processes, (0..90).map(|_| claim(Some(200), None)).collect()).await;
             let granted = refused.iter().filter(|why| why.is_none()).count();
             assert_eq!(granted, [90, 90, 20, 0][round], "round {round}");
         }
         assert_eq!(row(&store).await.taken, 200);
         // A limit that was raised is asked again.
-        let refused = ask(&processes, vec![claim(Some(201), None); 5]).await;
+        let refused = request(&processes, vec![claim(Some(201), None); 5]).await;
         assert_eq!(refused.iter().filter(|why| why.is_none()).count(), 1);
     }
 
@@ -296,7 +296,7 @@ mod tests {
     async fn askers_that_come_together_are_served_with_few_writes() {
         let (_folder, store) = store();
         let processes = [process(&store)];
-        ask(&processes, vec![claim(Some(1_000_000), None); 2_000]).await;
+        request(&processes, vec![claim(Some(1_000_000), None); 2_000]).await;
         let row = row(&store).await;
         assert_eq!(row.taken, 2_000);
         assert!(row.version < 1_000, "{} writes", row.version);
@@ -306,7 +306,7 @@ mod tests {
     async fn of_one_users_items_at_once_one_is_acted_on() {
         let (_folder, store) = store();
         let processes: Vec<_> = (0..3).map(|_| process(&store)).collect();
-        let refused = ask(&processes, vec![claim(None, Some("u")); 30]).await;
+        let refused = request(&processes, vec![claim(None, Some("u")); 30]).await;
         assert_eq!(refused.iter().filter(|why| why.is_none()).count(), 1);
         let rest = refused.iter().flatten();
         assert!(rest.clone().count() == 29 && rest.clone().all(|why| *why == Suppressed::Cooldown));
@@ -327,14 +327,14 @@ mod tests {
             // What it held before is not given twice.
             (one, AT, false),
         ] {
-            let applicant = Applicant { org: &org, submission, at };
-            assert_eq!(allowances.ask(applicant, &claims).await.unwrap().is_empty(), allowed, "{at:?}");
+            let applicant = LimitRequest { org: &org, submission, at };
+            assert_eq!(allowances.request(applicant, &claims).await.unwrap().is_empty(), allowed, "{at:?}");
         }
     }
 
-    fn process(store: &Store) -> Allowances {
+    fn process(store: &Store) -> RuleLimits {
         let expected = Expectations::new(store.clone(), Measure { times: 2, least: 5 });
-        Allowances::new(store.clone(), expected)
+        RuleLimits::new(store.clone(), expected)
     }
 
     fn watched_claim(version: &str, expected: Expected) -> Claim {
@@ -356,13 +356,13 @@ mod tests {
         baselines::record(&store, &OrgId::new("acme"), &measurement, &[measured], AT).await.unwrap();
         let processes = [process(&store), process(&store)];
         for (version, granted) in [("one", 16), ("two", 40)] {
-            let refused = ask(&processes, vec![watched_claim(version, Expected::Measured); 40]).await;
+            let refused = request(&processes, vec![watched_claim(version, Expected::Measured); 40]).await;
             assert_eq!(refused.iter().filter(|why| why.is_none()).count(), granted, "{version}");
         }
         // One that is sent again is refused with the rest, and does not count by itself.
         let mut again = watched_claim("one", Expected::Measured);
         again.alarm.as_mut().unwrap().counts = false;
-        assert_eq!(ask(&processes, vec![again]).await, [Some(Suppressed::Alarm)]);
+        assert_eq!(request(&processes, vec![again]).await, [Some(Suppressed::Alarm)]);
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -370,7 +370,7 @@ mod tests {
         let (_folder, store) = store();
         let processes: Vec<_> = (0..3).map(|_| process(&store)).collect();
         let watched_claim = |version: &str| watched_claim(version, Expected::Said(20));
-        let refused = ask(&processes, vec![watched_claim("one"); 50]).await;
+        let refused = request(&processes, vec![watched_claim("one"); 50]).await;
         assert_eq!(refused.iter().filter(|why| why.is_none()).count(), 20);
         assert!(refused.iter().flatten().all(|why| *why == Suppressed::Alarm));
         // At once, and an hour later, and in a process that has just begun, too.
@@ -379,8 +379,11 @@ mod tests {
         for (version, at, refused) in
             [("two", AT, false), ("one", AT, true), ("one", later, true), ("two", later, false)]
         {
-            let applicant = Applicant { org: &org, submission: SubmissionId::random(), at };
-            assert_eq!(!fresh.ask(applicant, &[watched_claim(version)]).await.unwrap().is_empty(), refused);
+            let applicant = LimitRequest { org: &org, submission: SubmissionId::random(), at };
+            assert_eq!(
+                !fresh.request(applicant, &[watched_claim(version)]).await.unwrap().is_empty(),
+                refused
+            );
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Which items of this process are under way and not counted yet, so that whoever asks what a window has counted asks
-//! after those that came before.
+//! Order of items that are under way and not counted yet: whoever reads a window waits for those that came before.
 //!
 //! It counts nothing and orders nothing: items are worked on as they come, and only who asks waits.
 //!
@@ -20,21 +19,21 @@ type Key = (OrgId, Moment);
 
 /// Cheap to clone; clones share all turns.
 #[derive(Clone, Default)]
-pub(crate) struct Turns(Arc<Mutex<BTreeMap<Key, CancellationToken>>>);
+pub(crate) struct WindowOrder(Arc<Mutex<BTreeMap<Key, CancellationToken>>>);
 
 /// Ends when it is dropped, for all who hold the same one.
-pub(crate) struct Turn {
-    turns: Turns,
+pub(crate) struct WindowGuard {
+    turns: WindowOrder,
     key: Key,
 }
 
-impl Turns {
-    pub(crate) fn take(&self, org: &OrgId, item: Moment) -> Turn {
+impl WindowOrder {
+    pub(crate) fn take(&self, org: &OrgId, item: Moment) -> WindowGuard {
         let key = (org.clone(), item);
         if let Entry::Vacant(vacant) = self.0.lock().entry(key.clone()) {
             vacant.insert(CancellationToken::new());
         }
-        Turn { turns: self.clone(), key }
+        WindowGuard { turns: self.clone(), key }
     }
 
     /// Until every item of the org that came before has been counted, or given up.
@@ -52,7 +51,7 @@ impl Turns {
     }
 }
 
-impl Drop for Turn {
+impl Drop for WindowGuard {
     fn drop(&mut self) {
         let ended = self.turns.0.lock().remove(&self.key);
         if let Some(ended) = ended {
@@ -79,7 +78,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_asks_waits_for_those_before_and_for_nobody_else() {
-        let (turns, org, other) = (Turns::default(), OrgId::new("o"), OrgId::new("n"));
+        let (turns, org, other) = (WindowOrder::default(), OrgId::new("o"), OrgId::new("n"));
         let items = [0, 1, 2, 3].map(item);
         let [first, second, _own, _later] = items.map(|item| turns.take(&org, item));
         let _stranger = turns.take(&other, items[0]);
@@ -94,7 +93,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_turn_that_was_taken_twice_ends_once() {
-        let (turns, org, own) = (Turns::default(), OrgId::new("o"), item(0));
+        let (turns, org, own) = (WindowOrder::default(), OrgId::new("o"), item(0));
         let (when_started, when_tried) = (turns.take(&org, own), turns.take(&org, own));
         let mut asking = turns.before(&org, item(1)).boxed();
         assert!(poll!(&mut asking).is_pending());

@@ -78,7 +78,7 @@ async fn released_delivery_is_attempted_at_once_and_only_by_its_next_owner() {
     let mut tasks = JoinSet::new();
     former.on_ownership_change(&mut tasks);
     while tasks.join_next().await.is_some() {}
-    assert_eq!(former.lanes.lock().waiting(), 0);
+    assert_eq!(former.queues.lock().waiting(), 0);
     let left = due_rows(&deps, began).await;
     assert_eq!(left.len(), 1);
     assert!(rows::is_released(&left[0]));
@@ -88,7 +88,7 @@ async fn released_delivery_is_attempted_at_once_and_only_by_its_next_owner() {
     next.took_over(SHARD, since);
     let table = DueDeliveries(Arc::clone(&next));
     assert_eq!(table.act(&left[0], since).await.unwrap(), FollowUp::Settled);
-    assert_eq!(next.lanes.lock().waiting(), 1, "it is begun at once");
+    assert_eq!(next.queues.lock().waiting(), 1, "it is begun at once");
 
     // Its call may be under way when the shard is lost again.
     let left = due_rows(&deps, began).await.into_iter().find(|due| due.due_at < since).unwrap();
@@ -98,7 +98,7 @@ async fn released_delivery_is_attempted_at_once_and_only_by_its_next_owner() {
     let table = DueDeliveries(Arc::clone(&later));
     let until = since.plus(GRACE);
     assert_eq!(table.act(&left, since).await.unwrap(), FollowUp::DueAgain(until));
-    assert_eq!(later.lanes.lock().waiting(), 0);
+    assert_eq!(later.queues.lock().waiting(), 0);
 }
 
 #[tokio::test]

@@ -10,12 +10,12 @@ use super::*;
 const NOW: Millis = Millis(1_795_255_200_000);
 
 fn bounds() -> Bounds {
-    Bounds { lane: 2, all: 5, backlog: 3, backlog_of_all: 1_000, longest_deferral: Duration::from_secs(60) }
+    Bounds { queue: 2, all: 5, backlog: 3, backlog_of_all: 1_000, longest_deferral: Duration::from_secs(60) }
 }
 
-fn work(endpoint: usize, event: u128) -> Work {
-    Work {
-        lane: LaneKey { org: OrgId::new("o"), endpoint: EndpointId::new(endpoint.to_string()) },
+fn work(endpoint: usize, event: u128) -> DueAttempt {
+    DueAttempt {
+        queue: EndpointKey { org: OrgId::new("o"), endpoint: EndpointId::new(endpoint.to_string()) },
         event_id: EventId(Uuid::from_u128(event)),
         shard: u32::try_from(event % 3).unwrap(),
         due_at: NOW,
@@ -54,15 +54,15 @@ proptest! {
         steps in prop::collection::vec(step(), 1..200),
     ) {
         let mut bounds = bounds();
-        let mut lanes = Lanes::new(bounds);
-        let mut waiting: BTreeMap<EventId, Work> = BTreeMap::new();
-        let mut under_way: Vec<Work> = Vec::new();
+        let mut queues = EndpointQueues::new(bounds);
+        let mut waiting: BTreeMap<EventId, DueAttempt> = BTreeMap::new();
+        let mut under_way: Vec<DueAttempt> = Vec::new();
         for step in steps {
             match step {
                 Step::Offer { endpoint, event } => {
                     let work = work(endpoint, event);
                     let is_under_way = under_way.contains(&work);
-                    match lanes.offer(work.clone(), NOW) {
+                    match queues.offer(work.clone(), NOW) {
                         Offered::Taken => {
                             prop_assert!(!is_under_way);
                             prop_assert!(waiting.insert(work.event_id, work).is_none());
@@ -70,7 +70,7 @@ proptest! {
                         Offered::Waits => prop_assert!(waiting.contains_key(&work.event_id)),
                         Offered::IsUnderWay => prop_assert!(is_under_way),
                         Offered::Full(at) => {
-                            let same = waiting.values().filter(|other| other.lane == work.lane).count();
+                            let same = waiting.values().filter(|other| other.queue == work.queue).count();
                             prop_assert_eq!(same, bounds.backlog);
                             prop_assert!(at > NOW && at <= NOW.plus(bounds.longest_deferral));
                         }
@@ -78,13 +78,13 @@ proptest! {
                     }
                 }
                 Step::Start => {
-                    let busy = |lane: &LaneKey| under_way.iter().filter(|work| work.lane == *lane).count();
+                    let busy = |queue: &EndpointKey| under_way.iter().filter(|work| work.queue == *queue).count();
                     let may = under_way.len() < bounds.all
-                        && waiting.values().any(|work| busy(&work.lane) < bounds.lane);
-                    let started = lanes.start();
-                    prop_assert_eq!(started.is_some(), may, "a free lane with work starts, whatever the others do");
+                        && waiting.values().any(|work| busy(&work.queue) < bounds.queue);
+                    let started = queues.start();
+                    prop_assert_eq!(started.is_some(), may, "a free queue with work starts, whatever the others do");
                     if let Some(work) = started {
-                        prop_assert!(busy(&work.lane) < bounds.lane);
+                        prop_assert!(busy(&work.queue) < bounds.queue);
                         prop_assert_eq!(waiting.remove(&work.event_id), Some(work.clone()));
                         under_way.push(work);
                     }
@@ -92,11 +92,11 @@ proptest! {
                 Step::Finish { nth } => {
                     if nth < under_way.len() {
                         let work = under_way.remove(nth);
-                        lanes.finish(&work.lane, work.event_id, Duration::from_millis(20));
+                        queues.finish(&work.queue, work.event_id, Duration::from_millis(20));
                     }
                 }
                 Step::LoseShard(shard) => {
-                    let lost = lanes.retain(|work| work.shard != shard);
+                    let lost = queues.retain(|work| work.shard != shard);
                     for work in lost {
                         prop_assert_eq!(work.shard, shard);
                         prop_assert_eq!(waiting.remove(&work.event_id), Some(work));
@@ -104,87 +104,87 @@ proptest! {
                     prop_assert!(waiting.values().all(|work| work.shard != shard), "all of them are given out");
                 }
                 Step::Bound(attempts) => {
-                    bounds.lane = attempts;
-                    lanes.bound_lanes(attempts);
+                    bounds.queue = attempts;
+                    queues.limit_queues(attempts);
                 }
             }
-            prop_assert_eq!(lanes.under_way(), under_way.len());
-            prop_assert_eq!(lanes.waiting(), waiting.len());
+            prop_assert_eq!(queues.under_way(), under_way.len());
+            prop_assert_eq!(queues.waiting(), waiting.len());
         }
         for work in under_way {
-            lanes.finish(&work.lane, work.event_id, Duration::ZERO);
+            queues.finish(&work.queue, work.event_id, Duration::ZERO);
         }
         let mut rest = BTreeSet::new();
-        while let Some(work) = lanes.start() {
-            lanes.finish(&work.lane, work.event_id, Duration::ZERO);
+        while let Some(work) = queues.start() {
+            queues.finish(&work.queue, work.event_id, Duration::ZERO);
             rest.insert(work.event_id);
         }
         prop_assert_eq!(rest, waiting.into_keys().collect::<BTreeSet<_>>());
-        prop_assert!(lanes.lanes.is_empty() && lanes.known.is_empty() && lanes.turns.is_empty(), "idle lanes are forgotten");
+        prop_assert!(queues.queues.is_empty() && queues.known.is_empty() && queues.turns.is_empty(), "idle queues are forgotten");
     }
 }
 
 #[test]
 fn one_endpoint_that_hangs_leaves_the_others_their_lanes() {
-    let mut lanes = Lanes::new(bounds());
+    let mut queues = EndpointQueues::new(bounds());
     for event in 0..3 {
-        assert_eq!(lanes.offer(work(0, event), NOW), Offered::Taken);
+        assert_eq!(queues.offer(work(0, event), NOW), Offered::Taken);
     }
-    assert!(lanes.start().is_some() && lanes.start().is_some());
-    assert!(lanes.start().is_none(), "its two attempts never end");
+    assert!(queues.start().is_some() && queues.start().is_some());
+    assert!(queues.start().is_none(), "its two attempts never end");
     for event in 10..1_000 {
-        assert_eq!(lanes.offer(work(1, event), NOW), Offered::Taken);
-        let other = lanes.start().unwrap();
+        assert_eq!(queues.offer(work(1, event), NOW), Offered::Taken);
+        let other = queues.start().unwrap();
         assert_eq!(other.event_id, work(1, event).event_id);
-        lanes.finish(&other.lane, other.event_id, Duration::from_millis(1));
+        queues.finish(&other.queue, other.event_id, Duration::from_millis(1));
     }
 }
 
 #[test]
 fn lanes_that_are_stuck_leave_room_in_memory_for_the_others() {
     let bounds = Bounds { backlog: 1_000, backlog_of_all: 1_000, ..bounds() };
-    let mut lanes = Lanes::new(bounds);
+    let mut queues = EndpointQueues::new(bounds);
     for event in 0..1_000 {
-        assert_eq!(lanes.offer(work(0, event), NOW), Offered::Taken);
+        assert_eq!(queues.offer(work(0, event), NOW), Offered::Taken);
     }
-    assert!(matches!(lanes.offer(work(0, 1_000), NOW), Offered::Full(_)));
+    assert!(matches!(queues.offer(work(0, 1_000), NOW), Offered::Full(_)));
     for event in 2_000..2_064 {
-        assert_eq!(lanes.offer(work(1, event), NOW), Offered::Taken);
+        assert_eq!(queues.offer(work(1, event), NOW), Offered::Taken);
     }
-    assert!(matches!(lanes.offer(work(1, 3_000), NOW), Offered::Full(_)));
+    assert!(matches!(queues.offer(work(1, 3_000), NOW), Offered::Full(_)));
 }
 
 #[test]
 fn closed_lanes_give_out_what_was_not_begun_and_begin_nothing() {
-    let mut lanes = Lanes::new(bounds());
+    let mut queues = EndpointQueues::new(bounds());
     for event in 0..3 {
-        lanes.offer(work(0, event), NOW);
-        lanes.offer(work(1, 10 + event), NOW);
+        queues.offer(work(0, event), NOW);
+        queues.offer(work(1, 10 + event), NOW);
     }
-    let begun = lanes.start().unwrap();
-    let given: BTreeSet<_> = lanes.close().into_iter().map(|work| work.event_id).collect();
+    let begun = queues.start().unwrap();
+    let given: BTreeSet<_> = queues.close().into_iter().map(|work| work.event_id).collect();
     assert_eq!(given.len(), 5);
     assert!(!given.contains(&begun.event_id));
-    assert_eq!(lanes.offer(work(2, 20), NOW), Offered::Closed);
-    assert_eq!(lanes.offer(begun.clone(), NOW), Offered::IsUnderWay);
-    assert!(lanes.start().is_none());
-    lanes.finish(&begun.lane, begun.event_id, Duration::ZERO);
-    assert!(lanes.lanes.is_empty() && lanes.known.is_empty() && lanes.turns.is_empty());
+    assert_eq!(queues.offer(work(2, 20), NOW), Offered::Closed);
+    assert_eq!(queues.offer(begun.clone(), NOW), Offered::IsUnderWay);
+    assert!(queues.start().is_none());
+    queues.finish(&begun.queue, begun.event_id, Duration::ZERO);
+    assert!(queues.queues.is_empty() && queues.known.is_empty() && queues.turns.is_empty());
 }
 
 #[test]
 fn a_long_backlog_comes_up_as_fast_as_its_lane_takes_it() {
-    let mut lanes = Lanes::new(bounds());
+    let mut queues = EndpointQueues::new(bounds());
     for event in 0..3 {
-        lanes.offer(work(0, event), NOW);
+        queues.offer(work(0, event), NOW);
     }
     for _ in 0..60 {
-        let taken = lanes.start().unwrap();
-        lanes.finish(&taken.lane, taken.event_id, Duration::from_secs(4));
-        lanes.offer(taken, NOW);
+        let taken = queues.start().unwrap();
+        queues.finish(&taken.queue, taken.event_id, Duration::from_secs(4));
+        queues.offer(taken, NOW);
     }
     let places: Vec<_> = (100..110)
-        .map(|event| match lanes.offer(work(0, event), NOW) {
+        .map(|event| match queues.offer(work(0, event), NOW) {
             Offered::Full(at) => at.0 - NOW.0,
             other => panic!("{other:?}"),
         })
@@ -194,11 +194,11 @@ fn a_long_backlog_comes_up_as_fast_as_its_lane_takes_it() {
         // Two at once, four seconds each.
         assert!((1_900..=2_000).contains(&(two[1] - two[0])), "{places:?}");
     }
-    let late = (200..400).map(|event| lanes.offer(work(0, event), NOW)).last();
+    let late = (200..400).map(|event| queues.offer(work(0, event), NOW)).last();
     assert_eq!(
         late,
         Some(Offered::Full(NOW.plus(Duration::from_secs(60)))),
         "but not later than the longest deferral"
     );
-    assert_eq!(lanes.oldest_due(), Some(NOW));
+    assert_eq!(queues.oldest_due(), Some(NOW));
 }

@@ -3,7 +3,7 @@
 //! It does not know what is waited for, nor for how long; `org` says whose turn it is.
 
 mod org;
-pub(crate) mod seats;
+pub(crate) mod wait_permits;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,12 +13,12 @@ use tokio::sync::oneshot;
 
 use crate::metrics;
 
-pub(crate) use self::org::{Bounds, Full, Guest};
-use self::org::{Org, Place, Seated, Sums};
+use self::org::{Admission, Org, Seated, Sums};
+pub(crate) use self::org::{Bounds, QueueFull, QueuedItem};
 
 /// Cheap to clone; clones share all bounds.
 #[derive(Clone)]
-pub(crate) struct Line(Arc<Shared>);
+pub(crate) struct SlowQueue(Arc<Shared>);
 
 type Known = dyn Fn(&OrgId, &Arc<str>) -> bool + Send + Sync;
 
@@ -35,16 +35,16 @@ struct Orgs {
     sums: Sums,
 }
 
-type Standings = Org<oneshot::Sender<Seat>>;
+type Standings = Org<oneshot::Sender<RunPermit>>;
 
 /// Given back when dropped.
-pub(crate) struct Seat {
-    line: Line,
+pub(crate) struct RunPermit {
+    line: SlowQueue,
     org: OrgId,
     guest: Seated,
 }
 
-impl Line {
+impl SlowQueue {
     /// `known`: whether a host gave an org what it was asked for, and has not rested since. Nothing of the line may be
     /// called by it.
     pub(crate) fn new(
@@ -55,21 +55,21 @@ impl Line {
     }
 
     /// A seat as soon as there is one for the guest. Whoever stops waiting leaves the line.
-    pub(crate) async fn take(&self, org: &OrgId, guest: Guest) -> Result<Seat, Full> {
+    pub(crate) async fn take(&self, org: &OrgId, guest: QueuedItem) -> Result<RunPermit, QueueFull> {
         let (sender, seat) = oneshot::channel();
         let knows = |host: &Arc<str>| (self.0.known)(org, host);
         match self.change(org, |it, nth| it.join(self.0.bounds, knows, nth, guest, sender))? {
-            Place::Seat(guest) => Ok(self.seat(org, guest)),
-            Place::Line(nth) => {
-                let _standing = Standing { line: self, org, nth };
+            Admission::Running(guest) => Ok(self.seat(org, guest)),
+            Admission::Queued(nth) => {
+                let _standing = QueueGuard { line: self, org, nth };
                 // The sender leaves the line only with a seat, or with the guest.
-                seat.await.map_err(|_| Full::Items)
+                seat.await.map_err(|_| QueueFull::Items)
             }
         }
     }
 
-    fn seat(&self, org: &OrgId, guest: Seated) -> Seat {
-        Seat { line: self.clone(), org: org.clone(), guest }
+    fn seat(&self, org: &OrgId, guest: Seated) -> RunPermit {
+        RunPermit { line: self.clone(), org: org.clone(), guest }
     }
 
     fn let_in(&self, org: &OrgId) {
@@ -80,7 +80,7 @@ impl Line {
         }
     }
 
-    /// With a number that is higher than all before.
+    /// Changes the org's queue under a number that is higher than all before.
     fn change<R>(&self, org: &OrgId, change: impl FnOnce(&mut Standings, u64) -> R) -> R {
         let (result, sums) = {
             let orgs = &mut *self.0.orgs.lock();
@@ -103,7 +103,7 @@ impl Line {
     }
 }
 
-impl Drop for Seat {
+impl Drop for RunPermit {
     fn drop(&mut self) {
         let (line, org) = (&self.line, &self.org);
         line.change(org, |it, _| it.end(&self.guest));
@@ -112,13 +112,13 @@ impl Drop for Seat {
 }
 
 /// One who may be in the line still.
-struct Standing<'a> {
-    line: &'a Line,
+struct QueueGuard<'a> {
+    line: &'a SlowQueue,
     org: &'a OrgId,
     nth: u64,
 }
 
-impl Drop for Standing<'_> {
+impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
         self.line.change(self.org, |it, _| it.leave(self.nth));
     }
@@ -140,19 +140,23 @@ mod tests {
     }
 
     /// Each host is known.
-    fn line(bounds: Bounds) -> Line {
-        Line::new(bounds, |_, _| true)
+    fn line(bounds: Bounds) -> SlowQueue {
+        SlowQueue::new(bounds, |_, _| true)
     }
 
-    fn guest(hosts: &[&str], bytes: usize) -> Guest {
-        Guest { hosts: hosts.iter().map(|host| Arc::from(*host)).collect(), bytes }
+    fn guest(hosts: &[&str], bytes: usize) -> QueuedItem {
+        QueuedItem { hosts: hosts.iter().map(|host| Arc::from(*host)).collect(), bytes }
     }
 
-    fn take<'a>(line: &'a Line, org: &'a OrgId, guest: Guest) -> BoxFuture<'a, Result<Seat, Full>> {
+    fn take<'a>(
+        line: &'a SlowQueue,
+        org: &'a OrgId,
+        guest: QueuedItem,
+    ) -> BoxFuture<'a, Result<RunPermit, QueueFull>> {
         line.take(org, guest).boxed()
     }
 
-    fn now(line: &Line, org: &OrgId, guest: Guest) -> Result<Seat, Full> {
+    fn now(line: &SlowQueue, org: &OrgId, guest: QueuedItem) -> Result<RunPermit, QueueFull> {
         line.take(org, guest).now_or_never().unwrap()
     }
 
@@ -193,7 +197,7 @@ mod tests {
         let (known, org) = (Arc::new(AtomicBool::new(false)), OrgId::new("o"));
         let is_known = Arc::clone(&known);
         let knows = move |_: &OrgId, host: &Arc<str>| &**host == "good" && is_known.load(Ordering::SeqCst);
-        let line = Line::new(bounds(4, 2), knows);
+        let line = SlowQueue::new(bounds(4, 2), knows);
         let _stuck: Vec<_> = ["a", "b"].map(|host| now(&line, &org, guest(&[host], 1)).unwrap()).into();
         let (mut good, mut both) =
             (take(&line, &org, guest(&["good"], 1)), take(&line, &org, guest(&["good", "c"], 1)));
@@ -216,15 +220,15 @@ mod tests {
             assert!(poll!(&mut one).is_pending());
             standing.push(one);
         }
-        assert_eq!(now(&line, &org, guest(&["a"], 1)).err(), Some(Full::Items));
+        assert_eq!(now(&line, &org, guest(&["a"], 1)).err(), Some(QueueFull::Items));
         now(&line, &OrgId::new("other"), guest(&["a"], 1)).unwrap();
         standing.pop();
         assert!(poll!(&mut take(&line, &org, guest(&["a"], 1))).is_pending(), "one left the line");
     }
 
     /// Hosts are known whose name begins so.
-    fn line_that_knows(bounds: Bounds, name: &'static str) -> Line {
-        Line::new(bounds, move |_, host| host.starts_with(name))
+    fn line_that_knows(bounds: Bounds, name: &'static str) -> SlowQueue {
+        SlowQueue::new(bounds, move |_, host| host.starts_with(name))
     }
 
     #[tokio::test]
@@ -234,12 +238,12 @@ mod tests {
         let mut second = take(&line, &org, guest(&["a"], 10));
         assert!(poll!(&mut second).is_pending(), "it has half of them");
         let mut large = take(&line, &org, guest(&["b"], 60));
-        assert_eq!(now(&line, &org, guest(&["a"], 50)).err(), Some(Full::Bytes));
-        assert_eq!(now(&line, &org, guest(&["b"], 60)).err(), Some(Full::Bytes));
+        assert_eq!(now(&line, &org, guest(&["a"], 50)).err(), Some(QueueFull::Bytes));
+        assert_eq!(now(&line, &org, guest(&["b"], 60)).err(), Some(QueueFull::Bytes));
         let small = now(&line, &org, guest(&["b"], 20)).unwrap();
         drop(second);
         assert!(poll!(&mut large).is_pending(), "the line is empty");
-        assert_eq!(now(&line, &org, guest(&["a"], 30)).err(), Some(Full::Bytes));
+        assert_eq!(now(&line, &org, guest(&["a"], 30)).err(), Some(QueueFull::Bytes));
         assert_eq!(line.0.orgs.lock().sums, [2, 1, 130]);
         drop(first);
         drop(large.now_or_never().unwrap().unwrap());
@@ -256,7 +260,11 @@ mod tests {
             waiting.push(take(&line, &org, guest(&[&nth.to_string()], 25)));
             let _pending = poll!(waiting.last_mut().unwrap());
         }
-        assert_eq!(now(&line, &org, guest(&["c"], 25)).err(), Some(Full::Bytes), "neither seat nor place");
+        assert_eq!(
+            now(&line, &org, guest(&["c"], 25)).err(),
+            Some(QueueFull::Bytes),
+            "neither seat nor place"
+        );
         let known = now(&line, &org, guest(&["good.1"], 25)).unwrap();
         now(&line, &org, guest(&["good.2"], 25)).unwrap();
         drop(known);
@@ -271,7 +279,7 @@ mod tests {
         let monster = now(&line, &org, guest(&["a"], 5_000)).unwrap();
         let mut other = take(&line, &org, guest(&["b"], 5_000));
         assert!(poll!(&mut other).is_pending());
-        assert_eq!(now(&line, &org, guest(&["c"], 1)).err(), Some(Full::Bytes));
+        assert_eq!(now(&line, &org, guest(&["c"], 1)).err(), Some(QueueFull::Bytes));
         drop(now(&line, &org, guest(&["good"], 70)).unwrap());
         drop(monster);
         assert!(poll!(&mut other).is_ready());

@@ -1,4 +1,4 @@
-//! Who of one org has a seat, and who stands in line: bounded in items, in bytes and by the hosts that they wait for.
+//! Running and queued items of one org: limits of items and bytes, and shares of the hosts that they wait for.
 //!
 //! It wakes nobody: whoever may sit down is named when somebody else ends.
 
@@ -9,12 +9,12 @@ use std::{
 
 use tidegate_moderation::media::{Shares, Taken};
 
-/// What one org may have.
+/// Limits of one org.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
     /// Seats, and those of items that wait for one host.
     pub(crate) seats: Shares,
-    /// Of items with a seat.
+    /// Bytes of running items.
     pub(crate) seat_bytes: usize,
     /// Items without a seat.
     pub(crate) line: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Bounds {
 
 /// One item, as far as it counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Guest {
+pub(crate) struct QueuedItem {
     /// Each once.
     pub(crate) hosts: Vec<Arc<str>>,
     pub(crate) bytes: usize,
@@ -31,12 +31,12 @@ pub(crate) struct Guest {
 
 /// Why there is neither a seat nor a place in the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Full {
+pub(crate) enum QueueFull {
     Items,
     Bytes,
 }
 
-impl Full {
+impl QueueFull {
     pub(crate) fn tag(self) -> &'static str {
         match self {
             Self::Items => "items",
@@ -54,31 +54,31 @@ pub(super) struct Org<T> {
     seated: Taken,
     seated_bytes: Taken,
     by_host: HashMap<Arc<str>, Own>,
-    /// By number, which grows.
-    waiting: VecDeque<(u64, Guest, T)>,
+    /// Queued items by number, which grows.
+    waiting: VecDeque<(u64, QueuedItem, T)>,
     waiting_bytes: usize,
 }
 
-/// What is seated for one host.
+/// Running items of one host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Own {
     seats: usize,
     bytes: usize,
 }
 
-/// A guest as it counts while it is seated.
+/// A item as it counts while it is seated.
 #[derive(Debug)]
 pub(super) struct Seated {
-    guest: Guest,
+    item: QueuedItem,
     is_known: bool,
 }
 
-/// What a newcomer gets. Nobody who waits could have its seat, unless a host became known since something ended.
+/// Result of adding an item. A queued item could not run, unless a host became known since something ended.
 #[derive(Debug)]
-pub(super) enum Place {
-    Seat(Seated),
-    /// With its number.
-    Line(u64),
+pub(super) enum Admission {
+    Running(Seated),
+    /// Number in the queue.
+    Queued(u64),
 }
 
 impl<T> Default for Org<T> {
@@ -103,47 +103,47 @@ impl<T> Org<T> {
         bounds: Bounds,
         knows: impl Fn(&Arc<str>) -> bool,
         nth: u64,
-        guest: Guest,
+        item: QueuedItem,
         who: T,
-    ) -> Result<Place, Full> {
-        if let Some(is_known) = self.free_for(bounds, knows, &guest) {
-            return Ok(Place::Seat(self.sit(guest, is_known)));
+    ) -> Result<Admission, QueueFull> {
+        if let Some(is_known) = self.free_for(bounds, knows, &item) {
+            return Ok(Admission::Running(self.sit(item, is_known)));
         }
         if self.waiting.len() >= bounds.line {
-            return Err(Full::Items);
+            return Err(QueueFull::Items);
         }
         // One that is larger than all that is allowed stands alone.
-        let bytes = self.waiting_bytes.saturating_add(guest.bytes);
+        let bytes = self.waiting_bytes.saturating_add(item.bytes);
         if bytes > bounds.line_bytes && !self.waiting.is_empty() {
-            return Err(Full::Bytes);
+            return Err(QueueFull::Bytes);
         }
         self.waiting_bytes = bytes;
-        self.waiting.push_back((nth, guest, who));
-        Ok(Place::Line(nth))
+        self.waiting.push_back((nth, item, who));
+        Ok(Admission::Queued(nth))
     }
 
-    /// Whether there is a seat for the guest, and if so, whether all of its hosts are known.
-    fn free_for(&self, bounds: Bounds, knows: impl Fn(&Arc<str>) -> bool, guest: &Guest) -> Option<bool> {
+    /// Returns whether the item may run, and if so, whether all of its hosts are known.
+    fn free_for(&self, bounds: Bounds, knows: impl Fn(&Arc<str>) -> bool, item: &QueuedItem) -> Option<bool> {
         // Such as one whose hosts do not parse.
         let mut most = Own::default();
-        for own in guest.hosts.iter().filter_map(|host| self.by_host.get(host)) {
+        for own in item.hosts.iter().filter_map(|host| self.by_host.get(host)) {
             most = Own { seats: most.seats.max(own.seats), bytes: most.bytes.max(own.bytes) };
         }
         let is_free = |is_known| {
             bounds.seats.admits(self.seated, most.seats, is_known)
-                && self.bears(bounds.seat_bytes, most.bytes, guest.bytes, is_known)
+                && self.bears(bounds.seat_bytes, most.bytes, item.bytes, is_known)
         };
         // To know hosts is what takes longest.
         let (as_known, as_stranger) = (is_free(true), is_free(false));
         if !as_known && !as_stranger {
             return None;
         }
-        let is_known = guest.hosts.iter().all(knows);
+        let is_known = item.hosts.iter().all(knows);
         (if is_known { as_known } else { as_stranger }).then_some(is_known)
     }
 
-    /// Whether so many bytes more may be seated. The first of known hosts, and the first of others, always may: so one
-    /// that is larger than all that is allowed has its turn, and whoever waits, waits for another's end.
+    /// True if so many more bytes may run. The first item of known hosts and the first of others always may: an item
+    /// above the whole limit runs at last, and every waiting item waits for another one's end.
     fn bears(&self, most: usize, own: usize, more: usize, is_known: bool) -> bool {
         let alike =
             if is_known { self.seated.all - self.seated.by_strangers } else { self.seated.by_strangers };
@@ -151,19 +151,19 @@ impl<T> Org<T> {
         alike == 0 || shares.admits_more(self.seated_bytes, own, more, is_known)
     }
 
-    fn sit(&mut self, guest: Guest, is_known: bool) -> Seated {
+    fn sit(&mut self, item: QueuedItem, is_known: bool) -> Seated {
         self.seated.all += 1;
-        self.seated_bytes.all += guest.bytes;
+        self.seated_bytes.all += item.bytes;
         if !is_known {
             self.seated.by_strangers += 1;
-            self.seated_bytes.by_strangers += guest.bytes;
+            self.seated_bytes.by_strangers += item.bytes;
         }
-        for host in &guest.hosts {
+        for host in &item.hosts {
             let own = self.by_host.entry(Arc::clone(host)).or_default();
             own.seats += 1;
-            own.bytes += guest.bytes;
+            own.bytes += item.bytes;
         }
-        Seated { guest, is_known }
+        Seated { item, is_known }
     }
 
     /// The first that there is a seat for, which counts as seated.
@@ -173,22 +173,22 @@ impl<T> Org<T> {
         }
         let mut free = self.waiting.iter().enumerate();
         let (at, is_known) =
-            free.find_map(|(at, (_, guest, _))| Some((at, self.free_for(bounds, &knows, guest)?)))?;
-        let (guest, who) = self.take_out(at)?;
-        Some((who, self.sit(guest, is_known)))
+            free.find_map(|(at, (_, item, _))| Some((at, self.free_for(bounds, &knows, item)?)))?;
+        let (item, who) = self.take_out(at)?;
+        Some((who, self.sit(item, is_known)))
     }
 
-    pub(super) fn end(&mut self, Seated { guest, is_known }: &Seated) {
+    pub(super) fn end(&mut self, Seated { item, is_known }: &Seated) {
         self.seated.all -= 1;
-        self.seated_bytes.all -= guest.bytes;
+        self.seated_bytes.all -= item.bytes;
         if !is_known {
             self.seated.by_strangers -= 1;
-            self.seated_bytes.by_strangers -= guest.bytes;
+            self.seated_bytes.by_strangers -= item.bytes;
         }
-        for host in &guest.hosts {
+        for host in &item.hosts {
             if let Some(own) = self.by_host.get_mut(host) {
                 own.seats -= 1;
-                own.bytes -= guest.bytes;
+                own.bytes -= item.bytes;
                 if own.seats == 0 {
                     self.by_host.remove(host);
                 }
@@ -196,17 +196,17 @@ impl<T> Org<T> {
         }
     }
 
-    /// If it is in the line still.
+    /// Removes the item if it is still queued.
     pub(super) fn leave(&mut self, nth: u64) {
         if let Ok(at) = self.waiting.binary_search_by_key(&nth, |(own, ..)| *own) {
             self.take_out(at);
         }
     }
 
-    fn take_out(&mut self, at: usize) -> Option<(Guest, T)> {
-        let (_, guest, who) = self.waiting.remove(at)?;
-        self.waiting_bytes -= guest.bytes;
-        Some((guest, who))
+    fn take_out(&mut self, at: usize) -> Option<(QueuedItem, T)> {
+        let (_, item, who) = self.waiting.remove(at)?;
+        self.waiting_bytes -= item.bytes;
+        Some((item, who))
     }
 
     pub(super) fn sums(&self) -> Sums {
@@ -275,13 +275,14 @@ mod tests {
 
         fn come(&mut self, bounds: Bounds, hosts: &[u8], bytes: usize) {
             self.came += 1;
-            let guest = Guest { hosts: hosts.iter().map(|host| host.to_string().into()).collect(), bytes };
+            let item =
+                QueuedItem { hosts: hosts.iter().map(|host| host.to_string().into()).collect(), bytes };
             let (items, waiting) = (self.org.waiting.len(), self.org.waiting_bytes);
-            match self.org.join(bounds, |host| self.known.contains(host), self.came, guest, self.came) {
-                Ok(Place::Seat(seated)) => self.seated.push(seated),
-                Ok(Place::Line(nth)) => self.standing.push(nth),
-                Err(Full::Items) => assert_eq!(items, bounds.line),
-                Err(Full::Bytes) => assert!(items > 0 && waiting + bytes > bounds.line_bytes),
+            match self.org.join(bounds, |host| self.known.contains(host), self.came, item, self.came) {
+                Ok(Admission::Running(seated)) => self.seated.push(seated),
+                Ok(Admission::Queued(nth)) => self.standing.push(nth),
+                Err(QueueFull::Items) => assert_eq!(items, bounds.line),
+                Err(QueueFull::Bytes) => assert!(items > 0 && waiting + bytes > bounds.line_bytes),
             }
         }
 
@@ -298,7 +299,7 @@ mod tests {
         fn check(&self, bounds: Bounds) {
             let weigh = |is_known| {
                 let alike = self.seated.iter().filter(|it| it.is_known == is_known);
-                alike.fold((0, 0), |(items, bytes), it| (items + 1, bytes + it.guest.bytes))
+                alike.fold((0, 0), |(items, bytes), it| (items + 1, bytes + it.item.bytes))
             };
             let (known, strangers) = (weigh(true), weigh(false));
             let of_both = Taken { all: known.0 + strangers.0, by_strangers: strangers.0 };
@@ -309,7 +310,7 @@ mod tests {
             assert!(strangers.0 <= 1 || bytes.by_strangers <= bounds.seat_bytes.div_ceil(2));
             assert!(known.0 <= 1 || known.1 <= bounds.seat_bytes);
             assert!(bytes.all <= bounds.seat_bytes.max(LARGEST) + LARGEST);
-            let waiting: usize = self.org.waiting.iter().map(|(_, guest, _)| guest.bytes).sum();
+            let waiting: usize = self.org.waiting.iter().map(|(_, item, _)| item.bytes).sum();
             assert_eq!((self.org.waiting.len(), self.org.waiting_bytes), (self.standing.len(), waiting));
             assert!(self.standing.len() <= bounds.line);
             assert!(waiting <= bounds.line_bytes.max(LARGEST));

@@ -1,4 +1,4 @@
-//! How many items of one org, and of all, may wait for their media in passing.
+//! Limits on the items of one org, and of all, that wait for their media for a short time.
 //!
 //! It does not know what they wait for, and nobody waits for it: who has no seat goes elsewhere.
 
@@ -9,7 +9,7 @@ use tidegate_schemas::ids::OrgId;
 
 /// Cheap to clone; clones share all bounds.
 #[derive(Clone)]
-pub(crate) struct Seats(Arc<Shared>);
+pub(crate) struct WaitPermits(Arc<Shared>);
 
 struct Shared {
     per_org: usize,
@@ -24,18 +24,18 @@ struct Taken {
 }
 
 /// Given back when dropped.
-pub(crate) struct Seat {
-    of: Seats,
+pub(crate) struct WaitPermit {
+    of: WaitPermits,
     org: OrgId,
 }
 
-impl Seats {
+impl WaitPermits {
     pub(crate) fn new(per_org: usize, all: usize) -> Self {
         Self(Arc::new(Shared { per_org, all, taken: Mutex::default() }))
     }
 
     /// A seat, if one is free for the org.
-    pub(crate) fn try_take(&self, org: &OrgId) -> Option<Seat> {
+    pub(crate) fn try_take(&self, org: &OrgId) -> Option<WaitPermit> {
         let mut taken = self.0.taken.lock();
         let own = taken.by_org.get(org).copied().unwrap_or_default();
         if taken.all >= self.0.all || own >= self.0.per_org {
@@ -43,11 +43,11 @@ impl Seats {
         }
         taken.all += 1;
         taken.by_org.insert(org.clone(), own + 1);
-        Some(Seat { of: self.clone(), org: org.clone() })
+        Some(WaitPermit { of: self.clone(), org: org.clone() })
     }
 }
 
-impl Drop for Seat {
+impl Drop for WaitPermit {
     fn drop(&mut self) {
         let mut taken = self.of.0.taken.lock();
         taken.all -= 1;
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn one_org_leaves_seats_to_the_others() {
         let (a, b, c) = (OrgId::new("a"), OrgId::new("b"), OrgId::new("c"));
-        let seats = Seats::new(2, 3);
+        let seats = WaitPermits::new(2, 3);
         let held: Vec<_> = (0..2).map(|_| seats.try_take(&a).unwrap()).collect();
         assert!(seats.try_take(&a).is_none());
         let other = seats.try_take(&b).unwrap();
