@@ -24,6 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("stream", &["schemas"]),
     ("store", &["schemas"]),
     ("egress", &["schemas"]),
+    ("scheduler", &["schemas"]),
     ("exporter", &["schemas", "store"]),
     ("catalog", &["schemas", "rules", "media", "stream", "store", "egress"]),
     ("moderation", &["schemas", "rules", "media", "stream", "store", "egress", "catalog"]),

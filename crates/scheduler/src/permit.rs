@@ -1,0 +1,222 @@
+//! Permits for tasks: waiting in the queue, and giving back.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tidegate_schemas::ids::OrgId;
+use tokio::sync::oneshot;
+
+use crate::{
+    fair_queue::{EntryId, FairQueue, Grant, Key, QueueFull, Request, Totals},
+    limits::Limits,
+};
+
+/// Hands out permits to run. Cheap to clone; clones share all limits.
+#[derive(Clone)]
+pub struct Scheduler(Arc<Shared>);
+
+struct Shared {
+    queue: Mutex<FairQueue<oneshot::Sender<Permit>>>,
+    is_proven: Box<IsProven>,
+    observe: Box<dyn Fn(Totals) + Send + Sync>,
+}
+
+type IsProven = dyn Fn(&OrgId, &[Key]) -> bool + Send + Sync;
+
+/// Right to run, until it is dropped.
+pub struct Permit {
+    scheduler: Scheduler,
+    grant: Option<Grant>,
+}
+
+impl Scheduler {
+    /// `is_proven` says whether all keys of an entry have proven themselves, and `observe` is called with the new sums
+    /// after changes. Neither may call the scheduler.
+    pub fn new(
+        limits: Limits,
+        is_proven: impl Fn(&OrgId, &[Key]) -> bool + Send + Sync + 'static,
+        observe: impl Fn(Totals) + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Shared {
+            queue: Mutex::new(FairQueue::new(limits)),
+            is_proven: Box::new(is_proven),
+            observe: Box::new(observe),
+        }))
+    }
+
+    /// Waits for a permit. Dropping the future cancels the entry.
+    pub async fn acquire(&self, org: &OrgId, keys: &[Key], weight: usize) -> Result<Permit, QueueFull> {
+        let (sender, permit) = oneshot::channel();
+        let id = {
+            let mut queue = self.0.queue.lock();
+            queue.push(self.request(org, keys, weight), sender)?
+        };
+        let _cancel = CancelOnDrop { scheduler: self, id };
+        self.dispatch();
+        // The sender leaves the queue with a permit, or when this future is dropped.
+        permit.await.map_err(|_| QueueFull::Entries)
+    }
+
+    /// Returns a permit if one is free now.
+    pub fn try_acquire(&self, org: &OrgId, keys: &[Key], weight: usize) -> Option<Permit> {
+        let grant = {
+            let mut queue = self.0.queue.lock();
+            queue.try_start(self.request(org, keys, weight))?
+        };
+        self.observe();
+        Some(Permit { scheduler: self.clone(), grant: Some(grant) })
+    }
+
+    /// Asks again whether these keys have proven themselves, and starts what may run by that.
+    pub fn refresh(&self, org: &OrgId, keys: &[Key]) {
+        {
+            // Asked under the lock, so that no entry comes with an older answer.
+            let mut queue = self.0.queue.lock();
+            queue.set_proven(org, keys, (self.0.is_proven)(org, keys));
+        }
+        self.dispatch();
+    }
+
+    /// Asks the same of all keys that entries of the org wait for. What may run by that is started by the next call.
+    pub fn refresh_org(&self, org: &OrgId) {
+        self.0.queue.lock().update_proven(org, |keys| (self.0.is_proven)(org, keys));
+    }
+
+    pub fn totals(&self) -> Totals {
+        self.0.queue.lock().totals()
+    }
+
+    fn request(&self, org: &OrgId, keys: &[Key], weight: usize) -> Request {
+        Request { org: org.clone(), keys: keys.into(), weight, is_proven: (self.0.is_proven)(org, keys) }
+    }
+
+    fn dispatch(&self) {
+        loop {
+            let next = self.0.queue.lock().start_next();
+            let Some((grant, sender)) = next else { break };
+            // Whoever has stopped waiting in this moment drops the permit, which frees it for the next one.
+            drop(sender.send(Permit { scheduler: self.clone(), grant: Some(grant) }));
+        }
+        self.observe();
+    }
+
+    fn observe(&self) {
+        (self.0.observe)(self.totals());
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(grant) = self.grant.take() {
+            self.scheduler.0.queue.lock().finish(grant);
+            self.scheduler.dispatch();
+        }
+    }
+}
+
+struct CancelOnDrop<'a> {
+    scheduler: &'a Scheduler,
+    id: EntryId,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        let cancelled = self.scheduler.0.queue.lock().cancel(&self.id);
+        if cancelled.is_some() {
+            self.scheduler.observe();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use futures::{FutureExt as _, future::BoxFuture, poll};
+
+    use super::*;
+
+    fn one_at_a_time() -> Scheduler {
+        Scheduler::new(Limits { running: 1, ..Limits::UNLIMITED }, |_, _| false, |_| {})
+    }
+
+    fn acquire(scheduler: &Scheduler) -> BoxFuture<'_, Result<Permit, QueueFull>> {
+        async { scheduler.acquire(&OrgId::new("o"), &["key".into()], 1).await }.boxed()
+    }
+
+    #[tokio::test]
+    async fn dropping_a_permit_lets_the_next_one_run() {
+        let scheduler = one_at_a_time();
+        let first = acquire(&scheduler).await.unwrap();
+        let mut second = acquire(&scheduler);
+        assert!(poll!(&mut second).is_pending());
+        drop(first);
+        drop(second.now_or_never().unwrap());
+        assert_eq!(scheduler.totals(), Totals::default());
+    }
+
+    #[tokio::test]
+    async fn dropping_the_future_leaves_the_queue_at_once() {
+        let scheduler = one_at_a_time();
+        let first = acquire(&scheduler).await.unwrap();
+        let mut second = acquire(&scheduler);
+        let mut third = acquire(&scheduler);
+        assert!(poll!(&mut second).is_pending() && poll!(&mut third).is_pending());
+        for _ in 0..1_000 {
+            assert!(acquire(&scheduler).now_or_never().is_none());
+            assert_eq!(scheduler.totals(), Totals { running: 1, waiting: 2, weight: 3 });
+        }
+        drop(second);
+        drop(first);
+        assert!(third.now_or_never().unwrap().is_ok());
+    }
+
+    #[tokio::test]
+    async fn permit_sent_to_a_dropped_future_goes_to_the_next_one() {
+        let scheduler = one_at_a_time();
+        let first = acquire(&scheduler).await.unwrap();
+        let (mut second, mut third) = (acquire(&scheduler), acquire(&scheduler));
+        assert!(poll!(&mut second).is_pending() && poll!(&mut third).is_pending());
+        // The permit is in the second one's channel, which drops it without having looked.
+        drop(first);
+        assert!(poll!(&mut third).is_pending());
+        drop(second);
+        assert!(third.now_or_never().unwrap().is_ok());
+        assert_eq!(scheduler.totals(), Totals::default());
+    }
+
+    #[test]
+    fn observer_sees_each_change() {
+        let seen = Arc::new(Mutex::new(Totals::default()));
+        let observed = Arc::clone(&seen);
+        let scheduler =
+            Scheduler::new(Limits::UNLIMITED, |_, _| true, move |totals| *observed.lock() = totals);
+        let org = OrgId::new("o");
+        let permits: Vec<_> = (0..3).map(|_| scheduler.try_acquire(&org, &[], 2).unwrap()).collect();
+        assert_eq!(*seen.lock(), Totals { running: 3, waiting: 0, weight: 6 });
+        drop(permits);
+        assert_eq!(*seen.lock(), Totals::default());
+    }
+
+    #[tokio::test]
+    async fn keys_that_prove_themselves_start_what_waits() {
+        let proven = Arc::new(Mutex::new(false));
+        let is_proven = Arc::clone(&proven);
+        let limits = Limits { running_per_org: 2, ..Limits::UNLIMITED };
+        let scheduler = Scheduler::new(limits, move |_, _| *is_proven.lock(), |_| {});
+        let (org, keys) = (OrgId::new("o"), ["key".into()]);
+        let _first = scheduler.try_acquire(&org, &["other".into()], 0).unwrap();
+        let mut second = scheduler.acquire(&org, &keys, 0).boxed();
+        assert!(poll!(&mut second).is_pending());
+        *proven.lock() = true;
+        scheduler.refresh(&org, &keys);
+        let second = second.now_or_never().unwrap().unwrap();
+        *proven.lock() = false;
+        let mut third = scheduler.acquire(&org, &keys, 0).boxed();
+        assert!(poll!(&mut third).is_pending());
+        *proven.lock() = true;
+        scheduler.refresh_org(&org);
+        drop(second);
+        assert!(third.now_or_never().unwrap().is_ok());
+    }
+}
