@@ -12,6 +12,7 @@ pub struct Batch<'a> {
     /// Numbers of changes that are written before any later one, ascending.
     steps: Vec<usize>,
     pub(crate) durable: bool,
+    pub(crate) new_rows: bool,
 }
 
 pub(crate) enum Change<'a> {
@@ -78,6 +79,13 @@ impl<'a> Batch<'a> {
     /// Answered only after a sync to disk, where the engine leaves that to the caller (the embedded one).
     pub fn durable(&mut self) -> &mut Self {
         self.durable = true;
+        self
+    }
+
+    /// Promises that no row, and no deletion, has ever been written at a key of this batch. The embedded engine then skips
+    /// the look-up of an older row, which costs as much as the write.
+    pub fn of_new_rows(&mut self) -> &mut Self {
+        self.new_rows = true;
         self
     }
 

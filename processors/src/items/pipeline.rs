@@ -42,8 +42,7 @@ use crate::consumer::{
     slot::ConcurrencySlot,
 };
 
-/// Computing time after which a batch leaves the rest of its items to be handled one by one, so that slow rules of one
-/// organisation do not hold a compute thread.
+/// Computing time of a batch. Items beyond it are handled one by one, so that slow rules hold no compute thread.
 const BATCH_TIME: Duration = Duration::from_millis(10);
 
 /// Handler of the topics `items` and `items-slow`.
@@ -57,8 +56,7 @@ pub(crate) struct ItemPipeline {
 }
 
 impl ItemPipeline {
-    /// Evaluates items of one organisation in one task of the compute pool, and stores those that lead to nothing but
-    /// their rows in one batch. The others are handled one by one.
+    /// Evaluates items of one org in one task, and stores those without effects in one batch; others go on alone.
     pub(super) async fn run_batch(&self, mut parts: Vec<ItemBatchPart>) -> BatchOutcome {
         let count = parts.len();
         let guards: Vec<_> = parts.iter_mut().map(|part| part.guard.take()).collect();
@@ -82,7 +80,8 @@ impl ItemPipeline {
             |item: Option<&Option<BatchItem>>| matches!(item, Some(Some(BatchItem { rows: Some(_), .. })));
         let left = (0..count).filter(|nth| !is_done(items.get(*nth))).collect();
         let rows = items.into_iter().flatten().filter_map(|item| item.rows).collect::<Vec<_>>();
-        match submissions::store(&self.deps, &rows).await {
+        // New, since a record whose items may have been stored before never comes here.
+        match submissions::store_new(&self.deps, &rows).await {
             Ok(()) => BatchOutcome { left, is_retry: false },
             Err(_) => BatchOutcome::retry_all(count),
         }
@@ -130,7 +129,7 @@ impl ItemPipeline {
     }
 }
 
-/// Evaluates the items one after the other. `None` for an item that failed, panicked, or was not reached in time.
+/// Evaluates the items in turn. `None` for an item that failed, panicked, or was not reached in time.
 fn evaluate_batch(parts: &[ItemBatchPart], config: &Arc<Compiled>) -> Vec<Option<BatchItem>> {
     let end = Instant::now() + BATCH_TIME;
     let evaluate = |part: &ItemBatchPart| {

@@ -208,7 +208,8 @@ pub async fn finish(deps: &Deps, submission: &Submission<'_>, plan: &Plan) -> Re
     if !findings.is_silent() {
         Box::pin(publish(deps, submission, plan, findings)).await?;
     }
-    store(deps, &[EvaluatedRows::new(submission, plan.config_version, findings)]).await?;
+    let rows = [EvaluatedRows::new(submission, plan.config_version, findings)];
+    deps.store.write(batch_of(&rows)).await?;
     Box::pin(effects::apply(deps, plan)).await
 }
 
@@ -256,8 +257,14 @@ impl EvaluatedRows {
     }
 }
 
-/// Stores evaluated submissions in one batch.
-pub async fn store(deps: &Deps, submissions: &[EvaluatedRows]) -> Result<(), Error> {
+/// Stores submissions that were never stored before, in one batch.
+pub async fn store_new(deps: &Deps, submissions: &[EvaluatedRows]) -> Result<(), Error> {
+    let mut batch = batch_of(submissions);
+    batch.of_new_rows();
+    Ok(deps.store.write(batch).await?)
+}
+
+fn batch_of(submissions: &[EvaluatedRows]) -> Batch<'_> {
     let mut batch = Batch::new();
     for EvaluatedRows { written, place, hour, .. } in submissions {
         batch.put_all(*written, place.as_slice()).put_all(*written, hour.as_slice());
@@ -267,7 +274,7 @@ pub async fn store(deps: &Deps, submissions: &[EvaluatedRows]) -> Result<(), Err
     for EvaluatedRows { written, item, .. } in submissions {
         batch.put(*written, item);
     }
-    Ok(deps.store.write(batch).await?)
+    batch
 }
 
 fn accepted_row(submission: &Submission<'_>, version: ConfigVersion, media: &[Media]) -> Result<Item, Error> {

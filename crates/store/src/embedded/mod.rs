@@ -138,14 +138,14 @@ impl Engine {
     }
 
     pub(crate) async fn write(&self, batch: Batch<'_>) -> Result<(), Error> {
-        let durable = batch.durable;
+        let (durable, new_rows) = (batch.durable, batch.new_rows);
         let puts = self.encode(&batch)?;
         drop(batch);
         let bytes = puts.iter().flat_map(|puts| &puts.rows).map(|(key, value)| key.len() + value.len()).sum();
         if bytes == 0 {
             return Ok(());
         }
-        self.run(Work::Put { puts, durable }, bytes).await.map(|_| ())
+        self.run(Work::Put { puts, durable, new_rows }, bytes).await.map(|_| ())
     }
 
     pub(crate) async fn get<R: Row>(&self, key: &R::Key) -> Result<Option<R>, Error> {
@@ -220,7 +220,7 @@ impl Engine {
     /// The writer answers, its folder is in place, and it has not failed before: fjall refuses every write after one
     /// failed.
     pub(crate) async fn ping(&self) -> Result<(), Error> {
-        self.run(Work::Put { puts: Vec::new(), durable: false }, 0).await.map(|_| ())
+        self.run(Work::Put { puts: Vec::new(), durable: false, new_rows: false }, 0).await.map(|_| ())
     }
 
     /// Carries out what was queued, syncs, and ends the threads. Later calls are answered with [`Error::Closed`].

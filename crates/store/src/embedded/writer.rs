@@ -38,6 +38,8 @@ pub(super) enum Work {
     Put {
         puts: Vec<Puts>,
         durable: bool,
+        /// True if nothing was ever written at these keys.
+        new_rows: bool,
     },
     Insert {
         slot: Arc<Slot>,
@@ -143,7 +145,7 @@ impl Writer {
                 continue;
             }
             match work {
-                Work::Put { puts, .. } => together.put(puts, caller),
+                Work::Put { puts, new_rows, .. } => together.put(puts, new_rows, caller),
                 work => {
                     // It reads what the puts before it wrote.
                     together.flush();
@@ -231,12 +233,12 @@ impl<'a> Together<'a> {
         Self { db, batch: batch(db), keys: HashSet::new(), waiting: Vec::new(), answers: Vec::new() }
     }
 
-    fn put(&mut self, puts: Vec<Puts>, caller: Caller) {
+    fn put(&mut self, puts: Vec<Puts>, new_rows: bool, caller: Caller) {
         if !self.enter(&puts) {
             self.flush();
             self.enter(&puts);
         }
-        match winners(self.db, puts) {
+        match winners(self.db, puts, new_rows) {
             Ok(rows) => {
                 for (keyspace, key, value) in rows {
                     self.batch.insert(&keyspace, key, value);
@@ -270,14 +272,21 @@ fn batch(db: &Database) -> OwnedWriteBatch {
     db.batch().durability(None)
 }
 
-/// The rows that replace what is there.
-fn winners(db: &Database, puts: Vec<Puts>) -> fjall::Result<Vec<(Keyspace, UserKey, UserValue)>> {
+/// Returns the rows that replace what is there. New rows have nothing to replace.
+fn winners(
+    db: &Database,
+    puts: Vec<Puts>,
+    new_rows: bool,
+) -> fjall::Result<Vec<(Keyspace, UserKey, UserValue)>> {
     let mut winners = Vec::with_capacity(puts.iter().map(|puts| puts.rows.len()).sum());
     let mut stale = 0_u64;
     for Puts { slot, rows } in puts {
         let keyspace = slot.writable(db)?;
         for (key, value) in rows {
-            match keyspace.get(&key)? {
+            // Builds with assertions look anyway, so that tests hold callers to their promise.
+            let old = if new_rows && !cfg!(debug_assertions) { None } else { keyspace.get(&key)? };
+            debug_assert!(!new_rows || old.is_none(), "a row of {} is not new", slot.table.name);
+            match old {
                 Some(old) if !wins(&value, &old) => stale += 1,
                 _ => winners.push((keyspace.clone(), key, value)),
             }
@@ -315,7 +324,15 @@ mod tests {
         });
         let puts = vec![Puts { slot: Arc::clone(slot), rows: rows.collect() }];
         let (reply, answer) = oneshot::channel();
-        (Request { work: Work::Put { puts, durable: false }, bytes: 1, reply, room: None }, answer)
+        (
+            Request {
+                work: Work::Put { puts, durable: false, new_rows: false },
+                bytes: 1,
+                reply,
+                room: None,
+            },
+            answer,
+        )
     }
 
     #[test]
