@@ -107,7 +107,7 @@ impl Rooms {
 
 fn refusals() -> Router {
     let refuse = || tidegate_web::Problem::unavailable("The service is starting.", Duration::from_secs(5));
-    tidegate_web::dressed(Router::new().fallback(async move || refuse()))
+    tidegate_web::with_envelope(Router::new().fallback(async move || refuse()))
 }
 
 /// Another handle of the same listening socket.

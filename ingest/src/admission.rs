@@ -20,7 +20,7 @@ use tidegate_schemas::{
     ids::{Millis, OrgId},
     validation_error::{Pointer, ValidationError},
 };
-use tidegate_web::{Body, Problem, Rate, RequestId, Scheme, authorize, dress};
+use tidegate_web::{Body, Problem, Rate, RequestId, Scheme, authorize, handle_request};
 
 use crate::{Api, Shared, metrics};
 
@@ -32,7 +32,7 @@ pub(crate) struct Admitted {
 }
 
 /// The handler's route, behind the checks of its callers.
-pub(crate) fn guarded<A, F>(
+pub(crate) fn authorized_route<A, F>(
     api: &Shared,
     endpoint: &'static str,
     scope: Scope,
@@ -46,11 +46,11 @@ where
     let (api, answers) = (Arc::clone(api), Arc::new(metrics::Answers::of(endpoint)));
     on(method, move |request: Request| {
         let (api, answers, handler) = (Arc::clone(&api), Arc::clone(&answers), handler.clone());
-        dress(request, move |request, id| async move {
+        handle_request(request, move |request, id| async move {
             let began = Instant::now();
             let response = match admit(&api, scope, request, id).await {
                 Ok((admitted, rate)) => {
-                    let headers = api.rates.told(rate);
+                    let headers = api.rates.headers(rate);
                     let mut response = handler(api, admitted).await.into_response();
                     response.headers_mut().extend(headers);
                     response

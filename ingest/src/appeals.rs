@@ -29,14 +29,14 @@ pub(crate) async fn submit(api: Shared, admitted: Admitted) -> Result<StatusCode
     let received = api.receive(admitted).await?;
     let (appeal, digest) = api.checked_appeal(&received).await?;
     let claimed = claim(&api.deps.store, &appeal.org, &appeal.appeal_id, &digest, appeal.received_at).await;
-    if !claimed.map_err(|error| api.of_moderation(&error))? {
+    if !claimed.map_err(|error| api.moderation_problem(&error))? {
         return Err(vec![conflict()].into());
     }
     // Also when the id was claimed before: whoever claimed it may have died before the append.
     let key = appeal.item.key().log_key(&appeal.org);
     let partition = api.deps.log.partition(Topic::Appeals, &key);
     let appended = api.deps.log.append(&[(partition, Record::of(&key, &appeal))]).await;
-    appended.map_err(|error| api.of_append(&error))?;
+    appended.map_err(|error| api.append_problem(&error))?;
     tidegate_stream::failpoint!("after_append");
     Ok(StatusCode::NO_CONTENT)
 }

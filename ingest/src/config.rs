@@ -27,7 +27,7 @@ impl Api {
         match self.deps.live.org(org) {
             Some(config) if knows(&config) => Ok(config),
             // Rare, and many times as large as all else that a request carries.
-            _ => Box::pin(self.deps.live.latest(org)).await.map_err(|error| self.of_catalog(&error)),
+            _ => Box::pin(self.deps.live.latest(org)).await.map_err(|error| self.catalog_problem(&error)),
         }
     }
 }

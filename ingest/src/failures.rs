@@ -8,7 +8,7 @@ use tidegate_web::Problem;
 use crate::Api;
 
 impl Api {
-    pub(crate) fn of_append(&self, error: &AppendError) -> Problem {
+    pub(crate) fn append_problem(&self, error: &AppendError) -> Problem {
         match error {
             AppendError::Full { .. } => self.unavailable("The log is full."),
             AppendError::Unavailable { .. } => self.unavailable("The log cannot be reached."),
@@ -20,26 +20,26 @@ impl Api {
         }
     }
 
-    pub(crate) fn of_store(&self, error: &tidegate_store::Error) -> Problem {
+    pub(crate) fn store_problem(&self, error: &tidegate_store::Error) -> Problem {
         if error.is_outage() || matches!(error, tidegate_store::Error::Closed) {
             return self.unavailable("The store cannot be reached.");
         }
         internal(error.tag(), error)
     }
 
-    pub(crate) fn of_catalog(&self, error: &tidegate_catalog::Error) -> Problem {
+    pub(crate) fn catalog_problem(&self, error: &tidegate_catalog::Error) -> Problem {
         match error {
-            tidegate_catalog::Error::Store(error) => self.of_store(error),
+            tidegate_catalog::Error::Store(error) => self.store_problem(error),
             error if error.is_outage() => self.unavailable("The configuration cannot be loaded."),
             error => internal(error.tag(), error),
         }
     }
 
-    pub(crate) fn of_moderation(&self, error: &tidegate_moderation::Error) -> Problem {
+    pub(crate) fn moderation_problem(&self, error: &tidegate_moderation::Error) -> Problem {
         match error {
-            tidegate_moderation::Error::Store(error) => self.of_store(error),
-            tidegate_moderation::Error::Append(error) => self.of_append(error),
-            tidegate_moderation::Error::Catalog(error) => self.of_catalog(error),
+            tidegate_moderation::Error::Store(error) => self.store_problem(error),
+            tidegate_moderation::Error::Append(error) => self.append_problem(error),
+            tidegate_moderation::Error::Catalog(error) => self.catalog_problem(error),
             error => internal(error.tag(), error),
         }
     }

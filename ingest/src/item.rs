@@ -19,7 +19,7 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct ItemQuery {
     submission: Option<String>,
     wait: Option<String>,
 }
@@ -27,19 +27,19 @@ pub(crate) struct Asked {
 pub(crate) async fn show(api: Shared, admitted: Admitted) -> Result<Json<Answer>, Problem> {
     let Admitted { org, mut request, .. } = admitted;
     let Path((type_id, id)): Path<(String, String)> = request.extract_parts().await?;
-    let Query(asked) = Query::of(request.uri())?;
-    let (submission, wait) = read(asked)?;
+    let Query(query) = Query::of(request.uri())?;
+    let (submission, wait) = read(query)?;
     match api.item(&org, &ItemKey::new(type_id, id), submission, wait).await? {
         Some(answer) => Ok(Json(answer)),
         None => Err(Problem::not_found("No processor has stored such an item, or not yet.")),
     }
 }
 
-fn read(asked: Asked) -> Result<(Option<SubmissionId>, Option<Duration>), Problem> {
-    let submission = asked.submission.map(|text| text.parse::<SubmissionId>());
+fn read(query: ItemQuery) -> Result<(Option<SubmissionId>, Option<Duration>), Problem> {
+    let submission = query.submission.map(|text| text.parse::<SubmissionId>());
     let submission =
         submission.transpose().map_err(|_| invalid("`submission` must be a submission's id."))?;
-    let wait = asked
+    let wait = query
         .wait
         .map(|text| time(&text).ok_or_else(|| invalid("`wait` must be a time such as `10s` or `500ms`.")));
     Ok((submission, wait.transpose()?))
@@ -66,9 +66,9 @@ impl Api {
             let waited = answer_when_evaluated(store, org, item, submission, wait);
             // A server that stops answers with what it has.
             if let Some(answer) = self.stop.run_until_cancelled(waited).await {
-                return answer.map_err(|error| self.of_moderation(&error));
+                return answer.map_err(|error| self.moderation_problem(&error));
             }
         }
-        answer(store, org, item, submission).await.map_err(|error| self.of_moderation(&error))
+        answer(store, org, item, submission).await.map_err(|error| self.moderation_problem(&error))
     }
 }

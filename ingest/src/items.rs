@@ -113,7 +113,7 @@ impl Api {
             .zip(starts.zip(&ends))
             .map(|((partition, key, _), (start, end))| (*partition, Record::new(key, &buffer[start..*end])))
             .collect();
-        self.deps.log.append(&addressed).await.map_err(|error| self.of_append(&error))?;
+        self.deps.log.append(&addressed).await.map_err(|error| self.append_problem(&error))?;
         tidegate_stream::failpoint!("after_append");
         self.items.accepted.increment(count as u64);
         Ok(())

@@ -28,11 +28,11 @@ use axum::{
 use tidegate_catalog::{Keys, Live, Scope};
 use tidegate_store::Store;
 use tidegate_stream::Log;
-use tidegate_web::{Drained, InFlight, Rates, dress, serve};
+use tidegate_web::{Drained, InFlight, Rates, handle_request, serve};
 use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::guarded;
+use crate::admission::authorized_route;
 pub use settings::{Settings, SettingsError};
 
 /// Dependencies of the API.
@@ -50,7 +50,7 @@ pub enum Error {
     #[error(transparent)]
     Settings(#[from] SettingsError),
     #[error(transparent)]
-    Http(#[from] tidegate_web::Contradiction),
+    Http(#[from] tidegate_web::SettingsError),
 }
 
 impl Error {
@@ -98,18 +98,21 @@ pub fn router(
     });
     let (get, post) = (MethodFilter::GET, MethodFilter::POST);
     let routes: [(&str, MethodRouter); 5] = [
-        ("/api/v1/items/async", guarded(&api, "items", Scope::ItemsWrite, post, items::submit)),
-        ("/api/v1/report", guarded(&api, "report", Scope::ReportsWrite, post, reports::submit)),
-        ("/api/v1/report/appeal", guarded(&api, "appeal", Scope::AppealsWrite, post, appeals::submit)),
-        ("/api/v1/policies", guarded(&api, "policies", Scope::PoliciesRead, get, policies::list)),
-        ("/api/v1/items/{type_id}/{id}", guarded(&api, "item", Scope::ItemsRead, get, item::show)),
+        ("/api/v1/items/async", authorized_route(&api, "items", Scope::ItemsWrite, post, items::submit)),
+        ("/api/v1/report", authorized_route(&api, "report", Scope::ReportsWrite, post, reports::submit)),
+        (
+            "/api/v1/report/appeal",
+            authorized_route(&api, "appeal", Scope::AppealsWrite, post, appeals::submit),
+        ),
+        ("/api/v1/policies", authorized_route(&api, "policies", Scope::PoliciesRead, get, policies::list)),
+        ("/api/v1/items/{type_id}/{id}", authorized_route(&api, "item", Scope::ItemsRead, get, item::show)),
     ];
     let mut router = Router::new();
     for (path, route) in routes {
         router = router.route(path, route.clone()).route(&format!("{path}/"), route);
     }
     let bare = |status: StatusCode| {
-        move |request: Request| dress(request, move |_, _| async move { status.into_response() })
+        move |request: Request| handle_request(request, move |_, _| async move { status.into_response() })
     };
     Ok(router
         .fallback(bare(StatusCode::NOT_FOUND))

@@ -33,7 +33,7 @@ pub(crate) async fn submit(
     let key = report.item.key().log_key(&report.org);
     let partition = api.deps.log.partition(Topic::Reports, &key);
     let appended = api.deps.log.append(&[(partition, Record::of(&key, &report))]).await;
-    appended.map_err(|error| api.of_append(&error))?;
+    appended.map_err(|error| api.append_problem(&error))?;
     tidegate_stream::failpoint!("after_append");
     Ok((StatusCode::CREATED, Json(ReportCreated { report_id: report.report_id })))
 }

@@ -84,7 +84,7 @@ async fn caller(api: &Api, headers: &HeaderMap, uri: &Uri) -> Result<Caller, Pro
     let named = Query::<Named>::of(uri)?.0.org.map(OrgId::from);
     match key {
         None => Ok(Caller {
-            org: named.unwrap_or_else(|| OrgId::new(DEFAULT_ORG)),
+            org: named.inspect(tidegate_web::record_org).unwrap_or_else(|| OrgId::new(DEFAULT_ORG)),
             name: Arc::from("operator"),
             is_operator: true,
         }),

@@ -226,7 +226,7 @@ pub(super) fn refused(error: ApplyError) -> Problem {
         ApplyError::Invalid(found) => Problem {
             status: StatusCode::BAD_REQUEST,
             title: "The documents are not valid.",
-            ..Problem::of_faults(found.iter().map(fault).collect())
+            ..Problem::of_errors(found.iter().map(fault).collect())
         },
         error @ ApplyError::HeadMoved { .. } => Problem::conflict(error.to_string()),
         ApplyError::Catalog(error) => faults::catalog(error),

@@ -68,7 +68,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for Body<T> {
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes).map_err(|error| {
         let fault = ValidationError::invalid(&Pointer::Root, "The body is not valid.", error.to_string());
-        Problem::of_faults(vec![fault])
+        Problem::of_errors(vec![fault])
     })
 }
 
@@ -84,5 +84,5 @@ pub(crate) fn not_a_cursor() -> Problem {
 /// One wrong value; without a pointer it stands in the query.
 pub(crate) fn invalid(pointer: &str, detail: impl Into<String>) -> Problem {
     let pointer = if pointer.is_empty() { Pointer::Root } else { Pointer::Text(pointer) };
-    Problem::of_faults(vec![ValidationError::invalid(&pointer, "The request is not valid.", detail)])
+    Problem::of_errors(vec![ValidationError::invalid(&pointer, "The request is not valid.", detail)])
 }

@@ -66,5 +66,5 @@ pub fn router(deps: Deps, settings: Settings, http: tidegate_web::Settings) -> R
         .nest("/admin/v1", routes)
         .layer(from_fn_with_state(Arc::clone(&api), caller::authenticate))
         .with_state(api);
-    tidegate_web::dressed(router)
+    tidegate_web::with_envelope(router)
 }

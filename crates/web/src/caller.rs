@@ -5,7 +5,7 @@
 use axum::http::{HeaderMap, header};
 use tidegate_catalog::{Caller, Denied, Keys, Scope};
 
-use crate::Problem;
+use crate::{Problem, problem::record_org};
 
 const API_KEY: &str = "x-api-key";
 
@@ -50,7 +50,9 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 /// The caller, or the answer that tells it nothing about which keys exist.
 pub async fn authenticate(keys: &Keys, headers: &HeaderMap, scheme: Scheme) -> Result<Caller, Problem> {
-    keys.authenticate(scheme.key(headers)).await.map_err(|denied| refusal(denied, scheme))
+    let caller = keys.authenticate(scheme.key(headers)).await.map_err(|denied| refusal(denied, scheme))?;
+    record_org(&caller.org);
+    Ok(caller)
 }
 
 /// Authenticates like [`authenticate`], for a request that needs a scope.
@@ -125,7 +127,7 @@ mod tests {
         let answers = [Denied::Missing, Denied::Malformed, Denied::Unknown, Denied::Expired, Denied::Revoked]
             .map(|denied| {
                 let problem = refusal(denied, Scheme::ApiKey);
-                (problem.status, problem.title, problem.faults, problem.headers)
+                (problem.status, problem.title, problem.errors, problem.headers)
             });
         assert!(answers.windows(2).all(|pair| pair[0] == pair[1]));
         assert_eq!(answers[0].0, 401);

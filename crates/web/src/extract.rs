@@ -55,5 +55,5 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
 }
 
 fn invalid(title: &'static str, detail: String) -> Problem {
-    Problem::of_faults(vec![ValidationError::invalid(&Pointer::Root, title, detail)])
+    Problem::of_errors(vec![ValidationError::invalid(&Pointer::Root, title, detail)])
 }

@@ -26,12 +26,12 @@ pub use caller::{Scheme, authenticate, authorize, bearer};
 pub use extract::{Path, Query};
 pub use json::Json;
 pub use limits::{InFlight, Rate, Rates, Spent};
-pub use problem::{Problem, dress};
+pub use problem::{Problem, handle_request, record_org};
 pub use request_id::RequestId;
 pub use serve::{Drained, serve};
-pub use settings::{Contradiction, Settings};
+pub use settings::{Settings, SettingsError};
 
-/// The router with [`dress`] around whatever it answers.
-pub fn dressed(router: Router) -> Router {
-    router.layer(from_fn(|request, next: Next| dress(request, |request, _| next.run(request))))
+/// The router with [`handle_request`] around whatever it answers.
+pub fn with_envelope(router: Router) -> Router {
+    router.layer(from_fn(|request, next: Next| handle_request(request, |request, _| next.run(request))))
 }

@@ -89,9 +89,9 @@ struct Bucket {
 pub enum Rate {
     Unlimited,
     /// Taken; so many more may follow at once.
-    Left(u32),
+    Remaining(u32),
     /// Refused; one more may follow after this time.
-    Over(Duration),
+    Exceeded(Duration),
 }
 
 /// Full buckets are forgotten once there are so many: an organisation at rest costs nothing.
@@ -123,11 +123,11 @@ impl Rates {
         let bucket = buckets.entry(org.clone()).or_insert(full);
         let tokens = self.filled(*bucket, now);
         if tokens < 1.0 {
-            return Rate::Over(Duration::from_secs_f64((1.0 - tokens) / f64::from(self.per_second)));
+            return Rate::Exceeded(Duration::from_secs_f64((1.0 - tokens) / f64::from(self.per_second)));
         }
         *bucket = Bucket { tokens: tokens - 1.0, at: now };
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and burst")]
-        Rate::Left((tokens - 1.0) as u32)
+        Rate::Remaining((tokens - 1.0) as u32)
     }
 
     fn filled(&self, bucket: Bucket, now: Instant) -> f64 {
@@ -193,20 +193,20 @@ mod tests {
         let rates = Rates::new(10, 2);
         let org = OrgId::new("o");
         let start = Instant::now();
-        assert_eq!(rates.take(&org, start), Rate::Left(1));
-        assert_eq!(rates.take(&org, start), Rate::Left(0));
-        assert_eq!(rates.take(&org, start), Rate::Over(Duration::from_millis(100)));
-        assert_eq!(rates.take(&org, start + Duration::from_millis(100)), Rate::Left(0));
-        assert_eq!(rates.take(&org, start + Duration::from_secs(60)), Rate::Left(1));
+        assert_eq!(rates.take(&org, start), Rate::Remaining(1));
+        assert_eq!(rates.take(&org, start), Rate::Remaining(0));
+        assert_eq!(rates.take(&org, start), Rate::Exceeded(Duration::from_millis(100)));
+        assert_eq!(rates.take(&org, start + Duration::from_millis(100)), Rate::Remaining(0));
+        assert_eq!(rates.take(&org, start + Duration::from_secs(60)), Rate::Remaining(1));
     }
 
     #[test]
     fn one_organisation_does_not_spend_the_rate_of_another() {
         let rates = Rates::new(1, 1);
         let now = Instant::now();
-        assert_eq!(rates.take(&OrgId::new("a"), now), Rate::Left(0));
-        assert_eq!(rates.take(&OrgId::new("b"), now), Rate::Left(0));
-        assert!(matches!(rates.take(&OrgId::new("a"), now), Rate::Over(_)));
+        assert_eq!(rates.take(&OrgId::new("a"), now), Rate::Remaining(0));
+        assert_eq!(rates.take(&OrgId::new("b"), now), Rate::Remaining(0));
+        assert!(matches!(rates.take(&OrgId::new("a"), now), Rate::Exceeded(_)));
     }
 
     #[test]

@@ -32,7 +32,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
-use crate::{Problem, Settings, dress, unsent::Exchange};
+use crate::{Problem, Settings, handle_request, unsent::Exchange};
 
 /// A router that lingers, until the server stops.
 #[derive(Clone)]
@@ -128,7 +128,7 @@ fn answer(
         "The request's head is too long.",
         format!("Its target and headers may have {head} bytes in all."),
     );
-    Either::Left(dress(request, |_, _| ready(too_long.into_response())).map(Ok))
+    Either::Left(handle_request(request, |_, _| ready(too_long.into_response())).map(Ok))
 }
 
 /// Counts as long as it is there.

@@ -1,19 +1,23 @@
 //! Error answers: RFC 9457 problem details with an `errors` array, one entry an error.
 //!
-//! It finds no faults. A handler answers with a [`Problem`]; [`dress`] writes it out, because only there the request's
+//! A handler answers with a [`Problem`]; [`handle_request`] writes it out, because only there the request's
 //! id and path are known.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
 use axum::{
     body::Body,
-    extract::Request,
+    extract::{MatchedPath, Request},
     http::{HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use futures::FutureExt;
 use serde::Serialize;
-use tidegate_schemas::validation_error::{ValidationError, tag};
+use tidegate_schemas::{
+    ids::OrgId,
+    validation_error::{ValidationError, tag},
+};
+use tracing::{Instrument as _, Span, field::Empty};
 
 use crate::request_id::{self, RequestId};
 
@@ -24,7 +28,7 @@ const MOST_ERRORS: usize = 100;
 pub struct Problem {
     pub status: StatusCode,
     pub title: &'static str,
-    pub faults: Vec<ValidationError>,
+    pub errors: Vec<ValidationError>,
     /// Headers that the answer carries beside its body.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -36,26 +40,26 @@ impl Problem {
         title: &'static str,
         detail: impl Into<String>,
     ) -> Self {
-        let fault = ValidationError {
+        let error = ValidationError {
             status: status.as_u16(),
             pointer: None,
             tags: vec![tag],
             title,
             detail: detail.into(),
         };
-        Self { status, title, faults: vec![fault], headers: Vec::new() }
+        Self { status, title, errors: vec![error], headers: Vec::new() }
     }
 
-    /// The faults of a request. The highest of their statuses is the answer's: 413 goes over 400.
-    pub fn of_faults(faults: Vec<ValidationError>) -> Self {
-        let status = faults.iter().map(|fault| fault.status).max().unwrap_or(400);
+    /// The errors of a request. The highest of their statuses is the answer's: 413 goes over 400.
+    pub fn of_errors(errors: Vec<ValidationError>) -> Self {
+        let status = errors.iter().map(|error| error.status).max().unwrap_or(400);
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
         let title = if status == StatusCode::PAYLOAD_TOO_LARGE {
             "The request is too large."
         } else {
             "The request is not valid."
         };
-        Self { status, title, faults, headers: Vec::new() }
+        Self { status, title, errors, headers: Vec::new() }
     }
 
     /// The same words for every kind of missing or wrong key.
@@ -120,8 +124,8 @@ pub(crate) fn whole_seconds(time: Duration) -> u64 {
 }
 
 impl From<Vec<ValidationError>> for Problem {
-    fn from(faults: Vec<ValidationError>) -> Self {
-        Self::of_faults(faults)
+    fn from(errors: Vec<ValidationError>) -> Self {
+        Self::of_errors(errors)
     }
 }
 
@@ -148,31 +152,32 @@ struct Details<'a> {
 #[serde(rename_all = "camelCase")]
 struct Entry<'a> {
     #[serde(flatten)]
-    fault: &'a ValidationError,
+    error: &'a ValidationError,
     request_id: &'a str,
 }
 
-/// Wraps every request: gives it its id, answers for a handler that panics, writes out problems, and turns bare error
+/// Wraps every request: gives it its id and its span, answers for a handler that panics, writes out problems, and turns bare error
 /// answers of the router (unknown route, wrong method) into the same envelope.
 ///
 /// A router with many requests calls it in its handlers: each layer of axum costs a request several allocations.
-pub async fn dress<F: Future<Output = Response>>(
+pub async fn handle_request<F: Future<Output = Response>>(
     request: Request,
     handle: impl FnOnce(Request, RequestId) -> F,
 ) -> Response {
     let (id, uri) = (RequestId::of(&request), request.uri().clone());
+    let span = span(&request, &id);
     let handled = AssertUnwindSafe(async { handle(request, id.clone()).await });
-    let mut response = match handled.catch_unwind().await {
-        Ok(response) => response,
-        Err(_) => {
+    let handled = handled.catch_unwind().map(|handled| {
+        handled.unwrap_or_else(|_| {
             // The hook of the process has logged where it was.
-            tracing::error!(request_id = id.as_str(), "a handler panicked");
+            tracing::error!("a handler panicked");
             Problem::internal().into_response()
-        }
-    };
-    let problem = response.extensions_mut().remove::<Problem>().or_else(|| bare(&response));
+        })
+    });
+    let mut response = handled.instrument(span).await;
+    let problem = response.extensions_mut().remove::<Problem>().or_else(|| bare_problem(&response));
     if let Some(problem) = problem {
-        response = written_out(response, problem, uri.path(), &id);
+        response = write_problem(response, problem, uri.path(), &id);
     }
     if let Some(value) = id.header() {
         response.headers_mut().insert(request_id::HEADER, value);
@@ -180,7 +185,18 @@ pub async fn dress<F: Future<Output = Response>>(
     response
 }
 
-fn written_out(response: Response, problem: Problem, path: &str, id: &RequestId) -> Response {
+/// Span of a request. The route is its template: paths hold ids of items, queries and bodies whatever a platform sends.
+fn span(request: &Request, id: &RequestId) -> Span {
+    let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    tracing::info_span!("request", request_id = id.as_str(), method = %request.method(), route, org = Empty)
+}
+
+/// Adds the org to the span of the current request, once it is known.
+pub fn record_org(org: &OrgId) {
+    Span::current().record("org", org.as_str());
+}
+
+fn write_problem(response: Response, problem: Problem, path: &str, id: &RequestId) -> Response {
     let body = render(&problem, path, id.as_str());
     let (mut parts, _) = response.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
@@ -189,7 +205,7 @@ fn written_out(response: Response, problem: Problem, path: &str, id: &RequestId)
     Response::from_parts(parts, Body::from(body))
 }
 
-fn bare(response: &Response) -> Option<Problem> {
+fn bare_problem(response: &Response) -> Option<Problem> {
     match response.status() {
         StatusCode::NOT_FOUND => Some(Problem::not_found("No such route.")),
         StatusCode::METHOD_NOT_ALLOWED => Some(Problem::new(
@@ -203,8 +219,8 @@ fn bare(response: &Response) -> Option<Problem> {
 }
 
 fn render(problem: &Problem, path: &str, request_id: &str) -> Vec<u8> {
-    let shown = &problem.faults[..problem.faults.len().min(MOST_ERRORS)];
-    let detail = match (shown, problem.faults.get(MOST_ERRORS..)) {
+    let shown = &problem.errors[..problem.errors.len().min(MOST_ERRORS)];
+    let detail = match (shown, problem.errors.get(MOST_ERRORS..)) {
         ([only], _) => only.detail.clone(),
         ([], _) => String::new(),
         // The last one counts those that were not even kept.
@@ -217,7 +233,7 @@ fn render(problem: &Problem, path: &str, request_id: &str) -> Vec<u8> {
         status: problem.status.as_u16(),
         detail,
         instance: path,
-        errors: shown.iter().map(|fault| Entry { fault, request_id }).collect(),
+        errors: shown.iter().map(|error| Entry { error, request_id }).collect(),
     };
     serde_json::to_vec(&details).expect("problem details have string keys only")
 }

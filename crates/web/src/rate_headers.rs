@@ -16,7 +16,7 @@ impl Rates {
     /// Takes one request of the organisation's rate, or refuses it.
     pub fn admit(&self, org: &OrgId, now: Instant) -> Result<Rate, Problem> {
         let rate = self.take(org, now);
-        let Rate::Over(wait) = rate else { return Ok(rate) };
+        let Rate::Exceeded(wait) = rate else { return Ok(rate) };
         let problem = Problem::new(
             StatusCode::TOO_MANY_REQUESTS,
             tag::RATE_LIMITED,
@@ -24,15 +24,15 @@ impl Rates {
             "The organisation is over its rate; `Retry-After` says when the next request is taken.",
         )
         .retry_after(wait);
-        Err(self.told(rate).into_iter().fold(problem, |problem, (name, value)| problem.with(name, value)))
+        Err(self.headers(rate).into_iter().fold(problem, |problem, (name, value)| problem.with(name, value)))
     }
 
     /// The headers that say what is left.
-    pub fn told(&self, rate: Rate) -> Vec<(HeaderName, HeaderValue)> {
+    pub fn headers(&self, rate: Rate) -> Vec<(HeaderName, HeaderValue)> {
         let (left, wait) = match rate {
             Rate::Unlimited => return Vec::new(),
-            Rate::Left(left) => (left, Duration::ZERO),
-            Rate::Over(wait) => (0, wait),
+            Rate::Remaining(left) => (left, Duration::ZERO),
+            Rate::Exceeded(wait) => (0, wait),
         };
         let window = whole_seconds(self.window()).max(1);
         let policy = format!(r#""org";q={};w={window}"#, self.burst());
@@ -59,7 +59,7 @@ mod tests {
     fn the_caller_is_told_what_is_left_and_when_to_come_again() {
         let rates = Rates::new(1, 2);
         let (org, now) = (OrgId::new("o"), Instant::now());
-        let headers = rates.told(rates.admit(&org, now).unwrap());
+        let headers = rates.headers(rates.admit(&org, now).unwrap());
         assert_eq!(text(&headers, "ratelimit-policy"), r#""org";q=2;w=2"#);
         assert_eq!(text(&headers, "ratelimit"), r#""org";r=1;t=0"#);
         rates.admit(&org, now).unwrap();
@@ -71,6 +71,6 @@ mod tests {
 
     #[test]
     fn without_a_rate_there_are_no_headers() {
-        assert!(Rates::new(0, 0).told(Rate::Unlimited).is_empty());
+        assert!(Rates::new(0, 0).headers(Rate::Unlimited).is_empty());
     }
 }

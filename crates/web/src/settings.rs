@@ -57,34 +57,34 @@ impl Default for Settings {
 /// A setting that cannot hold, alone or beside another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Contradiction(pub String);
+pub struct SettingsError(pub String);
 
 impl Settings {
-    pub fn validate(&self) -> Result<(), Contradiction> {
+    pub fn validate(&self) -> Result<(), SettingsError> {
         for (name, value) in [("body_bytes", self.body_bytes), ("header_bytes", self.header_bytes)] {
             if value == 0 {
-                return Err(Contradiction(format!("{name} = 0 lets no request through")));
+                return Err(SettingsError(format!("{name} = 0 lets no request through")));
             }
         }
         for (name, value) in [("header_read_ms", self.header_read_ms), ("body_read_ms", self.body_read_ms)] {
             if value == 0 {
-                return Err(Contradiction(format!("{name} = 0 leaves no time to send a request")));
+                return Err(SettingsError(format!("{name} = 0 leaves no time to send a request")));
             }
         }
         if self.in_flight_bytes < self.body_bytes {
-            return Err(Contradiction(format!(
+            return Err(SettingsError(format!(
                 "in_flight_bytes = {} is below body_bytes = {}: the largest body could never be taken",
                 self.in_flight_bytes, self.body_bytes
             )));
         }
         if self.connections == 0 || self.streams == 0 {
-            return Err(Contradiction(format!(
+            return Err(SettingsError(format!(
                 "connections = {} and streams = {} must both be above 0",
                 self.connections, self.streams
             )));
         }
         if self.requests_per_second > 0 && self.burst == 0 {
-            return Err(Contradiction(format!(
+            return Err(SettingsError(format!(
                 "burst = 0 lets nothing through, although requests_per_second = {}",
                 self.requests_per_second
             )));

@@ -12,4 +12,5 @@ mod items;
 mod look_ups;
 mod pressure;
 mod reports;
+mod spans;
 mod support;

@@ -1,0 +1,5 @@
+//! The server as sockets see it.
+#![allow(clippy::unwrap_used)]
+
+mod server;
+mod support;

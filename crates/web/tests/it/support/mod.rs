@@ -1,0 +1,180 @@
+//! A server of a few routes, and clients that speak to it byte by byte.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::StatusCode,
+    routing::{get, post},
+};
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::Value;
+use tidegate_test_support::PATIENCE;
+use tidegate_web::{Drained, InFlight, Problem, Settings, read, serve, with_envelope};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::Notify,
+    task::JoinHandle,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+/// More than the system holds for a client.
+pub(crate) const LONG: usize = 64 << 20;
+
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) budget: InFlight,
+    pub(crate) entered: Notify,
+    pub(crate) leave: Notify,
+}
+
+type App = State<Arc<Shared>>;
+
+/// How many bytes came.
+async fn count(State(app): App, request: Request) -> Result<String, Problem> {
+    let body = read(request, &app.settings, &app.budget).await?;
+    Ok(body.bytes.len().to_string())
+}
+
+/// Answers when it is told to.
+async fn held(State(app): App) -> &'static str {
+    app.entered.notify_one();
+    app.leave.notified().await;
+    "done"
+}
+
+async fn long(State(app): App) -> String {
+    app.entered.notify_one();
+    "x".repeat(LONG)
+}
+
+async fn broken() -> &'static str {
+    panic!("a secret of the handler")
+}
+
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) app: Arc<Shared>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) task: JoinHandle<Drained>,
+}
+
+impl Running {
+    pub(crate) async fn new(set: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = Settings::default();
+        set(&mut settings);
+        let budget = InFlight::new(settings.in_flight_bytes);
+        let app = Arc::new(Shared { settings, budget, entered: Notify::new(), leave: Notify::new() });
+        let router = Router::new()
+            .route("/count", post(count))
+            .route("/held", get(held))
+            .route("/broken", get(broken))
+            .route("/long", get(long))
+            .route("/refused", post(async || StatusCode::UNAUTHORIZED))
+            .with_state(Arc::clone(&app));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let task = {
+            let (stop, settings) = (stop.clone(), app.settings.clone());
+            tokio::spawn(async move { serve(listener, with_envelope(router), &settings, stop).await })
+        };
+        Self { address, app, stop, task }
+    }
+
+    pub(crate) async fn connect(&self) -> Client {
+        Client { stream: TcpStream::connect(self.address).await.unwrap(), unread: Vec::new() }
+    }
+
+    pub(crate) async fn ask(&self, text: &str) -> Answer {
+        let mut client = self.connect().await;
+        client.send(text).await;
+        client.answer().await.unwrap()
+    }
+
+    pub(crate) async fn get_http2(&self, path: &str) -> http::Response<Incoming> {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let (mut send, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let request = http::Request::get(format!("http://{}{path}", self.address));
+        send.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap()
+    }
+
+    pub(crate) async fn drained(self) -> Drained {
+        self.stop.cancel();
+        timeout(PATIENCE, self.task).await.unwrap().unwrap()
+    }
+}
+
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    /// The body of a problem, which is whole.
+    pub(crate) fn problem(&self) -> Value {
+        assert!(self.headers.contains("content-type: application/problem+json"), "{self:?}");
+        let problem: Value = serde_json::from_str(&self.body).unwrap();
+        assert_eq!(problem["status"], self.status);
+        let request_id = problem["errors"][0]["requestId"].as_str().unwrap();
+        assert!(self.headers.contains(&format!("x-request-id: {request_id}")), "{self:?}");
+        problem
+    }
+}
+
+impl Client {
+    pub(crate) async fn send(&mut self, text: impl AsRef<[u8]>) {
+        // The server may have answered and gone already.
+        let _gone = self.stream.write_all(text.as_ref()).await;
+    }
+
+    /// The next answer; nothing if the server ended the connection.
+    pub(crate) async fn answer(&mut self) -> Option<Answer> {
+        timeout(PATIENCE, async {
+            loop {
+                if let Some(answer) = self.parse() {
+                    return Some(answer);
+                }
+                let mut bytes = [0; 4096];
+                match self.stream.read(&mut bytes).await {
+                    Ok(0) | Err(_) => return None,
+                    Ok(length) => self.unread.extend_from_slice(&bytes[..length]),
+                }
+            }
+        })
+        .await
+        .expect("the server answers or ends the connection")
+    }
+
+    fn parse(&mut self) -> Option<Answer> {
+        let head = self.unread.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+        let headers = String::from_utf8(self.unread[..head].to_vec()).unwrap();
+        let length = headers.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let end = head + length.map_or(0, |length| length.parse::<usize>().unwrap());
+        let body = String::from_utf8(self.unread.get(head..end)?.to_vec()).unwrap();
+        self.unread.drain(..end);
+        let status = headers[9..12].parse().unwrap();
+        Some(Answer { status, headers, body })
+    }
+}
+
+pub(crate) const JSON: &str = "host: h\r\ncontent-type: application/json\r\n";
+
+pub(crate) fn with_length(length: usize, body: &str) -> String {
+    format!("POST /count HTTP/1.1\r\n{JSON}content-length: {length}\r\n\r\n{body}")
+}

@@ -1,0 +1,57 @@
+//! The span that every log line of a request carries.
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
+
+use axum::body::Body;
+use serde_json::{Value, json};
+use tracing_subscriber::fmt::format::FmtSpan;
+
+use crate::support::{ITEMS, post, service};
+
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_request_has_a_span_with_its_ids_and_nothing_that_was_sent() {
+    let service = service().await;
+    let written = Written::default();
+    let to = written.clone();
+    let lines = tracing_subscriber::fmt()
+        .json()
+        .with_writer(move || to.clone())
+        .with_span_events(FmtSpan::CLOSE)
+        .finish();
+    let guard = tracing::subscriber::set_default(lines);
+    let looked_up = service.request("GET", "/api/v1/items/post/a-private-id?wait=1ms");
+    service.ask(looked_up.header("x-request-id", "r-1").body(Body::empty()).unwrap()).await;
+    service.post(&format!("{ITEMS}?secret=1"), &json!({"items": [post("another-private-id")]})).await;
+    drop(guard);
+    let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    let spans: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["span"].clone())
+        .filter(|span| span["name"] == "request")
+        .collect();
+    assert_eq!(
+        spans[0],
+        json!({"name": "request", "request_id": "r-1", "method": "GET", "route": "/api/v1/items/{type_id}/{id}",
+            "org": "org"})
+    );
+    assert_eq!((&spans[1]["route"], &spans[1]["org"]), (&json!(ITEMS), &json!("org")));
+    for sent in ["private", "secret", "wait", "hello"] {
+        assert!(!text.contains(sent), "{sent} in {text}");
+    }
+}
