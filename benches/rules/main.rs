@@ -160,7 +160,7 @@ fn measure(fixed: &Fixed, mix: Mix, size: usize, items: usize) -> f64 {
         100.0 * matching as f64 / of,
         matches as f64 / of,
         judged as f64 / of,
-        100.0 * figures.unannounced as f64 / figures.rules as f64,
+        100.0 * figures.unindexed as f64 / figures.rules as f64,
         build.as_secs_f64() * 1e3,
         again.as_secs_f64() * 1e3,
         figures.search_bytes as f64 / 1e6,

@@ -393,15 +393,15 @@ async fn fixtures_say_what_is_known_beside_the_item_as_examples_do() {
         (json!({"expect": ["scored"]}), "not matched: scored"),
         (
             json!({"expect": [], "counts": {"oftn": 3}}),
-            "/counts/oftn: there is no window `oftn`; did you mean `often`?",
+            "/counts/oftn: unknown window \"oftn\" (did you mean \"often\"?)",
         ),
-        (json!({"expect": [], "scores": {"x/y": 1}}), "/scores/x~1y: no rule asks the model `x/y`"),
-        (
-            json!({"expect": [], "media": [{}, {"bank": "b"}]}),
-            "/media/1/bank: there is no bank of hashes `b`",
-        ),
+        (json!({"expect": [], "scores": {"x/y": 1}}), "/scores/x~1y: no rule uses the model \"x/y\""),
+        (json!({"expect": [], "media": [{}, {"bank": "b"}]}), "/media/1/bank: unknown bank of hashes \"b\""),
         (json!({"expect": [], "strikes": "2"}), "/strikes: expected a whole number"),
-        (json!({"expect": [], "count": {"often": 3}}), "/count: unknown key `count`; did you mean `counts`?"),
+        (
+            json!({"expect": [], "count": {"often": 3}}),
+            "/count: unknown key \"count\" (did you mean \"counts\"?)",
+        ),
         (
             json!({"expect": ["counted", 5, null]}),
             "/expect/1: expected the key of a rule, not 5; /expect/2: expected the key of a rule, not null",

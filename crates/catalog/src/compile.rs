@@ -115,7 +115,7 @@ pub(crate) fn pattern_faults(content: &Content, limits: &Limits) -> Vec<Document
     let banks = content.set.banks.values().filter(|(_, bank)| bank.kind == BankKind::Regex);
     let faults = banks.flat_map(|(origin, bank)| {
         (0..).zip(&bank.entries).filter_map(move |(nth, entry): (usize, _)| {
-            let why = rules::pattern_fault(entry.trim(), limits)?;
+            let why = rules::pattern_error(entry.trim(), limits)?;
             let why = why.strip_prefix("it ").unwrap_or(&why);
             Some(DocumentFault::new(origin, format!("entries[{nth}]"), format!("The pattern {why}.")))
         })

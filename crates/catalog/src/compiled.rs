@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Map, Value};
 use tidegate_media::banks::{Bank, BankPublisher, HashBanks};
-use tidegate_rules::{Around, Plan, RuleError, RuleHead};
+use tidegate_rules::{ExampleFacts, Plan, RuleError, RuleHead};
 use tidegate_schemas::ids::{
     ActionId, BankId, ConfigVersion, EndpointId, Millis, OrgId, PolicyId, QueueId, RuleId, TypeId,
 };
@@ -175,9 +175,9 @@ impl Compiled {
     }
 
     /// Reads what a line says is known beside its item, as an example says it; `beside` names its other keys.
-    pub fn around(&self, line: &Value, beside: &[&str]) -> Result<Around, Vec<RuleError>> {
+    pub fn example_facts(&self, line: &Value, beside: &[&str]) -> Result<ExampleFacts, Vec<RuleError>> {
         let banks: Vec<_> = self.hash_banks.iter().map(|bank| bank.id.as_str()).collect();
-        self.plan.around(line, beside, &banks)
+        self.plan.example_facts(line, beside, &banks)
     }
 
     pub fn plan(&self) -> &Plan {

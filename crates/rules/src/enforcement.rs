@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_as_large_as_it_says_and_a_larger_one_holds_it() {
+    fn rollout_share_is_exact_and_larger_contains_smaller() {
         let (few, more) = (rollout(5.0, None, RolloutBy::Item), rollout(20.0, None, RolloutBy::Item));
         let (few, more) = (included(&few, "r"), included(&more, "r"));
         // Drawn once and for all, so these are no chances.
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_have_parts_of_their_own_unless_they_share_a_salt() {
+    fn rollouts_are_independent_unless_they_share_a_salt() {
         let own = rollout(20.0, None, RolloutBy::Item);
         assert_ne!(included(&own, "a"), included(&own, "b"));
         let shared = rollout(20.0, Some("s"), RolloutBy::Item);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn by_user_all_items_of_a_user_are_in_the_part_or_none() {
+    fn rollout_by_user_includes_all_or_no_items_of_a_user() {
         let life = rollout(50.0, None, RolloutBy::User);
         let rule = RuleId::new("r");
         let mut both = [false; 2];

@@ -4,7 +4,7 @@ use tidegate_schemas::documents::Missing;
 
 /// Why a rule document is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{kind} {rule}, {pointer}: {detail}")]
+#[error("{}{detail}", subject(kind, rule, pointer))]
 pub struct RuleError {
     /// Kind of document: `rule`, `window` or `bank`.
     pub kind: &'static str,
@@ -43,7 +43,7 @@ impl RuleError {
 
 /// A warning about something that is allowed in a rule document, but hardly meant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{kind} {rule}, {pointer}: {detail}")]
+#[error("{}{detail}", subject(kind, rule, pointer))]
 pub struct Warning {
     /// Kind of document: `rule`, `window` or `bank`.
     pub kind: &'static str,
@@ -82,16 +82,26 @@ impl Warning {
     }
 }
 
-/// Faults listed for one document; a hostile one would otherwise be answered with more than it sent.
-pub(crate) const FAULTS_LISTED: usize = 100;
+/// `rule "demo", /when: `, as far as it is known.
+fn subject(kind: &str, key: &str, pointer: &str) -> String {
+    match (key, pointer) {
+        ("", "") => String::new(),
+        ("", pointer) => format!("{kind}, {pointer}: "),
+        (key, "") => format!("{kind} \"{key}\": "),
+        (key, pointer) => format!("{kind} \"{key}\", {pointer}: "),
+    }
+}
+
+/// Errors listed for one document; a hostile one would otherwise be answered with more than it sent.
+pub(crate) const ERRORS_LISTED: usize = 100;
 /// Errors of all documents together; and warnings of one kind that are kept with a plan.
-pub(crate) const LISTED_IN_ALL: usize = 10_000;
+pub(crate) const ERRORS_LISTED_IN_ALL: usize = 10_000;
 
 /// A name as it may be shown: whole if short, its beginning otherwise.
 pub(crate) fn shown(name: &str) -> String {
     match name.char_indices().nth(64) {
-        Some((end, _)) => format!("`{}…`", &name[..end]),
-        None => format!("`{name}`"),
+        Some((end, _)) => format!("\"{}…\"", &name[..end]),
+        None => format!("\"{name}\""),
     }
 }
 
@@ -100,11 +110,11 @@ pub(crate) fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// `; did you mean ...?`, or nothing when no candidate is near.
+/// ` (did you mean "..."?)`, or nothing when no candidate is near.
 pub(crate) fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     // An organisation may have tens of thousands of fields, and a document a hundred unknown ones.
     let nearest = tidegate_schemas::nearest(name, candidates.into_iter().take(2_000));
-    nearest.map_or_else(String::new, |candidate| format!("; did you mean `{candidate}`?"))
+    nearest.map_or_else(String::new, |candidate| format!(" (did you mean \"{candidate}\"?)"))
 }
 
 /// The beginning of a text, whole characters only.

@@ -87,31 +87,21 @@ pub struct Media {
     pub matches: Vec<BankMatch>,
 }
 
-/// State of a medium: how far it could be looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MediaState {
-    #[default]
-    Ok,
-    /// Looked at, but too plain or too small for its hashes to say much.
-    LowQuality,
-    /// There are bytes, and so exact hashes, but no picture in them.
-    Undecodable,
-    TooLarge,
-    /// Its address, or one that it redirects to, may not be called.
-    BlockedAddress,
-    FetchFailed,
-}
-
-impl MediaState {
-    pub(crate) const NAMES: [(&'static str, Self); 6] = [
-        ("ok", Self::Ok),
-        ("low_quality", Self::LowQuality),
-        ("undecodable", Self::Undecodable),
-        ("too_large", Self::TooLarge),
-        ("blocked_address", Self::BlockedAddress),
-        ("fetch_failed", Self::FetchFailed),
-    ];
+tidegate_schemas::string_enum! {
+    /// State of a medium: how far it could be looked at.
+    #[derive(Default)]
+    pub enum MediaState {
+        #[default]
+        Ok = "ok",
+        /// Looked at, but too plain or too small for its hashes to say much.
+        LowQuality = "low_quality",
+        /// There are bytes, and so exact hashes, but no picture in them.
+        Undecodable = "undecodable",
+        TooLarge = "too_large",
+        /// Its address, or one that it redirects to, may not be called.
+        BlockedAddress = "blocked_address",
+        FetchFailed = "fetch_failed",
+    }
 }
 
 /// A medium is like an entry of a bank.

@@ -62,7 +62,7 @@ struct Texts<'a> {
 
 /// One text in the form that was asked for.
 #[derive(Clone, Copy)]
-pub(crate) struct Seen<'s, 'a> {
+pub(crate) struct ViewedText<'s, 'a> {
     pub(crate) element: Element<'a>,
     pub(crate) original: &'a str,
     pub(crate) text: &'s str,
@@ -70,7 +70,7 @@ pub(crate) struct Seen<'s, 'a> {
     folded: bool,
 }
 
-impl Seen<'_, '_> {
+impl ViewedText<'_, '_> {
     /// The smallest span of whole characters of the original that gave rise to this span of the view.
     pub(crate) fn origin(&self, start: usize, end: usize) -> (usize, usize) {
         self.derived.map_or((start, end), |derived| derived.origin(start, end))
@@ -156,7 +156,7 @@ impl<'a> FieldCache<'a> {
     }
 
     /// The texts at a path, in the form asked for.
-    pub(crate) fn texts(&self, slot: usize, view: View) -> impl Iterator<Item = Seen<'_, 'a>> {
+    pub(crate) fn texts(&self, slot: usize, view: View) -> impl Iterator<Item = ViewedText<'_, 'a>> {
         let (texts, values) = self.cut(slot);
         let place = match view {
             View::Raw => None,
@@ -169,7 +169,7 @@ impl<'a> FieldCache<'a> {
         texts.cut.iter().enumerate().map(move |(nth, (value, original))| {
             let derived = derived.map(|derived| &derived[nth]);
             let text = derived.map_or(*original, |derived| &*derived.text);
-            Seen { element: values[*value].0, original, text, derived, folded: view > View::Lower }
+            ViewedText { element: values[*value].0, original, text, derived, folded: view > View::Lower }
         })
     }
 
@@ -178,7 +178,7 @@ impl<'a> FieldCache<'a> {
         &'s self,
         slot: usize,
         steps: &mut Steps,
-    ) -> Result<impl Iterator<Item = (Seen<'s, 'a>, &'s [Host<'a>])> + use<'s, 'a>, OutOfSteps> {
+    ) -> Result<impl Iterator<Item = (ViewedText<'s, 'a>, &'s [Host<'a>])> + use<'s, 'a>, OutOfSteps> {
         let (texts, _) = self.cut(slot);
         if texts.hosts.get().is_none() {
             steps.take_shared(texts.cut.iter().map(|(_, text)| hosts::work(text)).sum())?;

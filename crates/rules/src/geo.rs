@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_an_area_lies_in_a_cell_that_covers_it() {
+    fn points_of_an_area_lie_in_its_cells() {
         let mut seed = 7_u64;
         let mut unit = || {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_is_none() {
+    fn invalid_coordinates_are_no_point() {
         for (lat, lng) in [(91.0, 0.0), (0.0, 180.1), (f64::NAN, 0.0), (0.0, f64::INFINITY)] {
             assert_eq!(Point::new(lat, lng), None);
         }

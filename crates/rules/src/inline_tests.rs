@@ -9,7 +9,7 @@ use crate::{
     facts::{Facts, Need},
     item::{Fields, Item, On},
     plan::Plan,
-    syntax::{self, Around},
+    syntax::{self, ExampleFacts},
 };
 
 /// An example's item, as its type reads it.
@@ -74,7 +74,7 @@ pub fn run_tests(
                             submission: derive(Kind::Submission, &[rule.head.rule.as_str().as_bytes()]),
                         };
                         let scan = plan.scan_this(&item, rule);
-                        let facts = test.around.facts(scan.needs());
+                        let facts = test.facts.answers(scan.needs());
                         let outcome = plan.finish(scan, &facts);
                         match (outcome.errored.into_iter().next(), !outcome.matched.is_empty(), test.matches)
                         {
@@ -96,9 +96,9 @@ pub fn run_tests(
     reports
 }
 
-impl Around {
+impl ExampleFacts {
     /// The answers to what is asked.
-    pub fn facts(&self, needs: &[Need]) -> Facts {
+    pub fn answers(&self, needs: &[Need]) -> Facts {
         let mut facts = Facts::offline(needs);
         for need in needs {
             match need {
@@ -128,21 +128,26 @@ impl Around {
 impl Plan {
     /// Reads what a line says is known beside its item, in the words of an example. `beside` names the line's other
     /// keys, `banks` the banks that media may be in.
-    pub fn around(&self, line: &Json, beside: &[&str], banks: &[&str]) -> Result<Around, Vec<RuleError>> {
-        let around = syntax::around(line, beside, self.limits())?;
+    pub fn example_facts(
+        &self,
+        line: &Json,
+        beside: &[&str],
+        banks: &[&str],
+    ) -> Result<ExampleFacts, Vec<RuleError>> {
+        let facts = syntax::example_facts(line, beside, self.limits())?;
         let windows: Vec<_> = self.windows().map(|window| window.key.as_str()).collect();
         let models: Vec<_> = self.models().collect();
         let counted =
-            around.counts.iter().map(|(key, _)| (format!("counts/{}", escaped(key.as_str())), key.as_str()));
+            facts.counts.iter().map(|(key, _)| (format!("counts/{}", escaped(key.as_str())), key.as_str()));
         let said =
-            around.scores.iter().map(|(model, _)| (format!("scores/{}", escaped(model)), model.as_str()));
-        let found = around.media.iter().enumerate().flat_map(|(nth, (_, media))| {
+            facts.scores.iter().map(|(model, _)| (format!("scores/{}", escaped(model)), model.as_str()));
+        let found = facts.media.iter().enumerate().flat_map(|(nth, (_, media))| {
             media.matches.iter().map(move |found| (format!("media/{nth}/bank"), found.bank.as_str()))
         });
-        let mut faults = unknown(counted, &windows, "unknown_window", "there is no window");
-        faults.extend(unknown(said, &models, "unknown_model", "no rule asks the model"));
-        faults.extend(unknown(found, banks, "unknown_bank", "there is no bank of hashes"));
-        if faults.is_empty() { Ok(around) } else { Err(faults) }
+        let mut errors = unknown(counted, &windows, "unknown_window", "unknown window");
+        errors.extend(unknown(said, &models, "unknown_model", "no rule uses the model"));
+        errors.extend(unknown(found, banks, "unknown_bank", "unknown bank of hashes"));
+        if errors.is_empty() { Ok(facts) } else { Err(errors) }
     }
 }
 
@@ -152,9 +157,9 @@ fn unknown<'n>(
     tag: &'static str,
     what: &str,
 ) -> Vec<RuleError> {
-    let fault = |(at, name): (String, &str)| {
+    let error = |(at, name): (String, &str)| {
         let near = did_you_mean(name, known.iter().copied());
         RuleError::new("line", "", &format!("/{at}"), tag, format!("{what} {}{near}", shown(name)))
     };
-    named.filter(|(_, name)| !known.contains(name)).map(fault).collect()
+    named.filter(|(_, name)| !known.contains(name)).map(error).collect()
 }

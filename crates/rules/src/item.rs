@@ -7,16 +7,14 @@ use tidegate_schemas::{
     item_types,
 };
 
-use serde::{Deserialize, Serialize};
-
-/// Event that brings an item before a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum On {
-    Item,
-    Report,
-    /// Rules are not asked about these.
-    Appeal,
+tidegate_schemas::string_enum! {
+    /// Event that brings an item before a rule.
+    pub enum On {
+        Item = "item",
+        Report = "report",
+        /// Rules are not asked about these.
+        Appeal = "appeal",
+    }
 }
 
 /// A coerced value of a field.

@@ -42,17 +42,17 @@ pub use leaves::{
     geo::{GeoExplained, GeoHit},
     input::Hit,
     media::{MediaExplained, MediaHit},
-    needle::pattern_fault,
+    needle::pattern_error,
     score::ScoreExplained,
     strikes::StrikesExplained,
     text::TextExplained,
 };
-pub use limits::{Contradiction, Limits};
+pub use limits::{LimitError, Limits};
 pub use logic::ConditionResult;
-pub use outcome::{Errored, LeftOut, Match, Outcome, RuleInfo};
+pub use outcome::{Match, Omissions, Outcome, RuleFailure, RuleInfo};
 pub use overload::Overload;
-pub use plan::{Figures, Inquiry, Plan, Scan};
-pub use syntax::{ActionUse, Around, Status};
+pub use plan::{Figures, PendingExplanation, Plan, Scan};
+pub use syntax::{ActionUse, ExampleFacts, Status};
 pub use text::View;
 pub use vocabulary::{Bank, BankEntry, Container, EntryName, Kind, Shape, Vocabulary};
-pub use windows::{Amount, Measure, Tally, Window, WindowEntry, WindowKey};
+pub use windows::{Amount, Measure, RunningCount, Window, WindowEntry, WindowKey};

@@ -87,13 +87,13 @@ impl Default for Limits {
 /// Two settings, or a setting and its range, that cannot both hold.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} = {value} is out of range: {range}")]
-pub struct Contradiction {
+pub struct LimitError {
     pub name: &'static str,
     pub value: u64,
     pub range: &'static str,
 }
 
-impl Contradiction {
+impl LimitError {
     pub fn tag(&self) -> &'static str {
         "limit_out_of_range"
     }
@@ -101,7 +101,7 @@ impl Contradiction {
 
 impl Limits {
     /// Refuses limits under which no rule could run, or an explanation could not be read back.
-    pub fn validate(&self) -> Result<(), Contradiction> {
+    pub fn validate(&self) -> Result<(), LimitError> {
         let checks = [
             ("depth", wide(self.depth), 1, 32, "1 to 32"),
             ("text_bytes", wide(self.text_bytes), 4, 16 << 20, "4 to 16 MiB"),
@@ -117,7 +117,7 @@ impl Limits {
         ];
         for (name, value, least, most, range) in checks {
             if value < least || value > most {
-                return Err(Contradiction { name, value, range });
+                return Err(LimitError { name, value, range });
             }
         }
         Ok(())
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_in_range_and_a_contradiction_is_named() {
+    fn defaults_are_in_range_and_a_bad_limit_is_named() {
         assert_eq!(Limits::default().validate(), Ok(()));
         let deep = Limits { depth: 33, ..Limits::default() };
         assert!(deep.validate().is_err_and(|e| e.to_string().contains("depth = 33")));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn one_rule_that_runs_out_of_steps_leaves_some_for_the_next() {
+    fn rule_out_of_steps_leaves_some_for_the_next() {
         let limits = Limits { steps_per_item: 10, steps_per_rule: 6, ..Limits::default() };
         let mut steps = Steps::new(&limits);
         assert_eq!(steps.take(4), Ok(()));

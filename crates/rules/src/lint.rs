@@ -20,12 +20,12 @@ use crate::{
     syntax::Status,
 };
 
-/// Returns the warnings of all rules. `unannounced` are rules that nothing in an item announces, sorted; `everywhere`
+/// Returns the warnings of all rules. `unindexed` are rules that are not indexed, sorted; `everywhere`
 /// are predicates with patterns that run on every text.
 pub(crate) fn warnings<'r>(
     rules: impl Iterator<Item = &'r Rule>,
     predicates: &[Leaf],
-    unannounced: &[u32],
+    unindexed: &[u32],
     everywhere: &[u32],
     costs: &Costs,
 ) -> Vec<Warning> {
@@ -38,31 +38,43 @@ pub(crate) fn warnings<'r>(
         };
         let never = is_impossible(&rule.when, true, rule, predicates);
         if never {
-            warn("/when", "unsatisfiable", "the condition can never hold".to_owned());
+            warn(
+                "/when",
+                "unsatisfiable",
+                "the condition can never hold: two parts contradict each other".to_owned(),
+            );
         }
-        if !never && unannounced.binary_search(&number).is_ok() {
+        if !never && unindexed.binary_search(&number).is_ok() {
             let steps: f32 = rule.leaves.iter().map(|predicate| costs.of(*predicate)).sum();
-            let detail = "nothing that an item must hold announces the rule, so it is judged for every item";
+            let detail = "the rule cannot be indexed, so it is evaluated for every item";
             warn("/when", "unannounced", format!("{detail}, at about {steps:.0} steps"));
         }
         let runs = rule.leaves.iter().find(|predicate| everywhere.contains(predicate));
         if let Some(Leaf::Text(text)) = runs.map(|predicate| &predicates[*predicate as usize]) {
             let steps = text.on_usual_text();
-            let detail = "the pattern holds no literal of three bytes, so it runs on every text";
+            let detail = "the pattern has no literal of three bytes, so it runs on every text";
             warn("/when", "pattern_everywhere", format!("{detail}, at about {steps:.0} steps"));
         }
         if rule.head.status == Status::Live {
             if rule.head.actions.is_empty() {
-                warn("/actions", "no_action", "the rule is live and has no action".to_owned());
+                warn(
+                    "/actions",
+                    "no_action",
+                    "the rule is live and has no action: add one, or set it to background".to_owned(),
+                );
             }
             if rule.head.policies.is_empty() {
-                warn("/policies", "no_policy", "the rule is live and names no policy".to_owned());
+                warn("/policies", "no_policy", "the rule is live and names no policy: add one".to_owned());
             }
         }
         if !never {
             let first = *known.entry(scope(rule)).or_insert(rule.head.rule.as_str());
             if first != rule.head.rule.as_str() {
-                warn("/when", "same_condition", format!("rule {first} has the same condition"));
+                warn(
+                    "/when",
+                    "same_condition",
+                    format!("rule \"{first}\" has the same condition: archive one of them"),
+                );
             }
         }
     }

@@ -2,19 +2,17 @@
 //!
 //! It looks at no item.
 
-use serde::{Deserialize, Serialize};
-
-/// Result of a condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ConditionResult {
-    Passed,
-    Failed,
-    /// There is nothing to compare.
-    Inapplicable,
-    Errored,
-    /// Not looked at, because it could not change the outcome.
-    Skipped,
+tidegate_schemas::string_enum! {
+    /// Result of a condition.
+    pub enum ConditionResult {
+        Passed = "passed",
+        Failed = "failed",
+        /// There is nothing to compare.
+        Inapplicable = "inapplicable",
+        Errored = "errored",
+        /// Not looked at, because it could not change the outcome.
+        Skipped = "skipped",
+    }
 }
 
 /// A condition tree over numbered leaves, numbered in document order.
@@ -171,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_possible_is_what_the_possibilities_come_to() {
+    fn possible_results_are_those_of_all_assignments() {
         let single = |mask: Mask| [F, E, I, P].into_iter().filter(move |one| mask.0 & one.0 != 0);
         for left in (1..16).map(Mask) {
             for right in (1..16).map(Mask) {
@@ -184,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_of_three_looks_no_further_than_it_must() {
+    fn condition_tree_stops_at_the_deciding_part() {
         let tree = |any: bool| {
             let leaves = (0..3).map(Node::Leaf).collect();
             if any { Node::Any(leaves) } else { Node::All(leaves) }

@@ -18,7 +18,7 @@ pub struct Outcome {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub matched_more: usize,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub errored: Vec<Errored>,
+    pub errored: Vec<RuleFailure>,
     /// Failures beyond those listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub errored_more: usize,
@@ -31,8 +31,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub fn left_out(&self) -> LeftOut {
-        LeftOut {
+    pub fn left_out(&self) -> Omissions {
+        Omissions {
             matched_more: self.matched_more,
             errored_more: self.errored_more,
             uncounted: self.uncounted.clone(),
@@ -45,7 +45,7 @@ impl Outcome {
 /// is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct LeftOut {
+pub struct Omissions {
     #[serde(skip_serializing_if = "is_zero")]
     pub matched_more: usize,
     #[serde(skip_serializing_if = "is_zero")]
@@ -56,7 +56,7 @@ pub struct LeftOut {
     pub truncated: Vec<String>,
 }
 
-impl LeftOut {
+impl Omissions {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -81,7 +81,7 @@ pub struct RuleInfo {
 
 /// A rule whose condition passed. It is written as one object.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(from = "Written")]
+#[serde(from = "StoredMatch")]
 pub struct Match {
     /// Shared with the rule: a copy of each word would cost more than to find the match.
     pub named: Arc<RuleInfo>,
@@ -113,7 +113,7 @@ impl Serialize for Match {
 
 /// A match as it is written. Without `flatten`, which cannot read numbers of any length.
 #[derive(Deserialize)]
-struct Written {
+struct StoredMatch {
     rule: RuleId,
     name: String,
     version: String,
@@ -123,16 +123,16 @@ struct Written {
     tree: Explained,
 }
 
-impl From<Written> for Match {
-    fn from(written: Written) -> Self {
-        let Written { rule, name, version, status, policies, actions, tree } = written;
+impl From<StoredMatch> for Match {
+    fn from(written: StoredMatch) -> Self {
+        let StoredMatch { rule, name, version, status, policies, actions, tree } = written;
         Self { named: Arc::new(RuleInfo { rule, name, version, status, policies, actions }), tree }
     }
 }
 
 /// A rule that could not be decided.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Errored {
+pub struct RuleFailure {
     pub rule: RuleId,
     pub version: String,
     pub status: Status,

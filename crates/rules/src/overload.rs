@@ -109,7 +109,7 @@ pub(crate) fn of(
             for predicate in &rule.leaves {
                 let place = *predicate as usize;
                 let Leaf::Text(text) = &predicates[place] else { continue };
-                // Each pattern that announces its condition has the steps of a rule for itself.
+                // Each pattern by which its condition is indexed has the steps of a rule for itself.
                 let each = text.needed == 1 && index.is_scanned(*predicate);
                 match (each, &all[place], &heaviest[place]) {
                     (true, _, Some(one)) if one.work > alone.work => alone = one.clone(),

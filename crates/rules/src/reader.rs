@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 use tidegate_schemas::{banks::BankKind, ids::Millis, item_types::datetime};
 
 use crate::{
-    error::{FAULTS_LISTED, RuleError, did_you_mean, escaped, shown},
+    error::{ERRORS_LISTED, RuleError, did_you_mean, escaped, shown},
     facts::Within,
     item::Number,
     limits::Limits,
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Error of instants that are too exact.
-pub(crate) const FINER: &str = "instants are exact to the millisecond, and this one names a part of one";
+pub(crate) const FINER: &str = "the instant is finer than a millisecond: round it";
 
 /// Reads values out of JSON, and gathers what is wrong with them by their places.
 pub(crate) struct Reader<'a> {
@@ -25,7 +25,7 @@ pub(crate) struct Reader<'a> {
     pub(crate) pointer: String,
     pub(crate) nodes: usize,
     pub(crate) words: usize,
-    pub(crate) faults: Vec<RuleError>,
+    pub(crate) errors: Vec<RuleError>,
 }
 
 pub(crate) type Object = Map<String, Json>;
@@ -42,15 +42,15 @@ impl Reader<'_> {
         self.distinct(fields, "field")
     }
 
-    pub(crate) fn fault<T>(&mut self, tag: &'static str, detail: impl Into<String>) -> Option<T> {
-        if self.faults.len() < FAULTS_LISTED {
-            self.faults.push(RuleError::new(self.kind, &self.rule, &self.pointer, tag, detail.into()));
+    pub(crate) fn error<T>(&mut self, tag: &'static str, detail: impl Into<String>) -> Option<T> {
+        if self.errors.len() < ERRORS_LISTED {
+            self.errors.push(RuleError::new(self.kind, &self.rule, &self.pointer, tag, detail.into()));
         }
         None
     }
 
     pub(crate) fn full(&self) -> bool {
-        self.faults.len() >= FAULTS_LISTED
+        self.errors.len() >= ERRORS_LISTED
     }
 
     pub(crate) fn at<T>(&mut self, segment: &str, read: impl FnOnce(&mut Self) -> T) -> T {
@@ -65,14 +65,14 @@ impl Reader<'_> {
 
     pub(crate) fn object<'j>(&mut self, value: &'j Json, keys: &[&str]) -> Option<&'j Object> {
         let Some(object) = value.as_object() else {
-            return self.fault("shape", format!("expected a mapping with {}", keys.join(", ")));
+            return self.error("shape", format!("expected a mapping with {}", keys.join(", ")));
         };
         for key in object.keys().filter(|key| !keys.contains(&key.as_str())) {
             if self.full() {
                 break;
             }
             let near = did_you_mean(key, keys.iter().copied());
-            self.at(key, |r| r.fault::<()>("unknown_key", format!("unknown key {}{near}", shown(key))));
+            self.at(key, |r| r.error::<()>("unknown_key", format!("unknown key {}{near}", shown(key))));
         }
         Some(object)
     }
@@ -95,24 +95,25 @@ impl Reader<'_> {
         read: impl FnOnce(&mut Self, &'j Json) -> Option<T>,
     ) -> Option<T> {
         if object.get(key).is_none_or(Json::is_null) {
-            return self.fault("shape", format!("`{key}` is missing"));
+            return self.error("shape", format!("required key \"{key}\" is missing"));
         }
         self.optional(object, key, read)
     }
 
     pub(crate) fn text<'j>(&mut self, value: &'j Json) -> Option<&'j str> {
         match value.as_str() {
-            Some(text) if text.trim().is_empty() => self.fault("empty", "is blank"),
-            Some(text) if text.len() > self.limits.word_bytes => {
-                self.fault("limit", format!("is longer than {} bytes", self.limits.word_bytes))
-            }
+            Some(text) if text.trim().is_empty() => self.error("empty", "the text is blank"),
+            Some(text) if text.len() > self.limits.word_bytes => self.error(
+                "limit",
+                format!("the text is {} bytes long, the limit is {}", text.len(), self.limits.word_bytes),
+            ),
             Some(text) => Some(text),
-            None => self.fault("shape", "expected a text"),
+            None => self.error("shape", "expected a text"),
         }
     }
 
     pub(crate) fn boolean(&mut self, value: &Json) -> Option<bool> {
-        value.as_bool().or_else(|| self.fault("shape", "expected true or false"))
+        value.as_bool().or_else(|| self.error("shape", "expected true or false"))
     }
 
     pub(crate) fn name<T: Copy>(&mut self, value: &Json, names: &[(&str, T)]) -> Option<T> {
@@ -120,8 +121,22 @@ impl Reader<'_> {
         names.iter().find(|(name, _)| *name == text).map(|(_, named)| *named).or_else(|| {
             let known: Vec<_> = names.iter().map(|(name, _)| *name).collect();
             let near = did_you_mean(text, known.iter().copied());
-            self.fault("unknown_value", format!("{} is none of {}{near}", shown(text), known.join(", ")))
+            self.error(
+                "unknown_value",
+                format!("unknown value {}{near}: expected one of {}", shown(text), known.join(", ")),
+            )
         })
+    }
+
+    /// A variant of a [`tidegate_schemas::string_enum!`].
+    pub(crate) fn variant<T: Copy>(
+        &mut self,
+        value: &Json,
+        all: &[T],
+        as_str: fn(T) -> &'static str,
+    ) -> Option<T> {
+        let names: Vec<_> = all.iter().map(|one| (as_str(*one), *one)).collect();
+        self.name(value, &names)
     }
 
     pub(crate) fn list<'j, T>(
@@ -130,10 +145,13 @@ impl Reader<'_> {
         mut read: impl FnMut(&mut Self, &'j Json) -> Option<T>,
     ) -> Option<Vec<T>> {
         let Some(list) = value.as_array() else {
-            return self.fault("shape", "expected a list");
+            return self.error("shape", "expected a list");
         };
         if list.len() > self.limits.words {
-            return self.fault("limit", format!("has more than {} entries", self.limits.words));
+            return self.error(
+                "limit",
+                format!("the list has {} entries, the limit is {}", list.len(), self.limits.words),
+            );
         }
         let mut read_all = Vec::with_capacity(list.len());
         for (index, entry) in list.iter().enumerate() {
@@ -151,18 +169,22 @@ impl Reader<'_> {
         read: impl FnMut(&mut Self, &'j Json) -> Option<T>,
     ) -> Option<Vec<T>> {
         let list = self.list(value, read)?;
-        if list.is_empty() { self.fault("empty", "is empty, so it could never decide") } else { Some(list) }
+        if list.is_empty() {
+            self.error("empty", "the list is empty: add an entry or remove the key")
+        } else {
+            Some(list)
+        }
     }
 
     pub(crate) fn distinct<T: PartialEq>(&mut self, list: Vec<T>, what: &str) -> Option<Vec<T>> {
         // These lists are short in earnest; a long one must not be compared pairwise.
         if list.len() > 256 {
-            return self.fault("limit", format!("names more than 256 {what}"));
+            return self.error("limit", format!("the list names {} {what}s, the limit is 256", list.len()));
         }
         match list.iter().enumerate().find(|(index, entry)| list[..*index].contains(entry)) {
-            Some((index, _)) => {
-                self.at(&index.to_string(), |r| r.fault("duplicate", format!("the {what} occurs twice")))
-            }
+            Some((index, _)) => self.at(&index.to_string(), |r| {
+                r.error("duplicate", format!("the {what} is listed twice: remove one"))
+            }),
             None => Some(list),
         }
     }
@@ -170,20 +192,23 @@ impl Reader<'_> {
     pub(crate) fn instant(&mut self, value: &Json) -> Option<Millis> {
         let text = self.text(value)?;
         if datetime::is_finer(text) {
-            return self.fault("type", FINER);
+            return self.error("type", FINER);
         }
         datetime::parse(text)
-            .or_else(|| self.fault("shape", "expected an instant such as 2026-01-31T12:00:00.000Z"))
+            .or_else(|| self.error("shape", "expected an instant such as 2026-01-31T12:00:00.000Z"))
     }
 
     pub(crate) fn whole(&mut self, value: &Json) -> Option<i64> {
-        value.as_i64().or_else(|| self.fault("type", "expected a whole number"))
+        value.as_i64().or_else(|| self.error("type", "expected a whole number"))
     }
 
     pub(crate) fn counted(&mut self, words: usize) -> Option<()> {
         self.words += words;
         if self.words > self.limits.words {
-            return self.fault("limit", format!("the rule lists more than {} words", self.limits.words));
+            return self.error(
+                "limit",
+                format!("the rule lists more than {} words: use a bank or split the rule", self.limits.words),
+            );
         }
         Some(())
     }
@@ -204,35 +229,31 @@ impl Reader<'_> {
 
     pub(crate) fn number(&mut self, value: &Json) -> Option<Number> {
         let number = value.as_number().and_then(|number| Number::parse(&number.to_string()));
-        number.or_else(|| self.fault("type", "expected a number"))
+        number.or_else(|| self.error("type", "expected a number"))
     }
 
     pub(crate) fn canonical(&mut self, value: &Json, kind: BankKind) -> Option<String> {
         let text = self.text(value)?;
-        kind.canonical(text).map_err(|why| self.fault::<()>("type", why)).ok()
+        kind.canonical(text).map_err(|why| self.error::<()>("type", why)).ok()
     }
 
     pub(crate) fn span(&mut self, value: &Json) -> Option<Within> {
         let text = self.text(value)?;
-        Within::parse(text).or_else(|| {
-            self.fault(
-                "type",
-                "expected a span above nothing, such as 30d, 24h or 15m, and of ten years at most",
-            )
-        })
+        Within::parse(text)
+            .or_else(|| self.error("type", "expected a span from 1s to ten years, such as 30d, 24h or 15m"))
     }
 
     pub(crate) fn amount(&mut self, value: &Json) -> Option<Amount> {
         let number = value.as_number().and_then(|number| Number::parse(&number.to_string()));
         match number.map(Number::millionths) {
             Some(millionths) if millionths > i64::MIN && millionths < i64::MAX => Some(Amount(millionths)),
-            Some(_) => self.fault("limit", "is beyond nine trillion"),
-            None => self.fault("type", "expected a number"),
+            Some(_) => self.error("limit", "the number is beyond nine trillion"),
+            None => self.error("type", "expected a number"),
         }
     }
 
     pub(crate) fn distance(&mut self, value: &Json) -> Option<u32> {
         let distance = value.as_u64().and_then(|distance| u32::try_from(distance).ok());
-        distance.or_else(|| self.fault("type", "expected a number of bits, 0 or more"))
+        distance.or_else(|| self.error("type", "expected a number of bits, 0 or more"))
     }
 }

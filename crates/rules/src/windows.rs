@@ -99,16 +99,16 @@ impl WindowKey {
     }
 }
 
-/// Measure of a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Measure {
-    /// Items.
-    Count,
-    /// The numbers of a field.
-    Sum,
-    /// The different values of a field.
-    Distinct,
+tidegate_schemas::string_enum! {
+    /// Measure of a window.
+    pub enum Measure {
+        /// Items.
+        Count = "count",
+        /// The numbers of a field.
+        Sum = "sum",
+        /// The different values of a field.
+        Distinct = "distinct",
+    }
 }
 
 /// A window as whoever keeps its rows must know it.
@@ -161,21 +161,21 @@ impl Window {
     }
 
     /// An empty sum of rows for this instant.
-    pub fn tally(&self, now: Millis) -> Tally<'_> {
-        Tally { window: self, now, amount: Amount::ZERO, members: HashSet::new() }
+    pub fn tally(&self, now: Millis) -> RunningCount<'_> {
+        RunningCount { window: self, now, amount: Amount::ZERO, members: HashSet::new() }
     }
 }
 
 /// The sum of a window's rows at an instant.
 #[derive(Debug)]
-pub struct Tally<'w> {
+pub struct RunningCount<'w> {
     window: &'w Window,
     now: Millis,
     amount: Amount,
     members: HashSet<i64>,
 }
 
-impl Tally<'_> {
+impl RunningCount<'_> {
     /// Adds a row, if it counts at the instant. A row must be added once.
     pub fn add(&mut self, at: Millis, amount: Amount, members: &[i64]) {
         if !self.window.counts(at, self.now) {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_lies_in_the_buckets_that_are_read() {
+    fn counted_entries_lie_in_the_buckets_that_are_read() {
         let window = window(Measure::Count);
         for now in [0, 1, 24_999, 25_000, 60_000, 1_767_225_600_000] {
             let buckets = window.buckets(Millis(now));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_counts_once_however_often_it_comes() {
+    fn repeated_value_counts_once() {
         let window = window(Measure::Distinct);
         let mut tally = window.tally(Millis(100_000));
         let of = |text: &str| member(&Value::Text(text)).into_iter().collect::<Vec<_>>();

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     Document, DocumentFault, DocumentKind, Missing, Origin, attached,
-    mend::{self, Reading},
+    recovery::{self, Reading},
     tree::{Shape, Step, Tree, shown},
 };
 use crate::{json, nearest, validation_error::Pointer};
@@ -22,7 +22,7 @@ pub struct Parsed {
     pub documents: Vec<(Origin, Document)>,
     pub faults: Vec<DocumentFault>,
     /// Places where a value was put in or left out so that the rest of the document could be read.
-    mended: Vec<(Origin, String)>,
+    substituted: Vec<(Origin, String)>,
     /// Keys of documents that are not among these.
     unread: Vec<String>,
     /// Kinds of which there may be documents that not even the key is known of.
@@ -34,7 +34,7 @@ pub struct Parsed {
 impl Parsed {
     /// True if the error may be a consequence of something that could not be read.
     pub fn is_in_doubt(&self, fault: &DocumentFault) -> bool {
-        let is_mended = self.mended.iter().any(|(origin, path)| {
+        let is_mended = self.substituted.iter().any(|(origin, path)| {
             let rest = fault.path.strip_prefix(path.as_str());
             fault.origin == *origin
                 && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
@@ -54,11 +54,11 @@ impl Parsed {
             let file = attached::wanted(origin, document);
             file.is_some_and(|file| file.is_ok_and(|file| file == unread.origin.file))
         };
-        let before = self.mended.len();
-        self.mended.extend(
+        let before = self.substituted.len();
+        self.substituted.extend(
             self.documents.iter().filter(is_its).map(|(origin, _)| (origin.clone(), "file".to_owned())),
         );
-        if self.mended.len() == before {
+        if self.substituted.len() == before {
             self.unread(None, None);
         }
         self.faults.push(unread);
@@ -369,13 +369,13 @@ fn read<T: DeserializeOwned>(
         _ => None,
     };
     let before = tree.clone();
-    let Reading { document, misfits, mended } = mend::read(&mut tree);
+    let Reading { document, misfits, substituted } = recovery::read(&mut tree);
     for (path, message) in misfits {
         let line = before.line_at(&path);
         parsed.faults.push(DocumentFault { line, ..DocumentFault::new(origin, shown(&path), message) });
     }
     let first = written.as_ref().map(|(kind, _)| vec![Step::Key(kind.clone())]);
-    let has_key = !mended.iter().any(|path| Some(path) == first.as_ref());
+    let has_key = !substituted.iter().any(|path| Some(path) == first.as_ref());
     let Some(document) = document.map(wrap).filter(|_| has_key) else {
         let key = match written {
             Some((_, Shape::Text(key))) => Some(key),
@@ -384,8 +384,8 @@ fn read<T: DeserializeOwned>(
         parsed.unread(key, Some(kind));
         return;
     };
-    parsed.fields_missing |= document.kind() == DocumentKind::ItemType && !mended.is_empty();
-    parsed.mended.extend(mended.iter().map(|path| (origin.clone(), shown(path))));
+    parsed.fields_missing |= document.kind() == DocumentKind::ItemType && !substituted.is_empty();
+    parsed.substituted.extend(substituted.iter().map(|path| (origin.clone(), shown(path))));
     for (path, message) in document.check() {
         let line = tree.line_at(&steps(&path));
         let fault = DocumentFault { line, ..DocumentFault::new(origin, path, message) };

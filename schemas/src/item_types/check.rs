@@ -5,7 +5,7 @@
 use super::{
     coerce::{Coercion, Refused},
     fields::ItemType,
-    kept::Kept,
+    output::Output,
     roles::Role,
     values::Values,
 };
@@ -40,7 +40,7 @@ impl ItemType {
     }
 
     /// Returns the stored values by field, if nothing is wrong.
-    fn slots<K: Kept>(
+    fn slots<K: Output>(
         &self,
         data: Node<'_>,
         mode: Mode,

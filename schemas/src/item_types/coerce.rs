@@ -8,8 +8,8 @@ use super::{
     datetime,
     fields::Field,
     geohash,
-    kept::Kept,
     kinds::{Container, Scalar},
+    output::Output,
     values::{Number, Value},
 };
 use crate::{
@@ -35,7 +35,7 @@ pub(super) struct Coercion<'a> {
 
 impl Coercion<'_> {
     /// The value of a field; nothing if the value counts as absent.
-    pub(super) fn field<K: Kept>(&mut self, field: &Field, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
+    pub(super) fn field<K: Output>(&mut self, field: &Field, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
         if self.absent(node) {
             return Ok(None);
         }
@@ -46,7 +46,7 @@ impl Coercion<'_> {
         }
     }
 
-    fn array<K: Kept>(&mut self, scalar: Scalar, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
+    fn array<K: Output>(&mut self, scalar: Scalar, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
         if node.kind() != Kind::Array {
             return self.refuse(at, format!("This must be an array, not {}.", node.kind().name()));
         }
@@ -64,7 +64,7 @@ impl Coercion<'_> {
         if refused { Err(Refused) } else { Ok(Some(K::list(values))) }
     }
 
-    fn map<K: Kept>(&mut self, scalar: Scalar, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
+    fn map<K: Output>(&mut self, scalar: Scalar, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
         if node.kind() != Kind::Object {
             return self.refuse(at, format!("This must be an object, not {}.", node.kind().name()));
         }
@@ -86,7 +86,7 @@ impl Coercion<'_> {
         !self.strict && node.is_null()
     }
 
-    fn scalar<K: Kept>(&mut self, scalar: Scalar, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
+    fn scalar<K: Output>(&mut self, scalar: Scalar, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
         match scalar {
             Scalar::String => match node.str() {
                 Some(text) => Ok(Some(K::text(&text))),
@@ -142,7 +142,7 @@ impl Coercion<'_> {
         }
     }
 
-    fn boolean<K: Kept>(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
+    fn boolean<K: Output>(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
         let value = match node.kind() {
             Kind::Bool(value) => Some(value),
             _ if self.strict => None,
@@ -158,7 +158,7 @@ impl Coercion<'_> {
         }
     }
 
-    fn number<K: Kept>(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
+    fn number<K: Output>(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
         let text = match (node.number(), node.str()) {
             (Some(digits), _) => Cow::Borrowed(digits),
             (None, Some(text)) if !self.strict => {
@@ -179,7 +179,7 @@ impl Coercion<'_> {
         }
     }
 
-    fn url<K: Kept>(&mut self, node: Node<'_>, at: &Pointer<'_>, kind: fn(String) -> Value) -> Coerced<K> {
+    fn url<K: Output>(&mut self, node: Node<'_>, at: &Pointer<'_>, kind: fn(String) -> Value) -> Coerced<K> {
         let Some(text) = node.str() else { return self.wrong(at, "a URL", node) };
         if text.is_empty() && !self.strict {
             return Ok(None);
@@ -193,7 +193,7 @@ impl Coercion<'_> {
         self.refuse(at, "This must be an `http` or `https` URL.")
     }
 
-    fn related<K: Kept>(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
+    fn related<K: Output>(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Coerced<K> {
         if node.kind() != Kind::Object {
             return self.wrong(at, "an object with `id` and `typeId`", node);
         }

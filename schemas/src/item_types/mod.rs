@@ -7,8 +7,8 @@ mod coerce;
 pub mod datetime;
 mod fields;
 pub mod geohash;
-mod kept;
 mod kinds;
+mod output;
 mod roles;
 mod values;
 

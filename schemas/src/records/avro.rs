@@ -12,7 +12,7 @@ use crate::ids::{
 
 /// A datum that does not fit its schema. It names the place and never the content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("malformed record `{}`{}: {}", .0.record, self.at(), .0.fault)]
+#[error("malformed record `{}`{}: {}", .0.record, self.at(), .0.error)]
 pub struct Malformed(Box<Place>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ struct Place {
     record: Cow<'static, str>,
     /// Steps from the inside out: the path grows while the error passes outwards.
     path: Vec<Step>,
-    fault: Fault,
+    error: AvroError,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ enum Step {
 
 /// Error of a datum.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum AvroError {
     #[error("the datum ends early")]
     Truncated,
     #[error("a length is negative or larger than what is left")]
@@ -58,7 +58,7 @@ pub enum Fault {
     Unresolvable(String),
 }
 
-impl Fault {
+impl AvroError {
     pub fn tag(&self) -> &'static str {
         match self {
             Self::Truncated => "truncated",
@@ -79,8 +79,8 @@ impl Fault {
 
 impl Malformed {
     #[cold]
-    pub(super) fn new(fault: Fault) -> Self {
-        Self(Box::new(Place { record: Cow::Borrowed("unnamed"), path: Vec::new(), fault }))
+    pub(super) fn new(error: AvroError) -> Self {
+        Self(Box::new(Place { record: Cow::Borrowed("unnamed"), path: Vec::new(), error }))
     }
 
     #[cold]
@@ -118,12 +118,12 @@ impl Malformed {
         if self.0.path.is_empty() { String::new() } else { format!(" at `{}`", self.path()) }
     }
 
-    pub fn fault(&self) -> &Fault {
-        &self.0.fault
+    pub fn error(&self) -> &AvroError {
+        &self.0.error
     }
 
     pub fn tag(&self) -> &'static str {
-        self.0.fault.tag()
+        self.0.error.tag()
     }
 }
 
@@ -142,7 +142,7 @@ impl<'a> Reader<'a> {
 
     #[inline]
     pub(super) fn byte(&mut self) -> Result<u8, Malformed> {
-        let (&byte, rest) = self.rest.split_first().ok_or_else(|| Malformed::new(Fault::Truncated))?;
+        let (&byte, rest) = self.rest.split_first().ok_or_else(|| Malformed::new(AvroError::Truncated))?;
         self.rest = rest;
         Ok(byte)
     }
@@ -164,24 +164,24 @@ impl<'a> Reader<'a> {
                 return Ok(unzigzag(zigzag));
             }
         }
-        Err(Malformed::new(Fault::Varint))
+        Err(Malformed::new(AvroError::Varint))
     }
 
     pub(super) fn int(&mut self) -> Result<i32, Malformed> {
-        i32::try_from(self.long()?).map_err(|_| Malformed::new(Fault::Range))
+        i32::try_from(self.long()?).map_err(|_| Malformed::new(AvroError::Range))
     }
 
     pub(super) fn boolean(&mut self) -> Result<bool, Malformed> {
         match self.byte()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(Malformed::new(Fault::Boolean)),
+            _ => Err(Malformed::new(AvroError::Boolean)),
         }
     }
 
     /// The index of one of `count` symbols or branches.
     #[inline]
-    pub(crate) fn index(&mut self, count: usize, otherwise: Fault) -> Result<usize, Malformed> {
+    pub(crate) fn index(&mut self, count: usize, otherwise: AvroError) -> Result<usize, Malformed> {
         match usize::try_from(self.long()?) {
             Ok(index) if index < count => Ok(index),
             _ => Err(Malformed::new(otherwise)),
@@ -191,7 +191,7 @@ impl<'a> Reader<'a> {
     #[inline]
     pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) =
-            self.rest.split_at_checked(length).ok_or_else(|| Malformed::new(Fault::Truncated))?;
+            self.rest.split_at_checked(length).ok_or_else(|| Malformed::new(AvroError::Truncated))?;
         self.rest = rest;
         Ok(taken)
     }
@@ -200,12 +200,12 @@ impl<'a> Reader<'a> {
     pub(super) fn slice(&mut self) -> Result<&'a [u8], Malformed> {
         match usize::try_from(self.long()?) {
             Ok(length) if length <= self.rest.len() => self.take(length),
-            _ => Err(Malformed::new(Fault::Length)),
+            _ => Err(Malformed::new(AvroError::Length)),
         }
     }
 
     pub(super) fn text(&mut self) -> Result<&'a str, Malformed> {
-        std::str::from_utf8(self.slice()?).map_err(|_| Malformed::new(Fault::Utf8))
+        std::str::from_utf8(self.slice()?).map_err(|_| Malformed::new(AvroError::Utf8))
     }
 
     /// Calls `entry` for each entry of an array, with how many the block still holds, this one included. An
@@ -225,7 +225,7 @@ impl<'a> Reader<'a> {
                 return Ok(());
             }
             if count > self.rest.len() / least.max(1) {
-                return Err(Malformed::new(Fault::Block));
+                return Err(Malformed::new(AvroError::Block));
             }
             let before = self.rest.len();
             for left in (1..=count).rev() {
@@ -233,13 +233,13 @@ impl<'a> Reader<'a> {
                 index += 1;
             }
             if size.is_some_and(|size| usize::try_from(size) != Ok(before - self.rest.len())) {
-                return Err(Malformed::new(Fault::Block));
+                return Err(Malformed::new(AvroError::Block));
             }
         }
     }
 
     pub(super) fn end(&self) -> Result<(), Malformed> {
-        if self.rest.is_empty() { Ok(()) } else { Err(Malformed::new(Fault::Trailing)) }
+        if self.rest.is_empty() { Ok(()) } else { Err(Malformed::new(AvroError::Trailing)) }
     }
 }
 
@@ -423,7 +423,7 @@ impl<F: Field> Field for Option<F> {
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
-        match from.index(2, Fault::Branch)? {
+        match from.index(2, AvroError::Branch)? {
             0 => Ok(None),
             _ => F::read(from).map(Some),
         }
@@ -539,7 +539,7 @@ macro_rules! uuid_fields {
 
             fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
                 let bytes = from.take(Self::LEAST)?;
-                Uuid::from_slice(bytes).map(Self).map_err(|_| Malformed::new(Fault::Length))
+                Uuid::from_slice(bytes).map(Self).map_err(|_| Malformed::new(AvroError::Length))
             }
 
             fn show(&self, f: &mut fmt::Formatter<'_>, _hidden: bool) -> fmt::Result {

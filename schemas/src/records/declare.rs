@@ -119,7 +119,7 @@ macro_rules! symbols {
             fn read(
                 from: &mut $crate::records::avro::Reader<'_>,
             ) -> Result<Self, $crate::records::avro::Malformed> {
-                from.index(Self::ALL.len(), $crate::records::avro::Fault::Symbol).map(|index| Self::ALL[index])
+                from.index(Self::ALL.len(), $crate::records::avro::AvroError::Symbol).map(|index| Self::ALL[index])
             }
 
             fn show(&self, f: &mut std::fmt::Formatter<'_>, _hidden: bool) -> std::fmt::Result {

@@ -13,7 +13,7 @@ use apache_avro::{
 };
 use bytes::Bytes;
 
-use super::avro::{Fault, Malformed, Reader};
+use super::avro::{AvroError, Malformed, Reader};
 
 /// Deeper than any record of ours, and far from the end of the stack: a writer's schema may be recursive.
 const MAX_DEPTH: usize = 32;
@@ -51,7 +51,7 @@ fn unresolvable(error: apache_avro::Error) -> Malformed {
         Details::GetEnumDefault { .. } => "it has a symbol that the reader does not know".into(),
         _ => "a type differs".into(),
     };
-    Malformed::new(Fault::Unresolvable(why))
+    Malformed::new(AvroError::Unresolvable(why))
 }
 
 fn fits(schema: &Schema, datum: &[u8]) -> Result<(), Malformed> {
@@ -76,7 +76,7 @@ impl Shape<'_> {
         depth: usize,
     ) -> Result<(), Malformed> {
         if depth > MAX_DEPTH {
-            return Err(Malformed::new(Fault::Depth));
+            return Err(Malformed::new(AvroError::Depth));
         }
         match schema {
             Schema::Null => Ok(()),
@@ -105,9 +105,9 @@ impl Shape<'_> {
                 from.slice().map(drop)
             }
             Schema::String | Schema::Uuid(UuidSchema::String) => from.text().map(drop),
-            Schema::Enum(symbols) => from.index(symbols.symbols.len(), Fault::Symbol).map(drop),
+            Schema::Enum(symbols) => from.index(symbols.symbols.len(), AvroError::Symbol).map(drop),
             Schema::Union(union) => {
-                let branch = from.index(union.variants().len(), Fault::Branch)?;
+                let branch = from.index(union.variants().len(), AvroError::Branch)?;
                 self.pass(&union.variants()[branch], space, from, depth + 1)
             }
             Schema::Array(array) => {
@@ -129,7 +129,9 @@ impl Shape<'_> {
                 let name = name.fully_qualified_name(space);
                 match self.names.get(&*name) {
                     Some(named) => self.pass(named, name.namespace(), from, depth + 1),
-                    None => Err(Malformed::new(Fault::Unresolvable("it names a type that it lacks".into()))),
+                    None => {
+                        Err(Malformed::new(AvroError::Unresolvable("it names a type that it lacks".into())))
+                    }
                 }
             }
         }

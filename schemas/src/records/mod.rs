@@ -27,7 +27,7 @@ use bytes::Bytes;
 
 pub use self::{
     appeal::Appeal,
-    avro::{Fault, Malformed},
+    avro::{AvroError, Malformed},
     callback::Callback,
     dead_letter::DeadLetter,
     decision::Decision,

@@ -79,8 +79,8 @@ impl Bench {
             figures.rules, figures.conditions, figures.predicates
         ));
         say(format!(
-            "{} rules are judged for each item, because nothing announces them",
-            figures.unannounced
+            "{} rules are evaluated for each item, because they cannot be indexed",
+            figures.unindexed
         ));
         say(format!("{} words are sought, in {} KB", figures.words, figures.search_bytes / 1_000));
         say(format!("read and compiled in {build:?}"));

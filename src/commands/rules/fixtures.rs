@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value as Json;
 use tidegate_catalog::Compiled;
-use tidegate_rules::Around;
+use tidegate_rules::ExampleFacts;
 
 /// The keys of an item, and of what only a fixture has.
 const KEYS: [&str; 9] =
@@ -15,7 +15,7 @@ const KEYS: [&str; 9] =
 #[derive(Debug)]
 pub(super) struct Fixture {
     pub(super) expect: BTreeSet<String>,
-    pub(super) around: Around,
+    pub(super) facts: ExampleFacts,
 }
 
 /// Reads a line: its name, and its fixture or all errors with their places.
@@ -27,29 +27,29 @@ pub(super) fn read(config: &Compiled, line: &[u8]) -> (Option<String>, Result<Fi
 }
 
 fn fixture(config: &Compiled, line: &Json) -> Result<Fixture, String> {
-    let (expect, mut faults) = expected(line);
+    let (expect, mut errors) = expected(line);
     if line.get("name").is_some_and(|name| !name.is_string()) {
-        faults.push("/name: expected a text".to_owned());
+        errors.push("/name: expected a text".to_owned());
     }
-    let around = config.around(line, &KEYS).unwrap_or_else(|found| {
-        faults.extend(found.into_iter().map(|fault| format!("{}: {}", fault.pointer, fault.detail)));
-        Around::default()
+    let facts = config.example_facts(line, &KEYS).unwrap_or_else(|found| {
+        errors.extend(found.into_iter().map(|error| format!("{}: {}", error.pointer, error.detail)));
+        ExampleFacts::default()
     });
-    if faults.is_empty() { Ok(Fixture { expect, around }) } else { Err(faults.join("; ")) }
+    if errors.is_empty() { Ok(Fixture { expect, facts }) } else { Err(errors.join("; ")) }
 }
 
 fn expected(line: &Json) -> (BTreeSet<String>, Vec<String>) {
     let Some(list) = line.get("expect").and_then(Json::as_array) else {
-        let fault =
+        let error =
             "/expect: a list of the rules that the item matches is needed; an empty one if it matches none";
-        return (BTreeSet::new(), vec![fault.to_owned()]);
+        return (BTreeSet::new(), vec![error.to_owned()]);
     };
-    let (mut rules, mut faults) = (BTreeSet::new(), Vec::new());
+    let (mut rules, mut errors) = (BTreeSet::new(), Vec::new());
     for (nth, rule) in list.iter().enumerate() {
         match rule.as_str() {
             Some(rule) => drop(rules.insert(rule.to_owned())),
-            None => faults.push(format!("/expect/{nth}: expected the key of a rule, not {rule}")),
+            None => errors.push(format!("/expect/{nth}: expected the key of a rule, not {rule}")),
         }
     }
-    (rules, faults)
+    (rules, errors)
 }

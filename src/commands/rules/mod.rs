@@ -19,7 +19,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use clap::{Args, Subcommand};
 use tidegate_catalog::{Compiled, change};
 use tidegate_moderation::items::evaluate::{self, Prepared, ScanResult};
-use tidegate_rules::{Around, Explained, Facts, LeftOut, Outcome};
+use tidegate_rules::{ExampleFacts, Explained, Facts, Omissions, Outcome};
 use tidegate_schemas::{ids::RuleId, nearest};
 
 use super::{alone, documents, lint::Lint};
@@ -71,7 +71,7 @@ impl Rules {
 
 /// Says which rule was meant, perhaps.
 fn no_such_rule<'a>(rule: &str, rules: impl IntoIterator<Item = &'a str>) -> ExitCode {
-    let near = nearest(rule, rules).map_or_else(String::new, |it| format!("; did you mean `{it}`?"));
+    let near = nearest(rule, rules).map_or_else(String::new, |it| format!(" (did you mean \"{it}\"?)"));
     complain(format!("error: there is no rule `{rule}` that is evaluated{near}"));
     ExitCode::from(REFUSED)
 }
@@ -111,15 +111,15 @@ impl Folder {
 
 /// Evaluates an item without a store: nobody has strikes, windows have counted nothing, media and scores are unknown.
 fn evaluate(prepared: &Prepared) -> Outcome {
-    evaluate_among(prepared, &Around::default())
+    evaluate_among(prepared, &ExampleFacts::default())
 }
 
 /// Evaluates an item with what is said to be known.
-fn evaluate_among(prepared: &Prepared, around: &Around) -> Outcome {
+fn evaluate_among(prepared: &Prepared, facts: &ExampleFacts) -> Outcome {
     match evaluate::scan(prepared) {
         ScanResult::Finished(outcome) => outcome,
         ScanResult::Waiting(scan) => {
-            let facts = around.facts(scan.needs());
+            let facts = facts.answers(scan.needs());
             evaluate::finish(prepared, scan, &facts)
         }
     }
@@ -127,9 +127,9 @@ fn evaluate_among(prepared: &Prepared, around: &Around) -> Outcome {
 
 /// Explains a rule without a service to ask: the result of each condition, as in `evaluate`; whether the rule is
 /// evaluated for such an item; and the conditions that were skipped.
-fn explain(prepared: &Prepared, rule: &RuleId) -> Option<(Explained, bool, LeftOut)> {
-    let inquiry = evaluate::inquire(prepared, rule)?;
-    let needs: Vec<_> = inquiry.needs().cloned().collect();
-    let (concerns, left_out) = (inquiry.concerns, inquiry.left_out.clone());
-    Some((prepared.config.plan().answer(inquiry, &Facts::offline(&needs)), concerns, left_out))
+fn explain(prepared: &Prepared, rule: &RuleId) -> Option<(Explained, bool, Omissions)> {
+    let pending = evaluate::begin_explanation(prepared, rule)?;
+    let needs: Vec<_> = pending.needs().cloned().collect();
+    let (concerns, left_out) = (pending.concerns, pending.left_out.clone());
+    Some((prepared.config.plan().finish_explanation(pending, &Facts::offline(&needs)), concerns, left_out))
 }

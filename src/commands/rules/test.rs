@@ -145,7 +145,7 @@ impl Test {
 
     /// What an item matches otherwise than it should.
     fn compared(&self, prepared: &Prepared, fixture: &Fixture) -> Option<String> {
-        let outcome = evaluate_among(prepared, &fixture.around);
+        let outcome = evaluate_among(prepared, &fixture.facts);
         let matched: BTreeSet<_> = outcome.matched.iter().map(|it| it.rule.as_str()).collect();
         let expected: BTreeSet<_> = fixture.expect.iter().map(String::as_str).collect();
         let list = |one: &BTreeSet<&str>, other: &BTreeSet<&str>| {

@@ -9,7 +9,7 @@ use tidegate_moderation::{
     items::stored,
     reevaluation::stored_evaluation::{self, Archive},
 };
-use tidegate_rules::{Explained, LeftOut};
+use tidegate_rules::{Explained, Omissions};
 use tidegate_schemas::ids::{ConfigVersion, ItemKey, RuleId, SubmissionId};
 use tidegate_web::Problem;
 
@@ -41,7 +41,7 @@ pub(super) struct Answer {
     /// Media, models and windows that were not counted are not known of the past.
     is_guessed: bool,
     #[serde(flatten)]
-    left_out: LeftOut,
+    left_out: Omissions,
 }
 
 pub(crate) async fn explain(

@@ -13,7 +13,7 @@ mod rule_gates;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tidegate_catalog::Compiled;
-use tidegate_rules::LeftOut;
+use tidegate_rules::Omissions;
 use tidegate_schemas::{
     documents::Event,
     ids::{ActionId, CauseId, ConfigVersion, EndpointId, EventId, ItemKey, Millis, OrgId, QueueId, RuleId},
@@ -81,8 +81,8 @@ pub struct Findings {
     /// Plans that were stored before media were fetched have none.
     #[serde(default = "no_media")]
     pub media: String,
-    #[serde(default, skip_serializing_if = "LeftOut::is_empty")]
-    pub left_out: LeftOut,
+    #[serde(default, skip_serializing_if = "Omissions::is_empty")]
+    pub left_out: Omissions,
 }
 
 impl Findings {
@@ -95,7 +95,7 @@ impl Findings {
             errored: none(),
             actions: none(),
             media: none(),
-            left_out: LeftOut::default(),
+            left_out: Omissions::default(),
         }
     }
 

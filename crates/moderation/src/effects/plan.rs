@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tidegate_catalog::Compiled;
-use tidegate_rules::{Errored, Match, OnError};
+use tidegate_rules::{Match, OnError, RuleFailure};
 use tidegate_schemas::{
     documents::Event,
     ids::{ActionId, EventId, Kind as IdKind, PolicyId, RuleId, derive},
@@ -47,7 +47,7 @@ struct ListedMatch<'a> {
 #[derive(Serialize)]
 struct ListedFailure<'a> {
     #[serde(flatten)]
-    failed: &'a Errored,
+    failed: &'a RuleFailure,
     #[serde(skip_serializing_if = "Option::is_none")]
     counts_as: Option<OnError>,
     #[serde(skip_serializing_if = "Option::is_none")]

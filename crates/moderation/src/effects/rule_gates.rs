@@ -8,7 +8,7 @@ use std::{
 };
 
 use tidegate_catalog::{ActionKind, Compiled};
-use tidegate_rules::{ActionUse, Enforcement, Errored, Match, OnError, Outcome, RuleHead, Status};
+use tidegate_rules::{ActionUse, Enforcement, Match, OnError, Outcome, RuleFailure, RuleHead, Status};
 use tidegate_schemas::{
     ids::{ActionId, EventId, ItemKey, Kind, Millis, OrgId, PolicyId, RuleId, SubmissionId, derive},
     wire::answers::Media,
@@ -160,7 +160,7 @@ pub(super) fn for_review<'a>(config: &'a Compiled, evaluated: &Evaluated<'_>) ->
 }
 
 /// Returns how a failure is listed, if it counts as something.
-pub(super) fn counts_as(config: &Compiled, failed: &Errored) -> Option<OnError> {
+pub(super) fn counts_as(config: &Compiled, failed: &RuleFailure) -> Option<OnError> {
     let on_error = config.rule(&failed.rule)?.enforcement.on_error;
     (on_error != OnError::NotMatched).then_some(on_error)
 }

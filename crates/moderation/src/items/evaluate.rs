@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tidegate_catalog::Compiled;
-use tidegate_rules::{self as rules, Facts, Inquiry, On, Outcome, Scan};
+use tidegate_rules::{self as rules, Facts, On, Outcome, PendingExplanation, Scan};
 use tidegate_schemas::{
     ids::{ItemKey, Millis, RuleId, SubmissionId},
     item_types::{Mode, Values},
@@ -98,8 +98,8 @@ pub fn finish(prepared: &Prepared, scan: Scan, facts: &Facts) -> Outcome {
 }
 
 /// Evaluates every condition of one rule on the item, for an explanation, as far as the item's own data decide it.
-pub fn inquire(prepared: &Prepared, rule: &RuleId) -> Option<Inquiry> {
-    prepared.config.plan().inquire(&prepared.item(), rule)
+pub fn begin_explanation(prepared: &Prepared, rule: &RuleId) -> Option<PendingExplanation> {
+    prepared.config.plan().begin_explanation(&prepared.item(), rule)
 }
 
 impl Prepared {

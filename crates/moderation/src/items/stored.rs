@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidegate_catalog::Compiled;
-use tidegate_rules::LeftOut;
+use tidegate_rules::Omissions;
 use tidegate_schemas::{
     ids::{
         ActionId, EventId, ItemId, ItemKey, Millis, OrgId, PolicyId, ReportId, RuleId, SubmissionId, TypeId,
@@ -232,7 +232,7 @@ pub struct Answer {
     pub matched_rules: Vec<MatchedRule>,
     pub errored_rules: Box<RawValue>,
     #[serde(flatten)]
-    pub left_out: LeftOut,
+    pub left_out: Omissions,
     pub actions: Vec<ListedAction>,
     pub media: Box<RawValue>,
     pub deliveries: Vec<DeliveryState>,
@@ -324,7 +324,7 @@ async fn render(store: &Store, row: Item) -> Result<Answer, Error> {
     let matched: Vec<MatchedRule> = serde_json::from_str(&row.matched).map_err(Error::corrupt("item"))?;
     let actions: Vec<ListedAction> = serde_json::from_str(&row.actions).map_err(Error::corrupt("item"))?;
     let left_out = row.left_out.as_deref().map(serde_json::from_str).transpose();
-    let left_out: Option<LeftOut> = left_out.map_err(Error::corrupt("item"))?;
+    let left_out: Option<Omissions> = left_out.map_err(Error::corrupt("item"))?;
     let events: Vec<_> =
         actions.iter().filter_map(|action| action.event_id).map(|id| (row.org.clone(), id)).collect();
     let deliveries = store.get_many::<Delivery>(&events).await?;

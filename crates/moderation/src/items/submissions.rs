@@ -1,6 +1,6 @@
 //! Submissions between their evaluation and their effects: replay state, plan, stored rows, and hand-over to `items-slow`.
 
-use tidegate_rules::{LeftOut, Outcome};
+use tidegate_rules::{Omissions, Outcome};
 use tidegate_schemas::{
     ids::{ConfigVersion, Millis},
     records::{self, ItemEntry, Record as _},
@@ -185,7 +185,7 @@ pub async fn carry_out(
     Ok(counted)
 }
 
-fn count(left_out: &LeftOut) {
+fn count(left_out: &Omissions) {
     for (what, is_some) in [
         ("matched", left_out.matched_more > 0),
         ("errored", left_out.errored_more > 0),

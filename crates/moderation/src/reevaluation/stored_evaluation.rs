@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use tidegate_catalog::Compiled;
-use tidegate_rules::{Explained, Facts, LeftOut, Need, Outcome};
+use tidegate_rules::{Explained, Facts, Need, Omissions, Outcome};
 use tidegate_schemas::{
     ids::{Millis, OrgId, RuleId, WindowId},
     records::{ItemEntry, Source, Variant},
@@ -118,7 +118,7 @@ pub struct Explanation {
     /// True if the rule is not evaluated for such items.
     pub is_no_concern: bool,
     pub is_guessed: bool,
-    pub left_out: LeftOut,
+    pub left_out: Omissions,
 }
 
 /// Explains a rule on a stored item. `None` if the configuration has no such rule.
@@ -130,11 +130,16 @@ pub async fn explain(
 ) -> Result<Option<Explanation>, Error> {
     let mut prepared = prepare(Arc::clone(&config), row)?;
     recall(archive, &mut prepared, &row.media).await?;
-    let Some(inquiry) = evaluate::inquire(&prepared, rule) else { return Ok(None) };
-    let needs: Vec<Need> = inquiry.needs().cloned().collect();
+    let Some(pending) = evaluate::begin_explanation(&prepared, rule) else { return Ok(None) };
+    let needs: Vec<Need> = pending.needs().cloned().collect();
     let (facts, is_guessed) = facts(archive, &prepared, &needs, row.into()).await?;
-    let (is_no_concern, left_out) = (!inquiry.concerns, inquiry.left_out.clone());
-    Ok(Some(Explanation { tree: config.plan().answer(inquiry, &facts), is_no_concern, is_guessed, left_out }))
+    let (is_no_concern, left_out) = (!pending.concerns, pending.left_out.clone());
+    Ok(Some(Explanation {
+        tree: config.plan().finish_explanation(pending, &facts),
+        is_no_concern,
+        is_guessed,
+        left_out,
+    }))
 }
 
 /// Evaluation of one item under one configuration.

@@ -5,7 +5,7 @@
 
 use bytes::{Bytes, BytesMut};
 use futures::future::try_join_all;
-use tidegate_rules::{Amount, Tally, Window, WindowEntry, WindowKey};
+use tidegate_rules::{Amount, RunningCount, Window, WindowEntry, WindowKey};
 use tidegate_schemas::{
     ids::{Millis, OrgId, SubmissionId},
     records::Coordinates,
@@ -170,7 +170,7 @@ async fn piece<R: Entry>(store: &Store, question: &Question<'_>, bucket: i64) ->
     Ok(rows)
 }
 
-fn put_in(tally: &mut Tally<'_>, row: &Added, moment: Moment) {
+fn put_in(tally: &mut RunningCount<'_>, row: &Added, moment: Moment) {
     if Moment::from(row) <= moment {
         tally.add(row.at, Amount(row.amount), &unpacked(&row.members));
     }

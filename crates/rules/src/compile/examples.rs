@@ -16,27 +16,27 @@ pub(super) fn check(rule: &Rule, context: &mut Context<'_>) {
     context.at("tests", |c| {
         for (nth, test) in rule.tests.iter().enumerate() {
             c.at(nth, |c| {
-                for (key, _) in &test.around.counts {
-                    let faulty = c.is_faulty_window(key);
+                for (key, _) in &test.facts.counts {
+                    let faulty = c.is_invalid_window(key);
                     if c.window(key).is_none() && !faulty {
                         let known: Vec<_> = c.window_keys().map(str::to_owned).collect();
                         let missing = Missing::Document(DocumentKind::Window, key.to_string());
-                        unknown(c, "counts", "there is no window", key.as_str(), &known, Some(missing));
+                        unknown(c, "counts", "unknown window", key.as_str(), &known, Some(missing));
                     }
                 }
                 for (model, _) in
-                    test.around.scores.iter().filter(|(model, _)| !models.contains(model.as_str()))
+                    test.facts.scores.iter().filter(|(model, _)| !models.contains(model.as_str()))
                 {
                     let known: Vec<_> = models.iter().map(ToString::to_string).collect();
-                    unknown(c, "scores", "the rule does not ask the model", model, &known, None);
+                    unknown(c, "scores", "the rule uses no model", model, &known, None);
                 }
-                for (place, (_, media)) in test.around.media.iter().enumerate() {
+                for (place, (_, media)) in test.facts.media.iter().enumerate() {
                     let banks = c.vocabulary.banks();
                     for found in &media.matches {
                         if banks.iter().all(|bank| bank.key != found.bank) {
                             let known: Vec<_> = banks.iter().map(|bank| bank.key.to_string()).collect();
                             let near = did_you_mean(found.bank.as_str(), known.iter().map(String::as_str));
-                            let detail = format!("there is no bank {}{near}", shown(found.bank.as_str()));
+                            let detail = format!("unknown bank {}{near}", shown(found.bank.as_str()));
                             let at = format!("media/{place}/bank");
                             let missing = Missing::Document(DocumentKind::Bank, found.bank.to_string());
                             c.at(at, |c| c.missing(missing, detail));
@@ -61,7 +61,7 @@ fn unknown(
     let detail = format!("{what} {}{near}", shown(key));
     context.at(at, |c| match missing {
         Some(missing) => c.missing(missing, detail),
-        None => c.fault("unknown_model", detail),
+        None => c.error("unknown_model", detail),
     });
 }
 

@@ -1,7 +1,6 @@
 //! Checks rules against the item types that exist, and turns each into what evaluation runs.
 
 mod examples;
-mod salvage;
 pub(crate) mod windows;
 
 use std::{
@@ -10,13 +9,13 @@ use std::{
     sync::Arc,
 };
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use tidegate_schemas::ids::{Millis, TypeId};
 
 use self::windows::CountingWindow;
 use crate::{
     enforcement::Enforcement,
-    error::{LISTED_IN_ALL, RuleError, Warning},
+    error::{ERRORS_LISTED_IN_ALL, RuleError, Warning},
     fields::Path,
     item::On,
     leaves::{Leaf, LeafSpec, context::Context},
@@ -90,7 +89,11 @@ pub(crate) fn compile(
     limits: &Limits,
 ) -> Result<Compiled, Vec<RuleError>> {
     if sources.len() > limits.rules {
-        let detail = format!("{} rules are more than {}", sources.len(), limits.rules);
+        let detail = format!(
+            "there are {} rules, the limit is {}: archive some, or raise `rules`",
+            sources.len(),
+            limits.rules
+        );
         return Err(vec![RuleError::new("rule", "", "", "limit", detail)]);
     }
     let mut compiler =
@@ -99,39 +102,42 @@ pub(crate) fn compile(
     let mut keys = HashSet::new();
     let mut rules = Vec::with_capacity(sources.len());
     for source in sources {
-        if compiler.context.faults.len() >= LISTED_IN_ALL {
+        if compiler.context.errors.len() >= ERRORS_LISTED_IN_ALL {
             break;
         }
         match syntax::parse(source.document, limits) {
             Ok(rule) => {
-                compiler.context.turn_to("rule", rule.key.as_str(), &rule.item_types);
+                compiler.context.start_document("rule", rule.key.as_str(), &rule.item_types);
                 if !keys.insert(rule.key.clone()) {
-                    compiler.context.fault("duplicate", "another rule has the same key".to_owned());
+                    compiler
+                        .context
+                        .error("duplicate", "another rule has the same key: rename one".to_owned());
                 }
                 // Checked as well, so that an archived rule that comes back does not bring errors along.
                 let archived = rule.status == Status::Archived;
                 rules.extend(compiler.rule(rule, source.version).filter(|_| !archived).map(Arc::new));
             }
-            Err(faults) => {
+            Err(errors) => {
                 // The rest of it is checked all the same; what it compiles to is not used.
-                let rest = salvage::readable(source.document, &faults);
-                compiler.context.faults.extend(faults);
+                let rest = readable(source.document, &errors);
+                compiler.context.errors.extend(errors);
                 if let Some(Ok(rule)) = rest.map(|rest| syntax::parse(&rest, limits)) {
-                    compiler.context.turn_to("rule", rule.key.as_str(), &rule.item_types);
+                    compiler.context.start_document("rule", rule.key.as_str(), &rule.item_types);
                     compiler.rule(rule, source.version);
                 }
             }
         }
     }
     let Compiler { mut context, predicates, .. } = compiler;
-    if !context.faults.is_empty() {
-        if context.faults.len() >= LISTED_IN_ALL {
-            context.faults.truncate(LISTED_IN_ALL);
-            let detail =
-                format!("there may be more than these {LISTED_IN_ALL} faults: the rest was not looked at");
-            context.faults.push(RuleError::new("rule", "", "", "limit", detail));
+    if !context.errors.is_empty() {
+        if context.errors.len() >= ERRORS_LISTED_IN_ALL {
+            context.errors.truncate(ERRORS_LISTED_IN_ALL);
+            let detail = format!(
+                "there may be more than these {ERRORS_LISTED_IN_ALL} errors: the rest was not checked"
+            );
+            context.errors.push(RuleError::new("rule", "", "", "limit", detail));
         }
-        return Err(context.faults);
+        return Err(context.errors);
     }
     windows::warn_of_unused(&mut context);
     context.name_further_warnings();
@@ -195,7 +201,7 @@ impl Compiler<'_> {
                 node
             }),
             Condition::Leaf(leaf) if self.context.local && leaf.looks_up() => {
-                self.context.fault("shape", "a window counts what the item alone decides".to_owned());
+                self.context.error("shape", "the condition of a window can use fields of the item only: remove strikes, count, media and score".to_owned());
                 None
             }
             Condition::Leaf(leaf) => {
@@ -232,4 +238,42 @@ impl Compiler<'_> {
         self.known.insert(identity, (predicate, warnings));
         Some(predicate)
     }
+}
+
+/// The document with other conditions in the place of those with errors, and without other keys with errors; `None` if its
+/// own key is one of them. All that is left keeps its path.
+fn readable(document: &Json, errors: &[RuleError]) -> Option<Json> {
+    let mut document = document.clone();
+    for error in errors {
+        let steps: Vec<&str> = error.pointer.split('/').skip(1).collect();
+        match steps.as_slice() {
+            [] | ["rule", ..] => return None,
+            ["when", rest @ ..] => {
+                let node = innermost(document.get_mut("when")?, rest);
+                // Says nothing, and is well in every rule.
+                *node = json!({"strikes": {"gte": 1}});
+            }
+            [key, ..] => drop(document.as_object_mut()?.remove(*key)),
+        }
+    }
+    Some(document)
+}
+
+/// The innermost condition on the way.
+fn innermost<'d>(node: &'d mut Json, steps: &[&str]) -> &'d mut Json {
+    let inner = match steps {
+        [of @ ("all" | "any"), nth, ..]
+            if nth.parse::<usize>().is_ok_and(|nth| node[*of].get(nth).is_some()) =>
+        {
+            2
+        }
+        ["not", ..] if node.get("not").is_some() => 1,
+        _ => return node,
+    };
+    let (way, rest) = steps.split_at(inner);
+    let inner = way.iter().fold(node, |node, step| match step.parse::<usize>() {
+        Ok(nth) => &mut node[nth],
+        Err(_) => &mut node[*step],
+    });
+    innermost(inner, rest)
 }

@@ -8,7 +8,7 @@ use tidegate_schemas::ids::TypeId;
 use super::Compiler;
 use crate::{
     error::RuleError,
-    leaves::context::{Context, KnownWindow},
+    leaves::context::{Context, DeclaredWindow},
     logic::Node,
     syntax,
     vocabulary::Kind,
@@ -35,16 +35,21 @@ impl Compiler<'_> {
         let documents = vocabulary.windows();
         let mut windows = Vec::with_capacity(documents.len());
         if documents.len() > limits.windows {
-            let detail = format!("{} windows are more than {}", documents.len(), limits.windows);
-            self.context.take_faults(vec![RuleError::new("window", "", "", "limit", detail)]);
+            let detail = format!(
+                "there are {} windows, the limit is {}: remove some, or raise `windows`",
+                documents.len(),
+                limits.windows
+            );
+            self.context.extend_errors(vec![RuleError::new("window", "", "", "limit", detail)]);
             return windows;
         }
         for document in documents {
             match syntax::parse_window(document, limits) {
                 Ok(window) => {
-                    self.context.turn_to("window", window.key.as_str(), &window.item_types);
+                    self.context.start_document("window", window.key.as_str(), &window.item_types);
                     if self.context.window(&window.key).is_some() {
-                        self.context.fault("duplicate", "another window has the same key".to_owned());
+                        self.context
+                            .error("duplicate", "another window has the same key: rename one".to_owned());
                     }
                     let key = window.key.as_str().to_owned();
                     match self.window(window) {
@@ -52,27 +57,27 @@ impl Compiler<'_> {
                             self.context.windows.push(known);
                             windows.push(window);
                         }
-                        None => drop(self.context.faulty_windows.insert(key)),
+                        None => drop(self.context.invalid_windows.insert(key)),
                     }
                 }
-                Err(faults) => {
+                Err(errors) => {
                     let key = document.get("window").and_then(Json::as_str).unwrap_or_default();
-                    self.context.faulty_windows.insert(key.to_owned());
-                    self.context.take_faults(faults);
+                    self.context.invalid_windows.insert(key.to_owned());
+                    self.context.extend_errors(errors);
                 }
             }
         }
         windows
     }
 
-    fn window(&mut self, window: syntax::Window) -> Option<(KnownWindow, CountingWindow)> {
+    fn window(&mut self, window: syntax::Window) -> Option<(DeclaredWindow, CountingWindow)> {
         self.context.known_types(&window.item_types)?;
         let by = window.by.as_ref().map(|path| self.context.at("by", |c| one_kind(path, c)));
         let measured = window.measured.as_ref().map(|path| match window.measure {
             Measure::Sum => self.context.at("sum", |c| {
                 let (slot, kind) = one_kind(path, c)?;
                 if kind != Kind::Number {
-                    c.fault("type", format!("the field is {}; only numbers are summed up", kind.name()));
+                    c.error("type", format!("the field is {}: `sum` takes numbers", kind.name()));
                 }
                 (kind == Kind::Number).then_some((slot, kind))
             }),
@@ -84,7 +89,7 @@ impl Compiler<'_> {
         // Of each part that is written: it is right.
         let (by, measured) = (whole(by)?, whole(measured)?);
         let condition = whole(condition)?.map(|node| (node, leaves));
-        let known = KnownWindow {
+        let known = DeclaredWindow {
             key: window.key.clone(),
             measure: window.measure,
             path: window.by,
@@ -111,8 +116,8 @@ impl Compiler<'_> {
 pub(super) fn warn_of_unused(context: &mut Context<'_>) {
     let unused = context.windows.iter().filter(|window| !window.used);
     for key in unused.map(|window| window.key.clone()).collect::<Vec<_>>() {
-        context.turn_to("window", key.as_str(), &[]);
-        context.warn("unused_window", "no rule asks about the window".to_owned());
+        context.start_document("window", key.as_str(), &[]);
+        context.warn("unused_window", "no rule uses the window: remove it".to_owned());
     }
 }
 
@@ -121,8 +126,9 @@ fn one_kind(path: &str, context: &mut Context<'_>) -> Option<(usize, Kind)> {
     let (slot, kinds) = context.path(path)?;
     let (_, kind) = *kinds.first()?;
     if let Some((type_id, other)) = kinds.iter().find(|(_, other)| *other != kind) {
-        let detail = format!("the field is {}, and {} in {type_id}", kind.name(), other.name());
-        context.fault("type", detail);
+        let detail =
+            format!("the field is {}, and {} in {type_id}: name the item types", kind.name(), other.name());
+        context.error("type", detail);
         return None;
     }
     Some((slot, kind))

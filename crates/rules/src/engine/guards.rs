@@ -1,5 +1,5 @@
-//! Guards: numbers that a rule needs of an item, kept beside the lists of rules: most rules that are announced, and
-//! most that nothing announces, end there, without a look at anything else of theirs.
+//! Guards: numbers that a rule needs of an item, kept beside the lists of rules: most rules that an item nominates, and
+//! most that is not indexed, end there, without a look at anything else of theirs.
 //!
 //! Guards only refute: a rule that stays is judged as if there were none.
 
@@ -11,7 +11,7 @@ use crate::{
     item::{Number, Value},
     leaves::{
         Leaf,
-        field::{Sought, spread},
+        field::{SearchedValues, spread},
     },
     logic::Node,
 };
@@ -20,15 +20,15 @@ use crate::{
 /// of the cache.
 const MOST: usize = 2;
 
-/// Rules that nothing announces and that share a guard are refuted together, if there are so many of them.
+/// Rules that are not indexed and that share a guard are refuted together, if there are so many of them.
 const SHARED: usize = 4;
 
-/// The rules of an index with their guards: those that each witness announces, and those that nothing does.
+/// The rules of an index with their guards: those of each witness, and those that are not indexed.
 #[derive(Debug, Default)]
-pub(crate) struct Announced {
+pub(crate) struct IndexedRules {
     /// Rules by witness, then by group; within each in order.
     rules: Box<[Guarded]>,
-    unannounced: Box<[Group]>,
+    unindexed: Box<[Group]>,
     /// Values that guards look at; guards hold their index.
     watched: Box<[Watched]>,
 }
@@ -40,7 +40,7 @@ struct Guarded {
     guards: [Guard; MOST],
 }
 
-/// Rules that nothing announces, and what they have in common.
+/// Rules that are not indexed, and what they have in common.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     guard: Guard,
@@ -100,12 +100,12 @@ struct Watched {
 
 /// The smallest and the largest of the values that are watched; if there are none, nothing lies between them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reach {
+pub(crate) struct ValueRange {
     low: f64,
     high: f64,
 }
 
-impl Reach {
+impl ValueRange {
     pub(crate) const NOTHING: Self = Self { low: f64::INFINITY, high: f64::NEG_INFINITY };
 
     fn add(&mut self, value: f64) {
@@ -133,18 +133,18 @@ impl Span {
     }
 }
 
-impl Announced {
-    /// `lists`, by witness: its predicate, and the rules that it announces. `always`: what nothing announces.
+impl IndexedRules {
+    /// `lists`, by witness: its predicate, and its rules. `always`: what is not indexed.
     pub(crate) fn new(
         lists: &[(u32, Vec<u32>)],
         always: &[u32],
         all: &[impl AsRef<Rule>],
         predicates: &[Leaf],
     ) -> Self {
-        let mut made = Making::default();
+        let mut made = GuardBuilder::default();
         for (witness, list) in lists {
             for number in list {
-                // What announces the rule has passed already.
+                // The witness of the rule has passed already.
                 let needed = needed(all[*number as usize].as_ref(), Some(*witness), predicates);
                 let guards = made.guards(&needed);
                 made.rules.push(guarded(*number, &guards));
@@ -168,7 +168,7 @@ impl Announced {
             }
         }
         made.group(Guard::NONE, alone);
-        Self { rules: made.rules.into(), unannounced: made.groups.into(), watched: made.watched.into() }
+        Self { rules: made.rules.into(), unindexed: made.groups.into(), watched: made.watched.into() }
     }
 
     /// Number of values that are watched.
@@ -177,19 +177,19 @@ impl Announced {
     }
 
     pub(crate) fn memory(&self) -> usize {
-        size_of_val(&*self.rules) + size_of_val(&*self.unannounced)
+        size_of_val(&*self.rules) + size_of_val(&*self.unindexed)
     }
 }
 
 #[derive(Default)]
-struct Making {
+struct GuardBuilder {
     rules: Vec<Guarded>,
     groups: Vec<Group>,
     watched: Vec<Watched>,
     numbers: HashMap<Watched, u32>,
 }
 
-impl Making {
+impl GuardBuilder {
     fn guards(&mut self, spans: &[Span]) -> Vec<Guard> {
         let guard = |span: &Span| {
             let number = *self.numbers.entry(span.of).or_insert_with(|| {
@@ -247,23 +247,23 @@ fn span(leaf: &Leaf, passes: bool) -> Option<Span> {
     let Leaf::Field(field) = leaf else { return None };
     let of = |booleans| Watched { slot: field.slot(), booleans };
     match if passes { field.sought() } else { field.opposite() }? {
-        Sought::Boolean(wanted) => {
+        SearchedValues::Boolean(wanted) => {
             let number = f64::from(u8::from(wanted));
             Some(Span { of: of(true), low: number, high: number })
         }
-        Sought::Ranges(ranges) => match ranges[..] {
+        SearchedValues::Ranges(ranges) => match ranges[..] {
             [(low, high)] => Some(Span { of: of(false), low, high }),
             _ => None,
         },
-        Sought::Texts(_) | Sought::Related(_) => None,
+        SearchedValues::Texts(_) | SearchedValues::Related(_) => None,
     }
 }
 
 impl Run<'_, '_> {
-    /// Makes candidates of the rules that nothing announces and that meet their guards.
-    pub(super) fn nominate_unannounced(&mut self) {
-        for Group { guard, from, to } in &self.index.announced.unannounced {
-            if guard.watched == NOTHING || self.reach(guard.watched).meets(guard) {
+    /// Makes candidates of the rules that are not indexed and that meet their guards.
+    pub(super) fn nominate_unindexed(&mut self) {
+        for Group { guard, from, to } in &self.index.indexed.unindexed {
+            if guard.watched == NOTHING || self.value_range(guard.watched).meets(guard) {
                 self.nominate(*from, *to);
             } else {
                 self.scratch.refuted += (to - from) as usize;
@@ -275,9 +275,9 @@ impl Run<'_, '_> {
     pub(super) fn nominate(&mut self, from: u32, to: u32) -> bool {
         let index = self.index;
         let mut some = false;
-        for guarded in &index.announced.rules[from as usize..to as usize] {
+        for guarded in &index.indexed.rules[from as usize..to as usize] {
             let mut guards = guarded.guards.iter();
-            if guards.all(|guard| guard.watched == NOTHING || self.reach(guard.watched).meets(guard)) {
+            if guards.all(|guard| guard.watched == NOTHING || self.value_range(guard.watched).meets(guard)) {
                 self.scratch.candidates.push(guarded.rule);
                 some = true;
             } else {
@@ -287,22 +287,22 @@ impl Run<'_, '_> {
         some
     }
 
-    fn reach(&mut self, nth: u32) -> Reach {
-        if let Some(known) = self.scratch.reach(nth) {
+    fn value_range(&mut self, nth: u32) -> ValueRange {
+        if let Some(known) = self.scratch.value_range(nth) {
             return known;
         }
-        let Watched { slot, booleans } = self.index.announced.watched[nth as usize];
-        let mut reach = Reach::NOTHING;
+        let Watched { slot, booleans } = self.index.indexed.watched[nth as usize];
+        let mut value_range = ValueRange::NOTHING;
         for (_, value) in self.input.fields.slot(slot).values.iter().flatten() {
             match value {
-                Value::Number(number) if !booleans => reach.add(number.coarse()),
-                Value::Datetime(instant) if !booleans => reach.add(Number::from(instant.0).coarse()),
-                Value::Boolean(boolean) if booleans => reach.add(f64::from(u8::from(*boolean))),
+                Value::Number(number) if !booleans => value_range.add(number.coarse()),
+                Value::Datetime(instant) if !booleans => value_range.add(Number::from(instant.0).coarse()),
+                Value::Boolean(boolean) if booleans => value_range.add(f64::from(u8::from(*boolean))),
                 _ => {}
             }
         }
-        self.scratch.note_reach(nth, reach);
-        reach
+        self.scratch.note_value_range(nth, value_range);
+        value_range
     }
 }
 
@@ -330,12 +330,12 @@ mod tests {
                 let of = Watched { slot: 0, booleans: false };
                 let guard = Guard::between(Span { of, low, high }, 0);
                 for value in [low, high] {
-                    assert!(Reach { low: value, high: value }.meets(&guard), "{value} in {low}..{high}");
+                    assert!(ValueRange { low: value, high: value }.meets(&guard), "{value} in {low}..{high}");
                 }
             }
         }
         let of = Watched { slot: 0, booleans: false };
         let guard = Guard::between(Span { of, low: 9_000.0, high: f64::INFINITY }, 0);
-        assert!(!Reach { low: 1.0, high: 8_999.0 }.meets(&guard) && !Reach::NOTHING.meets(&guard));
+        assert!(!ValueRange { low: 1.0, high: 8_999.0 }.meets(&guard) && !ValueRange::NOTHING.meets(&guard));
     }
 }

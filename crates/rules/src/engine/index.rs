@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry};
 use regex::Regex;
 
 use super::{
-    guards::Announced,
+    guards::IndexedRules,
     patterns::Patterns,
     places::PlaceIndex,
     ranges::Ranges,
@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     compile::Rule,
-    leaves::{Leaf, field::Sought as Values, needle::Needle, text::TextLeaf},
-    search::{hashing::Quickly, scanner::Scanner},
+    leaves::{Leaf, field::SearchedValues as Values, needle::Needle, text::TextLeaf},
+    search::{hashing::BuildFastHasher, scanner::Scanner},
     text::{View, derived::as_seen},
 };
 
@@ -31,18 +31,18 @@ const LEAST_COLLAPSED: usize = 4;
 pub(crate) struct Index {
     /// All rules that concern the item types.
     pub(crate) rules: Box<[u32]>,
-    /// Rules that nothing in an item has to announce.
+    /// Rules that are not indexed, so that every item is checked against them.
     pub(crate) always: Box<[u32]>,
     pub(crate) scans: Vec<Scan>,
     pub(crate) patterns: Vec<PatternScan>,
     pub(crate) lookups: Box<[(usize, Lookup)]>,
-    /// Witnesses by path that any medium announces. What it is like is not known before it is asked for.
+    /// Witnesses by path that any medium nominates: its hashes are not known before they are looked up.
     pub(crate) media: Box<[(usize, Vec<Witness>)]>,
-    pub(crate) around: PlaceIndex,
+    pub(crate) places: PlaceIndex,
     /// The predicates of which one must pass before a rule can; others refer to them by their place.
     pub(crate) witnesses: Box<[Witness]>,
     /// The rules that witnesses make candidates, and those that need none.
-    pub(crate) announced: Announced,
+    pub(crate) indexed: IndexedRules,
     /// Text predicates that cannot pass unless the scan has found something, by number.
     scanned: Vec<u64>,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Scan {
     leads: Box<[Lead]>,
 }
 
-/// The patterns that nothing announces, run over each text in one form.
+/// The patterns that is not indexed, run over each text in one form.
 #[derive(Debug)]
 pub(crate) struct PatternScan {
     pub(crate) view: View,
@@ -96,9 +96,9 @@ pub(crate) enum Proof {
     Judge,
 }
 
-type ByText<T> = HashMap<Box<str>, T, Quickly>;
+type ByText<T> = HashMap<Box<str>, T, BuildFastHasher>;
 
-/// Values of one path that announce predicates.
+/// Values of one path by which predicates are indexed.
 #[derive(Debug, Default)]
 pub(crate) struct Lookup {
     pub(crate) texts: Texts,
@@ -138,7 +138,7 @@ impl PatternScan {
 impl Index {
     pub(crate) fn new(rules: Vec<u32>, all: &[impl AsRef<Rule>], predicates: &[Leaf], costs: &Costs) -> Self {
         let mut places: BTreeMap<u32, u32> = BTreeMap::new();
-        let mut announced: Vec<(u32, Vec<u32>)> = Vec::new();
+        let mut by_witness: Vec<(u32, Vec<u32>)> = Vec::new();
         let mut always = Vec::new();
         for number in &rules {
             let rule = all[*number as usize].as_ref();
@@ -148,28 +148,28 @@ impl Index {
             };
             for predicate in chosen {
                 let place = *places.entry(predicate).or_insert_with(|| {
-                    announced.push((predicate, Vec::new()));
-                    u32::try_from(announced.len() - 1).unwrap_or(u32::MAX)
+                    by_witness.push((predicate, Vec::new()));
+                    u32::try_from(by_witness.len() - 1).unwrap_or(u32::MAX)
                 });
-                announced[place as usize].1.push(*number);
+                by_witness[place as usize].1.push(*number);
             }
         }
         let mut index = Self {
             rules: rules.into(),
-            announced: Announced::new(&announced, &always, all, predicates),
+            indexed: IndexedRules::new(&by_witness, &always, all, predicates),
             always: always.into(),
             scanned: vec![0; predicates.len().div_ceil(64)],
             ..Self::default()
         };
-        let starts = starts(announced.iter().map(|(_, rules)| rules.len()));
+        let starts = starts(by_witness.iter().map(|(_, rules)| rules.len()));
         let witness = |((predicate, _), ends): (&(u32, Vec<u32>), &[u32])| Witness {
             predicate: *predicate,
             proved: matches!(&predicates[*predicate as usize], Leaf::Field(field) if field.is_looked_up()),
             from: ends[0],
             to: ends[1],
         };
-        index.witnesses = announced.iter().zip(starts.windows(2)).map(witness).collect();
-        index.announce(predicates);
+        index.witnesses = by_witness.iter().zip(starts.windows(2)).map(witness).collect();
+        index.add_witnesses(predicates);
         index
     }
 
@@ -189,7 +189,7 @@ impl Index {
     pub(crate) fn memory(&self) -> usize {
         let patterns: usize = self.patterns.iter().map(|scan| scan.patterns.memory()).sum();
         patterns
-            + self.announced.memory()
+            + self.indexed.memory()
             + self.scans.iter().map(|scan| scan.scanner.memory() + size_of_val(&*scan.leads)).sum::<usize>()
     }
 
@@ -198,9 +198,9 @@ impl Index {
         self.scans.iter().map(|scan| scan.words).sum()
     }
 
-    fn announce(&mut self, predicates: &[Leaf]) {
+    fn add_witnesses(&mut self, predicates: &[Leaf]) {
         let witnesses = std::mem::take(&mut self.witnesses);
-        let mut sought = Sought::default();
+        let mut sought = IndexTerms::default();
         let texts = witnesses.iter().filter_map(|witness| match &predicates[witness.predicate as usize] {
             Leaf::Text(text) => Some(text.view),
             _ => None,
@@ -212,14 +212,14 @@ impl Index {
             let predicate = witness.predicate;
             match &predicates[predicate as usize] {
                 Leaf::Text(text) => {
-                    announce(&mut sought, coarsest, *witness, text);
+                    add_needles(&mut sought, coarsest, *witness, text);
                     self.scanned[predicate as usize / 64] |= 1 << (predicate % 64);
                 }
                 Leaf::Field(field) => {
-                    lookups.entry(field.slot()).or_default().announce(number, *witness, field.sought());
+                    lookups.entry(field.slot()).or_default().add(number, *witness, field.sought());
                 }
-                Leaf::Geo(geo) => self.around.announce_areas(number, geo),
-                Leaf::Domain(domain) => self.around.announce_domains(number, domain),
+                Leaf::Geo(geo) => self.places.add_areas(number, geo),
+                Leaf::Domain(domain) => self.places.add_domains(number, domain),
                 Leaf::Media(leaf) => {
                     for slot in leaf.slots() {
                         media.entry(*slot).or_default().push(*witness);
@@ -237,8 +237,8 @@ impl Index {
         self.media = media.into_iter().collect();
         self.witnesses = witnesses;
         let sample = sample(sought.words.values().flat_map(|words| &words.words));
-        for (view, unannounced) in sought.patterns {
-            self.patterns.push(unannounced.scan(view, &sample));
+        for (view, unindexed) in sought.patterns {
+            self.patterns.push(unindexed.scan(view, &sample));
         }
         for (view, words) in sought.words {
             let first = u32::try_from(self.words()).unwrap_or(u32::MAX);
@@ -249,14 +249,14 @@ impl Index {
 
 /// Words and patterns that are sought, by the view of the texts.
 #[derive(Default)]
-struct Sought {
+struct IndexTerms {
     words: BTreeMap<View, Words>,
-    patterns: BTreeMap<View, Unannounced>,
+    patterns: BTreeMap<View, UnindexedPatterns>,
 }
 
 /// Patterns without a literal, and their leads.
 #[derive(Default)]
-struct Unannounced {
+struct UnindexedPatterns {
     slots: BTreeSet<usize>,
     places: HashMap<Box<str>, usize>,
     regexes: Vec<Regex>,
@@ -273,11 +273,11 @@ struct Words {
     leads: Vec<Vec<Lead>>,
 }
 
-/// Adds the needles that announce a condition, each in the coarsest form that suits it.
-fn announce(sought: &mut Sought, coarsest: View, witness: Witness, text: &TextLeaf) {
+/// Adds the needles by which a condition is indexed, each in the coarsest form that suits it.
+fn add_needles(sought: &mut IndexTerms, coarsest: View, witness: Witness, text: &TextLeaf) {
     let finest = text.view.max(FINEST);
-    let announcing = text.announcing().map(|(_, needles)| needles).unwrap_or_default();
-    for nth in announcing {
+    let indexed = text.indexed_needles().map(|(_, needles)| needles).unwrap_or_default();
+    for nth in indexed {
         let length = u32::try_from(text.needles[nth as usize].length()).unwrap_or(u32::MAX);
         let mut add = |view: View, word: &str, proof| {
             let proof = if text.needed > 1 { Proof::Judge } else { proof };
@@ -327,7 +327,7 @@ fn sample<'w>(words: impl Iterator<Item = &'w Box<[u8]>>) -> String {
     sample
 }
 
-impl Unannounced {
+impl UnindexedPatterns {
     fn add(&mut self, regex: &Regex, work: u64, lead: Lead) {
         let next = self.regexes.len();
         let place = *self.places.entry(regex.as_str().into()).or_insert_with(|| {
@@ -388,7 +388,7 @@ impl Words {
 }
 
 impl Lookup {
-    fn announce(&mut self, number: u32, witness: Witness, sought: Option<Values<'_>>) {
+    fn add(&mut self, number: u32, witness: Witness, sought: Option<Values<'_>>) {
         match sought {
             Some(Values::Texts(texts)) => {
                 for text in texts {

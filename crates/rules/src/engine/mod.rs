@@ -2,12 +2,12 @@
 //!
 //! What a rule comes to is the same as if every condition had been looked at.
 
+pub(crate) mod dedup_list;
 pub(crate) mod guards;
 pub(crate) mod index;
-pub(crate) mod noted;
 pub(crate) mod patterns;
 pub(crate) mod places;
-pub(crate) mod quick;
+pub(crate) mod precheck;
 pub(crate) mod ranges;
 pub(crate) mod scratch;
 pub(crate) mod values;
@@ -20,7 +20,7 @@ use self::{
     witness::Witness,
 };
 use crate::{
-    fields::Seen,
+    fields::ViewedText,
     item::Value,
     leaves::{Explained, Leaf, input::EvalInput},
     limits::{OutOfSteps, Steps},
@@ -36,7 +36,7 @@ pub(crate) struct Run<'r, 'a> {
     pub(crate) input: &'r EvalInput<'a>,
     pub(crate) steps: Steps,
     pub(crate) scratch: &'r mut Scratch,
-    /// Everything that announces a rule has been looked at.
+    /// True once all of the index has been searched.
     complete: bool,
 }
 
@@ -55,12 +55,12 @@ impl<'r, 'a> Run<'r, 'a> {
         self.complete = self.scan().is_ok()
             && self.look_up().is_ok()
             && self.look_at_media().is_ok()
-            && self.look_around().is_ok();
+            && self.look_up_places().is_ok();
         if !self.complete {
-            // What was not looked at announces nothing: every rule must be judged, as far as the steps reach.
+            // The index was not searched to its end: every rule must be evaluated, as far as the steps reach.
             return self.index.rules.to_vec();
         }
-        self.nominate_unannounced();
+        self.nominate_unindexed();
         self.scratch.found.order();
         self.scratch.candidates.take()
     }
@@ -108,7 +108,7 @@ impl<'r, 'a> Run<'r, 'a> {
                     self.steps.take_shared(1 + u64::try_from(seen.text.len()).unwrap_or(u64::MAX) / 16)?;
                     let next = scan.scanner.scan(seen.text.as_bytes(), &mut |word, start| {
                         self.hit(
-                            &At { slot: *slot, only, nth, seen, start },
+                            &WordMatch { slot: *slot, only, nth, seen, start },
                             scan.first + word,
                             scan.leads(word),
                         )
@@ -141,7 +141,7 @@ impl<'r, 'a> Run<'r, 'a> {
                         }
                     }
                     self.steps.take_shared(each.saturating_mul(together))?;
-                    let at = At { slot: *slot, only, nth, seen, start: 0 };
+                    let at = WordMatch { slot: *slot, only, nth, seen, start: 0 };
                     let next = scan.patterns.scan(seen.text, &affordable, &mut |pattern| {
                         for lead in scan.leads(pattern) {
                             if self.steps.take_shared(1).is_err() {
@@ -160,7 +160,7 @@ impl<'r, 'a> Run<'r, 'a> {
         Ok(())
     }
 
-    fn hit(&mut self, at: &At<'_, 'a>, word: u32, leads: &[Lead]) -> Next {
+    fn hit(&mut self, at: &WordMatch<'_, 'a>, word: u32, leads: &[Lead]) -> Next {
         if self.scratch.is_settled(word) {
             return Next::Go;
         }
@@ -178,7 +178,7 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     /// Follows a lead; true if further places of the word in this text say nothing new.
-    fn follow(&mut self, at: &At<'_, 'a>, lead: &Lead) -> bool {
+    fn follow(&mut self, at: &WordMatch<'_, 'a>, lead: &Lead) -> bool {
         let predicate = lead.witness.predicate;
         let predicates = self.predicates;
         let text = || match &predicates[predicate as usize] {
@@ -245,13 +245,13 @@ impl<'r, 'a> Run<'r, 'a> {
                     _ => None,
                 };
                 for witness in witnesses {
-                    self.announced(*witness, again)?;
+                    self.nominate_witness(*witness, again)?;
                 }
                 if let Some(number) = number.filter(|_| !lookup.ranges.is_empty()) {
                     let mut result = Ok(());
                     lookup.ranges.at(number, &mut |witness| {
                         if result.is_ok() {
-                            result = self.announced(index.witnesses[witness as usize], again);
+                            result = self.nominate_witness(index.witnesses[witness as usize], again);
                         }
                     });
                     result?;
@@ -268,14 +268,14 @@ impl<'r, 'a> Run<'r, 'a> {
                 continue;
             }
             for witness in witnesses {
-                self.announced(*witness, true)?;
+                self.nominate_witness(*witness, true)?;
             }
         }
         Ok(())
     }
 
-    /// `again`: it may have been announced before, and its rules are many.
-    fn announced(&mut self, witness: Witness, again: bool) -> Result<(), OutOfSteps> {
+    /// `again`: it may have been nominated before, and its rules are many.
+    fn nominate_witness(&mut self, witness: Witness, again: bool) -> Result<(), OutOfSteps> {
         self.steps.take_shared(1)?;
         if !witness.proved {
             self.steps.next_rule();
@@ -313,13 +313,13 @@ impl<'r, 'a> Run<'r, 'a> {
 }
 
 /// A place in a text.
-struct At<'s, 'a> {
+struct WordMatch<'s, 'a> {
     slot: usize,
     /// It is the only one that is searched.
     only: bool,
     /// Index of the text in the slot.
     nth: usize,
-    seen: Seen<'s, 'a>,
+    seen: ViewedText<'s, 'a>,
     start: usize,
 }
 
@@ -348,7 +348,7 @@ mod tests {
 
     /// A thousand words stand at each of the places, and no more than 256 are remembered as settled.
     #[test]
-    fn an_item_with_millions_of_places_leaves_nothing_behind() {
+    fn item_with_millions_of_hits_leaves_no_memory() {
         let entry = |length: usize| BankEntry {
             id: length.to_string().into(),
             value: "a".repeat(length),

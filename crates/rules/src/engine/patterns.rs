@@ -37,11 +37,11 @@ struct Set {
     automaton: DFA,
     /// Number of each pattern of the automaton.
     patterns: Vec<(u32, Regex)>,
-    kept: Pool<Kept, Box<dyn Fn() -> Kept + Send + Sync>>,
+    cache_pool: Pool<SetCache, Box<dyn Fn() -> SetCache + Send + Sync>>,
 }
 
 /// State that a thread keeps between texts.
-struct Kept {
+struct SetCache {
     cache: Cache,
     found: PatternSet,
 }
@@ -152,25 +152,25 @@ impl Set {
             .cache_capacity(MEMORY)
             .minimum_cache_clear_count(Some(CLEARED));
         let automaton = DFA::builder().configure(config).build_from_nfa(nfa(&hirs)?).ok()?;
-        let mut kept = Kept::new(&automaton);
-        kept.run(&automaton, sample).ok()?;
-        if kept.cache.clear_count() > 0 {
+        let mut cache_pool = SetCache::new(&automaton);
+        cache_pool.run(&automaton, sample).ok()?;
+        if cache_pool.cache.clear_count() > 0 {
             return None;
         }
         let own = automaton.clone();
         Some(Self {
             automaton,
             patterns: parts.iter().map(|part| (part.number, part.regex.clone())).collect(),
-            kept: Pool::new(Box::new(move || Kept::new(&own))),
+            cache_pool: Pool::new(Box::new(move || SetCache::new(&own))),
         })
     }
 
     fn scan(&self, text: &str, wanted: &impl Fn(u32) -> bool, found: &mut impl FnMut(u32) -> Next) -> Next {
-        let mut kept = self.kept.get();
-        if kept.run(&self.automaton, text).is_err() {
+        let mut cache_pool = self.cache_pool.get();
+        if cache_pool.run(&self.automaton, text).is_err() {
             return one_by_one(&self.patterns, text, wanted, found);
         }
-        for pattern in kept.found.iter() {
+        for pattern in cache_pool.found.iter() {
             let pattern = self.patterns[pattern.as_usize()].0;
             if wanted(pattern) && found(pattern) == Next::Stop {
                 return Next::Stop;
@@ -183,7 +183,7 @@ impl Set {
 /// The text is not for this set, or the set has no memory left for it.
 struct GaveUp;
 
-impl Kept {
+impl SetCache {
     fn new(automaton: &DFA) -> Self {
         Self { cache: automaton.create_cache(), found: PatternSet::new(automaton.pattern_len()) }
     }
@@ -253,7 +253,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_set_finds_what_its_patterns_find_one_by_one() {
+    fn pattern_set_finds_what_each_pattern_finds() {
         let shapes = [
             r"\d{N,}-\d+",
             r"[a-z]{N}[0-9]",
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_without_memory_left_still_finds_everything() {
+    fn pattern_set_out_of_cache_still_finds_everything() {
         // Each asks for another distance, so the automaton has to know where every `a` of the last bytes stood.
         let patterns: Vec<String> = (10..40).map(|n| format!("a[ab]{{{n}}}c|b[ab]{{{n}}}d")).collect();
         let regexes = regexes(&patterns);

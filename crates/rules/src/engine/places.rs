@@ -1,4 +1,4 @@
-//! The way from an item's places and hosts to the predicates that they announce.
+//! The way from an item's places and hosts to the predicates that are indexed by them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,26 +8,26 @@ use crate::{
     hosts,
     leaves::{
         domain::DomainLeaf,
-        geo::{GeoLeaf, Places},
+        geo::{GeoLeaf, GeoPlaces},
     },
     limits::OutOfSteps,
-    search::hashing::Quickly,
+    search::hashing::BuildFastHasher,
 };
 
-/// Areas and domains that announce predicates, by witness.
+/// Areas and domains by which predicates are indexed, by witness.
 #[derive(Debug, Default)]
 pub(crate) struct PlaceIndex {
-    areas: BTreeMap<Places, Grid>,
-    domains: BTreeMap<usize, HashMap<Box<str>, Vec<u32>, Quickly>>,
+    areas: BTreeMap<GeoPlaces, Grid>,
+    domains: BTreeMap<usize, HashMap<Box<str>, Vec<u32>, BuildFastHasher>>,
 }
 
 impl PlaceIndex {
-    pub(crate) fn announce_areas(&mut self, witness: u32, geo: &GeoLeaf) {
+    pub(crate) fn add_areas(&mut self, witness: u32, geo: &GeoLeaf) {
         let grid = self.areas.entry(geo.places.clone()).or_default();
         geo.boxes().for_each(|area| grid.add(area, witness));
     }
 
-    pub(crate) fn announce_domains(&mut self, witness: u32, domain: &DomainLeaf) {
+    pub(crate) fn add_domains(&mut self, witness: u32, domain: &DomainLeaf) {
         for slot in &domain.slots {
             let names = self.domains.entry(*slot).or_default();
             for name in domain.names() {
@@ -38,22 +38,22 @@ impl PlaceIndex {
 }
 
 impl Run<'_, '_> {
-    pub(super) fn look_around(&mut self) -> Result<(), OutOfSteps> {
+    pub(super) fn look_up_places(&mut self) -> Result<(), OutOfSteps> {
         let (index, input) = (self.index, self.input);
-        for (places, grid) in &index.around.areas {
+        for (places, grid) in &index.places.areas {
             for place in places.each(input) {
                 self.steps.take_shared(1)?;
                 for witness in grid.at(place.point) {
-                    self.announced(index.witnesses[witness as usize], true)?;
+                    self.nominate_witness(index.witnesses[witness as usize], true)?;
                 }
             }
         }
-        for (slot, names) in &index.around.domains {
+        for (slot, names) in &index.places.domains {
             for (seen, hosts) in input.fields.hosts(*slot, &mut self.steps)? {
                 self.steps.take_shared(1 + u64::try_from(seen.text.len() / 16).unwrap_or(u64::MAX))?;
                 for host in hosts {
                     for witness in hosts::upwards(&host.name).filter_map(|name| names.get(name)).flatten() {
-                        self.announced(index.witnesses[*witness as usize], true)?;
+                        self.nominate_witness(index.witnesses[*witness as usize], true)?;
                     }
                 }
             }

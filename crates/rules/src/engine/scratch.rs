@@ -5,13 +5,13 @@
 use std::{cell::Cell, collections::HashSet};
 
 use super::{
-    guards::Reach,
-    noted::{Bits, Noted},
+    dedup_list::{Bits, DedupList},
+    guards::ValueRange,
 };
-use crate::{logic::Mask, search::hashing::Quickly};
+use crate::{logic::Mask, search::hashing::BuildFastHasher};
 
 thread_local! {
-    static KEPT: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
 }
 
 /// Words that are remembered as settled: few, so that they stay in the nearest cache however many words are sought.
@@ -25,12 +25,12 @@ pub(crate) struct Scratch {
     /// Words that say nothing new in a text, and at which tick that was. Some may be forgotten for others.
     words: Box<[(u32, u32); WORDS]>,
     /// Numbers by watched value.
-    reaches: Vec<(u32, Reach)>,
+    value_ranges: Vec<(u32, ValueRange)>,
     /// Rules that their guards have refuted.
     pub(crate) refuted: usize,
-    pub(crate) candidates: Noted<u32, Bits>,
+    pub(crate) candidates: DedupList<u32, Bits>,
     /// Predicates and the needles of them that are in the item.
-    pub(crate) found: Noted<(u32, u32), HashSet<(u32, u32), Quickly>>,
+    pub(crate) found: DedupList<(u32, u32), HashSet<(u32, u32), BuildFastHasher>>,
 }
 
 impl Default for Scratch {
@@ -40,10 +40,10 @@ impl Default for Scratch {
             item: 0,
             predicates: Vec::new(),
             words: Box::new([(0, 0); WORDS]),
-            reaches: Vec::new(),
+            value_ranges: Vec::new(),
             refuted: 0,
-            candidates: Noted::default(),
-            found: Noted::default(),
+            candidates: DedupList::default(),
+            found: DedupList::default(),
         }
     }
 }
@@ -59,12 +59,12 @@ pub(crate) enum Evaluated {
 impl Scratch {
     /// Runs with the thread's scratch, or with a new one if that is in use further up.
     pub(crate) fn with<T>(predicates: usize, watched: usize, run: impl FnOnce(&mut Self) -> T) -> T {
-        let mut scratch = KEPT.take().unwrap_or_default();
+        let mut scratch = SCRATCH.take().unwrap_or_default();
         scratch.begin(predicates, watched);
         let result = run(&mut scratch);
         scratch.candidates.forget();
         scratch.found.forget();
-        KEPT.set(Some(scratch));
+        SCRATCH.set(Some(scratch));
         result
     }
 
@@ -74,7 +74,7 @@ impl Scratch {
             *self = Self::default();
         }
         grow(&mut self.predicates, predicates, (0, Evaluated::OutOfSteps));
-        grow(&mut self.reaches, watched, (0, Reach::NOTHING));
+        grow(&mut self.value_ranges, watched, (0, ValueRange::NOTHING));
         self.refuted = 0;
         self.tick += 1;
         self.item = self.tick;
@@ -93,13 +93,13 @@ impl Scratch {
         self.predicates[predicate as usize] = (self.item, known);
     }
 
-    pub(crate) fn reach(&self, watched: u32) -> Option<Reach> {
-        let (at, reach) = self.reaches[watched as usize];
-        (at == self.item).then_some(reach)
+    pub(crate) fn value_range(&self, watched: u32) -> Option<ValueRange> {
+        let (at, value_range) = self.value_ranges[watched as usize];
+        (at == self.item).then_some(value_range)
     }
 
-    pub(crate) fn note_reach(&mut self, watched: u32, reach: Reach) {
-        self.reaches[watched as usize] = (self.item, reach);
+    pub(crate) fn note_value_range(&mut self, watched: u32, value_range: ValueRange) {
+        self.value_ranges[watched as usize] = (self.item, value_range);
     }
 
     /// True if nothing more is to be learnt from a word's places in this text, as far as that is remembered.
@@ -126,7 +126,7 @@ mod tests {
         /// Bytes that a thread keeps.
         pub(crate) fn bytes(&self) -> usize {
             let noted = self.candidates.bytes() + self.found.bytes();
-            let marks = size_of_val(&*self.predicates) + size_of_val(&*self.reaches);
+            let marks = size_of_val(&*self.predicates) + size_of_val(&*self.value_ranges);
             size_of_val(&*self.words) + noted + marks
         }
     }
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_evaluation_inside_of_another_has_a_scratch_of_its_own() {
+    fn nested_evaluation_has_its_own_scratch() {
         Scratch::with(1, 0, |outer| {
             outer.note(0, Evaluated::Is(Mask::PASSED));
             Scratch::with(1, 0, |inner| assert_eq!(inner.known(0), None));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_start_anew_long_before_they_run_out() {
+    fn ticks_restart_before_overflow() {
         let mut scratch = Scratch { tick: u32::MAX / 2 + 1, ..Scratch::default() };
         scratch.begin(1, 0);
         assert_eq!((scratch.tick, scratch.known(0)), (1, None));

@@ -1,11 +1,11 @@
-//! Texts that announce predicates: one look at a small map of bits says that a value is none of them.
+//! Texts by which predicates are indexed: one look at a small map of bits says that a value is none of them.
 //!
 //! It compares whole values, and finds no parts of them.
 
 use std::hash::{BuildHasher as _, Hasher as _};
 
 use super::witness::Witness;
-use crate::search::hashing::Quickly;
+use crate::search::hashing::BuildFastHasher;
 
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
@@ -31,15 +31,15 @@ struct Cell {
 }
 
 impl Texts {
-    /// Each text once, with what it announces.
+    /// Each text once, with its witnesses.
     pub(crate) fn new(texts: impl IntoIterator<Item = (Box<str>, Vec<Witness>)>) -> Self {
         let mut entries = Vec::new();
         let (mut bytes, mut witnesses) = (Vec::new(), Vec::new());
         let place = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
-        for (text, announced) in texts {
+        for (text, of_text) in texts {
             let (from, first) = (place(bytes.len()), place(witnesses.len()));
             bytes.extend_from_slice(text.as_bytes());
-            witnesses.extend(announced);
+            witnesses.extend(of_text);
             let (hash, length, end) = (hash(&text), place(text.len()), place(witnesses.len()));
             entries.push((hash, Cell { tag: tag(hash), from, length, first, end }));
         }
@@ -58,7 +58,7 @@ impl Texts {
         Self { known: known.into(), cells: cells.into(), bytes: bytes.into(), witnesses: witnesses.into() }
     }
 
-    /// Witnesses that a text announces.
+    /// Witnesses of a text.
     pub(crate) fn get(&self, text: &str) -> &[Witness] {
         if self.known.is_empty() {
             return &[];
@@ -96,7 +96,7 @@ fn tag(hash: u64) -> u32 {
 }
 
 fn hash(text: &str) -> u64 {
-    let mut hasher = Quickly.build_hasher();
+    let mut hasher = BuildFastHasher.build_hasher();
     hasher.write(text.as_bytes());
     hasher.finish()
 }

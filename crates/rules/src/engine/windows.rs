@@ -11,7 +11,7 @@ use crate::{
     leaves::input::values_of,
     limits::OutOfSteps,
     logic::{self, Mask},
-    search::hashing::Quickly,
+    search::hashing::BuildFastHasher,
     windows::{Amount, Measure, WindowEntry, WindowKey, member},
 };
 
@@ -22,7 +22,7 @@ pub(crate) type Added = (Vec<WindowEntry>, Vec<WindowId>);
 pub(crate) fn by_type<'t>(
     windows: &[CountingWindow],
     types: impl Iterator<Item = &'t TypeId>,
-) -> HashMap<TypeId, Box<[usize]>, Quickly> {
+) -> HashMap<TypeId, Box<[usize]>, BuildFastHasher> {
     let of = |type_id: &TypeId| {
         let concerns =
             |window: &CountingWindow| window.item_types.is_empty() || window.item_types.contains(type_id);

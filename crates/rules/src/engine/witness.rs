@@ -4,7 +4,7 @@
 
 use crate::{compile::Rule, leaves::Leaf, logic::Node};
 
-/// A predicate, and which of the announced rules are its own. Whatever announces it holds a copy: another place to look
+/// A predicate, and which of the indexed rules are its own. Each index entry holds a copy: another place to look
 /// at would be in far memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Witness {
@@ -15,17 +15,17 @@ pub(crate) struct Witness {
     pub(crate) to: u32,
 }
 
-/// Guessed costs by predicate: how often it announces a rule, and what it takes to judge it.
+/// Guessed costs by predicate: how often an item meets it, and what it takes to evaluate it.
 #[derive(Debug)]
 pub(crate) struct Costs {
-    announcing: Vec<Option<f32>>,
+    witness: Vec<Option<f32>>,
     judging: Vec<f32>,
 }
 
 impl Costs {
     pub(crate) fn new(predicates: &[Leaf]) -> Self {
         Self {
-            announcing: predicates.iter().map(Leaf::witness).collect(),
+            witness: predicates.iter().map(Leaf::witness).collect(),
             judging: predicates.iter().map(Leaf::cost).collect(),
         }
     }
@@ -36,7 +36,7 @@ impl Costs {
     }
 }
 
-/// The predicates of which one must pass; `None` if the rule may match without any that can be announced.
+/// The predicates of which one must pass; `None` if the rule may match without any that can be indexed.
 pub(crate) fn of(rule: &Rule, costs: &Costs) -> Option<Vec<u32>> {
     let (_, mut chosen) = choose(&rule.when, true, rule, costs)?;
     chosen.sort_unstable();
@@ -48,7 +48,7 @@ fn choose(node: &Node, positive: bool, rule: &Rule, costs: &Costs) -> Option<(f3
     let (inner, all) = match node {
         Node::Leaf(nth) => {
             let predicate = rule.leaves[*nth];
-            let cost = costs.announcing[predicate as usize].filter(|_| positive)?;
+            let cost = costs.witness[predicate as usize].filter(|_| positive)?;
             return Some((cost, vec![predicate]));
         }
         Node::Not(inner) => return choose(inner, !positive, rule, costs),

@@ -78,7 +78,7 @@ fn no_sign_beside_a_host_hides_it() {
 }
 
 #[test]
-fn a_host_with_a_sign_in_its_name_is_found_beside_those_that_the_sign_parts() {
+fn host_with_a_symbol_is_found_beside_hosts_split_by_it() {
     for (text, expected) in [
         ("https://☃.example/", &["xn--n3h.example"][..]),
         ("at ☃.example, i❤.ws or i❤\u{fe0f}.ws", &["xn--n3h.example", "xn--i-7iq.ws", "xn--i-7iq.ws"]),
@@ -95,7 +95,7 @@ fn a_host_with_a_sign_in_its_name_is_found_beside_those_that_the_sign_parts() {
 }
 
 #[test]
-fn a_host_with_a_sign_in_its_name_is_found_beside_further_signs() {
+fn host_with_a_symbol_is_found_beside_more_symbols() {
     let (heart, snow) = ("xn--i-7iq.ws", "xn--n3h.example");
     for (text, expected, not) in [
         ("👉i❤.ws", &[heart][..], "ws"),
@@ -151,7 +151,7 @@ fn an_address_is_read_without_its_tabs_and_line_ends() {
 }
 
 #[test]
-fn what_stands_before_or_inside_of_a_name_does_not_hide_its_end() {
+fn prefix_of_a_name_does_not_hide_its_suffix() {
     for (before, inside) in [
         ("a".to_owned() + &".".repeat(300), String::new()),
         ("sub.".repeat(9_000), String::new()),
@@ -175,7 +175,7 @@ fn what_stands_before_or_inside_of_a_name_does_not_hide_its_end() {
 }
 
 #[test]
-fn as_many_bytes_of_a_name_are_compared_as_a_name_can_have() {
+fn host_names_are_compared_up_to_their_longest() {
     let name = |first: usize| format!("{}.{}bad.example", "x".repeat(first), "abcde.".repeat(40));
     assert_eq!(name(1).len(), 253);
     assert_eq!(hosts(&name(1)), [name(1)]);
@@ -183,7 +183,7 @@ fn as_many_bytes_of_a_name_are_compared_as_a_name_can_have() {
 }
 
 #[test]
-fn a_user_is_looked_for_in_the_same_address_and_not_without_end() {
+fn user_info_of_an_address_is_searched_within_bounds() {
     for beside in ["<", ">", "\"", "`", "|", "{", "}", " "] {
         assert_eq!(hosts(&format!("http://localhost{beside}me@x")), ["localhost"], "{beside}");
     }
@@ -192,7 +192,7 @@ fn a_user_is_looked_for_in_the_same_address_and_not_without_end() {
 }
 
 #[test]
-fn every_character_of_a_host_is_read_as_the_net_reads_it_and_every_other_hides_none() {
+fn host_characters_are_read_as_idna_reads_them() {
     let (mut plain, mut folded, mut refused, mut signs) = (0, 0, 0, 0);
     for c in ('\u{80}'..=char::MAX).filter(|c| !c.is_whitespace()) {
         let link = format!("za{c}bz.example");

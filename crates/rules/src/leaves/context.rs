@@ -12,7 +12,7 @@ use tidegate_schemas::{
 };
 
 use crate::{
-    error::{FAULTS_LISTED, LISTED_IN_ALL, RuleError, Warning, did_you_mean, shown},
+    error::{ERRORS_LISTED, ERRORS_LISTED_IN_ALL, RuleError, Warning, did_you_mean, shown},
     fields::Path,
     limits::Limits,
     vocabulary::{Bank, BankEntry, Container, Kind, Route, Vocabulary},
@@ -21,7 +21,7 @@ use crate::{
 
 /// A window that conditions may ask about.
 #[derive(Debug)]
-pub(crate) struct KnownWindow {
+pub(crate) struct DeclaredWindow {
     pub(crate) key: WindowId,
     pub(crate) measure: Measure,
     /// The path by whose values it counts, and their kind; the item's user if there is none.
@@ -43,16 +43,16 @@ pub(crate) struct Context<'a> {
     pub(crate) local: bool,
     /// True inside an expression: errors name it as a whole.
     pub(crate) in_expr: bool,
-    pub(crate) windows: Vec<KnownWindow>,
+    pub(crate) windows: Vec<DeclaredWindow>,
     /// Windows with errors of their own: that they are missing is no error of the rules that name them.
-    pub(crate) faulty_windows: HashSet<String>,
+    pub(crate) invalid_windows: HashSet<String>,
     words: usize,
     regexes: usize,
     slots: HashMap<Path, usize>,
     pub(crate) paths: Vec<Path>,
-    pub(crate) faults: Vec<RuleError>,
+    pub(crate) errors: Vec<RuleError>,
     /// Number of errors before this document.
-    pub(crate) faults_before: usize,
+    pub(crate) errors_before: usize,
     pub(crate) warnings: Vec<Warning>,
     /// Number of warnings by tag, with those that are not kept.
     warned: HashMap<&'static str, usize>,
@@ -70,21 +70,21 @@ impl<'a> Context<'a> {
             local: false,
             in_expr: false,
             windows: Vec::new(),
-            faulty_windows: HashSet::new(),
+            invalid_windows: HashSet::new(),
             words: 0,
             regexes: 0,
             slots: HashMap::new(),
             paths: Vec::new(),
-            faults: Vec::new(),
-            faults_before: 0,
+            errors: Vec::new(),
+            errors_before: 0,
             warnings: Vec::new(),
             warned: HashMap::new(),
         }
     }
 
     /// Starts a document: errors and paths are its from now on.
-    pub(crate) fn turn_to(&mut self, kind: &'static str, key: &str, item_types: &[TypeId]) {
-        self.faults_before = self.faults.len();
+    pub(crate) fn start_document(&mut self, kind: &'static str, key: &str, item_types: &[TypeId]) {
+        self.errors_before = self.errors.len();
         self.kind = kind;
         key.clone_into(&mut self.rule);
         self.pointer.clear();
@@ -93,7 +93,7 @@ impl<'a> Context<'a> {
     }
 
     /// A window by its key.
-    pub(crate) fn window(&self, key: &WindowId) -> Option<&KnownWindow> {
+    pub(crate) fn window(&self, key: &WindowId) -> Option<&DeclaredWindow> {
         self.windows.iter().find(|known| known.key == *key)
     }
 
@@ -101,8 +101,8 @@ impl<'a> Context<'a> {
         self.windows.iter().map(|known| known.key.as_str())
     }
 
-    pub(crate) fn is_faulty_window(&self, key: &WindowId) -> bool {
-        self.faulty_windows.contains(key.as_str())
+    pub(crate) fn is_invalid_window(&self, key: &WindowId) -> bool {
+        self.invalid_windows.contains(key.as_str())
     }
 
     /// Remembers that a condition asks about a window.
@@ -112,13 +112,13 @@ impl<'a> Context<'a> {
         }
     }
 
-    pub(crate) fn take_faults(&mut self, faults: Vec<RuleError>) {
-        let room = LISTED_IN_ALL.saturating_sub(self.faults.len());
-        self.faults.extend(faults.into_iter().take(room));
+    pub(crate) fn extend_errors(&mut self, errors: Vec<RuleError>) {
+        let room = ERRORS_LISTED_IN_ALL.saturating_sub(self.errors.len());
+        self.errors.extend(errors.into_iter().take(room));
     }
 
-    pub(crate) fn fault(&mut self, tag: &'static str, detail: String) {
-        self.keep_fault(RuleError::new(self.kind, &self.rule, &self.pointer, tag, detail));
+    pub(crate) fn error(&mut self, tag: &'static str, detail: String) {
+        self.push_error(RuleError::new(self.kind, &self.rule, &self.pointer, tag, detail));
     }
 
     pub(crate) fn missing(&mut self, what: Missing, detail: String) {
@@ -128,13 +128,13 @@ impl<'a> Context<'a> {
             Missing::Document(..) => "unknown_bank",
             Missing::Field => "unknown_field",
         };
-        let fault = RuleError::new(self.kind, &self.rule, &self.pointer, tag, detail);
-        self.keep_fault(fault.of(what));
+        let error = RuleError::new(self.kind, &self.rule, &self.pointer, tag, detail);
+        self.push_error(error.of(what));
     }
 
-    pub(crate) fn keep_fault(&mut self, fault: RuleError) {
-        if self.faults.len() < LISTED_IN_ALL.min(self.faults_before + FAULTS_LISTED) {
-            self.faults.push(fault);
+    pub(crate) fn push_error(&mut self, error: RuleError) {
+        if self.errors.len() < ERRORS_LISTED_IN_ALL.min(self.errors_before + ERRORS_LISTED) {
+            self.errors.push(error);
         }
     }
 
@@ -145,7 +145,7 @@ impl<'a> Context<'a> {
     pub(crate) fn keep(&mut self, warning: Warning) {
         let of_kind = self.warned.entry(warning.tag()).or_default();
         *of_kind += 1;
-        if *of_kind <= LISTED_IN_ALL {
+        if *of_kind <= ERRORS_LISTED_IN_ALL {
             self.warnings.push(warning);
         }
     }
@@ -153,8 +153,9 @@ impl<'a> Context<'a> {
     /// Says how many warnings are not kept.
     pub(crate) fn name_further_warnings(&mut self) {
         for (tag, count) in std::mem::take(&mut self.warned) {
-            if count > LISTED_IN_ALL {
-                let detail = format!("and {} more warnings of this kind, `{tag}`", count - LISTED_IN_ALL);
+            if count > ERRORS_LISTED_IN_ALL {
+                let detail =
+                    format!("and {} more warnings of this kind, `{tag}`", count - ERRORS_LISTED_IN_ALL);
                 self.warnings.push(Warning::new("rule", "", "", tag, detail));
             }
         }
@@ -181,7 +182,10 @@ impl<'a> Context<'a> {
         let most = self.limits.words_in_all;
         self.words = self.words.saturating_add(words);
         if self.words > most {
-            self.fault("limit", format!("all rules together list more than {most} words"));
+            self.error(
+                "limit",
+                format!("all rules together list more than {most} words: use fewer, or raise `words_in_all`"),
+            );
         }
         (self.words <= most).then_some(())
     }
@@ -190,7 +194,7 @@ impl<'a> Context<'a> {
         let most = self.limits.regexes_in_all;
         self.regexes += 1;
         if self.regexes > most {
-            self.fault("limit", format!("all rules together have more than {most} regular expressions"));
+            self.error("limit", format!("all rules together have more than {most} regular expressions: use fewer, or raise `regexes_in_all`"));
         }
         (self.regexes <= most).then_some(())
     }
@@ -206,17 +210,14 @@ impl<'a> Context<'a> {
         self.at("bank", |c| {
             let Some(bank) = banks.iter().find(|bank| bank.key == *key) else {
                 let near = did_you_mean(key.as_str(), banks.iter().map(|bank| bank.key.as_str()));
-                let detail = format!("there is no bank {}{near}", shown(key.as_str()));
+                let detail = format!("unknown bank {}{near}", shown(key.as_str()));
                 c.missing(Missing::Document(DocumentKind::Bank, key.to_string()), detail);
                 return None;
             };
             if !kinds.contains(&bank.kind) {
                 let (key, kind) = (shown(key.as_str()), bank.kind.name());
                 let wanted: Vec<_> = kinds.iter().map(|kind| kind.name()).collect();
-                c.fault(
-                    "type",
-                    format!("the bank {key} is of kind {kind}; expected {}", wanted.join(" or ")),
-                );
+                c.error("type", format!("bank {key} is of kind {kind}: expected {}", wanted.join(" or ")));
                 return None;
             }
             Some(bank)
@@ -239,10 +240,10 @@ impl<'a> Context<'a> {
         let (first, container) = containers.next()?;
         if let Some((other, _)) = containers.find(|(_, other)| *other != container) {
             let detail = format!(
-                "{} holds one value in {first} and several in {other}, or the other way round",
+                "field {} holds one value in {first} and several in {other}, or the other way round: name the item types",
                 shown(path)
             );
-            self.fault("type", detail);
+            self.error("type", detail);
             return None;
         }
         Some(container)
@@ -269,7 +270,10 @@ impl<'a> Context<'a> {
                     let (slot, kinds) = c.path(path)?;
                     if let Some((type_id, kind)) = kinds.iter().find(|(_, kind)| *kind != Kind::Text) {
                         let (path, kind) = (shown(path), kind.name());
-                        c.fault("type", format!("{path} of item type {type_id} is {kind}, and no {what}"));
+                        c.error(
+                            "type",
+                            format!("field {path} of item type \"{type_id}\" is {kind}: expected a {what}"),
+                        );
                         return None;
                     }
                     Some(slot)
@@ -284,9 +288,9 @@ impl<'a> Context<'a> {
         let (slot, kinds) = self.path_as_declared(path)?;
         if let Some((type_id, kind)) = kinds.iter().find(|(_, kind)| *kind != wanted) {
             let (path, kind) = (shown(path), kind.name());
-            self.fault(
+            self.error(
                 "type",
-                format!("{path} of item type {type_id} is {kind}; expected a field of type {name}"),
+                format!("field {path} of item type \"{type_id}\" is {kind}: expected a field of type {name}"),
             );
             return None;
         }
@@ -299,7 +303,7 @@ impl<'a> Context<'a> {
         let resolved = vocabulary.resolve(&self.item_types, path);
         if resolved.is_empty() {
             let near = did_you_mean(path, vocabulary.fields(&self.item_types));
-            let detail = format!("no item type of the rule has a field {}{near}", shown(path));
+            let detail = format!("unknown field {} in {}{near}", shown(path), self.shown_types());
             self.missing(Missing::Field, detail);
             return None;
         }
@@ -309,7 +313,7 @@ impl<'a> Context<'a> {
             if !routes.contains(&route) {
                 routes.push(route);
             }
-            // The tree holds type ids for the vocabulary's life, so faults can name them without copies.
+            // The tree holds type ids for the vocabulary's life, so errors can name them without copies.
             kinds.push((vocabulary.types().find(|known| *known == type_id)?, kind));
         }
         let path = Path { name: path.to_owned(), routes };
@@ -321,6 +325,19 @@ impl<'a> Context<'a> {
         Some((slot, kinds))
     }
 
+    /// The item types in which a path was looked for.
+    fn shown_types(&self) -> String {
+        match self.item_types.as_slice() {
+            [] => "every item type".to_owned(),
+            [one] => format!("item type {}", shown(one.as_str())),
+            several => {
+                let first: Vec<_> = several.iter().take(3).map(|it| shown(it.as_str())).collect();
+                let more = if several.len() > 3 { ", ..." } else { "" };
+                format!("item types {}{more}", first.join(", "))
+            }
+        }
+    }
+
     /// Checks that all item types that a document names exist.
     pub(crate) fn known_types(&mut self, item_types: &[TypeId]) -> Option<()> {
         let vocabulary = self.vocabulary;
@@ -328,7 +345,7 @@ impl<'a> Context<'a> {
             for (nth, type_id) in item_types.iter().enumerate() {
                 if !vocabulary.knows(type_id) {
                     let near = did_you_mean(type_id.as_str(), vocabulary.types().map(TypeId::as_str));
-                    let detail = format!("there is no item type {}{near}", shown(type_id.as_str()));
+                    let detail = format!("unknown item type {}{near}", shown(type_id.as_str()));
                     let missing = Missing::Document(DocumentKind::ItemType, type_id.to_string());
                     c.at(nth, |c| c.missing(missing, detail));
                 }

@@ -60,11 +60,11 @@ impl LeafKind for CountLeaf {
     fn compile(count: Count, context: &mut Context<'_>) -> Option<Self> {
         let known = context.window(&count.window);
         let Some((path, kind, measure)) = known.map(|it| (it.path.clone(), it.kind, it.measure)) else {
-            if context.is_faulty_window(&count.window) {
+            if context.is_invalid_window(&count.window) {
                 return None;
             }
             let near = did_you_mean(count.window.as_str(), context.window_keys());
-            let detail = format!("there is no window {}{near}", shown(count.window.as_str()));
+            let detail = format!("unknown window {}{near}", shown(count.window.as_str()));
             let missing = Missing::Document(DocumentKind::Window, count.window.to_string());
             context.at("window", |c| c.missing(missing, detail));
             return None;
@@ -78,8 +78,8 @@ impl LeafKind for CountLeaf {
                     let (path, other) = (shown(path), other.name());
                     let counts = kind.map_or("another kind", Kind::name);
                     let detail =
-                        format!("the window counts by {path}, {counts}, which is {other} in {type_id}");
-                    c.fault("type", detail);
+                        format!("the window counts by {path}, {counts}, but that is {other} in {type_id}");
+                    c.error("type", detail);
                     return None;
                 }
                 Some(slot)
@@ -190,10 +190,10 @@ impl Reader<'_> {
         let at_least = match (present(object, "gte"), present(object, "gt")) {
             (true, false) => self.required(object, "gte", Self::amount),
             (false, true) => self.required(object, "gt", Self::amount).map(Amount::next),
-            _ => return self.fault("shape", "expected either `gte` or `gt`"),
+            _ => return self.error("shape", "expected either `gte` or `gt`"),
         }?;
         if at_least <= Amount::ZERO {
-            return self.fault("type", "every window has counted nothing at least: expected a larger number");
+            return self.error("type", "every count meets this: expected a larger number");
         }
         Some(at_least)
     }

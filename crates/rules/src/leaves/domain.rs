@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     error::excerpt,
-    fields::Seen,
+    fields::ViewedText,
     hosts::{self, Host},
     limits::{OutOfSteps, Steps, wide},
     logic::{ConditionResult, Mask},
@@ -144,7 +144,7 @@ impl Reader<'_> {
         let bank = self.optional(object, "bank", |r, v| r.text(v).map(BankId::new));
         let written = ["any_of", "bank"].map(|key| present(object, key));
         if written == [false; 2] {
-            return self.fault("shape", "expected one or more of any_of and bank");
+            return self.error("shape", "expected one or more of any_of and bank");
         }
         (written == [domains.is_some(), bank.is_some()]).then_some(())?;
         Some(DomainTest { fields: fields?, domains: domains.unwrap_or_default(), bank })
@@ -167,7 +167,7 @@ impl DomainLeaf {
         &self,
         input: &EvalInput<'_>,
         steps: &mut Steps,
-        found: &mut impl FnMut(usize, &Seen<'_, '_>, &Host<'_>) -> bool,
+        found: &mut impl FnMut(usize, &ViewedText<'_, '_>, &Host<'_>) -> bool,
     ) -> Result<(), OutOfSteps> {
         for slot in &self.slots {
             for (seen, hosts) in input.fields.hosts(*slot, steps)? {

@@ -52,7 +52,7 @@ const FARTHEST: f64 = 20_100_000.0;
 
 #[derive(Debug)]
 pub(crate) struct GeoLeaf {
-    pub(crate) places: Places,
+    pub(crate) places: GeoPlaces,
     areas: Vec<NamedArea>,
     /// Index of the areas, if there are many.
     grid: Option<Grid>,
@@ -60,7 +60,7 @@ pub(crate) struct GeoLeaf {
 
 /// Source of the item's places.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Places {
+pub(crate) enum GeoPlaces {
     /// Geohashes.
     Hashes(Vec<usize>),
     /// Latitudes and longitudes.
@@ -91,7 +91,7 @@ impl Shape {
     }
 
     /// `Some` if the place lies inside, with its distance from the middle of a circle.
-    fn holds(&self, place: &Place<'_>) -> Option<Option<f64>> {
+    fn holds(&self, place: &GeoPlace<'_>) -> Option<Option<f64>> {
         match self {
             Self::Circle { centre, metres } => {
                 let far = centre.metres_to(place.point);
@@ -120,13 +120,13 @@ impl Shape {
 }
 
 /// A place of an item.
-pub(crate) struct Place<'a> {
+pub(crate) struct GeoPlace<'a> {
     slot: usize,
     pub(crate) point: Point,
     hash: Option<&'a str>,
 }
 
-impl Place<'_> {
+impl GeoPlace<'_> {
     fn hash(&self) -> std::borrow::Cow<'_, str> {
         self.hash.map_or_else(|| self.point.hash().into(), Into::into)
     }
@@ -139,9 +139,9 @@ impl Place<'_> {
     }
 }
 
-impl Places {
+impl GeoPlaces {
     /// Every value that is a place.
-    pub(crate) fn each<'a>(&self, input: &EvalInput<'a>) -> Vec<Place<'a>> {
+    pub(crate) fn each<'a>(&self, input: &EvalInput<'a>) -> Vec<GeoPlace<'a>> {
         let mut places = Vec::new();
         match self {
             Self::Hashes(slots) => {
@@ -149,7 +149,7 @@ impl Places {
                     for (_, value) in input.fields.slot(*slot).values.iter().flatten() {
                         let Value::Text(hash) = value else { continue };
                         let point = Area::of_hash(hash).and_then(Area::middle);
-                        places.extend(point.map(|point| Place { slot: *slot, point, hash: Some(hash) }));
+                        places.extend(point.map(|point| GeoPlace { slot: *slot, point, hash: Some(hash) }));
                     }
                 }
             }
@@ -159,7 +159,7 @@ impl Places {
                 for pair in values(*lat).zip(values(*lng)) {
                     let ((_, Value::Number(north)), (_, Value::Number(east))) = pair else { continue };
                     let point = Point::new(north.coarse(), east.coarse());
-                    places.extend(point.map(|point| Place { slot: *lat, point, hash: None }));
+                    places.extend(point.map(|point| GeoPlace { slot: *lat, point, hash: None }));
                 }
             }
         }
@@ -187,12 +187,12 @@ impl LeafKind for GeoLeaf {
                     };
                     fields.iter().enumerate().map(slot).collect()
                 });
-                Places::Hashes(slots.into_iter().collect::<Option<_>>()?)
+                GeoPlaces::Hashes(slots.into_iter().collect::<Option<_>>()?)
             }
             GeoSource::Pair { lat, lng } => {
                 let lat = context.at("lat", |c| c.path_of(lat, Kind::Number, "NUMBER"));
                 let lng = context.at("lng", |c| c.path_of(lng, Kind::Number, "NUMBER"));
-                Places::Pairs(lat?, lng?)
+                GeoPlaces::Pairs(lat?, lng?)
             }
         };
         let circles = geo.within.into_iter().filter_map(|circle| {
@@ -255,7 +255,7 @@ impl LeafKind for GeoLeaf {
     ) -> GeoExplained {
         let length = input.limits.excerpt_bytes;
         let places = if known.is_empty() { Vec::new() } else { self.places.each(input) };
-        let mut first: BTreeMap<usize, (&Place<'_>, Option<f64>)> = BTreeMap::new();
+        let mut first: BTreeMap<usize, (&GeoPlace<'_>, Option<f64>)> = BTreeMap::new();
         for place in &places {
             let Ok(near) = self.near(place, steps) else { break };
             for nth in near {
@@ -274,8 +274,8 @@ impl LeafKind for GeoLeaf {
             entry: self.areas[nth].entry.clone(),
         });
         let fields = match &self.places {
-            Places::Hashes(slots) => slots.clone(),
-            Places::Pairs(lat, lng) => vec![*lat, *lng],
+            GeoPlaces::Hashes(slots) => slots.clone(),
+            GeoPlaces::Pairs(lat, lng) => vec![*lat, *lng],
         };
         GeoExplained {
             outcome: known.result(),
@@ -306,7 +306,7 @@ impl Reader<'_> {
         let bank = self.optional(object, "bank", |r, v| r.text(v).map(BankId::new));
         let written = ["within", "cells", "bank"].map(|key| present(object, key));
         if written == [false; 3] {
-            return self.fault("shape", "expected one or more of within, cells and bank");
+            return self.error("shape", "expected one or more of within, cells and bank");
         }
         // Left out it would mean another thing.
         (written == [within.is_some(), cells.is_some(), bank.is_some()]).then_some(())?;
@@ -323,14 +323,14 @@ impl Reader<'_> {
                 let (lat, lng) = (path(self, "lat"), path(self, "lng"));
                 Some(GeoSource::Pair { lat: lat?, lng: lng? })
             }
-            _ => self.fault("shape", "expected either `in`, or `lat` and `lng`"),
+            _ => self.error("shape", "expected either `in`, or `lat` and `lng`"),
         }
     }
 
     fn is_cell(&mut self, value: &str) -> bool {
         let cell = !value.contains(',');
         if !cell {
-            self.fault::<()>("type", "expected a geohash; `within` takes circles");
+            self.error::<()>("type", "expected a geohash: use `within` for circles");
         }
         cell
     }
@@ -340,21 +340,21 @@ impl Reader<'_> {
         let degrees = |r: &mut Self, key, most: f64| {
             r.required(object, key, |r, v| match v.as_f64() {
                 Some(degrees) if degrees.abs() <= most => Some(degrees),
-                Some(_) => r.fault("type", format!("expected degrees between -{most} and {most}")),
-                None => r.fault("type", "expected a number of degrees"),
+                Some(_) => r.error("type", format!("expected degrees between -{most} and {most}")),
+                None => r.error("type", "expected a number of degrees"),
             })
         };
         let (lat, lng) = (degrees(self, "lat", 90.0), degrees(self, "lng", 180.0));
         let (key, unit) = match (present(object, "m"), present(object, "km")) {
             (true, false) => ("m", 1.0),
             (false, true) => ("km", 1_000.0),
-            _ => return self.fault("shape", "expected either `m` or `km`"),
+            _ => return self.error("shape", "expected either `m` or `km`"),
         };
         let metres = self.required(object, key, |r, v| {
             let metres = v.as_f64().map(|number| number * unit);
             metres
                 .filter(|metres| (1.0..=FARTHEST).contains(metres))
-                .or_else(|| r.fault("type", "expected a distance between 1 metre and 20,100 kilometres"))
+                .or_else(|| r.error("type", "expected a distance between 1 metre and 20,100 kilometres"))
         });
         Some(Circle { lat: lat?, lng: lng?, metres: metres? })
     }
@@ -367,7 +367,7 @@ impl GeoLeaf {
     }
 
     /// The areas that a place may lie in, each of which is a step.
-    fn near(&self, place: &Place<'_>, steps: &mut Steps) -> Result<Vec<usize>, OutOfSteps> {
+    fn near(&self, place: &GeoPlace<'_>, steps: &mut Steps) -> Result<Vec<usize>, OutOfSteps> {
         let near = match &self.grid {
             Some(grid) => {
                 let mut near: Vec<_> = grid.at(place.point).map(|nth| nth as usize).collect();

@@ -59,11 +59,11 @@ fn doubt(test: &MediaTest, banks: &[&Bank], context: &mut Context<'_>) {
     for bank in banks.iter().filter(|bank| !bank.kind.hash().is_some_and(asks)) {
         let (key, kind) = (shown(bank.key.as_str()), bank.kind.name());
         let detail =
-            format!("the bank {key} holds hashes of kind {kind}, which `kind` leaves out: none is found");
+            format!("bank {key} holds hashes of kind {kind}, which `kind` excludes: it never matches");
         context.at("bank", |c| c.warn("nothing_found", detail));
     }
     for kind in test.kinds.iter().filter(|kind| !HashKind::named(kind).is_some_and(holds)) {
-        let detail = format!("no bank that is named holds hashes of kind {kind}: none is found");
+        let detail = format!("none of the banks holds hashes of kind {kind}: it never matches");
         context.at("kind", |c| c.warn("nothing_found", detail));
     }
     let asked = HashKind::ALL.into_iter().filter(|kind| kind.is_made() && asks(*kind) && holds(*kind));
@@ -71,7 +71,8 @@ fn doubt(test: &MediaTest, banks: &[&Bank], context: &mut Context<'_>) {
     if let Some((most, farthest)) = test.max_distance.zip(farthest)
         && most > farthest
     {
-        let detail = format!("these hashes are compared up to a distance of {farthest}: no more is found");
+        let detail =
+            format!("these hashes are compared up to a distance of {farthest}: lower `max_distance`");
         context.at("max_distance", |c| c.warn("nothing_found", detail));
     }
 }
@@ -100,8 +101,8 @@ impl LeafKind for MediaLeaf {
         for kind in &unknown {
             let made = HashKind::ALL.into_iter().filter(|kind| kind.is_made());
             let near = did_you_mean(kind, made.map(HashKind::name));
-            let detail = format!("there are no hashes of kind {}{near}", shown(kind));
-            context.at("kind", |c| c.fault("unknown_value", detail));
+            let detail = format!("unknown kind of hash {}{near}", shown(kind));
+            context.at("kind", |c| c.error("unknown_value", detail));
         }
         let is_known = unknown.is_empty() && banks.len() == test.banks.len();
         if is_known {
@@ -202,8 +203,9 @@ impl Reader<'_> {
     fn media(&mut self, value: &Json) -> Option<MediaTest> {
         let object = self.object(value, &["in", "state", "bank", "kind", "labels", "max_distance"])?;
         let fields = self.required(object, "in", Self::paths);
-        let states =
-            self.optional(object, "state", |r, v| r.one_or_more(v, |r, v| r.name(v, &MediaState::NAMES)));
+        let states = self.optional(object, "state", |r, v| {
+            r.one_or_more(v, |r, v| r.variant(v, MediaState::ALL, MediaState::as_str))
+        });
         let texts = |r: &mut Self, key: &str| {
             r.optional(object, key, |r, v| r.one_or_more(v, |r, v| r.text(v).map(str::to_owned)))
         };
@@ -213,11 +215,12 @@ impl Reader<'_> {
             ["bank", "kind", "labels", "max_distance"].into_iter().find(|key| present(object, key));
         match (present(object, "state"), matching) {
             (true, Some(key)) => {
-                return self.at(key, |r| r.fault("shape", "`state` asks for no match; use two conditions"));
+                return self
+                    .at(key, |r| r.error("shape", "`state` does not go with matches: use two conditions"));
             }
             (false, None) => {
                 let detail = "expected `state`, or one or more of bank, kind, labels and max_distance";
-                return self.fault("shape", detail);
+                return self.error("shape", detail);
             }
             _ => {}
         }

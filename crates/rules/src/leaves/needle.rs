@@ -5,9 +5,9 @@ use regex::{Regex, RegexBuilder};
 use regex_syntax::hir::{Hir, HirKind, Look};
 
 use crate::{
-    fields::Seen,
+    fields::ViewedText,
     limits::{Limits, OutOfSteps, Steps, search, wide},
-    search::{literals, rarity::likelihood, width},
+    search::{likelihood, literals, width},
     text::{View, derived::Runs, in_word},
 };
 
@@ -37,7 +37,7 @@ const BRIEF: usize = 64;
 const WEIGHTS: [(usize, u64); 3] = [(16 << 10, 1), (64 << 10, 8), (usize::MAX, 32)];
 
 /// Why a pattern cannot be used, if it cannot.
-pub fn pattern_fault(pattern: &str, limits: &Limits) -> Option<String> {
+pub fn pattern_error(pattern: &str, limits: &Limits) -> Option<String> {
     compiled(pattern, limits.regex_bytes).err()
 }
 
@@ -62,10 +62,12 @@ pub(crate) fn compiled(pattern: &str, limit: usize) -> Result<Needle, String> {
             regex,
             weight,
         }),
-        Err(regex::Error::CompiledTooBig(_)) => Err(format!("it is larger than {limit} bytes when compiled")),
-        Err(fault) => {
+        Err(regex::Error::CompiledTooBig(_)) => {
+            Err(format!("it takes more than {limit} bytes when compiled: shorten it or its counted repeats"))
+        }
+        Err(error) => {
             // The library's message draws the pattern with a caret under it; its last line says what is wrong.
-            let message = fault.to_string();
+            let message = error.to_string();
             let line = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
             Err(format!("it is not valid: {line}"))
         }
@@ -82,7 +84,7 @@ impl Needle {
     pub(super) fn likelihood(&self) -> Option<f32> {
         match self {
             Self::Word { seen, .. } => Some(likelihood(seen.as_bytes())),
-            // Where a pattern is announced it is run, which takes longer than to look at a word.
+            // Where a literal of a pattern is found the pattern is run, which takes longer than to look at a word.
             Self::Pattern { literals: Some(literals), .. } => {
                 Some(literals.iter().map(|literal| likelihood(literal.as_bytes())).sum::<f32>() * 4.0)
             }
@@ -110,7 +112,7 @@ impl Needle {
 
     pub(super) fn find(
         &self,
-        seen: &Seen<'_, '_>,
+        seen: &ViewedText<'_, '_>,
         steps: &mut Steps,
     ) -> Result<Option<(usize, usize)>, OutOfSteps> {
         let text = seen.text;
@@ -155,7 +157,7 @@ impl Needle {
     }
 
     /// True if a word whose letters are at this place counts as found there.
-    pub(super) fn is_at(&self, text: &Seen<'_, '_>, start: usize) -> bool {
+    pub(super) fn is_at(&self, text: &ViewedText<'_, '_>, start: usize) -> bool {
         match self {
             Self::Word { seen, runs, whole, .. } => {
                 text.has_runs(runs, start)
@@ -199,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_that_nothing_can_match_is_seen() {
+    fn impossible_pattern_is_detected() {
         for pattern in
             ["a^b", r"a\Ab", "a$b", r"a\zb", "[a&&b]", "x(^y|^z)", "(a|b)+^", "($)[0-9]", "(a^b|c$d)"]
         {

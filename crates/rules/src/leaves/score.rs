@@ -99,7 +99,7 @@ impl LeafKind for ScoreLeaf {
         _scene: &EvalInput<'_>,
         _steps: &mut Steps,
     ) -> ScoreExplained {
-        let compared = self.0.tests.iter().map(|(op, end)| (op.name().to_owned(), end.to_json()));
+        let compared = self.0.tests.iter().map(|(op, end)| (op.as_str().to_owned(), end.to_json()));
         ScoreExplained {
             outcome: known.result(),
             model: self.0.model.clone(),
@@ -135,7 +135,8 @@ impl DocumentLeaf for ScoreLeaf {
             tests.extend(reader.optional(object, name, Reader::number).map(|number| (op, number)));
         }
         if written == 0 {
-            return reader.fault("shape", "compares nothing: expected one or more of lt, lte, gt, gte");
+            return reader
+                .error("shape", "the condition has no operator: expected one or more of lt, lte, gt, gte");
         }
         (tests.len() == written && (label.is_some() || !present(object, "label"))).then_some(())?;
         Some(Score { model: model?, label, tests })

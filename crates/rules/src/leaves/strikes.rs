@@ -109,15 +109,15 @@ impl DocumentLeaf for StrikesLeaf {
         let within = reader.optional(object, "within", |r, v| {
             let text = r.text(v)?;
             Within::parse(text)
-                .or_else(|| r.fault("type", "expected a span above nothing, such as 30d, 24h or 15m"))
+                .or_else(|| r.error("type", "expected a span from 1s, such as 30d, 24h or 15m"))
         });
         let at_least = match (present(object, "gte"), present(object, "gt")) {
             (true, false) => reader.required(object, "gte", Reader::whole),
             (false, true) => reader.required(object, "gt", Reader::whole).map(|n| n.saturating_add(1)),
-            _ => return reader.fault("shape", "expected either `gte` or `gt`"),
+            _ => return reader.error("shape", "expected either `gte` or `gt`"),
         }?;
         if at_least < 1 {
-            return reader.fault("type", "every user has no strikes: expected a larger number");
+            return reader.error("type", "every user meets this: expected 1 or more");
         }
         // Without it the condition would mean another thing.
         if present(object, "within") && within.is_none() {

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     error::{excerpt, shown},
-    fields::Seen,
+    fields::ViewedText,
     limits::{OutOfSteps, Steps, wide},
     logic::{ConditionResult, Mask},
     reader::{Object, Reader, present},
@@ -122,7 +122,7 @@ impl LeafKind for TextLeaf {
             if bank.is_none() && needles.len() < needed {
                 let detail =
                     "words that are the same in this view count once, and too few are left to be found";
-                context.at("min_distinct", |c| c.fault("limit", detail.to_owned()));
+                context.at("min_distinct", |c| c.error("limit", detail.to_owned()));
                 return None;
             }
         }
@@ -130,7 +130,7 @@ impl LeafKind for TextLeaf {
     }
 
     fn witness(&self) -> Option<f32> {
-        self.announcing().map(|(likelihood, _)| likelihood)
+        self.indexed_needles().map(|(likelihood, _)| likelihood)
     }
 
     fn cost(&self) -> f32 {
@@ -223,24 +223,24 @@ impl Reader<'_> {
             ],
         )?;
         let fields = self.required(object, "in", Self::paths);
-        let view = self.optional(object, "view", |r, v| r.name(v, &View::NAMES));
+        let view = self.optional(object, "view", |r, v| r.variant(v, View::ALL, View::as_str));
         let word = self.optional(object, "word", Self::boolean);
         let distinct = self.optional(object, "min_distinct", |r, v| {
             let distinct = r.whole(v)?;
             usize::try_from(distinct)
                 .ok()
                 .filter(|n| *n >= 1)
-                .or_else(|| r.fault("type", "expected 1 or more"))
+                .or_else(|| r.error("type", "expected 1 or more"))
         });
         let named: Vec<_> = SEARCHES.into_iter().filter(|name| present(object, name)).collect();
-        // Whatever does not fit, the rest is read for its own faults.
+        // Whatever does not fit, the rest is read for its own errors.
         let mut fits = present(object, "min_distinct") == distinct.is_some();
         if named.len() != 1 {
-            self.fault::<()>("shape", format!("expected exactly one of {}", SEARCHES.join(", ")));
+            self.error::<()>("shape", format!("expected exactly one of {}", SEARCHES.join(", ")));
             fits = false;
         }
         if word.is_some() && named.iter().any(|kind| !matches!(*kind, "any_of" | "all_of" | "bank")) {
-            self.fault::<()>("shape", "`word` goes with any_of, all_of and bank only");
+            self.error::<()>("shape", "`word` goes with any_of, all_of and bank only: remove it");
             fits = false;
         }
         let mut searches: Vec<_> = named.iter().map(|kind| self.search(object, kind, word)).collect();
@@ -249,7 +249,9 @@ impl Reader<'_> {
         let view = view.unwrap_or(usual);
         if *kind == "regex" && view > View::Lower {
             // A pattern has no folded form: it could name characters that the folded text never has.
-            self.at("view", |r| r.fault::<()>("shape", "patterns search the views raw and lower only"));
+            self.at("view", |r| {
+                r.error::<()>("shape", "patterns search the views raw and lower only: choose one of them")
+            });
             fits = false;
         }
         let search = search.filter(|_| fits)?;
@@ -260,11 +262,12 @@ impl Reader<'_> {
             Search::Bank { .. } => usize::MAX,
         };
         if distinct.is_some() && *kind == "all_of" {
-            return self.fault("shape", "`all_of` asks for all of its words, whatever `min_distinct` says");
+            return self.error("shape", "`min_distinct` does not go with `all_of`: remove it");
         }
         if distinct.is_some_and(|distinct| distinct > count) {
-            return self
-                .at("min_distinct", |r| r.fault("limit", format!("there are only {count} to be found")));
+            return self.at("min_distinct", |r| {
+                r.error("limit", format!("larger than the number of words or patterns, which is {count}"))
+            });
         }
         let min_distinct = if *kind == "all_of" { count } else { distinct.unwrap_or(1) };
         Some(Text { fields: fields?, view, search, min_distinct })
@@ -284,10 +287,12 @@ impl Reader<'_> {
     fn regexes(&mut self, value: &Json) -> Option<Vec<String>> {
         let limit = self.limits.regex_source_bytes;
         let pattern = |r: &mut Self, v: &Json| match v.as_str() {
-            Some("") => r.fault("empty", "the pattern is empty"),
-            Some(text) if text.len() > limit => r.fault("limit", format!("is longer than {limit} bytes")),
+            Some("") => r.error("empty", "the pattern is empty"),
+            Some(text) if text.len() > limit => {
+                r.error("limit", format!("the pattern is {} bytes long, the limit is {limit}", text.len()))
+            }
             Some(text) => Some(text.to_owned()),
-            None => r.fault("shape", "expected a pattern"),
+            None => r.error("shape", "expected a pattern"),
         };
         let patterns =
             if value.is_array() { self.filled(value, pattern) } else { Some(vec![pattern(self, value)?]) }?;
@@ -305,12 +310,12 @@ impl Reader<'_> {
 impl TextLeaf {
     /// The needles of which one must be found for the condition to pass, and how often one will be: if `k` of `n` are
     /// needed, the `n - k + 1` rarest.
-    pub(crate) fn announcing(&self) -> Option<(f32, Vec<u32>)> {
+    pub(crate) fn indexed_needles(&self) -> Option<(f32, Vec<u32>)> {
         let costs =
             (0_u32..).zip(&self.needles).filter_map(|(nth, needle)| Some((needle.likelihood()?, nth)));
         let mut costs: Vec<_> = costs.collect();
         costs.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-        // A bank may have too few entries: then nothing announces the condition, and it cannot pass.
+        // A bank may have too few entries: then the condition is not indexed, and it cannot pass.
         let enough = (self.needles.len() + 1).saturating_sub(self.needed);
         if costs.len() < enough {
             return None;
@@ -394,7 +399,7 @@ impl TextLeaf {
     pub(crate) fn finds(
         &self,
         nth: usize,
-        seen: &Seen<'_, '_>,
+        seen: &ViewedText<'_, '_>,
         steps: &mut Steps,
     ) -> Result<bool, OutOfSteps> {
         Ok(self.needles[nth].find(seen, steps)?.is_some())
@@ -405,7 +410,7 @@ impl TextLeaf {
         needle: &Needle,
         input: &'s EvalInput<'a>,
         steps: &mut Steps,
-    ) -> Result<Option<(usize, Seen<'s, 'a>, usize, usize)>, OutOfSteps> {
+    ) -> Result<Option<(usize, ViewedText<'s, 'a>, usize, usize)>, OutOfSteps> {
         for slot in &self.slots {
             for seen in input.fields.texts(*slot, self.view) {
                 if let Some((start, end)) = needle.find(&seen, steps)? {
@@ -451,14 +456,20 @@ fn words_of(words: Vec<String>, whole: bool, view: View, context: &mut Context<'
     for written in words {
         let (seen, runs) = Derived::of_word(&written, view);
         if seen.is_empty() {
-            context.fault("empty", format!("{} has no letters in this view", shown(&written)));
+            context.error(
+                "empty",
+                format!(
+                    "word {} has no letters in this view: remove it or choose a finer view",
+                    shown(&written)
+                ),
+            );
             return None;
         }
         needles.push(Needle::Word { written, seen, runs, whole });
     }
     if let Some(word) = needles.iter().find(|needle| needle.is_short()) {
         let word = shown(word.written());
-        let detail = format!("{word} is found inside of many words; `words` finds it only alone");
+        let detail = format!("{word} is found inside of many words: `word: true` finds it only alone");
         context.warn("short_word", detail);
     }
     Some(needles)
@@ -475,7 +486,7 @@ fn entries_of(
     if bank.kind == BankKind::Regex && (whole || view > View::Lower) {
         let key = if whole { "word" } else { "view" };
         let detail = "patterns search the views raw and lower only, and say themselves where a word ends";
-        context.at(key, |c| c.fault("shape", detail.to_owned()));
+        context.at(key, |c| c.error("shape", detail.to_owned()));
         return None;
     }
     let mut found = Vec::with_capacity(bank.entries.len());
@@ -501,9 +512,8 @@ fn entries_of(
             0 => String::new(),
             more => format!(", as are {more} more entries"),
         };
-        let detail = format!(
-            "the entry {first} is found inside of many words{more}; `word: true` finds it only alone"
-        );
+        let detail =
+            format!("entry {first} is found inside of many words{more}: `word: true` finds it only alone");
         context.at("bank", |c| c.warn("short_word", detail));
     }
     Some(found)
@@ -551,7 +561,7 @@ fn pattern_of(pattern: &str, view: View, context: &mut Context<'_>) -> Option<Ne
             Some(needle)
         }
         Err(why) => {
-            context.fault("regex", format!("the pattern {}", why.trim_start_matches("it ")));
+            context.error("regex", format!("the pattern {}", why.trim_start_matches("it ")));
             None
         }
     }

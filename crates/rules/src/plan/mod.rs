@@ -2,7 +2,7 @@
 //!
 //! It decides which rules are looked at in earnest, and in which order; how conditions are judged is in `leaves`.
 
-mod inquiry;
+mod explain;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -18,7 +18,7 @@ use crate::{
     engine::{
         Run,
         index::Index,
-        quick::Quick,
+        precheck::Precheck,
         scratch::Scratch,
         windows::{self, Added},
         witness::Costs,
@@ -31,15 +31,15 @@ use crate::{
     limits::{Limits, OutOfSteps},
     lint,
     logic::{self, ConditionResult, Mask},
-    outcome::{Errored, Match, Outcome},
+    outcome::{Match, Outcome, RuleFailure},
     overload::{self, Overload},
-    search::hashing::Quickly,
+    search::hashing::BuildFastHasher,
     syntax::{Status, Test},
     vocabulary::{Addresses, Vocabulary},
     windows::{Window, WindowEntry},
 };
 
-pub use self::inquiry::Inquiry;
+pub use self::explain::PendingExplanation;
 
 /// Compiled rules. Immutable; one serves all threads.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub struct Plan {
     addresses: Addresses,
     windows: Vec<CountingWindow>,
     /// Indices of the windows of each item type.
-    counted: HashMap<TypeId, Box<[usize]>, Quickly>,
+    counted: HashMap<TypeId, Box<[usize]>, BuildFastHasher>,
     indexes: Vec<Index>,
     parts: TypeIndexes,
     /// Words of the largest scan.
@@ -73,8 +73,8 @@ pub struct Figures {
     pub conditions: usize,
     pub predicates: usize,
     pub text_predicates: usize,
-    /// Rules of one item type that are judged for each item, because nothing in it announces them.
-    pub unannounced: usize,
+    /// Rules of one item type that are evaluated for each item, because they are not indexed.
+    pub unindexed: usize,
     /// Words that are sought in each text.
     pub words: usize,
     /// Memory of the search for them.
@@ -91,7 +91,7 @@ struct TypeIndex {
 
 #[derive(Debug)]
 struct TypeIndexes {
-    by_type: HashMap<TypeId, TypeIndex, Quickly>,
+    by_type: HashMap<TypeId, TypeIndex, BuildFastHasher>,
     /// TypeIndex for item types that are not known.
     other: TypeIndex,
     /// All item types share one index.
@@ -105,7 +105,7 @@ struct Candidate {
     /// Events that the rule is for, as bits.
     on: u8,
     expires_at: Millis,
-    quick: Quick,
+    precheck: Precheck,
     rule: Arc<Rule>,
 }
 
@@ -114,7 +114,7 @@ impl Candidate {
         Self {
             on: rule.on.iter().fold(0, |on, one| on | bit(*one)),
             expires_at: rule.expires_at.unwrap_or(Millis(i64::MAX)),
-            quick: Quick::of(rule, costs),
+            precheck: Precheck::of(rule, costs),
             rule: Arc::clone(rule),
         }
     }
@@ -204,14 +204,17 @@ impl Plan {
             + indexes.iter().map(Index::memory).sum::<usize>();
         if memory > limits.memory_bytes {
             let most = limits.memory_bytes;
-            let detail = format!("all rules together take about {memory} bytes of memory, more than {most}");
+            let detail = format!(
+                "all rules together take about {memory} bytes of memory, the limit is {most}: use fewer words and patterns, \
+                 or raise `memory_bytes`"
+            );
             return Err(vec![RuleError::new("rule", "", "", "limit", detail)]);
         }
         Ok(Self {
             places: (0..).zip(&rules).map(|(place, rule)| (rule.head.rule.clone(), place)).collect(),
             candidates: rules.iter().map(|rule| Candidate::of(rule, &costs)).collect(),
             words: indexes.iter().map(Index::words).max().unwrap_or_default(),
-            watched: indexes.iter().map(|index| index.announced.watched()).max().unwrap_or_default(),
+            watched: indexes.iter().map(|index| index.indexed.watched()).max().unwrap_or_default(),
             rules,
             predicates,
             counted: windows::by_type(&compiled.windows, vocabulary.types()),
@@ -229,12 +232,11 @@ impl Plan {
     /// for plans that only run.
     pub fn warnings(&self) -> Vec<Warning> {
         let everywhere: Vec<u32> = self.indexes.iter().flat_map(Index::run_everywhere).collect();
-        let mut unannounced: Vec<u32> =
-            self.indexes.iter().flat_map(|index| &*index.always).copied().collect();
-        unannounced.sort_unstable();
+        let mut unindexed: Vec<u32> = self.indexes.iter().flat_map(|index| &*index.always).copied().collect();
+        unindexed.sort_unstable();
         let mut warnings = self.noted.clone();
         let (rules, costs) = (self.rules.iter().map(|rule| &**rule), Costs::new(&self.predicates));
-        warnings.extend(lint::warnings(rules, &self.predicates, &unannounced, &everywhere, &costs));
+        warnings.extend(lint::warnings(rules, &self.predicates, &unindexed, &everywhere, &costs));
         // Of a single pattern in its document that is said at its place.
         let untold = |it: &Overload| it.patterns > 1 || !it.banks.is_empty();
         warnings.extend(
@@ -291,7 +293,7 @@ impl Plan {
             conditions: self.rules.iter().map(|rule| rule.leaves.len()).sum(),
             predicates: self.predicates.len(),
             text_predicates: self.predicates.iter().filter(texts).count(),
-            unannounced: self.indexes.iter().map(|index| index.always.len()).max().unwrap_or_default(),
+            unindexed: self.indexes.iter().map(|index| index.always.len()).max().unwrap_or_default(),
             words: self.words,
             search_bytes: self.indexes.iter().map(Index::memory).sum(),
         }
@@ -371,8 +373,8 @@ impl Plan {
         for number in numbers.map(|number| *number as usize) {
             run.steps.next_rule();
             scan.judged += 1;
-            let Candidate { quick, rule, .. } = &self.candidates[number];
-            let judged = run.steps.take(1).and_then(|()| quick.may_hold(run));
+            let Candidate { precheck, rule, .. } = &self.candidates[number];
+            let judged = run.steps.take(1).and_then(|()| precheck.may_hold(run));
             let opened = judged.and_then(|may| if may { self.open(rule, run) } else { Ok(None) });
             match opened {
                 Err(OutOfSteps) => scan.entries.push(Entry::Errored(Arc::clone(rule))),
@@ -524,8 +526,8 @@ fn texts(list: &[u32], rules: &[Arc<Rule>], predicates: &[Leaf]) -> Box<[usize]>
     texts.flatten().copied().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-fn errored(head: &RuleHead, reason: String) -> Errored {
-    Errored { rule: head.rule.clone(), version: head.version.clone(), status: head.status, reason }
+fn errored(head: &RuleHead, reason: String) -> RuleFailure {
+    RuleFailure { rule: head.rule.clone(), version: head.version.clone(), status: head.status, reason }
 }
 
 fn cut() -> Explained {

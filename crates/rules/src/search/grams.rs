@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::{
     Next,
-    hashing::Quickly,
+    hashing::BuildFastHasher,
     keys::{CLASSES, Class, Entry, Keyed, Keys, Probe, at},
     maps::{Coarse, Marks, bit, hash},
     passes::passes,
@@ -112,7 +112,7 @@ fn first_of(word: &[u8]) -> u128 {
 impl Grams {
     /// The table for the words that are fit for it, if they are worth a pass, and the places of the others.
     pub(crate) fn new(words: &[&[u8]]) -> (Option<Self>, Vec<u32>) {
-        let mut sharing: HashMap<u64, u32, Quickly> = HashMap::default();
+        let mut sharing: HashMap<u64, u32, BuildFastHasher> = HashMap::default();
         let mut entries = Vec::with_capacity(words.len());
         let mut rest = Vec::new();
         let mut bytes = Vec::new();
@@ -323,7 +323,7 @@ fn answers<const N: usize, const STRIDE: usize>(bits: &[u64; N], mask: u64, wind
 /// The class (as a place in `CLASSES`) by which a word will be found, and where in the word its key begins.
 fn choose(
     word: &[u8],
-    sharing: &HashMap<u64, u32, Quickly>,
+    sharing: &HashMap<u64, u32, BuildFastHasher>,
     suits: impl Fn(&Class) -> bool,
 ) -> Option<(usize, usize)> {
     let nth = CLASSES.iter().position(|class| class.key() <= word.len() && suits(class))?;
@@ -336,7 +336,7 @@ fn choose(
 
 /// Guess of how common a key is in texts, by the bytes in it.
 fn common(key: u64, width: usize) -> u32 {
-    key.to_le_bytes()[..width].iter().map(|byte| super::rarity::commonness(*byte)).sum()
+    key.to_le_bytes()[..width].iter().map(|byte| super::commonness(*byte)).sum()
 }
 
 /// The entries sorted by bucket, and where each bucket starts.

@@ -7,21 +7,21 @@ use std::hash::{BuildHasher, Hasher};
 const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15;
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Quickly;
+pub(crate) struct BuildFastHasher;
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Quick(u64);
+pub(crate) struct FastHasher(u64);
 
-impl BuildHasher for Quickly {
-    type Hasher = Quick;
+impl BuildHasher for BuildFastHasher {
+    type Hasher = FastHasher;
 
-    fn build_hasher(&self) -> Quick {
+    fn build_hasher(&self) -> FastHasher {
         // Not zero: a key that begins with zeros would stay there.
-        Quick(0x51_7cc1_b727_220a)
+        FastHasher(0x51_7cc1_b727_220a)
     }
 }
 
-impl Hasher for Quick {
+impl Hasher for FastHasher {
     #[expect(clippy::cast_possible_truncation, reason = "the lower half is what is meant")]
     fn write(&mut self, bytes: &[u8]) {
         let mut add = |eight: u64| {
@@ -60,7 +60,8 @@ mod tests {
 
     #[test]
     fn keys_that_are_alike_have_different_hashes() {
-        let hashes: HashSet<u64> = (0..100_000).map(|n| Quickly.hash_one(format!("label-{n}"))).collect();
+        let hashes: HashSet<u64> =
+            (0..100_000).map(|n| BuildFastHasher.hash_one(format!("label-{n}"))).collect();
         let low: HashSet<u64> = hashes.iter().map(|hash| hash & 0xff_ffff).collect();
         assert!(hashes.len() == 100_000 && low.len() > 98_000, "{} {}", hashes.len(), low.len());
     }

@@ -5,7 +5,7 @@ use regex_syntax::{
     hir::{Class, Hir, HirKind, Repetition},
 };
 
-use super::rarity::likelihood;
+use super::likelihood;
 use crate::text::{View, derived::as_seen};
 
 /// Texts that one pattern may be waiting for.
@@ -29,14 +29,14 @@ pub(crate) fn required(pattern: &str, view: View) -> Option<Vec<String>> {
 
 /// Knowledge about the texts that a part of a pattern matches.
 #[derive(Default)]
-struct Found {
+struct LiteralSet {
     /// All texts that it matches.
     exact: Option<Vec<String>>,
     /// Texts of which each match holds one.
     required: Option<Vec<String>>,
 }
 
-impl Found {
+impl LiteralSet {
     fn exact(texts: Vec<String>) -> Self {
         Self { exact: Some(texts), required: None }
     }
@@ -47,14 +47,14 @@ impl Found {
     }
 }
 
-fn walk(hir: &Hir, view: View) -> Found {
+fn walk(hir: &Hir, view: View) -> LiteralSet {
     match hir.kind() {
-        HirKind::Empty | HirKind::Look(_) => Found::exact(vec![String::new()]),
+        HirKind::Empty | HirKind::Look(_) => LiteralSet::exact(vec![String::new()]),
         HirKind::Literal(literal) => match std::str::from_utf8(&literal.0) {
-            Ok(text) => Found::exact(vec![as_seen(text, view)]),
-            Err(_) => Found::default(),
+            Ok(text) => LiteralSet::exact(vec![as_seen(text, view)]),
+            Err(_) => LiteralSet::default(),
         },
-        HirKind::Class(class) => class_of(class, view).map_or_else(Found::default, Found::exact),
+        HirKind::Class(class) => class_of(class, view).map_or_else(LiteralSet::default, LiteralSet::exact),
         HirKind::Capture(capture) => walk(&capture.sub, view),
         HirKind::Repetition(repetition) => repeated(repetition, view),
         HirKind::Concat(parts) => concat(parts.iter().map(|part| walk(part, view))),
@@ -86,7 +86,7 @@ fn class_of(class: &Class, view: View) -> Option<Vec<String>> {
     Some(distinct(characters.into_iter().map(|one| as_seen(one.encode_utf8(&mut buffer), view)).collect()))
 }
 
-fn repeated(repetition: &Repetition, view: View) -> Found {
+fn repeated(repetition: &Repetition, view: View) -> LiteralSet {
     let once = walk(&repetition.sub, view);
     match (repetition.min, repetition.max) {
         (0, Some(1)) => {
@@ -94,19 +94,19 @@ fn repeated(repetition: &Repetition, view: View) -> Found {
                 texts.push(String::new());
                 distinct(texts)
             });
-            Found { exact, required: None }
+            LiteralSet { exact, required: None }
         }
-        (0, _) => Found::default(),
+        (0, _) => LiteralSet::default(),
         (min, max) if max == Some(min) && min <= 8 => {
             let parts =
-                (0..min).map(|_| Found { exact: once.exact.clone(), required: once.required.clone() });
+                (0..min).map(|_| LiteralSet { exact: once.exact.clone(), required: once.required.clone() });
             concat(parts)
         }
-        _ => Found { exact: None, required: once.best() },
+        _ => LiteralSet { exact: None, required: once.best() },
     }
 }
 
-fn concat(parts: impl Iterator<Item = Found>) -> Found {
+fn concat(parts: impl Iterator<Item = LiteralSet>) -> LiteralSet {
     let mut whole = true;
     let mut running = vec![String::new()];
     let mut candidates = Vec::new();
@@ -122,11 +122,11 @@ fn concat(parts: impl Iterator<Item = Found>) -> Found {
         candidates.extend(part.required);
     }
     if whole && candidates.is_empty() {
-        return Found::exact(running);
+        return LiteralSet::exact(running);
     }
     let exact = whole.then(|| running.clone());
     candidates.push(running);
-    Found { exact, required: best(candidates) }
+    LiteralSet { exact, required: best(candidates) }
 }
 
 fn product(heads: &[String], tails: &[String]) -> Option<Vec<String>> {
@@ -139,7 +139,7 @@ fn product(heads: &[String], tails: &[String]) -> Option<Vec<String>> {
     ))
 }
 
-fn alternation(parts: impl Iterator<Item = Found>) -> Found {
+fn alternation(parts: impl Iterator<Item = LiteralSet>) -> LiteralSet {
     let (mut exact, mut required) = (Some(Vec::new()), Some(Vec::new()));
     for part in parts {
         exact = exact.zip(part.exact.clone()).map(|(mut all, texts)| {
@@ -152,7 +152,7 @@ fn alternation(parts: impl Iterator<Item = Found>) -> Found {
         });
     }
     let few = |texts: Option<Vec<String>>| texts.map(distinct).filter(|texts| texts.len() <= MOST);
-    Found { exact: few(exact), required: few(required) }
+    LiteralSet { exact: few(exact), required: few(required) }
 }
 
 /// The texts that are the least likely to occur, of those that are long enough and few enough.

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn every_occurrence_of_every_word_is_found_whatever_the_search() {
+    fn every_search_finds_every_occurrence() {
         let mut found = 0;
         for seed in 0..400 {
             let mut dice = Dice(seed);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_short_words_among_many_long_ones_are_found_wherever_they_stand() {
+    fn short_words_among_long_ones_are_found_at_every_position() {
         let mut dice = Dice(11);
         let mut word = |length: usize| {
             (0..length).map(|_| b"etaoinshrdlucmfwypvbgkjqxz"[dice.roll(26)]).collect::<Vec<u8>>()

@@ -66,7 +66,7 @@ mod tests {
     use super::work;
 
     #[test]
-    fn a_pattern_is_charged_for_the_places_that_a_text_can_be_at() {
+    fn pattern_cost_follows_its_width() {
         let cases = [
             ("[0-9]q", 1),
             (r"\d{3}[- ]?\d{4}", 2),

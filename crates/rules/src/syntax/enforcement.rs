@@ -32,7 +32,7 @@ impl Reader<'_> {
 
     fn share(&mut self, value: &Json) -> Option<Share> {
         let share = value.as_f64().and_then(Share::of_percent);
-        share.or_else(|| self.fault("type", "expected a percentage from 0 to 100 with at most two decimals"))
+        share.or_else(|| self.error("type", "expected a percentage from 0 to 100 with at most two decimals"))
     }
 
     fn rollout(&mut self, value: &Json) -> Option<Rollout> {
@@ -49,13 +49,13 @@ impl Reader<'_> {
         let object = self.object(value, &["actions_per_day", "per_user_cooldown", "alarm_per_hour"])?;
         let number = |r: &mut Self, v: &Json| {
             let number = v.as_i64().filter(|number| (1..=i64::from(u32::MAX)).contains(number));
-            number.or_else(|| r.fault("type", "expected a whole number from 1"))
+            number.or_else(|| r.error("type", "expected a whole number from 1"))
         };
         let actions_per_day = self.optional(object, "actions_per_day", number);
         let alarm_per_hour = self.optional(object, "alarm_per_hour", number);
         let per_user_cooldown = self.optional(object, "per_user_cooldown", |r, v| {
             let span = Within::parse(r.text(v)?).filter(|span| *span <= LONGEST_COOLDOWN);
-            span.or_else(|| r.fault("type", "expected a span above nothing, such as 24h, and at most 90d"))
+            span.or_else(|| r.error("type", "expected a span from 1s to 90d, such as 24h"))
         });
         Some(ActionLimits { actions_per_day, per_user_cooldown, alarm_per_hour })
     }
@@ -68,13 +68,13 @@ mod tests {
     use super::super::parse;
     use crate::limits::Limits;
 
-    fn faults(life: &serde_json::Value) -> Vec<String> {
+    fn errors(life: &serde_json::Value) -> Vec<String> {
         let mut rule = json!({"rule": "r", "when": {"strikes": {"gte": 1}}});
         for (key, value) in life.as_object().into_iter().flatten() {
             rule[key] = value.clone();
         }
-        let faults = parse(&rule, &Limits::default()).err().unwrap_or_default();
-        faults.iter().map(|fault| format!("{} {}", fault.pointer, fault.tag())).collect()
+        let errors = parse(&rule, &Limits::default()).err().unwrap_or_default();
+        errors.iter().map(|error| format!("{} {}", error.pointer, error.tag())).collect()
     }
 
     #[test]
@@ -92,12 +92,12 @@ mod tests {
             (json!({"review_sample": -1}), "/review_sample type"),
             (json!({"on_error": "ignore"}), "/on_error unknown_value"),
         ] {
-            assert_eq!(faults(&life), [wanted], "{life}");
+            assert_eq!(errors(&life), [wanted], "{life}");
         }
         let good = json!({
             "rollout": {"percent": 12.5, "salt": "s", "by": "user"}, "review_sample": 2, "on_error": "matched",
             "limits": {"actions_per_day": 5, "per_user_cooldown": "90d"},
         });
-        assert_eq!(faults(&good), [""; 0]);
+        assert_eq!(errors(&good), [""; 0]);
     }
 }

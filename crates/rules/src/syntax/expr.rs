@@ -1,6 +1,6 @@
 //! Reads expressions: a checked subset of CEL, and the conditions that they are made of.
 //!
-//! A plain comparison of a field becomes a `field` condition, so that it is announced and explained as any other; `&&`,
+//! A plain comparison of a field becomes a `field` condition, so that it is indexed and explained as any other; `&&`,
 //! `||` and `!` become `all`, `any` and `not`. What is left is a formula.
 
 use serde_json::Value as Json;
@@ -24,7 +24,7 @@ use crate::{
 
 /// An error in an expression, and its character.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub(super) struct ExprError {
     pub(super) at: usize,
     pub(super) what: String,
 }
@@ -43,12 +43,12 @@ fn more_of_number(c: char) -> bool {
 const DEEPEST: usize = 24;
 
 /// The condition that an expression is, and of how many parts it is made.
-pub(super) fn read(source: &str) -> Result<(Condition, usize), Wrong> {
+pub(super) fn read(source: &str) -> Result<(Condition, usize), ExprError> {
     let mut reader = Reader { source, at: 0, each: None, nodes: 0, depth: 0 };
     let part = reader.either()?;
     reader.space();
     if reader.at < source.len() {
-        return Err(reader.wrong("expected an operator or the end"));
+        return Err(reader.error("expected an operator or the end"));
     }
     let nodes = reader.nodes;
     Ok((reader.condition(part), nodes))
@@ -76,8 +76,8 @@ const ORDERS: [(&str, Op); 6] =
     [("==", Op::Eq), ("!=", Op::Ne), ("<=", Op::Lte), (">=", Op::Gte), ("<", Op::Lt), (">", Op::Gt)];
 
 impl Reader<'_> {
-    fn wrong(&self, what: impl Into<String>) -> Wrong {
-        Wrong { at: self.source[..self.at].chars().count() + 1, what: what.into() }
+    fn error(&self, what: impl Into<String>) -> ExprError {
+        ExprError { at: self.source[..self.at].chars().count() + 1, what: what.into() }
     }
 
     fn space(&mut self) {
@@ -98,8 +98,8 @@ impl Reader<'_> {
         found
     }
 
-    fn expect(&mut self, sign: &str) -> Result<(), Wrong> {
-        if self.take(sign) { Ok(()) } else { Err(self.wrong(format!("expected `{sign}`"))) }
+    fn expect(&mut self, sign: &str) -> Result<(), ExprError> {
+        if self.take(sign) { Ok(()) } else { Err(self.error(format!("expected `{sign}`"))) }
     }
 
     /// A word, if one stands here.
@@ -114,18 +114,18 @@ impl Reader<'_> {
         Some(word)
     }
 
-    fn part(&mut self, start: usize, body: Ast) -> Result<Part, Wrong> {
+    fn part(&mut self, start: usize, body: Ast) -> Result<Part, ExprError> {
         self.nodes += 1;
         if self.nodes > MOST_NODES {
-            return Err(self.wrong(format!("the expression has more than {MOST_NODES} parts")));
+            return Err(self.error(format!("the expression has more than {MOST_NODES} parts")));
         }
         Ok(Part { body, start, end: self.at, inner: Vec::new() })
     }
 
-    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Wrong>) -> Result<T, Wrong> {
+    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, ExprError>) -> Result<T, ExprError> {
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(self.wrong(format!("is nested deeper than {DEEPEST} levels")));
+            return Err(self.error(format!("the expression is nested deeper than {DEEPEST} levels")));
         }
         let read = read(self);
         self.depth -= 1;
@@ -137,17 +137,17 @@ impl Reader<'_> {
         self.at
     }
 
-    fn either(&mut self) -> Result<Part, Wrong> {
+    fn either(&mut self) -> Result<Part, ExprError> {
         let start = self.start();
         let first = self.both()?;
         let either = self.chain(start, first, "||", Self::both, |a, b| Ast::Or(Box::new(a), Box::new(b)))?;
         if self.rest().starts_with('?') {
-            return Err(self.wrong("a choice with `?` is not supported; use || and &&"));
+            return Err(self.error("a choice with `?` is not supported; use || and &&"));
         }
         Ok(either)
     }
 
-    fn both(&mut self) -> Result<Part, Wrong> {
+    fn both(&mut self) -> Result<Part, ExprError> {
         let start = self.start();
         let first = self.relation()?;
         self.chain(start, first, "&&", Self::relation, |a, b| Ast::And(Box::new(a), Box::new(b)))
@@ -158,9 +158,9 @@ impl Reader<'_> {
         start: usize,
         first: Part,
         sign: &str,
-        read: fn(&mut Self) -> Result<Part, Wrong>,
+        read: fn(&mut Self) -> Result<Part, ExprError>,
         join: fn(Ast, Ast) -> Ast,
-    ) -> Result<Part, Wrong> {
+    ) -> Result<Part, ExprError> {
         let mut inner = vec![first];
         while self.take(sign) {
             inner.push(read(self)?);
@@ -175,14 +175,14 @@ impl Reader<'_> {
         Ok(Part { inner, ..part })
     }
 
-    fn relation(&mut self) -> Result<Part, Wrong> {
+    fn relation(&mut self) -> Result<Part, ExprError> {
         let start = self.start();
         let left = self.sum()?;
         let order = ORDERS.into_iter().find(|(sign, _)| self.take(sign));
         if let Some((_, op)) = order {
             let right = self.sum()?;
             if ORDERS.iter().any(|(sign, _)| self.rest().starts_with(sign)) {
-                return Err(self.wrong("comparisons do not follow each other; join them with &&"));
+                return Err(self.error("comparisons do not follow each other; join them with &&"));
             }
             return self.part(start, Ast::Compare(op, Box::new(left.body), Box::new(right.body)));
         }
@@ -197,16 +197,16 @@ impl Reader<'_> {
         }
         match self.sum()?.body {
             Ast::Path(path) => self.part(start, Ast::In(Box::new(left.body), path)),
-            _ => Err(self.wrong("`in` takes a list of constants or a field")),
+            _ => Err(self.error("`in` takes a list of constants or a field")),
         }
     }
 
-    fn constants(&mut self) -> Result<Vec<Ast>, Wrong> {
+    fn constants(&mut self) -> Result<Vec<Ast>, ExprError> {
         let mut constants = Vec::new();
         while !self.take("]") {
             let constant = self.sum()?.body;
             if !is_constant(&constant) {
-                return Err(self.wrong("a list holds constants only"));
+                return Err(self.error("a list holds constants only"));
             }
             constants.push(constant);
             if !self.take(",") {
@@ -214,14 +214,18 @@ impl Reader<'_> {
                 break;
             }
         }
-        if constants.is_empty() { Err(self.wrong("nothing is in an empty list")) } else { Ok(constants) }
+        if constants.is_empty() {
+            Err(self.error("the list is empty: add a constant"))
+        } else {
+            Ok(constants)
+        }
     }
 
-    fn sum(&mut self) -> Result<Part, Wrong> {
+    fn sum(&mut self) -> Result<Part, ExprError> {
         self.operators(&[("+", Arithmetic::Plus), ("-", Arithmetic::Minus)], Self::product)
     }
 
-    fn product(&mut self) -> Result<Part, Wrong> {
+    fn product(&mut self) -> Result<Part, ExprError> {
         let signs = [("*", Arithmetic::Times), ("/", Arithmetic::Over), ("%", Arithmetic::Remainder)];
         self.operators(&signs, Self::signed)
     }
@@ -229,8 +233,8 @@ impl Reader<'_> {
     fn operators(
         &mut self,
         signs: &[(&str, Arithmetic)],
-        read: fn(&mut Self) -> Result<Part, Wrong>,
-    ) -> Result<Part, Wrong> {
+        read: fn(&mut Self) -> Result<Part, ExprError>,
+    ) -> Result<Part, ExprError> {
         let start = self.start();
         let mut left = read(self)?;
         while let Some((_, sign)) = signs.iter().find(|(sign, _)| self.take(sign)) {
@@ -240,7 +244,7 @@ impl Reader<'_> {
         Ok(left)
     }
 
-    fn signed(&mut self) -> Result<Part, Wrong> {
+    fn signed(&mut self) -> Result<Part, ExprError> {
         let start = self.start();
         if !self.rest().starts_with("!=") && self.take("!") {
             let inner = self.deeper(Self::signed)?;
@@ -256,7 +260,7 @@ impl Reader<'_> {
             let inner = self.deeper(Self::signed)?.body;
             let body = match inner {
                 Ast::Number(Number::Whole(whole)) if whole == i64::MIN.into() => {
-                    return Err(self.wrong("the number is beyond 64 bits"));
+                    return Err(self.error("the number does not fit into 64 bits"));
                 }
                 Ast::Number(Number::Whole(whole)) => Ast::Number(Number::Whole(-whole)),
                 Ast::Number(Number::Fraction(fraction)) => Ast::Number(Number::Fraction(-fraction)),
@@ -269,9 +273,9 @@ impl Reader<'_> {
     }
 
     /// Calls behind a value: `.contains("x")`, `.exists(x, ...)`.
-    fn calls(&mut self, start: usize, mut part: Part) -> Result<Part, Wrong> {
+    fn calls(&mut self, start: usize, mut part: Part) -> Result<Part, ExprError> {
         while self.take(".") {
-            let Some(name) = self.word() else { return Err(self.wrong("expected a name")) };
+            let Some(name) = self.word() else { return Err(self.error("expected a name")) };
             self.expect("(")?;
             let body = match name.as_str() {
                 "contains" | "startsWith" | "endsWith" => {
@@ -285,11 +289,11 @@ impl Reader<'_> {
                 }
                 "matches" => match self.deeper(Self::either)?.body {
                     Ast::Text(pattern) if !pattern.is_empty() => Ast::Matches(Box::new(part.body), pattern),
-                    _ => return Err(self.wrong("`matches` takes a pattern that is written out")),
+                    _ => return Err(self.error("`matches` takes a literal pattern")),
                 },
                 "size" => Ast::Size(Box::new(part.body)),
                 "exists" | "all" => self.quantified(name == "all", part.body)?,
-                other => return Err(self.wrong(format!("there is no `{other}` in expressions of rules"))),
+                other => return Err(self.error(format!("unknown function `{other}`"))),
             };
             self.expect(")")?;
             part = self.part(start, body)?;
@@ -297,13 +301,13 @@ impl Reader<'_> {
         Ok(part)
     }
 
-    fn quantified(&mut self, every: bool, of: Ast) -> Result<Ast, Wrong> {
-        let Ast::Path(path) = of else { return Err(self.wrong("`exists` and `all` go over a field")) };
+    fn quantified(&mut self, every: bool, of: Ast) -> Result<Ast, ExprError> {
+        let Ast::Path(path) = of else { return Err(self.error("`exists` and `all` go over a field")) };
         if self.each.is_some() {
-            return Err(self.wrong("`exists` and `all` do not stand inside of each other"));
+            return Err(self.error("`exists` and `all` cannot be nested"));
         }
         let Some(name) = self.word().filter(|name| name != "item") else {
-            return Err(self.wrong("expected a name for the values"));
+            return Err(self.error("expected a name for the values"));
         };
         self.expect(",")?;
         self.each = Some(name.clone());
@@ -312,7 +316,7 @@ impl Reader<'_> {
         Ok(Ast::Quantified { every, path, name, body })
     }
 
-    fn first(&mut self) -> Result<Part, Wrong> {
+    fn first(&mut self) -> Result<Part, ExprError> {
         let start = self.start();
         let rest = self.rest();
         match rest.chars().next() {
@@ -331,15 +335,15 @@ impl Reader<'_> {
                 self.part(start, Ast::Number(number))
             }
             Some(_) => {
-                let Some(word) = self.word() else { return Err(self.wrong("expected a value")) };
+                let Some(word) = self.word() else { return Err(self.error("expected a value")) };
                 let body = self.named(&word)?;
                 self.part(start, body)
             }
-            None => Err(self.wrong("expected a value, and there is the end")),
+            None => Err(self.error("expected a value, found the end")),
         }
     }
 
-    fn named(&mut self, word: &str) -> Result<Ast, Wrong> {
+    fn named(&mut self, word: &str) -> Result<Ast, ExprError> {
         match word {
             "true" => Ok(Ast::Boolean(true)),
             "false" => Ok(Ast::Boolean(false)),
@@ -347,7 +351,7 @@ impl Reader<'_> {
             "has" => {
                 self.expect("(")?;
                 if self.word().as_deref() != Some("item") {
-                    return Err(self.wrong("`has` takes a field, such as item.data.title"));
+                    return Err(self.error("`has` takes a field, such as item.data.title"));
                 }
                 let path = self.path()?;
                 self.expect(")")?;
@@ -365,21 +369,21 @@ impl Reader<'_> {
                 let text = self.text()?;
                 self.expect(")")?;
                 match datetime::parse(&text) {
-                    Some(_) if datetime::is_finer(&text) => Err(self.wrong(FINER)),
+                    Some(_) if datetime::is_finer(&text) => Err(self.error(FINER)),
                     Some(_) => Ok(Ast::Instant(text)),
-                    None => Err(self.wrong("expected an instant such as 2026-01-31T12:00:00.000Z")),
+                    None => Err(self.error("expected an instant such as 2026-01-31T12:00:00.000Z")),
                 }
             }
             each if self.each.as_deref() == Some(each) => Ok(Ast::Each),
-            other => Err(self.wrong(format!("`{other}` is no value; fields are written item.data.{other}"))),
+            other => Err(self.error(format!("unknown name `{other}`: fields are written item.data.{other}"))),
         }
     }
 
     /// `.data`, then names and keys, up to a call.
-    fn path(&mut self) -> Result<String, Wrong> {
+    fn path(&mut self) -> Result<String, ExprError> {
         const EXPECTED: &str = "expected a field, such as item.data.title";
         if !self.take(".") || self.word().as_deref() != Some("data") {
-            return Err(self.wrong(EXPECTED));
+            return Err(self.error(EXPECTED));
         }
         let mut path = String::new();
         loop {
@@ -390,7 +394,7 @@ impl Reader<'_> {
                 self.expect("]")?;
                 key
             } else if self.take(".") {
-                let Some(name) = self.word() else { return Err(self.wrong("expected the name of a field")) };
+                let Some(name) = self.word() else { return Err(self.error("expected the name of a field")) };
                 if self.source[self.at..].starts_with('(') {
                     self.at = before;
                     break;
@@ -404,10 +408,10 @@ impl Reader<'_> {
             }
             path.push_str(&step);
         }
-        if path.is_empty() { Err(self.wrong(EXPECTED)) } else { Ok(path) }
+        if path.is_empty() { Err(self.error(EXPECTED)) } else { Ok(path) }
     }
 
-    fn number(&mut self) -> Result<Number, Wrong> {
+    fn number(&mut self) -> Result<Number, ExprError> {
         let rest = self.rest();
         let mut end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         let digits =
@@ -429,18 +433,18 @@ impl Reader<'_> {
             }
             Err(_) => None,
         };
-        let number = number.ok_or_else(|| self.wrong("the number is beyond 64 bits"))?;
+        let number = number.ok_or_else(|| self.error("the number does not fit into 64 bits"))?;
         self.at += end;
         if self.source[self.at..].starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_') {
-            return Err(self.wrong("a number ends here"));
+            return Err(self.error("unexpected character after a number"));
         }
         Ok(number)
     }
 
-    fn text(&mut self) -> Result<String, Wrong> {
+    fn text(&mut self) -> Result<String, ExprError> {
         let mut letters = self.source[self.at..].char_indices();
         let Some((_, quote @ ('"' | '\''))) = letters.next() else {
-            return Err(self.wrong("expected a text in quotes"));
+            return Err(self.error("expected a text in quotes"));
         };
         let mut text = String::new();
         while let Some((place, letter)) = letters.next() {
@@ -457,13 +461,13 @@ impl Reader<'_> {
                     Some((_, 'r')) => text.push('\r'),
                     _ => {
                         self.at += place;
-                        return Err(self.wrong("expected \\\\, \\\", \\', \\n, \\r or \\t"));
+                        return Err(self.error("expected \\\\, \\\", \\', \\n, \\r or \\t"));
                     }
                 },
                 _ => text.push(letter),
             }
         }
-        Err(self.wrong("the text has no end"))
+        Err(self.error("the text has no closing quote"))
     }
 
     /// A part as a condition.

@@ -2,20 +2,23 @@
 //!
 //! Which fields exist and what their types are is checked when rules are compiled.
 
-mod around;
 mod enforcement;
+mod example_facts;
 mod expr;
 mod read;
 #[cfg(test)]
 mod tests;
 mod window;
 
-pub(crate) use self::read::around;
+pub(crate) use self::read::example_facts;
 pub use self::read::{parse, parse_window};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
-use tidegate_schemas::ids::{ActionId, Millis, PolicyId, RuleId, TypeId, WindowId};
+use tidegate_schemas::{
+    ids::{ActionId, Millis, PolicyId, RuleId, TypeId, WindowId},
+    string_enum,
+};
 
 use crate::{
     enforcement::Enforcement,
@@ -25,14 +28,14 @@ use crate::{
     windows::{Amount, Measure},
 };
 
-/// State of a rule: whether it has effects. Every rule that is not archived is evaluated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Status {
-    Draft,
-    Background,
-    Live,
-    Archived,
+string_enum! {
+    /// State of a rule: whether it has effects. Every rule that is not archived is evaluated.
+    pub enum Status {
+        Draft = "draft",
+        Background = "background",
+        Live = "live",
+        Archived = "archived",
+    }
 }
 
 /// An action that a match asks for.
@@ -97,13 +100,13 @@ pub struct Test {
     pub item_type: Option<TypeId>,
     /// The `data` of an item.
     pub item: Json,
-    pub around: Around,
+    pub facts: ExampleFacts,
     pub matches: bool,
 }
 
 /// Facts beside an item that is only tried.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Around {
+pub struct ExampleFacts {
     /// The standing of its user, whatever the window.
     pub strikes: i64,
     /// Counts of windows, whatever the key; the others have counted nothing.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json};
 use tidegate_schemas::ids::{ActionId, PolicyId, RuleId, TypeId};
 
-use super::{ActionUse, Around, Condition, Rule, Status, Test, Window, around::AROUND, expr};
+use super::{ActionUse, Condition, ExampleFacts, Rule, Status, Test, Window, example_facts::FACT_KEYS, expr};
 use crate::{
     error::RuleError,
     item::On,
@@ -29,7 +29,7 @@ const RULE_KEYS: [&str; 14] = [
     "tests",
 ];
 
-/// Reads a rule document; all faults are listed, up to a hundred.
+/// Reads a rule document; all errors are listed, up to a hundred.
 #[allow(
     clippy::redundant_closure_for_method_calls,
     reason = "the method is not general enough in the reader's lifetime"
@@ -48,10 +48,14 @@ pub fn parse_window(document: &Json, limits: &Limits) -> Result<Window, Vec<Rule
 }
 
 /// Reads what a line says is known beside its item; `beside` names its other keys.
-pub(crate) fn around(line: &Json, beside: &[&str], limits: &Limits) -> Result<Around, Vec<RuleError>> {
+pub(crate) fn example_facts(
+    line: &Json,
+    beside: &[&str],
+    limits: &Limits,
+) -> Result<ExampleFacts, Vec<RuleError>> {
     read("line", line, limits, |r, v| {
-        let object = r.object(v, &[beside, &AROUND].concat())?;
-        Some(r.around(object))
+        let object = r.object(v, &[beside, &FACT_KEYS].concat())?;
+        Some(r.example_facts(object))
     })
 }
 
@@ -69,11 +73,11 @@ fn read<T>(
         pointer: String::new(),
         nodes: 0,
         words: 0,
-        faults: Vec::new(),
+        errors: Vec::new(),
     };
     match read(&mut reader, document) {
-        Some(read) if reader.faults.is_empty() => Ok(read),
-        _ => Err(reader.faults),
+        Some(read) if reader.errors.is_empty() => Ok(read),
+        _ => Err(reader.errors),
     }
 }
 
@@ -82,17 +86,7 @@ impl Reader<'_> {
         let object = self.object(document, &RULE_KEYS)?;
         let key = self.required(object, "rule", |r, v| r.text(v).map(RuleId::new));
         let name = self.optional(object, "name", |r, v| r.text(v).map(str::to_owned));
-        let status = self.optional(object, "status", |r, v| {
-            r.name(
-                v,
-                &[
-                    ("draft", Status::Draft),
-                    ("background", Status::Background),
-                    ("live", Status::Live),
-                    ("archived", Status::Archived),
-                ],
-            )
-        });
+        let status = self.optional(object, "status", |r, v| r.variant(v, Status::ALL, Status::as_str));
         let expires_at = self.optional(object, "expires_at", Self::instant);
         let on = self.optional(object, "on", |r, v| {
             let on = [("item", On::Item), ("report", On::Report)];
@@ -137,7 +131,7 @@ impl Reader<'_> {
             let id = r.required(object, "id", |r, v| r.text(v).map(ActionId::new));
             let params = r.optional(object, "params", |r, v| match v.as_object() {
                 Some(params) => Some(params.clone()),
-                None => r.fault("shape", "expected a mapping of parameters"),
+                None => r.error("shape", "expected a mapping of parameters"),
             });
             Some(ActionUse { id: id?, params: params.unwrap_or_default() })
         })?;
@@ -146,28 +140,35 @@ impl Reader<'_> {
     }
 
     fn test(&mut self, value: &Json) -> Option<Test> {
-        let object = self.object(value, &[&["name", "item_type", "item", "expect"], &AROUND[..]].concat())?;
+        let object =
+            self.object(value, &[&["name", "item_type", "item", "expect"], &FACT_KEYS[..]].concat())?;
         let name = self.optional(object, "name", |r, v| r.text(v).map(str::to_owned));
         let item_type = self.optional(object, "item_type", |r, v| r.text(v).map(TypeId::new));
         let item = self.required(object, "item", |r, v| match v {
             Json::Object(_) => Some(v.clone()),
-            _ => r.fault("shape", "expected the `data` of an item"),
+            _ => r.error("shape", "expected the `data` of an item"),
         });
-        let around = self.around(object);
+        let facts = self.example_facts(object);
         let matches =
             self.required(object, "expect", |r, v| r.name(v, &[("match", true), ("no_match", false)]));
-        Some(Test { name, item_type, item: item?, around, matches: matches? })
+        Some(Test { name, item_type, item: item?, facts, matches: matches? })
     }
 
     pub(super) fn condition(&mut self, value: &Json, depth: usize) -> Option<Condition> {
         if depth > self.limits.depth {
-            return self.fault("depth", format!("is nested deeper than {} levels", self.limits.depth));
+            return self.error(
+                "depth",
+                format!("the condition is nested deeper than {} levels: split the rule", self.limits.depth),
+            );
         }
         self.nodes += 1;
         if self.nodes > self.limits.nodes {
             // Said once: every further node would say the same.
             return if self.nodes == self.limits.nodes + 1 {
-                self.fault("nodes", format!("the rule has more than {} conditions", self.limits.nodes))
+                self.error(
+                    "nodes",
+                    format!("the rule has more than {} conditions: split the rule", self.limits.nodes),
+                )
             } else {
                 None
             };
@@ -176,7 +177,7 @@ impl Reader<'_> {
         let object = self.object(value, &keys)?;
         let named: Vec<_> = keys.iter().filter(|key| present(object, key)).collect();
         if named.len() != 1 {
-            self.fault::<()>("shape", format!("expected exactly one of {}", keys.join(", ")));
+            self.error::<()>("shape", format!("expected exactly one of {}", keys.join(", ")));
         }
         // Of several all are read, for what is wrong in each.
         let read: Vec<_> = named.iter().map(|key| self.of_kind(key, &object[**key], depth)).collect();
@@ -200,17 +201,20 @@ impl Reader<'_> {
         let limit = self.limits.expr_bytes;
         let source = match value.as_str() {
             Some(source) if source.len() > limit => {
-                return self.fault("limit", format!("is longer than {limit} bytes"));
+                return self.error(
+                    "limit",
+                    format!("the expression is {} bytes long, the limit is {limit}", source.len()),
+                );
             }
             Some(source) => source,
-            None => return self.fault("shape", "expected a text"),
+            None => return self.error("shape", "expected a text"),
         };
         match expr::read(source) {
             Ok((condition, nodes)) => {
                 self.nodes += nodes;
                 Some(Condition::Expr(Box::new(condition)))
             }
-            Err(wrong) => self.fault("expr", format!("at character {}: {}", wrong.at, wrong.what)),
+            Err(error) => self.error("expr", format!("at character {}: {}", error.at, error.what)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is told of conditions with several faults at once.
+//! What is told of conditions with several errors at once.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::parse;
 use crate::limits::Limits;
 
 #[test]
-fn faults_of_one_condition_do_not_hide_each_other() {
+fn errors_of_one_condition_are_all_listed() {
     for (when, wanted) in [
         (
             json!({"strikes": {"gte": 0, "within": "soon"}}),
@@ -58,8 +58,8 @@ fn faults_of_one_condition_do_not_hide_each_other() {
         ),
     ] {
         let rule = json!({"rule": "r", "when": when});
-        let faults = parse(&rule, &Limits::default()).err().unwrap_or_default();
-        let told: Vec<_> = faults.iter().map(|fault| format!("{} {}", fault.pointer, fault.tag())).collect();
+        let errors = parse(&rule, &Limits::default()).err().unwrap_or_default();
+        let told: Vec<_> = errors.iter().map(|error| format!("{} {}", error.pointer, error.tag())).collect();
         assert_eq!(told, wanted, "{when}");
     }
 }

@@ -33,7 +33,7 @@ impl Reader<'_> {
         let over = self.required(object, "over", Self::span);
         let bucket = self.optional(object, "bucket", Self::span);
         if present(object, "sum") && present(object, "distinct") {
-            return self.fault("shape", "a window has either `sum` or `distinct`");
+            return self.error("shape", "`sum` and `distinct` exclude each other: remove one");
         }
         let measure = if present(object, "sum") {
             Measure::Sum
@@ -45,11 +45,12 @@ impl Reader<'_> {
         let over = over?.millis();
         let bucket = match bucket {
             Some(bucket) if bucket.millis() > over => {
-                return self.at("bucket", |r| r.fault("limit", "is longer than the window"));
+                return self
+                    .at("bucket", |r| r.error("limit", "the bucket is longer than the window: shorten it"));
             }
             Some(bucket) if over / bucket.millis() > MOST_BUCKETS => {
-                let detail = format!("makes more than {MOST_BUCKETS} pieces of the window");
-                return self.at("bucket", |r| r.fault("limit", detail));
+                let detail = format!("the window has more than {MOST_BUCKETS} buckets: lengthen them");
+                return self.at("bucket", |r| r.error("limit", detail));
             }
             Some(bucket) => bucket.millis(),
             None => (over / USUAL_BUCKETS).max(SECOND).min(over),

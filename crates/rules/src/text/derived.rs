@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_seen_is_passed_over_in_one_look_however_much_there_is() {
+    fn invisible_characters_are_skipped_at_once() {
         let unseen = "\u{200b}\u{301}".repeat(10_000);
         for (view, text, notes) in [
             (View::Folded, format!("a{unseen}hit{unseen}b{unseen}"), 3),

@@ -3,29 +3,18 @@
 pub(crate) mod derived;
 pub(crate) mod folding;
 
-use serde::{Deserialize, Serialize};
-
-/// Form in which a text is searched, from the finest to the coarsest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum View {
-    /// The text as it was sent.
-    Raw,
-    /// Each character in lower case, a final sigma as sigma. The default, except for regular expressions.
-    Lower,
-    /// Letters for which a reader takes other characters: `fr33`, `ｆｒｅｅ` and Cyrillic look-alikes are `free`.
-    Folded,
-    /// Folded, with letters that stand several times in a row once; a word must have no more of them than the text.
-    Collapsed,
-}
-
-impl View {
-    pub(crate) const NAMES: [(&'static str, Self); 4] = [
-        ("raw", Self::Raw),
-        ("lower", Self::Lower),
-        ("folded", Self::Folded),
-        ("collapsed", Self::Collapsed),
-    ];
+tidegate_schemas::string_enum! {
+    /// Form in which a text is searched, from the finest to the coarsest.
+    pub enum View {
+        /// The text as it was sent.
+        Raw = "raw",
+        /// Each character in lower case, a final sigma as sigma. The default, except for regular expressions.
+        Lower = "lower",
+        /// Letters for which a reader takes other characters: `fr33`, `ｆｒｅｅ` and Cyrillic look-alikes are `free`.
+        Folded = "folded",
+        /// Folded, with letters that stand several times in a row once; a word must have no more of them than the text.
+        Collapsed = "collapsed",
+    }
 }
 
 /// True for what `\w` stands for in regular expressions, so that `words` and `\b` agree: marks and joiners belong to a

@@ -104,7 +104,7 @@ fn ours(expressions: &[String], data: &Json) -> Vec<(bool, bool)> {
         .collect();
     let sources: Vec<_> = rules.iter().map(|document| RuleSource { document, version: "1" }).collect();
     let plan = Plan::compile(&sources, &vocabulary, &Limits::default())
-        .map_err(|faults| format!("{faults:?}"))
+        .map_err(|errors| format!("{errors:?}"))
         .unwrap();
     let data = Data(data.clone());
     let item = Item {
@@ -121,7 +121,7 @@ fn ours(expressions: &[String], data: &Json) -> Vec<(bool, bool)> {
 }
 
 #[test]
-fn an_expression_comes_to_what_cel_makes_of_it() {
+fn expressions_agree_with_cel() {
     let cases = std::env::var("TIDEGATE_CEL_CASES").map_or(400, |cases| cases.parse().unwrap());
     let named = Named {
         texts: vec!["text", "title", "labels.lang"],

@@ -59,7 +59,7 @@ fn vocabulary() -> Vocabulary {
 
 fn compile(rules: &[Json], limits: &Limits) -> Plan {
     let sources: Vec<_> = rules.iter().map(|document| RuleSource { document, version: "v1" }).collect();
-    Plan::compile(&sources, &vocabulary(), limits).map_err(|faults| format!("{faults:?}")).unwrap()
+    Plan::compile(&sources, &vocabulary(), limits).map_err(|errors| format!("{errors:?}")).unwrap()
 }
 
 fn rule(when: &Json) -> Json {
@@ -290,7 +290,7 @@ fn long_text_is_cut_on_a_character_and_the_outcome_says_so() {
 }
 
 #[test]
-fn a_text_is_cut_before_a_word_or_host_and_not_inside_of_it() {
+fn texts_are_cut_at_word_and_host_boundaries() {
     let found = |leaf: Json, text: &str, text_bytes: usize| {
         let limits = Limits { text_bytes, ..Limits::default() };
         let plan = compile(&[rule(&leaf)], &limits);
@@ -342,7 +342,7 @@ fn whole_numbers_of_more_than_63_bits_are_themselves() {
 }
 
 #[test]
-fn a_rule_without_steps_left_is_errored_and_the_next_one_runs() {
+fn rule_out_of_steps_is_errored_and_the_next_one_runs() {
     let limits = Limits { steps_per_rule: 50, ..Limits::default() };
     let rules = [
         json!({"rule": "slow", "when": {"text": {"in": ["text"], "regex": "[a-w]x+[a-w]"}}}),
@@ -426,7 +426,7 @@ fn rules_read_the_values_that_an_item_type_has_checked() {
 }
 
 #[test]
-fn what_is_hardly_meant_is_said() {
+fn questionable_rules_are_warned_about() {
     let warnings = |rules: &[Json]| {
         let sources: Vec<_> = rules.iter().map(|document| RuleSource { document, version: "v1" }).collect();
         let warnings = Plan::compile(&sources, &vocabulary(), &Limits::default()).unwrap().warnings();
@@ -542,9 +542,9 @@ fn a_rule_that_does_not_match_can_be_explained() {
     let plan = compile(&[rule(&when)], &Limits::default());
     let explained = |rule: &str| {
         with_item(json!({"text": "scams"}), |item| {
-            let inquiry = plan.inquire(item, &rule.into())?;
-            let needs: Vec<_> = inquiry.needs().cloned().collect();
-            Some(plan.answer(inquiry, &Facts::offline(&needs)))
+            let pending = plan.begin_explanation(item, &rule.into())?;
+            let needs: Vec<_> = pending.needs().cloned().collect();
+            Some(plan.finish_explanation(pending, &Facts::offline(&needs)))
         })
     };
     assert_eq!(
@@ -558,7 +558,7 @@ fn a_rule_that_does_not_match_can_be_explained() {
 }
 
 #[test]
-fn a_date_is_compared_with_one_of_ten_years_ago_and_no_further() {
+fn relative_dates_reach_back_ten_years() {
     let compiled = |operand: Json| {
         let document = rule(&json!({"field": {"path": "createdAt", "gt": operand}}));
         let sources = [RuleSource { document: &document, version: "v1" }];
@@ -571,12 +571,12 @@ fn a_date_is_compared_with_one_of_ten_years_ago_and_no_further() {
     for operand in
         [json!({"ago": "3661d"}), json!({"ahead": "3661d"}), json!({"ago": "523w"}), json!({"ago": "0d"})]
     {
-        let faults = compiled(operand.clone()).unwrap_err();
-        let place = (faults[0].tag(), faults[0].pointer.as_str());
+        let errors = compiled(operand.clone()).unwrap_err();
+        let place = (errors[0].tag(), errors[0].pointer.as_str());
         assert_eq!(place, ("type", "/when/field/gt"), "{operand}");
     }
-    let faults = compiled(json!("long ago")).unwrap_err();
-    assert!(faults[0].detail.contains("at most {ago: 3660d}"), "{}", faults[0].detail);
+    let errors = compiled(json!("long ago")).unwrap_err();
+    assert!(errors[0].detail.contains("at most {ago: 3660d}"), "{}", errors[0].detail);
     // As long ago as the item is old, to the millisecond: it came in at 1,000 seconds.
     let ten_years = json!({"field": {"path": "createdAt", "gte": {"ago": "3660d"}}});
     let before = |millis: i64| json!({"createdAt": Millis(1_000_000 - 3_660 * 86_400_000 - millis).iso()});
@@ -585,7 +585,7 @@ fn a_date_is_compared_with_one_of_ten_years_ago_and_no_further() {
 }
 
 #[test]
-fn failures_beyond_the_bound_are_counted_and_those_that_lead_to_something_are_listed() {
+fn failures_beyond_the_limit_are_counted() {
     let limits = Limits { steps_per_rule: 50, errored: 2, ..Limits::default() };
     let slow = |nth: u32, on_error: &str| {
         let when = json!({"text": {"in": ["text"], "regex": format!("[a-w]x+[a-w]{{{}}}", nth + 1)}});

@@ -135,16 +135,16 @@ fn run(seeds: &[&str], target: fn(&[u8])) {
 }
 
 #[test]
-fn a_garbled_rule_is_refused_with_a_reason_or_evaluated() {
+fn garbled_rules_are_refused_with_reason_or_evaluated() {
     run(&RULES, targets::rule);
 }
 
 #[test]
-fn a_garbled_expression_is_refused_where_it_stands_or_evaluated() {
+fn garbled_expressions_are_refused_with_place_or_evaluated() {
     run(&EXPRS, targets::expr);
 }
 
 #[test]
-fn a_garbled_pattern_is_refused_or_found_where_it_alone_finds_itself() {
+fn garbled_patterns_are_refused_or_match_as_alone() {
     run(&REGEXES, targets::regex);
 }

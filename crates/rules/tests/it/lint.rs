@@ -20,7 +20,7 @@ fn vocabulary() -> Vocabulary {
     vocabulary
 }
 
-/// The kinds of warnings of each rule, apart from those that nothing announces.
+/// The kinds of warnings of each rule, apart from those that is not indexed.
 fn warnings(conditions: &[Json]) -> Vec<(usize, &'static str)> {
     let rules: Vec<Json> = conditions.iter().map(|when| json!({"when": when})).collect();
     warnings_of(&rules)
@@ -155,7 +155,7 @@ fn the_same_condition_is_seen_in_any_order_and_nesting() {
 }
 
 #[test]
-fn a_rule_that_takes_over_from_another_is_no_duplicate() {
+fn successor_of_an_expiring_rule_is_no_duplicate() {
     let with = |mut members: Json| {
         members["when"] = word("a");
         members
@@ -184,7 +184,7 @@ fn costly(when: &Json, entries: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn patterns_that_take_all_steps_of_a_rule_together_are_told_with_the_length_that_is_left() {
+fn patterns_over_budget_are_warned_about_with_their_length() {
     let heavy: Vec<String> = (0..300).map(|n| format!("[a-z ]{{{}}}K[0-9]{{500}}", 600 + n)).collect();
     let heavy: Vec<&str> = heavy.iter().map(String::as_str).collect();
     let own = costly(&json!({"text": {"in": ["text"], "regex": heavy}}), &[]);
@@ -202,5 +202,8 @@ fn patterns_that_take_all_steps_of_a_rule_together_are_told_with_the_length_that
     // One of them is enough to have them all run one after the other.
     let mixed: Vec<&str> = light.iter().chain(&heavy[..1]).copied().collect();
     assert!(costly(&of_bank, &mixed)[0].contains("its 301 patterns together"), "{mixed:?}");
-    assert!(!costly(&json!({"not": of_bank}), &light).is_empty(), "what announces nothing is judged whole");
+    assert!(
+        !costly(&json!({"not": of_bank}), &light).is_empty(),
+        "a condition that is not indexed is evaluated whole"
+    );
 }

@@ -12,5 +12,5 @@ mod lint;
 mod oracle;
 mod published;
 mod surroundings;
-mod unannounced;
 mod unicode;
+mod unindexed;

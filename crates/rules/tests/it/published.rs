@@ -34,15 +34,15 @@ fn the_documents_of_the_guide_fit_the_published_schemas() {
                 _ => continue,
             };
             *count += 1;
-            let faults: Vec<_> = schema.iter_errors(&json!(document)).map(|it| it.to_string()).collect();
-            assert!(faults.is_empty(), "{block}: {faults:?}");
+            let errors: Vec<_> = schema.iter_errors(&json!(document)).map(|it| it.to_string()).collect();
+            assert!(errors.is_empty(), "{block}: {errors:?}");
         }
     }
     assert!(seen.0 > 8 && seen.1 > 0, "{seen:?}");
 }
 
 #[test]
-fn what_holds_nothing_is_absent_to_the_published_schemas_and_to_the_reader_alike() {
+fn null_is_absent_for_schema_and_reader() {
     let schema = validator(DocumentKind::Rule);
     let conditions = [
         (

@@ -78,7 +78,7 @@ fn rule(key: &str, when: &Json) -> Json {
 }
 
 fn plan(when: &Json, windows: &[Json]) -> Plan {
-    compile_all(&[rule("r", when)], windows).map_err(|faults| format!("{faults:?}")).unwrap()
+    compile_all(&[rule("r", when)], windows).map_err(|errors| format!("{errors:?}")).unwrap()
 }
 
 fn scan(plan: &Plan, data: &Json, on: On) -> Scan {
@@ -103,9 +103,9 @@ fn tree(outcome: &Outcome) -> Json {
     serde_json::to_value(&outcome.matched[0].tree).unwrap()
 }
 
-fn faults(when: &Json, windows: &[Json]) -> Vec<(&'static str, String, &'static str)> {
-    let faults = compile_all(&[rule("r", when)], windows).err().unwrap();
-    faults.into_iter().map(|fault| (fault.kind, fault.pointer.clone(), fault.tag())).collect()
+fn errors(when: &Json, windows: &[Json]) -> Vec<(&'static str, String, &'static str)> {
+    let errors = compile_all(&[rule("r", when)], windows).err().unwrap();
+    errors.into_iter().map(|error| (error.kind, error.pointer.clone(), error.tag())).collect()
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn it_bucket(plan: &Plan, entry: &tidegate_rules::WindowEntry) -> i64 {
 }
 
 #[test]
-fn an_item_that_adds_nothing_to_a_window_is_compared_with_what_there_is() {
+fn item_outside_a_window_is_compared_with_its_count() {
     let windows = [
         json!({"window": "spent", "item_types": ["post"], "sum": "amount", "over": "1h"}),
         json!({"window": "received", "item_types": ["post"], "by": "place", "sum": "amount", "over": "1h"}),
@@ -223,7 +223,7 @@ fn values_beyond_the_limit_are_named_and_not_counted() {
 }
 
 #[test]
-fn an_inquiry_names_what_is_not_looked_at_of_what_its_rule_asks_for_and_of_nothing_else() {
+fn explanation_lists_omissions_of_its_own_rule_only() {
     let window = |key: &str| json!({"window": key, "item_types": ["post"], "by": "links", "over": "1h"});
     let windows = [window("asked"), window("other")];
     let searched = |path: &str| json!({"text": {"in": [path], "words": ["x"]}});
@@ -239,14 +239,14 @@ fn an_inquiry_names_what_is_not_looked_at_of_what_its_rule_asks_for_and_of_nothi
     let type_id = TypeId::new("post");
     let submission = SubmissionId::from(uuid::Uuid::nil());
     let item = Item { type_id: &type_id, values: &values, user: None, on: On::Item, now: NOW, submission };
-    let told = |rule: &str| json!(plan.inquire(&item, &rule.into()).unwrap().left_out);
+    let told = |rule: &str| json!(plan.begin_explanation(&item, &rule.into()).unwrap().left_out);
     assert_eq!(told("counts"), json!({"uncounted": ["asked"]}));
     assert_eq!(told("searches"), json!({"truncated": ["text"]}));
     assert_eq!(told("looks-elsewhere"), json!({}));
 }
 
 #[test]
-fn what_is_wrong_with_a_window_is_said_at_the_window() {
+fn errors_of_a_window_name_the_window() {
     let count = json!({"count": {"window": "w", "gte": 1}});
     for (window, place, tag) in [
         (json!({"window": "w", "over": "1h", "by": "linkz"}), "/by", "unknown_field"),
@@ -264,12 +264,12 @@ fn what_is_wrong_with_a_window_is_said_at_the_window() {
         (json!({"window": "w", "over": "0h"}), "/over", "type"),
     ] {
         // The rule that asks about it is not blamed.
-        assert_eq!(faults(&count, &[window]), [("window", place.to_owned(), tag)]);
+        assert_eq!(errors(&count, &[window]), [("window", place.to_owned(), tag)]);
     }
     let window = json!({"window": "w", "over": "1h"});
     let other = json!({"count": {"window": "v", "gte": 1}});
     assert_eq!(
-        faults(&other, std::slice::from_ref(&window)),
+        errors(&other, std::slice::from_ref(&window)),
         [("rule", "/when/count/window".to_owned(), "unknown_window")]
     );
     let warnings = compile_all(&[rule("r", &json!({"strikes": {"gte": 1}}))], &[window]).unwrap().warnings();
@@ -287,7 +287,7 @@ fn found(bank: &str, distance: u32) -> BankMatch {
 }
 
 #[test]
-fn one_medium_that_is_like_an_entry_is_enough_whatever_the_others_are() {
+fn one_matching_medium_is_enough() {
     let when = json!({"media": {"in": ["links"], "bank": "faces", "max_distance": 20}});
     let plan = plan(&when, &[]);
     let data = json!({"links": ["far", "broken", "near"]});
@@ -406,7 +406,7 @@ fn rules_over_media_are_looked_at_only_where_there_is_a_medium() {
 }
 
 #[test]
-fn tabs_and_line_ends_hide_no_host_of_an_address_and_part_those_of_a_text() {
+fn tabs_and_line_ends_do_not_hide_hosts() {
     let plan = plan(&json!({"domain": {"in": ["links", "site", "text"], "any_of": ["bad.example"]}}), &[]);
     let split = "https://bad.exa\tm\r\nple/x";
     for field in ["site", "links"] {
@@ -455,7 +455,7 @@ fn tabs_and_line_ends_hide_no_host_of_an_address_and_part_those_of_a_text() {
 }
 
 #[test]
-fn the_entry_of_a_bank_is_named_and_an_unusable_one_left_out() {
+fn bank_entry_is_named_and_unusable_ones_skipped() {
     for (leaf, text, id) in [
         (json!({"text": {"in": ["text"], "bank": "terms", "view": "folded"}}), "FR33 m0ney", "terms-0"),
         (json!({"text": {"in": ["text"], "bank": "patterns"}}), "many coinz", "patterns-1"),
@@ -473,7 +473,7 @@ fn the_entry_of_a_bank_is_named_and_an_unusable_one_left_out() {
 }
 
 #[test]
-fn a_bank_with_too_few_entries_finds_nothing_and_may_have_more_by_and_by() {
+fn bank_with_too_few_entries_never_matches() {
     for leaf in [
         json!({"in": ["text"], "bank": "empty"}),
         json!({"in": ["text"], "bank": "terms", "min_distinct": 5}),
@@ -486,7 +486,7 @@ fn a_bank_with_too_few_entries_finds_nothing_and_may_have_more_by_and_by() {
 }
 
 #[test]
-fn faults_of_places_domains_and_banks_name_their_place() {
+fn errors_of_geo_domains_and_banks_name_their_path() {
     for (when, place, tag) in [
         (json!({"geo": {"in": ["text"], "cells": ["u33"]}}), "/when/geo/in/0", "type"),
         (json!({"geo": {"lat": "lat", "lng": "place", "cells": ["u33"]}}), "/when/geo/lng", "type"),
@@ -527,16 +527,16 @@ fn faults_of_places_domains_and_banks_name_their_place() {
         (json!({"score": {"model": "m"}}), "/when/score", "shape"),
         (json!({"score": {"model": "m", "gte": "1"}}), "/when/score/gte", "type"),
     ] {
-        assert_eq!(faults(&when, &[]), [("rule", place.to_owned(), tag)], "{when}");
+        assert_eq!(errors(&when, &[]), [("rule", place.to_owned(), tag)], "{when}");
     }
 }
 
 /// `all` is errored if a part is and none has failed, but who cannot match any more asks for nothing.
 #[test]
-fn what_cannot_match_any_more_is_not_asked_and_so_cannot_fail_to_be_found_out() {
+fn refuted_rules_need_no_facts() {
     let word = json!({"text": {"in": ["text"], "words": ["hit"]}});
     let media = json!({"media": {"in": ["links"], "bank": "faces"}});
-    // It announces nothing, so that the word alone makes the rule a candidate.
+    // It is not indexed, so that the word alone makes the rule a candidate.
     let number = json!({"field": {"path": "amount", "ne": 5}});
     let failing = |needs: &[Need]| {
         let mut facts = Facts::new();
@@ -565,9 +565,9 @@ fn what_cannot_match_any_more_is_not_asked_and_so_cannot_fail_to_be_found_out() 
             now: NOW,
             submission: SubmissionId::from(uuid::Uuid::nil()),
         };
-        let inquiry = plan.inquire(&item, &"r".into()).unwrap();
-        let needs: Vec<_> = inquiry.needs().cloned().collect();
-        let told = serde_json::to_value(plan.answer(inquiry, &failing(&needs))).unwrap();
+        let pending = plan.begin_explanation(&item, &"r".into()).unwrap();
+        let needs: Vec<_> = pending.needs().cloned().collect();
+        let told = serde_json::to_value(plan.finish_explanation(pending, &failing(&needs))).unwrap();
         assert_eq!((needs.len(), &told["all"]["outcome"]), (1, &json!("errored")), "{told}");
         let of = |kind: &str| {
             let parts = told["all"]["of"].as_array().unwrap();
@@ -578,7 +578,7 @@ fn what_cannot_match_any_more_is_not_asked_and_so_cannot_fail_to_be_found_out() 
 }
 
 #[test]
-fn an_example_that_speaks_of_what_is_not_there_is_a_fault() {
+fn example_naming_an_unknown_window_or_bank_is_an_error() {
     let of = |facts: Json| {
         let mut test = json!({"item": {"text": "x"}, "expect": "match"});
         test.as_object_mut().unwrap().extend(facts.as_object().unwrap().clone());
@@ -586,8 +586,8 @@ fn an_example_that_speaks_of_what_is_not_there_is_a_fault() {
             json!({"any": [{"score": {"model": "toxic", "gte": 1}}, {"count": {"window": "w", "gte": 2}}]});
         let mut rule = rule("r", &score);
         rule["tests"] = json!([test]);
-        let faults = compile_all(&[rule], &[json!({"window": "w", "over": "1h"})]).err().unwrap_or_default();
-        faults.into_iter().map(|fault| (fault.pointer.clone(), fault.tag())).collect::<Vec<_>>()
+        let errors = compile_all(&[rule], &[json!({"window": "w", "over": "1h"})]).err().unwrap_or_default();
+        errors.into_iter().map(|error| (error.pointer.clone(), error.tag())).collect::<Vec<_>>()
     };
     let found = |bank: &str| json!({"media": [{"bank": bank, "entry": "e", "kind": "md5"}]});
     for (facts, expected) in [
@@ -624,14 +624,14 @@ fn short_words_are_named_in_banks_too_and_counted_in_letters() {
     assert_eq!(short(json!({"in": ["text"], "words": ["ab"]})), None);
     let (pointer, detail) = short(json!({"in": ["text"], "bank": "short"})).unwrap();
     assert!(
-        pointer.ends_with("/text/bank") && detail.contains("`ab`") && detail.contains("1 more"),
+        pointer.ends_with("/text/bank") && detail.contains("\"ab\"") && detail.contains("1 more"),
         "{detail}"
     );
     assert_eq!(short(json!({"in": ["text"], "bank": "short", "word": true})), None);
 }
 
 #[test]
-fn banks_kinds_and_distances_of_which_nothing_is_found_are_named() {
+fn media_conditions_that_never_match_are_warned_about() {
     let told = |media: Json| {
         let warnings = plan(&json!({"media": media}), &[]).warnings().into_iter();
         let found = warnings.filter(|warning| warning.tag() == "nothing_found");

@@ -36,7 +36,7 @@ fn hit(text: &str, kind: &str, word: &str, view: &str) -> Option<Hit> {
 }
 
 #[test]
-fn a_word_is_found_in_the_views_that_know_it_and_is_whole_characters_of_the_original() {
+fn word_hits_map_to_whole_characters_of_the_original() {
     const COARSE: &[&str] = &["folded", "collapsed"];
     const ALL: &[&str] = &["lower", "folded", "collapsed"];
     let cases = [

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use super::{
     super::{
-        Callback, Command, Decision, Fault, Items, Record, SCHEMAS, compatible, read_value, resolve,
+        AvroError, Callback, Command, Decision, Items, Record, SCHEMAS, compatible, read_value, resolve,
         write_value,
     },
     decoded,
@@ -105,7 +105,10 @@ fn a_verdict_never_turns_into_another_one() {
     // The symbols have moved by one: the same index now means another verdict, or one that nobody knows.
     let decision = Decision::draw(&mut Entropy(&[]));
     let malformed = resolve(&next, &schema_of::<Decision>(), &encoded(&decision)).unwrap_err();
-    assert!(matches!(malformed.fault(), Fault::Unresolvable(why) if why.contains("symbol")), "{malformed}");
+    assert!(
+        matches!(malformed.error(), AvroError::Unresolvable(why) if why.contains("symbol")),
+        "{malformed}"
+    );
     assert_eq!(malformed.record(), "Decision");
 }
 
@@ -126,7 +129,7 @@ fn a_recursive_schema_of_a_stranger_does_not_exhaust_the_stack() {
     let text =
         r#"{"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}"#;
     let schema = parse(text);
-    assert_eq!(resolve(&schema, &schema, &[2; 1_000_000]).unwrap_err().fault(), &Fault::Depth);
+    assert_eq!(resolve(&schema, &schema, &[2; 1_000_000]).unwrap_err().error(), &AvroError::Depth);
     assert_eq!(resolve(&schema, &schema, &[2, 2, 0]).unwrap(), [2, 2, 0]);
     compatible(&schema, &schema).unwrap();
 }

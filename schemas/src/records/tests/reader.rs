@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{
     super::{
-        Coordinates, Evaluation, Fault, ItemEntry, Items, Record, Source, Variant,
+        AvroError, Coordinates, Evaluation, ItemEntry, Items, Record, Source, Variant,
         avro::{Field, Reader, put_long, read_whole},
     },
     decoded, encoded,
@@ -38,8 +38,8 @@ fn longs(values: &[i64]) -> Bytes {
     Bytes::from(out)
 }
 
-fn fault<F: Field + std::fmt::Debug>(datum: &Bytes) -> Fault {
-    read_whole::<F>(datum).unwrap_err().fault().clone()
+fn error<F: Field + std::fmt::Debug>(datum: &Bytes) -> AvroError {
+    read_whole::<F>(datum).unwrap_err().error().clone()
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn items_of_one_type_share_its_text() {
 }
 
 #[test]
-fn a_fault_names_its_place_and_no_content() {
+fn an_error_names_its_place_and_no_content() {
     let mut datum = encoded(&items(br#"{"text":"secret"}"#));
     let keyed = datum.len() - 2;
     datum[keyed] = 7;
@@ -94,24 +94,24 @@ fn every_strict_prefix_of_a_datum_is_refused() {
 fn a_length_is_never_larger_than_what_is_left() {
     for length in [-1, 3, i64::MAX, i64::MIN] {
         let datum = [longs(&[length]).as_ref(), b"ab"].concat();
-        assert_eq!(fault::<String>(&Bytes::from(datum.clone())), Fault::Length);
-        assert_eq!(fault::<Bytes>(&Bytes::from(datum)), Fault::Length);
+        assert_eq!(error::<String>(&Bytes::from(datum.clone())), AvroError::Length);
+        assert_eq!(error::<Bytes>(&Bytes::from(datum)), AvroError::Length);
     }
 }
 
 #[test]
 fn the_count_of_an_array_is_bounded_by_what_is_left() {
-    assert_eq!(fault::<Vec<i64>>(&longs(&[i64::MAX, 0])), Fault::Block);
-    assert_eq!(fault::<Vec<i64>>(&longs(&[i64::MIN, 1, 0])), Fault::Block);
-    assert_eq!(fault::<Vec<SubmissionId>>(&longs(&[2, 0, 0, 0, 0])), Fault::Block);
-    assert_eq!(fault::<Vec<i64>>(&longs(&[1, 5])), Fault::Truncated);
+    assert_eq!(error::<Vec<i64>>(&longs(&[i64::MAX, 0])), AvroError::Block);
+    assert_eq!(error::<Vec<i64>>(&longs(&[i64::MIN, 1, 0])), AvroError::Block);
+    assert_eq!(error::<Vec<SubmissionId>>(&longs(&[2, 0, 0, 0, 0])), AvroError::Block);
+    assert_eq!(error::<Vec<i64>>(&longs(&[1, 5])), AvroError::Truncated);
 }
 
 #[test]
 fn blocks_may_be_many_and_may_carry_their_size() {
     assert_eq!(read_whole::<Vec<i64>>(&longs(&[1, 5, -2, 2, 6, 7, 1, 8, 0])), Ok(vec![5, 6, 7, 8]));
-    assert_eq!(fault::<Vec<i64>>(&longs(&[-2, 3, 6, 7, 0])), Fault::Block);
-    assert_eq!(fault::<Vec<i64>>(&longs(&[-2, -1, 6, 7, 0])), Fault::Block);
+    assert_eq!(error::<Vec<i64>>(&longs(&[-2, 3, 6, 7, 0])), AvroError::Block);
+    assert_eq!(error::<Vec<i64>>(&longs(&[-2, -1, 6, 7, 0])), AvroError::Block);
 }
 
 #[test]
@@ -120,18 +120,18 @@ fn an_integer_has_at_most_64_bits() {
     nine_full.push(1);
     assert_eq!(read_whole::<i64>(&Bytes::from(nine_full.clone())), Ok(i64::MIN));
     nine_full[9] = 2;
-    assert_eq!(fault::<i64>(&Bytes::from(nine_full)), Fault::Varint);
-    assert_eq!(fault::<i64>(&Bytes::from(vec![0x80; 11])), Fault::Varint);
-    assert_eq!(fault::<i32>(&longs(&[1 << 31])), Fault::Range);
+    assert_eq!(error::<i64>(&Bytes::from(nine_full)), AvroError::Varint);
+    assert_eq!(error::<i64>(&Bytes::from(vec![0x80; 11])), AvroError::Varint);
+    assert_eq!(error::<i32>(&longs(&[1 << 31])), AvroError::Range);
     assert_eq!(read_whole::<i32>(&longs(&[i64::from(i32::MIN)])), Ok(i32::MIN));
 }
 
 #[test]
 fn unknown_symbols_branches_and_text_are_refused() {
-    assert_eq!(fault::<Source>(&longs(&[5])), Fault::Symbol);
-    assert_eq!(fault::<Source>(&longs(&[-1])), Fault::Symbol);
-    assert_eq!(fault::<Option<i64>>(&longs(&[2, 0])), Fault::Branch);
-    assert_eq!(fault::<String>(&Bytes::from_static(&[2, 0xff])), Fault::Utf8);
+    assert_eq!(error::<Source>(&longs(&[5])), AvroError::Symbol);
+    assert_eq!(error::<Source>(&longs(&[-1])), AvroError::Symbol);
+    assert_eq!(error::<Option<i64>>(&longs(&[2, 0])), AvroError::Branch);
+    assert_eq!(error::<String>(&Bytes::from_static(&[2, 0xff])), AvroError::Utf8);
     let whole = Bytes::from_static(&[2]);
     assert!(Reader::new(&whole).end().is_err());
 }

@@ -62,7 +62,7 @@ pub(crate) struct FieldLeaf {
 }
 
 /// Values of which a field must have one for its comparison to pass.
-pub(crate) enum Sought<'l> {
+pub(crate) enum SearchedValues<'l> {
     Texts(Vec<&'l str>),
     Related(Vec<&'l ItemKey>),
     Boolean(bool),
@@ -103,7 +103,7 @@ impl LeafKind for FieldLeaf {
                     Container::List | Container::Map => "is no list",
                 },
             );
-            context.at("path", |c| c.fault("type", format!("{path} {detail}")));
+            context.at("path", |c| c.error("type", format!("{path} {detail}")));
             return None;
         }
         let compares = comparison.tests.iter().any(|(op, _)| *op != Op::Exists);
@@ -112,25 +112,26 @@ impl LeafKind for FieldLeaf {
             let path = shown(&comparison.path);
             let (kind, different) = (kind.name(), different.name());
             context.at("path", |c| {
-                c.fault(
+                c.error(
                     "type",
-                    format!("{path} is {kind} in {first} and {different} in {other}; name the item types"),
+                    format!("{path} is {kind} in {first} and {different} in {other}: name the item types"),
                 );
             });
             return None;
         }
         if comparison.ignore_case && kind != Kind::Text {
-            context
-                .at("ignore_case", |c| c.fault("type", format!("the field is {}, and no text", kind.name())));
+            context.at("ignore_case", |c| {
+                c.error("type", format!("the field is {}: only texts have a case", kind.name()));
+            });
             return None;
         }
         let mut written = Map::new();
         let mut tests = Vec::with_capacity(comparison.tests.len());
         for (op, operand) in &comparison.tests {
             let (shown, value) = plain(*op, operand, &comparison.tests);
-            written.insert(shown.name().to_owned(), shorten(value, context.limits.excerpt_bytes));
+            written.insert(shown.as_str().to_owned(), shorten(value, context.limits.excerpt_bytes));
             tests.push(
-                context.at(op.name(), |c| Test::compile(*op, operand, kind, comparison.ignore_case, c)),
+                context.at(op.as_str(), |c| Test::compile(*op, operand, kind, comparison.ignore_case, c)),
             );
         }
         if let Some(of) = comparison.of {
@@ -181,10 +182,10 @@ impl LeafKind for FieldLeaf {
 
     fn witness(&self) -> Option<f32> {
         self.sought().map(|sought| match sought {
-            Sought::Texts(texts) => 0.02 * guess(texts.len()),
-            Sought::Related(keys) => 0.001 * guess(keys.len()),
-            Sought::Boolean(_) => 0.5,
-            Sought::Ranges(ranges) => ranges.iter().map(|(low, high)| spread(*low, *high)).sum(),
+            SearchedValues::Texts(texts) => 0.02 * guess(texts.len()),
+            SearchedValues::Related(keys) => 0.001 * guess(keys.len()),
+            SearchedValues::Boolean(_) => 0.5,
+            SearchedValues::Ranges(ranges) => ranges.iter().map(|(low, high)| spread(*low, *high)).sum(),
         })
     }
 
@@ -244,12 +245,13 @@ impl DocumentLeaf for FieldLeaf {
 impl Reader<'_> {
     fn comparison(&mut self, value: &Json) -> Option<Comparison> {
         let mut keys = vec!["path", "of", "ignore_case"];
-        keys.extend(Op::NAMES.iter().map(|(name, _)| *name));
+        keys.extend(Op::ALL.iter().map(|op| op.as_str()));
         let object = self.object(value, &keys)?;
         let path = self.required(object, "path", |r, v| r.text(v).map(str::to_owned));
         let mut tests = Vec::new();
         let mut complete = true;
-        for (name, op) in Op::NAMES {
+        for op in Op::ALL.iter().copied() {
+            let name = op.as_str();
             let Some(operand) = object.get(name).filter(|operand| !operand.is_null()) else { continue };
             let read = self.at(name, |r| match op {
                 Op::In | Op::NotIn => {
@@ -271,24 +273,26 @@ impl Reader<'_> {
             r.name(v, &[("any", Of::Any), ("all", Of::All), ("none", Of::None)])
         });
         let ignore_case = self.optional(object, "ignore_case", Self::boolean).unwrap_or_default();
-        if let Some((name, _)) = Op::NAMES.iter().find(|(name, _)| object.contains_key(*name))
+        if let Some(name) = Op::ALL.iter().map(|op| op.as_str()).find(|name| object.contains_key(*name))
             && tests.is_empty()
         {
-            let detail = "compares with nothing; `exists: false` asks for absence";
-            return self.at(name, |r| r.fault("type", detail));
+            let detail = "the operand is null: use `exists: false` to ask for absence";
+            return self.at(name, |r| r.error("type", detail));
         }
         if tests.is_empty() {
-            let ops: Vec<_> = Op::NAMES.iter().map(|(name, _)| *name).collect();
-            return self
-                .fault("shape", format!("compares nothing: expected one or more of {}", ops.join(", ")));
+            let ops: Vec<_> = Op::ALL.iter().map(|op| op.as_str()).collect();
+            return self.error(
+                "shape",
+                format!("the condition has no operator: expected one or more of {}", ops.join(", ")),
+            );
         }
         let contradicts = tests.len() > 1 && tests.contains(&(Op::Exists, Json::Bool(false)));
         if contradicts {
-            self.fault::<()>("shape", "`exists: false` leaves nothing to compare");
+            self.error::<()>("shape", "`exists: false` excludes the other operators: remove them");
             complete = false;
         }
         if of.is_some() && tests.iter().any(|(op, _)| *op == Op::Exists) {
-            return self.fault("shape", "`of` speaks of values, and `exists` of the field");
+            return self.error("shape", "`of` does not go with `exists`: remove it");
         }
         complete.then_some(())?;
         Some(Comparison { path: path?, of, ignore_case, tests, container: None })
@@ -297,17 +301,17 @@ impl Reader<'_> {
     /// Every text has the empty one in it.
     fn part(&mut self, value: &Json) -> Option<()> {
         match value.as_str() {
-            Some("") => self.fault("empty", "is empty"),
+            Some("") => self.error("empty", "the text is empty"),
             _ => self.operand(value),
         }
     }
 
     fn operand(&mut self, value: &Json) -> Option<()> {
         match value {
-            Json::Null => self.fault("type", "compares with nothing; `exists: false` asks for absence"),
-            Json::Array(_) => self.fault("type", "expected one value; `in` compares with several"),
+            Json::Null => self.error("type", "the operand is null: use `exists: false` to ask for absence"),
+            Json::Array(_) => self.error("type", "expected one value: use `in` for several"),
             Json::String(text) if text.len() > self.limits.word_bytes => {
-                self.fault("limit", format!("is longer than {} bytes", self.limits.word_bytes))
+                self.error("limit", format!("the text is longer than {} bytes", self.limits.word_bytes))
             }
             Json::Object(object) => {
                 let related = object.len() == 2
@@ -322,7 +326,7 @@ impl Reader<'_> {
                 if related || relative {
                     return Some(());
                 }
-                self.fault(
+                self.error(
                     "type",
                     "expected a mapping with typeId and id, or with ago or ahead and a span such as 30d",
                 )
@@ -344,7 +348,7 @@ impl FieldLeaf {
     }
 
     /// Values that can be looked up. `None` if the comparison may also pass without any particular value.
-    pub(crate) fn sought(&self) -> Option<Sought<'_>> {
+    pub(crate) fn sought(&self) -> Option<SearchedValues<'_>> {
         if self.ignore_case || matches!(self.of, Some(Of::All | Of::None)) {
             return None;
         }
@@ -352,18 +356,18 @@ impl FieldLeaf {
         if let Some(test) = equal.min_by_key(|test| test.operands.len()) {
             return match test.operands.first()? {
                 Operand::Boolean(_) if test.operands.len() > 1 => None,
-                Operand::Boolean(boolean) => Some(Sought::Boolean(*boolean)),
+                Operand::Boolean(boolean) => Some(SearchedValues::Boolean(*boolean)),
                 Operand::Text(_) => {
-                    Some(Sought::Texts(test.operands.iter().filter_map(Operand::text).collect()))
+                    Some(SearchedValues::Texts(test.operands.iter().filter_map(Operand::text).collect()))
                 }
                 Operand::Related(_) => {
-                    Some(Sought::Related(test.operands.iter().filter_map(Operand::related).collect()))
+                    Some(SearchedValues::Related(test.operands.iter().filter_map(Operand::related).collect()))
                 }
                 // It is another instant for each item.
                 _ if test.operands.iter().any(|operand| matches!(operand, Operand::Relative(_))) => None,
                 Operand::Number(_) | Operand::Datetime(_) | Operand::Relative(_) => {
                     let points = test.operands.iter().filter_map(Operand::coarse);
-                    Some(Sought::Ranges(points.map(|point| (point, point)).collect()))
+                    Some(SearchedValues::Ranges(points.map(|point| (point, point)).collect()))
                 }
             };
         }
@@ -377,20 +381,20 @@ impl FieldLeaf {
             }
         }
         let bounded = low > f64::NEG_INFINITY || high < f64::INFINITY;
-        bounded.then(|| Sought::Ranges(vec![(low, high)]))
+        bounded.then(|| SearchedValues::Ranges(vec![(low, high)]))
     }
 
     /// Values for which the comparison fails; `None` if that is no single range, or a missing value will do.
-    pub(crate) fn opposite(&self) -> Option<Sought<'_>> {
+    pub(crate) fn opposite(&self) -> Option<SearchedValues<'_>> {
         let [Test { op, operands, .. }] = &*self.tests else { return None };
         let [operand] = &**operands else { return None };
         if !self.single || self.ignore_case || matches!(self.of, Some(Of::All | Of::None)) {
             return None;
         }
-        let range = |low, high| Some(Sought::Ranges(vec![(low, high)]));
+        let range = |low, high| Some(SearchedValues::Ranges(vec![(low, high)]));
         match (op, operand) {
-            (Op::Eq | Op::In, Operand::Boolean(wanted)) => Some(Sought::Boolean(!wanted)),
-            (Op::Ne | Op::NotIn, Operand::Boolean(wanted)) => Some(Sought::Boolean(*wanted)),
+            (Op::Eq | Op::In, Operand::Boolean(wanted)) => Some(SearchedValues::Boolean(!wanted)),
+            (Op::Ne | Op::NotIn, Operand::Boolean(wanted)) => Some(SearchedValues::Boolean(*wanted)),
             (Op::Gt | Op::Gte, _) => range(f64::NEG_INFINITY, operand.coarse()?),
             (Op::Lt | Op::Lte, _) => range(operand.coarse()?, f64::INFINITY),
             _ => None,

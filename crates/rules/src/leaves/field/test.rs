@@ -64,7 +64,7 @@ impl Test {
     ) -> Option<Self> {
         let text = matches!(op, Op::StartsWith | Op::EndsWith | Op::Contains);
         if text && kind != Kind::Text {
-            context.fault("type", format!("the field is {}; only texts have parts", kind.name()));
+            context.error("type", format!("the field is {}: this operator takes texts", kind.name()));
             return None;
         }
         let wanted = operand.as_bool().unwrap_or(true);
@@ -81,7 +81,7 @@ impl Test {
             (Op::Lt | Op::Lte | Op::Gt | Op::Gte, _) if !matches!(kind, Kind::Number | Kind::Datetime) => {
                 let kind = kind.name();
                 context
-                    .fault("type", format!("the field is {kind}; only numbers and datetimes have an order"));
+                    .error("type", format!("the field is {kind}: only numbers and datetimes have an order"));
                 return None;
             }
             _ => test.operands.push(Operand::compile(operand, kind, context)?),
@@ -212,7 +212,7 @@ impl Test {
 impl Operand {
     fn compile(operand: &Json, kind: Kind, context: &mut Context<'_>) -> Option<Self> {
         if kind == Kind::Datetime && operand.as_str().is_some_and(datetime::is_finer) {
-            context.fault("type", FINER.to_owned());
+            context.error("type", FINER.to_owned());
             return None;
         }
         let compiled = match (kind, operand) {
@@ -238,7 +238,7 @@ impl Operand {
                 Kind::Related => "a related item, {typeId, id}",
                 other => other.name(),
             };
-            context.fault("type", format!("the field is {kind}, and this is not"));
+            context.error("type", format!("the field is {kind}: compare it with a value of that type"));
         }
         compiled
     }

@@ -102,7 +102,7 @@ const INSTANT: Type = Type::One(Kind::Datetime);
 
 /// A value while a formula is worked out.
 #[derive(Clone, Copy, Debug)]
-enum Worth<'v> {
+enum FormulaValue<'v> {
     Number(Number),
     Text(&'v str),
     Boolean(bool),
@@ -110,7 +110,7 @@ enum Worth<'v> {
 }
 
 /// `None`: there is nothing, or it fails.
-type Worked<'v> = Result<Option<Worth<'v>>, OutOfSteps>;
+type FormulaResult<'v> = Result<Option<FormulaValue<'v>>, OutOfSteps>;
 
 impl LeafKind for FormulaLeaf {
     type Spec = Formula;
@@ -124,7 +124,11 @@ impl LeafKind for FormulaLeaf {
         let mut compiler = Compiler { context, each: None, size: 0 };
         let (code, kind) = compiler.code(&formula.body)?;
         if kind != BOOLEAN {
-            compiler.fault(&format!("{} is {}, and no condition", shown(&formula.source), kind.name()));
+            compiler.error(&format!(
+                "the expression {} is {}: expected a condition",
+                shown(&formula.source),
+                kind.name()
+            ));
             return None;
         }
         let size = compiler.size;
@@ -138,8 +142,8 @@ impl LeafKind for FormulaLeaf {
     }
 
     fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
-        Ok(match self.code.work(input, None, steps)? {
-            Some(Worth::Boolean(passed)) => Mask::decided(passed),
+        Ok(match self.code.compute(input, None, steps)? {
+            Some(FormulaValue::Boolean(passed)) => Mask::decided(passed),
             _ => Mask::INAPPLICABLE,
         })
     }
@@ -178,14 +182,14 @@ struct Compiler<'c, 'v> {
 }
 
 impl Compiler<'_, '_> {
-    fn fault(&mut self, detail: &str) {
-        self.context.fault("type", detail.to_owned());
+    fn error(&mut self, detail: &str) {
+        self.context.error("type", detail.to_owned());
     }
 
     fn boxed(&mut self, part: &Ast, wanted: Type, what: &str) -> Option<Box<Code>> {
         let (code, kind) = self.code(part)?;
         if kind != wanted {
-            self.fault(&format!("{what} takes {}, and this is {}", wanted.name(), kind.name()));
+            self.error(&format!("{what} takes {}, not {}", wanted.name(), kind.name()));
             return None;
         }
         Some(Box::new(code))
@@ -196,7 +200,7 @@ impl Compiler<'_, '_> {
         let (first, kind) = *kinds.first()?;
         if let Some((other, different)) = kinds.iter().find(|(_, other)| *other != kind) {
             let (path, kind, different) = (shown(path), kind.name(), different.name());
-            self.fault(&format!(
+            self.error(&format!(
                 "{path} is {kind} in {first} and {different} in {other}; name the item types"
             ));
             return None;
@@ -209,12 +213,12 @@ impl Compiler<'_, '_> {
         match self.path(path)? {
             (_, Type::Several(_)) if self.context.container(path)? == Container::Map => {
                 // In CEL it would go over the keys.
-                self.fault(&format!("{what} goes over a list, and {} is no list", shown(path)));
+                self.error(&format!("{what} takes a list, and {} is no list", shown(path)));
                 None
             }
             (slot, Type::Several(kind)) => Some((slot, kind)),
             (_, one) => {
-                self.fault(&format!("{what} goes over a list, and {} is {}", shown(path), one.name()));
+                self.error(&format!("{what} takes a list, and {} is {}", shown(path), one.name()));
                 None
             }
         }
@@ -242,7 +246,11 @@ impl Compiler<'_, '_> {
                     (Code::One(slot), kind)
                 }
                 (_, other) => {
-                    self.fault(&format!("{} is {}, which is no value here", shown(path), other.name()));
+                    self.error(&format!(
+                        "field {} is {}, which expressions cannot compare",
+                        shown(path),
+                        other.name()
+                    ));
                     return None;
                 }
             },
@@ -273,11 +281,11 @@ impl Compiler<'_, '_> {
                 let (a, kind) = self.code(a)?;
                 let (b, other) = self.code(b)?;
                 if kind != other {
-                    self.fault(&format!("{} is never compared with {}", kind.name(), other.name()));
+                    self.error(&format!("{} cannot be compared with {}", kind.name(), other.name()));
                     return None;
                 }
                 if ![NUMBER, INSTANT].contains(&kind) && !matches!(op, Op::Eq | Op::Ne) {
-                    self.fault(&format!("this is {}; only numbers and datetimes have an order", kind.name()));
+                    self.error(&format!("this is {}: only numbers and datetimes have an order", kind.name()));
                     return None;
                 }
                 (Code::Compare(*op, Box::new(a), Box::new(b)), BOOLEAN)
@@ -288,7 +296,7 @@ impl Compiler<'_, '_> {
                 for part in among {
                     let (constant, other) = Self::constant(part)?;
                     if other != kind {
-                        self.fault(&format!("{} is never {}", kind.name(), other.name()));
+                        self.error(&format!("{} cannot be equal to {}", kind.name(), other.name()));
                         return None;
                     }
                     constants.push(constant);
@@ -311,7 +319,7 @@ impl Compiler<'_, '_> {
                     Ok(Needle::Pattern { regex, work, .. }) => (Code::Matches(of, regex, work), BOOLEAN),
                     Ok(Needle::Word { .. }) => return None,
                     Err(why) => {
-                        self.context.fault("regex", format!("the pattern {}", why.trim_start_matches("it ")));
+                        self.context.error("regex", format!("the pattern {}", why.trim_start_matches("it ")));
                         return None;
                     }
                 }
@@ -327,7 +335,7 @@ impl Compiler<'_, '_> {
     }
 }
 
-impl<'v> Worth<'v> {
+impl<'v> FormulaValue<'v> {
     fn of(value: &Value<'v>) -> Option<Self> {
         match value {
             Value::Text(text) => Some(Self::Text(text)),
@@ -360,27 +368,27 @@ impl<'v> Worth<'v> {
 }
 
 impl Constant {
-    fn worth(&self) -> Worth<'_> {
+    fn worth(&self) -> FormulaValue<'_> {
         match self {
-            Self::Number(number) => Worth::Number(*number),
-            Self::Text(text) => Worth::Text(text),
-            Self::Boolean(boolean) => Worth::Boolean(*boolean),
-            Self::Instant(instant) => Worth::Instant(*instant),
+            Self::Number(number) => FormulaValue::Number(*number),
+            Self::Text(text) => FormulaValue::Text(text),
+            Self::Boolean(boolean) => FormulaValue::Boolean(*boolean),
+            Self::Instant(instant) => FormulaValue::Instant(*instant),
         }
     }
 }
 
-fn count(number: usize) -> Worth<'static> {
-    Worth::Number(Number::Whole(i128::try_from(number).unwrap_or(i128::MAX)))
+fn count(number: usize) -> FormulaValue<'static> {
+    FormulaValue::Number(Number::Whole(i128::try_from(number).unwrap_or(i128::MAX)))
 }
 
 impl Code {
-    fn work<'v>(
+    fn compute<'v>(
         &'v self,
         input: &'v EvalInput<'_>,
-        each: Option<Worth<'v>>,
+        each: Option<FormulaValue<'v>>,
         steps: &mut Steps,
-    ) -> Worked<'v> {
+    ) -> FormulaResult<'v> {
         steps.take(1)?;
         Ok(match self {
             Self::Constant(constant) => Some(constant.worth()),
@@ -390,62 +398,66 @@ impl Code {
                 .values
                 .as_deref()
                 .and_then(<[_]>::first)
-                .and_then(|(_, it)| Worth::of(it)),
+                .and_then(|(_, it)| FormulaValue::of(it)),
             Self::Each => each,
-            Self::Has(slot) => Some(Worth::Boolean(input.fields.slot(*slot).values.is_some())),
+            Self::Has(slot) => Some(FormulaValue::Boolean(input.fields.slot(*slot).values.is_some())),
             Self::Count(slot) => input.fields.slot(*slot).values.as_ref().map(|values| count(values.len())),
-            Self::Length(of) => match of.work(input, each, steps)? {
-                Some(Worth::Text(text)) => {
+            Self::Length(of) => match of.compute(input, each, steps)? {
+                Some(FormulaValue::Text(text)) => {
                     steps.take(wide(text.len()) / 16)?;
                     Some(count(text.chars().count()))
                 }
                 _ => None,
             },
-            Self::Negative(of) => match of.work(input, each, steps)? {
-                Some(Worth::Number(Number::Whole(whole))) => bounded(whole.checked_neg()),
-                Some(Worth::Number(Number::Fraction(fraction))) => {
-                    Some(Worth::Number(Number::Fraction(-fraction)))
+            Self::Negative(of) => match of.compute(input, each, steps)? {
+                Some(FormulaValue::Number(Number::Whole(whole))) => bounded(whole.checked_neg()),
+                Some(FormulaValue::Number(Number::Fraction(fraction))) => {
+                    Some(FormulaValue::Number(Number::Fraction(-fraction)))
                 }
                 _ => None,
             },
-            Self::Not(of) => match of.work(input, each, steps)? {
-                Some(Worth::Boolean(boolean)) => Some(Worth::Boolean(!boolean)),
+            Self::Not(of) => match of.compute(input, each, steps)? {
+                Some(FormulaValue::Boolean(boolean)) => Some(FormulaValue::Boolean(!boolean)),
                 _ => None,
             },
             Self::Both(a, b) => junction(false, [a, b], input, each, steps)?,
             Self::Either(a, b) => junction(true, [a, b], input, each, steps)?,
             Self::Arithmetic(sign, a, b) => {
-                match (a.work(input, each, steps)?, b.work(input, each, steps)?) {
-                    (Some(Worth::Number(a)), Some(Worth::Number(b))) => arithmetic(*sign, a, b),
+                match (a.compute(input, each, steps)?, b.compute(input, each, steps)?) {
+                    (Some(FormulaValue::Number(a)), Some(FormulaValue::Number(b))) => arithmetic(*sign, a, b),
                     _ => None,
                 }
             }
             Self::Compare(op, a, b) => {
-                let (a, b) = (a.work(input, each, steps)?, b.work(input, each, steps)?);
-                if let (Some(Worth::Text(a)), Some(Worth::Text(b))) = (a, b) {
+                let (a, b) = (a.compute(input, each, steps)?, b.compute(input, each, steps)?);
+                if let (Some(FormulaValue::Text(a)), Some(FormulaValue::Text(b))) = (a, b) {
                     steps.take(wide(a.len().min(b.len())) / 64)?;
                 }
-                a.zip(b).and_then(|(a, b)| a.compare(*op, b)).map(Worth::Boolean)
+                a.zip(b).and_then(|(a, b)| a.compare(*op, b)).map(FormulaValue::Boolean)
             }
             Self::Among(of, among) => {
-                let Some(of) = of.work(input, each, steps)? else { return Ok(None) };
-                Some(Worth::Boolean(is_among(of, among.iter().map(|it| Some(it.worth())), steps)?))
+                let Some(of) = of.compute(input, each, steps)? else { return Ok(None) };
+                Some(FormulaValue::Boolean(is_among(of, among.iter().map(|it| Some(it.worth())), steps)?))
             }
             Self::In(of, slot) => {
-                let Some(of) = of.work(input, each, steps)? else { return Ok(None) };
+                let Some(of) = of.compute(input, each, steps)? else { return Ok(None) };
                 let Some(values) = input.fields.slot(*slot).values.as_deref() else { return Ok(None) };
-                Some(Worth::Boolean(is_among(of, values.iter().map(|(_, value)| Worth::of(value)), steps)?))
+                Some(FormulaValue::Boolean(is_among(
+                    of,
+                    values.iter().map(|(_, value)| FormulaValue::of(value)),
+                    steps,
+                )?))
             }
             Self::Part(op, of, part) => {
-                match (of.work(input, each, steps)?, part.work(input, each, steps)?) {
-                    (Some(Worth::Text(of)), Some(Worth::Text(part))) => {
+                match (of.compute(input, each, steps)?, part.compute(input, each, steps)?) {
+                    (Some(FormulaValue::Text(of)), Some(FormulaValue::Text(part))) => {
                         let read = match op {
                             _ if part.len() > of.len() => 1,
                             Op::StartsWith | Op::EndsWith => 1 + wide(part.len()) / 64,
                             _ => search(of.len(), part.len()),
                         };
                         steps.take(read)?;
-                        Some(Worth::Boolean(match op {
+                        Some(FormulaValue::Boolean(match op {
                             _ if part.len() > of.len() => false,
                             Op::StartsWith => of.starts_with(part),
                             Op::EndsWith => of.ends_with(part),
@@ -455,10 +467,10 @@ impl Code {
                     _ => None,
                 }
             }
-            Self::Matches(of, regex, work) => match of.work(input, each, steps)? {
-                Some(Worth::Text(text)) => {
+            Self::Matches(of, regex, work) => match of.compute(input, each, steps)? {
+                Some(FormulaValue::Text(text)) => {
                     steps.take((1 + wide(text.len()) / 4).saturating_mul(*work))?;
-                    Some(Worth::Boolean(regex.is_match(text)))
+                    Some(FormulaValue::Boolean(regex.is_match(text)))
                 }
                 _ => None,
             },
@@ -466,15 +478,15 @@ impl Code {
                 let Some(values) = input.fields.slot(*slot).values.as_deref() else { return Ok(None) };
                 let mut missing = false;
                 for (_, value) in values {
-                    match body.work(input, Worth::of(value), steps)? {
-                        Some(Worth::Boolean(holds)) if holds != *every => {
-                            return Ok(Some(Worth::Boolean(holds)));
+                    match body.compute(input, FormulaValue::of(value), steps)? {
+                        Some(FormulaValue::Boolean(holds)) if holds != *every => {
+                            return Ok(Some(FormulaValue::Boolean(holds)));
                         }
-                        Some(Worth::Boolean(_)) => {}
+                        Some(FormulaValue::Boolean(_)) => {}
                         _ => missing = true,
                     }
                 }
-                (!missing).then_some(Worth::Boolean(*every))
+                (!missing).then_some(FormulaValue::Boolean(*every))
             }
         })
     }
@@ -482,14 +494,14 @@ impl Code {
 
 /// True if it equals one of them. Texts of different lengths are told apart without being read.
 fn is_among<'w>(
-    of: Worth<'_>,
-    values: impl Iterator<Item = Option<Worth<'w>>>,
+    of: FormulaValue<'_>,
+    values: impl Iterator<Item = Option<FormulaValue<'w>>>,
     steps: &mut Steps,
 ) -> Result<bool, OutOfSteps> {
     for value in values {
         let read = match (value, of) {
-            (Some(Worth::Text(value)), Worth::Text(of)) if value.len() != of.len() => None,
-            (Some(Worth::Text(_)), Worth::Text(of)) => Some(of.len()),
+            (Some(FormulaValue::Text(value)), FormulaValue::Text(of)) if value.len() != of.len() => None,
+            (Some(FormulaValue::Text(_)), FormulaValue::Text(of)) => Some(of.len()),
             _ => Some(0),
         };
         steps.take(1 + wide(read.unwrap_or_default()) / 64)?;
@@ -505,29 +517,29 @@ fn junction<'v>(
     deciding: bool,
     sides: [&'v Code; 2],
     input: &'v EvalInput<'_>,
-    each: Option<Worth<'v>>,
+    each: Option<FormulaValue<'v>>,
     steps: &mut Steps,
-) -> Worked<'v> {
+) -> FormulaResult<'v> {
     let mut missing = false;
     for side in sides {
-        match side.work(input, each, steps)? {
-            Some(Worth::Boolean(boolean)) if boolean == deciding => {
-                return Ok(Some(Worth::Boolean(deciding)));
+        match side.compute(input, each, steps)? {
+            Some(FormulaValue::Boolean(boolean)) if boolean == deciding => {
+                return Ok(Some(FormulaValue::Boolean(deciding)));
             }
-            Some(Worth::Boolean(_)) => {}
+            Some(FormulaValue::Boolean(_)) => {}
             _ => missing = true,
         }
     }
-    Ok((!missing).then_some(Worth::Boolean(!deciding)))
+    Ok((!missing).then_some(FormulaValue::Boolean(!deciding)))
 }
 
 /// Whole numbers have 64 bits.
-fn bounded<'v>(whole: Option<i128>) -> Option<Worth<'v>> {
+fn bounded<'v>(whole: Option<i128>) -> Option<FormulaValue<'v>> {
     let whole = i64::try_from(whole?).ok()?;
-    Some(Worth::Number(Number::from(whole)))
+    Some(FormulaValue::Number(Number::from(whole)))
 }
 
-fn arithmetic<'v>(sign: Arithmetic, a: Number, b: Number) -> Option<Worth<'v>> {
+fn arithmetic<'v>(sign: Arithmetic, a: Number, b: Number) -> Option<FormulaValue<'v>> {
     if let (Number::Whole(a), Number::Whole(b)) = (a, b) {
         return bounded(match sign {
             Arithmetic::Plus => a.checked_add(b),
@@ -546,7 +558,7 @@ fn arithmetic<'v>(sign: Arithmetic, a: Number, b: Number) -> Option<Worth<'v>> {
         Arithmetic::Remainder => return None,
     };
     // What is beyond all numbers fails, as a whole number beyond 64 bits does.
-    fraction.is_finite().then_some(Worth::Number(Number::Fraction(fraction)))
+    fraction.is_finite().then_some(FormulaValue::Number(Number::Fraction(fraction)))
 }
 
 /// The evaluation of a part of an expression, as explanations show it.

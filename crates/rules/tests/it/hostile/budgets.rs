@@ -37,7 +37,7 @@ fn matched(outcome: &Outcome) -> usize {
 }
 
 #[test]
-fn a_hundred_thousand_overlapping_short_words_stay_inside_the_budget() {
+fn overlapping_short_words_stay_within_the_steps() {
     // All words of two to seventeen of two letters, as far as they go: at every place of a text there are many.
     let words: Vec<String> =
         (0..100_000_u32).map(|nth| format!("{:b}", nth + 2).replace('0', "a").replace('1', "b")).collect();
@@ -58,7 +58,7 @@ fn a_hundred_thousand_overlapping_short_words_stay_inside_the_budget() {
 }
 
 #[test]
-fn a_thousand_patterns_without_literals_run_together_and_are_named() {
+fn patterns_without_literals_run_in_sets_and_are_reported() {
     let shapes = [
         "[0-9]{N,}-[0-9]{M}",
         "[a-z]{N}[0-9]{M}",
@@ -89,7 +89,7 @@ fn a_thousand_patterns_without_literals_run_together_and_are_named() {
 }
 
 #[test]
-fn patterns_that_other_engines_choke_on_are_linear_or_run_out_of_steps() {
+fn catastrophic_patterns_are_linear_or_run_out_of_steps() {
     let patterns = [
         "(a*)*b",
         "(a+a+)+y",
@@ -121,7 +121,7 @@ fn patterns_that_other_engines_choke_on_are_linear_or_run_out_of_steps() {
 }
 
 #[test]
-fn a_pattern_of_thousands_of_places_is_charged_before_it_runs_whatever_ran_before() {
+fn wide_pattern_is_charged_before_it_runs() {
     let mut seed = 7_u64;
     let letter = |_| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -151,7 +151,7 @@ fn a_pattern_of_thousands_of_places_is_charged_before_it_runs_whatever_ran_befor
 }
 
 #[test]
-fn heavy_patterns_of_one_rule_run_out_of_steps_at_the_length_that_lint_names() {
+fn heavy_patterns_run_out_of_steps_at_the_length_in_lint() {
     let heavy: Vec<String> = (0..300).map(|n| format!("[a-z ]{{{}}}K[0-9]{{500}}", 600 + n)).collect();
     let rules = [json!({"text": {"in": ["text"], "regex": heavy}})];
     let (outcomes, warnings) = outcomes(&rules, &["a".repeat(80), "a".repeat(84)]);
@@ -161,7 +161,7 @@ fn heavy_patterns_of_one_rule_run_out_of_steps_at_the_length_that_lint_names() {
 }
 
 #[test]
-fn each_fault_and_each_kind_of_warning_is_told_however_many_there_are_of_others() {
+fn errors_and_warning_kinds_do_not_crowd_each_other_out() {
     let mut vocabulary = Vocabulary::new();
     vocabulary
         .add(TypeId::new("post"), [("text", Shape::one(Kind::Text)), ("likes", Shape::one(Kind::Number))]);
@@ -176,8 +176,8 @@ fn each_fault_and_each_kind_of_warning_is_told_however_many_there_are_of_others(
         (0..250).map(|nth| rule(nth, json!({"text": {"in": ["txet"], "any_of": ["x"]}}))).collect();
     assert_eq!(plan(&unknown).unwrap_err().len(), 250);
     let many: Vec<Json> = (0..10_100).map(|nth| rule(nth, json!({"nothing": nth}))).collect();
-    let faults = plan(&many).unwrap_err();
-    assert!(faults.len() == 10_001 && faults[10_000].detail.contains("may be more"), "{}", faults.len());
+    let errors = plan(&many).unwrap_err();
+    assert!(errors.len() == 10_001 && errors[10_000].detail.contains("may be more"), "{}", errors.len());
 
     let mut documents: Vec<Json> = (0..110)
         .map(|nth| rule(nth, json!({"text": {"in": ["text"], "any_of": ["zq", format!("word{nth}")]}})))
@@ -194,7 +194,7 @@ fn each_fault_and_each_kind_of_warning_is_told_however_many_there_are_of_others(
 }
 
 #[test]
-fn a_condition_that_found_more_than_it_shows_says_so() {
+fn explanation_tells_that_it_shows_only_some_hits() {
     let words: Vec<String> = (0..20).map(|nth| format!("word{nth:02}")).collect();
     let rules: Vec<Json> =
         [16, 17].map(|count| json!({"text": {"in": ["text"], "any_of": words[..count]}})).to_vec();
@@ -211,7 +211,7 @@ fn a_condition_that_found_more_than_it_shows_says_so() {
 }
 
 #[test]
-fn a_rule_alone_comes_to_what_it_comes_to_among_others_where_its_own_search_takes_too_long() {
+fn rule_over_budget_has_same_outcome_alone_and_among_others() {
     let mut vocabulary = Vocabulary::new();
     vocabulary.add(TypeId::new("post"), [("text", Shape::one(Kind::Text))]);
     let pattern = "nowhere[a-z ]{0,1900}[0-9]q";
@@ -230,8 +230,8 @@ fn a_rule_alone_comes_to_what_it_comes_to_among_others_where_its_own_search_take
             submission: SubmissionId::random(),
         };
         let run = plan.finish(plan.scan(&item), &Facts::new());
-        let inquiry = plan.inquire(&item, &"r".into()).unwrap();
-        let tree = json!(plan.answer(inquiry, &Facts::new()));
+        let pending = plan.begin_explanation(&item, &"r".into()).unwrap();
+        let tree = json!(plan.finish_explanation(pending, &Facts::new()));
         assert_eq!((run.errored.len(), tree["text"]["outcome"].as_str()), (errored, Some(outcome)), "{tree}");
     }
 }
@@ -243,13 +243,13 @@ fn rules_that_take_too_much_memory_are_refused() {
     let words: Vec<String> = (0..5_000).map(|nth| format!("word number {nth}")).collect();
     let document = json!({"rule": "r", "when": {"text": {"in": ["text"], "any_of": words}}});
     let limits = Limits { memory_bytes: 100_000, ..Limits::default() };
-    let faults = Plan::compile(&[RuleSource { document: &document, version: "1" }], &vocabulary, &limits);
-    let faults = faults.map(|_| ()).unwrap_err();
-    assert!(faults[0].tag() == "limit" && faults[0].detail.contains("memory"), "{faults:?}");
+    let errors = Plan::compile(&[RuleSource { document: &document, version: "1" }], &vocabulary, &limits);
+    let errors = errors.map(|_| ()).unwrap_err();
+    assert!(errors[0].tag() == "limit" && errors[0].detail.contains("memory"), "{errors:?}");
 }
 
 #[test]
-fn matches_without_effects_beyond_the_limit_are_counted_and_live_ones_kept() {
+fn matches_beyond_the_limit_are_counted_and_live_ones_listed() {
     let mut vocabulary = Vocabulary::new();
     vocabulary.add(TypeId::new("post"), [("text", Shape::one(Kind::Text))]);
     let document = |nth: usize| {

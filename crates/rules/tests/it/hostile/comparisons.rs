@@ -71,7 +71,7 @@ fn ten_thousand_texts_are_sought_in_one_pass_over_a_value() {
 }
 
 #[test]
-fn a_text_is_put_into_lower_case_once_however_many_ask() {
+fn text_is_lowered_once_for_all_conditions() {
     let comparisons: Vec<Json> =
         words(300).into_iter().map(|word| json!({"contains": word, "ignore_case": true})).collect();
     let text = "Слово ".repeat(25_000);

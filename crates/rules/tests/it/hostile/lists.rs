@@ -71,7 +71,7 @@ fn few(steps_per_rule: u64) -> Limits {
 }
 
 #[test]
-fn a_text_of_the_item_that_is_sought_in_its_others_is_charged_each_time_it_is_read() {
+fn field_compared_with_others_is_charged_per_read() {
     let conditions = [
         json!({"expr": "item.data.tags.exists(t, t.contains(item.data.text))"}),
         json!({"expr": "item.data.tags.exists(t, t.startsWith(item.data.text))"}),
@@ -114,7 +114,7 @@ fn long_words_are_charged_where_a_search_is_made_of_them() {
 }
 
 #[test]
-fn each_text_is_charged_however_short_and_of_empty_ones_the_first_alone_is_searched() {
+fn each_text_is_charged_and_one_empty_text_searched() {
     let conditions = [
         json!({"not": {"text": {"in": ["tags"], "any_of": ["nowhere"]}}}),
         json!({"text": {"in": ["tags"], "regex": "^$"}}),
@@ -134,7 +134,7 @@ fn each_text_is_charged_however_short_and_of_empty_ones_the_first_alone_is_searc
 }
 
 #[test]
-fn a_value_that_a_list_repeats_announces_its_rules_once() {
+fn a_repeated_list_value_nominates_its_rules_once() {
     let when = |likes: usize| {
         json!({"all": [
             {"field": {"path": "tags", "eq": "a"}},

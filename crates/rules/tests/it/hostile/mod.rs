@@ -23,26 +23,26 @@ fn compile(document: &Json) -> Result<(), Vec<RuleError>> {
     Plan::compile(&[RuleSource { document, version: "1" }], &vocabulary, &Limits::default()).map(|_| ())
 }
 
-fn faults(when: &Json) -> Vec<RuleError> {
+fn errors(when: &Json) -> Vec<RuleError> {
     compile(&json!({"rule": "r", "item_types": ["post"], "when": when})).unwrap_err()
 }
 
 #[test]
-fn a_fault_names_the_rule_the_path_and_what_was_meant() {
+fn errors_name_rule_path_and_nearest_name() {
     let text = |field: &str| json!({"text": {"in": [field], "any_of": ["x"]}});
     let cases = [
         (
             json!({"all": [text("text"), text("txet")]}),
             "/when/all/1/text/in/0",
             "unknown_field",
-            "mean `text`?",
+            "mean \"text\"?",
         ),
-        (json!({"txt": {}}), "/when/txt", "unknown_key", "mean `text`?"),
+        (json!({"txt": {}}), "/when/txt", "unknown_key", "mean \"text\"?"),
         (
             json!({"text": {"in": ["text"], "anyof": ["x"]}}),
             "/when/text/anyof",
             "unknown_key",
-            "mean `any_of`?",
+            "mean \"any_of\"?",
         ),
         (json!({"text": {"in": ["text"], "any_of": []}}), "/when/text/any_of", "empty", "is empty"),
         (json!({"text": {"in": ["text"], "any_of": [" "]}}), "/when/text/any_of/0", "empty", "blank"),
@@ -66,24 +66,24 @@ fn a_fault_names_the_rule_the_path_and_what_was_meant() {
             "unknown_field",
             "author.name",
         ),
-        (json!({"field": {"path": "likes"}}), "/when/field", "shape", "compares nothing"),
-        (json!({"strikes": {"gte": 0}}), "/when/strikes", "type", "larger"),
+        (json!({"field": {"path": "likes"}}), "/when/field", "shape", "has no operator"),
+        (json!({"strikes": {"gte": 0}}), "/when/strikes", "type", "1 or more"),
         (json!({"strikes": {"gte": 1, "within": "soon"}}), "/when/strikes/within", "type", "30d"),
         (json!({"all": [], "any": []}), "/when", "shape", "exactly one"),
         (json!({"any": []}), "/when/any", "empty", "is empty"),
     ];
     for (when, pointer, tag, detail) in cases {
-        let faults = faults(&when);
-        let named = |fault: &RuleError| {
-            fault.rule == "r"
-                && fault.pointer == pointer
-                && fault.tag() == tag
-                && fault.detail.contains(detail)
+        let errors = errors(&when);
+        let named = |error: &RuleError| {
+            error.rule == "r"
+                && error.pointer == pointer
+                && error.tag() == tag
+                && error.detail.contains(detail)
         };
-        assert!(faults.iter().any(named), "{when}: {faults:?}");
+        assert!(errors.iter().any(named), "{when}: {errors:?}");
     }
     let document = json!({"rule": "r", "item_types": ["pots"], "when": text("text")});
-    assert!(compile(&document).unwrap_err()[0].to_string().contains("rule r, /item_types/0"));
+    assert!(compile(&document).unwrap_err()[0].to_string().contains("rule \"r\", /item_types/0"));
     let mixed = json!({"rule": "r", "when": {"field": {"path": "likes", "eq": 1}}});
     assert_eq!(compile(&mixed).unwrap_err()[0].tag(), "type");
 }
@@ -110,28 +110,28 @@ fn a_tree_too_deep_too_wide_or_too_wordy_is_refused() {
             "regex",
         ),
     ] {
-        assert_eq!(faults(&when)[0].tag(), tag);
+        assert_eq!(errors(&when)[0].tag(), tag);
     }
 }
 
 #[test]
-fn a_document_full_of_faults_lists_a_hundred() {
+fn a_document_lists_at_most_a_hundred_errors() {
     let unknown: Map<String, Json> = (0..10_000).map(|n| (format!("key{n}"), json!(1))).collect();
     assert_eq!(compile(&Json::Object(unknown)).unwrap_err().len(), 100);
 }
 
 #[test]
-fn the_published_schema_has_the_keys_that_are_read_and_no_others() {
+fn published_schema_has_exactly_the_keys_that_are_read() {
     let schema = include_str!("../../../../../schemas/documents/condition.schema.json");
     let schema: Json = serde_json::from_str(schema).unwrap();
     let keys = |of: &Json| of.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     // An unknown key is refused with all that are known.
     let known = |leaf: &str| {
-        let faults = faults(&json!({leaf: {"?": 1}}));
+        let errors = errors(&json!({leaf: {"?": 1}}));
         let pointer = format!("/when/{leaf}/?");
         assert!(
-            faults.iter().any(|fault| fault.pointer == pointer && fault.tag() == "unknown_key"),
-            "{faults:?}"
+            errors.iter().any(|error| error.pointer == pointer && error.tag() == "unknown_key"),
+            "{errors:?}"
         );
         let none = compile(&json!({"rule": "r", "when": {leaf: 7}})).unwrap_err();
         let mut known: Vec<_> =

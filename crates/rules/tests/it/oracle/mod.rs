@@ -130,11 +130,11 @@ fn compare(seed: u64, seen: &mut Seen) {
         match Plan::compile(&sources, &world.vocabulary(), &limits) {
             Ok(plan) => break plan,
             // Words that are nothing or the same in a view: no chance tells that beforehand.
-            Err(faults) => {
-                let by_chance = |fault: &RuleError| matches!(fault.tag(), "empty" | "limit");
-                assert!(faults.iter().all(by_chance), "seed {seed}: {faults:?}");
+            Err(errors) => {
+                let by_chance = |error: &RuleError| matches!(error.tag(), "empty" | "limit");
+                assert!(errors.iter().all(by_chance), "seed {seed}: {errors:?}");
                 let well = |kind: &str, document: &Json| {
-                    !faults.iter().any(|fault| fault.kind == kind && document[kind] == fault.rule.as_str())
+                    !errors.iter().any(|error| error.kind == kind && document[kind] == error.rule.as_str())
                 };
                 documents.retain(|document| well("rule", document));
                 for window in world.windows.iter_mut().filter(|window| !well("window", window)) {
@@ -180,13 +180,13 @@ fn compare(seed: u64, seen: &mut Seen) {
         assert_eq!(needs, expected_needs, "{}", case());
         assert_eq!(entries, oracle.entries().0, "{}", case());
         for rule in rules.iter().filter(|rule| oracle.speaks_of(rule)) {
-            let Some(inquiry) = plan.inquire(&item, &rule.key) else {
+            let Some(pending) = plan.begin_explanation(&item, &rule.key) else {
                 assert_eq!(rule.status, Status::Archived, "{}", case());
                 continue;
             };
-            let needs: Vec<_> = inquiry.needs().cloned().collect();
-            let tree = plan.answer(inquiry, &facts(&around, &needs));
-            let expected = oracle.inquire(rule);
+            let needs: Vec<_> = pending.needs().cloned().collect();
+            let tree = plan.finish_explanation(pending, &facts(&around, &needs));
+            let expected = oracle.begin_explanation(rule);
             let shown = |tree: &Explained| serde_json::to_string(tree).unwrap();
             assert!(
                 tree == expected,
@@ -213,7 +213,7 @@ fn shown(outcome: &Outcome) -> String {
 }
 
 #[test]
-fn a_plan_comes_to_what_plain_reading_comes_to() {
+fn plan_agrees_with_the_interpreter() {
     let (cases, first) = (setting("TIDEGATE_RULES_CASES", 4_000), setting("TIDEGATE_RULES_SEED", 0));
     let mut seen = Seen::default();
     for seed in first.. {

@@ -52,7 +52,7 @@ enum Lean {
     Places,
     /// Few facts that many conditions ask for, each in its own way.
     Asking,
-    /// Something that announces a rule, and numbers that have to lie in ranges.
+    /// Something by which a rule is indexed, and numbers that have to lie in ranges.
     Numbers,
     /// So many item types with the same fields that they share one index.
     Types,
@@ -239,7 +239,7 @@ impl World {
         }
     }
 
-    /// A rule that something announces, and that one to three ranges of numbers can refute.
+    /// An indexed rule that one to three ranges of numbers can refute.
     fn guarded(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
         let ordered = |shape: &Shape| {
             matches!(shape.kind, Kind::Number | Kind::Datetime) && shape.container != Container::Map
@@ -268,7 +268,7 @@ impl World {
         if dice.chance(15) { json!({"any": parts}) } else { json!({"all": parts}) }
     }
 
-    /// A rule that nothing announces, and that numbers and booleans can refute: what it names must not be.
+    /// A rule that is not indexed, and that numbers and booleans can refute: what it names must not be.
     fn denied(&self, dice: &mut Dice, fields: &BTreeMap<String, Shape>) -> Json {
         let denied = |dice: &mut Dice, (name, shape): (&String, &Shape)| {
             let op = match shape.kind {

@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value as Json;
 use tidegate_rules::{
-    Bank, ConditionResult, Errored, Explained, Fields, Item, Kind, Limits, Match, Need, Number, Outcome,
+    Bank, ConditionResult, Explained, Fields, Item, Kind, Limits, Match, Need, Number, Outcome, RuleFailure,
     RuleInfo, Value,
     leaves::{LeafSpec, geo::GeoSource, text::Search},
     syntax::{Condition, Rule, Status, Window},
@@ -115,7 +115,7 @@ impl Interpreter<'_> {
                     }),
                     tree: tree(&rule.when, &mut explained.into_iter()),
                 }),
-                [Failing] => outcome.errored.push(Errored {
+                [Failing] => outcome.errored.push(RuleFailure {
                     rule: rule.key.clone(),
                     version: "1".to_owned(),
                     status: rule.status,
@@ -129,7 +129,7 @@ impl Interpreter<'_> {
 
     /// What each condition of a rule comes to, asked whatever the others come to.
     #[allow(dead_code, reason = "the bench asks for outcomes only")]
-    pub(crate) fn inquire(&self, rule: &Rule) -> Explained {
+    pub(crate) fn begin_explanation(&self, rule: &Rule) -> Explained {
         let mut leaves = Vec::new();
         self.leaves(&rule.when, &mut leaves, &mut Tally::default());
         let explained: Vec<_> = leaves

@@ -1,7 +1,5 @@
 //! The requests of a platform: every field is read, every problem is placed.
 
-#![allow(clippy::unwrap_used)]
-
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tidegate_schemas::{

@@ -6,14 +6,14 @@ use super::{Run, witness::Costs};
 use crate::{compile::Rule, limits::OutOfSteps, logic::Node};
 
 #[derive(Debug)]
-pub(crate) enum Quick {
+pub(crate) enum Precheck {
     /// A predicate, and whether it has to pass or to fail.
     One(u32, bool),
-    All(Box<[Quick]>),
-    Any(Box<[Quick]>),
+    All(Box<[Precheck]>),
+    Any(Box<[Precheck]>),
 }
 
-impl Quick {
+impl Precheck {
     pub(crate) fn of(rule: &Rule, costs: &Costs) -> Self {
         build(&rule.when, true, rule, costs).1
     }
@@ -45,11 +45,11 @@ impl Quick {
 }
 
 /// `Not` is pushed down to the predicates: a condition fails as a whole if its parts do the right way round.
-fn build(node: &Node, positive: bool, rule: &Rule, costs: &Costs) -> (f32, Quick) {
+fn build(node: &Node, positive: bool, rule: &Rule, costs: &Costs) -> (f32, Precheck) {
     let (inner, all) = match node {
         Node::Leaf(nth) => {
             let predicate = rule.leaves[*nth];
-            return (costs.of(predicate), Quick::One(predicate, positive));
+            return (costs.of(predicate), Precheck::One(predicate, positive));
         }
         Node::Not(inner) => return build(inner, !positive, rule, costs),
         Node::All(inner) => (inner, positive),
@@ -63,7 +63,7 @@ fn build(node: &Node, positive: bool, rule: &Rule, costs: &Costs) -> (f32, Quick
         Some(only) if parts.is_empty() => (cost, only),
         last => {
             parts.extend(last);
-            (cost, if all { Quick::All(parts.into()) } else { Quick::Any(parts.into()) })
+            (cost, if all { Precheck::All(parts.into()) } else { Precheck::Any(parts.into()) })
         }
     }
 }

@@ -15,20 +15,20 @@ use crate::{
     leaves::{self, Explained},
     limits::OutOfSteps,
     logic::Mask,
-    outcome::LeftOut,
+    outcome::Omissions,
 };
 
 /// A rule's conditions as far as the item decides them, and the facts that are still needed.
 #[derive(Debug)]
-pub struct Inquiry {
+pub struct PendingExplanation {
     open: Open,
     /// True if the rule is evaluated for such an item at all.
     pub concerns: bool,
     /// Texts that its conditions search and windows that they ask, of which the item has more than is looked at.
-    pub left_out: LeftOut,
+    pub left_out: Omissions,
 }
 
-impl Inquiry {
+impl PendingExplanation {
     pub fn needs(&self) -> impl Iterator<Item = &Need> {
         self.open.waiting.iter().flat_map(|waiting| &waiting.needs)
     }
@@ -36,7 +36,7 @@ impl Inquiry {
 
 impl Plan {
     /// `None`: there is no such rule.
-    pub fn inquire(&self, item: &Item<'_>, rule: &RuleId) -> Option<Inquiry> {
+    pub fn begin_explanation(&self, item: &Item<'_>, rule: &RuleId) -> Option<PendingExplanation> {
         let place = *self.places.get(rule)?;
         let rule = &self.rules[place as usize];
         // Where the rule's own search takes too many steps, the joint one may have refuted it, as in an evaluation.
@@ -46,7 +46,7 @@ impl Plan {
             look = self.look(item, rule, &searched, Some(self.index_of(item))).0;
         }
         let concerns = self.concerns(place, item) && rule.speaks_of(item.type_id);
-        look.map(|(open, left_out)| Inquiry { open, concerns, left_out })
+        look.map(|(open, left_out)| PendingExplanation { open, concerns, left_out })
     }
 
     /// Judges each condition; and whether one takes more steps than there are.
@@ -56,7 +56,7 @@ impl Plan {
         rule: &Arc<Rule>,
         searched: &[usize],
         joint: Option<&Index>,
-    ) -> (Option<(Open, LeftOut)>, bool) {
+    ) -> (Option<(Open, Omissions)>, bool) {
         let (mut open, mut spent) = (None, false);
         let none = Index::default();
         let scan = self.run(item, joint.unwrap_or(&none), searched, |run| {
@@ -92,14 +92,15 @@ impl Plan {
             open = Some(Open { rule: Arc::clone(rule), leaves, explained, waiting });
             Scan { added, ..Scan::default() }
         });
-        let left_out = LeftOut { uncounted: scan.added.1, truncated: scan.truncated, ..LeftOut::default() };
+        let left_out =
+            Omissions { uncounted: scan.added.1, truncated: scan.truncated, ..Omissions::default() };
         (open.map(|open| (open, left_out)), spent)
     }
 
     /// Decides each condition with the facts, whether or not the rule matches or concerns the item. A need
     /// without an answer counts as failed.
-    pub fn answer(&self, inquiry: Inquiry, facts: &Facts) -> Explained {
-        let mut open = inquiry.open;
+    pub fn finish_explanation(&self, pending: PendingExplanation, facts: &Facts) -> Explained {
+        let mut open = pending.open;
         open.settle(self, facts);
         leaves::tree(&open.rule.when, &mut open.explained.into_iter())
     }

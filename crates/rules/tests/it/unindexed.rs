@@ -1,4 +1,4 @@
-//! Rules that nothing in an item announces: what refutes them, and what must not.
+//! Rules that are not indexed: what refutes them, and what must not.
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
@@ -35,7 +35,7 @@ fn outcome(conditions: &[Json], data: Json, limits: &Limits) -> Outcome {
         .collect();
     let sources: Vec<_> = rules.iter().map(|document| RuleSource { document, version: "v1" }).collect();
     let plan = Plan::compile(&sources, &vocabulary, limits).unwrap();
-    assert_eq!(plan.figures().unannounced, conditions.len());
+    assert_eq!(plan.figures().unindexed, conditions.len());
     let item = Item {
         type_id: &TypeId::new("post"),
         values: &Data(data),
@@ -52,7 +52,7 @@ fn matched(outcome: &Outcome) -> Vec<&str> {
 }
 
 #[test]
-fn numbers_on_the_end_of_a_denied_range_decide_as_it_says() {
+fn ends_of_denied_ranges_are_exact() {
     let denied = |field: Json| json!({"not": {"field": field}});
     // Each of them often enough to be refuted with others.
     let conditions: Vec<Json> = (0..6)
@@ -87,7 +87,7 @@ fn numbers_on_the_end_of_a_denied_range_decide_as_it_says() {
 }
 
 #[test]
-fn rules_that_share_what_refutes_them_take_no_steps() {
+fn rules_refuted_by_a_shared_guard_take_no_steps() {
     let limits = Limits { steps_per_item: 200, steps_per_rule: 200, ..Limits::default() };
     let conditions: Vec<Json> = (0..400)
         .map(|nth| {

@@ -1,7 +1,5 @@
 //! Item types against data: every scalar's accepted and refused forms, containers, roles, partial data.
 
-#![allow(clippy::unwrap_used)]
-
 use std::sync::Arc;
 
 use proptest::prelude::*;

@@ -13,7 +13,7 @@ pub(super) struct Reading<T> {
     /// Path and message.
     pub(super) misfits: Vec<(Vec<Step>, String)>,
     /// Places where a value was put in or left out.
-    pub(super) mended: Vec<Vec<Step>>,
+    pub(super) substituted: Vec<Vec<Step>>,
 }
 
 /// Faults of one document that are looked for.
@@ -23,7 +23,7 @@ const MOST: usize = 100;
 const MOST_PARTS: usize = 2_000_000;
 
 pub(super) fn read<T: DeserializeOwned>(tree: &mut Tree) -> Reading<T> {
-    let mut reading = Reading { document: None, misfits: Vec::new(), mended: Vec::new() };
+    let mut reading = Reading { document: None, misfits: Vec::new(), substituted: Vec::new() };
     let most = (MOST_PARTS / tree.parts()).clamp(1, MOST);
     let mut next = T::deserialize(&*tree);
     for _ in 0..2 * most {
@@ -36,7 +36,7 @@ pub(super) fn read<T: DeserializeOwned>(tree: &mut Tree) -> Reading<T> {
         };
         let place = place(&misfit);
         // What was left out may be missing now, and what was put in may not fit: neither is the document's fault.
-        if !reading.mended.iter().any(|mended| place.starts_with(mended)) {
+        if !reading.substituted.iter().any(|substituted| place.starts_with(substituted)) {
             if reading.misfits.len() == most {
                 break;
             }
@@ -50,11 +50,11 @@ pub(super) fn read<T: DeserializeOwned>(tree: &mut Tree) -> Reading<T> {
             next = T::deserialize(&*tree);
             continue;
         }
-        let Some((mended, then)) = mend(tree, &place, &misfit) else { break };
-        *tree = mended;
+        let Some((substituted, then)) = substitute(tree, &place, &misfit) else { break };
+        *tree = substituted;
         next = then;
-        if !reading.mended.contains(&place) {
-            reading.mended.push(place);
+        if !reading.substituted.contains(&place) {
+            reading.substituted.push(place);
         }
     }
     reading
@@ -68,7 +68,11 @@ fn place(misfit: &Misfit) -> Vec<Step> {
 }
 
 /// The tree without the fault, and what it reads as now.
-fn mend<T: DeserializeOwned>(tree: &Tree, at: &[Step], misfit: &Misfit) -> Option<(Tree, Result<T, Misfit>)> {
+fn substitute<T: DeserializeOwned>(
+    tree: &Tree,
+    at: &[Step],
+    misfit: &Misfit,
+) -> Option<(Tree, Result<T, Misfit>)> {
     let text = |text: &str| Some(Shape::Text(text.to_owned()));
     let mut tries: Vec<Option<Shape>> = misfit.fitting.map(text).into_iter().collect();
     if misfit.missing.is_none() && matches!(at.last(), Some(Step::Key(_))) {
@@ -83,19 +87,19 @@ fn mend<T: DeserializeOwned>(tree: &Tree, at: &[Step], misfit: &Misfit) -> Optio
     let mut nth = 0;
     while let Some(shape) = tries.get(nth).cloned() {
         nth += 1;
-        let mut mended = tree.clone();
+        let mut substituted = tree.clone();
         let is_done = match shape {
-            Some(shape) => mended.put(at, shape),
-            None => mended.remove(at),
+            Some(shape) => substituted.put(at, shape),
+            None => substituted.remove(at),
         };
-        match T::deserialize(&mended) {
+        match T::deserialize(&substituted) {
             Err(next) if !is_done || place(&next).starts_with(at) => {
                 // A text that was tried tells which ones would fit.
                 if let Some(fitting) = next.fitting.map(text).filter(|fitting| !tries.contains(fitting)) {
                     tries.push(fitting);
                 }
             }
-            then if is_done => return Some((mended, then)),
+            then if is_done => return Some((substituted, then)),
             _ => {}
         }
     }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use super::values::Value;
 
-pub(super) trait Kept: Clone + Sized {
+pub(super) trait Output: Clone + Sized {
     fn of(make: impl FnOnce() -> Value) -> Self;
     fn list(values: Vec<Self>) -> Self;
     fn map(entries: Vec<(Cow<'_, str>, Self)>) -> Self;
@@ -16,7 +16,7 @@ pub(super) trait Kept: Clone + Sized {
     }
 }
 
-impl Kept for Value {
+impl Output for Value {
     fn of(make: impl FnOnce() -> Value) -> Self {
         make()
     }
@@ -31,7 +31,7 @@ impl Kept for Value {
 }
 
 /// Keeps no values.
-impl Kept for () {
+impl Output for () {
     fn of(_: impl FnOnce() -> Value) -> Self {}
 
     fn list(_: Vec<Self>) -> Self {}

@@ -1,7 +1,5 @@
 //! The strict JSON scan against `serde_json`, and against hostile texts.
 
-#![allow(clippy::unwrap_used)]
-
 use std::time::{Duration, Instant};
 
 use proptest::{prelude::*, test_runner::Config};

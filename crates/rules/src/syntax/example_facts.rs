@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 use tidegate_schemas::ids::{BankId, WindowId};
 
-use super::Around;
+use super::ExampleFacts;
 use crate::{
     facts::{BankMatch, Media, MediaState, Scores},
     reader::{Object, Reader},
@@ -11,11 +11,11 @@ use crate::{
 };
 
 /// Keys of what is known beside an item.
-pub(super) const AROUND: [&str; 4] = ["strikes", "counts", "scores", "media"];
+pub(super) const FACT_KEYS: [&str; 4] = ["strikes", "counts", "scores", "media"];
 
 impl Reader<'_> {
-    pub(super) fn around(&mut self, object: &Object) -> Around {
-        Around {
+    pub(super) fn example_facts(&mut self, object: &Object) -> ExampleFacts {
+        ExampleFacts {
             strikes: self.optional(object, "strikes", Self::whole).unwrap_or_default(),
             counts: self.optional(object, "counts", Self::counts).unwrap_or_default(),
             scores: self.optional(object, "scores", Self::scores).unwrap_or_default(),
@@ -25,7 +25,7 @@ impl Reader<'_> {
 
     fn counts(&mut self, value: &Json) -> Option<Vec<(WindowId, Amount)>> {
         let Some(object) = value.as_object() else {
-            return self.fault("shape", "expected a mapping of windows and what they have counted");
+            return self.error("shape", "expected a mapping of windows to counts");
         };
         let mut counts = Vec::with_capacity(object.len());
         for (window, amount) in object {
@@ -36,7 +36,7 @@ impl Reader<'_> {
 
     fn scores(&mut self, value: &Json) -> Option<Vec<(String, Scores)>> {
         let Some(object) = value.as_object() else {
-            return self.fault("shape", "expected a mapping of models and what they say");
+            return self.error("shape", "expected a mapping of models to scores");
         };
         let mut scores = Vec::with_capacity(object.len());
         for (model, said) in object {
@@ -63,7 +63,7 @@ impl Reader<'_> {
         let text = |r: &mut Self, key: &str| r.optional(object, key, |r, v| r.text(v).map(str::to_owned));
         let (url, bank) = (text(self, "url"), text(self, "bank"));
         let (entry, kind) = (text(self, "entry"), text(self, "kind"));
-        let state = self.optional(object, "state", |r, v| r.name(v, &MediaState::NAMES));
+        let state = self.optional(object, "state", |r, v| r.variant(v, MediaState::ALL, MediaState::as_str));
         let distance = self.optional(object, "distance", Self::distance);
         let labels = self.optional(object, "labels", |r, v| r.list(v, |r, v| r.text(v).map(str::to_owned)));
         let found = bank.map(|bank| BankMatch {

@@ -2,12 +2,12 @@
 
 use std::{collections::HashSet, hash::Hash};
 
-use crate::search::hashing::Quickly;
+use crate::search::hashing::BuildFastHasher;
 
 /// Places that were noted, in as much room as the different ones take. From `FEW` on, only what is new is kept: to sort
 /// out later what an item repeats a million times would cost it more than to find it.
 #[derive(Default)]
-pub(crate) struct Noted<T, M> {
+pub(crate) struct DedupList<T, M> {
     places: Vec<T>,
     memory: M,
 }
@@ -16,13 +16,13 @@ pub(crate) struct Noted<T, M> {
 const FEW: usize = 1 << 12;
 
 /// The value before.
-pub(crate) trait Memory<T>: Default {
+pub(crate) trait SeenSet<T>: Default {
     fn is_empty(&self) -> bool;
     /// True if there was none.
     fn add(&mut self, one: T) -> bool;
 }
 
-impl<T: Copy + Ord, M: Memory<T>> Noted<T, M> {
+impl<T: Copy + Ord, M: SeenSet<T>> DedupList<T, M> {
     #[inline]
     pub(crate) fn push(&mut self, one: T) {
         if self.places.len() < FEW || self.is_new(one) {
@@ -73,7 +73,7 @@ impl<T: Copy + Ord, M: Memory<T>> Noted<T, M> {
 #[derive(Default)]
 pub(crate) struct Bits(Vec<u64>);
 
-impl Memory<u32> for Bits {
+impl SeenSet<u32> for Bits {
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -89,7 +89,7 @@ impl Memory<u32> for Bits {
     }
 }
 
-impl<T: Eq + Hash> Memory<T> for HashSet<T, Quickly> {
+impl<T: Eq + Hash> SeenSet<T> for HashSet<T, BuildFastHasher> {
     fn is_empty(&self) -> bool {
         HashSet::is_empty(self)
     }
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    impl<T, M: Memory<T>> Noted<T, M> {
+    impl<T, M: SeenSet<T>> DedupList<T, M> {
         /// Bytes that a thread keeps.
         pub(crate) fn bytes(&self) -> usize {
             assert!(self.memory.is_empty());
@@ -134,8 +134,8 @@ mod tests {
     }
 
     /// Notes so many different places in turn, and returns what room they take and how many comparisons that took.
-    fn noted<T: Copy + Ord, M: Memory<T>>(different: u32, place: fn(u32) -> T) -> (usize, usize) {
-        let mut noted = Noted { places: Vec::new(), memory: M::default() };
+    fn noted<T: Copy + Ord, M: SeenSet<T>>(different: u32, place: fn(u32) -> T) -> (usize, usize) {
+        let mut noted = DedupList { places: Vec::new(), memory: M::default() };
         let before = COMPARED.get();
         for round in 0..400_000 {
             noted.push(place(round * 7 % different));
@@ -149,11 +149,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_noted_again_and_again_takes_no_more_room_and_no_ordering() {
+    fn repeated_entries_take_no_memory_and_no_sorting() {
         for different in [10, 1_000, 5_000, 100_000] {
             let most = 2 * FEW.max(different as usize) + FEW;
             for (room, compared) in [
-                noted::<Place, HashSet<Place, Quickly>>(different, Place),
+                noted::<Place, HashSet<Place, BuildFastHasher>>(different, Place),
                 noted::<u32, Bits>(different, |nth| nth),
             ] {
                 assert!(room <= most && compared == 0, "{different}: {room}, {compared}");

@@ -1,7 +1,5 @@
 //! Configuration documents: reading, faults with their places, validation across documents, canonical text.
 
-#![allow(clippy::unwrap_used)]
-
 use serde_json::{Value, json};
 use tidegate_schemas::{
     documents::{

@@ -1,7 +1,5 @@
 //! The published schemas of documents, and what is rendered, against the structs that read them.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
