@@ -2,18 +2,25 @@
 //!
 //! It asks nobody when a probe comes: a task of its own looks at the parts, and probes read what it saw.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use parking_lot::Mutex;
 use serde::Serialize;
 use tidegate_catalog::Live;
 use tidegate_store::Store;
 use tidegate_stream::{Log, health::Readiness};
+use tidegate_web::{HttpServer, Load};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Interval at which the store is asked.
 const EVERY: Duration = Duration::from_secs(1);
+/// A look at the parts that is older means that the process does not get round to it.
+const STALE: Duration = Duration::from_secs(15);
 /// An answer that takes longer counts as none.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -33,6 +40,10 @@ struct State {
     roles: BTreeMap<&'static str, Role>,
     /// Complaints by part.
     complaints: BTreeMap<&'static str, String>,
+    /// Warnings by part.
+    warnings: BTreeMap<&'static str, String>,
+    /// Time of the last look at the parts.
+    looked_at: Option<Instant>,
     opened: bool,
     stopping: bool,
 }
@@ -52,6 +63,8 @@ pub(crate) struct Report {
     pub(crate) roles: BTreeMap<&'static str, Role>,
     /// Why not, one entry a part.
     pub(crate) complaints: BTreeMap<&'static str, String>,
+    /// What is not well although it is ready, one entry a part.
+    pub(crate) warnings: BTreeMap<&'static str, String>,
 }
 
 impl Health {
@@ -76,6 +89,14 @@ impl Health {
         };
     }
 
+    fn warn(&self, name: &'static str, warning: Option<String>) {
+        let mut state = self.0.state.lock();
+        match warning {
+            Some(why) => state.warnings.insert(name, why),
+            None => state.warnings.remove(name),
+        };
+    }
+
     pub(crate) fn report(&self) -> Report {
         let state = self.0.state.lock();
         let mut complaints = state.complaints.clone();
@@ -84,8 +105,20 @@ impl Health {
         } else if !state.opened {
             complaints.insert("process", "starting".to_owned());
         }
+        let silent_for = state.looked_at.map_or(Duration::ZERO, |at| at.elapsed());
+        if silent_for > STALE {
+            complaints.insert(
+                "process",
+                format!("its parts were last looked at {silent_for:.0?} ago: it is overloaded"),
+            );
+        }
         let running = state.roles.values().all(|role| *role == Role::Running);
-        Report { ready: running && complaints.is_empty(), roles: state.roles.clone(), complaints }
+        Report {
+            ready: running && complaints.is_empty(),
+            roles: state.roles.clone(),
+            complaints,
+            warnings: state.warnings.clone(),
+        }
     }
 
     /// Done when something that the roles need can never be used again by this process.
@@ -106,8 +139,15 @@ impl Health {
 
     /// Looks at the parts until it is told to stop.
     pub(crate) async fn watch(self, parts: Parts, stop: CancellationToken) {
+        let mut loads = [("api", Vec::new()), ("admin", Vec::new())];
         loop {
             self.look(&parts).await;
+            for ((name, recent), http) in loads.iter_mut().zip([&parts.http.api, &parts.http.admin]) {
+                let (complaint, warning) = overload(recent, http.load());
+                self.part(name, complaint);
+                self.warn(name, warning);
+            }
+            self.0.state.lock().looked_at = Some(Instant::now());
             if stop.run_until_cancelled(tokio::time::sleep(EVERY)).await.is_none() {
                 return;
             }
@@ -136,6 +176,27 @@ impl Health {
     }
 }
 
+/// Number of looks over which refusals are counted.
+const LOOKS: usize = 10;
+
+/// Returns a complaint if a server refused most of its recent requests because all together use up a budget, and a
+/// warning if it refused most of them because their organisations had their share.
+fn overload(recent: &mut Vec<Load>, now: Load) -> (Option<String>, Option<String>) {
+    recent.push(now);
+    if recent.len() > LOOKS + 1 {
+        recent.remove(0);
+    }
+    let before = recent.first().copied().unwrap_or_default();
+    let (requests, looks) = (now.requests - before.requests, recent.len() - 1);
+    let told = |refused: u64, why: &str| {
+        let is_most = refused.saturating_mul(2) > requests && requests > 0;
+        is_most.then(|| format!("{refused} of {requests} requests in {looks} s were refused: {why}"))
+    };
+    let all = told(now.refused - before.refused, "a limit of all organisations together is reached");
+    let share = now.refused_by_share - before.refused_by_share;
+    (all, told(share, "their organisations or connections have their share"))
+}
+
 fn complaint(readiness: Readiness) -> Option<String> {
     match readiness {
         Readiness::Ready => None,
@@ -149,11 +210,34 @@ pub(crate) struct Parts {
     pub(crate) store: Store,
     pub(crate) live: Arc<Live>,
     pub(crate) processing: tidegate_processors::Health,
+    pub(crate) http: HttpServers,
+}
+
+/// The servers that may refuse for want of room.
+#[derive(Clone)]
+pub(crate) struct HttpServers {
+    pub(crate) api: HttpServer,
+    pub(crate) admin: HttpServer,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_refuses_most_is_told_and_its_orgs_share_is_only_a_warning() {
+        let mut recent = Vec::new();
+        let load = |requests, refused, refused_by_share| Load { requests, refused, refused_by_share };
+        assert_eq!(overload(&mut recent, load(0, 0, 0)), (None, None));
+        assert_eq!(overload(&mut recent, load(100, 50, 50)), (None, None));
+        let (complaint, warning) = overload(&mut recent, load(200, 101, 60));
+        assert!(complaint.is_some_and(|why| why.contains("101 of 200 requests")) && warning.is_none());
+        for _ in 0..LOOKS {
+            overload(&mut recent, load(200, 101, 60));
+        }
+        let (complaint, warning) = overload(&mut recent, load(210, 101, 70));
+        assert!(complaint.is_none() && warning.is_some_and(|why| why.contains("10 of 10 requests in 10 s")));
+    }
 
     #[test]
     fn ready_means_opened_all_roles_running_and_no_complaint() {

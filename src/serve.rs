@@ -13,12 +13,13 @@ use tidegate_moderation::media::Signals;
 use tidegate_schemas::ids::SubmissionId;
 use tidegate_store::{Store, system_clock};
 use tidegate_stream::consumer::inbox::DrainResult;
+use tidegate_web::HttpServer;
 use tokio::{net::TcpListener, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     demo::{self, Demo},
-    health::{self, Health, Parts},
+    health::{self, Health, HttpServers, Parts},
     open::{self, Opened},
     operations,
     output::say,
@@ -69,12 +70,13 @@ pub(crate) async fn run(loaded: Loaded, which: &[Which], demo: Option<Demo>) -> 
     background.run(crate::metrics::upkeep(metrics.clone(), background.stop()));
     let ops = operations::router(health.clone(), metrics);
     let Listeners { ops: port, servers } = listeners;
-    background.run(serve_operations(port, ops, background.stop()));
+    let operations = operations::Server::start(port, ops)?;
 
     let greets = which.contains(&Which::Console) && demo.is_none();
     let opened = signal.run_until_cancelled(begin(&settings, &health, &servers, greets)).await;
     let Some(opened) = opened else {
         background.end().await;
+        operations.stop();
         return Ok(End::Clean.code());
     };
     let end = match opened {
@@ -85,6 +87,7 @@ pub(crate) async fn run(loaded: Loaded, which: &[Which], demo: Option<Demo>) -> 
         Err(error) => Err(error),
     };
     background.end().await;
+    operations.stop();
     end.map(|end| {
         if let End::Failed { role, error } = &end {
             crate::output::complain(format!("error: role {role} failed: {error:#}"));
@@ -132,11 +135,16 @@ impl House<'_> {
         let banks = Banks::new(store.clone(), &self.settings.catalog);
         let token = Arc::new(LocalToken::new(local_token()));
         let processing = tidegate_processors::Health::default();
+        let http = HttpServers {
+            api: HttpServer::new("api", self.settings.api.http.clone())?,
+            admin: HttpServer::new("admin", self.settings.console.http.clone())?,
+        };
         let parts = Parts {
             log: log.clone(),
             store: store.clone(),
             live: Arc::clone(&live),
             processing: processing.clone(),
+            http: http.clone(),
         };
         let (follow, stop_following) = (Arc::clone(&live), CancellationToken::new());
         let until = stop_following.clone();
@@ -170,9 +178,10 @@ impl House<'_> {
         let mut all = Vec::new();
         for role in self.which {
             let settings = self.settings;
+            let (api, admin) = (&http.api, &http.admin);
             all.extend(match role {
                 Which::Ingest => {
-                    servers.api.take().map(|listener| ingest(settings, &moderation, &keys, listener))
+                    servers.api.take().map(|listener| ingest(settings, &moderation, &keys, api, listener))
                 }
                 Which::Console => servers.console.take().map(|listener| {
                     let deps = tidegate_console::Deps {
@@ -184,7 +193,7 @@ impl House<'_> {
                         local_token: Arc::clone(&token),
                         window_rows: settings.processors.window_rows,
                     };
-                    console(settings, deps, listener)
+                    console(settings, deps, admin, listener)
                 }),
                 Which::Process => Some(process(settings, &moderation, &processing)?),
                 Which::Deliver => Some(deliver(settings, &moderation, &secrets, &processing)?),
@@ -216,6 +225,7 @@ fn ingest(
     settings: &Settings,
     moderation: &tidegate_moderation::Deps,
     keys: &Keys,
+    http: &HttpServer,
     listener: TcpListener,
 ) -> Role {
     let deps = tidegate_ingest::Deps {
@@ -224,14 +234,19 @@ fn ingest(
         live: Arc::clone(&moderation.live),
         keys: keys.clone(),
     };
-    let (own, http) = (settings.ingest.clone(), settings.api.http.clone());
+    let (own, http) = (settings.ingest.clone(), http.clone());
     Role::new(Which::Ingest.name(), Phase::Server, move |stop| async move {
         Ok(of_web(tidegate_ingest::run(deps, own, http, listener, stop).await?))
     })
 }
 
-fn console(settings: &Settings, deps: tidegate_console::Deps, listener: TcpListener) -> Role {
-    let (own, http) = (settings.review.clone(), settings.console.http.clone());
+fn console(
+    settings: &Settings,
+    deps: tidegate_console::Deps,
+    http: &HttpServer,
+    listener: TcpListener,
+) -> Role {
+    let (own, http) = (settings.review.clone(), http.clone());
     Role::new(Which::Console.name(), Phase::Server, move |stop| async move {
         Ok(of_web(tidegate_console::run(deps, own, http, listener, stop).await))
     })
@@ -282,14 +297,6 @@ fn of_web(drained: tidegate_web::Drained) -> DrainResult {
         tidegate_web::Drained::Clean => DrainResult::Clean,
         tidegate_web::Drained::Forced => DrainResult::Forced,
     }
-}
-
-/// The operations port outlives the roles, so that probes see them drain.
-async fn serve_operations(listener: TcpListener, router: axum::Router, stop: CancellationToken) {
-    const DRAIN_MS: u64 = 1_000;
-    let http =
-        tidegate_web::Settings { connections: 256, drain_ms: DRAIN_MS, ..tidegate_web::Settings::default() };
-    tidegate_web::serve(listener, router, &http, stop).await;
 }
 
 /// Two random ids: 244 bits that nobody guesses.

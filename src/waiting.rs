@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use axum::Router;
+use tidegate_web::HttpServer;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -82,7 +83,10 @@ impl Patience {
             };
             if is_needed {
                 let http = tidegate_web::Settings { drain_ms: 1_000, ..tidegate_web::Settings::default() };
-                tidegate_web::serve(listener, refusals(), &http, closing).await;
+                match HttpServer::new("starting", http) {
+                    Ok(server) => drop(server.serve(listener, refusals(), closing).await),
+                    Err(error) => tracing::error!(%error, "nobody answers until the start is done"),
+                }
             }
         });
         Ok(())

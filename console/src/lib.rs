@@ -35,10 +35,10 @@ pub struct Deps {
 pub async fn run(
     deps: Deps,
     settings: Settings,
-    http: tidegate_web::Settings,
+    http: tidegate_web::HttpServer,
     listener: TcpListener,
     stop: CancellationToken,
 ) -> tidegate_web::Drained {
     let router = admin::router(deps, settings, http.clone());
-    tidegate_web::serve(listener, router, &http, stop).await
+    http.serve(listener, router, stop).await
 }

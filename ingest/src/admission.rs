@@ -20,7 +20,7 @@ use tidegate_schemas::{
     ids::{Millis, OrgId},
     validation_error::{Pointer, ValidationError},
 };
-use tidegate_web::{Body, Problem, Rate, RequestId, Scheme, authorize, handle_request};
+use tidegate_web::{AnswerFor, Body, Problem, Rate, RequestId, Scheme, authorize, handle_request};
 
 use crate::{Api, Shared, metrics};
 
@@ -50,9 +50,10 @@ where
             let began = Instant::now();
             let response = match admit(&api, scope, request, id).await {
                 Ok((admitted, rate)) => {
-                    let headers = api.rates.headers(rate);
+                    let (org, headers) = (admitted.org.clone(), api.rates.headers(rate));
                     let mut response = handler(api, admitted).await.into_response();
                     response.headers_mut().extend(headers);
+                    response.extensions_mut().insert(AnswerFor(org));
                     response
                 }
                 Err(problem) => problem.into_response(),
@@ -94,7 +95,7 @@ impl Api {
     pub(crate) async fn receive(&self, admitted: Admitted) -> Result<Received, Problem> {
         let Admitted { org, id: request_id, request } = admitted;
         let key = IdempotencyKey::of(request.headers())?;
-        let body = tidegate_web::read(request, &self.http, &self.in_flight).await?;
+        let body = self.http.read_body(request, &org).await?;
         Ok(Received { org, request_id, received_at: Millis::now(), key, body })
     }
 

@@ -11,7 +11,7 @@ use tidegate_schemas::{
     ids::{ItemKey, OrgId, SubmissionId},
     validation_error::{Pointer, ValidationError},
 };
-use tidegate_web::{Json, Path, Problem, Query};
+use tidegate_web::{Holder, Json, Limit, Path, Problem, Query, Refusal};
 
 use crate::{
     Api, Shared,
@@ -50,6 +50,17 @@ fn invalid(detail: &str) -> Problem {
 }
 
 impl Api {
+    fn too_many_wait(&self, refusal: Refusal) -> Problem {
+        let (limit, detail) = match refusal {
+            Refusal::Share => {
+                (Limit::WaitShare, "The organisation has its share of the requests that wait for items.")
+            }
+            Refusal::Total => (Limit::WaitTotal, "Too many requests wait for items."),
+        };
+        self.http.count_limited(limit);
+        self.unavailable(detail)
+    }
+
     async fn item(
         &self,
         org: &OrgId,
@@ -59,9 +70,8 @@ impl Api {
     ) -> Result<Option<Answer>, Problem> {
         let store = &self.deps.store;
         if let Some(wait) = wait.filter(|wait| !wait.is_zero()) {
-            let Ok(_turn) = self.waiting.try_acquire() else {
-                return Err(self.unavailable("Too many requests wait for items."));
-            };
+            let holder = Holder { org: Some(org.clone()), connection: None };
+            let _permit = self.waiting.take(holder, 1).map_err(|refusal| self.too_many_wait(refusal))?;
             let wait = wait.min(self.settings.longest_wait());
             let waited = answer_when_evaluated(store, org, item, submission, wait);
             // A server that stops answers with what it has.

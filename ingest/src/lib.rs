@@ -28,8 +28,8 @@ use axum::{
 use tidegate_catalog::{Keys, Live, Scope};
 use tidegate_store::Store;
 use tidegate_stream::Log;
-use tidegate_web::{Drained, InFlight, Rates, handle_request, serve};
-use tokio::{net::TcpListener, sync::Semaphore};
+use tidegate_web::{Drained, FairBudget, HttpServer, Rates, handle_request};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::authorized_route;
@@ -66,11 +66,10 @@ impl Error {
 struct Api {
     deps: Deps,
     settings: Settings,
-    http: tidegate_web::Settings,
-    in_flight: InFlight,
+    http: HttpServer,
     rates: Rates,
     /// Requests that may wait for an item at once.
-    waiting: Semaphore,
+    waiting: FairBudget,
     items: metrics::Items,
     stop: CancellationToken,
 }
@@ -81,18 +80,16 @@ type Shared = Arc<Api>;
 pub fn router(
     deps: Deps,
     settings: &Settings,
-    http: &tidegate_web::Settings,
+    http: &HttpServer,
     stop: CancellationToken,
 ) -> Result<Router, Error> {
     settings.validate()?;
-    http.validate()?;
     let api = Arc::new(Api {
         deps,
         settings: settings.clone(),
         http: http.clone(),
-        in_flight: InFlight::shown_by(http.in_flight_bytes, metrics::in_flight()),
-        rates: Rates::new(http.requests_per_second, http.burst),
-        waiting: Semaphore::new(settings.waiting_requests),
+        rates: Rates::new(http.settings().requests_per_second, http.settings().burst),
+        waiting: FairBudget::new(settings.waiting_requests, metrics::waiting()),
         items: metrics::Items::new(),
         stop,
     });
@@ -123,10 +120,10 @@ pub fn router(
 pub async fn run(
     deps: Deps,
     settings: Settings,
-    http: tidegate_web::Settings,
+    http: HttpServer,
     listener: TcpListener,
     stop: CancellationToken,
 ) -> Result<Drained, Error> {
     let router = router(deps, &settings, &http, stop.clone())?;
-    Ok(serve(listener, router, &http, stop).await)
+    Ok(http.serve(listener, router, stop).await)
 }

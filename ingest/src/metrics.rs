@@ -1,4 +1,4 @@
-//! Metrics of the API: requests, items, durations, bytes under way.
+//! Metrics of the API: requests, items, durations, waiting look-ups.
 //!
 //! Labels are bounded: no organisation, no item.
 
@@ -13,14 +13,14 @@ use metrics::{
 const REQUESTS: &str = "tidegate_ingest_requests_total";
 const ITEMS: &str = "tidegate_ingest_items_total";
 const DURATION: &str = "tidegate_ingest_request_duration_seconds";
-const IN_FLIGHT: &str = "tidegate_ingest_in_flight_bytes";
+const WAITING: &str = "tidegate_ingest_waiting_requests";
 
 /// Registers unit and help of every metric of this crate.
 pub fn describe() {
     describe_counter!(REQUESTS, "Answered requests, by endpoint and status.");
     describe_counter!(ITEMS, "Submitted items, by outcome.");
     describe_histogram!(DURATION, Unit::Seconds, "Time to answer a request, by endpoint.");
-    describe_gauge!(IN_FLIGHT, Unit::Bytes, "Bytes of request bodies under way.");
+    describe_gauge!(WAITING, "Look-ups that wait for their item to be evaluated.");
 }
 
 /// Statuses with a label of their own.
@@ -85,9 +85,9 @@ impl Answers {
     }
 }
 
-/// Returns the gauge that the body budget moves.
-pub(crate) fn in_flight() -> Gauge {
-    let gauge = gauge!(IN_FLIGHT);
+/// Returns the gauge that waiting look-ups move.
+pub(crate) fn waiting() -> Gauge {
+    let gauge = gauge!(WAITING);
     gauge.set(0);
     gauge
 }

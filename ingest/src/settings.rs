@@ -21,7 +21,8 @@ pub struct Settings {
     pub offload_bytes: usize,
     /// The longest `wait` of a look-up; a longer one is cut, in milliseconds. Default 30,000.
     pub longest_wait_ms: u64,
-    /// Number of look-ups that may wait at once; above it they are answered with 503. Default 1,000.
+    /// Number of look-ups that may wait at once; above it they are answered with 503. An organisation may hold as many
+    /// of them as it leaves to all others. Default 1,000.
     pub waiting_requests: usize,
     /// Milliseconds in `Retry-After` when the log or the store cannot take a request, rounded up to whole seconds.
     /// Default 2,000.

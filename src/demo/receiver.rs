@@ -23,6 +23,7 @@ use serde_json::Value;
 use tidegate_egress::{Secret, signature};
 use tidegate_schemas::{ids::Millis, names::OneLine};
 use tidegate_stream::consumer::inbox::DrainResult;
+use tidegate_web::HttpServer;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -70,7 +71,7 @@ impl Receiver {
         stop: CancellationToken,
     ) -> anyhow::Result<DrainResult> {
         let http = tidegate_web::Settings { connections: 256, ..tidegate_web::Settings::default() };
-        tidegate_web::serve(listener, self.router(), &http, stop).await;
+        HttpServer::new("demo", http)?.serve(listener, self.router(), stop).await;
         // Whoever waits for its answers is none of the service's requests.
         Ok(DrainResult::Clean)
     }

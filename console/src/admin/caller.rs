@@ -14,7 +14,7 @@ use serde::Deserialize;
 use subtle::ConstantTimeEq;
 use tidegate_catalog::{DEFAULT_ORG, Scope};
 use tidegate_schemas::ids::OrgId;
-use tidegate_web::{Problem, Query, Scheme, authorize, bearer};
+use tidegate_web::{AnswerFor, Problem, Query, Scheme, authorize, bearer};
 
 use super::Api;
 
@@ -66,8 +66,11 @@ struct Named {
 pub(crate) async fn authenticate(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     match caller(&api, request.headers(), request.uri()).await {
         Ok(caller) => {
+            let org = AnswerFor(caller.org.clone());
             request.extensions_mut().insert(caller);
-            next.run(request).await
+            let mut answer = next.run(request).await;
+            answer.extensions_mut().insert(org);
+            answer
         }
         Err(problem) => problem.into_response(),
     }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use axum::{
     body::HttpBody as _,
     extract::{FromRequest, FromRequestParts, Request},
-    http::{header, request::Parts},
+    http::{Extensions, header, request::Parts},
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use tidegate_schemas::validation_error::{Pointer, ValidationError};
@@ -43,9 +43,13 @@ impl FromRequestParts<Api> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Problem> {
-        // Put there by `authenticate`, which every route passes.
-        parts.extensions.get::<Self>().cloned().ok_or_else(Problem::internal)
+        caller_of(&parts.extensions).cloned()
     }
+}
+
+/// The caller that `authenticate` put there, which every route passes.
+fn caller_of(extensions: &Extensions) -> Result<&Caller, Problem> {
+    extensions.get::<Caller>().ok_or_else(Problem::internal)
 }
 
 /// A JSON body. None at all counts as `{}`, so that a command without arguments needs none.
@@ -60,7 +64,8 @@ impl<T: DeserializeOwned> FromRequest<Api> for Body<T> {
         if no_body {
             return parse(b"{}").map(Self);
         }
-        let body = tidegate_web::read(request, &api.http, &api.in_flight).await?;
+        let org = caller_of(request.extensions())?.org.clone();
+        let body = api.http.read_body(request, &org).await?;
         parse(&body.bytes).map(Self)
     }
 }

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use axum::{Router, middleware::from_fn_with_state};
 use serde::Serialize;
+use tidegate_web::HttpServer;
 
 pub use self::caller::LocalToken;
 use crate::{Deps, Settings};
@@ -28,8 +29,7 @@ use crate::{Deps, Settings};
 pub(crate) struct Shared {
     deps: Deps,
     settings: Settings,
-    http: tidegate_web::Settings,
-    in_flight: tidegate_web::InFlight,
+    http: HttpServer,
     trials: rules::Trials,
 }
 
@@ -49,9 +49,8 @@ impl<T> List<T> {
 }
 
 /// The whole API; every route asks who calls before anything else.
-pub fn router(deps: Deps, settings: Settings, http: tidegate_web::Settings) -> Router {
-    let in_flight = tidegate_web::InFlight::new(http.in_flight_bytes);
-    let api = Arc::new(Shared { deps, settings, http, in_flight, trials: rules::Trials::default() });
+pub fn router(deps: Deps, settings: Settings, http: HttpServer) -> Router {
+    let api = Arc::new(Shared { deps, settings, http, trials: rules::Trials::default() });
     let routes = Router::new()
         .merge(banks::routes())
         .merge(config::routes())

@@ -2,18 +2,23 @@
 //!
 //! It knows no route and no resource; `ingest` and `console` do.
 
+mod answers;
 mod body;
 mod caller;
+mod connection;
 mod extract;
+mod fair_budget;
 mod json;
-mod limits;
-mod linger;
 pub mod metrics;
 mod problem;
 mod rate_headers;
+mod rates;
 mod request_id;
+mod request_service;
 mod serve;
+mod server;
 mod settings;
+mod streams;
 mod unsent;
 
 use axum::{
@@ -21,14 +26,16 @@ use axum::{
     middleware::{Next, from_fn},
 };
 
-pub use body::{Body, read};
+pub use body::Body;
 pub use caller::{Scheme, authenticate, authorize, bearer};
 pub use extract::{Path, Query};
+pub use fair_budget::{FairBudget, Holder, Lease, Refusal};
 pub use json::Json;
-pub use limits::{InFlight, Rate, Rates, Spent};
 pub use problem::{Problem, handle_request, record_org};
+pub use rates::{Rate, Rates};
 pub use request_id::RequestId;
-pub use serve::{Drained, serve};
+pub use serve::Drained;
+pub use server::{AnswerFor, HttpServer, Limit, Load};
 pub use settings::{Settings, SettingsError};
 
 /// The router with [`handle_request`] around whatever it answers.

@@ -1,14 +1,37 @@
-//! Metrics of both HTTP servers.
+//! Metrics of the HTTP servers. The label `server` is `api`, `admin` or another port's name.
 
-use metrics::{counter, describe_counter};
+use metrics::{Counter, Gauge, Unit, counter, describe_counter, describe_gauge, gauge};
 
 const DENIED: &str = "tidegate_http_denied_total";
+const BODIES: &str = "tidegate_http_body_bytes";
+const UNSENT: &str = "tidegate_http_unsent_bytes";
+const LIMITED: &str = "tidegate_http_limited_total";
 
 /// Registers the help of every metric of this crate.
 pub fn describe() {
     describe_counter!(DENIED, "Requests whose key was refused, by reason.");
+    describe_gauge!(BODIES, Unit::Bytes, "Received bytes of request bodies under way.");
+    describe_gauge!(UNSENT, Unit::Bytes, "Bytes of answers that their clients have not taken yet.");
+    describe_counter!(LIMITED, "Requests, streams and connections that a limit refused or ended, by limit.");
 }
 
 pub(crate) fn request_denied(reason: &'static str) {
     counter!(DENIED, "reason" => reason).increment(1);
+}
+
+pub(crate) fn body_bytes(server: &'static str) -> Gauge {
+    gauge_from_zero(gauge!(BODIES, "server" => server))
+}
+
+pub(crate) fn unsent_bytes(server: &'static str) -> Gauge {
+    gauge_from_zero(gauge!(UNSENT, "server" => server))
+}
+
+fn gauge_from_zero(gauge: Gauge) -> Gauge {
+    gauge.set(0);
+    gauge
+}
+
+pub(crate) fn limited(server: &'static str, limit: &'static str) -> Counter {
+    counter!(LIMITED, "server" => server, "limit" => limit)
 }

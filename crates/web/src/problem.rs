@@ -156,8 +156,8 @@ struct Entry<'a> {
     request_id: &'a str,
 }
 
-/// Wraps every request: gives it its id and its span, answers for a handler that panics, writes out problems, and turns bare error
-/// answers of the router (unknown route, wrong method) into the same envelope.
+/// Wraps every request: gives it its id and its span, answers for a handler that panics, writes out problems, and turns
+/// bare error answers of the router (unknown route, wrong method) into the same envelope.
 ///
 /// A router with many requests calls it in its handlers: each layer of axum costs a request several allocations.
 pub async fn handle_request<F: Future<Output = Response>>(
@@ -194,6 +194,19 @@ fn span(request: &Request, id: &RequestId) -> Span {
 /// Adds the org to the span of the current request, once it is known.
 pub fn record_org(org: &OrgId) {
     Span::current().record("org", org.as_str());
+}
+
+/// Puts a problem in the place of an answer that has its envelope already.
+pub(crate) fn replace(answer: Response, problem: Problem, path: &str) -> Response {
+    let id = RequestId::of_headers(answer.headers());
+    let (parts, _) = answer.into_parts();
+    let mut response = problem.status.into_response();
+    *response.extensions_mut() = parts.extensions;
+    response = write_problem(response, problem, path, &id);
+    if let Some(value) = id.header() {
+        response.headers_mut().insert(request_id::HEADER, value);
+    }
+    response
 }
 
 fn write_problem(response: Response, problem: Problem, path: &str, id: &RequestId) -> Response {

@@ -1,6 +1,6 @@
 //! Tells a caller its rate: the `RateLimit` and `RateLimit-Policy` headers, and 429 once it is spent.
 //!
-//! It counts nothing (`limits` does).
+//! It counts nothing (`rates` does).
 
 use std::time::{Duration, Instant};
 

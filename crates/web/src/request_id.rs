@@ -6,7 +6,7 @@ use std::{fmt, sync::Arc};
 
 use axum::{
     extract::Request,
-    http::{HeaderName, HeaderValue},
+    http::{HeaderMap, HeaderName, HeaderValue},
 };
 use tidegate_schemas::ids::SubmissionId;
 use uuid::fmt::Simple;
@@ -24,7 +24,11 @@ impl RequestId {
     }
 
     pub(crate) fn of(request: &Request) -> Self {
-        let sent = request.headers().get(HEADER).and_then(|value| value.to_str().ok());
+        Self::of_headers(request.headers())
+    }
+
+    pub(crate) fn of_headers(headers: &HeaderMap) -> Self {
+        let sent = headers.get(HEADER).and_then(|value| value.to_str().ok());
         match sent {
             Some(text) if is_well_formed(text) => Self(Arc::from(text)),
             _ => {

@@ -5,12 +5,13 @@
 use std::{io, pin::pin, sync::Arc, time::Duration};
 
 use axum::Router;
-use futures::future::select;
+use futures::future::{Either, select};
 use hyper::server::conn::{http1, http2};
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioIo, TokioTimer},
     server::graceful::{GracefulConnection, GracefulShutdown, Watcher},
 };
+use socket2::SockRef;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
@@ -19,7 +20,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{Settings, linger::Lingering, unsent::Unsent};
+use crate::{
+    HttpServer, connection::Connection, request_service::RequestService, server::Limit,
+    streams::StreamExecutor, unsent::Unsent,
+};
 
 /// Result of draining a server's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,17 +39,20 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Time that the rest of a request's head may take when the server stops, if nothing else is waited for.
 const HEAD_FOLLOWS: Duration = Duration::from_secs(1);
 
-/// Serves until `stop`, and returns when no connection is left.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    settings: &Settings,
-    stop: CancellationToken,
-) -> Drained {
+impl HttpServer {
+    /// Serves until `stop`, and returns when no connection is left.
+    pub async fn serve(&self, listener: TcpListener, router: Router, stop: CancellationToken) -> Drained {
+        serve(self, listener, router, stop).await
+    }
+}
+
+async fn serve(http: &HttpServer, listener: TcpListener, router: Router, stop: CancellationToken) -> Drained {
+    let settings = http.settings();
+    bound_send_buffers(&listener);
     let slots = Arc::new(Semaphore::new(settings.connections));
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
-    let server = Server::new(settings, router, stop.clone());
+    let server = Server::new(http, router, stop.clone());
     loop {
         let slot = tokio::select! {
             () = stop.cancelled() => break,
@@ -85,13 +92,23 @@ pub async fn serve(
     if is_forced { Drained::Forced } else { Drained::Clean }
 }
 
+/// Bytes that the system holds of answers for one connection. Its default grows to 4 MiB, out of sight of any budget.
+const SEND_BUFFER: usize = 128 << 10;
+
+fn bound_send_buffers(listener: &TcpListener) {
+    // Connections inherit it.
+    if let Err(error) = SockRef::from(listener).set_send_buffer_size(SEND_BUFFER) {
+        tracing::warn!(%error, "the send buffers of connections cannot be bounded");
+    }
+}
+
 #[derive(Clone)]
 struct Server {
+    http: HttpServer,
     http1: http1::Builder,
-    http2: http2::Builder<TokioExecutor>,
-    service: Lingering,
+    http2: http2::Builder<StreamExecutor>,
+    service: RequestService,
     unsent: Unsent,
-    first_bytes: Duration,
     stop: CancellationToken,
 }
 
@@ -107,43 +124,58 @@ const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Pause between two looks at a client that has sent only a part of its first bytes.
 const PEEK_PAUSE: Duration = Duration::from_millis(10);
 
+/// Bytes of a body that an HTTP/2 client may send before they are read.
+const STREAM_WINDOW: u32 = 256 << 10;
+
+/// Bytes of one answer that HTTP/2 holds beside those that its client asked for.
+const STREAM_BUFFER: usize = 64 << 10;
+
 impl Server {
-    fn new(settings: &Settings, router: Router, stop: CancellationToken) -> Self {
+    fn new(http: &HttpServer, router: Router, stop: CancellationToken) -> Self {
+        let settings = http.settings();
         let mut http1 = http1::Builder::new();
         http1
             .timer(TokioTimer::new())
             .header_read_timeout(settings.header_read())
             // A head that is a little too long is read, and told so in our own words.
             .max_buf_size(settings.header_bytes.saturating_add(8_192));
-        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        let mut http2 = http2::Builder::new(StreamExecutor);
         http2
             .timer(TokioTimer::new())
             .max_header_list_size(settings.header_bytes.try_into().unwrap_or(u32::MAX))
             .keep_alive_interval(Some(settings.header_read()))
+            .initial_stream_window_size(STREAM_WINDOW)
+            .max_send_buf_size(STREAM_BUFFER)
             .max_concurrent_streams(settings.streams);
-        let service = Lingering::new(router, settings, stop.clone());
-        let unsent = Unsent::default();
-        Self { http1, http2, service, unsent, first_bytes: settings.header_read(), stop }
+        let service = RequestService::new(router, http.clone(), stop.clone());
+        Self { http: http.clone(), http1, http2, service, unsent: Unsent::default(), stop }
     }
 
     fn has_unanswered(&self) -> bool {
-        self.service.under_way() + self.unsent.connections() > 0
+        self.service.unanswered() + self.unsent.connections() > 0
     }
 
     async fn connection(self, stream: TcpStream, watcher: Watcher) {
         // Small answers must not wait for an acknowledgement of the packet before.
         let _unsupported = stream.set_nodelay(true);
         // A client that says nothing has no request under way: it neither keeps its slot nor holds up a drain.
-        let first = self.stop.run_until_cancelled(timeout(self.first_bytes, protocol(&stream))).await;
-        let Some(Ok(Ok(Some(protocol)))) = first else { return };
+        let settings = self.http.settings();
+        let first = timeout(settings.header_read(), protocol(&stream));
+        let Some(Ok(Ok(Some(protocol)))) = self.stop.run_until_cancelled(first).await else { return };
         let io = TokioIo::new(self.unsent.of(stream));
-        match protocol {
-            Protocol::Http1 => finish(watcher, self.http1.serve_connection(io, self.service)).await,
-            Protocol::Http2 => {
-                let service = self.service.within(self.unsent.exchange());
-                finish(watcher, self.http2.serve_connection(io, service)).await;
+        let connection = Connection::default();
+        let serves = match protocol {
+            Protocol::Http1 => {
+                let service = self.service.on(connection.clone(), None);
+                Either::Left(finish(watcher, self.http1.serve_connection(io, service)))
             }
-        }
+            Protocol::Http2 => {
+                let service = self.service.on(connection.clone(), Some(self.unsent.exchange()));
+                Either::Right(finish(watcher, self.http2.serve_connection(io, service)))
+            }
+        };
+        let count = || self.http.count_limited(Limit::AnswerStall);
+        select(pin!(serves), pin!(connection.end_stalled(settings.unsent_stall(), count))).await;
     }
 }
 

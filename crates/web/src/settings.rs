@@ -18,6 +18,10 @@ pub struct Settings {
     pub header_read_ms: u64,
     /// Milliseconds that a client may take to send a body.
     pub body_read_ms: u64,
+    /// Bytes a second that a client must send of a body, as long as it sends one; 0: any number.
+    pub body_bytes_per_second: usize,
+    /// Milliseconds over which that rate is measured: a body that brings fewer bytes in so long is answered with 408.
+    pub body_pace_ms: u64,
     /// The largest body that is taken.
     pub body_bytes: usize,
     /// Bytes of a refused request's body that are still read, and dropped, beside the answer: a client that reads
@@ -25,8 +29,17 @@ pub struct Settings {
     pub discard_bytes: usize,
     /// Milliseconds that such a client may pause before its connection is closed.
     pub discard_pause_ms: u64,
-    /// Bodies under way, in all: above it, requests are answered with 503.
+    /// Received bytes of bodies under way, in all: above it, requests are answered with 503. An organisation and a
+    /// connection each hold at most as much of it as they leave to all others.
     pub in_flight_bytes: usize,
+    /// Bytes of answers that clients have not taken yet, in all: above it, requests are answered with 503. It is shared
+    /// as `in_flight_bytes` is.
+    pub unsent_bytes: usize,
+    /// Bytes of answers that the client of one connection has not taken yet, above which its next requests wait.
+    pub connection_unsent_bytes: usize,
+    /// Milliseconds in which a client must take something of every answer, or the answer's stream or its connection is
+    /// ended.
+    pub unsent_stall_ms: u64,
     /// Requests a second that one organisation may make on average; 0: no limit.
     pub requests_per_second: u32,
     /// Number of requests that an organisation may make at once after a pause.
@@ -43,10 +56,15 @@ impl Default for Settings {
             header_bytes: 32 << 10,
             header_read_ms: 30_000,
             body_read_ms: 30_000,
+            body_bytes_per_second: 4_096,
+            body_pace_ms: 5_000,
             body_bytes: 8 << 20,
             discard_bytes: 32 << 20,
             discard_pause_ms: 500,
             in_flight_bytes: 256 << 20,
+            unsent_bytes: 256 << 20,
+            connection_unsent_bytes: 8 << 20,
+            unsent_stall_ms: 10_000,
             requests_per_second: 0,
             burst: 1_000,
             drain_ms: 20_000,
@@ -71,11 +89,22 @@ impl Settings {
                 return Err(SettingsError(format!("{name} = 0 leaves no time to send a request")));
             }
         }
-        if self.in_flight_bytes < self.body_bytes {
-            return Err(SettingsError(format!(
-                "in_flight_bytes = {} is below body_bytes = {}: the largest body could never be taken",
-                self.in_flight_bytes, self.body_bytes
-            )));
+        for (name, value) in [("body_pace_ms", self.body_pace_ms), ("unsent_stall_ms", self.unsent_stall_ms)]
+        {
+            if value == 0 {
+                return Err(SettingsError(format!("{name} = 0 ends every connection that is not instant")));
+            }
+        }
+        for (name, all, of, one) in [
+            ("in_flight_bytes", self.in_flight_bytes, "body_bytes", self.body_bytes),
+            ("unsent_bytes", self.unsent_bytes, "connection_unsent_bytes", self.connection_unsent_bytes),
+        ] {
+            if all < one.saturating_mul(2) {
+                return Err(SettingsError(format!(
+                    "{name} = {all} is below twice {of} = {one}: one organisation may hold half of it, and could \
+                     never use all of {of}"
+                )));
+            }
         }
         if self.connections == 0 || self.streams == 0 {
             return Err(SettingsError(format!(
@@ -102,6 +131,14 @@ impl Settings {
 
     pub fn body_read(&self) -> Duration {
         Duration::from_millis(self.body_read_ms)
+    }
+
+    pub(crate) fn body_pace(&self) -> Duration {
+        Duration::from_millis(self.body_pace_ms)
+    }
+
+    pub(crate) fn unsent_stall(&self) -> Duration {
+        Duration::from_millis(self.unsent_stall_ms)
     }
 
     pub fn drain(&self) -> Duration {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::{
+    body::{Body, Bytes},
+    http::Request,
+};
 use futures::{
     StreamExt,
     stream::{self, FuturesUnordered},
@@ -84,18 +87,18 @@ async fn a_refused_rate_is_told_before_the_body_comes() {
 #[tokio::test]
 async fn a_spent_byte_budget_is_503_until_a_request_ends() {
     let service = Service::with(|_, http, _| {
-        http.body_bytes = 100_000;
+        http.body_bytes = 50_000;
         http.in_flight_bytes = 100_000;
     })
     .await;
     let (gate, opened) = futures::channel::oneshot::channel::<()>();
-    let body = stream::once(async { Ok::<_, std::io::Error>(Bytes::from_static(b"{\"items\":")) }).chain(
-        stream::once(async {
+    let begin = format!("{{\"items\":{}", " ".repeat(40_000));
+    let body =
+        stream::once(async { Ok::<_, std::io::Error>(Bytes::from(begin)) }).chain(stream::once(async {
             let _told = opened.await;
             Ok(Bytes::from_static(b"[]}"))
-        }),
-    );
-    let slow = service.request("POST", ITEMS).header("content-length", "90000");
+        }));
+    let slow = service.request("POST", ITEMS).header("content-length", "45000");
     let slow = slow.body(Body::from_stream(body)).unwrap();
     let other = async {
         let large = format!("{{\"items\":[]}}{}", " ".repeat(20_000));
@@ -110,6 +113,41 @@ async fn a_spent_byte_budget_is_503_until_a_request_ends() {
     assert_eq!(service.post(ITEMS, &json!({"items": []})).await.status, 202);
 }
 
+/// A body that brings some bytes and then no more.
+fn stalled(bytes: usize) -> Body {
+    let sent = stream::iter([Ok::<_, std::io::Error>(Bytes::from(vec![b' '; bytes]))]);
+    Body::from_stream(sent.chain(stream::pending()))
+}
+
+#[tokio::test]
+async fn bodies_that_never_come_take_nothing_from_another_organisation() {
+    let service = Service::with(|_, _, _| {}).await;
+    let other = service.other_org().await;
+    for sent in [0, (8 << 20) - 1] {
+        let stuck = (0..32).map(|_| {
+            let request = service.request("POST", ITEMS).header("content-length", 8 << 20);
+            service.ask(request.body(stalled(sent)).unwrap())
+        });
+        let stuck: FuturesUnordered<_> = stuck.collect();
+        let stuck = stuck.for_each(|answer| async move { assert_come_again(&answer) });
+        let good = async {
+            for _ in 0..20 {
+                let large = format!("{{\"items\":[]}}{}", " ".repeat(7 << 20));
+                let request = Request::post(ITEMS).header("x-api-key", &other);
+                let request = request.header("content-type", "application/json");
+                let answer = service.ask(request.body(large.into()).unwrap()).await;
+                assert_eq!(answer.status, 202, "{answer:?}");
+            }
+        };
+        // In this order: what is stuck takes its bytes first.
+        tokio::select! {
+            biased;
+            () = stuck => panic!("all of them were answered"),
+            () = good => {}
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_body_that_comes_too_slowly_is_408() {
     let service = Service::with(|_, http, _| http.body_read_ms = 20).await;
@@ -117,6 +155,30 @@ async fn a_body_that_comes_too_slowly_is_408() {
     let answer = service.post_text(ITEMS, body).await;
     assert_eq!(answer.status, 408);
     answer.assert_envelope();
+}
+
+#[tokio::test]
+async fn a_body_that_falls_below_its_rate_is_408() {
+    let service = Service::with(|_, http, _| (http.body_read_ms, http.body_pace_ms) = (600_000, 50)).await;
+    let answer = tokio::time::timeout(PATIENCE, service.post_text(ITEMS, stalled(20_000))).await.unwrap();
+    assert_eq!(answer.status, 408);
+    answer.assert_envelope();
+    assert!(answer.detail().contains("4096 bytes a second"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn look_ups_that_wait_take_no_slot_of_another_organisation() {
+    let service = Service::with(|settings, _, _| settings.waiting_requests = 100).await;
+    let other = service.other_org().await;
+    let mut stuck: FuturesUnordered<_> =
+        (0..100).map(|_| service.get("/api/v1/items/post/p-1?wait=30s")).collect();
+    for _ in 0..50 {
+        assert_come_again(&stuck.next().await.unwrap());
+    }
+    let request = Request::get("/api/v1/items/post/p-1?wait=1ms").header("x-api-key", &other);
+    let answer = service.ask(request.body(Body::empty()).unwrap()).await;
+    assert_eq!(answer.status, 404, "{answer:?}");
+    drop(stuck);
 }
 
 #[tokio::test]

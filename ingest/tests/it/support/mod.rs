@@ -26,6 +26,7 @@ use tidegate_stream::{
     page_reader::{Order, Query},
     record::PageRecord,
 };
+use tidegate_web::HttpServer;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -99,6 +100,7 @@ impl Service {
         let live = Arc::new(Live::open(store.clone(), catalog).await.unwrap());
         let deps = Deps { log, store, live, keys };
         let stop = CancellationToken::new();
+        let http = HttpServer::new("api", http).unwrap();
         let router = router(deps.clone(), &settings, &http, stop.clone()).unwrap();
         Self { router, deps, org, key, stop, changes, _folder: folder }
     }
@@ -110,6 +112,16 @@ impl Service {
 
     pub(crate) async fn key_with(&self, scopes: &[Scope]) -> Created {
         make_key(&self.deps.keys, &self.org, scopes.iter().copied().collect()).await
+    }
+
+    /// Makes another organisation of the same configuration, and returns its key.
+    pub(crate) async fn other_org(&self) -> String {
+        let other = OrgId::new("other");
+        orgs::create(&self.deps.store, &other, "Other", Millis(1)).await.unwrap();
+        apply(&self.changes, &other, DOCUMENTS).await;
+        let new =
+            NewKey { org: other, name: "tests".to_owned(), scopes: Scopes::platform(), expires_at: None };
+        self.deps.keys.create(new).await.unwrap().token.reveal()
     }
 
     pub(crate) async fn ask(&self, request: Request<Body>) -> Answer {

@@ -4,8 +4,9 @@ use std::{net::SocketAddr, sync::Arc};
 
 use axum::{
     Router,
-    extract::{Request, State},
+    extract::{RawQuery, Request, State},
     http::StatusCode,
+    response::{IntoResponse, Response},
     routing::{get, post},
 };
 use bytes::Bytes;
@@ -13,8 +14,9 @@ use http_body_util::Empty;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
+use tidegate_schemas::ids::OrgId;
 use tidegate_test_support::PATIENCE;
-use tidegate_web::{Drained, InFlight, Problem, Settings, read, serve, with_envelope};
+use tidegate_web::{AnswerFor, Drained, HttpServer, Problem, Settings, with_envelope};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -27,9 +29,10 @@ use tokio_util::sync::CancellationToken;
 /// More than the system holds for a client.
 pub(crate) const LONG: usize = 64 << 20;
 
+pub(crate) const LARGE: usize = 1 << 20;
+
 pub(crate) struct Shared {
-    pub(crate) settings: Settings,
-    pub(crate) budget: InFlight,
+    pub(crate) http: HttpServer,
     pub(crate) entered: Notify,
     pub(crate) leave: Notify,
 }
@@ -38,7 +41,7 @@ type App = State<Arc<Shared>>;
 
 /// How many bytes came.
 async fn count(State(app): App, request: Request) -> Result<String, Problem> {
-    let body = read(request, &app.settings, &app.budget).await?;
+    let body = app.http.read_body(request, &OrgId::new("org")).await?;
     Ok(body.bytes.len().to_string())
 }
 
@@ -52,6 +55,13 @@ async fn held(State(app): App) -> &'static str {
 async fn long(State(app): App) -> String {
     app.entered.notify_one();
     "x".repeat(LONG)
+}
+
+/// A megabyte for the organisation that the query names.
+async fn large(RawQuery(org): RawQuery) -> Response {
+    let mut answer = vec![b'x'; LARGE].into_response();
+    answer.extensions_mut().insert(AnswerFor(OrgId::from(org.unwrap_or_default())));
+    answer
 }
 
 async fn broken() -> &'static str {
@@ -69,12 +79,13 @@ impl Running {
     pub(crate) async fn new(set: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::default();
         set(&mut settings);
-        let budget = InFlight::new(settings.in_flight_bytes);
-        let app = Arc::new(Shared { settings, budget, entered: Notify::new(), leave: Notify::new() });
+        let http = HttpServer::new("tests", settings).unwrap();
+        let app = Arc::new(Shared { http, entered: Notify::new(), leave: Notify::new() });
         let router = Router::new()
             .route("/count", post(count))
             .route("/held", get(held))
             .route("/broken", get(broken))
+            .route("/large", get(large).post(large))
             .route("/long", get(long))
             .route("/refused", post(async || StatusCode::UNAUTHORIZED))
             .with_state(Arc::clone(&app));
@@ -82,8 +93,8 @@ impl Running {
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let task = {
-            let (stop, settings) = (stop.clone(), app.settings.clone());
-            tokio::spawn(async move { serve(listener, with_envelope(router), &settings, stop).await })
+            let (stop, http) = (stop.clone(), app.http.clone());
+            tokio::spawn(async move { http.serve(listener, with_envelope(router), stop).await })
         };
         Self { address, app, stop, task }
     }

@@ -1,74 +1,12 @@
-//! Admission: how many bytes of bodies are under way, and how many requests an organisation makes.
-//!
-//! Too many bytes is our state and means 503; too many requests is the caller's and means 429. Both are pure of
-//! clocks: instants are passed in.
+//! Rates: how many requests a second an organisation makes. It is pure of clocks: instants are passed in.
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
     time::{Duration, Instant},
 };
 
-use metrics::Gauge;
 use parking_lot::Mutex;
 use tidegate_schemas::ids::OrgId;
-
-/// The budget of bytes of bodies under way.
-#[derive(Clone, Debug)]
-pub struct InFlight {
-    used: Arc<AtomicUsize>,
-    most: usize,
-    shown: Gauge,
-}
-
-/// Bytes taken from the budget; given back when dropped.
-#[derive(Debug)]
-pub struct Spent {
-    used: Arc<AtomicUsize>,
-    bytes: usize,
-    shown: Gauge,
-}
-
-impl InFlight {
-    pub fn new(most: usize) -> Self {
-        Self::shown_by(most, Gauge::noop())
-    }
-
-    /// The gauge goes up with what is taken and down with what is given back. It is never set: of two values that
-    /// were read one after the other, the older one could be set last, and stay.
-    pub fn shown_by(most: usize, gauge: Gauge) -> Self {
-        Self { used: Arc::new(AtomicUsize::new(0)), most, shown: gauge }
-    }
-
-    /// `None`: the budget is spent.
-    pub fn take(&self, bytes: usize) -> Option<Spent> {
-        let took = self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, |used| {
-            used.checked_add(bytes).filter(|sum| *sum <= self.most)
-        });
-        took.ok()?;
-        self.shown.increment(float(bytes));
-        Some(Spent { used: Arc::clone(&self.used), bytes, shown: self.shown.clone() })
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.used.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for Spent {
-    fn drop(&mut self) {
-        self.used.fetch_sub(self.bytes, Ordering::AcqRel);
-        self.shown.decrement(float(self.bytes));
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "no body has so many bytes that a float rounds them")]
-fn float(bytes: usize) -> f64 {
-    bytes as f64
-}
 
 /// Token buckets, one an organisation.
 #[derive(Debug)]
@@ -138,55 +76,7 @@ impl Rates {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
-
-    #[test]
-    fn the_byte_budget_is_given_back() {
-        let budget = InFlight::new(10);
-        let first = budget.take(6).unwrap();
-        assert!(budget.take(5).is_none());
-        let second = budget.take(4).unwrap();
-        assert_eq!(budget.bytes(), 10);
-        drop(first);
-        assert_eq!(budget.bytes(), 4);
-        drop(second);
-        assert!(budget.take(10).is_some());
-        assert!(budget.take(usize::MAX).is_none());
-    }
-
-    #[derive(Default)]
-    struct Shown(Mutex<f64>);
-
-    impl metrics::GaugeFn for Shown {
-        fn increment(&self, value: f64) {
-            *self.0.lock() += value;
-        }
-
-        fn decrement(&self, value: f64) {
-            *self.0.lock() -= value;
-        }
-
-        fn set(&self, value: f64) {
-            *self.0.lock() = value;
-        }
-    }
-
-    #[test]
-    #[allow(clippy::float_cmp, reason = "whole numbers")]
-    fn the_gauge_of_a_budget_shows_what_is_held_and_nothing_when_all_is_given_back() {
-        let shown = Arc::new(Shown::default());
-        let budget = InFlight::shown_by(10, Gauge::from_arc(Arc::clone(&shown)));
-        let first = budget.take(6).unwrap();
-        assert!(budget.take(5).is_none());
-        let second = budget.take(4).unwrap();
-        assert_eq!(*shown.0.lock(), 10.0);
-        drop(first);
-        assert_eq!(*shown.0.lock(), 4.0);
-        drop(second);
-        assert_eq!(*shown.0.lock(), 0.0);
-    }
 
     #[test]
     fn a_bucket_refills_with_time_and_never_beyond_its_burst() {

@@ -1,0 +1,162 @@
+//! One HTTP server: its settings, and the budgets that all its requests share.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use metrics::Counter;
+use tidegate_schemas::ids::OrgId;
+
+use crate::{
+    Problem, Settings, SettingsError,
+    fair_budget::{FairBudget, Refusal},
+    metrics::{body_bytes, limited, unsent_bytes},
+};
+
+/// The server. A clone is the same.
+#[derive(Clone)]
+pub struct HttpServer(Arc<Inner>);
+
+struct Inner {
+    settings: Settings,
+    bodies: FairBudget,
+    answers: FairBudget,
+    requests: AtomicU64,
+    refused: AtomicU64,
+    refused_by_share: AtomicU64,
+    limited: [Counter; Limit::ALL.len()],
+}
+
+/// What a limit is about, as the metric names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    BodyShare,
+    BodyTotal,
+    BodyPace,
+    AnswerShare,
+    AnswerTotal,
+    AnswerStall,
+    WaitShare,
+    WaitTotal,
+    LagShare,
+    LagTotal,
+}
+
+impl Limit {
+    const ALL: [(Self, &'static str); 10] = [
+        (Self::BodyShare, "body_share"),
+        (Self::BodyTotal, "body_total"),
+        (Self::BodyPace, "body_pace"),
+        (Self::AnswerShare, "answer_share"),
+        (Self::AnswerTotal, "answer_total"),
+        (Self::AnswerStall, "answer_stall"),
+        (Self::WaitShare, "wait_share"),
+        (Self::WaitTotal, "wait_total"),
+        (Self::LagShare, "lag_share"),
+        (Self::LagTotal, "lag_total"),
+    ];
+}
+
+/// Number of requests since the start, and of those that a budget refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    pub requests: u64,
+    /// Refused because all together use a budget up.
+    pub refused: u64,
+    /// Refused because their organisation or connection has its share.
+    pub refused_by_share: u64,
+}
+
+impl HttpServer {
+    /// `name` is its name in metrics.
+    pub fn new(name: &'static str, settings: Settings) -> Result<Self, SettingsError> {
+        settings.validate()?;
+        Ok(Self(Arc::new(Inner {
+            bodies: FairBudget::new(settings.in_flight_bytes, body_bytes(name)),
+            answers: FairBudget::new(settings.unsent_bytes, unsent_bytes(name)),
+            requests: AtomicU64::default(),
+            refused: AtomicU64::default(),
+            refused_by_share: AtomicU64::default(),
+            limited: Limit::ALL.map(|(_, label)| limited(name, label)),
+            settings,
+        })))
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// Budget of received bytes of bodies.
+    pub fn bodies(&self) -> &FairBudget {
+        &self.0.bodies
+    }
+
+    /// Budget of unsent bytes of answers.
+    pub fn answers(&self) -> &FairBudget {
+        &self.0.answers
+    }
+
+    pub fn load(&self) -> Load {
+        Load {
+            requests: self.0.requests.load(Ordering::Relaxed),
+            refused: self.0.refused.load(Ordering::Relaxed),
+            refused_by_share: self.0.refused_by_share.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn count_request(&self) {
+        self.0.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request, stream or connection that a limit ended.
+    pub fn count_limited(&self, limit: Limit) {
+        self.0.limited[limit as usize].increment(1);
+        match limit {
+            Limit::BodyTotal | Limit::AnswerTotal | Limit::WaitTotal | Limit::LagTotal => {
+                self.0.refused.fetch_add(1, Ordering::Relaxed);
+            }
+            Limit::BodyShare | Limit::AnswerShare | Limit::WaitShare | Limit::LagShare => {
+                self.0.refused_by_share.fetch_add(1, Ordering::Relaxed);
+            }
+            Limit::BodyPace | Limit::AnswerStall => {}
+        }
+    }
+
+    /// Counts a refusal, and returns its answer.
+    pub(crate) fn refuse(&self, refusal: Refusal, [share, total]: [Limit; 2], what: &str) -> Problem {
+        let (limit, detail) = match refusal {
+            Refusal::Share => (
+                share,
+                format!(
+                    "The organisation or the connection has its share of {what}: make fewer requests at once."
+                ),
+            ),
+            Refusal::Total => (total, format!("All together use up {what}: try again.")),
+        };
+        self.count_limited(limit);
+        Problem::unavailable(detail, std::time::Duration::from_secs(1))
+    }
+}
+
+impl std::fmt::Debug for HttpServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpServer").field("settings", &self.0.settings).finish_non_exhaustive()
+    }
+}
+
+/// Organisation that an answer is for, as an extension of the answer: its unsent bytes count for it.
+#[derive(Clone, Debug)]
+pub struct AnswerFor(pub OrgId);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_has_its_counter() {
+        for (at, (limit, _)) in Limit::ALL.into_iter().enumerate() {
+            assert_eq!(limit as usize, at);
+        }
+    }
+}
