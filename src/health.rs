@@ -180,7 +180,7 @@ impl Health {
 const LOOKS: usize = 10;
 
 /// Returns a complaint if a server refused most of its recent requests because all together use up a budget, and a
-/// warning if it refused most of them because their organisations had their share.
+/// warning if it refused most of them because their organisations had their share or processing is behind.
 fn overload(recent: &mut Vec<Load>, now: Load) -> (Option<String>, Option<String>) {
     recent.push(now);
     if recent.len() > LOOKS + 1 {
@@ -193,8 +193,12 @@ fn overload(recent: &mut Vec<Load>, now: Load) -> (Option<String>, Option<String
         is_most.then(|| format!("{refused} of {requests} requests in {looks} s were refused: {why}"))
     };
     let all = told(now.refused - before.refused, "a limit of all organisations together is reached");
-    let share = now.refused_by_share - before.refused_by_share;
-    (all, told(share, "their organisations or connections have their share"))
+    let share = told(
+        now.refused_by_share - before.refused_by_share,
+        "their organisations or connections have their share",
+    );
+    let lag = told(now.refused_by_lag - before.refused_by_lag, "processing is behind ingest.max_lag_seconds");
+    (all, share.or(lag))
 }
 
 fn complaint(readiness: Readiness) -> Option<String> {
@@ -227,7 +231,12 @@ mod tests {
     #[test]
     fn a_server_that_refuses_most_is_told_and_its_orgs_share_is_only_a_warning() {
         let mut recent = Vec::new();
-        let load = |requests, refused, refused_by_share| Load { requests, refused, refused_by_share };
+        let load = |requests, refused, refused_by_share| Load {
+            requests,
+            refused,
+            refused_by_share,
+            ..Load::default()
+        };
         assert_eq!(overload(&mut recent, load(0, 0, 0)), (None, None));
         assert_eq!(overload(&mut recent, load(100, 50, 50)), (None, None));
         let (complaint, warning) = overload(&mut recent, load(200, 101, 60));

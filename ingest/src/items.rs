@@ -2,7 +2,7 @@
 //!
 //! No rule is evaluated here.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use axum::http::StatusCode;
 use tidegate_catalog::Compiled;
@@ -33,6 +33,7 @@ pub(crate) async fn submit(
     api: Shared,
     admitted: Admitted,
 ) -> Result<(StatusCode, Json<Submissions>), Problem> {
+    api.check_lag(&admitted.org)?;
     let received = api.receive(admitted).await?;
     let (config, entries) = api.checked_items(&received).await?;
     let submissions = entries.iter().map(submission).collect();
@@ -116,6 +117,7 @@ impl Api {
         self.deps.log.append(&addressed).await.map_err(|error| self.append_problem(&error))?;
         tidegate_stream::failpoint!("after_append");
         self.items.accepted.increment(count as u64);
+        self.lag.accepted(&received.org, count, Instant::now());
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ mod context;
 mod failures;
 mod item;
 mod items;
+mod lag;
 pub mod metrics;
 mod policies;
 mod refused;
@@ -32,7 +33,7 @@ use tidegate_web::{Drained, FairBudget, HttpServer, Rates, handle_request};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::authorized_route;
+use crate::{admission::authorized_route, lag::LagGate};
 pub use settings::{Settings, SettingsError};
 
 /// Dependencies of the API.
@@ -70,13 +71,15 @@ struct Api {
     rates: Rates,
     /// Requests that may wait for an item at once.
     waiting: FairBudget,
+    lag: Arc<LagGate>,
     items: metrics::Items,
     stop: CancellationToken,
 }
 
 type Shared = Arc<Api>;
 
-/// All routes. It answers without a socket, too.
+/// All routes. They answer without a socket, too; a task beside them follows the lag until `stop`. Call it inside a tokio
+/// runtime.
 pub fn router(
     deps: Deps,
     settings: &Settings,
@@ -84,12 +87,15 @@ pub fn router(
     stop: CancellationToken,
 ) -> Result<Router, Error> {
     settings.validate()?;
+    let lag = Arc::new(LagGate::new(settings.max_lag()));
+    tokio::spawn(Arc::clone(&lag).watch(deps.log.clone(), stop.clone()));
     let api = Arc::new(Api {
         deps,
         settings: settings.clone(),
         http: http.clone(),
         rates: Rates::new(http.settings().requests_per_second, http.settings().burst),
         waiting: FairBudget::new(settings.waiting_requests, metrics::waiting()),
+        lag,
         items: metrics::Items::new(),
         stop,
     });

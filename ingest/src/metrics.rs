@@ -15,11 +15,14 @@ const ITEMS: &str = "tidegate_ingest_items_total";
 const DURATION: &str = "tidegate_ingest_request_duration_seconds";
 const WAITING: &str = "tidegate_ingest_waiting_requests";
 
+const LAG: &str = "tidegate_lag_seconds";
+
 /// Registers unit and help of every metric of this crate.
 pub fn describe() {
     describe_counter!(REQUESTS, "Answered requests, by endpoint and status.");
     describe_counter!(ITEMS, "Submitted items, by outcome.");
     describe_histogram!(DURATION, Unit::Seconds, "Time to answer a request, by endpoint.");
+    describe_gauge!(LAG, Unit::Seconds, "Age of the oldest accepted item that is not processed.");
     describe_gauge!(WAITING, "Look-ups that wait for their item to be evaluated.");
 }
 
@@ -90,4 +93,8 @@ pub(crate) fn waiting() -> Gauge {
     let gauge = gauge!(WAITING);
     gauge.set(0);
     gauge
+}
+
+pub(crate) fn lag(lag: Duration) {
+    gauge!(LAG).set(lag.as_secs_f64());
 }

@@ -24,6 +24,9 @@ pub struct Settings {
     /// Number of look-ups that may wait at once; above it they are answered with 503. An organisation may hold as many
     /// of them as it leaves to all others. Default 1,000.
     pub waiting_requests: usize,
+    /// Age of the oldest unprocessed item in seconds above which items are answered with 503: of the organisations that
+    /// sent most at first, of all at twice the age. 0: items are accepted however far processing is behind. Default 900.
+    pub max_lag_seconds: u64,
     /// Milliseconds in `Retry-After` when the log or the store cannot take a request, rounded up to whole seconds.
     /// Default 2,000.
     pub retry_after_ms: u64,
@@ -37,6 +40,7 @@ impl Default for Settings {
             offload_bytes: 128 << 10,
             longest_wait_ms: 30_000,
             waiting_requests: 1_000,
+            max_lag_seconds: 900,
             retry_after_ms: 2_000,
         }
     }
@@ -65,6 +69,10 @@ impl Settings {
 
     pub(crate) fn longest_wait(&self) -> Duration {
         Duration::from_millis(self.longest_wait_ms)
+    }
+
+    pub(crate) fn max_lag(&self) -> Option<Duration> {
+        (self.max_lag_seconds > 0).then(|| Duration::from_secs(self.max_lag_seconds))
     }
 
     pub(crate) fn retry_after(&self) -> Duration {

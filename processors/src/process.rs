@@ -73,7 +73,7 @@ pub async fn process(
         let (signals, settings) = (&roles.deps.signals, &settings.media);
         (MediaWait::passing(signals.clone(), settings), MediaWait::slow(signals.clone(), settings))
     };
-    roles.start("items", Topic::Items, items(passing));
+    roles.start(Group::ITEMS.0, Topic::Items, items(passing));
     roles.start("items-slow", Topic::ItemsSlow, items(slow));
     roles.start("reports", Topic::Reports, RecordHandler::<Report>::new(work.clone()));
     roles.start("appeals", Topic::Appeals, RecordHandler::<Appeal>::new(work.clone()));

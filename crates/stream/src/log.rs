@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Instant as Clock};
 
 use bytes::Bytes;
+use tidegate_schemas::ids::Millis;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +15,7 @@ use crate::{
     health::Readiness,
     kafka::KafkaLog,
     metrics,
-    page_reader::{self, Page, Query},
+    page_reader::{self, Order, Page, Query},
     record::AddressedRecord,
     settings::{Budget, Settings},
     topics::{Group, Partition, Position, Role, Topic, partition_of},
@@ -106,6 +107,17 @@ impl Log {
             }
             Self::Kafka(log) => log.read_page(query).await,
         }
+    }
+
+    /// Returns the append time of the oldest record of a topic that a group has not completed, wherever its consumer
+    /// runs. A group that never committed has completed nothing.
+    pub async fn oldest_uncommitted(&self, group: Group, topic: Topic) -> Result<Option<Millis>, PageError> {
+        let after = match self {
+            Self::Embedded(log) => log.committed(group, topic),
+            Self::Kafka(log) => log.committed(group, topic).await?,
+        };
+        let query = Query { topic, order: Order::Oldest, limit: 1, after: Some(after) };
+        Ok(self.read_page(query).await?.records.first().map(|record| record.written_at))
     }
 
     /// Returns the datum of a record of `topic` that is kept in its framing, as the dead letter at `at` keeps one.

@@ -138,6 +138,9 @@ impl fmt::Display for Position {
 pub struct Group(pub &'static str);
 
 impl Group {
+    /// Group that evaluates items.
+    pub const ITEMS: Self = Self("items");
+
     pub fn id(self, prefix: &str) -> String {
         format!("{prefix}.{}", self.0)
     }

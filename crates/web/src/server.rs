@@ -25,6 +25,7 @@ struct Inner {
     requests: AtomicU64,
     refused: AtomicU64,
     refused_by_share: AtomicU64,
+    refused_by_lag: AtomicU64,
     limited: [Counter; Limit::ALL.len()],
 }
 
@@ -66,6 +67,8 @@ pub struct Load {
     pub refused: u64,
     /// Refused because their organisation or connection has its share.
     pub refused_by_share: u64,
+    /// Refused because processing is behind.
+    pub refused_by_lag: u64,
 }
 
 impl HttpServer {
@@ -78,6 +81,7 @@ impl HttpServer {
             requests: AtomicU64::default(),
             refused: AtomicU64::default(),
             refused_by_share: AtomicU64::default(),
+            refused_by_lag: AtomicU64::default(),
             limited: Limit::ALL.map(|(_, label)| limited(name, label)),
             settings,
         })))
@@ -102,6 +106,7 @@ impl HttpServer {
             requests: self.0.requests.load(Ordering::Relaxed),
             refused: self.0.refused.load(Ordering::Relaxed),
             refused_by_share: self.0.refused_by_share.load(Ordering::Relaxed),
+            refused_by_lag: self.0.refused_by_lag.load(Ordering::Relaxed),
         }
     }
 
@@ -113,10 +118,13 @@ impl HttpServer {
     pub fn count_limited(&self, limit: Limit) {
         self.0.limited[limit as usize].increment(1);
         match limit {
-            Limit::BodyTotal | Limit::AnswerTotal | Limit::WaitTotal | Limit::LagTotal => {
+            Limit::BodyTotal | Limit::AnswerTotal | Limit::WaitTotal => {
                 self.0.refused.fetch_add(1, Ordering::Relaxed);
             }
-            Limit::BodyShare | Limit::AnswerShare | Limit::WaitShare | Limit::LagShare => {
+            Limit::LagShare | Limit::LagTotal => {
+                self.0.refused_by_lag.fetch_add(1, Ordering::Relaxed);
+            }
+            Limit::BodyShare | Limit::AnswerShare | Limit::WaitShare => {
                 self.0.refused_by_share.fetch_add(1, Ordering::Relaxed);
             }
             Limit::BodyPace | Limit::AnswerStall => {}

@@ -11,7 +11,7 @@ use futures::{
     stream::{self, FuturesUnordered},
 };
 use serde_json::json;
-use tidegate_test_support::PATIENCE;
+use tidegate_test_support::{PATIENCE, eventually_ok};
 use tokio::time::Instant;
 
 use crate::support::{APPEAL, Answer, ITEMS, REPORT, Service, appeal, post, report};
@@ -194,4 +194,22 @@ async fn an_appeal_whose_id_cannot_be_claimed_is_503_and_not_appended() {
     service.deps.store.close().await.unwrap();
     assert_come_again(&service.post(APPEAL, &appeal("a-1")).await);
     assert_eq!(service.appeals().await.len(), 0);
+}
+
+#[tokio::test]
+async fn items_are_503_while_the_oldest_one_waits_too_long() {
+    // Nobody processes anything here.
+    let service = Service::with(|settings, _, _| settings.max_lag_seconds = 1).await;
+    let items = json!({"items": [post("a")]});
+    assert_eq!(service.post(ITEMS, &items).await.status, 202);
+    let refused = async || {
+        let answer = service.post(ITEMS, &items).await;
+        if answer.status == 503 { Ok(answer) } else { Err(anyhow::anyhow!("{answer:?}")) }
+    };
+    let answer = eventually_ok("the lag is seen", PATIENCE, refused).await.unwrap();
+    assert_come_again(&answer);
+    assert!(answer.detail().contains("behind"), "{answer:?}");
+    // What people and other parts wait for goes on.
+    assert_eq!(service.post(REPORT, &report()).await.status, 201);
+    assert_eq!(service.get("/api/v1/items/post/a").await.status, 404);
 }

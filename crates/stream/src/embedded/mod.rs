@@ -45,7 +45,7 @@ use crate::{
     },
     error::{AppendError, OpenError, PageError},
     health::{Health, Readiness},
-    page_reader::{Order, PartitionRecords},
+    page_reader::{Cursor, Order, PartitionRecords},
     record::{AddressedRecord, Record},
     settings::{Budget, ConsumeSettings, Settings},
     topics::{Group, NextOffset, Partition, Role, Topic, partition_of},
@@ -215,6 +215,14 @@ impl EmbeddedLog {
         let (state, requests, topics) = (Arc::clone(&inner.state), inner.requests.clone(), topics.to_vec());
         let open = move |wakeup| EmbeddedEngine::open(state, requests, group, &topics, wakeup);
         inner.consumers.start(start, open)
+    }
+
+    /// Returns where a group goes on in a topic.
+    pub(crate) fn committed(&self, group: Group, topic: Topic) -> Cursor {
+        let groups = self.inner.state.groups.read();
+        let own = groups.get(group.0).into_iter().flatten();
+        let of_topic = own.filter(|(partition, _)| partition.topic == topic);
+        Cursor(of_topic.map(|(partition, next)| (partition.index, next.0)).collect())
     }
 
     /// Reads records of the partition from `from` on (oldest first), or below it (newest first).

@@ -27,7 +27,7 @@ use crate::{
     error::{AppendError, OpenError, PageError},
     health::{Health, Readiness},
     metrics,
-    page_reader::{Page, Query},
+    page_reader::{Cursor, Page, Query},
     record::{AddressedRecord, Record},
     schema_registry::{RegistryError, SchemaRegistry},
     settings::{Budget, Settings},
@@ -147,6 +147,16 @@ impl KafkaLog {
         let read = tokio::task::spawn_blocking(move || {
             let Inner { settings, names, codec, .. } = &*log.0;
             page_reader::read(settings, names, codec, &query)
+        });
+        read.await.unwrap_or_else(|stopped| Err(PageError::Unavailable { detail: stopped.to_string() }))
+    }
+
+    /// Returns where a group goes on in a topic, as the brokers know it.
+    pub(crate) async fn committed(&self, group: Group, topic: Topic) -> Result<Cursor, PageError> {
+        let log = self.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let Inner { settings, names, .. } = &*log.0;
+            page_reader::committed(settings, names.name(topic), &group.id(&settings.prefix))
         });
         read.await.unwrap_or_else(|stopped| Err(PageError::Unavailable { detail: stopped.to_string() }))
     }

@@ -68,6 +68,26 @@ pub(super) fn read(
     page(codec, query, selection, &ranges)
 }
 
+/// Returns the committed offsets of a group, which it does not join.
+pub(super) fn committed(settings: &Settings, topic: &str, group_id: &str) -> Result<Cursor, PageError> {
+    let unavailable = |detail: String| PageError::Unavailable { detail };
+    let config = settings.kafka.reader(group_id).map_err(unavailable)?;
+    let consumer: BaseConsumer =
+        config.create().map_err(|why| unavailable(client_stats::creation_error(&why)))?;
+    let mut partitions = TopicPartitionList::new();
+    for partition in 0..settings.partition_count() {
+        partitions.add_partition(topic, index(partition));
+    }
+    let timeout = Duration::from_millis(settings.kafka.socket_timeout_ms);
+    let committed =
+        consumer.committed_offsets(partitions, timeout).map_err(|why| unavailable(why.to_string()))?;
+    let offsets = committed.elements().into_iter().filter_map(|element| match element.offset() {
+        KafkaOffset::Offset(next) => Some((u32::try_from(element.partition()).ok()?, next)),
+        _ => None,
+    });
+    Ok(Cursor(offsets.collect()))
+}
+
 struct PageReader<'a> {
     consumer: BaseConsumer,
     topic: &'a str,

@@ -1,18 +1,22 @@
 //! Reading without a group, in pages.
 
+use std::time::Duration;
+
 use tidegate_stream::{
     Log, Topic,
     page_reader::{Cursor, Order, Query},
 };
+use tidegate_test_support::{PATIENCE, eventually_ok};
 
 use crate::{
     contract::fixture::{Fixture, contract},
-    support::{append, items, numbers},
+    support::{BUDGET, GROUP, append, complete, consume, items, numbers, receive, stop, value},
 };
 
 contract! {
     pages_from_either_end_show_every_record_once
     an_empty_topic_is_one_empty_page
+    the_oldest_record_that_a_group_has_not_committed_is_known_to_all
 }
 
 async fn pages(log: &Log, order: Order, limit: usize) -> Vec<String> {
@@ -53,5 +57,33 @@ async fn an_empty_topic_is_one_empty_page(fixture: &Fixture) {
     let log = fixture.open().await;
     assert!(pages(&log, Order::Oldest, 5).await.is_empty());
     assert!(pages(&log, Order::Newest, 5).await.is_empty());
+    fixture.close(log).await;
+}
+
+async fn the_oldest_record_that_a_group_has_not_committed_is_known_to_all(fixture: &Fixture) {
+    let log = fixture.open().await;
+    assert_eq!(log.oldest_uncommitted(GROUP, Topic::Items).await.unwrap(), None, "nothing was appended");
+    append(&log, items(0), b"key", ["first".to_owned()]).await;
+    // Another time than the first's.
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    append(&log, items(1), b"key", ["second".to_owned()]).await;
+    let query = Query { topic: Topic::Items, order: Order::Oldest, limit: 2, after: None };
+    let times: Vec<_> =
+        log.read_page(query).await.unwrap().records.iter().map(|one| one.written_at).collect();
+    let oldest = async || log.oldest_uncommitted(GROUP, Topic::Items).await.unwrap();
+    assert_eq!(oldest().await, Some(times[0]), "nothing was committed");
+
+    let mut inbox = consume(&log, BUDGET);
+    let received = receive(&mut inbox, 2).await;
+    let (first, second): (Vec<_>, Vec<_>) = received.into_iter().partition(|one| value(one) == "first");
+    for (completed, left) in [(first, Some(times[1])), (second, None)] {
+        complete(completed);
+        let is_left = async || match oldest().await {
+            now if now == left => Ok(()),
+            other => Err(anyhow::anyhow!("{other:?} instead of {left:?}")),
+        };
+        eventually_ok("the oldest record that is left", PATIENCE, is_left).await.unwrap();
+    }
+    stop(inbox).await;
     fixture.close(log).await;
 }
