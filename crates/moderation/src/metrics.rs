@@ -38,7 +38,10 @@ pub fn describe() {
         MEDIA_LEFT_RUNNING_DROPPED,
         "Fetches that were dropped because too many run without a waiting item."
     );
-    describe_counter!(EVALUATIONS_LEFT_OUT, "Evaluations that left something out, by what it is.");
+    describe_counter!(
+        EVALUATIONS_LEFT_OUT,
+        "Evaluations that left something out, by what it is; `cpu_time` ended with rules in `deadline`."
+    );
     describe_counter!(EVALUATIONS_UNPUBLISHED, "Evaluations that were too large for the evaluations topic.");
 }
 
@@ -89,7 +92,7 @@ pub(crate) fn background_fetch_dropped() {
     counter!(MEDIA_LEFT_RUNNING_DROPPED).increment(1);
 }
 
-/// `what`: `matched`, `errored`, `uncounted` or `truncated`.
+/// `what`: `matched`, `errored`, `uncounted`, `truncated` or `cpu_time`.
 pub(crate) fn evaluation_left_out(what: &'static str) {
     counter!(EVALUATIONS_LEFT_OUT, "what" => what).increment(1);
 }

@@ -1,7 +1,8 @@
 //! Compiles an organisation's rules to one plan, and evaluates it for an item.
 //!
 //! Evaluation has two phases around the caller's look-ups: [`Plan::scan`] returns the facts that rules need beyond the item,
-//! and [`Plan::finish`] takes the answers. It uses no clock and no network, so a replay comes to the same.
+//! and [`Plan::finish`] takes the answers. It uses no network and counts steps instead of time, so a replay comes to the
+//! same; the CPU clock only ends what costs far more than its steps.
 
 mod compile;
 mod enforcement;

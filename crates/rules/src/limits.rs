@@ -1,5 +1,8 @@
 //! The bounds within which rules are compiled and evaluated, each with its default.
 
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 /// Bounds of compilation and evaluation. What exceeds one is refused by name or marked in the outcome.
@@ -32,11 +35,14 @@ pub struct Limits {
     /// several texts or values, one domain above a host, one area that a place may lie in, 16 bytes of text searched
     /// for many words or 64 for one, also in a comparison of a field, 8 bytes of the word that is searched for, or 4
     /// bytes searched with a small regular expression. One with more than a few places, its counted repeats written
-    /// out, costs a step for every four of them. Looking for hosts in a text beyond ASCII takes a step a byte, and 64 a
+    /// out, costs a step for every four of them, and six times as many where a text needs the slow engine. Looking for hosts in a text beyond ASCII takes a step a byte, and 64 a
     /// dot.
     pub steps_per_item: u64,
     /// Steps that one rule may take on one item; so a costly rule does not use up the steps of the others.
     pub steps_per_rule: u64,
+    /// CPU time that all rules may take on one item, in milliseconds, whatever their steps say. It is looked at every
+    /// 65,536 steps, and ends an evaluation only where steps are far more expensive than they should be.
+    pub cpu_ms_per_item: u64,
     /// Places shown in the explanation of one text condition.
     pub hits: usize,
     /// Length of a value or found text shown in an explanation, in bytes.
@@ -72,6 +78,7 @@ impl Default for Limits {
             regexes_in_all: 10_000,
             steps_per_item: 32_000_000,
             steps_per_rule: 2_000_000,
+            cpu_ms_per_item: 2_000,
             hits: 16,
             excerpt_bytes: 256,
             explained: 10_000,
@@ -109,6 +116,7 @@ impl Limits {
             ("nodes", wide(self.nodes), 1, 100_000, "1 to 100,000"),
             ("regex_bytes", wide(self.regex_bytes), 1 << 10, 16 << 20, "1 KiB to 16 MiB"),
             ("steps_per_rule", self.steps_per_rule, 1, self.steps_per_item, "1 to steps_per_item"),
+            ("cpu_ms_per_item", self.cpu_ms_per_item, 10, u64::MAX, "10 or more"),
             ("window_values", wide(self.window_values), 1, 1_000, "1 to 1,000"),
             ("hits", wide(self.hits), 1, 1_000, "1 to 1,000"),
             ("matched", wide(self.matched), 1, 100_000, "1 to 100,000"),
@@ -139,16 +147,76 @@ pub(crate) fn search(text: usize, word: usize) -> u64 {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OutOfSteps;
 
-/// Steps left on one item. Counting instead of timing gives a replay the same outcome on any machine.
+/// Steps left on one item. Counting instead of timing gives a replay the same outcome on any machine; the clock is the
+/// backstop for what the count gets wrong.
 pub(crate) struct Steps {
     item: u64,
     rule: u64,
     per_rule: u64,
+    cpu: CpuLimit,
+}
+
+/// CPU time of this thread from the first look at its clock on. Most items end before that and never ask the kernel.
+struct CpuLimit {
+    most: Duration,
+    clock: fn() -> Duration,
+    started: Option<Duration>,
+    was_over: bool,
+}
+
+/// Steps between two looks at the clock, as a power of two: about a millisecond.
+const LOOK: u32 = 16;
+
+fn thread_cpu_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    let nanos = u32::try_from(now.tv_nsec).unwrap_or_default();
+    Duration::new(now.tv_sec.unsigned_abs(), nanos)
+}
+
+impl CpuLimit {
+    fn is_over(&mut self) -> bool {
+        let now = (self.clock)();
+        now.saturating_sub(*self.started.get_or_insert(now)) > self.most
+    }
 }
 
 impl Steps {
     pub(crate) fn new(limits: &Limits) -> Self {
-        Self { item: limits.steps_per_item, rule: limits.steps_per_rule, per_rule: limits.steps_per_rule }
+        let most = Duration::from_millis(limits.cpu_ms_per_item);
+        Self {
+            item: limits.steps_per_item,
+            rule: limits.steps_per_rule,
+            per_rule: limits.steps_per_rule,
+            cpu: CpuLimit { most, clock: thread_cpu_time, started: None, was_over: false },
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn left_for_item(&self) -> u64 {
+        self.item
+    }
+
+    /// Ends the evaluation if it has taken all its CPU time.
+    #[cold]
+    pub(crate) fn check_clock(&mut self) -> Result<(), OutOfSteps> {
+        if self.cpu.is_over() {
+            self.cpu.was_over = true;
+            (self.item, self.rule) = (0, 0);
+            return Err(OutOfSteps);
+        }
+        Ok(())
+    }
+
+    /// True if the CPU time ended the evaluation.
+    pub(crate) fn ran_out_of_time(&self) -> bool {
+        self.cpu.was_over
+    }
+
+    #[inline]
+    fn set_item(&mut self, item: u64) -> Result<(), OutOfSteps> {
+        let look = (self.item ^ item) >> LOOK != 0;
+        self.item = item;
+        if look { self.check_clock() } else { Ok(()) }
     }
 
     pub(crate) fn next_rule(&mut self) {
@@ -157,15 +225,15 @@ impl Steps {
 
     /// Steps that all rules share: they are no rule's own.
     pub(crate) fn take_shared(&mut self, steps: u64) -> Result<(), OutOfSteps> {
-        self.item = self.item.checked_sub(steps).ok_or(OutOfSteps)?;
-        Ok(())
+        let item = self.item.checked_sub(steps).ok_or(OutOfSteps)?;
+        self.set_item(item)
     }
 
     pub(crate) fn take(&mut self, steps: u64) -> Result<(), OutOfSteps> {
         match (self.item.checked_sub(steps), self.rule.checked_sub(steps)) {
             (Some(item), Some(rule)) => {
-                (self.item, self.rule) = (item, rule);
-                Ok(())
+                self.rule = rule;
+                self.set_item(item)
             }
             // What is left of the item's steps stays for rules that need less.
             _ => {
@@ -194,6 +262,21 @@ mod tests {
         ] {
             assert!(limits.validate().is_err_and(|e| ["matched", "memory_bytes"].contains(&e.name)));
         }
+    }
+
+    #[test]
+    fn cpu_time_ends_an_item_whose_steps_are_too_cheap() {
+        thread_local!(static NOW: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
+        let mut steps = Steps::new(&Limits { cpu_ms_per_item: 50, ..Limits::default() });
+        steps.cpu.clock = || {
+            NOW.set(NOW.get() + 20);
+            Duration::from_millis(NOW.get())
+        };
+        // The first look starts the clock, and the fourth finds it 60 ms later.
+        let takes: Vec<_> = (0..5).map(|_| steps.take_shared(1 << LOOK).is_ok()).collect();
+        assert_eq!(takes, [true, true, true, false, false]);
+        steps.next_rule();
+        assert_eq!((steps.take(1), NOW.get()), (Err(OutOfSteps), 80));
     }
 
     #[test]

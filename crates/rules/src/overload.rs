@@ -81,7 +81,7 @@ impl Load {
 
 fn work(needle: &Needle) -> Option<u64> {
     match needle {
-        Needle::Pattern { work, .. } => Some(*work),
+        Needle::Pattern { pattern, .. } => Some(pattern.work),
         Needle::Word { .. } => None,
     }
 }

@@ -16,6 +16,7 @@ use tidegate_schemas::{
 use crate::{
     Error,
     media::{self, Judged, Signal, Wanted},
+    metrics,
 };
 
 /// An item that fits its type, and the configuration that it is evaluated under.
@@ -80,6 +81,12 @@ pub fn prepare(
 /// Decides the rules that the item's own data decide.
 pub fn scan(prepared: &Prepared) -> ScanResult {
     let scan = prepared.config.plan().scan(&prepared.item());
+    if scan.ran_out_of_time() {
+        metrics::evaluation_left_out("cpu_time");
+        tracing::warn!(submission = %prepared.submission, item_type = %prepared.key.type_id,
+            "rules took all CPU time of an item, so some ended as `errored: deadline`: look for costly patterns with \
+             `tidegate lint`, or raise `catalog.rules.cpu_ms_per_item`");
+    }
     if scan.needs().is_empty() && scan.entries().is_empty() {
         ScanResult::Finished(prepared.config.plan().finish(scan, &Facts::new()))
     } else {

@@ -2,9 +2,10 @@
 //!
 //! It is built once for the rules of one or several item types.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry};
-
-use regex::Regex;
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry},
+    sync::Arc,
+};
 
 use super::{
     guards::IndexedRules,
@@ -17,7 +18,7 @@ use super::{
 use crate::{
     compile::Rule,
     leaves::{Leaf, field::SearchedValues as Values, needle::Needle, text::TextLeaf},
-    search::{hashing::BuildFastHasher, scanner::Scanner},
+    search::{hashing::BuildFastHasher, pattern::Pattern, scanner::Scanner},
     text::{View, derived::as_seen},
 };
 
@@ -68,7 +69,7 @@ pub(crate) struct PatternScan {
     pub(crate) view: View,
     pub(crate) slots: Box<[usize]>,
     pub(crate) patterns: Patterns,
-    /// Steps of each pattern for four bytes of text, as if it ran alone, because it may have to.
+    /// Steps of each pattern for four bytes of text, as if it ran alone with an automaton of its own.
     pub(crate) work: Box<[u64]>,
     /// Leads of each pattern.
     leads: Vec<Vec<Lead>>,
@@ -259,8 +260,7 @@ struct IndexTerms {
 struct UnindexedPatterns {
     slots: BTreeSet<usize>,
     places: HashMap<Box<str>, usize>,
-    regexes: Vec<Regex>,
-    work: Vec<u64>,
+    patterns: Vec<Arc<Pattern>>,
     leads: Vec<Vec<Lead>>,
 }
 
@@ -302,11 +302,11 @@ fn add_needles(sought: &mut IndexTerms, coarsest: View, witness: Witness, text: 
                     add(view, &word, Proof::Needle);
                 }
             }
-            Needle::Pattern { regex, literals: None, work, .. } => {
+            Needle::Pattern { pattern, literals: None } => {
                 let proof = if text.needed > 1 { Proof::Judge } else { Proof::Place };
                 let patterns = sought.patterns.entry(text.view).or_default();
                 patterns.slots.extend(&text.slots);
-                patterns.add(regex, *work, Lead { witness, needle: nth, length, proof });
+                patterns.add(pattern, Lead { witness, needle: nth, length, proof });
             }
         }
     }
@@ -328,11 +328,10 @@ fn sample<'w>(words: impl Iterator<Item = &'w Box<[u8]>>) -> String {
 }
 
 impl UnindexedPatterns {
-    fn add(&mut self, regex: &Regex, work: u64, lead: Lead) {
-        let next = self.regexes.len();
-        let place = *self.places.entry(regex.as_str().into()).or_insert_with(|| {
-            self.regexes.push(regex.clone());
-            self.work.push(work);
+    fn add(&mut self, pattern: &Arc<Pattern>, lead: Lead) {
+        let next = self.patterns.len();
+        let place = *self.places.entry(pattern.as_str().into()).or_insert_with(|| {
+            self.patterns.push(Arc::clone(pattern));
             self.leads.push(Vec::new());
             next
         });
@@ -343,8 +342,8 @@ impl UnindexedPatterns {
         PatternScan {
             view,
             slots: self.slots.into_iter().collect(),
-            patterns: Patterns::new(&self.regexes, sample),
-            work: self.work.into(),
+            work: self.patterns.iter().map(|pattern| pattern.work).collect(),
+            patterns: Patterns::new(&self.patterns, sample),
             leads: self.leads,
         }
     }

@@ -15,7 +15,8 @@ pub(crate) mod windows;
 pub(crate) mod witness;
 
 use self::{
-    index::{Index, Lead, Proof},
+    index::{Index, Lead, PatternScan, Proof},
+    patterns::Visitor,
     scratch::{Evaluated, Scratch},
     witness::Witness,
 };
@@ -142,16 +143,8 @@ impl<'r, 'a> Run<'r, 'a> {
                     }
                     self.steps.take_shared(each.saturating_mul(together))?;
                     let at = WordMatch { slot: *slot, only, nth, seen, start: 0 };
-                    let next = scan.patterns.scan(seen.text, &affordable, &mut |pattern| {
-                        for lead in scan.leads(pattern) {
-                            if self.steps.take_shared(1).is_err() {
-                                return Next::Stop;
-                            }
-                            self.follow(&at, lead);
-                        }
-                        Next::Go
-                    });
-                    if next == Next::Stop {
+                    let mut visitor = PatternVisitor { run: self, scan, at, most };
+                    if scan.patterns.scan(seen.text, &mut visitor)? == Next::Stop {
                         return Err(OutOfSteps);
                     }
                 }
@@ -312,6 +305,44 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 }
 
+/// Follows the leads of the patterns that are found in one text, and takes what they cost.
+struct PatternVisitor<'v, 'r, 'a, 's> {
+    run: &'v mut Run<'r, 'a>,
+    scan: &'r PatternScan,
+    at: WordMatch<'s, 'a>,
+    /// Work of a pattern that takes all steps of a rule on this text.
+    most: u64,
+}
+
+impl Visitor for PatternVisitor<'_, '_, '_, '_> {
+    fn wants(&self, pattern: u32) -> bool {
+        self.scan.work[pattern as usize] <= self.most
+    }
+
+    fn found(&mut self, pattern: u32) -> Next {
+        for lead in self.scan.leads(pattern) {
+            if self.run.steps.take_shared(1).is_err() {
+                return Next::Stop;
+            }
+            self.run.follow(&self.at, lead);
+        }
+        Next::Go
+    }
+
+    fn charge(&mut self, pattern: u32, steps: u64) -> Result<bool, OutOfSteps> {
+        if steps > self.run.input.limits.steps_per_rule {
+            self.scan.leads(pattern).iter().for_each(|lead| self.run.give_up(lead.witness));
+            return Ok(false);
+        }
+        self.run.steps.take_shared(steps)?;
+        Ok(true)
+    }
+
+    fn check_clock(&mut self) -> Result<(), OutOfSteps> {
+        self.run.steps.check_clock()
+    }
+}
+
 /// A place in a text.
 struct WordMatch<'s, 'a> {
     slot: usize,
@@ -361,7 +392,9 @@ mod tests {
         vocabulary.bank(Bank { key: "words".into(), kind: BankKind::Text, entries });
         let document = json!({"rule": "r", "when": {"text": {"in": ["text"], "bank": "words"}}});
         let source = [RuleSource { document: &document, version: "1" }];
-        let plan = Plan::compile(&source, &vocabulary, &Limits::default()).unwrap();
+        // Without optimisation it takes many seconds.
+        let limits = Limits { cpu_ms_per_item: 600_000, ..Limits::default() };
+        let plan = Plan::compile(&source, &vocabulary, &limits).unwrap();
         let text = Text("a".repeat(8_000));
         let scan = plan.scan(&Item {
             type_id: &post,

@@ -1,11 +1,10 @@
 //! Runs many patterns over a text in one pass: those that hold no text that could be waited for.
 //!
 //! It says which patterns match, not where. Its memory is bounded, and so is the time in which it grows: a set that
-//! does not fit is split, and one that outgrows its memory later runs its patterns one by one.
+//! does not fit is split, and where a text needs more states than a set may have its patterns run one by one.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use regex::Regex;
 use regex_automata::{
     Input, MatchKind, PatternSet,
     hybrid::dfa::{Cache, DFA},
@@ -14,57 +13,76 @@ use regex_automata::{
 };
 use regex_syntax::{ParserBuilder, hir::Hir};
 
-use crate::search::{Next, literals::NEST};
+use crate::{
+    limits::OutOfSteps,
+    search::{Next, literals::NEST, pattern::Pattern},
+};
 
 /// Patterns of one set, and states of their common automaton: what an automaton has to go through for each byte that it
 /// has not met in a state.
 const PATTERNS: usize = 64;
 const STATES: usize = 4_096;
 
-/// A thread's memory for one set; how often it may be emptied before it is left as it is.
+/// A thread's memory for one set.
 const MEMORY: usize = 1 << 20;
-const CLEARED: usize = 2;
+
+/// Sets between two looks at the clock: one takes some milliseconds where it has to build all its states.
+const LOOK: usize = 8;
+
+/// Receiver of what a scan finds, and payer of what it costs.
+pub(crate) trait Visitor {
+    fn wants(&self, pattern: u32) -> bool;
+
+    fn found(&mut self, pattern: u32) -> Next;
+
+    /// Takes steps beyond those of an automaton; false if the pattern is not to run.
+    fn charge(&mut self, pattern: u32, steps: u64) -> Result<bool, OutOfSteps>;
+
+    /// Ends the scan if it takes too long.
+    fn check_clock(&mut self) -> Result<(), OutOfSteps>;
+}
 
 /// Patterns, each named by its place in the list that they were made of.
 #[derive(Debug, Default)]
 pub(crate) struct Patterns {
     sets: Vec<Set>,
     /// Patterns that are run one by one.
-    alone: Vec<(u32, Regex)>,
+    alone: Vec<(u32, Arc<Pattern>)>,
 }
 
 struct Set {
     automaton: DFA,
     /// Number of each pattern of the automaton.
-    patterns: Vec<(u32, Regex)>,
+    patterns: Vec<(u32, Arc<Pattern>)>,
     cache_pool: Pool<SetCache, Box<dyn Fn() -> SetCache + Send + Sync>>,
 }
 
 /// State that a thread keeps between texts.
 struct SetCache {
     cache: Cache,
+    is_fresh: bool,
     found: PatternSet,
 }
 
 /// A pattern, and what the automaton is made of.
 struct Part {
     number: u32,
-    regex: Regex,
+    pattern: Arc<Pattern>,
     hir: Hir,
     states: usize,
 }
 
 impl Patterns {
     /// `sample`: texts of the kind that the patterns will meet, as far as anybody knows.
-    pub(crate) fn new(patterns: &[Regex], sample: &str) -> Self {
+    pub(crate) fn new(patterns: &[Arc<Pattern>], sample: &str) -> Self {
         let mut all = Self::default();
         // An automaton with Unicode's borders of words gives up at each character beyond ASCII, so they stay apart.
         let (mut plain, mut borders) = (Vec::new(), Vec::new());
-        for (number, regex) in (0_u32..).zip(patterns) {
-            match Part::new(number, regex) {
+        for (number, pattern) in (0_u32..).zip(patterns) {
+            match Part::new(number, pattern) {
                 Some(part) if part.has_borders() => borders.push(part),
                 Some(part) => plain.push(part),
-                None => all.alone.push((number, regex.clone())),
+                None => all.alone.push((number, Arc::clone(pattern))),
             }
         }
         for parts in [plain, borders] {
@@ -94,23 +112,21 @@ impl Patterns {
                 self.join(rest, sample);
             }
         } else {
-            self.alone.extend(parts.into_iter().map(|part| (part.number, part.regex)));
+            self.alone.extend(parts.into_iter().map(|part| (part.number, part.pattern)));
         }
     }
 
-    /// Calls `found` with each of the `wanted` patterns that matches somewhere in the text, perhaps more than once.
-    pub(crate) fn scan(
-        &self,
-        text: &str,
-        wanted: &impl Fn(u32) -> bool,
-        found: &mut impl FnMut(u32) -> Next,
-    ) -> Next {
-        for set in &self.sets {
-            if set.scan(text, wanted, found) == Next::Stop {
-                return Next::Stop;
+    /// Tells the visitor each of its patterns that matches somewhere in the text, perhaps more than once.
+    pub(crate) fn scan(&self, text: &str, visitor: &mut impl Visitor) -> Result<Next, OutOfSteps> {
+        for (nth, set) in self.sets.iter().enumerate() {
+            if set.scan(text, visitor)? == Next::Stop {
+                return Ok(Next::Stop);
+            }
+            if nth % LOOK == LOOK - 1 {
+                visitor.check_clock()?;
             }
         }
-        one_by_one(&self.alone, text, wanted, found)
+        one_by_one(&self.alone, text, visitor)
     }
 
     /// Most bytes that one thread keeps.
@@ -127,10 +143,10 @@ impl Patterns {
 
 impl Part {
     /// `None`: the pattern can only be run alone.
-    fn new(number: u32, regex: &Regex) -> Option<Self> {
-        let hir = ParserBuilder::new().nest_limit(NEST).build().parse(regex.as_str()).ok()?;
+    fn new(number: u32, pattern: &Arc<Pattern>) -> Option<Self> {
+        let hir = ParserBuilder::new().nest_limit(NEST).build().parse(pattern.as_str()).ok()?;
         let states = nfa(std::slice::from_ref(&hir))?.states().len();
-        (states <= STATES / 4).then(|| Self { number, regex: regex.clone(), hir, states })
+        (states <= STATES / 4).then(|| Self { number, pattern: Arc::clone(pattern), hir, states })
     }
 
     fn has_borders(&self) -> bool {
@@ -150,33 +166,31 @@ impl Set {
             .match_kind(MatchKind::All)
             .unicode_word_boundary(true)
             .cache_capacity(MEMORY)
-            .minimum_cache_clear_count(Some(CLEARED));
+            .minimum_cache_clear_count(Some(0));
         let automaton = DFA::builder().configure(config).build_from_nfa(nfa(&hirs)?).ok()?;
-        let mut cache_pool = SetCache::new(&automaton);
-        cache_pool.run(&automaton, sample).ok()?;
-        if cache_pool.cache.clear_count() > 0 {
-            return None;
-        }
+        let mut cache = SetCache::new(&automaton);
+        cache.run(&automaton, sample).ok()?;
         let own = automaton.clone();
         Some(Self {
             automaton,
-            patterns: parts.iter().map(|part| (part.number, part.regex.clone())).collect(),
+            patterns: parts.iter().map(|part| (part.number, Arc::clone(&part.pattern))).collect(),
             cache_pool: Pool::new(Box::new(move || SetCache::new(&own))),
         })
     }
 
-    fn scan(&self, text: &str, wanted: &impl Fn(u32) -> bool, found: &mut impl FnMut(u32) -> Next) -> Next {
-        let mut cache_pool = self.cache_pool.get();
-        if cache_pool.run(&self.automaton, text).is_err() {
-            return one_by_one(&self.patterns, text, wanted, found);
+    fn scan(&self, text: &str, visitor: &mut impl Visitor) -> Result<Next, OutOfSteps> {
+        let mut cache = self.cache_pool.get();
+        if cache.run_whatever_ran_before(&self.automaton, text).is_err() {
+            drop(cache);
+            return one_by_one(&self.patterns, text, visitor);
         }
-        for pattern in cache_pool.found.iter() {
+        for pattern in cache.found.iter() {
             let pattern = self.patterns[pattern.as_usize()].0;
-            if wanted(pattern) && found(pattern) == Next::Stop {
-                return Next::Stop;
+            if visitor.wants(pattern) && visitor.found(pattern) == Next::Stop {
+                return Ok(Next::Stop);
             }
         }
-        Next::Go
+        Ok(Next::Go)
     }
 }
 
@@ -185,7 +199,22 @@ struct GaveUp;
 
 impl SetCache {
     fn new(automaton: &DFA) -> Self {
-        Self { cache: automaton.create_cache(), found: PatternSet::new(automaton.pattern_len()) }
+        Self {
+            cache: automaton.create_cache(),
+            is_fresh: true,
+            found: PatternSet::new(automaton.pattern_len()),
+        }
+    }
+
+    /// What does not fit beside the states of earlier texts is tried once more without them.
+    fn run_whatever_ran_before(&mut self, automaton: &DFA, text: &str) -> Result<(), GaveUp> {
+        let was_fresh = std::mem::replace(&mut self.is_fresh, false);
+        let run = self.run(automaton, text);
+        if run.is_ok() || was_fresh {
+            return run;
+        }
+        self.cache.reset(automaton);
+        self.run(automaton, text)
     }
 
     fn run(&mut self, automaton: &DFA, text: &str) -> Result<(), GaveUp> {
@@ -196,23 +225,33 @@ impl SetCache {
     }
 }
 
+/// Runs patterns that have been charged what an automaton of their own takes.
 fn one_by_one(
-    patterns: &[(u32, Regex)],
+    patterns: &[(u32, Arc<Pattern>)],
     text: &str,
-    wanted: &impl Fn(u32) -> bool,
-    found: &mut impl FnMut(u32) -> Next,
-) -> Next {
-    for (number, regex) in patterns {
-        if wanted(*number) && regex.is_match(text) && found(*number) == Next::Stop {
-            return Next::Stop;
+    visitor: &mut impl Visitor,
+) -> Result<Next, OutOfSteps> {
+    for (number, pattern) in patterns {
+        if !visitor.wants(*number) {
+            continue;
+        }
+        let mut affordable = true;
+        let found = pattern.is_match_beyond_base(text, |steps| {
+            affordable = visitor.charge(*number, steps)?;
+            if affordable { Ok(()) } else { Err(OutOfSteps) }
+        });
+        match found {
+            Err(OutOfSteps) if affordable => return Err(OutOfSteps),
+            Ok(true) if visitor.found(*number) == Next::Stop => return Ok(Next::Stop),
+            _ => {}
         }
     }
-    Next::Go
+    Ok(Next::Go)
 }
 
 impl fmt::Debug for Set {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.patterns.iter().map(|(_, regex)| regex.as_str())).finish()
+        f.debug_list().entries(self.patterns.iter().map(|(_, pattern)| pattern.as_str())).finish()
     }
 }
 
@@ -221,23 +260,48 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::collections::BTreeSet;
 
+    use regex::Regex;
+
     use super::*;
 
-    fn regexes(patterns: &[String]) -> Vec<Regex> {
-        patterns.iter().map(|pattern| Regex::new(pattern).unwrap()).collect()
+    fn regexes(patterns: &[String]) -> Vec<Arc<Pattern>> {
+        patterns.iter().map(|it| Arc::new(Pattern::new(Regex::new(it).unwrap(), 1))).collect()
+    }
+
+    #[derive(Default)]
+    struct Found {
+        patterns: BTreeSet<u32>,
+        charged: u64,
+    }
+
+    impl Visitor for Found {
+        fn wants(&self, _: u32) -> bool {
+            true
+        }
+
+        fn found(&mut self, pattern: u32) -> Next {
+            self.patterns.insert(pattern);
+            Next::Go
+        }
+
+        fn charge(&mut self, _: u32, steps: u64) -> Result<bool, OutOfSteps> {
+            self.charged += steps;
+            Ok(true)
+        }
+
+        fn check_clock(&mut self) -> Result<(), OutOfSteps> {
+            Ok(())
+        }
     }
 
     fn matching(patterns: &Patterns, text: &str) -> BTreeSet<u32> {
-        let mut found = BTreeSet::new();
-        patterns.scan(text, &|_| true, &mut |number| {
-            found.insert(number);
-            Next::Go
-        });
-        found
+        let mut found = Found::default();
+        patterns.scan(text, &mut found).unwrap();
+        found.patterns
     }
 
-    fn one_at_a_time(regexes: &[Regex], text: &str) -> BTreeSet<u32> {
-        (0..).zip(regexes).filter(|(_, regex)| regex.is_match(text)).map(|(number, _)| number).collect()
+    fn one_at_a_time(regexes: &[Arc<Pattern>], text: &str) -> BTreeSet<u32> {
+        (0..).zip(regexes).filter(|(_, it)| it.regex().is_match(text)).map(|(number, _)| number).collect()
     }
 
     const TEXTS: [&str; 9] = [
@@ -298,6 +362,33 @@ mod tests {
             let text: String = (0..length).map(letter).chain(['c']).collect();
             assert_eq!(matching(&joined, &text), one_at_a_time(&regexes, &text));
         }
+    }
+
+    #[test]
+    fn patterns_of_a_set_that_gave_up_are_charged_whatever_ran_before() {
+        let patterns: Vec<String> = (10..40).map(|n| format!("a[ab]{{{n}}}c|b[ab]{{{n}}}d")).collect();
+        let mut seed = 7_u64;
+        let mut letter = |letters: &[u8]| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            char::from(letters[usize::try_from(seed >> 33).unwrap() % letters.len()])
+        };
+        let texts: Vec<String> =
+            [(&b"ab"[..], 30_000), (b"abcdefghijklmnop", 3_000), (b"xyz", 30_000), (b"ab", 40_000)]
+                .map(|(letters, length)| (0..length).map(|_| letter(letters)).collect())
+                .to_vec();
+        let charged = |order: &[usize]| {
+            let joined = Patterns::new(&regexes(&patterns), "");
+            let mut charged = vec![0; order.len()];
+            for nth in order {
+                let mut found = Found::default();
+                joined.scan(&texts[*nth], &mut found).unwrap();
+                charged[*nth] = found.charged;
+            }
+            charged
+        };
+        let forth = charged(&[0, 1, 2, 3]);
+        assert!(forth[0] > 0 && forth[3] > forth[0] && forth[1] == 0 && forth[2] == 0, "{forth:?}");
+        assert_eq!(charged(&[3, 1, 2, 0]), forth);
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! Words and patterns that text conditions look for.
 
+use std::sync::Arc;
+
 use memchr::memmem::{self, Finder};
-use regex::{Regex, RegexBuilder};
+use regex::RegexBuilder;
 use regex_syntax::hir::{Hir, HirKind, Look};
 
 use crate::{
     fields::ViewedText,
     limits::{Limits, OutOfSteps, Steps, search, wide},
-    search::{likelihood, literals, width},
+    search::{likelihood, literals, pattern::Pattern},
     text::{View, derived::Runs, in_word},
 };
 
@@ -21,11 +23,7 @@ pub(crate) enum Needle {
     },
     /// `literals`: as they stand in lower case; each match holds one of them.
     Pattern {
-        regex: Regex,
-        /// Weight by compiled size.
-        weight: u64,
-        /// Steps for every four bytes of text.
-        work: u64,
+        pattern: Arc<Pattern>,
         literals: Option<Vec<String>>,
     },
 }
@@ -58,9 +56,7 @@ pub(crate) fn compiled(pattern: &str, limit: usize) -> Result<Needle, String> {
     match result {
         Ok(regex) => Ok(Needle::Pattern {
             literals: literals::required(pattern, View::Lower),
-            work: width::work(pattern).max(weight),
-            regex,
-            weight,
+            pattern: Arc::new(Pattern::new(regex, weight)),
         }),
         Err(regex::Error::CompiledTooBig(_)) => {
             Err(format!("it takes more than {limit} bytes when compiled: shorten it or its counted repeats"))
@@ -89,13 +85,13 @@ impl Needle {
                 Some(literals.iter().map(|literal| likelihood(literal.as_bytes())).sum::<f32>() * 4.0)
             }
             // It can be run with others over every text, if it is small; almost anything else is better.
-            Self::Pattern { literals: None, weight, .. } => (*weight == 1).then_some(0.6),
+            Self::Pattern { literals: None, pattern } => (pattern.weight == 1).then_some(0.6),
         }
     }
 
     /// True if nothing can match it, such as `a^b`.
     pub(super) fn is_impossible(&self) -> bool {
-        matches!(self, Self::Pattern { regex, .. } if never(regex.as_str()))
+        matches!(self, Self::Pattern { pattern, .. } if never(pattern.as_str()))
     }
 
     /// A word of one or two letters in its view, which is sought inside of others, too.
@@ -106,7 +102,16 @@ impl Needle {
     pub(super) fn written(&self) -> &str {
         match self {
             Self::Word { written, .. } => written,
-            Self::Pattern { regex, .. } => regex.as_str(),
+            Self::Pattern { pattern, .. } => pattern.as_str(),
+        }
+    }
+
+    /// True if it is in the text.
+    pub(super) fn is_in(&self, seen: &ViewedText<'_, '_>, steps: &mut Steps) -> Result<bool, OutOfSteps> {
+        match self {
+            // To say where a match starts takes a second search.
+            Self::Pattern { pattern, .. } => pattern.is_match(seen.text, steps),
+            Self::Word { .. } => Ok(self.find(seen, steps)?.is_some()),
         }
     }
 
@@ -117,10 +122,7 @@ impl Needle {
     ) -> Result<Option<(usize, usize)>, OutOfSteps> {
         let text = seen.text;
         match self {
-            Self::Pattern { regex, work, .. } => {
-                steps.take((1 + wide(text.len()) / 4).saturating_mul(*work))?;
-                Ok(regex.find(text).map(|found| (found.start(), found.end())))
-            }
+            Self::Pattern { pattern, .. } => pattern.find(text, steps),
             Self::Word { seen: word, .. } => {
                 steps.take(search(text.len(), word.len()))?;
                 if word.len() > text.len() {

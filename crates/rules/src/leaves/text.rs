@@ -142,7 +142,7 @@ impl LeafKind for TextLeaf {
     fn memory(&self) -> usize {
         let of = |needle: &Needle| match needle {
             Needle::Word { written, seen, .. } => size_of::<Needle>() + written.len() + seen.len(),
-            Needle::Pattern { weight, .. } => 2 * size_of_weight(*weight).min(256 << 10),
+            Needle::Pattern { pattern, .. } => 2 * size_of_weight(pattern.weight).min(256 << 10),
         };
         self.needles.iter().map(of).sum()
     }
@@ -166,7 +166,7 @@ impl LeafKind for TextLeaf {
         }
         let mut missing = self.needed;
         for (nth, needle) in self.needles.iter().enumerate() {
-            missing -= usize::from(self.find(needle, input, steps)?.is_some());
+            missing -= usize::from(self.has(needle, input, steps)?);
             let left = self.needles.len() - nth - 1;
             if missing == 0 || missing > left {
                 break;
@@ -330,7 +330,7 @@ impl TextLeaf {
     #[allow(clippy::cast_precision_loss, reason = "a guess")]
     pub(crate) fn on_usual_text(&self) -> f32 {
         let patterns = self.needles.iter().map(|needle| match needle {
-            Needle::Pattern { work, .. } => (1 + wide(USUAL_TEXT) / 4).saturating_mul(*work) as f32,
+            Needle::Pattern { pattern, .. } => (1 + wide(USUAL_TEXT) / 4).saturating_mul(pattern.work) as f32,
             Needle::Word { .. } => 0.0,
         });
         patterns.sum()
@@ -402,7 +402,18 @@ impl TextLeaf {
         seen: &ViewedText<'_, '_>,
         steps: &mut Steps,
     ) -> Result<bool, OutOfSteps> {
-        Ok(self.needles[nth].find(seen, steps)?.is_some())
+        self.needles[nth].is_in(seen, steps)
+    }
+
+    fn has(&self, needle: &Needle, input: &EvalInput<'_>, steps: &mut Steps) -> Result<bool, OutOfSteps> {
+        for slot in &self.slots {
+            for seen in input.fields.texts(*slot, self.view) {
+                if needle.is_in(&seen, steps)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     fn find<'s, 'a>(
@@ -526,7 +537,7 @@ fn distinct(needles: &mut Vec<Needle>, entries: &mut Vec<EntryName>) {
         .iter()
         .map(|needle| match needle {
             Needle::Word { seen, runs, .. } => known.insert((seen.clone(), runs.clone())),
-            Needle::Pattern { regex, .. } => known.insert((regex.as_str().to_owned(), Runs::default())),
+            Needle::Pattern { pattern, .. } => known.insert((pattern.as_str().to_owned(), Runs::default())),
         })
         .collect();
     let mut kept = first.iter();
@@ -539,13 +550,13 @@ fn pattern_of(pattern: &str, view: View, context: &mut Context<'_>) -> Option<Ne
     context.count_regex()?;
     match compiled(pattern, context.limits.regex_bytes) {
         Ok(needle) => {
-            if let Needle::Pattern { regex, .. } = &needle
-                && regex.is_match("")
+            if let Needle::Pattern { pattern, .. } = &needle
+                && pattern.regex().is_match("")
             {
                 context.warn("regex_empty", "the pattern also matches an empty text".to_owned());
             }
-            if let Needle::Pattern { work, .. } = &needle {
-                let bytes = (context.limits.steps_per_rule / work).saturating_mul(4);
+            if let Needle::Pattern { pattern, .. } = &needle {
+                let bytes = (context.limits.steps_per_rule / pattern.work).saturating_mul(4);
                 if bytes < wide(context.limits.text_bytes) {
                     let detail = format!(
                         "counted repeats make the pattern so large that a text of more than {bytes} bytes takes all \

@@ -136,6 +136,7 @@ pub struct Scan {
     truncated: Vec<String>,
     added: Added,
     judged: usize,
+    ran_out_of_time: bool,
 }
 
 #[derive(Debug)]
@@ -172,6 +173,11 @@ impl Scan {
     /// Entries that the item adds to windows. Written before the needs are looked up, so that the item counts itself.
     pub fn entries(&self) -> &[WindowEntry] {
         &self.added.0
+    }
+
+    /// True if the evaluation ended because it took all its CPU time, not because of its steps.
+    pub fn ran_out_of_time(&self) -> bool {
+        self.ran_out_of_time
     }
 
     /// Number of rules that had to be looked at, if only to see that they lack a number.
@@ -361,7 +367,9 @@ impl Plan {
             limits: &self.limits,
         };
         let mut scan = Scratch::with(self.predicates.len(), self.watched, |scratch| {
-            judge(&mut Run::new(&self.predicates, index, &input, scratch))
+            let mut run = Run::new(&self.predicates, index, &input, scratch);
+            let scan = judge(&mut run);
+            Scan { ran_out_of_time: run.steps.ran_out_of_time(), ..scan }
         });
         scan.truncated = input.fields.truncated(texts);
         scan

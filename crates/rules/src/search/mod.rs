@@ -6,6 +6,7 @@ mod keys;
 pub(crate) mod literals;
 mod maps;
 mod passes;
+pub(crate) mod pattern;
 pub(crate) mod scanner;
 pub(crate) mod width;
 

@@ -3,10 +3,9 @@
 
 pub mod ast;
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, sync::Arc};
 
 use memchr::memmem;
-use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use tidegate_schemas::{ids::Millis, item_types::datetime};
@@ -26,6 +25,7 @@ use crate::{
     item::{Number, Value},
     limits::{OutOfSteps, Steps, search, wide},
     logic::{ConditionResult, Mask},
+    search::pattern::Pattern,
     vocabulary::{Container, Kind},
 };
 
@@ -63,7 +63,7 @@ enum Code {
     Among(Box<Code>, Vec<Constant>),
     In(Box<Code>, usize),
     Part(Op, Box<Code>, Box<Code>),
-    Matches(Box<Code>, Regex, u64),
+    Matches(Box<Code>, Arc<Pattern>),
     Quantified {
         every: bool,
         slot: usize,
@@ -316,7 +316,7 @@ impl Compiler<'_, '_> {
                 let of = self.boxed(of, TEXT, "`matches`")?;
                 self.context.count_regex()?;
                 match compiled(pattern, self.context.limits.regex_bytes) {
-                    Ok(Needle::Pattern { regex, work, .. }) => (Code::Matches(of, regex, work), BOOLEAN),
+                    Ok(Needle::Pattern { pattern, .. }) => (Code::Matches(of, pattern), BOOLEAN),
                     Ok(Needle::Word { .. }) => return None,
                     Err(why) => {
                         self.context.error("regex", format!("the pattern {}", why.trim_start_matches("it ")));
@@ -467,11 +467,8 @@ impl Code {
                     _ => None,
                 }
             }
-            Self::Matches(of, regex, work) => match of.compute(input, each, steps)? {
-                Some(FormulaValue::Text(text)) => {
-                    steps.take((1 + wide(text.len()) / 4).saturating_mul(*work))?;
-                    Some(FormulaValue::Boolean(regex.is_match(text)))
-                }
+            Self::Matches(of, pattern) => match of.compute(input, each, steps)? {
+                Some(FormulaValue::Text(text)) => Some(FormulaValue::Boolean(pattern.is_match(text, steps)?)),
                 _ => None,
             },
             Self::Quantified { every, slot, body } => {

@@ -15,7 +15,9 @@ fn outcomes(conditions: &[Json], texts: &[String]) -> (Vec<Outcome>, Vec<&'stati
     let documents: Vec<Json> =
         (0..).zip(conditions).map(|(nth, when)| json!({"rule": format!("r{nth}"), "when": when})).collect();
     let sources: Vec<_> = documents.iter().map(|document| RuleSource { document, version: "1" }).collect();
-    let plan = Plan::compile(&sources, &vocabulary, &Limits::default()).unwrap();
+    // A build without optimisation needs more time for the same steps.
+    let limits = Limits { cpu_ms_per_item: 600_000, ..Limits::default() };
+    let plan = Plan::compile(&sources, &vocabulary, &limits).unwrap();
     let warnings = plan.warnings();
     let type_id = TypeId::new("post");
     let outcome = |text: &String| {
@@ -266,4 +268,40 @@ fn matches_beyond_the_limit_are_counted_and_live_ones_listed() {
         Item { type_id: &type_id, values: &values, user: None, on: On::Item, now: Millis(0), submission };
     let outcome = plan.finish(plan.scan(&item), &Facts::new());
     assert_eq!((outcome.matched.len(), outcome.matched_more), (12, 8));
+}
+
+/// CPU time of this thread, in milliseconds, that a piece of work takes.
+fn cpu_millis<T>(work: impl FnOnce() -> T) -> (T, u128) {
+    let now = || {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        std::time::Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap())
+    };
+    let before = now();
+    let done = work();
+    (done, (now() - before).as_millis())
+}
+
+#[test]
+fn exploding_patterns_cost_no_more_than_their_steps_say() {
+    let mut seed = 7_u64;
+    let mut letter = |_| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        if seed >> 33 & 1 == 0 { 'a' } else { 'b' }
+    };
+    let hostile: String = (0..64 << 10).map(&mut letter).collect();
+    let rules = |before: &str| -> Vec<Json> {
+        let pattern = |n: usize| format!("{before}[q-r]{{{n}}}");
+        let rule =
+            |n: usize| json!({"text": {"in": ["text"], "regex": [pattern(9 + 2 * n), pattern(10 + 2 * n)]}});
+        (0..16).map(rule).collect()
+    };
+    let (outcome, dear) =
+        cpu_millis(|| outcomes(&rules("a.{0,200}b"), std::slice::from_ref(&hostile)).0.remove(0));
+    let (none, cheap) = cpu_millis(|| outcomes(&rules("[x-z]"), &[hostile]).0.remove(0));
+    assert_eq!((matched(&outcome), matched(&none), none.errored.len()), (0, 0, 0));
+    // The engine without states would take 100 ms of a release build for each pattern: the steps of that are more than
+    // a rule has.
+    assert_eq!(outcome.errored.len(), 16);
+    assert!(outcome.errored.iter().all(|it| it.reason == "deadline"));
+    assert!(dear < 500 + 40 * cheap, "{dear} ms against {cheap} ms");
 }

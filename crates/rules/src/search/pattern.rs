@@ -1,0 +1,262 @@
+//! A regular expression with what it costs: what a text is charged before it is searched, by the engine that searches it.
+//!
+//! A lazily built automaton takes about 2 ns a byte, whatever the pattern. Where a text makes it build more states than
+//! its cache holds, an engine without states takes up to 9 ns a byte for every place of the pattern. Which of the two it
+//! is depends on pattern and text alone, never on what a thread has searched before, so a replay is charged the same.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use regex::Regex;
+use regex_automata::{
+    Input,
+    hybrid::{dfa, regex as hybrid},
+    nfa::thompson,
+    util::{pool::Pool, syntax},
+};
+
+use super::{
+    literals::NEST,
+    width::{self, Width},
+};
+use crate::limits::{OutOfSteps, Steps, wide};
+
+/// Bytes of a text for which an automaton is charged as if it built a state for each, which takes about as long as the
+/// engine without states. A text of that length needs no automaton of its own to find out.
+const BUILDING: usize = 256;
+
+/// Bytes of states that a thread keeps for one direction of one pattern.
+const CACHE: usize = 256 << 10;
+
+pub(crate) struct Pattern {
+    regex: Regex,
+    /// Compiled size by class, see `needle::WEIGHTS`.
+    pub(crate) weight: u64,
+    /// Steps for every four bytes that an automaton reads.
+    pub(crate) work: u64,
+    width: Width,
+    /// Made when a long text is searched for the first time; `None` if it cannot be made.
+    automaton: OnceLock<Option<Automaton>>,
+}
+
+struct Automaton {
+    regex: Arc<hybrid::Regex>,
+    caches: Pool<StateCache, Box<dyn Fn() -> StateCache + Send + Sync>>,
+}
+
+/// States that a thread keeps between texts.
+struct StateCache {
+    states: hybrid::Cache,
+    is_fresh: bool,
+}
+
+/// The states do not fit into the cache, or the automaton is not for such a text.
+struct GaveUp;
+
+impl Pattern {
+    pub(crate) fn new(regex: Regex, weight: u64) -> Self {
+        let width = width::of(regex.as_str());
+        let work = width.work().max(weight);
+        Self { work, weight, width, regex, automaton: OnceLock::new() }
+    }
+
+    pub(crate) fn regex(&self) -> &Regex {
+        &self.regex
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        self.regex.as_str()
+    }
+
+    /// Steps of a search by an automaton that is built already.
+    pub(crate) fn base(&self, text: &str) -> u64 {
+        fours(text.len()).saturating_mul(self.work)
+    }
+
+    pub(crate) fn is_match(&self, text: &str, steps: &mut Steps) -> Result<bool, OutOfSteps> {
+        steps.take(self.base(text))?;
+        self.is_match_beyond_base(text, |more| steps.take(more))
+    }
+
+    /// The same for a text that has been charged [`Self::base`].
+    pub(crate) fn is_match_beyond_base(
+        &self,
+        text: &str,
+        charge: impl FnMut(u64) -> Result<(), OutOfSteps>,
+    ) -> Result<bool, OutOfSteps> {
+        self.search(text, charge, StateCache::is_match, Regex::is_match)
+    }
+
+    /// First match: its start and end.
+    pub(crate) fn find(&self, text: &str, steps: &mut Steps) -> Result<Option<(usize, usize)>, OutOfSteps> {
+        steps.take(self.base(text))?;
+        let find = |regex: &Regex, text: &str| regex.find(text).map(|found| (found.start(), found.end()));
+        self.search(text, |more| steps.take(more), StateCache::find, find)
+    }
+
+    fn search<T>(
+        &self,
+        text: &str,
+        mut charge: impl FnMut(u64) -> Result<(), OutOfSteps>,
+        fast: impl Fn(&mut StateCache, &hybrid::Regex, &str) -> Result<T, GaveUp>,
+        any: impl Fn(&Regex, &str) -> T,
+    ) -> Result<T, OutOfSteps> {
+        let slower = |bytes: usize| {
+            let work = self.width.slow_work(bytes).saturating_sub(self.work);
+            fours(bytes).saturating_mul(work)
+        };
+        // An automaton with Unicode's borders of words stops at the first character beyond ASCII.
+        if self.width.has_borders && !text.is_ascii() {
+            charge(slower(text.len()))?;
+        } else if self.width.may_explode {
+            charge(slower(text.len().min(BUILDING)))?;
+            if text.len() > BUILDING {
+                let automaton = self.automaton.get_or_init(|| Automaton::new(self.as_str()));
+                if let Some(Ok(found)) = automaton.as_ref().map(|it| it.search(text, &fast)) {
+                    return Ok(found);
+                }
+                charge(slower(text.len()).saturating_sub(slower(BUILDING)))?;
+            }
+        }
+        Ok(any(&self.regex, text))
+    }
+}
+
+fn fours(bytes: usize) -> u64 {
+    1 + wide(bytes) / 4
+}
+
+impl Automaton {
+    fn new(pattern: &str) -> Option<Self> {
+        let config = dfa::Config::new()
+            .unicode_word_boundary(true)
+            .cache_capacity(CACHE)
+            .skip_cache_capacity_check(true)
+            .minimum_cache_clear_count(Some(0));
+        let limit = thompson::Config::new().nfa_size_limit(Some(8 * CACHE));
+        let regex = hybrid::Builder::new()
+            .syntax(syntax::Config::new().nest_limit(NEST))
+            .thompson(limit)
+            .dfa(config)
+            .build(pattern)
+            .ok()?;
+        let regex = Arc::new(regex);
+        let own = Arc::clone(&regex);
+        let make = move || StateCache { states: own.create_cache(), is_fresh: true };
+        Some(Self { regex, caches: Pool::new(Box::new(make)) })
+    }
+
+    /// What does not fit beside the states of earlier texts is tried once more without them: the outcome must not depend
+    /// on them.
+    fn search<T>(
+        &self,
+        text: &str,
+        search: impl Fn(&mut StateCache, &hybrid::Regex, &str) -> Result<T, GaveUp>,
+    ) -> Result<T, GaveUp> {
+        let mut cache = self.caches.get();
+        let was_fresh = std::mem::replace(&mut cache.is_fresh, false);
+        match search(&mut cache, &self.regex, text) {
+            Err(GaveUp) if !was_fresh => {
+                cache.states.reset(&self.regex);
+                search(&mut cache, &self.regex, text)
+            }
+            found => found,
+        }
+    }
+}
+
+impl StateCache {
+    fn is_match(&mut self, regex: &hybrid::Regex, text: &str) -> Result<bool, GaveUp> {
+        let input = Input::new(text).earliest(true);
+        let found = regex.forward().try_search_fwd(self.states.as_parts_mut().0, &input);
+        found.map(|found| found.is_some()).map_err(|_| GaveUp)
+    }
+
+    fn find(&mut self, regex: &hybrid::Regex, text: &str) -> Result<Option<(usize, usize)>, GaveUp> {
+        let found = regex.try_search(&mut self.states, &Input::new(text)).map_err(|_| GaveUp)?;
+        Ok(found.map(|found| (found.start(), found.end())))
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pattern").field(&self.as_str()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::limits::Limits;
+
+    fn random(bytes: usize, letters: &[u8]) -> String {
+        let mut seed = 7_u64;
+        let letter = |_| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            char::from(letters[usize::try_from(seed >> 33).unwrap_or_default() % letters.len()])
+        };
+        (0..bytes).map(letter).collect()
+    }
+
+    fn charged(pattern: &Pattern, text: &str) -> (bool, u64) {
+        let limits = Limits {
+            steps_per_item: u64::MAX,
+            steps_per_rule: u64::MAX,
+            cpu_ms_per_item: u64::MAX,
+            ..Limits::default()
+        };
+        let mut steps = Steps::new(&limits);
+        let found = pattern.is_match(text, &mut steps).unwrap();
+        (found, u64::MAX - steps.left_for_item())
+    }
+
+    fn pattern(source: &str) -> Pattern {
+        Pattern::new(Regex::new(source).unwrap(), 1)
+    }
+
+    #[test]
+    fn text_that_explodes_the_automaton_is_charged_for_the_slow_engine() {
+        let exploding = pattern("a[ab]{0,200}b[q-r]{3}");
+        let (plain, hostile) = ("the quick brown fox ".repeat(3 << 10), random(60 << 10, b"ab"));
+        let (cheap, dear) = (charged(&exploding, &plain).1, charged(&exploding, &hostile).1);
+        assert!(dear > 5 * cheap, "{cheap} {dear}");
+        // At 9 ns for each place and byte this is no more than 30 ns a step.
+        assert!(dear * 30 > 9 * 200 * (60 << 10), "{dear}");
+    }
+
+    #[test]
+    fn charge_depends_on_no_earlier_text() {
+        let (one, other) = (pattern("a[ab]{0,20}b[q-r]{3}"), pattern("a[ab]{0,20}b[q-r]{3}"));
+        let texts = [random(60 << 10, b"ab"), random(2_000, b"abcdefgh"), random(60 << 10, b"abcdefghijklm")];
+        let forth: Vec<_> = texts.iter().map(|text| charged(&one, text)).collect();
+        let mut back: Vec<_> = texts.iter().rev().map(|text| charged(&other, text)).collect();
+        back.reverse();
+        assert_eq!(forth, back);
+    }
+
+    #[test]
+    fn both_engines_find_the_same() {
+        for source in
+            ["a[ab]{0,20}c", r"\b[a-z]{3,30}\d\b", "(?:[ab]{10}x|[bc]{2,}$)", "x*", r"(?m)^\w{5,20}$", "."]
+        {
+            let pattern = pattern(source);
+            for text in [
+                random(5_000, b"ab"),
+                random(5_000, b"abc x1\n"),
+                format!("ä{}", random(3_000, b"abc9 ")),
+                String::new(),
+            ] {
+                let limits = Limits::default();
+                let mut steps = Steps::new(&limits);
+                let found = pattern.regex.find(&text).map(|found| (found.start(), found.end()));
+                assert_eq!(pattern.find(&text, &mut steps), Ok(found), "{source}");
+                steps.next_rule();
+                assert_eq!(pattern.is_match(&text, &mut steps), Ok(found.is_some()), "{source}");
+            }
+        }
+    }
+}
