@@ -150,6 +150,7 @@ fn plan(
             action: events::ActionRef { id: crossing.threshold.action.clone() },
             policies: Vec::new(),
             rules: Vec::new(),
+            rules_more: 0,
             creator: Some(strike.user.clone()),
             user_strike_count: Some(crossing.total),
             decision_reason: None,

@@ -49,10 +49,16 @@ pub struct Limits {
     pub excerpt_bytes: usize,
     /// Conditions and places shown in the explanations of one item; further matches are listed without a tree.
     pub explained: usize,
-    /// Matches listed for one item; further ones are counted, but those of live rules are always listed.
+    /// Matches listed for one item; further ones are counted, but those of live rules always have their effects.
     pub matched: usize,
     /// Failed rules listed for one item; further ones are counted.
     pub errored: usize,
+    /// Matches stored with an item, those that act first; further ones are counted. Also the rules that an action, its
+    /// callback and its review name.
+    pub stored_matches: usize,
+    /// Bytes of the matches stored with an item, and of its failures. Where they are many, they are stored without
+    /// explanations, which `rules explain` computes anew.
+    pub stored_bytes: usize,
     /// Memory that all rules of a plan may take, in bytes, as far as it depends on them: searches, words, patterns with
     /// what threads keep for them.
     pub memory_bytes: usize,
@@ -84,6 +90,8 @@ impl Default for Limits {
             explained: 10_000,
             matched: 4_096,
             errored: 1_000,
+            stored_matches: 100,
+            stored_bytes: 16 << 10,
             memory_bytes: 2 << 30,
             windows: 1_000,
             window_values: 16,
@@ -120,6 +128,8 @@ impl Limits {
             ("window_values", wide(self.window_values), 1, 1_000, "1 to 1,000"),
             ("hits", wide(self.hits), 1, 1_000, "1 to 1,000"),
             ("matched", wide(self.matched), 1, 100_000, "1 to 100,000"),
+            ("stored_matches", wide(self.stored_matches), 1, 100_000, "1 to 100,000"),
+            ("stored_bytes", wide(self.stored_bytes), 1 << 10, 64 << 20, "1 KiB to 64 MiB"),
             ("memory_bytes", wide(self.memory_bytes), 1 << 20, 1 << 40, "1 MiB to 1 TiB"),
             ("excerpt_bytes", wide(self.excerpt_bytes), 4, 64 << 10, "4 to 64 KiB"),
         ];

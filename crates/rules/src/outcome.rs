@@ -3,6 +3,7 @@
 use std::{ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct as _};
+use serde_json::Map;
 use tidegate_schemas::ids::{PolicyId, RuleId, WindowId};
 
 use crate::{
@@ -86,6 +87,21 @@ pub struct Match {
     /// Shared with the rule: a copy of each word would cost more than to find the match.
     pub named: Arc<RuleInfo>,
     pub tree: Explained,
+}
+
+impl Match {
+    /// The match in few bytes: without its explanation and the parameters of its actions.
+    #[must_use]
+    pub fn shortened(&self) -> Self {
+        let bare = |action: &ActionUse| ActionUse { id: action.id.clone(), params: Map::new() };
+        let named = if self.actions.iter().all(|action| action.params.is_empty()) {
+            Arc::clone(&self.named)
+        } else {
+            let actions = self.actions.iter().map(bare).collect();
+            Arc::new(RuleInfo { actions, ..(*self.named).clone() })
+        };
+        Self { named, tree: Explained::of_cut_match() }
+    }
 }
 
 impl Deref for Match {

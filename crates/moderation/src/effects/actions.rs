@@ -26,6 +26,8 @@ pub(crate) struct ActionInput<'a> {
     pub(crate) occurred_at: Millis,
     pub(crate) policies: &'a [PolicyId],
     pub(crate) rules: Vec<Named<RuleId>>,
+    /// Rules beyond those named.
+    pub(crate) rules_more: usize,
     /// Rule versions that caused the action, directly or through a review.
     pub(crate) hits: Vec<RuleHit>,
     pub(crate) reason: Option<String>,
@@ -85,6 +87,7 @@ impl Plan {
             action: ActionRef { id: input.action.clone() },
             policies: events::policies(config, input.policies),
             rules: input.rules.clone(),
+            rules_more: input.rules_more,
             creator: input.user.cloned(),
             user_strike_count: None,
             decision_reason: input.reason.clone(),

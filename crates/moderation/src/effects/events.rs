@@ -30,6 +30,9 @@ pub struct ActionEvent {
     pub action: ActionRef,
     pub policies: Vec<Named<PolicyId>>,
     pub rules: Vec<Named<RuleId>>,
+    /// Rules beyond those named, see `catalog.rules.stored_matches`.
+    #[serde(skip_serializing_if = "super::plan::is_zero")]
+    pub rules_more: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creator: Option<ItemKey>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,6 +6,7 @@
 
 mod actions;
 mod apply;
+mod bounded_list;
 pub mod events;
 mod plan;
 mod rule_gates;

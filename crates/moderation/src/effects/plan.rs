@@ -1,6 +1,6 @@
 //! Makes the plan of an evaluated item; pure. `rule_gates` says which of the matched rules act.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
 use tidegate_catalog::Compiled;
@@ -11,7 +11,9 @@ use tidegate_schemas::{
 };
 
 use super::{
-    ActionInput, Findings, Kind, Plan, PlannedReview, events,
+    ActionInput, Findings, Kind, Plan, PlannedReview,
+    bounded_list::BoundedList,
+    events,
     rule_gates::{self, Evaluated, RuleMatch, event_id},
 };
 use crate::{
@@ -27,6 +29,9 @@ struct ListedAction<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     event_id: Option<EventId>,
     rules: Vec<&'a RuleId>,
+    /// Rules beyond those listed.
+    #[serde(skip_serializing_if = "is_zero")]
+    rules_more: usize,
     policies: Vec<PolicyId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     suppressed: Option<&'static str>,
@@ -34,9 +39,9 @@ struct ListedAction<'a> {
 
 /// A match as the item's row lists it.
 #[derive(Serialize)]
-struct ListedMatch<'a> {
+struct ListedMatch<'m> {
     #[serde(flatten)]
-    found: &'a Match,
+    found: &'m Match,
     #[serde(skip_serializing_if = "Option::is_none")]
     suppressed: Option<Suppressed>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -67,30 +72,24 @@ pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
         asked.into_iter().map(|(id, by)| list_action(&mut plan, config, evaluated, id, &by)).collect();
     let sampled = found.iter().filter(|it| is_sampled(evaluated, it));
     let sampled: Vec<_> = sampled.map(|it| hit(evaluated, it.rule, it.version)).collect();
-    review(&mut plan, evaluated, "sample", sampled);
+    review(&mut plan, config, evaluated, "sample", sampled);
     let failed = rule_gates::for_review(config, evaluated);
     let failed = failed.into_iter().map(|head| hit(evaluated, &head.rule, &head.version));
-    review(&mut plan, evaluated, "error", failed.collect());
+    review(&mut plan, config, evaluated, "error", failed.collect());
 
     let (matches, failures) = found.split_at(evaluated.outcome.matched.len());
-    let matched = evaluated.outcome.matched.iter().zip(matches).map(|(found, it)| ListedMatch {
-        found,
-        suppressed: it.suppressed,
-        sampled: is_sampled(evaluated, it),
-    });
-    let of = |rule: &RuleId| failures.iter().find(|it| it.rule == rule).and_then(|it| it.suppressed);
-    let errored = evaluated.outcome.errored.iter().map(|failed| ListedFailure {
-        failed,
-        counts_as: rule_gates::counts_as(config, failed),
-        suppressed: of(&failed.rule),
-    });
+    let (matched, matched_more) = list_matches(config, evaluated, matches);
+    let (errored, errored_more) = list_failures(config, evaluated, failures);
+    let mut left_out = evaluated.outcome.left_out();
+    left_out.matched_more += matched_more;
+    left_out.errored_more += errored_more;
     plan.evaluation = Some(Findings {
         evaluated_at: evaluated.append_ms,
-        matched: json(&matched.collect::<Vec<_>>()),
-        errored: json(&errored.collect::<Vec<_>>()),
+        matched,
+        errored,
         actions: json(&actions),
         media: json(&evaluated.media),
-        left_out: evaluated.outcome.left_out(),
+        left_out,
     });
     plan.counted.extend(found.iter().map(|it| RuleOutcome {
         rule: it.rule.clone(),
@@ -103,6 +102,51 @@ pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
         kind: OutcomeKind::Errored,
     }));
     plan
+}
+
+/// Lists matches within the bounds of a stored item, those that act first, and counts the others.
+fn list_matches(config: &Compiled, evaluated: &Evaluated<'_>, matches: &[RuleMatch<'_>]) -> (String, usize) {
+    let mut list = BoundedList::new(config.plan().limits());
+    for acting in [true, false] {
+        let some = matches.iter().enumerate().filter(|(_, it)| it.acts() == acting);
+        for (place, it) in some {
+            if list.is_full() {
+                break;
+            }
+            let found = &evaluated.outcome.matched[place];
+            let listed = |found: &Match| {
+                json(&ListedMatch { found, suppressed: it.suppressed, sampled: is_sampled(evaluated, it) })
+            };
+            list.add(place, listed(found), || listed(&found.shortened()));
+        }
+    }
+    list.finish(matches.len())
+}
+
+/// Lists failures in the same way, those that count as something first.
+fn list_failures(
+    config: &Compiled,
+    evaluated: &Evaluated<'_>,
+    failures: &[RuleMatch<'_>],
+) -> (String, usize) {
+    let suppressed: HashMap<&RuleId, Option<Suppressed>> =
+        failures.iter().map(|it| (it.rule, it.suppressed)).collect();
+    let mut list = BoundedList::new(config.plan().limits());
+    let errored = &evaluated.outcome.errored;
+    for counting in [true, false] {
+        for (place, failed) in errored.iter().enumerate() {
+            if list.is_full() {
+                break;
+            }
+            let counts_as = rule_gates::counts_as(config, failed);
+            if counts_as.is_some() == counting {
+                let suppressed = suppressed.get(&failed.rule).copied().flatten();
+                let listed = json(&ListedFailure { failed, counts_as, suppressed });
+                list.add(place, listed.clone(), || listed);
+            }
+        }
+    }
+    list.finish(errored.len())
 }
 
 /// Adds an action that rules ask for to the plan, or lists the reason why it is not taken.
@@ -126,10 +170,12 @@ fn list_action<'a>(
     if suppressed.is_none() {
         take(plan, config, evaluated, id, &causes, &policies);
     }
+    let named = named_causes(config, &causes);
     ListedAction {
         id,
         event_id: suppressed.is_none().then(|| event_id(evaluated, id)),
-        rules: causes.iter().map(|rule| rule.rule).collect(),
+        rules: named.iter().map(|rule| rule.rule).collect(),
+        rules_more: causes.len() - named.len(),
         policies,
         suppressed,
     }
@@ -144,6 +190,9 @@ fn take(
     policies: &[PolicyId],
 ) {
     let named = |rule: &&RuleMatch<'_>| events::Named { id: rule.rule.clone(), name: rule.name.to_owned() };
+    let rules_more = causes.len();
+    let causes = named_causes(config, causes);
+    let rules_more = rules_more - causes.len();
     plan.take(
         config,
         &ActionInput {
@@ -156,10 +205,16 @@ fn take(
             occurred_at: evaluated.append_ms,
             policies,
             rules: causes.iter().map(named).collect(),
+            rules_more,
             hits: causes.iter().map(|rule| hit(evaluated, rule.rule, rule.version)).collect(),
             reason: None,
         },
     );
+}
+
+/// The first causes of an action: it may have thousands, and each is stored several times.
+fn named_causes<'c, 'r, 'a>(config: &Compiled, causes: &'c [&'r RuleMatch<'a>]) -> &'c [&'r RuleMatch<'a>] {
+    &causes[..causes.len().min(config.plan().limits().stored_matches)]
 }
 
 /// True if the rule acts and its hit is in the sample that moderators review.
@@ -170,10 +225,11 @@ fn is_sampled(evaluated: &Evaluated<'_>, it: &RuleMatch<'_>) -> bool {
 }
 
 /// Adds a review that no action asks for.
-fn review(plan: &mut Plan, evaluated: &Evaluated<'_>, why: &str, hits: Vec<RuleHit>) {
+fn review(plan: &mut Plan, config: &Compiled, evaluated: &Evaluated<'_>, why: &str, mut hits: Vec<RuleHit>) {
     if hits.is_empty() || evaluated.no_reviews.is_some() {
         return;
     }
+    hits.truncate(config.plan().limits().stored_matches);
     plan.reviews.push(PlannedReview {
         subject: evaluated.item.clone(),
         queue: BuiltInQueue::Default.into(),
@@ -189,13 +245,14 @@ fn hit(evaluated: &Evaluated<'_>, rule: &RuleId, version: &str) -> RuleHit {
 }
 
 fn union_of_policies(causes: &[&RuleMatch<'_>]) -> Vec<PolicyId> {
-    let mut policies = Vec::new();
-    for policy in causes.iter().flat_map(|found| found.policies) {
-        if !policies.contains(policy) {
-            policies.push(policy.clone());
-        }
-    }
-    policies
+    let mut known = HashSet::new();
+    let all = causes.iter().flat_map(|found| found.policies);
+    all.filter(|policy| known.insert(*policy)).cloned().collect()
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+pub(super) fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 fn json(value: &impl Serialize) -> String {

@@ -245,6 +245,9 @@ pub struct ListedAction {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub event_id: Option<EventId>,
     pub rules: Vec<RuleId>,
+    /// Rules beyond those listed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rules_more: Option<u64>,
     pub policies: Vec<PolicyId>,
     /// Reason why the action was not taken.
     #[serde(skip_serializing_if = "Option::is_none", default)]

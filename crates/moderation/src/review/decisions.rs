@@ -386,6 +386,7 @@ fn take(
             occurred_at: decision.decided_at,
             policies: &decision.policies,
             rules: Vec::new(),
+            rules_more: 0,
             hits: hits.to_vec(),
             reason: decision.reason.clone(),
         },

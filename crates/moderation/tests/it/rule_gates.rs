@@ -14,7 +14,7 @@ use tidegate_moderation::{
         stored::Submission,
         submissions,
     },
-    rules::stats::Suppressed,
+    rules::stats::{OutcomeKind, Suppressed},
 };
 use tidegate_rules::Outcome;
 use tidegate_schemas::{
@@ -223,4 +223,57 @@ fn a_rule_that_fails_counts_as_its_author_says() {
     assert_eq!(actions[0]["rules"], json!(["acts"]));
     assert_eq!(plan.callbacks.len(), 1);
     assert_eq!(plan.reviews.iter().map(|it| it.rules.clone()).collect::<Vec<_>>(), [[RuleId::new("asks")]]);
+}
+
+/// Bytes of everything that is stored of an evaluation: findings, actions, hits, callbacks and reviews.
+fn stored_bytes(plan: &Plan) -> usize {
+    serde_json::to_string(plan).unwrap().len()
+}
+
+#[test]
+fn ten_thousand_matching_rules_store_a_bounded_evaluation() {
+    let rules: String = (0..10_000)
+        .map(|nth| {
+            let status = if nth < 20 { "background" } else { "live" };
+            rule(
+                &format!("a-rule-that-matches-all-{nth}"),
+                &format!("status: {status}\nactions: [hide, look]"),
+            )
+        })
+        .collect();
+    let case = Case::new(&rules);
+    let plan = case.plan();
+    // A row, a record and a plan of 16 KiB each hold this; they were 2.5 and 7 MB.
+    assert!(stored_bytes(&plan) < 64 << 10, "{}", stored_bytes(&plan));
+
+    let (matched, _, actions) = listed(&plan);
+    let findings = plan.evaluation.as_ref().unwrap();
+    let count = matched.as_array().unwrap().len();
+    assert!(findings.matched.len() <= 16 << 10 && count > 20, "{count}");
+    assert_eq!(findings.left_out.matched_more, 10_000 - count);
+    // Rules that act come first, in their order.
+    assert!(matched.as_array().unwrap().iter().all(|it| it.get("suppressed").is_none()), "{matched}");
+    let keys: Vec<_> = matched.as_array().unwrap().iter().map(|it| it["rule"].as_str().unwrap()).collect();
+    assert!(keys.is_sorted());
+    assert_eq!(actions[0]["rules"].as_array().unwrap().len(), 100);
+    assert_eq!(actions[0]["rulesMore"], 9_880);
+
+    // All effects are there, and every rule is counted.
+    assert_eq!((plan.taken.len(), plan.callbacks.len(), plan.reviews.len()), (2, 1, 1));
+    let acted = plan.counted.iter().filter(|it| it.kind == OutcomeKind::Acted).count();
+    assert_eq!((acted, case.claims().len()), (9_980, 9_980));
+    let body: Value = serde_json::from_str(&plan.callbacks[0].body).unwrap();
+    assert_eq!((body["rules"].as_array().unwrap().len(), &body["rulesMore"]), (100, &json!(9_880)));
+}
+
+#[test]
+fn few_matches_are_stored_with_all_that_explains_them() {
+    let rules: String = (0..3).map(|nth| rule(&format!("r{nth}"), "status: live\nactions: [hide]")).collect();
+    let plan = Case::new(&rules).plan();
+    let (matched, _, actions) = listed(&plan);
+    for found in matched.as_array().unwrap() {
+        assert_eq!(found["tree"]["text"]["hits"][0]["found"], "scamcoin", "{found}");
+    }
+    assert_eq!((actions[0].get("rulesMore"), plan.callbacks[0].body.contains("rulesMore")), (None, false));
+    assert_eq!(plan.evaluation.unwrap().left_out.matched_more, 0);
 }

@@ -248,6 +248,11 @@ pub struct CutExplained {
 }
 
 impl Explained {
+    /// Explanation of a match that shows nothing of it.
+    pub(crate) fn of_cut_match() -> Self {
+        Self::Cut(CutExplained { outcome: ConditionResult::Passed })
+    }
+
     /// Conditions and places shown.
     pub(crate) fn size(&self) -> usize {
         let shown = match self {

@@ -27,10 +27,10 @@ use crate::{
     facts::{Facts, Need},
     fields::{FieldCache, Path},
     item::{Item, On},
-    leaves::{self, CutExplained, Explained, Leaf, input::EvalInput},
+    leaves::{self, Explained, Leaf, input::EvalInput},
     limits::{Limits, OutOfSteps},
     lint,
-    logic::{self, ConditionResult, Mask},
+    logic::{self, Mask},
     outcome::{Match, Outcome, RuleFailure},
     overload::{self, Overload},
     search::hashing::BuildFastHasher,
@@ -287,7 +287,7 @@ impl Plan {
         })
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
@@ -539,5 +539,5 @@ fn errored(head: &RuleHead, reason: String) -> RuleFailure {
 }
 
 fn cut() -> Explained {
-    Explained::Cut(CutExplained { outcome: ConditionResult::Passed })
+    Explained::of_cut_match()
 }
