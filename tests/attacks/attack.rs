@@ -1,0 +1,157 @@
+//! One attack: how the service is started for it, what it does, and what the good client noticed.
+
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use anyhow::{Error, Result, ensure};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    good::{GoodClient, Noticed},
+    http2, processing, requests,
+    service::{Service, Start},
+};
+
+/// Greatest time in which 99 of 100 answers must be there.
+const P99: Duration = Duration::from_millis(50);
+/// Greatest resident memory in MiB.
+const MEMORY: f64 = 1_536.0;
+/// Time that an attack may take to end once it is told to.
+const ENDING: Duration = Duration::from_secs(30);
+
+/// The service's addresses and the attacker's key.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) api: String,
+    pub(crate) admin: String,
+    pub(crate) key: String,
+}
+
+/// Runs until it is told to stop, and says in a few words how much it did.
+pub(crate) type Running = Pin<Box<dyn Future<Output = Result<String>> + Send>>;
+
+pub(crate) struct Attack {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) start: Start,
+    pub(crate) run: fn(Arc<Target>, CancellationToken) -> Running,
+}
+
+pub(crate) const HEAD: [&str; 10] = [
+    "attack",
+    "what it did",
+    "p50 ms",
+    "p99 ms",
+    "max ms",
+    "not 2xx",
+    "evaluated p99 s",
+    "probe max ms",
+    "MiB",
+    "bars",
+];
+
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    did: String,
+    noticed: Noticed,
+    memory: f64,
+    broken: Option<String>,
+}
+
+/// All attacks, the quiet one first: what the machine itself costs.
+pub(crate) fn all() -> Vec<Attack> {
+    let quiet = Attack {
+        name: "none",
+        about: "the good client alone",
+        start: Start::default(),
+        run: |_, stop| {
+            Box::pin(async move {
+                stop.cancelled().await;
+                Ok("nothing".to_owned())
+            })
+        },
+    };
+    let mut all = vec![quiet];
+    all.extend(requests::attacks());
+    all.extend(http2::attacks());
+    all.extend(processing::attacks());
+    all
+}
+
+impl Attack {
+    pub(crate) async fn run(&self, lasts: Duration) -> Result<Row> {
+        let mut service = Service::start(&self.start).await?;
+        let good = GoodClient::start(&service.api, &service.operations, &service.good);
+        let target = Arc::new(Target {
+            api: service.api.clone(),
+            admin: service.admin.clone(),
+            key: service.bad.clone(),
+        });
+        let stop = CancellationToken::new();
+        let attack = tokio::spawn((self.run)(target, stop.clone()));
+        let until = tokio::time::Instant::now() + lasts;
+        while tokio::time::Instant::now() < until && service.process.runs() {
+            sleep(Duration::from_millis(200)).await;
+        }
+        let survived = service.process.runs();
+        let memory = service.resident().map_or(f64::NAN, |(_, most)| most);
+        let limited = service.metric("tidegate_http_limited_total").await.unwrap_or(f64::NAN);
+        let noticed = good.stop().await?;
+        stop.cancel();
+        let did = timeout(ENDING, attack).await??.unwrap_or_else(|error| format!("it failed: {error:#}"));
+        ensure!(survived, "the service ended:\n{}", service.tail());
+        service.process.kill().await?;
+        Ok(Row { name: self.name, did: format!("{did}; {limited} limited"), noticed, memory, broken: None })
+    }
+}
+
+impl Row {
+    pub(crate) fn broken(name: &'static str, error: &Error) -> Self {
+        let broken = Some(format!("{error:#}").replace(['\n', '|'], " "));
+        Self { name, did: String::new(), noticed: Noticed::default(), memory: f64::NAN, broken }
+    }
+
+    pub(crate) fn holds(&self) -> bool {
+        let is_quick = at(&self.noticed.answers, 99).is_some_and(|p99| p99 <= P99);
+        self.broken.is_none() && is_quick && self.noticed.failures.is_empty() && self.memory <= MEMORY
+    }
+
+    pub(crate) fn cells(&self) -> Vec<String> {
+        let Noticed { answers, evaluated, probes, failures } = &self.noticed;
+        let millis = |times: &[Duration], percent| {
+            at(times, percent)
+                .map_or_else(|| "-".to_owned(), |time| format!("{:.1}", time.as_secs_f64() * 1e3))
+        };
+        let verdict = match (&self.broken, self.holds(), failures.first()) {
+            (Some(broken), ..) => broken.clone(),
+            (None, true, _) => "held".to_owned(),
+            (None, false, None) => "MISSED".to_owned(),
+            (None, false, Some(first)) => {
+                format!("MISSED: {}", first.chars().take(120).collect::<String>().replace('|', " "))
+            }
+        };
+        vec![
+            self.name.to_owned(),
+            self.did.clone(),
+            millis(answers, 50),
+            millis(answers, 99),
+            millis(answers, 100),
+            format!(
+                "{} of {}",
+                failures.len(),
+                failures.len() + answers.len() + evaluated.len() + probes.len()
+            ),
+            at(evaluated, 99).map_or_else(|| "-".to_owned(), |time| format!("{:.2}", time.as_secs_f64())),
+            millis(probes, 100),
+            format!("{:.0}", self.memory),
+            verdict,
+        ]
+    }
+}
+
+/// The time within which so many of a hundred were done.
+fn at(times: &[Duration], percent: usize) -> Option<Duration> {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    sorted.get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1))).copied()
+}

@@ -1,0 +1,145 @@
+//! The organisation that uses the service properly, and what it notices.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use serde_json::json;
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::http::{self, Connection, api_key};
+
+/// What it noticed.
+#[derive(Debug, Default)]
+pub(crate) struct Noticed {
+    /// Times of the answers to its submissions.
+    pub(crate) answers: Vec<Duration>,
+    /// Times until its items were evaluated.
+    pub(crate) evaluated: Vec<Duration>,
+    pub(crate) probes: Vec<Duration>,
+    /// Requests that were not answered with 2xx.
+    pub(crate) failures: Vec<String>,
+}
+
+impl Noticed {
+    fn add(&mut self, other: Self) {
+        self.answers.extend(other.answers);
+        self.evaluated.extend(other.evaluated);
+        self.probes.extend(other.probes);
+        self.failures.extend(other.failures);
+    }
+}
+
+/// An item that nobody else has.
+fn item() -> (String, String) {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let id = format!("good-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    let text = "a post of some length, as people write them every day. ".repeat(5);
+    let body = json!({ "items": [{ "id": id, "typeId": "post", "data": { "text": text } }] });
+    (id, body.to_string())
+}
+
+pub(crate) struct GoodClient {
+    tasks: JoinSet<Noticed>,
+    stop: CancellationToken,
+}
+
+impl GoodClient {
+    pub(crate) fn start(api: &str, operations: &str, key: &str) -> Self {
+        let stop = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        let (api, operations, key) =
+            (Arc::<str>::from(api), Arc::<str>::from(operations), Arc::<str>::from(key));
+        tasks.spawn(submit(Arc::clone(&api), Arc::clone(&key), stop.clone()));
+        tasks.spawn(follow(api, key, stop.clone()));
+        tasks.spawn(probe(operations, stop.clone()));
+        Self { tasks, stop }
+    }
+
+    pub(crate) async fn stop(mut self) -> Result<Noticed> {
+        self.stop.cancel();
+        let mut noticed = Noticed::default();
+        while let Some(own) = self.tasks.join_next().await {
+            noticed.add(own?);
+        }
+        Ok(noticed)
+    }
+}
+
+/// Forty items a second on one connection; every tenth on a new one.
+async fn submit(api: Arc<str>, key: Arc<str>, stop: CancellationToken) -> Noticed {
+    let (mut noticed, mut connection, mut count) = (Noticed::default(), None, 0);
+    while !stop.is_cancelled() {
+        let began = Instant::now();
+        count += 1;
+        if count % 10 == 0 {
+            connection = None;
+        }
+        let asked = async {
+            let open = match connection.take() {
+                Some(open) => open,
+                None => Connection::open(&api).await?,
+            };
+            let open = connection.insert(open);
+            open.ask("POST", "/api/v1/items/async/", &api_key(&key), &item().1).await
+        };
+        match asked.await {
+            Ok(answer) if answer.status == 202 => noticed.answers.push(began.elapsed()),
+            Ok(answer) => {
+                noticed.failures.push(format!("{} {}", answer.status, String::from_utf8_lossy(&answer.body)));
+            }
+            Err(error) => {
+                connection = None;
+                noticed.failures.push(format!("{error:#}"));
+            }
+        }
+        sleep(Duration::from_millis(25).saturating_sub(began.elapsed())).await;
+    }
+    noticed
+}
+
+/// Four items a second, each followed until it is evaluated.
+async fn follow(api: Arc<str>, key: Arc<str>, stop: CancellationToken) -> Noticed {
+    let mut noticed = Noticed::default();
+    while !stop.is_cancelled() {
+        let (id, body) = item();
+        let began = Instant::now();
+        let header = api_key(&key);
+        let followed = async {
+            let mut connection = Connection::open(&api).await?;
+            connection.ask("POST", "/api/v1/items/async/", &header, &body).await?.ok("its item")?;
+            let wait = format!("/api/v1/items/post/{id}?wait=30s");
+            connection.ask("GET", &wait, &header, "").await?.ok("its look-up")
+        };
+        match followed.await {
+            Ok(_) => noticed.evaluated.push(began.elapsed()),
+            Err(error) => noticed.failures.push(format!("{error:#}")),
+        }
+        sleep(Duration::from_millis(250).saturating_sub(began.elapsed())).await;
+    }
+    noticed
+}
+
+async fn probe(operations: Arc<str>, stop: CancellationToken) -> Noticed {
+    let mut noticed = Noticed::default();
+    while !stop.is_cancelled() {
+        let began = Instant::now();
+        let asked =
+            timeout(Duration::from_secs(30), http::ask(&operations, "GET", "/livez", "accept: */*", ""));
+        match asked.await {
+            Ok(Ok(answer)) if answer.status == 200 => noticed.probes.push(began.elapsed()),
+            other => noticed.failures.push(format!("a probe: {other:?}")),
+        }
+        sleep(Duration::from_millis(200)).await;
+    }
+    noticed
+}

@@ -1,0 +1,163 @@
+//! Attacks by what is to be processed: windows over one key, dear patterns, and more items than can be processed.
+
+use std::{
+    fmt::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    attack::{Attack, Running, Target},
+    http::{Connection, api_key},
+    service::Start,
+};
+
+pub(crate) fn attacks() -> Vec<Attack> {
+    vec![
+        Attack {
+            name: "windows",
+            about: "100 windows over one key, each rule asking for more than 9,990, and 12,000 items",
+            start: Start { documents: Some(hot_windows), ..Start::default() },
+            run: windows,
+        },
+        Attack {
+            name: "patterns",
+            about: "16 rules of two slow patterns over 300 items of 64 KiB",
+            start: Start { documents: Some(slow_patterns), ..Start::default() },
+            run: patterns,
+        },
+        Attack {
+            name: "flood",
+            about: "items as fast as they are taken, from 8 connections, with max_lag_seconds = 3",
+            start: Start { settings: "[ingest]\nmax_lag_seconds = 3\n", ..Start::default() },
+            run: flood,
+        },
+    ]
+}
+
+fn hot_windows() -> String {
+    let mut documents = String::new();
+    for number in 0..100 {
+        write!(
+            documents,
+            "window: w{number}\nitem_types: [post]\nby: text\nover: {}h\n---\nrule: r{number}\nstatus: live\nitem_types: \
+             [post]\nwhen:\n  count: {{window: w{number}, gt: 9990}}\npolicies: [scam]\nactions: []\n---\n",
+            24 + number
+        )
+        .unwrap();
+    }
+    documents
+}
+
+fn slow_patterns() -> String {
+    let mut documents = String::new();
+    for number in 1..=16 {
+        write!(
+            documents,
+            "rule: p{number}\nstatus: live\nitem_types: [post]\nwhen:\n  text: {{in: [text], regex: \
+             ['a.{{0,200}}b[q-r]{{{number}}}', 'b.{{0,200}}a[q-r]{{{number}}}']}}\npolicies: [scam]\nactions: []\n---\n"
+        )
+        .unwrap();
+    }
+    documents
+}
+
+/// Submits batches on several connections until they are used up or it is told to stop. Returns accepted items and
+/// refused requests.
+async fn submit(
+    target: &Arc<Target>,
+    stop: &CancellationToken,
+    connections: usize,
+    batch: impl Fn() -> Option<Value> + Clone + Send + 'static,
+) -> (usize, usize) {
+    let (accepted, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let mut tasks = JoinSet::new();
+    for _ in 0..connections {
+        let (target, stop, batch) = (Arc::clone(target), stop.clone(), batch.clone());
+        let (accepted, refused) = (Arc::clone(&accepted), Arc::clone(&refused));
+        tasks.spawn(async move {
+            let header = api_key(&target.key);
+            let mut connection = None;
+            while let (false, Some(items)) = (stop.is_cancelled(), batch()) {
+                let count = items.as_array().map_or(0, Vec::len);
+                let body = json!({ "items": items }).to_string();
+                let asked = async {
+                    let open = match connection.take() {
+                        Some(open) => open,
+                        None => Connection::open(&target.api).await?,
+                    };
+                    connection.insert(open).ask("POST", "/api/v1/items/async/", &header, &body).await
+                };
+                match stop.run_until_cancelled(asked).await {
+                    Some(Ok(answer)) if answer.status == 202 => accepted.fetch_add(count, Ordering::Relaxed),
+                    _ => refused.fetch_add(1, Ordering::Relaxed),
+                };
+            }
+        });
+    }
+    while tasks.join_next().await.is_some() {}
+    (accepted.load(Ordering::Relaxed), refused.load(Ordering::Relaxed))
+}
+
+/// Numbers batches, up to `most` of them.
+fn batches(
+    most: usize,
+    batch: impl Fn(usize) -> Value + Clone + Send + 'static,
+) -> impl Fn() -> Option<Value> + Clone + Send + 'static {
+    let next = Arc::new(AtomicUsize::new(0));
+    move || {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        (number < most).then(|| batch(number))
+    }
+}
+
+fn posts(batch: usize, count: usize, text: &str) -> Value {
+    let post =
+        |number| json!({ "id": format!("b{batch}-{number}"), "typeId": "post", "data": { "text": text } });
+    (0..count).map(post).collect()
+}
+
+fn report((accepted, refused): (usize, usize)) -> String {
+    format!("{accepted} items, {refused} refusals")
+}
+
+fn windows(target: Arc<Target>, stop: CancellationToken) -> Running {
+    Box::pin(async move {
+        let done = submit(&target, &stop, 4, batches(120, |batch| posts(batch, 100, "one hot key"))).await;
+        stop.cancelled().await;
+        Ok(report(done))
+    })
+}
+
+fn patterns(target: Arc<Target>, stop: CancellationToken) -> Running {
+    Box::pin(async move {
+        // A generator of its own: the same text each time, and no crate for it.
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let text: Arc<str> = (0..64 << 10)
+            .map(|_| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                if state & 1 == 0 { 'a' } else { 'b' }
+            })
+            .collect::<String>()
+            .into();
+        let done = submit(&target, &stop, 4, batches(60, move |batch| posts(batch, 5, &text))).await;
+        stop.cancelled().await;
+        Ok(report(done))
+    })
+}
+
+fn flood(target: Arc<Target>, stop: CancellationToken) -> Running {
+    Box::pin(async move {
+        let text = "a post of some length, as people write them every day. ".repeat(5);
+        let batch = move |batch| posts(batch, 100, &text);
+        Ok(report(submit(&target, &stop, 8, batches(usize::MAX, batch)).await))
+    })
+}
