@@ -23,6 +23,7 @@ const CALLBACK_ATTEMPTS: &str = "tidegate_callback_attempts_total";
 const CALLBACK_ATTEMPT_SECONDS: &str = "tidegate_callback_attempt_seconds";
 const CALLBACK_FAULTS: &str = "tidegate_callback_faults_total";
 const RULE_OUTCOMES: &str = "tidegate_rule_outcomes_total";
+const FREQUENT_RULES: &str = "tidegate_frequent_rules_total";
 const RULE_ALARMS: &str = "tidegate_rule_alarms_total";
 const MEDIA_ITEMS_SLOW: &str = "tidegate_media_items_slow_total";
 const MEDIA_SLOW_REFUSED: &str = "tidegate_media_slow_refused_total";
@@ -58,6 +59,10 @@ pub fn describe() {
     describe_counter!(CALLBACK_ATTEMPTS, "Callback attempts, by outcome.");
     describe_histogram!(CALLBACK_ATTEMPT_SECONDS, Unit::Seconds, "Time that a callback attempt took.");
     describe_counter!(CALLBACK_FAULTS, "Callback attempts that could not be made or written down, by tag.");
+    describe_counter!(
+        FREQUENT_RULES,
+        "Rule versions that were found to match most items of an organisation."
+    );
     describe_counter!(RULE_OUTCOMES, "Outcomes of rules, by org, rule and outcome.");
     describe_counter!(RULE_ALARMS, "Rules that were stopped because they matched more often than expected.");
     describe_counter!(MEDIA_ITEMS_SLOW, "Items handed over to the topic items-slow, by reason.");
@@ -131,6 +136,10 @@ pub(crate) fn callback_failed(tag: &'static str) {
 
 pub(crate) fn rule_outcome(org: String, rule: String, outcome: &'static str) {
     counter!(RULE_OUTCOMES, "org" => org, "rule" => rule, "outcome" => outcome).increment(1);
+}
+
+pub(crate) fn frequent_rule() {
+    counter!(FREQUENT_RULES).increment(1);
 }
 
 pub(crate) fn rule_alarm() {

@@ -59,7 +59,8 @@ pub async fn process(
         Measure { times: settings.alarm_times, least: settings.alarm_least },
     );
     let allowances = RuleLimits::new(work.store.clone(), expected);
-    let tally = OutcomeCounters::new(work.store.clone(), settings.rule_metrics);
+    let tally =
+        OutcomeCounters::new(work.store.clone(), settings.rule_metrics, settings.frequent_rule_percent);
     let keeping = tokio::spawn(tally.clone().keep(settings.rule_counts_every(), roles.stop.clone()));
     let items = |media| ItemPipeline {
         deps: work.clone(),

@@ -40,6 +40,9 @@ pub struct Settings {
     pub drain_ms: u64,
     /// Rules that have a counter of their own in the metrics; those beyond are counted together. Default 1,000.
     pub rule_metrics: usize,
+    /// Share of an organisation's items, in percent, from which on a rule is reported as one that matches most; 0 turns this
+    /// off. Default 90.
+    pub frequent_rule_percent: u64,
     /// Rows that may be read for what a window has counted; a condition that needs more is errored. Default 10,000.
     pub window_rows: usize,
     /// Interval between two writes of the counts for `tidegate rules stats`, in milliseconds; a crash loses as much of
@@ -71,6 +74,7 @@ impl Default for Settings {
             decision_lease_ms: 30_000,
             drain_ms: 30_000,
             rule_metrics: 1_000,
+            frequent_rule_percent: 90,
             window_rows: 10_000,
             rule_counts_ms: 5_000,
             alarm_times: 5,
@@ -225,6 +229,12 @@ impl Settings {
                 self.decision_lease_ms
             )));
         }
+        if self.frequent_rule_percent > 100 {
+            return Err(SettingsError(format!(
+                "processors.frequent_rule_percent = {} must be between 0 and 100",
+                self.frequent_rule_percent
+            )));
+        }
         self.media.validate()?;
         if self.media.slow_bytes_per_org > self.budget_bytes as u64 {
             return Err(SettingsError(format!(
@@ -358,6 +368,10 @@ mod tests {
             (Settings { budget_bytes: 1_000, ..Settings::default() }, "processors.budget_bytes = 1000"),
             (Settings { room_works: 10, ..Settings::default() }, "processors.room_works = 10"),
             (Settings { decision_lease_ms: 0, ..Settings::default() }, "processors.decision_lease_ms = 0"),
+            (
+                Settings { frequent_rule_percent: 101, ..Settings::default() },
+                "processors.frequent_rule_percent = 101",
+            ),
             (
                 Settings { decision_lease_ms: u64::MAX, ..Settings::default() },
                 "must be between 1000 and 3600000",

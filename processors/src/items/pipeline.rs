@@ -82,7 +82,10 @@ impl ItemPipeline {
         let rows = items.into_iter().flatten().filter_map(|item| item.rows).collect::<Vec<_>>();
         // New, since a record whose items may have been stored before never comes here.
         match submissions::store_new(&self.deps, &rows).await {
-            Ok(()) => BatchOutcome { left, is_retry: false },
+            Ok(()) => {
+                self.counters.count_quiet(&job.record.org, rows.len());
+                BatchOutcome { left, is_retry: false }
+            }
             Err(_) => BatchOutcome::retry_all(count),
         }
     }

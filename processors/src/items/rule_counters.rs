@@ -5,7 +5,10 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tidegate_moderation::rules::stats::{self, RuleCounters, RuleOutcome};
+use tidegate_moderation::rules::{
+    match_rates::{FrequentRule, MatchRates},
+    stats::{self, RuleCounters, RuleOutcome},
+};
 use tidegate_schemas::ids::{Millis, OrgId, RuleId};
 use tidegate_store::Store;
 use tokio_util::sync::CancellationToken;
@@ -21,15 +24,35 @@ pub(crate) struct OutcomeCounters {
     counters: Arc<Mutex<RuleCounters>>,
     most: usize,
     named: Arc<Mutex<HashSet<(OrgId, RuleId)>>>,
+    rates: Arc<Mutex<MatchRates>>,
+    /// Share of items from which on a rule is reported as one that matches most; 0 for none.
+    frequent_percent: u64,
 }
 
 impl OutcomeCounters {
-    pub(crate) fn new(store: Store, most: usize) -> Self {
-        Self { store, counters: Arc::default(), most, named: Arc::default() }
+    pub(crate) fn new(store: Store, most: usize, frequent_percent: u64) -> Self {
+        Self {
+            store,
+            counters: Arc::default(),
+            most,
+            named: Arc::default(),
+            rates: Arc::default(),
+            frequent_percent,
+        }
+    }
+
+    /// Counts items of which no rule came to anything.
+    pub(crate) fn count_quiet(&self, org: &OrgId, items: usize) {
+        if items > 0 && self.frequent_percent > 0 {
+            self.rates.lock().count_quiet(org, u64::try_from(items).unwrap_or(u64::MAX));
+        }
     }
 
     /// Counts the outcomes of an item that the log took at that time.
     pub(crate) fn count(&self, org: &OrgId, at: Millis, outcomes: &[RuleOutcome]) {
+        if self.frequent_percent > 0 {
+            self.rates.lock().count(org, outcomes);
+        }
         if outcomes.is_empty() {
             return;
         }
@@ -48,6 +71,17 @@ impl OutcomeCounters {
                 () = stop.cancelled() => {}
             }
             self.write().await;
+            self.report_frequent();
+        }
+    }
+
+    /// Warns of rules that match most items.
+    fn report_frequent(&self) {
+        let frequent = self.rates.lock().take_frequent(self.frequent_percent);
+        for FrequentRule { org, rule, version, matched, items } in frequent {
+            metrics::frequent_rule();
+            tracing::warn!(%org, %rule, version, matched, items,
+                "a rule matches most items, and each match is stored: narrow its condition or archive it");
         }
     }
 
@@ -79,7 +113,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let db = fjall::Database::builder(folder.path()).open().unwrap();
         let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
-        let tally = OutcomeCounters::new(store, 2);
+        let tally = OutcomeCounters::new(store, 2, 0);
         let name = |rule: &str| tally.labels(&OrgId::new("acme"), &RuleId::new(rule)).1;
         assert_eq!(["a", "b", "c", "a", "d"].map(name), ["a", "b", OTHERS, "a", OTHERS]);
     }

@@ -31,7 +31,7 @@ pub struct ActionEvent {
     pub policies: Vec<Named<PolicyId>>,
     pub rules: Vec<Named<RuleId>>,
     /// Rules beyond those named, see `catalog.rules.stored_matches`.
-    #[serde(skip_serializing_if = "super::plan::is_zero")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub rules_more: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creator: Option<ItemKey>,
@@ -57,6 +57,11 @@ pub struct AppealEvent {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision_reason: Option<String>,
     pub custom: serde_json::Map<String, serde_json::Value>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+pub(super) fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 pub fn body(event: &impl Serialize) -> String {

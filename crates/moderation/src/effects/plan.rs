@@ -30,7 +30,7 @@ struct ListedAction<'a> {
     event_id: Option<EventId>,
     rules: Vec<&'a RuleId>,
     /// Rules beyond those listed.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "events::is_zero")]
     rules_more: usize,
     policies: Vec<PolicyId>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -248,11 +248,6 @@ fn union_of_policies(causes: &[&RuleMatch<'_>]) -> Vec<PolicyId> {
     let mut known = HashSet::new();
     let all = causes.iter().flat_map(|found| found.policies);
     all.filter(|policy| known.insert(*policy)).cloned().collect()
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
-pub(super) fn is_zero(count: &usize) -> bool {
-    *count == 0
 }
 
 fn json(value: &impl Serialize) -> String {

@@ -2,5 +2,6 @@
 
 pub mod baselines;
 pub mod limits;
+pub mod match_rates;
 pub mod stats;
 pub mod windows;
