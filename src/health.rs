@@ -249,6 +249,17 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_does_not_get_round_to_its_parts_is_not_ready() {
+        let health = Health::default();
+        health.opened();
+        health.0.state.lock().looked_at = Some(Instant::now());
+        assert!(health.report().ready);
+        health.0.state.lock().looked_at = Instant::now().checked_sub(STALE * 2);
+        let report = health.report();
+        assert!(!report.ready && report.complaints["process"].contains("overloaded"), "{report:?}");
+    }
+
+    #[test]
     fn ready_means_opened_all_roles_running_and_no_complaint() {
         let health = Health::default();
         health.role("ingest", Role::Starting);

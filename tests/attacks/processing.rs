@@ -34,8 +34,8 @@ pub(crate) fn attacks() -> Vec<Attack> {
         },
         Attack {
             name: "flood",
-            about: "items as fast as they are taken, from 8 connections, with max_lag_seconds = 3",
-            start: Start { settings: "[ingest]\nmax_lag_seconds = 3\n", ..Start::default() },
+            about: "items as fast as they are taken, from 8 connections, with max_lag_seconds = 1",
+            start: Start { settings: "[ingest]\nmax_lag_seconds = 1\n", ..Start::default() },
             run: flood,
         },
     ]

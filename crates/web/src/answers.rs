@@ -8,15 +8,17 @@ use std::{
 
 use axum::{
     body::Body,
+    extract::Request,
     http::{Method, Uri},
     response::Response,
 };
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tidegate_schemas::ids::OrgId;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    HttpServer,
+    HttpServer, Problem,
     connection::{Connection, UnsentAnswer},
     fair_budget::{Holder, Lease, Refusal},
     problem::replace,
@@ -45,7 +47,26 @@ pub(crate) struct Destination {
     pub(crate) uri: Uri,
 }
 
+/// Size of an answer that a look-up must have room for before it begins, so that none is made in vain.
+const EXPECTED: usize = 1 << 20;
+
 impl HttpServer {
+    /// Refuses a look-up of an organisation or connection whose share of unsent bytes is used up.
+    pub fn expect_answer(&self, request: &Request, org: &OrgId) -> Result<(), Problem> {
+        if !request.method().is_safe() {
+            return Ok(());
+        }
+        let connection = request.extensions().get::<Connection>().map(Connection::unsent_bytes);
+        let holder = Holder { org: Some(org.clone()), connection };
+        let expected = EXPECTED.min(self.settings().unsent_bytes / 8);
+        self.answers().take(holder, expected).map(drop).map_err(|refusal| self.no_room(refusal))
+    }
+
+    fn no_room(&self, refusal: Refusal) -> Problem {
+        let limits = [Limit::AnswerShare, Limit::AnswerTotal];
+        self.refuse(refusal, limits, "the answers that clients have not taken")
+    }
+
     /// Counts the answer's bytes until they are sent. Without room for them a look-up is answered with 503; of
     /// anything else the effect stands, so its stream or connection ends instead: nobody is told what is not true.
     pub(crate) fn hold_answer(&self, answer: Response, to: &Destination) -> Result<Response, NoRoom> {
@@ -53,8 +74,7 @@ impl HttpServer {
             Ok(lease) => return Ok(held(answer, lease, to)),
             Err(refusal) => refusal,
         };
-        let limits = [Limit::AnswerShare, Limit::AnswerTotal];
-        let problem = self.refuse(refusal, limits, "the answers that clients have not taken");
+        let problem = self.no_room(refusal);
         if !to.method.is_safe() {
             return Err(NoRoom::new());
         }

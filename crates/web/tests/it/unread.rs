@@ -175,3 +175,18 @@ async fn without_room_a_look_up_is_503_and_a_change_is_never_answered_falsely() 
     assert_eq!(reason, Some(h2::Reason::ENHANCE_YOUR_CALM));
     assert_eq!(server.app.http.load().refused_by_share, 2);
 }
+
+#[tokio::test]
+async fn without_room_a_look_up_is_refused_before_its_answer_is_made() {
+    let server = server(600_000).await;
+    let mut greedy = Vec::new();
+    for _ in 0..10 {
+        let mut client = Raw::connect(&server, |builder| {
+            builder.initial_window_size(0);
+        })
+        .await;
+        greedy.push((client.request("GET", "/large?greedy").await.await, client));
+    }
+    let made = server.app.made.load(std::sync::atomic::Ordering::Relaxed);
+    assert!((3..=4).contains(&made), "half of {ALL} bytes hold {made} answers");
+}

@@ -1,6 +1,12 @@
 //! A server of a few routes, and clients that speak to it byte by byte.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use axum::{
     Router,
@@ -35,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) http: HttpServer,
     pub(crate) entered: Notify,
     pub(crate) leave: Notify,
+    /// Number of large answers that were made.
+    pub(crate) made: AtomicUsize,
 }
 
 type App = State<Arc<Shared>>;
@@ -58,9 +66,14 @@ async fn long(State(app): App) -> String {
 }
 
 /// A megabyte for the organisation that the query names.
-async fn large(RawQuery(org): RawQuery) -> Response {
+async fn large(State(app): App, RawQuery(org): RawQuery, request: Request) -> Response {
+    let org = OrgId::from(org.unwrap_or_default());
+    if let Err(problem) = app.http.expect_answer(&request, &org) {
+        return problem.into_response();
+    }
+    app.made.fetch_add(1, Ordering::Relaxed);
     let mut answer = vec![b'x'; LARGE].into_response();
-    answer.extensions_mut().insert(AnswerFor(OrgId::from(org.unwrap_or_default())));
+    answer.extensions_mut().insert(AnswerFor(org));
     answer
 }
 
@@ -80,7 +93,12 @@ impl Running {
         let mut settings = Settings::default();
         set(&mut settings);
         let http = HttpServer::new("tests", settings).unwrap();
-        let app = Arc::new(Shared { http, entered: Notify::new(), leave: Notify::new() });
+        let app = Arc::new(Shared {
+            http,
+            entered: Notify::new(),
+            leave: Notify::new(),
+            made: AtomicUsize::default(),
+        });
         let router = Router::new()
             .route("/count", post(count))
             .route("/held", get(held))
