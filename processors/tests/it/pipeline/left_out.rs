@@ -1,5 +1,7 @@
 //! What an evaluation leaves out is told wherever the evaluation is.
 
+use std::{os::unix::fs::MetadataExt as _, path::Path};
+
 use serde_json::{Value, json};
 use tidegate_moderation::items::stored;
 use tidegate_schemas::{
@@ -99,4 +101,35 @@ when: {count: {window: by-tag, gte: 3}}
     let named = json!({"uncounted": ["by-tag"]});
     assert_eq!(told(&world, &item, submission).await, (named.clone(), Some(named)));
     world.drain().await;
+}
+
+/// Bytes that the files of a folder take on the disk.
+fn disk_bytes(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .map(|it| if it.is_dir() { disk_bytes(&it) } else { it.metadata().map_or(0, |it| it.blocks() * 512) })
+        .sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_of_matching_rules_take_bounded_bytes_per_item() {
+    const ITEMS: usize = 10;
+    let mut world = World::started().await;
+    let rules: Vec<_> = (0..3_000)
+        .map(|nth| format!("rule: every-item-{nth}\nstatus: live\nactions: [ban]\nwhen: {{text: {{in: [text], any_of: [e]}}}}\n"))
+        .collect();
+    world.configure(&rules.join("---\n"), false).await;
+    let before = disk_bytes(&world.data_folder());
+    let items: Vec<_> = (0..ITEMS).map(|nth| entry(&post(&format!("p{nth}")), "hello there")).collect();
+    let submissions: Vec<_> = items.iter().map(|item| (item.key(), item.submission_id)).collect();
+    world.submit(items).await;
+    for (item, submission) in submissions {
+        let row = world.evaluated(&item, submission).await;
+        let parts = row.matched.len() + row.errored.len() + row.actions.len();
+        assert!(row.matched.contains("every-item") && parts < 40 << 10, "{parts}");
+    }
+    world.drain().await;
+    // Row, plan, record, callback and delivery; the row alone was 860 KB.
+    let grown = (disk_bytes(&world.data_folder()) - before) / ITEMS as u64;
+    assert!(grown < 200 << 10, "{grown} bytes an item");
 }

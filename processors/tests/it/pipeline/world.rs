@@ -331,6 +331,10 @@ impl World {
     }
 
     /// Stops, which fails unless every record was completed.
+    pub(crate) fn data_folder(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
     pub(crate) async fn drain(&mut self) {
         assert_eq!(self.stop().await.unwrap(), DrainResult::Clean);
     }
