@@ -79,13 +79,31 @@ pub(super) fn committed(settings: &Settings, topic: &str, group_id: &str) -> Res
         partitions.add_partition(topic, index(partition));
     }
     let timeout = Duration::from_millis(settings.kafka.socket_timeout_ms);
-    let committed =
-        consumer.committed_offsets(partitions, timeout).map_err(|why| unavailable(why.to_string()))?;
+    let deadline = Instant::now() + timeout;
+    let committed = loop {
+        match consumer.committed_offsets(partitions.clone(), timeout) {
+            Ok(committed) => break committed,
+            Err(why) if is_moving(&why) && Instant::now() < deadline => std::thread::sleep(COORDINATOR_PAUSE),
+            Err(why) => return Err(unavailable(why.to_string())),
+        }
+    };
     let offsets = committed.elements().into_iter().filter_map(|element| match element.offset() {
         KafkaOffset::Offset(next) => Some((u32::try_from(element.partition()).ok()?, next)),
         _ => None,
     });
     Ok(Cursor(offsets.collect()))
+}
+
+/// Pause between two questions for a coordinator that is on its way.
+const COORDINATOR_PAUSE: Duration = Duration::from_millis(100);
+
+/// True if a group's coordinator is being found or loaded, as at its first use.
+fn is_moving(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode::{CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator};
+    let code = error.rdkafka_error_code();
+    code.is_some_and(|code| {
+        [CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator].contains(&code)
+    })
 }
 
 struct PageReader<'a> {
