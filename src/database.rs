@@ -82,7 +82,7 @@ fn open(folder: &Path) -> fjall::Result<Database> {
         // A backup may have left it out.
         File::options().create(true).append(true).open(folder.join(LOCK))?;
     }
-    Database::builder(folder).open()
+    Database::builder(folder).max_cached_files(Some(crate::open_files::tables())).open()
 }
 
 /// Creates the database in a temporary folder: one that is half made, as on a full disk, could not be opened by

@@ -10,6 +10,7 @@ mod full_files;
 mod health;
 mod metrics;
 mod open;
+mod open_files;
 mod operations;
 mod output;
 mod roles;

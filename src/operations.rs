@@ -19,7 +19,7 @@ use tidegate_web::HttpServer;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::{health::Health, telemetry::BUILD};
+use crate::{health::Health, open_files::OPERATIONS, telemetry::BUILD};
 
 /// The server of the port. It outlives the roles, so that probes see them drain.
 pub(crate) struct Server {
@@ -31,7 +31,7 @@ impl Server {
     pub(crate) fn start(listener: TcpListener, router: Router) -> anyhow::Result<Self> {
         const DRAIN_MS: u64 = 1_000;
         let settings = tidegate_web::Settings {
-            connections: 256,
+            connections: OPERATIONS,
             drain_ms: DRAIN_MS,
             ..tidegate_web::Settings::default()
         };

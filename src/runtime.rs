@@ -9,11 +9,20 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Builder;
 
 /// The section `runtime` of the service's settings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Settings {
     /// Threads that serve requests and drive consumers; 0 for one a core. Rayon's and the log's own come on top.
     pub(crate) workers: u16,
+    /// Open files that are kept for data and calls, at most half of the process's limit; clients' connections get the
+    /// rest.
+    pub(crate) reserved_files: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { workers: 0, reserved_files: 2_048 }
+    }
 }
 
 /// Blocking work of a forced end is not waited for longer.

@@ -21,7 +21,7 @@ use crate::{
     demo::{self, Demo},
     health::{self, Health, HttpServers, Parts},
     open::{self, Opened},
-    operations,
+    open_files, operations,
     output::say,
     roles::{self, End, Phase, Role, Timing},
     server_file::{self, Addresses},
@@ -58,6 +58,7 @@ const CLOSING: Duration = Duration::from_secs(10);
 pub(crate) async fn run(loaded: Loaded, which: &[Which], demo: Option<Demo>) -> anyhow::Result<ExitCode> {
     let settings = loaded.settings;
     telemetry::log(&settings.telemetry)?;
+    let files = open_files::raise_limit();
     let metrics = crate::metrics::install()?;
     let (signal, force) = signals()?;
     let listeners = Listeners::bind(&settings, which, demo.as_ref()).await?;
@@ -81,7 +82,7 @@ pub(crate) async fn run(loaded: Loaded, which: &[Which], demo: Option<Demo>) -> 
     };
     let end = match opened {
         Ok(opened) => {
-            let house = House { settings: &settings, which, health: &health, background: &background };
+            let house = House { settings: &settings, which, health: &health, background: &background, files };
             house.run(opened, servers, demo, (signal, force)).await
         }
         Err(error) => Err(error),
@@ -120,6 +121,8 @@ struct House<'a> {
     which: &'a [Which],
     health: &'a Health,
     background: &'a Background,
+    /// Files that the process may open.
+    files: usize,
 }
 
 impl House<'_> {
@@ -135,10 +138,8 @@ impl House<'_> {
         let banks = Banks::new(store.clone(), &self.settings.catalog);
         let token = Arc::new(LocalToken::new(local_token()));
         let processing = tidegate_processors::Health::default();
-        let http = HttpServers {
-            api: HttpServer::new("api", self.settings.api.http.clone())?,
-            admin: HttpServer::new("admin", self.settings.console.http.clone())?,
-        };
+        let (api, admin) = open_files::servers(self.settings, self.files)?;
+        let http = HttpServers { api, admin };
         let parts = Parts {
             log: log.clone(),
             store: store.clone(),

@@ -82,7 +82,11 @@ impl Patience {
                 () = closing.cancelled() => false,
             };
             if is_needed {
-                let http = tidegate_web::Settings { drain_ms: 1_000, ..tidegate_web::Settings::default() };
+                let http = tidegate_web::Settings {
+                    connections: 256,
+                    drain_ms: 1_000,
+                    ..tidegate_web::Settings::default()
+                };
                 match HttpServer::new("starting", http) {
                     Ok(server) => drop(server.serve(listener, refusals(), closing).await),
                     Err(error) => tracing::error!(%error, "nobody answers until the start is done"),

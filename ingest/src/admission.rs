@@ -72,7 +72,7 @@ async fn admit(
 ) -> Result<(Admitted, Rate), Problem> {
     let caller = authorize(&api.deps.keys, request.headers(), Scheme::ApiKey, scope).await?;
     let rate = api.rates.admit(&caller.org, Instant::now())?;
-    api.http.expect_answer(&request, &caller.org)?;
+    api.http.admit(&request, &caller.org)?;
     Ok((Admitted { org: caller.org, id, request }, rate))
 }
 

@@ -124,7 +124,7 @@ impl Cli {
 
 /// Runs a command that does one thing at a time.
 fn alone(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
-    runtime::run(runtime::Settings { workers: 1 }, command)
+    runtime::run(runtime::Settings { workers: 1, ..runtime::Settings::default() }, command)
 }
 
 /// Exit codes of the commands that run roles.

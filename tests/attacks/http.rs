@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     time::timeout,
 };
 
@@ -53,6 +53,14 @@ impl Connection {
     pub(crate) async fn open(address: &str) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
+        Ok(Self { stream, address: address.to_owned(), unread: Vec::new() })
+    }
+
+    /// Opens a connection from the attacker's own address, where connections are counted by address.
+    pub(crate) async fn open_from_afar(address: &str) -> Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(([127, 0, 0, 66], 0).into())?;
+        let stream = socket.connect(address.parse()?).await?;
         Ok(Self { stream, address: address.to_owned(), unread: Vec::new() })
     }
 

@@ -164,7 +164,7 @@ fn idle(target: Arc<Target>, stop: CancellationToken) -> Running {
         let connections = repeat(3_000, &stop, move |_| {
             let target = Arc::clone(&target);
             async move {
-                let mut connection = Connection::open(&target.api).await?;
+                let mut connection = Connection::open_from_afar(&target.api).await?;
                 until_closed(&mut connection).await
             }
         });

@@ -40,7 +40,7 @@ pub(crate) struct Service {
 pub(crate) struct Start {
     /// Settings beyond the defaults, as TOML.
     pub(crate) settings: &'static str,
-    /// Soft limit of open files that it is started with.
+    /// Limit of open files that it is started with.
     pub(crate) files: Option<u32>,
     /// Documents of the abusing organisation beside its types.
     pub(crate) documents: Option<fn() -> String>,
@@ -67,7 +67,7 @@ impl Service {
         let program = match start.files {
             None => Program::new(binary(), output),
             Some(files) => Program::new("sh", output)
-                .args(["-c", &format!("ulimit -Sn {files}; exec \"$0\" \"$@\"")])
+                .args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\"")])
                 .arg(binary()),
         };
         let mut process = program.arg("up").arg("--config").arg(&config).start()?;

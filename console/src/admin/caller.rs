@@ -65,7 +65,7 @@ struct Named {
 
 pub(crate) async fn authenticate(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     let caller = caller(&api, request.headers(), request.uri()).await;
-    match caller.and_then(|caller| api.http.expect_answer(&request, &caller.org).map(|()| caller)) {
+    match caller.and_then(|caller| api.http.admit(&request, &caller.org).map(|()| caller)) {
         Ok(caller) => {
             let org = AnswerFor(caller.org.clone());
             request.extensions_mut().insert(caller);

@@ -51,8 +51,12 @@ pub(crate) struct Destination {
 const EXPECTED: usize = 1 << 20;
 
 impl HttpServer {
-    /// Refuses a look-up of an organisation or connection whose share of unsent bytes is used up.
-    pub fn expect_answer(&self, request: &Request, org: &OrgId) -> Result<(), Problem> {
+    /// Notes that a request has a valid key, and refuses a look-up of an organisation or connection whose share of unsent
+    /// bytes is used up.
+    pub fn admit(&self, request: &Request, org: &OrgId) -> Result<(), Problem> {
+        if let Some(connection) = request.extensions().get::<Connection>() {
+            connection.has_valid_key();
+        }
         if !request.method().is_safe() {
             return Ok(());
         }

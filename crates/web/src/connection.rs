@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -19,6 +19,9 @@ pub(crate) struct Connection(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
+    has_valid_key: AtomicBool,
+    /// Number of requests that are not answered.
+    requests: AtomicUsize,
     body_bytes: Arc<AtomicUsize>,
     unsent_bytes: Arc<AtomicUsize>,
     /// Told when an answer is sent.
@@ -83,6 +86,28 @@ impl Drop for UnsentAnswer {
 }
 
 impl Connection {
+    /// Notes that a request on it had a valid key.
+    pub(crate) fn has_valid_key(&self) {
+        self.0.has_valid_key.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_known(&self) -> bool {
+        self.0.has_valid_key.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn begin_request(&self) {
+        self.0.requests.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn end_request(&self) {
+        self.0.requests.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// True if nothing is under way on it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.0.requests.load(Ordering::Acquire) == 0 && self.0.answers.lock().unsent.is_empty()
+    }
+
     pub(crate) fn body_bytes(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.0.body_bytes)
     }

@@ -6,6 +6,7 @@ mod answers;
 mod body;
 mod caller;
 mod connection;
+mod connections;
 mod extract;
 mod fair_budget;
 mod json;

@@ -5,6 +5,7 @@ use metrics::{Counter, Gauge, Unit, counter, describe_counter, describe_gauge, g
 const DENIED: &str = "tidegate_http_denied_total";
 const BODIES: &str = "tidegate_http_body_bytes";
 const UNSENT: &str = "tidegate_http_unsent_bytes";
+const CONNECTIONS: &str = "tidegate_http_connections";
 const LIMITED: &str = "tidegate_http_limited_total";
 
 /// Registers the help of every metric of this crate.
@@ -12,6 +13,7 @@ pub fn describe() {
     describe_counter!(DENIED, "Requests whose key was refused, by reason.");
     describe_gauge!(BODIES, Unit::Bytes, "Received bytes of request bodies under way.");
     describe_gauge!(UNSENT, Unit::Bytes, "Bytes of answers that their clients have not taken yet.");
+    describe_gauge!(CONNECTIONS, "Open connections of clients.");
     describe_counter!(LIMITED, "Requests, streams and connections that a limit refused or ended, by limit.");
 }
 
@@ -25,6 +27,10 @@ pub(crate) fn body_bytes(server: &'static str) -> Gauge {
 
 pub(crate) fn unsent_bytes(server: &'static str) -> Gauge {
     gauge_from_zero(gauge!(UNSENT, "server" => server))
+}
+
+pub(crate) fn connections(server: &'static str) -> Gauge {
+    gauge_from_zero(gauge!(CONNECTIONS, "server" => server))
 }
 
 fn gauge_from_zero(gauge: Gauge) -> Gauge {

@@ -83,7 +83,7 @@ impl hyper::service::Service<hyper::Request<Incoming>> for RequestService {
             exchange.asks();
         }
         self.server.count_request();
-        let unanswered = Unanswered::new(&self.unanswered);
+        let unanswered = Unanswered::new(&self.unanswered, &self.connection);
         request.extensions_mut().insert(self.connection.clone());
         let to = (request.method().clone(), request.uri().clone());
         let Self { router, server, connection, stop, .. } = self.clone();
@@ -134,17 +134,19 @@ async fn answer(mut router: Router, request: Request, head: usize) -> Response {
 }
 
 /// Counts as long as it is there.
-struct Unanswered(Arc<AtomicUsize>);
+struct Unanswered(Arc<AtomicUsize>, Connection);
 
 impl Unanswered {
-    fn new(all: &Arc<AtomicUsize>) -> Self {
+    fn new(all: &Arc<AtomicUsize>, connection: &Connection) -> Self {
         all.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(all))
+        connection.begin_request();
+        Self(Arc::clone(all), connection.clone())
     }
 }
 
 impl Drop for Unanswered {
     fn drop(&mut self) {
+        self.1.end_request();
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It knows no route. Slow or silent connections end by themselves, and the number of connections is bounded.
 
-use std::{io, pin::pin, sync::Arc, time::Duration};
+use std::{io, pin::pin, time::Duration};
 
 use axum::Router;
 use futures::future::{Either, select};
@@ -14,15 +14,20 @@ use hyper_util::{
 use socket2::SockRef;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
     task::JoinSet,
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    HttpServer, connection::Connection, request_service::RequestService, server::Limit,
-    streams::StreamExecutor, unsent::Unsent,
+    HttpServer,
+    connection::Connection,
+    connections::{Connections, GRACE},
+    metrics::connections,
+    request_service::RequestService,
+    server::Limit,
+    streams::StreamExecutor,
+    unsent::Unsent,
 };
 
 /// Result of draining a server's connections.
@@ -49,21 +54,17 @@ impl HttpServer {
 async fn serve(http: &HttpServer, listener: TcpListener, router: Router, stop: CancellationToken) -> Drained {
     let settings = http.settings();
     bound_send_buffers(&listener);
-    let slots = Arc::new(Semaphore::new(settings.connections));
+    let places = Connections::new(settings.connections, GRACE, connections(http.name()));
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     let server = Server::new(http, router, stop.clone());
     loop {
-        let slot = tokio::select! {
-            () = stop.cancelled() => break,
-            slot = Arc::clone(&slots).acquire_owned() => slot.expect("the semaphore is never closed"),
-        };
-        let stream = tokio::select! {
+        let (stream, peer) = tokio::select! {
             () = stop.cancelled() => break,
             // What is left of one that has ended.
             Some(_) = connections.join_next() => continue,
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
+                Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     sleep(ACCEPT_PAUSE).await;
@@ -71,10 +72,21 @@ async fn serve(http: &HttpServer, listener: TcpListener, router: Router, stop: C
                 }
             },
         };
+        let Some(place) = stop.run_until_cancelled(places.place(peer.ip())).await else { break };
+        let Some(place) = place else {
+            http.count_limited(Limit::ConnectionShare);
+            continue;
+        };
         let (server, watcher) = (server.clone(), graceful.watcher());
         connections.spawn(async move {
-            server.connection(stream, watcher).await;
-            drop(slot);
+            let close = place.close.clone();
+            if close
+                .run_until_cancelled(server.connection(stream, &place.connection, watcher))
+                .await
+                .is_none()
+            {
+                server.http.count_limited(Limit::Connections);
+            }
         });
     }
     drop(listener);
@@ -155,7 +167,7 @@ impl Server {
         self.service.unanswered() + self.unsent.connections() > 0
     }
 
-    async fn connection(self, stream: TcpStream, watcher: Watcher) {
+    async fn connection(&self, stream: TcpStream, connection: &Connection, watcher: Watcher) {
         // Small answers must not wait for an acknowledgement of the packet before.
         let _unsupported = stream.set_nodelay(true);
         // A client that says nothing has no request under way: it neither keeps its slot nor holds up a drain.
@@ -163,7 +175,6 @@ impl Server {
         let first = timeout(settings.header_read(), protocol(&stream));
         let Some(Ok(Ok(Some(protocol)))) = self.stop.run_until_cancelled(first).await else { return };
         let io = TokioIo::new(self.unsent.of(stream));
-        let connection = Connection::default();
         let serves = match protocol {
             Protocol::Http1 => {
                 let service = self.service.on(connection.clone(), None);

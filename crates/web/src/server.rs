@@ -19,6 +19,7 @@ use crate::{
 pub struct HttpServer(Arc<Inner>);
 
 struct Inner {
+    name: &'static str,
     settings: Settings,
     bodies: FairBudget,
     answers: FairBudget,
@@ -42,10 +43,12 @@ pub enum Limit {
     WaitTotal,
     LagShare,
     LagTotal,
+    ConnectionShare,
+    Connections,
 }
 
 impl Limit {
-    const ALL: [(Self, &'static str); 10] = [
+    const ALL: [(Self, &'static str); 12] = [
         (Self::BodyShare, "body_share"),
         (Self::BodyTotal, "body_total"),
         (Self::BodyPace, "body_pace"),
@@ -56,6 +59,8 @@ impl Limit {
         (Self::WaitTotal, "wait_total"),
         (Self::LagShare, "lag_share"),
         (Self::LagTotal, "lag_total"),
+        (Self::ConnectionShare, "connection_share"),
+        (Self::Connections, "connections"),
     ];
 }
 
@@ -76,6 +81,7 @@ impl HttpServer {
     pub fn new(name: &'static str, settings: Settings) -> Result<Self, SettingsError> {
         settings.validate()?;
         Ok(Self(Arc::new(Inner {
+            name,
             bodies: FairBudget::new(settings.in_flight_bytes, body_bytes(name)),
             answers: FairBudget::new(settings.unsent_bytes, unsent_bytes(name)),
             requests: AtomicU64::default(),
@@ -89,6 +95,10 @@ impl HttpServer {
 
     pub fn settings(&self) -> &Settings {
         &self.0.settings
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.0.name
     }
 
     /// Budget of received bytes of bodies.
@@ -127,7 +137,7 @@ impl HttpServer {
             Limit::BodyShare | Limit::AnswerShare | Limit::WaitShare => {
                 self.0.refused_by_share.fetch_add(1, Ordering::Relaxed);
             }
-            Limit::BodyPace | Limit::AnswerStall => {}
+            Limit::BodyPace | Limit::AnswerStall | Limit::ConnectionShare | Limit::Connections => {}
         }
     }
 

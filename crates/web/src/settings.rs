@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Open connections; more wait in the system's queue.
+    /// Open connections. An address may hold half of them. When all are taken, the oldest idle one that
+    /// never sent a valid key is closed for a new one; where there is none, new ones wait in the system's queue.
     pub connections: usize,
     /// Concurrent requests of one HTTP/2 connection.
     pub streams: u32,

@@ -83,7 +83,10 @@ pub(super) fn committed(settings: &Settings, topic: &str, group_id: &str) -> Res
     let committed = loop {
         match consumer.committed_offsets(partitions.clone(), timeout) {
             Ok(committed) => break committed,
-            Err(why) if is_moving(&why) && Instant::now() < deadline => std::thread::sleep(COORDINATOR_PAUSE),
+            Err(why) if is_moving(&why) && Instant::now() < deadline => {
+                #[expect(clippy::disallowed_methods, reason = "it runs on a thread that may block")]
+                std::thread::sleep(COORDINATOR_PAUSE);
+            }
             Err(why) => return Err(unavailable(why.to_string())),
         }
     };

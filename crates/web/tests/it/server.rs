@@ -5,7 +5,11 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tidegate_web::Drained;
-use tokio::{io::AsyncWriteExt, net::TcpStream, time::sleep};
+use tokio::{
+    io::AsyncWriteExt,
+    net::TcpStream,
+    time::{sleep, timeout},
+};
 
 use crate::support::{JSON, LONG, Running, with_length};
 
@@ -230,18 +234,39 @@ async fn headers_that_are_too_many_or_too_slow_end_the_connection() {
 async fn above_its_connections_a_server_takes_no_more_until_one_ends() {
     let server = Running::new(|settings| settings.connections = 1).await;
     let mut first = server.connect().await;
-    first.send(with_length(2, "{}")).await;
-    assert_eq!(first.answer().await.unwrap().body, "2");
-    let mut second = server.connect().await;
+    first.send("GET /held HTTP/1.1\r\nhost: h\r\n\r\n").await;
+    server.app.entered.notified().await;
+    let mut second = server.connect_from([127, 0, 0, 2]).await;
     second.send(with_length(3, "{ }")).await;
-    for _ in 0..20 {
-        first.send(with_length(2, "{}")).await;
-        assert_eq!(first.answer().await.unwrap().body, "2", "the first goes on");
-    }
-    let silent = second.stream.try_read(&mut [0]).unwrap_err();
-    assert_eq!(silent.kind(), std::io::ErrorKind::WouldBlock);
+    let silent = timeout(Duration::from_millis(200), second.stream.readable()).await;
+    assert!(silent.is_err(), "the first is under way");
+    server.app.leave.notify_one();
+    assert_eq!(first.answer().await.unwrap().body, "done");
     drop(first);
     assert_eq!(second.answer().await.unwrap().body, "3");
+}
+
+#[tokio::test]
+async fn idle_connections_without_a_key_make_room_for_new_ones() {
+    let server = Running::new(|settings| settings.connections = 8).await;
+    let mut known = server.connect().await;
+    // It is admitted as one with a valid key.
+    known.send("GET /large?a HTTP/1.1\r\nhost: h\r\n\r\n").await;
+    assert_eq!(known.answer().await.unwrap().status, 200);
+    let mut silent = Vec::new();
+    for address in [9, 9, 9, 9, 10, 10, 10] {
+        silent.push(server.connect_from([127, 0, 0, address]).await);
+    }
+    // All are taken. A new one waits until the oldest has been silent for a moment.
+    for oldest in 0..3 {
+        let mut good = server.connect().await;
+        good.send("GET /held HTTP/1.1\r\nhost: h\r\n\r\n").await;
+        server.app.entered.notified().await;
+        assert!(silent[oldest].answer().await.is_none(), "the oldest is closed");
+        silent.push(good);
+    }
+    known.send(with_length(3, "{ }")).await;
+    assert_eq!(known.answer().await.unwrap().body, "3");
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ use tidegate_test_support::PATIENCE;
 use tidegate_web::{AnswerFor, Drained, HttpServer, Problem, Settings, with_envelope};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::Notify,
     task::JoinHandle,
     time::timeout,
@@ -68,7 +68,7 @@ async fn long(State(app): App) -> String {
 /// A megabyte for the organisation that the query names.
 async fn large(State(app): App, RawQuery(org): RawQuery, request: Request) -> Response {
     let org = OrgId::from(org.unwrap_or_default());
-    if let Err(problem) = app.http.expect_answer(&request, &org) {
+    if let Err(problem) = app.http.admit(&request, &org) {
         return problem.into_response();
     }
     app.made.fetch_add(1, Ordering::Relaxed);
@@ -119,6 +119,13 @@ impl Running {
 
     pub(crate) async fn connect(&self) -> Client {
         Client { stream: TcpStream::connect(self.address).await.unwrap(), unread: Vec::new() }
+    }
+
+    /// Connects from another address of this machine.
+    pub(crate) async fn connect_from(&self, address: [u8; 4]) -> Client {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((address, 0).into()).unwrap();
+        Client { stream: socket.connect(self.address).await.unwrap(), unread: Vec::new() }
     }
 
     pub(crate) async fn ask(&self, text: &str) -> Answer {

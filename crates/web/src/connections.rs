@@ -1,0 +1,256 @@
+//! The open connections of a server: how many there are, of which addresses, and which one makes room for another.
+//!
+//! An address may hold half of all, and a new one only if one of its own idle ones makes room. When all are taken, a
+//! connection that never sent a valid key and has nothing under way is closed for a new one, the oldest first.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::{IpAddr, Ipv6Addr},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use metrics::Gauge;
+use parking_lot::Mutex;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::connection::Connection;
+
+/// Time in which a new connection is closed for no other: it may not have had the chance to send its key.
+pub(crate) const GRACE: Duration = Duration::from_millis(250);
+
+#[derive(Debug)]
+pub(crate) struct Connections {
+    grace: Duration,
+    slots: Arc<Semaphore>,
+    of_networks: Arc<Networks>,
+    next: AtomicU64,
+    strangers: Mutex<BTreeMap<u64, Stranger>>,
+}
+
+/// Number of connections of each network.
+#[derive(Debug)]
+struct Networks {
+    most: usize,
+    counts: Mutex<HashMap<IpAddr, usize>>,
+    gauge: Gauge,
+}
+
+/// One connection of a network.
+#[derive(Debug)]
+struct OfNetwork {
+    all: Arc<Networks>,
+    network: IpAddr,
+}
+
+impl Networks {
+    fn take(self: &Arc<Self>, network: IpAddr) -> Option<OfNetwork> {
+        let mut counts = self.counts.lock();
+        let count = counts.entry(network).or_default();
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        self.gauge.increment(1);
+        Some(OfNetwork { all: Arc::clone(self), network })
+    }
+}
+
+impl Drop for OfNetwork {
+    fn drop(&mut self) {
+        let mut counts = self.all.counts.lock();
+        if let Some(count) = counts.get_mut(&self.network) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.network);
+            }
+        }
+        self.all.gauge.decrement(1);
+    }
+}
+
+/// A connection that had not sent a valid key when it was last looked at.
+#[derive(Debug)]
+struct Stranger {
+    since: Instant,
+    network: IpAddr,
+    connection: Connection,
+    shares: Arc<Mutex<Option<Shares>>>,
+    close: CancellationToken,
+}
+
+/// What a connection holds. It is taken from one that is to be closed at once, before its task has ended.
+#[derive(Debug)]
+struct Shares {
+    _slot: OwnedSemaphorePermit,
+    _of_network: OfNetwork,
+}
+
+/// A connection's place among all.
+#[derive(Debug)]
+pub(crate) struct Place {
+    all: Arc<Connections>,
+    number: u64,
+    pub(crate) connection: Connection,
+    /// Cancelled when it is to make room.
+    pub(crate) close: CancellationToken,
+    _shares: Arc<Mutex<Option<Shares>>>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.all.strangers.lock().remove(&self.number);
+    }
+}
+
+impl Connections {
+    pub(crate) fn new(most: usize, grace: Duration, gauge: Gauge) -> Arc<Self> {
+        Arc::new(Self {
+            grace,
+            slots: Arc::new(Semaphore::new(most)),
+            of_networks: Arc::new(Networks { most: most.div_ceil(2), counts: Mutex::default(), gauge }),
+            next: AtomicU64::new(0),
+            strangers: Mutex::default(),
+        })
+    }
+
+    /// Returns a place for a connection, once there is one; none if its network has its share.
+    pub(crate) async fn place(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+        let network = network(address);
+        let of_network = loop {
+            match self.of_networks.take(network) {
+                Some(share) => break share,
+                None if self.close_oldest(|stranger| stranger.network == network) => {}
+                None => return None,
+            }
+        };
+        let slots = || Arc::clone(&self.slots);
+        let slot = loop {
+            match slots().try_acquire_owned() {
+                Ok(slot) => break slot,
+                Err(_) if self.close_oldest(|_| true) => {}
+                // All are used: it waits for one to end, or to have been silent for long enough.
+                Err(_) => {
+                    if let Ok(slot) = timeout(self.grace, slots().acquire_owned()).await {
+                        break slot.ok()?;
+                    }
+                }
+            }
+        };
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (connection, close) = (Connection::default(), CancellationToken::new());
+        let shares = Arc::new(Mutex::new(Some(Shares { _slot: slot, _of_network: of_network })));
+        let stranger = Stranger {
+            since: Instant::now(),
+            network,
+            connection: connection.clone(),
+            shares: Arc::clone(&shares),
+            close: close.clone(),
+        };
+        self.strangers.lock().insert(number, stranger);
+        Some(Place { all: Arc::clone(self), number, connection, close, _shares: shares })
+    }
+
+    /// Closes the oldest idle connection that never sent a valid key, of those that match. Returns true if there was one.
+    fn close_oldest(&self, matches: impl Fn(&Stranger) -> bool) -> bool {
+        let mut strangers = self.strangers.lock();
+        // Looked at once more only here: a valid key costs no lock.
+        strangers.retain(|_, stranger| !stranger.connection.is_known());
+        let grown = strangers.iter().take_while(|(_, stranger)| stranger.since.elapsed() >= self.grace);
+        let mut idle = grown.filter(|(_, stranger)| matches(stranger) && stranger.connection.is_idle());
+        let oldest = idle.next().map(|(number, _)| *number);
+        let Some(stranger) = oldest.and_then(|number| strangers.remove(&number)) else { return false };
+        drop(stranger.shares.lock().take());
+        stranger.close.cancel();
+        true
+    }
+}
+
+/// Returns whom an address belongs to: an IPv6 subscriber has 2^64 of them.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    fn address(last: u8) -> IpAddr {
+        [192, 0, 2, last].into()
+    }
+
+    fn now(all: &Arc<Connections>, last: u8) -> Option<Option<Place>> {
+        all.place(address(last)).now_or_never()
+    }
+
+    #[test]
+    fn an_address_holds_half_and_its_own_idle_strangers_make_room_for_it() {
+        let all = Connections::new(4, Duration::ZERO, Gauge::noop());
+        let [first, second] = [1, 1].map(|last| now(&all, last).unwrap().unwrap());
+        let third = now(&all, 1).unwrap().unwrap();
+        assert!(first.close.is_cancelled() && !second.close.is_cancelled());
+        second.connection.has_valid_key();
+        third.connection.begin_request();
+        assert!(now(&all, 1).unwrap().is_none(), "its share is in use");
+        assert!(now(&all, 2).unwrap().is_some());
+    }
+
+    #[test]
+    fn the_oldest_idle_stranger_makes_room_and_nobody_else() {
+        let all = Connections::new(3, Duration::ZERO, Gauge::noop());
+        let places = [1, 2, 3].map(|last| now(&all, last).unwrap().unwrap());
+        places[0].connection.has_valid_key();
+        places[1].connection.begin_request();
+        let fourth = now(&all, 4).unwrap().unwrap();
+        assert_eq!([0, 1, 2].map(|at| places[at].close.is_cancelled()), [false, false, true]);
+        fourth.connection.has_valid_key();
+        assert!(!all.close_oldest(|_| true), "the others are known or at work");
+        drop(fourth);
+        assert!(now(&all, 5).unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_new_connection_waits_while_all_are_used_or_newer_than_the_grace() {
+        let all = Connections::new(2, Duration::from_secs(3_600), Gauge::noop());
+        let first = now(&all, 1).unwrap().unwrap();
+        let _second = now(&all, 2).unwrap().unwrap();
+        assert!(now(&all, 3).is_none(), "it waits");
+        drop(first);
+        assert!(now(&all, 3).unwrap().is_some());
+    }
+
+    #[test]
+    fn what_has_ended_leaves_nothing() {
+        let all = Connections::new(4, Duration::ZERO, Gauge::noop());
+        let places: Vec<_> = (1..=4).map(|last| now(&all, last).unwrap().unwrap()).collect();
+        drop(places);
+        assert!(all.strangers.lock().is_empty());
+        assert_eq!((all.of_networks.counts.lock().len(), all.slots.available_permits()), (0, 4));
+    }
+
+    #[test]
+    fn a_network_is_one_party() {
+        let of = |text: &str| network(text.parse().unwrap());
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+    }
+}
