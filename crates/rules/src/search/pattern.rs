@@ -11,10 +11,10 @@ use std::{
 
 use regex::Regex;
 use regex_automata::{
-    Input,
+    Input, MatchKind,
     hybrid::{dfa, regex as hybrid},
     nfa::thompson,
-    util::{pool::Pool, syntax},
+    util::{pool::Pool, prefilter::Prefilter, syntax},
 };
 
 use super::{
@@ -130,7 +130,11 @@ fn fours(bytes: usize) -> u64 {
 
 impl Automaton {
     fn new(pattern: &str) -> Option<Self> {
+        let hir = syntax::parse_with(pattern, &syntax::Config::new().nest_limit(NEST)).ok()?;
+        let prefilter = Prefilter::from_hir_prefix(MatchKind::LeftmostFirst, &hir).filter(Prefilter::is_fast);
         let config = dfa::Config::new()
+            .specialize_start_states(prefilter.is_some())
+            .prefilter(prefilter)
             .unicode_word_boundary(true)
             .cache_capacity(CACHE)
             .skip_cache_capacity_check(true)
@@ -240,9 +244,15 @@ mod tests {
 
     #[test]
     fn both_engines_find_the_same() {
-        for source in
-            ["a[ab]{0,20}c", r"\b[a-z]{3,30}\d\b", "(?:[ab]{10}x|[bc]{2,}$)", "x*", r"(?m)^\w{5,20}$", "."]
-        {
+        for source in [
+            "a[ab]{0,20}c",
+            "ab[ab]{0,200}c|ba[ab]{9}x",
+            r"\b[a-z]{3,30}\d\b",
+            "(?:[ab]{10}x|[bc]{2,}$)",
+            "x*",
+            r"(?m)^\w{5,20}$",
+            ".",
+        ] {
             let pattern = pattern(source);
             for text in [
                 random(5_000, b"ab"),

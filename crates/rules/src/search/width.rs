@@ -16,7 +16,7 @@ const PLACES: u64 = 4;
 /// The same of plain words: their automaton has no more states than they have letters, so it is soon complete.
 const LETTERS: u64 = 32;
 
-/// Places of a pattern up to which its automaton has few states, whatever the text.
+/// Variable places of a pattern up to which its automaton has few states, whatever the text.
 const FEW: u64 = 8;
 
 /// Size of a pattern as a search meets it.
@@ -35,7 +35,7 @@ pub(crate) fn of(pattern: &str) -> Width {
         return Width { places: 1, is_words: false, may_explode: false, has_borders: false };
     };
     let (places, is_words) = (width(&hir), is_words(&hir));
-    let may_explode = places > FEW && !is_words;
+    let may_explode = !is_words && variable(&hir) > FEW;
     Width { places, is_words, may_explode, has_borders: hir.properties().look_set().contains_word_unicode() }
 }
 
@@ -70,6 +70,28 @@ fn width(hir: &Hir) -> u64 {
     }
 }
 
+/// Places at which a text can go on in several ways. Only these make states without end: where a pattern spells out what
+/// comes next, the last bytes of the text say how far it has got.
+fn variable(hir: &Hir) -> u64 {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) | HirKind::Literal(_) => 0,
+        HirKind::Class(class) => u64::from(!is_letter(class)),
+        HirKind::Capture(capture) => variable(&capture.sub),
+        HirKind::Concat(parts) => parts.iter().map(variable).fold(0, u64::saturating_add),
+        HirKind::Alternation(parts) => parts.iter().map(variable).fold(1, u64::saturating_add),
+        HirKind::Repetition(repetition) if is_literal(&repetition.sub) => 1,
+        HirKind::Repetition(_) => width(hir),
+    }
+}
+
+fn is_literal(hir: &Hir) -> bool {
+    match hir.kind() {
+        HirKind::Literal(_) => true,
+        HirKind::Capture(capture) => is_literal(&capture.sub),
+        _ => false,
+    }
+}
+
 /// True if it is made of words, in one case or in either, and of nothing that repeats.
 fn is_words(hir: &Hir) -> bool {
     match hir.kind() {
@@ -98,6 +120,31 @@ mod tests {
 
     fn work(pattern: &str) -> u64 {
         of(pattern).work()
+    }
+
+    #[test]
+    fn only_patterns_of_many_variable_places_may_explode() {
+        let harmless = [
+            r"crypto giveaway\s+today",
+            "scam[0-9]{2,}coin",
+            "(?i)(?:free|win) ?lottery",
+            "(?i)\\bviagras?\\b",
+            "(?:abc){50}",
+            "wallet.*seed phrase",
+            r"(?:free|cheap|best|new|good)\s*(?:viagra|cialis|pills)\s*(?:now|here)",
+        ];
+        assert!(harmless.iter().all(|pattern| !of(pattern).may_explode));
+        let exploding = [
+            "a.{0,200}b",
+            "x[ab]{20}",
+            "(?:.*a){12}z",
+            "x(?:x?a?){50}",
+            "(?:ab|a){20}c",
+            "(?:ab|a)(?:ba|b)?(?:ab|a)(?:ba|b)?(?:ab|a)(?:ba|b)?(?:ab|a)(?:ba|b)?c",
+            "(?i)x[a-c]{9}",
+            "[ab][ac][ad][ae][af][ag][ah][ai][aj]",
+        ];
+        assert!(exploding.iter().all(|pattern| of(pattern).may_explode));
     }
 
     #[test]
