@@ -72,7 +72,7 @@ impl Rules {
 /// Says which rule was meant, perhaps.
 fn no_such_rule<'a>(rule: &str, rules: impl IntoIterator<Item = &'a str>) -> ExitCode {
     let near = nearest(rule, rules).map_or_else(String::new, |it| format!(" (did you mean \"{it}\"?)"));
-    complain(format!("error: there is no rule `{rule}` that is evaluated{near}"));
+    complain(format!("error: no rule \"{rule}\" is evaluated{near}"));
     ExitCode::from(REFUSED)
 }
 
