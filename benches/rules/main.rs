@@ -109,8 +109,8 @@ fn measure(fixed: &Fixed, mix: Mix, size: usize, items: usize) -> f64 {
     let (plan, again) = compile();
     drop(live);
     let read: Vec<Values> = set.items.iter().map(|item| set.read(item)).collect();
-    let (checked, unannounced) = check(&set, &plan, &read, &limits);
-    assert!(unannounced > 0 || !matches!(mix, Mix::M3(_) | Mix::M8), "no rule was seen to match unannounced");
+    let (checked, unindexed) = check(&set, &plan, &read, &limits);
+    assert!(unindexed > 0 || !matches!(mix, Mix::M3(_) | Mix::M8), "no rule was seen to match unindexed");
 
     let (mut matching, mut matches, mut judged) = (0_usize, 0_usize, 0_usize);
     for values in &read {
@@ -230,7 +230,7 @@ fn submission() -> SubmissionId {
 }
 
 /// Outcomes and explanations are what plain reading comes to, of as many of the timed items as it gets through, and of
-/// one that many rules without an announcement match. How many items that were, and how many rules match the last.
+/// one that many rules that are not indexed match. How many items that were, and how many rules match the last.
 fn check(set: &Set, plan: &Plan, read: &[Values], limits: &Limits) -> (usize, usize) {
     let rules: Vec<Rule> =
         set.rules.iter().map(|document| syntax::parse(document, limits).unwrap()).collect();

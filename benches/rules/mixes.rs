@@ -16,7 +16,7 @@ pub(crate) enum Mix {
     M1,
     /// Keywords, patterns, variants, numbers, labels, standings, in the shares of rule sets in use.
     M2,
-    /// M2 with so many in a hundred rules that nothing in an item can announce.
+    /// M2 with so many in a hundred rules that cannot be indexed.
     M3(u64),
     /// M1 with ten planted hits an item.
     M4,
@@ -26,7 +26,7 @@ pub(crate) enum Mix {
     M6,
     /// M2 on one text of 64 KB.
     M7,
-    /// Rules that nothing can announce and no number refutes, each with a condition of its own.
+    /// Rules that cannot be indexed and that no number refutes, each with a condition of its own.
     M8,
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct Set {
     pub(crate) rules: Vec<Json>,
     /// The `data` of each item.
     pub(crate) items: Vec<Json>,
-    /// One more, which rules match that nothing announces.
+    /// One more, which rules match that are not indexed.
     pub(crate) open: Json,
     pub(crate) item_type: ItemType,
 }
@@ -164,7 +164,7 @@ fn rule(mix: Mix, tongue: &Tongue, dice: &mut Dice, nth: usize, words: &mut Vec<
         Mix::M1 | Mix::M4 | Mix::M6 => keyword(tongue, dice, words),
         Mix::M5 => short(dice, words),
         Mix::M8 => json!({"field": {"path": "topic", "ends_with": (1_000 + nth).to_string()}}),
-        Mix::M3(share) if (nth as u64 * 61) % 100 < share => unannounced(dice),
+        Mix::M3(share) if (nth as u64 * 61) % 100 < share => unindexed(dice),
         Mix::M2 | Mix::M3(_) | Mix::M7 => realistic(tongue, dice, nth, words),
     };
     json!({"rule": format!("rule-{nth}"), "status": "live", "item_types": [ITEM_TYPE], "when": when,
@@ -229,7 +229,7 @@ fn realistic(tongue: &Tongue, dice: &mut Dice, nth: usize, words: &mut Vec<Strin
 }
 
 /// Nothing that such a rule needs can be looked up: it needs something to be absent, or any of many numbers.
-fn unannounced(dice: &mut Dice) -> Json {
+fn unindexed(dice: &mut Dice) -> Json {
     let likes = dice.roll(10_000);
     json!({"all": [
         {"not": {"field": {"path": "verified", "eq": true}}},
