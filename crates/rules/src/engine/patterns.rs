@@ -206,15 +206,19 @@ impl SetCache {
         }
     }
 
-    /// What does not fit beside the states of earlier texts is tried once more without them.
+    /// Runs with the states of earlier texts, and without them where they leave too little room. States of a text that does
+    /// not fit at all are dropped.
     fn run_whatever_ran_before(&mut self, automaton: &DFA, text: &str) -> Result<(), GaveUp> {
-        let was_fresh = std::mem::replace(&mut self.is_fresh, false);
-        let run = self.run(automaton, text);
-        if run.is_ok() || was_fresh {
-            return run;
+        loop {
+            let was_fresh = std::mem::replace(&mut self.is_fresh, false);
+            if self.run(automaton, text).is_ok() {
+                return Ok(());
+            }
+            *self = Self::new(automaton);
+            if was_fresh {
+                return Err(GaveUp);
+            }
         }
-        self.cache.reset(automaton);
-        self.run(automaton, text)
     }
 
     fn run(&mut self, automaton: &DFA, text: &str) -> Result<(), GaveUp> {

@@ -138,11 +138,13 @@ impl LeafKind for TextLeaf {
         10.0 + guess(words.min(100)) * 4.0 + self.on_usual_text()
     }
 
-    /// Bytes of its words and patterns; a pattern counts twice for what a thread keeps for it.
+    /// Bytes of its words and patterns, with what a thread keeps for a pattern.
     fn memory(&self) -> usize {
         let of = |needle: &Needle| match needle {
             Needle::Word { written, seen, .. } => size_of::<Needle>() + written.len() + seen.len(),
-            Needle::Pattern { pattern, .. } => 2 * size_of_weight(pattern.weight).min(256 << 10),
+            Needle::Pattern { pattern, .. } => {
+                pattern.programs() * size_of_weight(pattern.weight).min(256 << 10)
+            }
         };
         self.needles.iter().map(of).sum()
     }

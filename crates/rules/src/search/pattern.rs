@@ -75,6 +75,11 @@ impl Pattern {
         fours(text.len()).saturating_mul(self.work)
     }
 
+    /// Number of times that the compiled size is taken: by the pattern, by a thread's states, and by an automaton of ours.
+    pub(crate) fn programs(&self) -> usize {
+        2 + usize::from(self.width.may_explode)
+    }
+
     pub(crate) fn is_match(&self, text: &str, steps: &mut Steps) -> Result<bool, OutOfSteps> {
         steps.take(self.base(text))?;
         self.is_match_beyond_base(text, |more| steps.take(more))
@@ -152,21 +157,24 @@ impl Automaton {
         Some(Self { regex, caches: Pool::new(Box::new(make)) })
     }
 
-    /// What does not fit beside the states of earlier texts is tried once more without them: the outcome must not depend
-    /// on them.
+    /// Searches with the states of earlier texts, and without them where they leave too little room: the outcome must not
+    /// depend on them. States of a text that does not fit at all are dropped, so that no thread keeps them.
     fn search<T>(
         &self,
         text: &str,
         search: impl Fn(&mut StateCache, &hybrid::Regex, &str) -> Result<T, GaveUp>,
     ) -> Result<T, GaveUp> {
         let mut cache = self.caches.get();
-        let was_fresh = std::mem::replace(&mut cache.is_fresh, false);
-        match search(&mut cache, &self.regex, text) {
-            Err(GaveUp) if !was_fresh => {
-                cache.states.reset(&self.regex);
-                search(&mut cache, &self.regex, text)
+        loop {
+            let was_fresh = std::mem::replace(&mut cache.is_fresh, false);
+            let found = search(&mut cache, &self.regex, text);
+            if found.is_ok() {
+                return found;
             }
-            found => found,
+            *cache = StateCache { states: self.regex.create_cache(), is_fresh: true };
+            if was_fresh {
+                return Err(GaveUp);
+            }
         }
     }
 }
@@ -240,6 +248,19 @@ mod tests {
         let mut back: Vec<_> = texts.iter().rev().map(|text| charged(&other, text)).collect();
         back.reverse();
         assert_eq!(forth, back);
+    }
+
+    #[test]
+    fn no_thread_keeps_the_states_of_an_explosion() {
+        let exploding = pattern("a[ab]{0,200}b[q-r]{3}");
+        let kept = || {
+            let automaton = exploding.automaton.get().and_then(Option::as_ref).unwrap();
+            automaton.caches.get().states.memory_usage()
+        };
+        charged(&exploding, &"the quick brown fox ".repeat(30));
+        let before = kept();
+        charged(&exploding, &random(60 << 10, b"ab"));
+        assert!(kept() <= before, "{} {before}", kept());
     }
 
     #[test]
