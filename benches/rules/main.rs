@@ -70,7 +70,7 @@ fn main() {
         "max ns",
         "match%",
         "matches",
-        "judged",
+        "evaluated",
         "always%",
         "build ms",
         "again ms",
@@ -144,7 +144,7 @@ fn measure(fixed: &Fixed, mix: Mix, size: usize, items: usize) -> f64 {
     }
     each.sort_unstable();
     let at = |share: usize| each[(each.len() - 1) * share / 100];
-    let figures = plan.figures();
+    let figures = plan.size();
     let of = read.len() as f64;
     println!(
         "{:<7}{:>8}{:>11.0}{:>9.0}{:>9}{:>9.0}{:>9}{:>9}{:>9}{:>8.1}{:>9.2}{:>9.1}{:>9.1}{:>10.1}{:>10.1}{:>10.1}{:>10.0}{:>7}",
@@ -214,7 +214,7 @@ fn evaluate(plan: &Plan, values: &Values) -> (Outcome, usize) {
     for need in scan.needs().iter().filter(|need| matches!(need, Need::Strikes { .. })) {
         facts.strikes(need.clone(), 2);
     }
-    let judged = scan.judged();
+    let judged = scan.evaluated_rules();
     (plan.finish(scan, &facts), judged)
 }
 

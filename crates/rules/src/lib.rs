@@ -52,7 +52,7 @@ pub use limits::{LimitError, Limits};
 pub use logic::ConditionResult;
 pub use outcome::{Match, Omissions, Outcome, RuleFailure, RuleInfo};
 pub use overload::Overload;
-pub use plan::{Figures, PendingExplanation, Plan, Scan};
+pub use plan::{PendingExplanation, Plan, PlanSize, Scan};
 pub use syntax::{ActionUse, ExampleFacts, Status};
 pub use text::View;
 pub use vocabulary::{Bank, BankEntry, Container, EntryName, Kind, Shape, Vocabulary};

@@ -70,7 +70,7 @@ impl Bench {
         let spent = (spent() - began).as_secs_f64();
         let rate = times.count() as f64 / spent.max(f64::MIN_POSITIVE);
         let (half, most, all) = (times.within(50), times.within(99), times.longest());
-        let figures = config.plan().figures();
+        let figures = config.plan().size();
         say(format!("{matching} items of {} match a rule; {} do not fit their type", read.len(), refused.0));
         say(format!("{rate:.0} items a second of CPU, each {:?}", Duration::from_secs_f64(1.0 / rate)));
         say(format!("by the clock half within {half:?}, 99 in 100 within {most:?}, all within {all:?}"));

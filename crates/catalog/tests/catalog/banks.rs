@@ -197,7 +197,7 @@ async fn patterns_that_take_all_steps_of_a_rule_are_taken_with_a_warning_that_na
 
 /// How many words the rules look for here: those of the bank among them.
 fn words(running: &Running, house: &House) -> usize {
-    running.live.org(&house.org).unwrap().plan().figures().words
+    running.live.org(&house.org).unwrap().plan().size().words
 }
 
 async fn until_words(running: &Running, house: &House, wanted: usize) {
@@ -245,7 +245,7 @@ async fn an_entry_that_expires_leaves_the_rules_by_itself() {
     let banks = Banks::with_clock(house.store.clone(), &house.settings, hand.clock());
     let running = house.live_by(&hand).await;
     let live = &running.live;
-    let words = || live.org(&house.org).unwrap().plan().figures().words;
+    let words = || live.org(&house.org).unwrap().plan().size().words;
     let before = words();
     let end = Millis(hand.now().0 + 60_000);
     let entry = Given { expires_at: Some(end), ..given(&["soon over"]).remove(0) };

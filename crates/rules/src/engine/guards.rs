@@ -1,7 +1,7 @@
 //! Guards: numbers that a rule needs of an item, kept beside the lists of rules: most rules that an item nominates, and
 //! most that is not indexed, end there, without a look at anything else of theirs.
 //!
-//! Guards only refute: a rule that stays is judged as if there were none.
+//! Guards only refute: a rule that stays is evaluated as if there were none.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -30,7 +30,7 @@ pub(crate) struct IndexedRules {
     rules: Box<[Guarded]>,
     unindexed: Box<[Group]>,
     /// Values that guards look at; guards hold their index.
-    watched: Box<[Watched]>,
+    watched: Box<[WatchedValue]>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +93,7 @@ impl Guard {
 
 /// The values of one path that are numbers, or those that are booleans, as 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Watched {
+struct WatchedValue {
     slot: usize,
     booleans: bool,
 }
@@ -121,7 +121,7 @@ impl ValueRange {
 /// A range that a value must lie in for the rule to match.
 #[derive(Clone, Copy, Debug)]
 struct Span {
-    of: Watched,
+    of: WatchedValue,
     low: f64,
     high: f64,
 }
@@ -185,8 +185,8 @@ impl IndexedRules {
 struct GuardBuilder {
     rules: Vec<Guarded>,
     groups: Vec<Group>,
-    watched: Vec<Watched>,
-    numbers: HashMap<Watched, u32>,
+    watched: Vec<WatchedValue>,
+    numbers: HashMap<WatchedValue, u32>,
 }
 
 impl GuardBuilder {
@@ -245,7 +245,7 @@ fn needed_of(node: &Node, positive: bool, rule: &Rule, needed: &mut Vec<(u32, bo
 /// The range that a value must lie in for a condition to pass, or to fail.
 fn span(leaf: &Leaf, passes: bool) -> Option<Span> {
     let Leaf::Field(field) = leaf else { return None };
-    let of = |booleans| Watched { slot: field.slot(), booleans };
+    let of = |booleans| WatchedValue { slot: field.slot(), booleans };
     match if passes { field.sought() } else { field.opposite() }? {
         SearchedValues::Boolean(wanted) => {
             let number = f64::from(u8::from(wanted));
@@ -291,7 +291,7 @@ impl Run<'_, '_> {
         if let Some(known) = self.scratch.value_range(nth) {
             return known;
         }
-        let Watched { slot, booleans } = self.index.indexed.watched[nth as usize];
+        let WatchedValue { slot, booleans } = self.index.indexed.watched[nth as usize];
         let mut value_range = ValueRange::NOTHING;
         for (_, value) in self.input.fields.slot(slot).values.iter().flatten() {
             match value {
@@ -327,14 +327,14 @@ mod tests {
         ];
         for low in ends {
             for high in ends.into_iter().filter(|high| *high >= low) {
-                let of = Watched { slot: 0, booleans: false };
+                let of = WatchedValue { slot: 0, booleans: false };
                 let guard = Guard::between(Span { of, low, high }, 0);
                 for value in [low, high] {
                     assert!(ValueRange { low: value, high: value }.meets(&guard), "{value} in {low}..{high}");
                 }
             }
         }
-        let of = Watched { slot: 0, booleans: false };
+        let of = WatchedValue { slot: 0, booleans: false };
         let guard = Guard::between(Span { of, low: 9_000.0, high: f64::INFINITY }, 0);
         assert!(!ValueRange { low: 1.0, high: 8_999.0 }.meets(&guard) && !ValueRange::NOTHING.meets(&guard));
     }

@@ -58,9 +58,9 @@ pub(crate) struct Scan {
     pub(crate) slots: Box<[usize]>,
     pub(crate) scanner: Scanner,
     pub(crate) words: usize,
-    /// Start of each word's leads.
+    /// Start of each word's entries.
     starts: Box<[u32]>,
-    leads: Box<[Lead]>,
+    entries: Box<[IndexEntry]>,
 }
 
 /// The patterns that is not indexed, run over each text in one form.
@@ -72,12 +72,12 @@ pub(crate) struct PatternScan {
     /// Steps of each pattern for four bytes of text, as if it ran alone with an automaton of its own.
     pub(crate) work: Box<[u64]>,
     /// Leads of each pattern.
-    leads: Vec<Vec<Lead>>,
+    entries: Vec<Vec<IndexEntry>>,
 }
 
 /// Conclusion from a place of a word to a predicate.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lead {
+pub(crate) struct IndexEntry {
     pub(crate) witness: Witness,
     pub(crate) needle: u32,
     /// Bytes of the needle, if it is a word.
@@ -93,8 +93,8 @@ pub(crate) enum Proof {
     WholeWord,
     /// The needle must be looked for in this text.
     Needle,
-    /// The predicate must be judged as a whole.
-    Judge,
+    /// The predicate must be evaluated as a whole.
+    Evaluate,
 }
 
 type ByText<T> = HashMap<Box<str>, T, BuildFastHasher>;
@@ -121,18 +121,18 @@ fn starts(lengths: impl Iterator<Item = usize>) -> Box<[u32]> {
 }
 
 impl Scan {
-    pub(crate) fn leads(&self, word: u32) -> &[Lead] {
-        &self.leads[self.starts[word as usize] as usize..self.starts[word as usize + 1] as usize]
+    pub(crate) fn entries(&self, word: u32) -> &[IndexEntry] {
+        &self.entries[self.starts[word as usize] as usize..self.starts[word as usize + 1] as usize]
     }
 }
 
 impl PatternScan {
-    pub(crate) fn leads(&self, pattern: u32) -> &[Lead] {
-        &self.leads[pattern as usize]
+    pub(crate) fn entries(&self, pattern: u32) -> &[IndexEntry] {
+        &self.entries[pattern as usize]
     }
 
-    pub(crate) fn all_leads(&self) -> impl Iterator<Item = &Lead> {
-        self.leads.iter().flatten()
+    pub(crate) fn all_entries(&self) -> impl Iterator<Item = &IndexEntry> {
+        self.entries.iter().flatten()
     }
 }
 
@@ -182,8 +182,8 @@ impl Index {
 
     /// Predicates with patterns that run on every text.
     pub(crate) fn run_everywhere(&self) -> impl Iterator<Item = u32> {
-        let leads = self.patterns.iter().flat_map(PatternScan::all_leads);
-        leads.map(|lead| lead.witness.predicate)
+        let entries = self.patterns.iter().flat_map(PatternScan::all_entries);
+        entries.map(|entry| entry.witness.predicate)
     }
 
     /// Bytes that the search for words and patterns holds, with what a thread keeps for it.
@@ -191,7 +191,7 @@ impl Index {
         let patterns: usize = self.patterns.iter().map(|scan| scan.patterns.memory()).sum();
         patterns
             + self.indexed.memory()
-            + self.scans.iter().map(|scan| scan.scanner.memory() + size_of_val(&*scan.leads)).sum::<usize>()
+            + self.scans.iter().map(|scan| scan.scanner.memory() + size_of_val(&*scan.entries)).sum::<usize>()
     }
 
     /// Words of all scans.
@@ -255,22 +255,22 @@ struct IndexTerms {
     patterns: BTreeMap<View, UnindexedPatterns>,
 }
 
-/// Patterns without a literal, and their leads.
+/// Patterns without a literal, and their entries.
 #[derive(Default)]
 struct UnindexedPatterns {
     slots: BTreeSet<usize>,
     places: HashMap<Box<str>, usize>,
     patterns: Vec<Arc<Pattern>>,
-    leads: Vec<Vec<Lead>>,
+    entries: Vec<Vec<IndexEntry>>,
 }
 
-/// The distinct words of a scan, and their leads.
+/// The distinct words of a scan, and their entries.
 #[derive(Default)]
 struct Words {
     slots: BTreeSet<usize>,
     places: HashMap<Box<[u8]>, usize>,
     words: Vec<Box<[u8]>>,
-    leads: Vec<Vec<Lead>>,
+    entries: Vec<Vec<IndexEntry>>,
 }
 
 /// Adds the needles by which a condition is indexed, each in the coarsest form that suits it.
@@ -280,11 +280,11 @@ fn add_needles(sought: &mut IndexTerms, coarsest: View, witness: Witness, text: 
     for nth in indexed {
         let length = u32::try_from(text.needles[nth as usize].length()).unwrap_or(u32::MAX);
         let mut add = |view: View, word: &str, proof| {
-            let proof = if text.needed > 1 { Proof::Judge } else { proof };
-            let lead = Lead { witness, needle: nth, length, proof };
+            let proof = if text.needed > 1 { Proof::Evaluate } else { proof };
+            let entry = IndexEntry { witness, needle: nth, length, proof };
             let words = sought.words.entry(view).or_default();
             words.slots.extend(&text.slots);
-            words.add(word, lead);
+            words.add(word, entry);
         };
         match &text.needles[nth as usize] {
             Needle::Word { seen, runs, whole, .. } => {
@@ -303,10 +303,10 @@ fn add_needles(sought: &mut IndexTerms, coarsest: View, witness: Witness, text: 
                 }
             }
             Needle::Pattern { pattern, literals: None } => {
-                let proof = if text.needed > 1 { Proof::Judge } else { Proof::Place };
+                let proof = if text.needed > 1 { Proof::Evaluate } else { Proof::Place };
                 let patterns = sought.patterns.entry(text.view).or_default();
                 patterns.slots.extend(&text.slots);
-                patterns.add(pattern, Lead { witness, needle: nth, length, proof });
+                patterns.add(pattern, IndexEntry { witness, needle: nth, length, proof });
             }
         }
     }
@@ -328,14 +328,14 @@ fn sample<'w>(words: impl Iterator<Item = &'w Box<[u8]>>) -> String {
 }
 
 impl UnindexedPatterns {
-    fn add(&mut self, pattern: &Arc<Pattern>, lead: Lead) {
+    fn add(&mut self, pattern: &Arc<Pattern>, entry: IndexEntry) {
         let next = self.patterns.len();
         let place = *self.places.entry(pattern.as_str().into()).or_insert_with(|| {
             self.patterns.push(Arc::clone(pattern));
-            self.leads.push(Vec::new());
+            self.entries.push(Vec::new());
             next
         });
-        self.leads[place].push(lead);
+        self.entries[place].push(entry);
     }
 
     fn scan(self, view: View, sample: &str) -> PatternScan {
@@ -344,7 +344,7 @@ impl UnindexedPatterns {
             slots: self.slots.into_iter().collect(),
             work: self.patterns.iter().map(|pattern| pattern.work).collect(),
             patterns: Patterns::new(&self.patterns, sample),
-            leads: self.leads,
+            entries: self.entries,
         }
     }
 }
@@ -359,17 +359,17 @@ fn home(word: &str, finest: View, coarsest: View) -> (View, String) {
 }
 
 impl Words {
-    fn add(&mut self, word: &str, lead: Lead) {
+    fn add(&mut self, word: &str, entry: IndexEntry) {
         let next = self.words.len();
         let place = match self.places.entry(word.as_bytes().into()) {
             Entry::Occupied(place) => *place.get(),
             Entry::Vacant(place) => {
                 self.words.push(word.as_bytes().into());
-                self.leads.push(Vec::new());
+                self.entries.push(Vec::new());
                 *place.insert(next)
             }
         };
-        self.leads[place].push(lead);
+        self.entries[place].push(entry);
     }
 
     fn scan(self, view: View, first: u32) -> Scan {
@@ -380,8 +380,8 @@ impl Words {
             slots: self.slots.into_iter().collect(),
             scanner: Scanner::new(&words),
             words: words.len(),
-            starts: starts(self.leads.iter().map(Vec::len)),
-            leads: self.leads.concat().into(),
+            starts: starts(self.entries.iter().map(Vec::len)),
+            entries: self.entries.concat().into(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Finds the rules that an item could match by what must be in it, and judges only those.
+//! Finds the rules that an item could match by what must be in it, and evaluates only those.
 //!
 //! What a rule comes to is the same as if every condition had been looked at.
 
@@ -15,7 +15,7 @@ pub(crate) mod windows;
 pub(crate) mod witness;
 
 use self::{
-    index::{Index, Lead, PatternScan, Proof},
+    index::{Index, IndexEntry, PatternScan, Proof},
     patterns::Visitor,
     scratch::{Evaluated, Scratch},
     witness::Witness,
@@ -71,7 +71,7 @@ impl<'r, 'a> Run<'r, 'a> {
         let known = match self.scratch.known(predicate) {
             Some(known) => known,
             None if self.complete && self.index.is_scanned(predicate) => return Ok(Mask::FAILED),
-            None => self.judge(predicate),
+            None => self.evaluate(predicate),
         };
         match known {
             Evaluated::Is(mask) => Ok(mask),
@@ -92,9 +92,9 @@ impl<'r, 'a> Run<'r, 'a> {
         leaf.explain(known, found, self.input, &mut self.steps)
     }
 
-    fn judge(&mut self, predicate: u32) -> Evaluated {
-        let judged = self.predicates[predicate as usize].evaluate(self.input, &mut self.steps);
-        let known = judged.map_or(Evaluated::OutOfSteps, Evaluated::Is);
+    fn evaluate(&mut self, predicate: u32) -> Evaluated {
+        let evaluated = self.predicates[predicate as usize].evaluate(self.input, &mut self.steps);
+        let known = evaluated.map_or(Evaluated::OutOfSteps, Evaluated::Is);
         self.scratch.note(predicate, known);
         known
     }
@@ -111,7 +111,7 @@ impl<'r, 'a> Run<'r, 'a> {
                         self.hit(
                             &WordMatch { slot: *slot, only, nth, seen, start },
                             scan.first + word,
-                            scan.leads(word),
+                            scan.entries(word),
                         )
                     });
                     if next == Next::Stop {
@@ -138,7 +138,7 @@ impl<'r, 'a> Run<'r, 'a> {
                         if affordable(pattern) {
                             together = together.saturating_add(*work);
                         } else {
-                            scan.leads(pattern).iter().for_each(|lead| self.give_up(lead.witness));
+                            scan.entries(pattern).iter().for_each(|entry| self.give_up(entry.witness));
                         }
                     }
                     self.steps.take_shared(each.saturating_mul(together))?;
@@ -153,16 +153,16 @@ impl<'r, 'a> Run<'r, 'a> {
         Ok(())
     }
 
-    fn hit(&mut self, at: &WordMatch<'_, 'a>, word: u32, leads: &[Lead]) -> Next {
+    fn hit(&mut self, at: &WordMatch<'_, 'a>, word: u32, entries: &[IndexEntry]) -> Next {
         if self.scratch.is_settled(word) {
             return Next::Go;
         }
         let mut settled = true;
-        for lead in leads {
+        for entry in entries {
             if self.steps.take_shared(1).is_err() {
                 return Next::Stop;
             }
-            settled &= self.follow(at, lead);
+            settled &= self.follow(at, entry);
         }
         if settled {
             self.scratch.settle(word);
@@ -170,9 +170,9 @@ impl<'r, 'a> Run<'r, 'a> {
         Next::Go
     }
 
-    /// Follows a lead; true if further places of the word in this text say nothing new.
-    fn follow(&mut self, at: &WordMatch<'_, 'a>, lead: &Lead) -> bool {
-        let predicate = lead.witness.predicate;
+    /// Follows a entry; true if further places of the word in this text say nothing new.
+    fn follow(&mut self, at: &WordMatch<'_, 'a>, entry: &IndexEntry) -> bool {
+        let predicate = entry.witness.predicate;
         let predicates = self.predicates;
         let text = || match &predicates[predicate as usize] {
             Leaf::Text(text) => Some(text),
@@ -182,20 +182,20 @@ impl<'r, 'a> Run<'r, 'a> {
         if !at.only && !text().is_some_and(|text| text.slots.contains(&at.slot)) {
             return true;
         }
-        let found = match lead.proof {
+        let found = match entry.proof {
             Proof::Place => Ok(true),
-            Proof::WholeWord => Ok(at.seen.stands_alone(at.start, at.start + lead.length as usize, in_word)),
+            Proof::WholeWord => Ok(at.seen.stands_alone(at.start, at.start + entry.length as usize, in_word)),
             Proof::Needle => {
                 let Some(text) = text() else { return true };
                 self.steps.next_rule();
                 let mut texts = self.input.fields.texts(at.slot, text.view);
                 texts
                     .nth(at.nth)
-                    .map_or(Ok(false), |seen| text.finds(lead.needle as usize, &seen, &mut self.steps))
+                    .map_or(Ok(false), |seen| text.finds(entry.needle as usize, &seen, &mut self.steps))
             }
-            Proof::Judge => {
+            Proof::Evaluate => {
                 self.steps.next_rule();
-                self.settle(lead.witness);
+                self.settle(entry.witness);
                 return true;
             }
         };
@@ -203,14 +203,14 @@ impl<'r, 'a> Run<'r, 'a> {
             Ok(true) => {
                 if self.scratch.known(predicate) != Some(Evaluated::Is(Mask::PASSED)) {
                     self.scratch.note(predicate, Evaluated::Is(Mask::PASSED));
-                    self.unlock(lead.witness);
+                    self.unlock(entry.witness);
                 }
-                self.scratch.found.push((predicate, lead.needle));
+                self.scratch.found.push((predicate, entry.needle));
                 true
             }
-            Ok(false) => lead.proof != Proof::WholeWord,
+            Ok(false) => entry.proof != Proof::WholeWord,
             Err(OutOfSteps) => {
-                self.give_up(lead.witness);
+                self.give_up(entry.witness);
                 true
             }
         }
@@ -291,10 +291,11 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
-    /// Judges a witness, unless that is done, and unlocks its rules if they have to be looked at.
+    /// Evaluates a witness, unless that is done, and unlocks its rules if they have to be looked at.
     fn settle(&mut self, witness: Witness) {
         let predicate = witness.predicate;
-        if self.scratch.known(predicate).is_none() && self.judge(predicate) != Evaluated::Is(Mask::FAILED) {
+        if self.scratch.known(predicate).is_none() && self.evaluate(predicate) != Evaluated::Is(Mask::FAILED)
+        {
             self.unlock(witness);
         }
     }
@@ -305,7 +306,7 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 }
 
-/// Follows the leads of the patterns that are found in one text, and takes what they cost.
+/// Follows the entries of the patterns that are found in one text, and takes what they cost.
 struct PatternVisitor<'v, 'r, 'a, 's> {
     run: &'v mut Run<'r, 'a>,
     scan: &'r PatternScan,
@@ -320,18 +321,18 @@ impl Visitor for PatternVisitor<'_, '_, '_, '_> {
     }
 
     fn found(&mut self, pattern: u32) -> Next {
-        for lead in self.scan.leads(pattern) {
+        for entry in self.scan.entries(pattern) {
             if self.run.steps.take_shared(1).is_err() {
                 return Next::Stop;
             }
-            self.run.follow(&self.at, lead);
+            self.run.follow(&self.at, entry);
         }
         Next::Go
     }
 
     fn charge(&mut self, pattern: u32, steps: u64) -> Result<bool, OutOfSteps> {
         if steps > self.run.input.limits.steps_per_rule {
-            self.scan.leads(pattern).iter().for_each(|lead| self.run.give_up(lead.witness));
+            self.scan.entries(pattern).iter().for_each(|entry| self.run.give_up(entry.witness));
             return Ok(false);
         }
         self.run.steps.take_shared(steps)?;

@@ -9,7 +9,7 @@ use crate::{compile::Rule, leaves::Leaf, logic::Node};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Witness {
     pub(crate) predicate: u32,
-    /// A value that was looked up proves it; nothing is left to judge.
+    /// A value that was looked up proves it; nothing is left to evaluate.
     pub(crate) proved: bool,
     pub(crate) from: u32,
     pub(crate) to: u32,
@@ -19,20 +19,20 @@ pub(crate) struct Witness {
 #[derive(Debug)]
 pub(crate) struct Costs {
     witness: Vec<Option<f32>>,
-    judging: Vec<f32>,
+    evaluating: Vec<f32>,
 }
 
 impl Costs {
     pub(crate) fn new(predicates: &[Leaf]) -> Self {
         Self {
             witness: predicates.iter().map(Leaf::witness).collect(),
-            judging: predicates.iter().map(Leaf::cost).collect(),
+            evaluating: predicates.iter().map(Leaf::cost).collect(),
         }
     }
 
-    /// Steps that it takes to judge a predicate.
+    /// Steps that it takes to evaluate a predicate.
     pub(crate) fn of(&self, predicate: u32) -> f32 {
-        self.judging[predicate as usize]
+        self.evaluating[predicate as usize]
     }
 }
 

@@ -338,7 +338,7 @@ impl TextLeaf {
         patterns.sum()
     }
 
-    /// Prepares for being judged alone: a long list of words then costs one pass over a text.
+    /// Prepares for being evaluated alone: a long list of words then costs one pass over a text.
     pub(crate) fn gather(&mut self) {
         let words = self.needles.iter().filter(|needle| matches!(needle, Needle::Word { .. })).count();
         if self.bulk.is_some() || words <= FEW_WORDS || words < self.needles.len() {

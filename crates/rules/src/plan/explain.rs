@@ -49,7 +49,7 @@ impl Plan {
         look.map(|(open, left_out)| PendingExplanation { open, concerns, left_out })
     }
 
-    /// Judges each condition; and whether one takes more steps than there are.
+    /// Evaluates each condition; and whether one takes more steps than there are.
     fn look(
         &self,
         item: &Item<'_>,

@@ -1,6 +1,6 @@
 //! All rules of an organisation as one plan, evaluated in two phases around the caller's look-ups.
 //!
-//! It decides which rules are looked at in earnest, and in which order; how conditions are judged is in `leaves`.
+//! It decides which rules are looked at in earnest, and in which order; how conditions are evaluated is in `leaves`.
 
 mod explain;
 
@@ -67,7 +67,7 @@ pub struct Plan {
 
 /// Size of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Figures {
+pub struct PlanSize {
     pub rules: usize,
     /// Conditions of all rules, and how many different ones they are.
     pub conditions: usize,
@@ -135,7 +135,7 @@ pub struct Scan {
     needs: Vec<Need>,
     truncated: Vec<String>,
     added: Added,
-    judged: usize,
+    evaluated_rules: usize,
     ran_out_of_time: bool,
 }
 
@@ -181,8 +181,8 @@ impl Scan {
     }
 
     /// Number of rules that had to be looked at, if only to see that they lack a number.
-    pub fn judged(&self) -> usize {
-        self.judged
+    pub fn evaluated_rules(&self) -> usize {
+        self.evaluated_rules
     }
 }
 
@@ -292,9 +292,9 @@ impl Plan {
     }
 
     /// Returns the size of the plan.
-    pub fn figures(&self) -> Figures {
+    pub fn size(&self) -> PlanSize {
         let texts = |predicate: &&Leaf| matches!(predicate, Leaf::Text(_));
-        Figures {
+        PlanSize {
             rules: self.rules.len(),
             conditions: self.rules.iter().map(|rule| rule.leaves.len()).sum(),
             predicates: self.predicates.len(),
@@ -317,19 +317,19 @@ impl Plan {
             for place in self.counted.get(item.type_id).into_iter().flatten() {
                 self.windows[*place].add(item, run, &mut added);
             }
-            let mut scan = self.judge(run, candidates.iter().filter(|rule| self.concerns(**rule, item)));
-            scan.judged += run.scratch.refuted;
+            let mut scan = self.evaluate(run, candidates.iter().filter(|rule| self.concerns(**rule, item)));
+            scan.evaluated_rules += run.scratch.refuted;
             run.scratch.candidates.give_back(candidates);
             scan.added = added;
             scan
         })
     }
 
-    /// Judges one rule, whether or not it concerns the item.
+    /// Evaluates one rule, whether or not it concerns the item.
     pub(crate) fn scan_this(&self, item: &Item<'_>, rule: &Arc<Rule>) -> Scan {
         let number = self.rules.iter().position(|known| Arc::ptr_eq(known, rule));
         let number = number.and_then(|number| u32::try_from(number).ok());
-        self.run(item, &Index::default(), &[], |run| self.judge(run, number.iter()))
+        self.run(item, &Index::default(), &[], |run| self.evaluate(run, number.iter()))
     }
 
     fn part(&self, item: &Item<'_>) -> &TypeIndex {
@@ -352,7 +352,7 @@ impl Plan {
         item: &Item<'_>,
         index: &Index,
         texts: &[usize],
-        judge: impl FnOnce(&mut Run<'_, '_>) -> Scan,
+        evaluate: impl FnOnce(&mut Run<'_, '_>) -> Scan,
     ) -> Scan {
         let input = EvalInput {
             fields: FieldCache::new(
@@ -368,22 +368,22 @@ impl Plan {
         };
         let mut scan = Scratch::with(self.predicates.len(), self.watched, |scratch| {
             let mut run = Run::new(&self.predicates, index, &input, scratch);
-            let scan = judge(&mut run);
+            let scan = evaluate(&mut run);
             Scan { ran_out_of_time: run.steps.ran_out_of_time(), ..scan }
         });
         scan.truncated = input.fields.truncated(texts);
         scan
     }
 
-    fn judge<'n>(&self, run: &mut Run<'_, '_>, numbers: impl Iterator<Item = &'n u32>) -> Scan {
+    fn evaluate<'n>(&self, run: &mut Run<'_, '_>, numbers: impl Iterator<Item = &'n u32>) -> Scan {
         let mut scan = Scan::default();
         let mut asked: HashMap<Need, usize> = HashMap::new();
         for number in numbers.map(|number| *number as usize) {
             run.steps.next_rule();
-            scan.judged += 1;
+            scan.evaluated_rules += 1;
             let Candidate { precheck, rule, .. } = &self.candidates[number];
-            let judged = run.steps.take(1).and_then(|()| precheck.may_hold(run));
-            let opened = judged.and_then(|may| if may { self.open(rule, run) } else { Ok(None) });
+            let evaluated = run.steps.take(1).and_then(|()| precheck.may_hold(run));
+            let opened = evaluated.and_then(|may| if may { self.open(rule, run) } else { Ok(None) });
             match opened {
                 Err(OutOfSteps) => scan.entries.push(Entry::Errored(Arc::clone(rule))),
                 Ok(None) => {}

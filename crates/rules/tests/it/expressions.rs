@@ -86,7 +86,7 @@ fn an_expression_is_explained_as_the_tree_that_it_is() {
 
 #[test]
 fn a_rule_with_a_plain_comparison_is_indexed() {
-    let indexed = |expr: &str| compile(expr).unwrap().figures().unindexed == 0;
+    let indexed = |expr: &str| compile(expr).unwrap().size().unindexed == 0;
     assert!(indexed("item.data.text == 'a' && size(item.data.tags) > 2"));
     assert!(indexed("3 < item.data.likes"));
     assert!(indexed("item.data.text in ['a', 'b'] || 'x' in item.data.tags"));

@@ -377,7 +377,7 @@ fn a_rule_is_looked_at_only_where_its_areas_and_domains_are() {
     assert!(warnings.iter().all(|warning| warning.tag() != "unannounced"), "{warnings:?}");
     let scanned =
         scan(&plan, &json!({"place": "u33dc0cpk", "links": ["https://www.d7.example/x"]}), On::Item);
-    assert_eq!(scanned.judged(), 1);
+    assert_eq!(scanned.evaluated_rules(), 1);
     assert_eq!(plan.finish(scanned, &Facts::new()).matched[0].rule.as_str(), "r7");
 }
 
@@ -397,7 +397,7 @@ fn rules_over_media_are_looked_at_only_where_there_is_a_medium() {
     assert!(plan.warnings().iter().all(|warning| warning.tag() != "unannounced"), "{:?}", plan.warnings());
     let judged = |data: Json| {
         let scanned = scan(&plan, &data, On::Item);
-        (scanned.judged(), scanned.needs().len())
+        (scanned.evaluated_rules(), scanned.needs().len())
     };
     assert_eq!(judged(json!({"text": "no medium", "amount": 1_000})), (0, 0));
     assert_eq!(judged(json!({"text": "w4", "links": [], "amount": 1_000})), (1, 0));

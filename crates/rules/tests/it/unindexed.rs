@@ -35,7 +35,7 @@ fn outcome(conditions: &[Json], data: Json, limits: &Limits) -> Outcome {
         .collect();
     let sources: Vec<_> = rules.iter().map(|document| RuleSource { document, version: "v1" }).collect();
     let plan = Plan::compile(&sources, &vocabulary, limits).unwrap();
-    assert_eq!(plan.figures().unindexed, conditions.len());
+    assert_eq!(plan.size().unindexed, conditions.len());
     let item = Item {
         type_id: &TypeId::new("post"),
         values: &Data(data),

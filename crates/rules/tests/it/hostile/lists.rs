@@ -52,7 +52,7 @@ fn judged(conditions: &[Json], post: &Post, limits: &Limits) -> (Outcome, usize)
     let (type_id, submission) = (TypeId::new("post"), SubmissionId::random());
     let item = Item { type_id: &type_id, values: post, user: None, on: On::Item, now: Millis(0), submission };
     let scan = plan.scan(&item);
-    let judged = scan.judged();
+    let judged = scan.evaluated_rules();
     (plan.finish(scan, &Facts::new()), judged)
 }
 
