@@ -165,7 +165,9 @@ fn idle(target: Arc<Target>, stop: CancellationToken) -> Running {
             let target = Arc::clone(&target);
             async move {
                 let mut connection = Connection::open_from_afar(&target.api).await?;
-                until_closed(&mut connection).await
+                until_closed(&mut connection).await?;
+                sleep(Duration::from_millis(200)).await;
+                Ok(())
             }
         });
         Ok(format!("{} connections", connections.await))

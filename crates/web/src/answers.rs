@@ -74,6 +74,10 @@ impl HttpServer {
     /// Counts the answer's bytes until they are sent. Without room for them a look-up is answered with 503; of
     /// anything else the effect stands, so its stream or connection ends instead: nobody is told what is not true.
     pub(crate) fn hold_answer(&self, answer: Response, to: &Destination) -> Result<Response, NoRoom> {
+        // HTTP/1.1 has one answer a connection, and a small one is in the system's buffer at once.
+        if to.stream.is_none() && answer.body().size_hint().upper().is_some_and(|most| most <= PIECE as u64) {
+            return Ok(answer);
+        }
         let refusal = match self.lease(&answer, to) {
             Ok(lease) => return Ok(held(answer, lease, to)),
             Err(refusal) => refusal,
