@@ -63,6 +63,12 @@ async fn wrong_requests_are_told_in_the_envelope() {
         (Method::GET, "/jobs/odd", None, 404),
         (Method::GET, "/deliveries/00000000-0000-0000-0000-000000000000", None, 404),
         (Method::POST, "/deliveries/00000000-0000-0000-0000-000000000000/resend", None, 404),
+        (
+            Method::POST,
+            "/jobs/00000000-0000-0000-0000-000000000000/release",
+            Some(json!({ "epoch": 1, "reviewer": "ann" })),
+            404,
+        ),
         (Method::POST, "/keys", Some(json!({ "scopes": [] })), 400),
         (Method::POST, "/keys", Some(json!({ "scope": "x" })), 400),
         (Method::POST, "/keys", Some(json!({ "expiresInSeconds": 0 })), 400),

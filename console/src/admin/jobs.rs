@@ -164,10 +164,13 @@ async fn release(
     Body(Released { epoch, reviewer }): Body<Released>,
 ) -> Result<StatusCode, Problem> {
     let who = caller.reviewer(reviewer);
-    let released = queues::release(&api.deps.moderation.store, &caller.org, id(&job)?, epoch, &who).await;
+    let (store, job) = (&api.deps.moderation.store, id(&job)?);
+    let released = queues::release(store, &caller.org, job, epoch, &who).await;
     if released.map_err(faults::moderation)? {
         return Ok(StatusCode::NO_CONTENT);
     }
+    let known = store.get::<Job>(&(caller.org.clone(), job)).await.map_err(faults::store)?;
+    known.ok_or_else(no_such_job)?;
     Err(Problem::conflict("The claim is not yours, or not any more."))
 }
 
