@@ -26,19 +26,19 @@ pub(crate) struct LagGate {
     /// Greatest lag at which everybody's items are accepted; none: any.
     limit: Option<Duration>,
     lag_ms: AtomicU64,
-    senders: Mutex<HashMap<OrgId, Sent>>,
+    senders: Mutex<HashMap<OrgId, SenderWeight>>,
 }
 
 /// Items of an organisation, of which each counts less the longer ago it was accepted.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct SenderWeight {
     items: f64,
     at: Instant,
 }
 
 /// Who is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum LagRefusal {
     LargeSender,
     Everybody,
 }
@@ -71,31 +71,31 @@ impl LagGate {
             return;
         }
         let mut senders = self.senders.lock();
-        let sent = senders.entry(org.clone()).or_insert(Sent { items: 0.0, at: now });
+        let sent = senders.entry(org.clone()).or_insert(SenderWeight { items: 0.0, at: now });
         #[expect(clippy::cast_precision_loss, reason = "a request has a thousand items")]
         let items = self.weight(*sent, now) + items as f64;
-        *sent = Sent { items, at: now };
+        *sent = SenderWeight { items, at: now };
     }
 
     /// Tells whether items of the organisation are refused now.
-    pub(crate) fn refuses(&self, org: &OrgId, now: Instant) -> Option<Refused> {
+    pub(crate) fn refuses(&self, org: &OrgId, now: Instant) -> Option<LagRefusal> {
         let (limit, lag) = (self.limit?, self.lag());
         if lag <= limit {
             return None;
         }
         if lag > limit * 2 {
-            return Some(Refused::Everybody);
+            return Some(LagRefusal::Everybody);
         }
         let senders = self.senders.lock();
         let own = self.weight(*senders.get(org)?, now);
         let all: f64 = senders.values().map(|sent| self.weight(*sent, now)).sum();
         #[expect(clippy::cast_precision_loss, reason = "there are not so many organisations")]
         let average = all / senders.len() as f64;
-        (own >= average).then_some(Refused::LargeSender)
+        (own >= average).then_some(LagRefusal::LargeSender)
     }
 
     /// Items that count after what has passed since: half of them after the time of the limit.
-    fn weight(&self, sent: Sent, now: Instant) -> f64 {
+    fn weight(&self, sent: SenderWeight, now: Instant) -> f64 {
         let passed = now.saturating_duration_since(sent.at).as_secs_f64();
         let half_life = self.limit.map_or(1.0, |limit| limit.as_secs_f64().max(1.0));
         sent.items * (-passed / half_life).exp2()
@@ -109,7 +109,7 @@ impl LagGate {
                     let age = oldest.map_or(0, |at| Millis::now().0.saturating_sub(at.0).max(0));
                     let lag = Duration::from_millis(age.unsigned_abs());
                     metrics::lag(lag);
-                    self.tell(lag);
+                    self.log_change(lag);
                     self.set_lag(lag, Instant::now());
                 }
                 // The last lag stands. Appends meet the same outage and are refused for it.
@@ -122,7 +122,7 @@ impl LagGate {
     }
 
     /// Logs when the limit is passed, and when it no longer is.
-    fn tell(&self, lag: Duration) {
+    fn log_change(&self, lag: Duration) {
         let Some(limit) = self.limit else { return };
         match (self.lag() > limit, lag > limit) {
             (false, true) => tracing::warn!(
@@ -141,11 +141,11 @@ impl Api {
     pub(crate) fn check_lag(&self, org: &OrgId) -> Result<(), Problem> {
         let Some(refused) = self.lag.refuses(org, Instant::now()) else { return Ok(()) };
         let (limit, detail) = match refused {
-            Refused::LargeSender => (
+            LagRefusal::LargeSender => (
                 Limit::LagShare,
                 "Processing is behind, and the organisation sends more than most: send again later.",
             ),
-            Refused::Everybody => (Limit::LagTotal, "Processing is far behind: send again later."),
+            LagRefusal::Everybody => (Limit::LagTotal, "Processing is far behind: send again later."),
         };
         self.http.count_limited(limit);
         Err(Problem::unavailable(detail, self.lag.interval()))
@@ -168,10 +168,10 @@ mod tests {
         assert_eq!(gate.refuses(&large, now), None);
         gate.set_lag(LIMIT + Duration::from_secs(1), now);
         let refused = [&large, &small, &new].map(|org| gate.refuses(org, now));
-        assert_eq!(refused, [Some(Refused::LargeSender), None, None]);
+        assert_eq!(refused, [Some(LagRefusal::LargeSender), None, None]);
         gate.set_lag(LIMIT * 2 + Duration::from_secs(1), now);
         let refused = [&large, &small, &new].map(|org| gate.refuses(org, now));
-        assert_eq!(refused, [Some(Refused::Everybody); 3]);
+        assert_eq!(refused, [Some(LagRefusal::Everybody); 3]);
         gate.set_lag(Duration::ZERO, now);
         assert_eq!(gate.refuses(&large, now), None);
     }
@@ -183,7 +183,7 @@ mod tests {
         gate.set_lag(LIMIT + Duration::from_secs(1), now);
         assert_eq!(gate.refuses(&org, now), None);
         gate.accepted(&org, 1, now);
-        assert_eq!(gate.refuses(&org, now), Some(Refused::LargeSender));
+        assert_eq!(gate.refuses(&org, now), Some(LagRefusal::LargeSender));
     }
 
     #[test]
@@ -195,7 +195,7 @@ mod tests {
         gate.accepted(&now_large, 500, later);
         gate.set_lag(LIMIT + Duration::from_secs(1), later);
         assert_eq!(gate.refuses(&earlier, later), None);
-        assert_eq!(gate.refuses(&now_large, later), Some(Refused::LargeSender));
+        assert_eq!(gate.refuses(&now_large, later), Some(LagRefusal::LargeSender));
         gate.set_lag(Duration::ZERO, now + LIMIT * 30);
         assert!(gate.senders.lock().is_empty());
     }

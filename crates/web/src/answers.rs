@@ -79,7 +79,7 @@ impl HttpServer {
             return Ok(answer);
         }
         let refusal = match self.lease(&answer, to) {
-            Ok(lease) => return Ok(held(answer, lease, to)),
+            Ok(lease) => return Ok(with_lease(answer, lease, to)),
             Err(refusal) => refusal,
         };
         let problem = self.no_room(refusal);
@@ -88,7 +88,7 @@ impl HttpServer {
         }
         let answer = replace(answer, problem, to.uri.path());
         let lease = self.lease(&answer, to).map_err(|_| NoRoom::new())?;
-        Ok(held(answer, lease, to))
+        Ok(with_lease(answer, lease, to))
     }
 
     fn lease(&self, answer: &Response, to: &Destination) -> Result<Lease, Refusal> {
@@ -99,44 +99,48 @@ impl HttpServer {
     }
 }
 
-fn held(answer: Response, lease: Lease, to: &Destination) -> Response {
+fn with_lease(answer: Response, lease: Lease, to: &Destination) -> Response {
     if answer.body().is_end_stream() {
         return answer;
     }
     let unsent = to.connection.answer(to.stream.clone());
     answer.map(|inner| {
-        Body::new(HeldBody { inner, ahead: Bytes::new(), held: Arc::new(Held { unsent, _lease: lease }) })
+        Body::new(LeasedBody {
+            inner,
+            ahead: Bytes::new(),
+            lease: Arc::new(AnswerLease { unsent, _bytes: lease }),
+        })
     })
 }
 
 /// What an answer holds until the last of its bytes is dropped.
-struct Held {
+struct AnswerLease {
     // First: a connection's next request may come as soon as the bytes are given back.
-    _lease: Lease,
+    _bytes: Lease,
     unsent: UnsentAnswer,
 }
 
 /// Bytes of an answer, which hold its lease.
-struct HeldBytes {
+struct LeasedBytes {
     bytes: Bytes,
-    _held: Arc<Held>,
+    _lease: Arc<AnswerLease>,
 }
 
-impl AsRef<[u8]> for HeldBytes {
+impl AsRef<[u8]> for LeasedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
 /// Body of an answer, in pieces.
-struct HeldBody {
+struct LeasedBody {
     inner: Body,
     /// Rest of the inner body's last frame.
     ahead: Bytes,
-    held: Arc<Held>,
+    lease: Arc<AnswerLease>,
 }
 
-impl HttpBody for HeldBody {
+impl HttpBody for LeasedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -149,7 +153,8 @@ impl HttpBody for HeldBody {
             match ready!(Pin::new(&mut this.inner).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(bytes) if !bytes.is_empty() => {
-                        this.ahead = Bytes::from_owner(HeldBytes { bytes, _held: Arc::clone(&this.held) });
+                        this.ahead =
+                            Bytes::from_owner(LeasedBytes { bytes, _lease: Arc::clone(&this.lease) });
                     }
                     Ok(empty) => return Poll::Ready(Some(Ok(Frame::data(empty)))),
                     Err(other) => return Poll::Ready(Some(Ok(other))),
@@ -158,7 +163,7 @@ impl HttpBody for HeldBody {
             }
         }
         let piece = this.ahead.split_to(this.ahead.len().min(PIECE));
-        this.held.unsent.progress().advance(piece.len());
+        this.lease.unsent.progress().advance(piece.len());
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct Connections {
     slots: Arc<Semaphore>,
     of_networks: Arc<Networks>,
     next: AtomicU64,
-    strangers: Mutex<BTreeMap<u64, Stranger>>,
+    unknown: Mutex<BTreeMap<u64, UnknownConnection>>,
 }
 
 /// Number of connections of each network.
@@ -78,35 +78,35 @@ impl Drop for OfNetwork {
 
 /// A connection that had not sent a valid key when it was last looked at.
 #[derive(Debug)]
-struct Stranger {
+struct UnknownConnection {
     since: Instant,
     network: IpAddr,
     connection: Connection,
-    shares: Arc<Mutex<Option<Shares>>>,
+    shares: Arc<Mutex<Option<SlotShares>>>,
     close: CancellationToken,
 }
 
 /// What a connection holds. It is taken from one that is to be closed at once, before its task has ended.
 #[derive(Debug)]
-struct Shares {
+struct SlotShares {
     _slot: OwnedSemaphorePermit,
     _of_network: OfNetwork,
 }
 
-/// A connection's place among all.
+/// A connection's slot among all.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionSlot {
     all: Arc<Connections>,
     number: u64,
     pub(crate) connection: Connection,
     /// Cancelled when it is to make room.
     pub(crate) close: CancellationToken,
-    _shares: Arc<Mutex<Option<Shares>>>,
+    _shares: Arc<Mutex<Option<SlotShares>>>,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.all.strangers.lock().remove(&self.number);
+        self.all.unknown.lock().remove(&self.number);
     }
 }
 
@@ -117,17 +117,17 @@ impl Connections {
             slots: Arc::new(Semaphore::new(most)),
             of_networks: Arc::new(Networks { most: most.div_ceil(2), counts: Mutex::default(), gauge }),
             next: AtomicU64::new(0),
-            strangers: Mutex::default(),
+            unknown: Mutex::default(),
         })
     }
 
-    /// Returns a place for a connection, once there is one; none if its network has its share.
-    pub(crate) async fn place(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+    /// Returns a slot for a connection, once there is one; none if its network has its share.
+    pub(crate) async fn acquire(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionSlot> {
         let network = network(address);
         let of_network = loop {
             match self.of_networks.take(network) {
                 Some(share) => break share,
-                None if self.close_oldest(|stranger| stranger.network == network) => {}
+                None if self.close_oldest(|one| one.network == network) => {}
                 None => return None,
             }
         };
@@ -146,29 +146,29 @@ impl Connections {
         };
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (connection, close) = (Connection::default(), CancellationToken::new());
-        let shares = Arc::new(Mutex::new(Some(Shares { _slot: slot, _of_network: of_network })));
-        let stranger = Stranger {
+        let shares = Arc::new(Mutex::new(Some(SlotShares { _slot: slot, _of_network: of_network })));
+        let one = UnknownConnection {
             since: Instant::now(),
             network,
             connection: connection.clone(),
             shares: Arc::clone(&shares),
             close: close.clone(),
         };
-        self.strangers.lock().insert(number, stranger);
-        Some(Place { all: Arc::clone(self), number, connection, close, _shares: shares })
+        self.unknown.lock().insert(number, one);
+        Some(ConnectionSlot { all: Arc::clone(self), number, connection, close, _shares: shares })
     }
 
     /// Closes the oldest idle connection that never sent a valid key, of those that match. Returns true if there was one.
-    fn close_oldest(&self, matches: impl Fn(&Stranger) -> bool) -> bool {
-        let mut strangers = self.strangers.lock();
+    fn close_oldest(&self, matches: impl Fn(&UnknownConnection) -> bool) -> bool {
+        let mut unknown = self.unknown.lock();
         // Looked at once more only here: a valid key costs no lock.
-        strangers.retain(|_, stranger| !stranger.connection.is_known());
-        let grown = strangers.iter().take_while(|(_, stranger)| stranger.since.elapsed() >= self.grace);
-        let mut idle = grown.filter(|(_, stranger)| matches(stranger) && stranger.connection.is_idle());
+        unknown.retain(|_, one| !one.connection.is_known());
+        let grown = unknown.iter().take_while(|(_, one)| one.since.elapsed() >= self.grace);
+        let mut idle = grown.filter(|(_, one)| matches(one) && one.connection.is_idle());
         let oldest = idle.next().map(|(number, _)| *number);
-        let Some(stranger) = oldest.and_then(|number| strangers.remove(&number)) else { return false };
-        drop(stranger.shares.lock().take());
-        stranger.close.cancel();
+        let Some(one) = oldest.and_then(|number| unknown.remove(&number)) else { return false };
+        drop(one.shares.lock().take());
+        one.close.cancel();
         true
     }
 }
@@ -196,8 +196,8 @@ mod tests {
         [192, 0, 2, last].into()
     }
 
-    fn now(all: &Arc<Connections>, last: u8) -> Option<Option<Place>> {
-        all.place(address(last)).now_or_never()
+    fn now(all: &Arc<Connections>, last: u8) -> Option<Option<ConnectionSlot>> {
+        all.acquire(address(last)).now_or_never()
     }
 
     #[test]
@@ -215,11 +215,11 @@ mod tests {
     #[test]
     fn the_oldest_idle_stranger_makes_room_and_nobody_else() {
         let all = Connections::new(3, Duration::ZERO, Gauge::noop());
-        let places = [1, 2, 3].map(|last| now(&all, last).unwrap().unwrap());
-        places[0].connection.has_valid_key();
-        places[1].connection.begin_request();
+        let slots = [1, 2, 3].map(|last| now(&all, last).unwrap().unwrap());
+        slots[0].connection.has_valid_key();
+        slots[1].connection.begin_request();
         let fourth = now(&all, 4).unwrap().unwrap();
-        assert_eq!([0, 1, 2].map(|at| places[at].close.is_cancelled()), [false, false, true]);
+        assert_eq!([0, 1, 2].map(|at| slots[at].close.is_cancelled()), [false, false, true]);
         fourth.connection.has_valid_key();
         assert!(!all.close_oldest(|_| true), "the others are known or at work");
         drop(fourth);
@@ -239,9 +239,9 @@ mod tests {
     #[test]
     fn what_has_ended_leaves_nothing() {
         let all = Connections::new(4, Duration::ZERO, Gauge::noop());
-        let places: Vec<_> = (1..=4).map(|last| now(&all, last).unwrap().unwrap()).collect();
-        drop(places);
-        assert!(all.strangers.lock().is_empty());
+        let slots: Vec<_> = (1..=4).map(|last| now(&all, last).unwrap().unwrap()).collect();
+        drop(slots);
+        assert!(all.unknown.lock().is_empty());
         assert_eq!((all.of_networks.counts.lock().len(), all.slots.available_permits()), (0, 4));
     }
 

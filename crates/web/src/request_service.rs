@@ -100,13 +100,13 @@ impl hyper::service::Service<hyper::Request<Incoming>> for RequestService {
             }
             let waits = asks_first(request.headers());
             let (parts, body) = request.into_parts();
-            let rest = Rest(Arc::new(Mutex::new((body, false))));
-            let request = Request::from_parts(parts, Body::new(rest.clone()));
+            let body = RequestBody(Arc::new(Mutex::new((body, false))));
+            let request = Request::from_parts(parts, Body::new(body.clone()));
             let answer = answer(router, request, settings.header_bytes).await;
-            if !waits && answer.status() != StatusCode::REQUEST_TIMEOUT && !rest.is_end_stream() {
+            if !waits && answer.status() != StatusCode::REQUEST_TIMEOUT && !body.is_end_stream() {
                 let discarded = timeout(
                     settings.body_read(),
-                    rest.discard(settings.discard_bytes, settings.discard_pause()),
+                    body.discard(settings.discard_bytes, settings.discard_pause()),
                 );
                 drop(tokio::spawn(async move { stop.run_until_cancelled(discarded).await }));
             }
@@ -158,9 +158,9 @@ fn asks_first(headers: &HeaderMap) -> bool {
 
 /// A body that is read by whoever answers and then, if that was not to its end, here; with whether it is at its end.
 #[derive(Clone)]
-struct Rest(Arc<Mutex<(Incoming, bool)>>);
+struct RequestBody(Arc<Mutex<(Incoming, bool)>>);
 
-impl Rest {
+impl RequestBody {
     async fn discard(mut self, most: usize, pause: Duration) {
         let mut left = most;
         while !self.is_end_stream()
@@ -168,14 +168,14 @@ impl Rest {
         {
             let bytes = frame.data_ref().map_or(0, Bytes::len);
             match left.checked_sub(bytes) {
-                Some(rest) => left = rest,
+                Some(fewer) => left = fewer,
                 None => return,
             }
         }
     }
 }
 
-impl HttpBody for Rest {
+impl HttpBody for RequestBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

@@ -54,7 +54,7 @@ impl HttpServer {
 async fn serve(http: &HttpServer, listener: TcpListener, router: Router, stop: CancellationToken) -> Drained {
     let settings = http.settings();
     bound_send_buffers(&listener);
-    let places = Connections::new(settings.connections, GRACE, connections(http.name()));
+    let slots = Connections::new(settings.connections, GRACE, connections(http.name()));
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     let server = Server::new(http, router, stop.clone());
@@ -72,18 +72,15 @@ async fn serve(http: &HttpServer, listener: TcpListener, router: Router, stop: C
                 }
             },
         };
-        let Some(place) = stop.run_until_cancelled(places.place(peer.ip())).await else { break };
-        let Some(place) = place else {
+        let Some(slot) = stop.run_until_cancelled(slots.acquire(peer.ip())).await else { break };
+        let Some(slot) = slot else {
             http.count_limited(Limit::ConnectionShare);
             continue;
         };
         let (server, watcher) = (server.clone(), graceful.watcher());
         connections.spawn(async move {
-            let close = place.close.clone();
-            if close
-                .run_until_cancelled(server.connection(stream, &place.connection, watcher))
-                .await
-                .is_none()
+            let close = slot.close.clone();
+            if close.run_until_cancelled(server.connection(stream, &slot.connection, watcher)).await.is_none()
             {
                 server.http.count_limited(Limit::Connections);
             }
