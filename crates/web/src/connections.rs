@@ -4,8 +4,7 @@
 //! connection that never sent a valid key and has nothing under way is closed for a new one, the oldest first.
 
 use std::{
-    collections::{BTreeMap, HashMap},
-    net::{IpAddr, Ipv6Addr},
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -21,7 +20,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::Connection;
+use crate::{
+    connection::Connection,
+    networks::{Network, NetworkPermit, Networks},
+};
 
 /// Time in which a new connection is closed for no other: it may not have had the chance to send its key.
 pub(crate) const GRACE: Duration = Duration::from_millis(250);
@@ -30,57 +32,16 @@ pub(crate) const GRACE: Duration = Duration::from_millis(250);
 pub(crate) struct Connections {
     grace: Duration,
     slots: Arc<Semaphore>,
-    of_networks: Arc<Networks>,
+    networks: Networks,
     next: AtomicU64,
     unknown: Mutex<BTreeMap<u64, UnknownConnection>>,
-}
-
-/// Number of connections of each network.
-#[derive(Debug)]
-struct Networks {
-    most: usize,
-    counts: Mutex<HashMap<IpAddr, usize>>,
-    gauge: Gauge,
-}
-
-/// One connection of a network.
-#[derive(Debug)]
-struct OfNetwork {
-    all: Arc<Networks>,
-    network: IpAddr,
-}
-
-impl Networks {
-    fn take(self: &Arc<Self>, network: IpAddr) -> Option<OfNetwork> {
-        let mut counts = self.counts.lock();
-        let count = counts.entry(network).or_default();
-        if *count >= self.most {
-            return None;
-        }
-        *count += 1;
-        self.gauge.increment(1);
-        Some(OfNetwork { all: Arc::clone(self), network })
-    }
-}
-
-impl Drop for OfNetwork {
-    fn drop(&mut self) {
-        let mut counts = self.all.counts.lock();
-        if let Some(count) = counts.get_mut(&self.network) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.network);
-            }
-        }
-        self.all.gauge.decrement(1);
-    }
 }
 
 /// A connection that had not sent a valid key when it was last looked at.
 #[derive(Debug)]
 struct UnknownConnection {
     since: Instant,
-    network: IpAddr,
+    network: Network,
     connection: Connection,
     shares: Arc<Mutex<Option<SlotShares>>>,
     close: CancellationToken,
@@ -90,7 +51,7 @@ struct UnknownConnection {
 #[derive(Debug)]
 struct SlotShares {
     _slot: OwnedSemaphorePermit,
-    _of_network: OfNetwork,
+    _of_network: NetworkPermit,
 }
 
 /// A connection's slot among all.
@@ -98,6 +59,7 @@ struct SlotShares {
 pub(crate) struct ConnectionSlot {
     all: Arc<Connections>,
     number: u64,
+    pub(crate) network: Network,
     pub(crate) connection: Connection,
     /// Cancelled when it is to make room.
     pub(crate) close: CancellationToken,
@@ -115,17 +77,16 @@ impl Connections {
         Arc::new(Self {
             grace,
             slots: Arc::new(Semaphore::new(most)),
-            of_networks: Arc::new(Networks { most: most.div_ceil(2), counts: Mutex::default(), gauge }),
+            networks: Networks::new(usize::MAX, most.div_ceil(2), gauge),
             next: AtomicU64::new(0),
             unknown: Mutex::default(),
         })
     }
 
     /// Returns a slot for a connection, once there is one; none if its network has its share.
-    pub(crate) async fn acquire(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionSlot> {
-        let network = network(address);
+    pub(crate) async fn acquire(self: &Arc<Self>, network: Network) -> Option<ConnectionSlot> {
         let of_network = loop {
-            match self.of_networks.take(network) {
+            match self.networks.take(network) {
                 Some(share) => break share,
                 None if self.close_oldest(|one| one.network == network) => {}
                 None => return None,
@@ -155,7 +116,7 @@ impl Connections {
             close: close.clone(),
         };
         self.unknown.lock().insert(number, one);
-        Some(ConnectionSlot { all: Arc::clone(self), number, connection, close, _shares: shares })
+        Some(ConnectionSlot { all: Arc::clone(self), number, network, connection, close, _shares: shares })
     }
 
     /// Closes the oldest idle connection that never sent a valid key, of those that match. Returns true if there was one.
@@ -173,17 +134,6 @@ impl Connections {
     }
 }
 
-/// Returns whom an address belongs to: an IPv6 subscriber has 2^64 of them.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.into(),
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -192,8 +142,8 @@ mod tests {
 
     use super::*;
 
-    fn address(last: u8) -> IpAddr {
-        [192, 0, 2, last].into()
+    fn address(last: u8) -> Network {
+        Network::of([192, 0, 2, last].into())
     }
 
     fn now(all: &Arc<Connections>, last: u8) -> Option<Option<ConnectionSlot>> {
@@ -242,15 +192,6 @@ mod tests {
         let slots: Vec<_> = (1..=4).map(|last| now(&all, last).unwrap().unwrap()).collect();
         drop(slots);
         assert!(all.unknown.lock().is_empty());
-        assert_eq!((all.of_networks.counts.lock().len(), all.slots.available_permits()), (0, 4));
-    }
-
-    #[test]
-    fn a_network_is_one_party() {
-        let of = |text: &str| network(text.parse().unwrap());
-        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
-        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
-        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
-        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+        assert_eq!((all.networks.used(), all.slots.available_permits()), (0, 4));
     }
 }

@@ -11,6 +11,7 @@ mod extract;
 mod fair_budget;
 mod json;
 pub mod metrics;
+mod networks;
 mod problem;
 mod rate_headers;
 mod rates;

@@ -6,6 +6,7 @@ const DENIED: &str = "tidegate_http_denied_total";
 const BODIES: &str = "tidegate_http_body_bytes";
 const UNSENT: &str = "tidegate_http_unsent_bytes";
 const CONNECTIONS: &str = "tidegate_http_connections";
+const STREAMS: &str = "tidegate_http_streams";
 const LIMITED: &str = "tidegate_http_limited_total";
 
 /// Registers the help of every metric of this crate.
@@ -14,6 +15,7 @@ pub fn describe() {
     describe_gauge!(BODIES, Unit::Bytes, "Received bytes of request bodies under way.");
     describe_gauge!(UNSENT, Unit::Bytes, "Bytes of answers that their clients have not taken yet.");
     describe_gauge!(CONNECTIONS, "Open connections of clients.");
+    describe_gauge!(STREAMS, "Requests of HTTP/2 whose answers their clients have not taken.");
     describe_counter!(LIMITED, "Requests, streams and connections that a limit refused or ended, by limit.");
 }
 
@@ -31,6 +33,10 @@ pub(crate) fn unsent_bytes(server: &'static str) -> Gauge {
 
 pub(crate) fn connections(server: &'static str) -> Gauge {
     gauge_from_zero(gauge!(CONNECTIONS, "server" => server))
+}
+
+pub(crate) fn streams(server: &'static str) -> Gauge {
+    gauge_from_zero(gauge!(STREAMS, "server" => server))
 }
 
 fn gauge_from_zero(gauge: Gauge) -> Gauge {

@@ -2,7 +2,7 @@
 //!
 //! It knows no route. Slow or silent connections end by themselves, and the number of connections is bounded.
 
-use std::{io, pin::pin, time::Duration};
+use std::{io, pin::pin, sync::Arc, time::Duration};
 
 use axum::Router;
 use futures::future::{Either, select};
@@ -21,9 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     HttpServer,
-    connection::Connection,
-    connections::{Connections, GRACE},
-    metrics::connections,
+    connections::{ConnectionSlot, Connections, GRACE},
+    metrics::{connections, streams},
+    networks::{Network, Networks},
     request_service::RequestService,
     server::Limit,
     streams::StreamExecutor,
@@ -72,7 +72,7 @@ async fn serve(http: &HttpServer, listener: TcpListener, router: Router, stop: C
                 }
             },
         };
-        let Some(slot) = stop.run_until_cancelled(slots.acquire(peer.ip())).await else { break };
+        let Some(slot) = stop.run_until_cancelled(slots.acquire(Network::of(peer.ip()))).await else { break };
         let Some(slot) = slot else {
             http.count_limited(Limit::ConnectionShare);
             continue;
@@ -80,8 +80,7 @@ async fn serve(http: &HttpServer, listener: TcpListener, router: Router, stop: C
         let (server, watcher) = (server.clone(), graceful.watcher());
         connections.spawn(async move {
             let close = slot.close.clone();
-            if close.run_until_cancelled(server.connection(stream, &slot.connection, watcher)).await.is_none()
-            {
+            if close.run_until_cancelled(server.connection(stream, &slot, watcher)).await.is_none() {
                 server.http.count_limited(Limit::Connections);
             }
         });
@@ -115,7 +114,7 @@ fn bound_send_buffers(listener: &TcpListener) {
 struct Server {
     http: HttpServer,
     http1: http1::Builder,
-    http2: http2::Builder<StreamExecutor>,
+    streams: Networks,
     service: RequestService,
     unsent: Unsent,
     stop: CancellationToken,
@@ -148,7 +147,18 @@ impl Server {
             .header_read_timeout(settings.header_read())
             // A head that is a little too long is read, and told so in our own words.
             .max_buf_size(settings.header_bytes.saturating_add(8_192));
-        let mut http2 = http2::Builder::new(StreamExecutor);
+        let streams = Networks::new(settings.open_streams, settings.open_streams / 2, streams(http.name()));
+        let service = RequestService::new(router, http.clone(), stop.clone());
+        Self { http: http.clone(), http1, streams, service, unsent: Unsent::default(), stop }
+    }
+
+    fn http2(&self, network: Network) -> http2::Builder<StreamExecutor> {
+        let (settings, http) = (self.http.settings(), self.http.clone());
+        let mut http2 = http2::Builder::new(StreamExecutor {
+            open: self.streams.clone(),
+            network,
+            refused: Arc::new(move || http.count_limited(Limit::Streams)),
+        });
         http2
             .timer(TokioTimer::new())
             .max_header_list_size(settings.header_bytes.try_into().unwrap_or(u32::MAX))
@@ -156,15 +166,15 @@ impl Server {
             .initial_stream_window_size(STREAM_WINDOW)
             .max_send_buf_size(STREAM_BUFFER)
             .max_concurrent_streams(settings.streams);
-        let service = RequestService::new(router, http.clone(), stop.clone());
-        Self { http: http.clone(), http1, http2, service, unsent: Unsent::default(), stop }
+        http2
     }
 
     fn has_unanswered(&self) -> bool {
         self.service.unanswered() + self.unsent.connections() > 0
     }
 
-    async fn connection(&self, stream: TcpStream, connection: &Connection, watcher: Watcher) {
+    async fn connection(&self, stream: TcpStream, slot: &ConnectionSlot, watcher: Watcher) {
+        let connection = &slot.connection;
         // Small answers must not wait for an acknowledgement of the packet before.
         let _unsupported = stream.set_nodelay(true);
         // A client that says nothing has no request under way: it neither keeps its slot nor holds up a drain.
@@ -179,7 +189,7 @@ impl Server {
             }
             Protocol::Http2 => {
                 let service = self.service.on(connection.clone(), Some(self.unsent.exchange()));
-                Either::Right(finish(watcher, self.http2.serve_connection(io, service)))
+                Either::Right(finish(watcher, self.http2(slot.network).serve_connection(io, service)))
             }
         };
         let count = || self.http.count_limited(Limit::AnswerStall);

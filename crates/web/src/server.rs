@@ -45,10 +45,11 @@ pub enum Limit {
     LagTotal,
     ConnectionShare,
     Connections,
+    Streams,
 }
 
 impl Limit {
-    const ALL: [(Self, &'static str); 12] = [
+    const ALL: [(Self, &'static str); 13] = [
         (Self::BodyShare, "body_share"),
         (Self::BodyTotal, "body_total"),
         (Self::BodyPace, "body_pace"),
@@ -61,6 +62,7 @@ impl Limit {
         (Self::LagTotal, "lag_total"),
         (Self::ConnectionShare, "connection_share"),
         (Self::Connections, "connections"),
+        (Self::Streams, "streams"),
     ];
 }
 
@@ -137,7 +139,11 @@ impl HttpServer {
             Limit::BodyShare | Limit::AnswerShare | Limit::WaitShare => {
                 self.0.refused_by_share.fetch_add(1, Ordering::Relaxed);
             }
-            Limit::BodyPace | Limit::AnswerStall | Limit::ConnectionShare | Limit::Connections => {}
+            Limit::BodyPace
+            | Limit::AnswerStall
+            | Limit::ConnectionShare
+            | Limit::Connections
+            | Limit::Streams => {}
         }
     }
 

@@ -13,6 +13,9 @@ pub struct Settings {
     pub connections: usize,
     /// Concurrent requests of one HTTP/2 connection.
     pub streams: u32,
+    /// Concurrent requests of HTTP/2 in all, also those whose answers are not taken; above it they are refused. An address
+    /// may hold half of them.
+    pub open_streams: usize,
     /// The target and the headers of a request, in all.
     pub header_bytes: usize,
     /// Milliseconds that a client may take to send its headers, or to send the next request.
@@ -54,6 +57,7 @@ impl Default for Settings {
         Self {
             connections: 10_000,
             streams: 200,
+            open_streams: 65_536,
             header_bytes: 32 << 10,
             header_read_ms: 30_000,
             body_read_ms: 30_000,
@@ -111,6 +115,12 @@ impl Settings {
             return Err(SettingsError(format!(
                 "connections = {} and streams = {} must both be above 0",
                 self.connections, self.streams
+            )));
+        }
+        if self.open_streams < 2 {
+            return Err(SettingsError(format!(
+                "open_streams = {} lets no request through",
+                self.open_streams
             )));
         }
         if self.requests_per_second > 0 && self.burst == 0 {

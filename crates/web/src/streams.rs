@@ -1,9 +1,11 @@
-//! Tasks of HTTP/2 streams, each of which can be ended without its connection.
+//! Tasks of HTTP/2 streams: bounded in number, and each can be ended without its connection.
 
-use std::future::Future;
+use std::{future::Future, sync::Arc};
 
 use hyper::rt::Executor;
 use tokio_util::sync::CancellationToken;
+
+use crate::networks::{Network, Networks};
 
 tokio::task_local! {
     static STREAM_END: CancellationToken;
@@ -14,9 +16,14 @@ pub(crate) fn stream_end() -> Option<CancellationToken> {
     STREAM_END.try_with(CancellationToken::clone).ok()
 }
 
-/// Runs each stream in a task of its own.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StreamExecutor;
+/// Runs each stream of a connection in a task of its own.
+#[derive(Clone)]
+pub(crate) struct StreamExecutor {
+    pub(crate) open: Networks,
+    pub(crate) network: Network,
+    /// Called for each stream that is refused.
+    pub(crate) refused: Arc<dyn Fn() + Send + Sync>,
+}
 
 impl<F> Executor<F> for StreamExecutor
 where
@@ -24,9 +31,13 @@ where
     F::Output: Send,
 {
     fn execute(&self, stream: F) {
+        // A stream that is dropped is reset.
+        let Some(permit) = self.open.take(self.network) else { return (self.refused)() };
         let end = CancellationToken::new();
         let ended = end.clone();
-        // A stream that is dropped is reset.
-        tokio::spawn(STREAM_END.scope(end, async move { ended.run_until_cancelled(stream).await }));
+        tokio::spawn(STREAM_END.scope(end, async move {
+            ended.run_until_cancelled(stream).await;
+            drop(permit);
+        }));
     }
 }

@@ -95,6 +95,35 @@ async fn answers_that_nobody_takes_are_bounded_and_harm_no_other() {
 }
 
 #[tokio::test]
+async fn streams_of_an_address_are_bounded_over_its_connections() {
+    let server = Running::new(|settings| settings.open_streams = 100).await;
+    let (mut clients, mut open, mut refused) = (Vec::new(), Vec::new(), 0);
+    for _ in 0..4 {
+        let mut client = Raw::connect(&server, |builder| {
+            builder.initial_window_size(0);
+        })
+        .await;
+        for _ in 0..25 {
+            match client.request("GET", "/nothing").await.await {
+                Ok(answer) => open.push(answer),
+                Err(error) => {
+                    assert!(error.is_reset(), "{error}");
+                    refused += 1;
+                }
+            }
+        }
+        clients.push(client);
+    }
+    assert_eq!((open.len(), refused), (50, 50));
+    drop(open);
+    let again = async || {
+        let answer = server.get_http2("/nothing").await;
+        if answer.status() == 404 { Ok(()) } else { Err(anyhow::anyhow!("{answer:?}")) }
+    };
+    eventually_ok("streams that ended make room", PATIENCE, again).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_stream_that_takes_nothing_ends_and_its_connection_goes_on() {
     let server = server(500).await;
     let mut client = Raw::connect(&server, |builder| {
