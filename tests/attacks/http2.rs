@@ -111,7 +111,12 @@ async fn one(
     };
     match ended.await {
         Err(error) if !error.is_reset() => Err(error),
-        _ => Ok(()),
+        Err(_) => {
+            // Without a pause this would be a flood of cheap requests, which is another attack.
+            sleep(Duration::from_millis(200)).await;
+            Ok(())
+        }
+        Ok(()) => Ok(()),
     }
 }
 
