@@ -36,7 +36,7 @@ struct SenderWeight {
     at: Instant,
 }
 
-/// Who is refused.
+/// Senders that are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LagRefusal {
     LargeSender,

@@ -39,7 +39,7 @@ impl NoRoom {
     }
 }
 
-/// Where an answer goes.
+/// Connection, stream and request of an answer.
 pub(crate) struct Destination {
     pub(crate) connection: Connection,
     pub(crate) stream: Option<CancellationToken>,
@@ -113,7 +113,7 @@ fn with_lease(answer: Response, lease: Lease, to: &Destination) -> Response {
     })
 }
 
-/// What an answer holds until the last of its bytes is dropped.
+/// Budget share and progress of an answer, held until the last of its bytes is dropped.
 struct AnswerLease {
     // First: a connection's next request may come as soon as the bytes are given back.
     _bytes: Lease,

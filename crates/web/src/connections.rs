@@ -47,7 +47,7 @@ struct UnknownConnection {
     close: CancellationToken,
 }
 
-/// What a connection holds. It is taken from one that is to be closed at once, before its task has ended.
+/// Slot and network share of a connection. They are taken from one that is to be closed at once, before its task has ended.
 #[derive(Debug)]
 struct SlotShares {
     _slot: OwnedSemaphorePermit,

@@ -9,7 +9,7 @@ use std::{
 use metrics::Gauge;
 use parking_lot::Mutex;
 
-/// Whom an address belongs to: itself, or of IPv6 the 2^64 addresses of a subscriber.
+/// Owner of an address: itself, or of IPv6 the 2^64 addresses of a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Network(IpAddr);
 

@@ -30,7 +30,7 @@ struct Inner {
     limited: [Counter; Limit::ALL.len()],
 }
 
-/// What a limit is about, as the metric names it.
+/// Limit that a request, stream or connection met, as the metric names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     BodyShare,
