@@ -248,7 +248,10 @@ async fn above_its_connections_a_server_takes_no_more_until_one_ends() {
 
 #[tokio::test]
 async fn idle_connections_without_a_key_make_room_for_new_ones() {
-    let server = Running::new(|settings| settings.connections = 8).await;
+    let server = Running::new(|settings| {
+        (settings.connections, settings.header_read_ms) = (8, 600_000);
+    })
+    .await;
     let mut known = server.connect().await;
     // It is admitted as one with a valid key.
     known.send("GET /large?a HTTP/1.1\r\nhost: h\r\n\r\n").await;

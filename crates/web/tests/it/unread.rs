@@ -96,7 +96,10 @@ async fn answers_that_nobody_takes_are_bounded_and_harm_no_other() {
 
 #[tokio::test]
 async fn streams_of_an_address_are_bounded_over_its_connections() {
-    let server = Running::new(|settings| settings.open_streams = 100).await;
+    let server = Running::new(|settings| {
+        (settings.open_streams, settings.unsent_stall_ms) = (100, 600_000);
+    })
+    .await;
     let (mut clients, mut open, mut refused) = (Vec::new(), Vec::new(), 0);
     for _ in 0..4 {
         let mut client = Raw::connect(&server, |builder| {
