@@ -19,7 +19,6 @@ use crate::{
     Api, Shared,
     admission::{Admitted, Received},
     config, context, items,
-    refused::Wholeness,
     reports::main_item,
 };
 
@@ -54,7 +53,7 @@ impl Api {
         let size = body.len();
         let parsed = match self.work(size, move || wire::appeals::parse(&body, &limits)).await? {
             Ok(parsed) => parsed,
-            Err(refused) => return Err(self.refused(received, refused, Wholeness::Whole).await),
+            Err(refused) => return Err(self.refused(received, refused).await),
         };
         let config = self.config(&received.org, |config| all_known(config, &parsed.content)).await?;
         let header = Header {

@@ -24,7 +24,6 @@ use crate::{
     Api, Shared,
     admission::{Admitted, IdempotencyKey, Received},
     config,
-    refused::Wholeness,
 };
 
 type Items = wire::Request<Vec<SubmittedItem>>;
@@ -47,7 +46,7 @@ impl Api {
         let size = body.len();
         let parsed = match self.work(size, move || wire::items::parse(&body, &limits)).await? {
             Ok(parsed) => parsed,
-            Err(refused) => return Err(self.refused(received, refused, Wholeness::AsSent).await),
+            Err(refused) => return Err(self.refused(received, refused).await),
         };
         let known = |config: &Compiled| {
             parsed

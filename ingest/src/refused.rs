@@ -4,7 +4,6 @@
 
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
-    item_types::Mode,
     validation_error::{Pointer, ValidationErrors},
     wire::{Misshapen, Part, Refused},
 };
@@ -12,17 +11,8 @@ use tidegate_web::Problem;
 
 use crate::{Api, admission::Received, config};
 
-/// Completeness that an endpoint asks of its items.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Wholeness {
-    /// Completeness that each item names.
-    AsSent,
-    /// Whole, whatever they say.
-    Whole,
-}
-
 impl Api {
-    pub(crate) async fn refused(&self, received: &Received, refused: Refused, whole: Wholeness) -> Problem {
+    pub(crate) async fn refused(&self, received: &Received, refused: Refused) -> Problem {
         let misshapen = match refused {
             Refused::Text(faults) => return faults.into(),
             Refused::Shape(misshapen) => misshapen,
@@ -33,7 +23,7 @@ impl Api {
             return misshapen.with(ValidationErrors::default()).into();
         };
         let all = move || {
-            let of_parts = check(&config, &misshapen, whole);
+            let of_parts = check(&config, &misshapen);
             misshapen.with(of_parts)
         };
         match self.work(received.bytes().len(), all).await {
@@ -50,7 +40,7 @@ fn is_known(config: &Compiled, part: &Part) -> bool {
     }
 }
 
-fn check(config: &Compiled, misshapen: &Misshapen, whole: Wholeness) -> ValidationErrors {
+fn check(config: &Compiled, misshapen: &Misshapen) -> ValidationErrors {
     let (root, mut faults) = (misshapen.root(), ValidationErrors::default());
     for part in misshapen.parts() {
         match part {
@@ -60,12 +50,8 @@ fn check(config: &Compiled, misshapen: &Misshapen, whole: Wholeness) -> Validati
             Part::Item { at, type_id, type_version, mode, node, data } => {
                 let (at, named) = (Pointer::Text(at), (type_id, type_version.as_deref()));
                 let item_type = config::item_type(config, named, Some(root.other(*node)), &at, &mut faults);
-                let mode = match whole {
-                    Wholeness::AsSent => *mode,
-                    Wholeness::Whole => Mode::Strict,
-                };
                 if let (Some(item_type), Some(data)) = (item_type, data) {
-                    item_type.judge(root.other(*data), mode, &at.key("data"), &mut faults);
+                    item_type.judge(root.other(*data), *mode, &at.key("data"), &mut faults);
                 }
             }
         }

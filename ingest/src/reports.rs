@@ -6,7 +6,6 @@ use axum::http::StatusCode;
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     ids::{Kind, Millis, OrgId, ReportId, derive},
-    item_types::Mode,
     json::{Node, in_order},
     records,
     validation_error::{Pointer, ValidationError, ValidationErrors},
@@ -19,7 +18,6 @@ use crate::{
     Api, Shared,
     admission::{Admitted, Received},
     config, context, items,
-    refused::Wholeness,
 };
 
 type Report = wire::Request<ReportRequest>;
@@ -44,7 +42,7 @@ impl Api {
         let size = body.len();
         let parsed = match self.work(size, move || wire::reports::parse(&body, &limits)).await? {
             Ok(parsed) => parsed,
-            Err(refused) => return Err(self.refused(received, refused, Wholeness::Whole).await),
+            Err(refused) => return Err(self.refused(received, refused).await),
         };
         let config = self.config(&received.org, |config| all_known(config, &parsed.content)).await?;
         let header = Header {
@@ -112,7 +110,7 @@ pub(crate) fn main_item(
     let at = &Pointer::Root.key(key);
     let named = (&item.type_id, item.type_version.as_deref());
     if let Some(item_type) = config::item_type(config, named, root.get(key), at, faults) {
-        item_type.judge(item.data_in(root), Mode::Strict, &at.key("data"), faults);
+        item_type.judge(item.data_in(root), item.mode(), &at.key("data"), faults);
     }
 }
 

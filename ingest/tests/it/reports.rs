@@ -18,6 +18,19 @@ async fn a_report_is_answered_with_the_id_that_the_log_has() {
 }
 
 #[tokio::test]
+async fn main_item_that_says_partial_may_lack_required_fields() {
+    let service = service().await;
+    let partial = json!({"id": "p", "typeId": "post", "typeSchemaVariant": "partial", "data": {}});
+    let (mut of_report, mut of_appeal) = (report(), appeal("partial"));
+    of_report["reportedItem"] = partial.clone();
+    of_appeal["actionedItem"] = partial;
+    let answer = service.post(REPORT, &of_report).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    let answer = service.post(APPEAL, &of_appeal).await;
+    assert_eq!(answer.status, 204, "{answer:?}");
+}
+
+#[tokio::test]
 async fn context_that_does_not_fit_is_kept_and_marked() {
     let service = service().await;
     let mut body = report();
