@@ -1,6 +1,6 @@
 //! A service in a temporary folder, requests to it, and its log.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use axum::{
     Router,
@@ -79,6 +79,10 @@ impl Service {
     pub(crate) async fn with(
         set: impl FnOnce(&mut Settings, &mut tidegate_web::Settings, &mut tidegate_stream::settings::Settings),
     ) -> Self {
+        // Whichever test reaches a span first decides for all threads whether anybody listens to it, unless somebody always does.
+        static LISTENER: Once = Once::new();
+        LISTENER
+            .call_once(|| tracing::subscriber::set_global_default(tracing_subscriber::registry()).unwrap());
         let (mut settings, mut http) = (Settings::default(), tidegate_web::Settings::default());
         let mut stream = tidegate_stream::settings::Settings {
             partitions: Some(4),
