@@ -15,7 +15,12 @@ use regex_syntax::{ParserBuilder, hir::Hir};
 
 use crate::{
     limits::OutOfSteps,
-    search::{Next, literals::NEST, pattern::Pattern},
+    search::{
+        Next,
+        kept_states::{GaveUp, KeptStates},
+        literals::NEST,
+        pattern::Pattern,
+    },
 };
 
 /// Patterns of one set, and states of their common automaton: what an automaton has to go through for each byte that it
@@ -57,10 +62,11 @@ struct Set {
     cache_pool: Pool<SetCache, Box<dyn Fn() -> SetCache + Send + Sync>>,
 }
 
-/// State that a thread keeps between texts.
-struct SetCache {
+type SetCache = KeptStates<SetStates>;
+
+/// States of a set's automaton, and the patterns that it found last.
+struct SetStates {
     cache: Cache,
-    is_fresh: bool,
     found: PatternSet,
 }
 
@@ -168,23 +174,23 @@ impl Set {
             .cache_capacity(MEMORY)
             .minimum_cache_clear_count(Some(0));
         let automaton = DFA::builder().configure(config).build_from_nfa(nfa(&hirs)?).ok()?;
-        let mut cache = SetCache::new(&automaton);
-        cache.run(&automaton, sample).ok()?;
+        SetStates::new(&automaton).run(&automaton, sample).ok()?;
         let own = automaton.clone();
         Some(Self {
             automaton,
             patterns: parts.iter().map(|part| (part.number, Arc::clone(&part.pattern))).collect(),
-            cache_pool: Pool::new(Box::new(move || SetCache::new(&own))),
+            cache_pool: Pool::new(Box::new(move || KeptStates::new(SetStates::new(&own)))),
         })
     }
 
     fn scan(&self, text: &str, visitor: &mut impl Visitor) -> Result<Next, OutOfSteps> {
         let mut cache = self.cache_pool.get();
-        if cache.run_whatever_ran_before(&self.automaton, text).is_err() {
+        let new = || SetStates::new(&self.automaton);
+        if cache.search(new, |states| states.run(&self.automaton, text)).is_err() {
             drop(cache);
             return one_by_one(&self.patterns, text, visitor);
         }
-        for pattern in cache.found.iter() {
+        for pattern in cache.states.found.iter() {
             let pattern = self.patterns[pattern.as_usize()].0;
             if visitor.wants(pattern) && visitor.found(pattern) == Next::Stop {
                 return Ok(Next::Stop);
@@ -194,31 +200,9 @@ impl Set {
     }
 }
 
-/// The text is not for this set, or the set has no memory left for it.
-struct GaveUp;
-
-impl SetCache {
+impl SetStates {
     fn new(automaton: &DFA) -> Self {
-        Self {
-            cache: automaton.create_cache(),
-            is_fresh: true,
-            found: PatternSet::new(automaton.pattern_len()),
-        }
-    }
-
-    /// Runs with the states of earlier texts, and without them where they leave too little room. States of a text that does
-    /// not fit at all are dropped.
-    fn run_whatever_ran_before(&mut self, automaton: &DFA, text: &str) -> Result<(), GaveUp> {
-        loop {
-            let was_fresh = std::mem::replace(&mut self.is_fresh, false);
-            if self.run(automaton, text).is_ok() {
-                return Ok(());
-            }
-            *self = Self::new(automaton);
-            if was_fresh {
-                return Err(GaveUp);
-            }
-        }
+        Self { cache: automaton.create_cache(), found: PatternSet::new(automaton.pattern_len()) }
     }
 
     fn run(&mut self, automaton: &DFA, text: &str) -> Result<(), GaveUp> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod grams;
 pub(crate) mod hashing;
+pub(crate) mod kept_states;
 mod keys;
 pub(crate) mod literals;
 mod maps;

@@ -18,6 +18,7 @@ use regex_automata::{
 };
 
 use super::{
+    kept_states::{GaveUp, KeptStates},
     literals::NEST,
     width::{self, Width},
 };
@@ -46,14 +47,7 @@ struct Automaton {
     caches: Pool<StateCache, Box<dyn Fn() -> StateCache + Send + Sync>>,
 }
 
-/// States that a thread keeps between texts.
-struct StateCache {
-    states: hybrid::Cache,
-    is_fresh: bool,
-}
-
-/// The states do not fit into the cache, or the automaton is not for such a text.
-struct GaveUp;
+type StateCache = KeptStates<hybrid::Cache>;
 
 impl Pattern {
     pub(crate) fn new(regex: Regex, weight: u64) -> Self {
@@ -91,21 +85,21 @@ impl Pattern {
         text: &str,
         charge: impl FnMut(u64) -> Result<(), OutOfSteps>,
     ) -> Result<bool, OutOfSteps> {
-        self.search(text, charge, StateCache::is_match, Regex::is_match)
+        self.search(text, charge, is_match, Regex::is_match)
     }
 
     /// First match: its start and end.
     pub(crate) fn find(&self, text: &str, steps: &mut Steps) -> Result<Option<(usize, usize)>, OutOfSteps> {
         steps.take(self.base(text))?;
         let find = |regex: &Regex, text: &str| regex.find(text).map(|found| (found.start(), found.end()));
-        self.search(text, |more| steps.take(more), StateCache::find, find)
+        self.search(text, |more| steps.take(more), find_by_states, find)
     }
 
     fn search<T>(
         &self,
         text: &str,
         mut charge: impl FnMut(u64) -> Result<(), OutOfSteps>,
-        fast: impl Fn(&mut StateCache, &hybrid::Regex, &str) -> Result<T, GaveUp>,
+        fast: impl Fn(&mut hybrid::Cache, &hybrid::Regex, &str) -> Result<T, GaveUp>,
         any: impl Fn(&Regex, &str) -> T,
     ) -> Result<T, OutOfSteps> {
         let slower = |bytes: usize| {
@@ -153,43 +147,33 @@ impl Automaton {
             .ok()?;
         let regex = Arc::new(regex);
         let own = Arc::clone(&regex);
-        let make = move || StateCache { states: own.create_cache(), is_fresh: true };
+        let make = move || KeptStates::new(own.create_cache());
         Some(Self { regex, caches: Pool::new(Box::new(make)) })
     }
 
-    /// Searches with the states of earlier texts, and without them where they leave too little room: the outcome must not
-    /// depend on them. States of a text that does not fit at all are dropped, so that no thread keeps them.
     fn search<T>(
         &self,
         text: &str,
-        search: impl Fn(&mut StateCache, &hybrid::Regex, &str) -> Result<T, GaveUp>,
+        search: impl Fn(&mut hybrid::Cache, &hybrid::Regex, &str) -> Result<T, GaveUp>,
     ) -> Result<T, GaveUp> {
-        let mut cache = self.caches.get();
-        loop {
-            let was_fresh = std::mem::replace(&mut cache.is_fresh, false);
-            let found = search(&mut cache, &self.regex, text);
-            if found.is_ok() {
-                return found;
-            }
-            *cache = StateCache { states: self.regex.create_cache(), is_fresh: true };
-            if was_fresh {
-                return Err(GaveUp);
-            }
-        }
+        let new = || self.regex.create_cache();
+        self.caches.get().search(new, |states| search(states, &self.regex, text))
     }
 }
 
-impl StateCache {
-    fn is_match(&mut self, regex: &hybrid::Regex, text: &str) -> Result<bool, GaveUp> {
-        let input = Input::new(text).earliest(true);
-        let found = regex.forward().try_search_fwd(self.states.as_parts_mut().0, &input);
-        found.map(|found| found.is_some()).map_err(|_| GaveUp)
-    }
+fn is_match(states: &mut hybrid::Cache, regex: &hybrid::Regex, text: &str) -> Result<bool, GaveUp> {
+    let input = Input::new(text).earliest(true);
+    let found = regex.forward().try_search_fwd(states.as_parts_mut().0, &input);
+    found.map(|found| found.is_some()).map_err(|_| GaveUp)
+}
 
-    fn find(&mut self, regex: &hybrid::Regex, text: &str) -> Result<Option<(usize, usize)>, GaveUp> {
-        let found = regex.try_search(&mut self.states, &Input::new(text)).map_err(|_| GaveUp)?;
-        Ok(found.map(|found| (found.start(), found.end())))
-    }
+fn find_by_states(
+    states: &mut hybrid::Cache,
+    regex: &hybrid::Regex,
+    text: &str,
+) -> Result<Option<(usize, usize)>, GaveUp> {
+    let found = regex.try_search(states, &Input::new(text)).map_err(|_| GaveUp)?;
+    Ok(found.map(|found| (found.start(), found.end())))
 }
 
 impl fmt::Debug for Pattern {

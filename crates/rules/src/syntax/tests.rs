@@ -1,4 +1,4 @@
-//! What is told of conditions with several errors at once.
+//! Errors of conditions that have several at once.
 
 use serde_json::json;
 
