@@ -142,6 +142,7 @@ fn list_failures(
             if counts_as.is_some() == counting {
                 let suppressed = suppressed.get(&failed.rule).copied().flatten();
                 let listed = json(&ListedFailure { failed, counts_as, suppressed });
+                // A failure has no explanation to leave out.
                 list.add(place, listed.clone(), || listed);
             }
         }
@@ -167,15 +168,16 @@ fn list_action<'a>(
         None => rule_gates::refused(config, evaluated, id)
             .or_else(|| evaluated.is_done(id).then_some("duplicate")),
     };
+    // An action may have thousands of causes, and each is stored several times: the first are named.
+    let (named, more) = causes.split_at(causes.len().min(config.plan().limits().stored_matches));
     if suppressed.is_none() {
-        take(plan, config, evaluated, id, &causes, &policies);
+        take(plan, config, evaluated, id, (named, more.len()), &policies);
     }
-    let named = named_causes(config, &causes);
     ListedAction {
         id,
         event_id: suppressed.is_none().then(|| event_id(evaluated, id)),
         rules: named.iter().map(|rule| rule.rule).collect(),
-        rules_more: causes.len() - named.len(),
+        rules_more: more.len(),
         policies,
         suppressed,
     }
@@ -186,13 +188,10 @@ fn take(
     config: &Compiled,
     evaluated: &Evaluated<'_>,
     id: &ActionId,
-    causes: &[&RuleMatch<'_>],
+    (causes, rules_more): (&[&RuleMatch<'_>], usize),
     policies: &[PolicyId],
 ) {
     let named = |rule: &&RuleMatch<'_>| events::Named { id: rule.rule.clone(), name: rule.name.to_owned() };
-    let rules_more = causes.len();
-    let causes = named_causes(config, causes);
-    let rules_more = rules_more - causes.len();
     plan.take(
         config,
         &ActionInput {
@@ -210,11 +209,6 @@ fn take(
             reason: None,
         },
     );
-}
-
-/// The first causes of an action: it may have thousands, and each is stored several times.
-fn named_causes<'c, 'r, 'a>(config: &Compiled, causes: &'c [&'r RuleMatch<'a>]) -> &'c [&'r RuleMatch<'a>] {
-    &causes[..causes.len().min(config.plan().limits().stored_matches)]
 }
 
 /// True if the rule acts and its hit is in the sample that moderators review.
