@@ -88,27 +88,9 @@ impl<'writer> FormatFields<'writer> for OneLineFields {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use std::{
-        io,
-        sync::{Arc, Mutex},
-    };
+    use tidegate_test_support::Written;
 
     use super::*;
-
-    #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Written {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 
     #[test]
     fn no_value_makes_a_line_of_its_own_or_steers_a_terminal() {
@@ -125,7 +107,7 @@ mod tests {
             let _entered = span.enter();
             tracing::info!(by = %name, also = ?name, "made {name}");
         });
-        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let text = written.text();
         assert_eq!(text.lines().count(), 1, "{text}");
         assert!(!text.trim_end().contains(char::is_control), "{text}");
         let escaped = r"x\n2026-01-01T00:00:00Z ERROR fake";

@@ -1,28 +1,11 @@
 //! The span that every log line of a request carries.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-};
-
 use axum::body::Body;
 use serde_json::{Value, json};
+use tidegate_test_support::Written;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::support::{ITEMS, post, service};
-
-#[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Written {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 #[tokio::test]
 async fn a_request_has_a_span_with_its_ids_and_nothing_that_was_sent() {
@@ -39,7 +22,7 @@ async fn a_request_has_a_span_with_its_ids_and_nothing_that_was_sent() {
     service.ask(looked_up.header("x-request-id", "r-1").body(Body::empty()).unwrap()).await;
     service.post(&format!("{ITEMS}?secret=1"), &json!({"items": [post("another-private-id")]})).await;
     drop(guard);
-    let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    let text = written.text();
     let spans: Vec<Value> = text
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["span"].clone())

@@ -1,4 +1,5 @@
-//! What tests of several crates share: real servers by name, a faulty link, child processes, waiting with a bound.
+//! What tests of several crates share: real servers by name, a faulty link, child processes, what was
+//! written, waiting with a bound.
 //! Knows nothing of Tidegate's own types, so that any crate may use it in its tests.
 
 pub mod eventually;
@@ -8,8 +9,10 @@ pub mod pictures;
 pub mod process;
 pub mod proxy;
 pub mod servers;
+pub mod written;
 
 pub use eventually::{PATIENCE, eventually, eventually_ok};
 pub use own_server::OwnServer;
 pub use process::{Process, Program, free_port};
 pub use proxy::{Proxy, Way};
+pub use written::Written;
