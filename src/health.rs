@@ -63,7 +63,7 @@ pub(crate) struct Report {
     pub(crate) roles: BTreeMap<&'static str, Role>,
     /// Why not, one entry a part.
     pub(crate) complaints: BTreeMap<&'static str, String>,
-    /// What is not well although it is ready, one entry a part.
+    /// Warnings by part: it is ready, but an operator should look.
     pub(crate) warnings: BTreeMap<&'static str, String>,
 }
 
@@ -188,16 +188,19 @@ fn overload(recent: &mut Vec<Load>, now: Load) -> (Option<String>, Option<String
     }
     let before = recent.first().copied().unwrap_or_default();
     let (requests, looks) = (now.requests - before.requests, recent.len() - 1);
-    let told = |refused: u64, why: &str| {
+    let most_refused = |refused: u64, why: &str| {
         let is_most = refused.saturating_mul(2) > requests && requests > 0;
         is_most.then(|| format!("{refused} of {requests} requests in {looks} s were refused: {why}"))
     };
-    let all = told(now.refused - before.refused, "a limit of all organisations together is reached");
-    let share = told(
+    let all = most_refused(now.refused - before.refused, "a limit of all organisations together is reached");
+    let share = most_refused(
         now.refused_by_share - before.refused_by_share,
         "their organisations or connections have their share",
     );
-    let lag = told(now.refused_by_lag - before.refused_by_lag, "processing is behind ingest.max_lag_seconds");
+    let lag = most_refused(
+        now.refused_by_lag - before.refused_by_lag,
+        "processing is behind ingest.max_lag_seconds",
+    );
     (all, share.or(lag))
 }
 

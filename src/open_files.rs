@@ -61,12 +61,12 @@ fn tables_under(limit: usize) -> usize {
 
 /// Connections that each server may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Connections {
+pub(crate) struct ConnectionLimits {
     pub(crate) api: usize,
     pub(crate) admin: usize,
 }
 
-impl Connections {
+impl ConnectionLimits {
     /// Divides what a limit leaves beside the reserve, which takes at most half of it. The admin API gets a quarter of
     /// what is scarce.
     fn divide(limit: usize, reserve: usize, wanted: Self) -> Self {
@@ -84,8 +84,8 @@ impl Connections {
 pub(crate) fn servers(settings: &Settings, limit: usize) -> anyhow::Result<(HttpServer, HttpServer)> {
     let (mut api, mut admin) = (settings.api.http.clone(), settings.console.http.clone());
     let reserve = settings.runtime.reserved_files;
-    let wanted = Connections { api: api.connections, admin: admin.connections };
-    let given = Connections::divide(limit, reserve, wanted);
+    let wanted = ConnectionLimits { api: api.connections, admin: admin.connections };
+    let given = ConnectionLimits::divide(limit, reserve, wanted);
     if given != wanted {
         tracing::warn!(
             "the process may open {limit} files, of which {} are kept for data and calls (runtime.reserved_files): \
@@ -107,7 +107,8 @@ mod tests {
     use super::*;
 
     fn divide(limit: usize, api: usize, admin: usize) -> (usize, usize) {
-        let Connections { api, admin } = Connections::divide(limit, 2_048, Connections { api, admin });
+        let ConnectionLimits { api, admin } =
+            ConnectionLimits::divide(limit, 2_048, ConnectionLimits { api, admin });
         (api, admin)
     }
 

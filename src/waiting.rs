@@ -83,6 +83,7 @@ impl Patience {
             };
             if is_needed {
                 let http = tidegate_web::Settings {
+                    // The limit of open files is not divided yet.
                     connections: 256,
                     drain_ms: 1_000,
                     ..tidegate_web::Settings::default()

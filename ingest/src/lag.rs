@@ -1,7 +1,7 @@
 //! Back-pressure when processing falls behind: items are refused while the oldest unprocessed record is too old.
 //!
-//! Who caused the lag is known by what was accepted here lately. Organisations that sent at least the average are refused
-//! first; beyond twice the limit all are.
+//! Organisations are weighed by the items that this process accepted of them lately. Those that sent at least the average
+//! are refused first; beyond twice the limit all are.
 
 use std::{
     collections::HashMap,
@@ -43,7 +43,7 @@ pub(crate) enum LagRefusal {
     Everybody,
 }
 
-/// An organisation that sent less lately is forgotten.
+/// Weight below which an organisation is forgotten.
 const FORGOTTEN: f64 = 0.01;
 
 impl LagGate {
@@ -77,7 +77,7 @@ impl LagGate {
         *sent = SenderWeight { items, at: now };
     }
 
-    /// Tells whether items of the organisation are refused now.
+    /// Returns the reason to refuse items of the organisation now; none if they are accepted.
     pub(crate) fn refuses(&self, org: &OrgId, now: Instant) -> Option<LagRefusal> {
         let (limit, lag) = (self.limit?, self.lag());
         if lag <= limit {

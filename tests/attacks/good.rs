@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::http::{self, Connection, api_key};
 
-/// What it noticed.
+/// Times and failures that the good client noticed.
 #[derive(Debug, Default)]
 pub(crate) struct Noticed {
     /// Times of the answers to its submissions.

@@ -88,7 +88,7 @@ async fn connection(
     Ok(())
 }
 
-/// What all bodies are parts of.
+/// Bytes that every body is a part of.
 static BLANKS: [u8; 8 << 20] = [b' '; 8 << 20];
 
 /// One stream until it ends; an error if the connection did.

@@ -35,7 +35,7 @@ pub(crate) struct Service {
     pub(crate) bad: String,
 }
 
-/// How the service is started for an attack.
+/// Start of the service for an attack.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Start {
     /// Settings beyond the defaults, as TOML.

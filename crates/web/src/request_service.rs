@@ -1,7 +1,7 @@
 //! Answers the requests of a connection: bounds their heads, waits for room for their answers, and takes the rest of a
 //! body that nobody read, because many clients read nothing before they have written everything.
 //!
-//! Of such a rest it keeps nothing, and takes no more than is allowed, for no longer.
+//! It keeps nothing of such a rest, and reads no more and no longer than the settings allow.
 
 use std::{
     pin::Pin,
@@ -133,7 +133,7 @@ async fn answer(mut router: Router, request: Request, head: usize) -> Response {
     handle_request(request, |_, _| ready(too_long.into_response())).await
 }
 
-/// Counts as long as it is there.
+/// Counts a request as unanswered until it is dropped.
 struct Unanswered(Arc<AtomicUsize>, Connection);
 
 impl Unanswered {
@@ -156,7 +156,7 @@ fn asks_first(headers: &HeaderMap) -> bool {
     headers.contains_key(header::EXPECT)
 }
 
-/// A body that is read by whoever answers and then, if that was not to its end, here; with whether it is at its end.
+/// A body that its handler reads, and this module if bytes are left then; true beside it once it is at its end.
 #[derive(Clone)]
 struct RequestBody(Arc<Mutex<(Incoming, bool)>>);
 

@@ -23,8 +23,8 @@ use tokio::{
 pub(crate) struct Unsent(Arc<AtomicUsize>);
 
 impl Unsent {
-    pub(crate) fn of(&self, stream: TcpStream) -> Connection {
-        Connection { stream, is_unsent: false, all: self.clone() }
+    pub(crate) fn of(&self, stream: TcpStream) -> CountedStream {
+        CountedStream { stream, is_unsent: false, all: self.clone() }
     }
 
     pub(crate) fn exchange(&self) -> Exchange {
@@ -64,13 +64,13 @@ impl Drop for Counted {
 
 /// Whoever writes flushes once all was written.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct CountedStream {
     stream: TcpStream,
     is_unsent: bool,
     all: Unsent,
 }
 
-impl Connection {
+impl CountedStream {
     fn writes(&mut self) -> Pin<&mut TcpStream> {
         if !self.is_unsent {
             self.is_unsent = true;
@@ -87,13 +87,13 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for CountedStream {
     fn drop(&mut self) {
         self.is_sent();
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for CountedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -103,7 +103,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for CountedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.writes().poll_write(cx, bytes)
     }

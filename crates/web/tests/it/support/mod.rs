@@ -47,7 +47,7 @@ pub(crate) struct Shared {
 
 type App = State<Arc<Shared>>;
 
-/// How many bytes came.
+/// Answers with the number of bytes that came.
 async fn count(State(app): App, request: Request) -> Result<String, Problem> {
     let body = app.http.read_body(request, &OrgId::new("org")).await?;
     Ok(body.bytes.len().to_string())
