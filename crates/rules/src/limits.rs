@@ -35,8 +35,8 @@ pub struct Limits {
     /// several texts or values, one domain above a host, one area that a place may lie in, 16 bytes of text searched
     /// for many words or 64 for one, also in a comparison of a field, 8 bytes of the word that is searched for, or 4
     /// bytes searched with a small regular expression. One with more than a few places, its counted repeats written
-    /// out, costs a step for every four of them, and six times as many where a text needs the slow engine. Looking for hosts in a text beyond ASCII takes a step a byte, and 64 a
-    /// dot.
+    /// out, costs a step for every four of them, and six times as many where a text needs the slow engine. Looking for
+    /// hosts in a text beyond ASCII takes a step a byte, and 64 a dot.
     pub steps_per_item: u64,
     /// Steps that one rule may take on one item; so a costly rule does not use up the steps of the others.
     pub steps_per_rule: u64,

@@ -170,7 +170,7 @@ impl<'r, 'a> Run<'r, 'a> {
         Next::Go
     }
 
-    /// Follows a entry; true if further places of the word in this text say nothing new.
+    /// Follows an entry; true if further places of the word in this text say nothing new.
     fn follow(&mut self, at: &WordMatch<'_, 'a>, entry: &IndexEntry) -> bool {
         let predicate = entry.witness.predicate;
         let predicates = self.predicates;
