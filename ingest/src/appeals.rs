@@ -81,7 +81,6 @@ struct Header {
 fn all_known(config: &Compiled, appeal: &AppealRequest) -> bool {
     let item = &appeal.item;
     config::knows(config, &item.type_id, item.type_version.as_deref())
-        && config::knows(config, &appeal.appealed_by.type_id, None)
         && appeal.actions_taken.iter().all(|id| config::action(config, id).known)
         && appeal.violating_policies.iter().all(|id| config::policy(config, id).known)
         && context::all_known(config, &appeal.additional)
@@ -90,7 +89,6 @@ fn all_known(config: &Compiled, appeal: &AppealRequest) -> bool {
 fn check(config: &Compiled, parsed: &Appeal) -> Result<(), Vec<ValidationError>> {
     let mut faults = ValidationErrors::default();
     let appeal = &parsed.content;
-    config::user_type(config, &appeal.appealed_by.type_id, &Pointer::Root.key("appealedBy"), &mut faults);
     let root = parsed.root();
     main_item(config, root, &appeal.item, "actionedItem", &mut faults);
     in_order(faults, root).or(Some(()))

@@ -69,7 +69,7 @@ impl Unknown {
 
     /// Points at the member that names it, in whichever form the item was sent.
     fn fault(self, item: Option<Node<'_>>, at: &Pointer<'_>) -> ValidationError {
-        let nested = item.is_some_and(|item| item.get("type").is_some());
+        let nested = item.is_some_and(|item| item.get("type").is_some() && item.get("typeId").is_none());
         let inner = at.key("type");
         match (self, nested) {
             (Self::Type(detail), false) => ValidationError::data(&at.key("typeId"), detail),
@@ -94,21 +94,6 @@ pub(crate) fn item_type<'c>(
             faults.push(unknown.fault(node, at));
             None
         }
-    }
-}
-
-/// Refuses the type of a user that does not exist, or that is no type of users.
-pub(crate) fn user_type(
-    config: &Compiled,
-    type_id: &TypeId,
-    at: &Pointer<'_>,
-    faults: &mut ValidationErrors,
-) {
-    if let Some(unknown) = unknown(config, type_id, None) {
-        faults.push(unknown.fault(None, at));
-    } else if config.item_type(type_id).is_some_and(|item_type| !item_type.is_user()) {
-        let detail = format!("`{type_id}` is no type of users; a user's type has the kind `USER`.");
-        faults.push(ValidationError::data(&at.key("typeId"), detail));
     }
 }
 

@@ -34,26 +34,16 @@ impl Api {
 }
 
 fn is_known(config: &Compiled, part: &Part) -> bool {
-    match part {
-        Part::Item { type_id, type_version, .. } => config::knows(config, type_id, type_version.as_deref()),
-        Part::User { type_id, .. } => config::knows(config, type_id, None),
-    }
+    config::knows(config, &part.type_id, part.type_version.as_deref())
 }
 
 fn check(config: &Compiled, misshapen: &Misshapen) -> ValidationErrors {
     let (root, mut faults) = (misshapen.root(), ValidationErrors::default());
-    for part in misshapen.parts() {
-        match part {
-            Part::User { at, type_id } => {
-                config::user_type(config, type_id, &Pointer::Text(at), &mut faults);
-            }
-            Part::Item { at, type_id, type_version, mode, node, data } => {
-                let (at, named) = (Pointer::Text(at), (type_id, type_version.as_deref()));
-                let item_type = config::item_type(config, named, Some(root.other(*node)), &at, &mut faults);
-                if let (Some(item_type), Some(data)) = (item_type, data) {
-                    item_type.judge(root.other(*data), *mode, &at.key("data"), &mut faults);
-                }
-            }
+    for Part { at, type_id, type_version, mode, node, data } in misshapen.parts() {
+        let (at, named) = (Pointer::Text(at), (type_id, type_version.as_deref()));
+        let item_type = config::item_type(config, named, Some(root.other(*node)), &at, &mut faults);
+        if let (Some(item_type), Some(data)) = (item_type, data) {
+            item_type.judge(root.other(*data), *mode, &at.key("data"), &mut faults);
         }
     }
     faults

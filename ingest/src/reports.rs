@@ -84,7 +84,6 @@ struct Header {
 fn all_known(config: &Compiled, report: &ReportRequest) -> bool {
     let item = &report.item;
     config::knows(config, &item.type_id, item.type_version.as_deref())
-        && config::knows(config, &report.reporter.type_id, None)
         && report.policy_id.as_ref().is_none_or(|id| config::policy(config, id).known)
         && context::all_known(config, &report.thread)
         && context::all_known(config, &report.additional)
@@ -93,7 +92,6 @@ fn all_known(config: &Compiled, report: &ReportRequest) -> bool {
 fn check(config: &Compiled, parsed: &Report) -> Result<(), Vec<ValidationError>> {
     let mut faults = ValidationErrors::default();
     let report = &parsed.content;
-    config::user_type(config, &report.reporter.type_id, &Pointer::Root.key("reporter"), &mut faults);
     let root = parsed.root();
     main_item(config, root, &report.item, "reportedItem", &mut faults);
     in_order(faults, root).or(Some(()))

@@ -374,9 +374,12 @@ fields:
         holds(&demo.evaluated("full", sent["id"].as_str().unwrap()).await, &sent);
     }
 
-    for (id, csam, queue) in [("i-3", false, "default"), ("i-4", true, "child-safety")] {
+    // A reporter of an unknown type is marked, and the report counts.
+    for (id, csam, queue, type_id) in
+        [("i-3", false, "default", "user"), ("i-4", true, "child-safety", "no-such-type")]
+    {
         let sent = json!({
-            "reporter": { "kind": "user", "id": "reporter-7", "typeId": "user" },
+            "reporter": { "kind": "user", "id": "reporter-7", "typeId": type_id },
             "reportedAt": "2026-02-03T04:05:06.789Z",
             "reportedItem": item(id, 2),
             "reportedItemThread": [item("t-1", 3), item("t-2", 4)],
@@ -394,6 +397,8 @@ fields:
         assert_eq!(report["id"], answer.1["reportId"], "{job}");
         assert_eq!((&report["reason"], &report["csam"]), (&reason["reason"], &reason["csam"]), "{job}");
         assert_eq!(report["policy"]["id"], policy, "{job}");
+        let fault = &report["reporter"]["fault"];
+        assert_eq!(fault.is_string(), type_id == "no-such-type", "{job}");
     }
 
     let sent = json!({

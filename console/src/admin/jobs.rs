@@ -2,6 +2,8 @@
 //!
 //! A decision's effects come later, from the log; here it is only taken.
 
+use std::sync::Arc;
+
 use axum::{
     Json, Router,
     extract::State,
@@ -10,6 +12,7 @@ use axum::{
     routing::{get, post},
 };
 use serde::Deserialize;
+use tidegate_catalog::Compiled;
 use tidegate_moderation::review::{
     decisions::{self, DecisionRequest, Refusal},
     job_view::{self, Cause, CauseLimits, DecisionView, JobView, Summary},
@@ -95,7 +98,8 @@ async fn one(
     Path(job): Path<String>,
 ) -> Result<Json<JobView>, Problem> {
     let limits = cause_limits(&api, None)?;
-    let answer = job_view::answer(&api.deps.moderation.store, &caller.org, id(&job)?, limits).await;
+    let config = config(&api, &caller).await?;
+    let answer = job_view::answer(&api.deps.moderation.store, &config, id(&job)?, limits).await;
     answer.map_err(faults::moderation)?.map(Json).ok_or_else(no_such_job)
 }
 
@@ -111,9 +115,19 @@ async fn causes(
     let (store, job) = (&api.deps.moderation.store, id(&job)?);
     let known = store.get::<Job>(&(caller.org.clone(), job)).await.map_err(faults::store)?;
     known.ok_or_else(no_such_job)?;
-    let found = job_view::causes(store, &caller.org, job, after, limits).await;
+    let config = config(&api, &caller).await?;
+    let found = job_view::causes(store, &config, job, after, limits).await;
     let (items, next) = found.map_err(faults::moderation)?;
     Ok(Json(List { items, next: next.map(|cursor| cursor.to_string()) }))
+}
+
+/// The configuration that is live here, or else the newest one.
+async fn config(api: &Api, caller: &Caller) -> Result<Arc<Compiled>, Problem> {
+    let live = &api.deps.moderation.live;
+    match live.org(&caller.org) {
+        Some(config) => Ok(config),
+        None => live.latest(&caller.org).await.map_err(faults::catalog),
+    }
 }
 
 fn cause_limits(api: &Api, wanted: Option<usize>) -> Result<CauseLimits, Problem> {

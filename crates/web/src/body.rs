@@ -1,4 +1,4 @@
-//! Receives a body whole: bounded in size, in time, in pace, and by the bytes under way over all requests.
+//! Receives a body whole and decompressed: bounded in size, in time, in pace, and by the bytes under way over all requests.
 //!
 //! It is called after the caller is known: nobody without a key makes us keep a byte.
 
@@ -7,9 +7,9 @@ use std::pin::pin;
 use axum::{
     body::Body as Incoming,
     extract::Request,
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, StatusCode, header},
 };
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http_body_util::BodyExt;
 use tidegate_schemas::{ids::OrgId, validation_error::tag};
 use tokio::time::{Instant, sleep_until};
@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::{
     HttpServer, Problem,
     connection::Connection,
+    content_coding::{Coding, Decoder},
     fair_budget::{Holder, Lease, Refusal},
     server::Limit,
 };
@@ -31,11 +32,17 @@ pub struct Body {
 /// Smallest buffer of a body that comes in several pieces.
 const STEP: usize = 8 << 10;
 
+/// Bytes that are decompressed at once.
+const DECODED_STEP: usize = 64 << 10;
+
+/// Mark that some editors and clients put before UTF-8 text. It is no part of the JSON.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
 impl HttpServer {
     /// Reads a JSON body of an organisation.
     pub async fn read_body(&self, request: Request, org: &OrgId) -> Result<Body, Problem> {
         let (parts, mut body) = request.into_parts();
-        check_coding(&parts.headers)?;
+        let coding = Coding::of(&parts.headers)?;
         check_type(&parts.headers)?;
         let announced = length(&parts.headers);
         let limit = self.settings().body_bytes;
@@ -44,32 +51,33 @@ impl HttpServer {
         }
         let connection = parts.extensions.get::<Connection>().map(Connection::body_bytes);
         let holder = Holder { org: Some(org.clone()), connection };
-        self.collect(&mut body, announced, holder).await
+        self.collect(&mut body, coding, announced, holder).await
     }
 
-    /// Bytes count as they arrive: a client that announces a body and sends none takes nothing from others.
+    /// Bytes count as they arrive and as they are decompressed: a client that announces a body and sends none takes nothing
+    /// from others.
     async fn collect(
         &self,
         body: &mut Incoming,
+        coding: Option<Coding>,
         announced: Option<usize>,
         holder: Holder,
     ) -> Result<Body, Problem> {
         let settings = self.settings();
-        let full = |refusal: Refusal| {
-            self.refuse(refusal, [Limit::BodyShare, Limit::BodyTotal], "the bytes of requests under way")
-        };
-        let mut lease = self.bodies().take(holder, 0).map_err(full)?;
+        let mut decoder =
+            coding.map(|coding| Decompression::new(self, coding, holder.clone())).transpose()?;
+        // The length that is announced is that of the compressed body.
+        let most = announced.filter(|_| decoder.is_none()).unwrap_or(settings.body_bytes);
+        let mut collected = Collected::new(self, most, holder)?;
         let mut pace = Pace::new(self);
         let mut check = pin!(sleep_until(pace.next_check));
-        let mut first: Option<Bytes> = None;
-        let mut whole = Vec::new();
-        let mut length = 0;
+        let mut received = 0;
         loop {
             let frame = tokio::select! {
                 biased;
                 frame = body.frame() => frame,
                 () = &mut check => {
-                    if !pace.holds(length, check.deadline()) {
+                    if !pace.holds(received, check.deadline()) {
                         self.count_limited(Limit::BodyPace);
                         return Err(too_slow(settings));
                     }
@@ -87,29 +95,124 @@ impl HttpServer {
                 )
             })?;
             let Ok(data) = frame.into_data() else { continue };
-            length += data.len();
-            if length > settings.body_bytes {
-                return Err(too_large(settings.body_bytes));
+            received += data.len();
+            match &mut decoder {
+                None => collected.push(data)?,
+                Some(_) if received > settings.body_bytes => return Err(too_large(settings.body_bytes)),
+                Some(decoder) => decoder.decode(Some(data), received, &mut collected).await?,
             }
-            // Most bodies are one frame: they are not copied.
-            if first.is_none() && whole.is_empty() {
-                lease.grow(data.len()).map_err(full)?;
-                first = Some(data);
-                continue;
-            }
-            if length > whole.capacity() {
-                // At most twice what has arrived, and never more than can come.
-                let most = announced.unwrap_or(settings.body_bytes).max(length);
-                let capacity = length.max(whole.capacity() * 2).max(STEP).min(most);
-                lease.grow(capacity - lease.amount()).map_err(full)?;
-                whole.reserve_exact(capacity - whole.len());
-            }
-            if let Some(first) = first.take() {
-                whole.extend_from_slice(&first);
-            }
-            whole.extend_from_slice(&data);
         }
-        Ok(Body { bytes: first.unwrap_or_else(|| whole.into()), _lease: lease })
+        if let Some(decoder) = &mut decoder {
+            decoder.decode(None, received, &mut collected).await?;
+        }
+        Ok(collected.into_body())
+    }
+
+    fn full(&self, refusal: Refusal) -> Problem {
+        self.refuse(refusal, [Limit::BodyShare, Limit::BodyTotal], "the bytes of requests under way")
+    }
+}
+
+/// The part of a body that is here.
+struct Collected<'a> {
+    server: &'a HttpServer,
+    /// Greatest length that the body can have.
+    most: usize,
+    lease: Lease,
+    /// The only frame of most bodies: they are not copied.
+    first: Option<Bytes>,
+    whole: Vec<u8>,
+    length: usize,
+}
+
+impl<'a> Collected<'a> {
+    fn new(server: &'a HttpServer, most: usize, holder: Holder) -> Result<Self, Problem> {
+        let lease = server.bodies().take(holder, 0).map_err(|refusal| server.full(refusal))?;
+        Ok(Self { server, most, lease, first: None, whole: Vec::new(), length: 0 })
+    }
+
+    fn push(&mut self, data: Bytes) -> Result<(), Problem> {
+        if self.first.is_none() && self.whole.is_empty() {
+            self.count(data.len())?;
+            self.lease.grow(data.len()).map_err(|refusal| self.server.full(refusal))?;
+            self.first = Some(data);
+            return Ok(());
+        }
+        self.copy(&data)
+    }
+
+    fn copy(&mut self, data: &[u8]) -> Result<(), Problem> {
+        self.count(data.len())?;
+        if self.length > self.whole.capacity() {
+            // At most twice what has arrived, and never more than can come.
+            let most = self.most.max(self.length);
+            let capacity = self.length.max(self.whole.capacity() * 2).max(STEP).min(most);
+            let more = capacity - self.lease.amount();
+            self.lease.grow(more).map_err(|refusal| self.server.full(refusal))?;
+            self.whole.reserve_exact(capacity - self.whole.len());
+        }
+        if let Some(first) = self.first.take() {
+            self.whole.extend_from_slice(&first);
+        }
+        self.whole.extend_from_slice(data);
+        Ok(())
+    }
+
+    fn count(&mut self, bytes: usize) -> Result<(), Problem> {
+        self.length += bytes;
+        let limit = self.server.settings().body_bytes;
+        if self.length > limit { Err(too_large(limit)) } else { Ok(()) }
+    }
+
+    fn into_body(self) -> Body {
+        let mut bytes = self.first.unwrap_or_else(|| self.whole.into());
+        if bytes.starts_with(BYTE_ORDER_MARK) {
+            bytes.advance(BYTE_ORDER_MARK.len());
+        }
+        Body { bytes, _lease: self.lease }
+    }
+}
+
+/// Decompression of one body, whose memory is counted beside the body's bytes.
+struct Decompression<'a> {
+    server: &'a HttpServer,
+    decoder: Decoder,
+    step: Vec<u8>,
+    lease: Lease,
+}
+
+impl<'a> Decompression<'a> {
+    fn new(server: &'a HttpServer, coding: Coding, holder: Holder) -> Result<Self, Problem> {
+        let lease = server.bodies().take(holder, DECODED_STEP).map_err(|refusal| server.full(refusal))?;
+        Ok(Self { server, decoder: Decoder::new(coding), step: vec![0; DECODED_STEP], lease })
+    }
+
+    /// Decompresses the next bytes of the body; `None`: it has ended. `received` is its length so far.
+    async fn decode(
+        &mut self,
+        data: Option<Bytes>,
+        received: usize,
+        collected: &mut Collected<'_>,
+    ) -> Result<(), Problem> {
+        self.decoder.receive(data);
+        let expansion = self.server.settings().body_expansion;
+        loop {
+            let length = self.decoder.decode(&mut self.step)?;
+            let more = (DECODED_STEP + self.decoder.memory()).saturating_sub(self.lease.amount());
+            self.lease.grow(more).map_err(|refusal| self.server.full(refusal))?;
+            if length == 0 {
+                return Ok(());
+            }
+            collected.copy(&self.step[..length])?;
+            // A small body may be of one letter.
+            if collected.length > DECODED_STEP && collected.length / expansion > received {
+                return Err(Problem::too_large(format!(
+                    "A body may decompress to at most {expansion} times its size: send it uncompressed."
+                )));
+            }
+            // A small body may decompress to megabytes: other requests of this thread come first.
+            tokio::task::yield_now().await;
+        }
     }
 }
 
@@ -161,16 +264,6 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
 
 fn is_utf8(charset: &str) -> bool {
     ["utf-8", "utf8"].iter().any(|name| charset.eq_ignore_ascii_case(name))
-}
-
-fn check_coding(headers: &HeaderMap) -> Result<(), Problem> {
-    let is_plain = |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity");
-    if headers.get_all(header::CONTENT_ENCODING).iter().all(is_plain) {
-        return Ok(());
-    }
-    let detail = "Send it as it is, without `Content-Encoding`.";
-    let problem = unsupported("The body must not be compressed.", detail);
-    Err(problem.with(header::ACCEPT_ENCODING, HeaderValue::from_static("identity")))
 }
 
 fn unsupported(title: &'static str, detail: &'static str) -> Problem {

@@ -7,6 +7,7 @@ mod body;
 mod caller;
 mod connection;
 mod connections;
+mod content_coding;
 mod extract;
 mod fair_budget;
 mod json;

@@ -26,8 +26,10 @@ pub struct Settings {
     pub body_bytes_per_second: usize,
     /// Milliseconds over which that rate is measured: a body that brings fewer bytes in so long is answered with 408.
     pub body_pace_ms: u64,
-    /// The largest body that is taken.
+    /// The largest body that is taken, compressed and decompressed.
     pub body_bytes: usize,
+    /// Number of times its size that a body of more than 64 KiB may decompress to.
+    pub body_expansion: usize,
     /// Bytes of a refused request's body that are still read, and dropped, beside the answer: a client that reads
     /// nothing before it has written everything learns of the refusal then.
     pub discard_bytes: usize,
@@ -64,6 +66,7 @@ impl Default for Settings {
             body_bytes_per_second: 4_096,
             body_pace_ms: 5_000,
             body_bytes: 8 << 20,
+            body_expansion: 200,
             discard_bytes: 32 << 20,
             discard_pause_ms: 500,
             in_flight_bytes: 256 << 20,
@@ -84,7 +87,11 @@ pub struct SettingsError(pub String);
 
 impl Settings {
     pub fn validate(&self) -> Result<(), SettingsError> {
-        for (name, value) in [("body_bytes", self.body_bytes), ("header_bytes", self.header_bytes)] {
+        for (name, value) in [
+            ("body_bytes", self.body_bytes),
+            ("body_expansion", self.body_expansion),
+            ("header_bytes", self.header_bytes),
+        ] {
             if value == 0 {
                 return Err(SettingsError(format!("{name} = 0 lets no request through")));
             }

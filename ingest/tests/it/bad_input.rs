@@ -93,7 +93,6 @@ async fn shapes_that_are_no_items_are_refused() {
         (item(json!({"data": []})), "/items/0/data"),
         (item(json!({"data": null})), "/items/0/data"),
         (item(json!({"typeSchemaVariant": "whole"})), "/items/0/typeSchemaVariant"),
-        (item(json!({"type": {"id": "post"}})), "/items/0"),
         (item(json!({"id": "x".repeat(513)})), "/items/0/id"),
     ];
     for (body, pointer) in bad {
@@ -173,12 +172,12 @@ async fn other_content_types_are_415() {
 }
 
 #[tokio::test]
-async fn a_coded_body_is_415_before_a_byte_of_it_is_read() {
+async fn a_body_of_unknown_coding_is_415_before_a_byte_of_it_is_read() {
     let service = service().await;
     for (path, codings) in [
-        (ITEMS, &["gzip"][..]),
+        (ITEMS, &["gzip, zstd"][..]),
         (ITEMS, &["identity, br"]),
-        (ITEMS, &["identity", "zstd"]),
+        (ITEMS, &["zstd", "zstd"]),
         (REPORT, &["deflate"]),
         (APPEAL, &["x-none"]),
     ] {
@@ -191,8 +190,8 @@ async fn a_coded_body_is_415_before_a_byte_of_it_is_read() {
         let answer = service.ask(request.body(body).unwrap()).await;
         assert_eq!(answer.status, 415, "{codings:?}");
         answer.assert_envelope();
-        assert_eq!(answer.body["title"], "The body must not be compressed.");
-        assert_eq!(answer.header("accept-encoding"), "identity");
+        assert_eq!(answer.body["title"], "The body has a compression that is not taken.");
+        assert_eq!(answer.header("accept-encoding"), "gzip, zstd");
     }
     service.assert_nothing_appended().await;
     let plain = service.request("POST", ITEMS).header(header::CONTENT_ENCODING, "Identity");
@@ -257,8 +256,6 @@ async fn a_report_is_refused_for_every_fault_of_its_parts_at_once() {
             json!({"id": "p", "typeId": "post", "typeSchemaVariant": "partial", "data": {"likes": "q"}}),
             "/reportedItem/data/likes",
         ),
-        ("reporter", json!({"kind": "user", "id": "u", "typeId": "usr"}), "/reporter/typeId"),
-        ("reporter", json!({"kind": "user", "id": "u", "typeId": "post"}), "/reporter/typeId"),
     ] {
         refused(&service, REPORT, report(), key, value, pointer).await;
     }
@@ -310,7 +307,8 @@ async fn faults_of_shape_and_of_data_are_listed_together_in_the_order_of_the_tex
                 "/items/6/data/likes",
                 "/items/7/type/version",
                 "/items/7/data/likes",
-                "/items/8",
+                "/items/8/data/likes",
+                "/items/8/data/text",
             ][..],
         ),
         (
@@ -319,13 +317,12 @@ async fn faults_of_shape_and_of_data_are_listed_together_in_the_order_of_the_tex
             &[
                 "/reportedItemsInThread/0/id",
                 "/reporter/kind",
-                "/reporter/typeId",
                 "/reportedAt",
                 "/reportedItem/data/likes",
                 "/reportedItem/data/title",
             ],
         ),
-        (REPORT, users, &["/reporter/typeId", "/reporter/id", "/reportedAt", "/reportedItem/typeId"]),
+        (REPORT, users, &["/reporter/id", "/reportedAt", "/reportedItem/typeId"]),
         (
             APPEAL,
             appeal,
@@ -333,7 +330,6 @@ async fn faults_of_shape_and_of_data_are_listed_together_in_the_order_of_the_tex
                 "/actionsTaken/0",
                 "/appealId",
                 "/appealedBy/id",
-                "/appealedBy/typeId",
                 "/actionedItem/data/text",
                 "/actionedItem/data/likes",
                 "/actionedItem/id",
@@ -385,8 +381,6 @@ async fn an_appeal_is_refused_for_its_faults_and_claims_nothing() {
         ("appealId", json!(""), "/appealId"),
         ("appealedAt", json!(5), "/appealedAt"),
         ("appealedBy", json!({"id": "u"}), "/appealedBy/typeId"),
-        ("appealedBy", json!({"id": "u", "typeId": "none"}), "/appealedBy/typeId"),
-        ("appealedBy", json!({"id": "u", "typeId": "post"}), "/appealedBy/typeId"),
         ("actionedItem", json!({"id": "p", "typeId": "post", "data": {}}), "/actionedItem/data/text"),
         ("actionsTaken", json!("limit_reach"), "/actionsTaken"),
         ("actionsTaken", json!([1]), "/actionsTaken/0"),

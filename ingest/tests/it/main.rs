@@ -9,6 +9,7 @@ mod callers;
 mod fields;
 mod idempotency;
 mod items;
+mod leniency;
 mod look_ups;
 mod pressure;
 mod reports;

@@ -2,7 +2,10 @@
 //!
 //! It does not know which fields exist.
 
-use std::{borrow::Cow, net::IpAddr};
+use std::{
+    borrow::Cow,
+    net::{IpAddr, Ipv6Addr},
+};
 
 use super::{
     datetime,
@@ -92,6 +95,12 @@ impl Coercion<'_> {
                 Some(text) => Ok(Some(K::text(&text))),
                 None => self.wrong(at, "a string", node),
             },
+            // As a related item names a user.
+            Scalar::UserId if !self.strict && node.kind() == Kind::Object => {
+                let (id, type_id) = (self.member(node, "id", at), self.member(node, "typeId", at));
+                type_id?;
+                id.map(|id| Some(K::text(&id)))
+            }
             Scalar::Id | Scalar::UserId | Scalar::PolicyId => match (node.str(), node.number()) {
                 (Some(text), _) => Ok(Some(K::text(&text))),
                 (None, Some(number)) if !self.strict => Ok(Some(K::text(number))),
@@ -130,12 +139,13 @@ impl Coercion<'_> {
             Scalar::IpAddress => {
                 let strict = self.strict;
                 self.parsed(node, at, "This must be an IPv4 or IPv6 address.", |text| {
-                    let text = if strict { text } else { text.trim() };
+                    let text = if strict { text } else { without_zone(text.trim()) };
                     text.parse::<IpAddr>().is_ok().then(|| K::text(text))
                 })
             }
             Scalar::EmailAddress => match node.str() {
                 Some(text) if self.strict => Ok(Some(K::text(&text))),
+                Some(text) if text.trim().is_empty() => Ok(None),
                 Some(text) => Ok(Some(K::text(text.trim()))),
                 None => self.wrong(at, "a string", node),
             },
@@ -147,8 +157,10 @@ impl Coercion<'_> {
             Kind::Bool(value) => Some(value),
             _ if self.strict => None,
             _ => match node.str().as_deref().or(node.number()).unwrap_or_default() {
-                "true" | "1" => Some(true),
-                "false" | "0" => Some(false),
+                "1" => Some(true),
+                "0" => Some(false),
+                text if text.eq_ignore_ascii_case("true") => Some(true),
+                text if text.eq_ignore_ascii_case("false") => Some(false),
                 _ => None,
             },
         };
@@ -163,6 +175,9 @@ impl Coercion<'_> {
             (Some(digits), _) => Cow::Borrowed(digits),
             (None, Some(text)) if !self.strict => {
                 let text = text.trim();
+                if text.is_empty() {
+                    return Ok(None);
+                }
                 // `inf` and `NaN` are numbers to Rust only.
                 let numeric =
                     text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'));
@@ -233,7 +248,7 @@ impl Coercion<'_> {
         }
     }
 
-    /// A value written as text; the empty text counts as absent unless the type is strict.
+    /// A value written as text; a blank text counts as absent unless the type is strict.
     fn parsed<K>(
         &mut self,
         node: Node<'_>,
@@ -242,7 +257,7 @@ impl Coercion<'_> {
         parse: impl FnOnce(&str) -> Option<K>,
     ) -> Coerced<K> {
         match node.str() {
-            Some(text) if text.is_empty() && !self.strict => Ok(None),
+            Some(text) if text.trim().is_empty() && !self.strict => Ok(None),
             Some(text) => match parse(&text) {
                 Some(value) => Ok(Some(value)),
                 None => self.refuse(at, expected),
@@ -258,5 +273,13 @@ impl Coercion<'_> {
     fn refuse<K>(&mut self, at: &Pointer<'_>, detail: impl Into<String>) -> Coerced<K> {
         self.faults.push(ValidationError::data(at, detail));
         Err(Refused)
+    }
+}
+
+/// The address without its zone, which names an interface of the machine that wrote it.
+fn without_zone(text: &str) -> &str {
+    match text.split_once('%') {
+        Some((address, zone)) if !zone.is_empty() && address.parse::<Ipv6Addr>().is_ok() => address,
+        _ => text,
     }
 }

@@ -1,6 +1,6 @@
 //! Instants as ISO 8601 text: the interface's exact form, and the forms that are accepted beside it.
 //!
-//! It does not read dates without a time, nor any other notation.
+//! It reads no other notation.
 
 use crate::ids::Millis;
 
@@ -43,6 +43,11 @@ pub fn parse(text: &str) -> Option<Millis> {
         let minutes = (days_since_1970(year, month, day) * 24 + hour) * 60 + minute - offset;
         Millis((minutes * 60 + second) * 1000 + milli)
     })
+}
+
+/// The first instant of a date without a time, in UTC.
+pub fn midnight(date: &str) -> Option<Millis> {
+    if date.len() == 10 { parse(&format!("{date}T00:00Z")) } else { None }
 }
 
 /// True if a text that [`parse`] takes names an instant between two milliseconds.
@@ -164,6 +169,15 @@ mod tests {
             "+002024-05-06T07:08:00Z",
         ] {
             assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn date_without_time_begins_at_midnight_utc() {
+        assert_eq!(midnight("2024-01-15"), parse("2024-01-15T00:00:00.000Z"));
+        assert!(midnight("2024-01-15").is_some());
+        for wrong in ["", "2024-1-15", "2024-02-30", "2024-01-15T", "2024-01-15Z", "20240115", "15.01.2024"] {
+            assert_eq!(midnight(wrong), None, "{wrong}");
         }
     }
 

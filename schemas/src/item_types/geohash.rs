@@ -13,10 +13,15 @@ pub fn is_geohash(text: &str) -> bool {
         })
 }
 
-/// The geohash in lower case, without surrounding space.
+/// The geohash in lower case, without surrounding space, cut to the characters that say something.
 pub fn canonical(text: &str) -> Option<String> {
     let lower = text.trim().to_ascii_lowercase();
-    is_geohash(&lower).then_some(lower)
+    if lower.len() <= LONGEST {
+        return is_geohash(&lower).then_some(lower);
+    }
+    // What is cut off must be of the alphabet, too: a longer text that is no geohash is refused, not shortened.
+    let is_whole = lower.as_bytes().chunks(LONGEST).all(|part| str::from_utf8(part).is_ok_and(is_geohash));
+    is_whole.then(|| lower[..LONGEST].to_owned())
 }
 
 #[cfg(test)]
@@ -35,5 +40,14 @@ mod tests {
     fn upper_case_is_folded() {
         assert_eq!(canonical(" U4PRUYDQQVJ "), Some("u4pruydqqvj".to_owned()));
         assert_eq!(canonical("La"), None);
+    }
+
+    #[test]
+    fn long_geohash_is_cut_to_its_cell() {
+        assert_eq!(canonical("U4PRUYDQQVJ8ZZ"), Some("u4pruydqqvj8".to_owned()));
+        assert_eq!(canonical(&"z".repeat(100)), Some("z".repeat(12)));
+        for wrong in ["u4pruydqqvj8a", "u4pruydqqvj8 z", "u4pruydqqvj\u{e9}8"] {
+            assert_eq!(canonical(wrong), None, "{wrong}");
+        }
     }
 }

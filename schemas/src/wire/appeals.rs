@@ -35,7 +35,7 @@ pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<AppealRequest>, Re
         let most = limits.context_items;
         let appeal_id = reader.required_id(root, "appealId", at);
         let appealed_by = reader.required(root, "appealedBy", at);
-        let appealed_by = appealed_by.and_then(|node| reader.user(node, &at.key("appealedBy")));
+        let appealed_by = appealed_by.and_then(|node| reader.item_key(node, &at.key("appealedBy")));
         let appealed_at = reader.instant(root, "appealedAt", at);
         let item = reader.required(root, "actionedItem", at);
         let item = item.and_then(|node| reader.item(node, &at.key("actionedItem")));
@@ -76,9 +76,13 @@ impl Reader<'_> {
         }
     }
 
-    /// `{id}`, with whatever else the callback carried.
+    /// `{id}`, with whatever else the callback carried. An empty id counts as absent.
     fn policy(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Option<String> {
         if node.kind() == Kind::Object {
+            // A platform that knows no policy may send an empty id for it.
+            if node.get("id").and_then(|id| id.str()).is_some_and(|id| id.is_empty()) {
+                return None;
+            }
             return self.required_id(node, "id", at).map(Cow::into_owned);
         }
         self.refuse(at, format!("A policy must be an object with `id`, not {}.", node.kind().name()));

@@ -155,13 +155,14 @@ impl Reader<'_> {
     /// Notes an item whose type can be read.
     fn part(&mut self, node: Node<'_>, draft: &Draft<'_>, at: &Pointer<'_>) {
         let Some(type_id) = draft.type_id.as_ref().filter(|_| !draft.ambiguous) else { return };
-        let variant = node.get("typeSchemaVariant").or_else(|| node.get("type")?.get("schemaVariant"));
+        let nested = || node.get("typeId").is_none().then(|| node.get("type")).flatten();
+        let variant = node.get("typeSchemaVariant").or_else(|| nested()?.get("schemaVariant"));
         let is_whole = match draft.variant {
             Some(variant) => variant == Variant::Original,
             None => variant.is_none_or(|said| said.is_null()),
         };
         let most = self.limits.data_bytes;
-        let part = Part::Item {
+        let part = Part {
             at: at.render().unwrap_or_default(),
             type_id: TypeId::new(type_id),
             type_version: draft.type_version.clone(),
@@ -243,11 +244,14 @@ impl Reader<'_> {
             self.refuse(&at.key("id"), "`id` is missing.");
         }
         match (flat, nested) {
+            // Platforms send a `type` of their own, such as `"post"`, beside `typeId`: it says nothing to us.
+            (Some("typeId"), _) => {}
             (Some(flat), Some(nested)) => {
                 draft.ambiguous = true;
                 draft.unfit.push(("type", nested));
                 let why = format!(
-                    "An item names its type by `type` or by `typeId`, never both: this one has `type` and `{flat}`."
+                    "An item that has `type` names version and variant in it: this one has `type` and `{flat}`. Send \
+                     `typeId` instead of `type`, or `{flat}` inside it."
                 );
                 self.refuse(at, why);
             }
@@ -258,7 +262,6 @@ impl Reader<'_> {
                     draft.unfit.push(("type", nested));
                 }
             }
-            (Some("typeId"), None) => {}
             (_, None) => self.refuse(&at.key("typeId"), "`typeId` is missing."),
         }
         if draft.data.is_none() && node.get("data").is_none() {

@@ -13,7 +13,7 @@ pub struct Limits {
     /// Bytes of the `data` of one item. Default 1048576: the log takes no record above ten times that.
     pub data_bytes: usize,
     /// Thread entries, additional items, reported entries, actions or policies of one report or appeal, each
-    /// counted apart. Default 200.
+    /// counted apart. Default 1000.
     pub context_items: usize,
     /// Bytes of an id of an item, a type, a user, a policy, an action or an appeal, and of a version. Default 512:
     /// ids are parts of keys, and both log and store bound those.
@@ -22,7 +22,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { items: 1000, data_bytes: 1 << 20, context_items: 200, id_bytes: 512 }
+        Self { items: 1000, data_bytes: 1 << 20, context_items: 1000, id_bytes: 512 }
     }
 }
 

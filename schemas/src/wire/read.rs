@@ -139,9 +139,9 @@ impl Reader<'_> {
     pub(super) fn instant(&mut self, node: Node<'_>, key: &str, at: &Pointer<'_>) -> Option<Millis> {
         let value = self.required(node, key, at)?;
         let text = self.text(value, key, at)?;
-        let instant = datetime::parse(&text);
+        let instant = datetime::parse(&text).or_else(|| datetime::midnight(&text));
         if instant.is_none() {
-            self.refuse(&at.key(key), format!("`{key}` must be an ISO 8601 date with a time."));
+            self.refuse(&at.key(key), format!("`{key}` must be an ISO 8601 date, with or without a time."));
         }
         instant
     }
@@ -168,21 +168,6 @@ impl Reader<'_> {
         let id = self.required_id(node, "id", at);
         let type_id = self.required_id(node, "typeId", at);
         Some(ItemKey { id: ItemId::new(id?), type_id: TypeId::new(type_id?) })
-    }
-
-    /// `{id, typeId}` of somebody.
-    pub(super) fn user(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Option<ItemKey> {
-        if self.parts.is_some() {
-            let outer = std::mem::take(&mut self.faults);
-            let type_id = node.get("typeId").and_then(|value| self.id(value, "typeId", at)).map(TypeId::new);
-            self.faults = outer;
-            let parts = self.parts.iter_mut();
-            let at = at.render().unwrap_or_default();
-            parts
-                .zip(type_id)
-                .for_each(|(parts, type_id)| parts.push(Part::User { at: at.clone(), type_id }));
-        }
-        self.item_key(node, at)
     }
 
     /// The members of an array, each through `read`; an array that is left out is empty.

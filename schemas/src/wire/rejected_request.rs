@@ -32,22 +32,16 @@ pub struct Misshapen {
     pub(super) parts: Request<Vec<Part>>,
 }
 
-/// A part whose type can be read, whatever else is wrong with it. `at` is its pointer.
+/// An item whose type can be read, whatever else is wrong with it. `at` is its pointer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Part {
-    Item {
-        at: String,
-        type_id: TypeId,
-        type_version: Option<String>,
-        /// Partial if it does not say how complete it is in a way that can be read.
-        mode: Mode,
-        node: u32,
-        data: Option<u32>,
-    },
-    User {
-        at: String,
-        type_id: TypeId,
-    },
+pub struct Part {
+    pub at: String,
+    pub type_id: TypeId,
+    pub type_version: Option<String>,
+    /// Partial if it does not say how complete it is in a way that can be read.
+    pub mode: Mode,
+    pub node: u32,
+    pub data: Option<u32>,
 }
 
 impl Misshapen {

@@ -75,7 +75,7 @@ impl Reader<'_> {
                 format!("Only a reporter of the kind `{REPORTER_KIND}` is known, not `{}`.", shown(&kind));
             self.refuse(&at.key("kind"), detail);
         }
-        self.user(node, at)
+        self.item_key(node, at)
     }
 
     fn reason(&mut self, node: Node<'_>) -> (Option<String>, Option<String>, bool) {
@@ -84,7 +84,9 @@ impl Reader<'_> {
             self.refuse(at, format!("`reportedForReason` must be an object, not {}.", node.kind().name()));
             return (None, None, false);
         }
-        let policy_id = Self::optional(node, "policyId").and_then(|value| self.id(value, "policyId", at));
+        let policy_id =
+            Self::optional(node, "policyId").filter(|value| value.str().is_none_or(|id| !id.is_empty()));
+        let policy_id = policy_id.and_then(|value| self.id(value, "policyId", at));
         let reason = self.optional_text(node, "reason", at);
         let csam = match Self::optional(node, "csam").map(|value| value.kind()) {
             None => false,

@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     ids::{
-        ActionId, AppealId, ConfigVersion, DecisionId, ItemId, ItemKey, JobId, OrgId, PolicyId, QueueId,
-        ReportId, SubmissionId, TypeId,
+        ActionId, AppealId, ConfigVersion, DecisionId, ItemId, ItemKey, JobId, PolicyId, QueueId, ReportId,
+        SubmissionId, TypeId,
     },
     records::{JobClass, Verdict},
     wire::reports::REPORTER_KIND,
@@ -143,12 +144,36 @@ pub struct SentItem {
     pub data: Box<RawValue>,
 }
 
+/// A user who reported or appealed, as the platform named it.
+#[derive(Debug, Serialize)]
+pub struct NamedUser {
+    #[serde(flatten)]
+    pub key: ItemKey,
+    /// Why its type is none of a user. What it reports counts all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
+impl NamedUser {
+    fn new(config: &Compiled, key: ItemKey) -> Self {
+        let type_id = &key.type_id;
+        let fault = match config.item_type(type_id) {
+            None => Some(format!("There is no item type `{type_id}`.")),
+            Some(item_type) if !item_type.is_user() => {
+                Some(format!("`{type_id}` is no type of users; a user's type has the kind `USER`."))
+            }
+            Some(_) => None,
+        };
+        Self { key, fault }
+    }
+}
+
 #[derive(Debug, Serialize)]
 pub struct Reporter {
     /// The only kind of reporter that is accepted.
     pub kind: &'static str,
     #[serde(flatten)]
-    pub key: ItemKey,
+    pub user: NamedUser,
 }
 
 #[derive(Debug, Serialize)]
@@ -173,7 +198,7 @@ pub struct ReportView {
 #[serde(rename_all = "camelCase")]
 pub struct AppealView {
     pub id: AppealId,
-    pub appealed_by: ItemKey,
+    pub appealed_by: NamedUser,
     pub appealed_at: String,
     pub actioned_item: SentItem,
     /// `[{id, known, ahead?}]`
@@ -207,12 +232,13 @@ pub fn summary(job: Job) -> Result<Summary, Error> {
 
 pub async fn answer(
     store: &Store,
-    org: &OrgId,
+    config: &Compiled,
     job_id: JobId,
     limits: CauseLimits,
 ) -> Result<Option<JobView>, Error> {
+    let org = config.org();
     let Some(job) = store.get::<Job>(&(org.clone(), job_id)).await? else { return Ok(None) };
-    let (causes, next) = causes(store, org, job_id, None, limits).await?;
+    let (causes, next) = causes(store, config, job_id, None, limits).await?;
     let latest_item = stored::answer(store, org, &job.item, None).await?;
     let next_cause = next.map(|cursor| cursor.to_string());
     Ok(Some(JobView { job: summary(job)?, causes, next_cause, latest_item }))
@@ -221,17 +247,18 @@ pub async fn answer(
 /// Returns causes of a job, in no order, and a cursor if there may be more.
 pub async fn causes(
     store: &Store,
-    org: &OrgId,
+    config: &Compiled,
     job_id: JobId,
     mut after: Option<Cursor>,
     limits: CauseLimits,
 ) -> Result<(Vec<Cause>, Option<Cursor>), Error> {
+    let org = config.org();
     let range = At::all().limit(limits.causes).after(after.clone());
     let mut rows = store.scan::<JobCause>(&(org.clone(), job_id), range);
     let (mut causes, mut bytes) = (Vec::new(), 0);
     for row in rows.all().await? {
         let cursor = Cursor::after(&row);
-        let cause = cause(store, org, row).await?;
+        let cause = cause(store, config, row).await?;
         bytes += cause.bytes();
         if bytes > limits.bytes && !causes.is_empty() {
             return Ok((causes, after));
@@ -263,13 +290,20 @@ impl Cause {
     }
 }
 
-async fn cause(store: &Store, org: &OrgId, row: JobCause) -> Result<Cause, Error> {
+async fn cause(store: &Store, config: &Compiled, row: JobCause) -> Result<Cause, Error> {
+    let org = config.org();
     let report = match row.report_id {
-        Some(id) => store.get::<Report>(&(org.clone(), id)).await?.map(report).transpose()?,
+        Some(id) => {
+            store.get::<Report>(&(org.clone(), id)).await?.map(|row| report(config, row)).transpose()?
+        }
         None => None,
     };
     let appeal = match &row.appeal_id {
-        Some(id) => store.get::<Appeal>(&(org.clone(), id.clone())).await?.map(appeal).transpose()?,
+        Some(id) => store
+            .get::<Appeal>(&(org.clone(), id.clone()))
+            .await?
+            .map(|row| appeal(config, row))
+            .transpose()?,
         None => None,
     };
     let media = context_media::of_cause(store, org, row.cause).await?.into_iter();
@@ -288,10 +322,10 @@ async fn cause(store: &Store, org: &OrgId, row: JobCause) -> Result<Cause, Error
     })
 }
 
-fn report(row: Report) -> Result<ReportView, Error> {
+fn report(config: &Compiled, row: Report) -> Result<ReportView, Error> {
     Ok(ReportView {
         id: row.report_id,
-        reporter: Reporter { kind: REPORTER_KIND, key: row.reporter },
+        reporter: Reporter { kind: REPORTER_KIND, user: NamedUser::new(config, row.reporter) },
         reported_at: row.reported_at.iso(),
         reported_item: SentItem {
             key: row.item,
@@ -308,10 +342,10 @@ fn report(row: Report) -> Result<ReportView, Error> {
     })
 }
 
-fn appeal(row: Appeal) -> Result<AppealView, Error> {
+fn appeal(config: &Compiled, row: Appeal) -> Result<AppealView, Error> {
     Ok(AppealView {
         id: row.appeal_id,
-        appealed_by: row.appealed_by,
+        appealed_by: NamedUser::new(config, row.appealed_by),
         appealed_at: row.appealed_at.iso(),
         actioned_item: SentItem {
             key: row.item,

@@ -1,0 +1,272 @@
+//! Decompresses request bodies in bounded steps.
+//!
+//! The limits of a body are counted by `body`, which asks for one step at a time.
+
+use std::io::{self, BufRead, ErrorKind, Read as _};
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use bytes::{Buf, Bytes};
+use flate2::bufread::MultiGzDecoder;
+use tidegate_schemas::validation_error::tag;
+use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
+
+use crate::Problem;
+
+/// Codings that are taken, as `Accept-Encoding` names them.
+const TAKEN: HeaderValue = HeaderValue::from_static("gzip, zstd");
+
+/// Largest window of zstd as RFC 9659 bounds it: 8 MiB.
+const LARGEST_WINDOW_LOG: u32 = 23;
+
+/// Memory of a gzip decoder: its window, and the tables of its codes.
+const GZIP_BYTES: usize = 48 << 10;
+
+/// A compression that a body may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coding {
+    Gzip,
+    Zstd,
+}
+
+impl Coding {
+    /// Reads `Content-Encoding`. `None`: the body is sent as it is.
+    pub(crate) fn of(headers: &HeaderMap) -> Result<Option<Self>, Problem> {
+        let values = headers.get_all(header::CONTENT_ENCODING).iter();
+        let named = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+        let mut coding = None;
+        for name in named.map(<[u8]>::trim_ascii) {
+            let is = |wanted: &str| name.eq_ignore_ascii_case(wanted.as_bytes());
+            let found = match name {
+                _ if name.is_empty() || is("identity") => continue,
+                _ if is("gzip") || is("x-gzip") => Self::Gzip,
+                _ if is("zstd") => Self::Zstd,
+                _ => return Err(unsupported()),
+            };
+            if coding.replace(found).is_some() {
+                return Err(unsupported());
+            }
+        }
+        Ok(coding)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+fn unsupported() -> Problem {
+    let detail = "Send it with one `Content-Encoding` of `gzip` or `zstd`, or without any.";
+    let title = "The body has a compression that is not taken.";
+    Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, tag::INVALID_INPUT, title, detail)
+        .with(header::ACCEPT_ENCODING, TAKEN)
+}
+
+/// Decoder of one body.
+pub(crate) struct Decoder {
+    coding: Coding,
+    state: State,
+}
+
+enum State {
+    Gzip(Box<MultiGzDecoder<Received>>),
+    Zstd {
+        context: DCtx<'static>,
+        received: Received,
+        /// True between two frames.
+        is_between: bool,
+    },
+}
+
+impl Decoder {
+    pub(crate) fn new(coding: Coding) -> Self {
+        let received = Received::default();
+        let state = match coding {
+            Coding::Gzip => State::Gzip(Box::new(MultiGzDecoder::new(received))),
+            Coding::Zstd => {
+                let mut context = DCtx::create();
+                // The parameter is always within its bounds.
+                let _set = context.set_parameter(DParameter::WindowLogMax(LARGEST_WINDOW_LOG));
+                State::Zstd { context, received, is_between: false }
+            }
+        };
+        Self { coding, state }
+    }
+
+    /// Bytes of memory that the decoder itself takes.
+    pub(crate) fn memory(&self) -> usize {
+        match &self.state {
+            State::Gzip(_) => GZIP_BYTES,
+            State::Zstd { context, .. } => context.sizeof(),
+        }
+    }
+
+    /// Takes the next bytes of the body; `None`: it has ended.
+    pub(crate) fn receive(&mut self, bytes: Option<Bytes>) {
+        let received = match &mut self.state {
+            State::Gzip(decoder) => decoder.get_mut(),
+            State::Zstd { received, .. } => received,
+        };
+        match bytes {
+            Some(bytes) => received.bytes = bytes,
+            None => received.is_whole = true,
+        }
+    }
+
+    /// Writes the next decompressed bytes. None: all that was received is decompressed.
+    pub(crate) fn decode(&mut self, out: &mut [u8]) -> Result<usize, Problem> {
+        let decoded = match &mut self.state {
+            State::Gzip(decoder) => match decoder.read(out) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+                decoded => decoded.map_err(|_| ()),
+            },
+            State::Zstd { context, received, is_between } => decode_zstd(context, received, is_between, out),
+        };
+        decoded.map_err(|()| {
+            let detail = format!("It is no complete {} stream, or not only one.", self.coding.name());
+            let title = "The body cannot be decompressed.";
+            Problem::new(StatusCode::BAD_REQUEST, tag::INVALID_INPUT, title, detail)
+        })
+    }
+}
+
+fn decode_zstd(
+    context: &mut DCtx<'_>,
+    received: &mut Received,
+    is_between: &mut bool,
+    out: &mut [u8],
+) -> Result<usize, ()> {
+    let mut output = OutBuffer::around(out);
+    while output.pos() == 0 {
+        let mut input = InBuffer::around(&received.bytes);
+        // Also without input: the decoder may hold more than fitted before.
+        let left = context.decompress_stream(&mut output, &mut input).map_err(|_| ())?;
+        let read = input.pos();
+        received.bytes.advance(read);
+        if read > 0 || output.pos() > 0 {
+            *is_between = left == 0;
+        }
+        if received.bytes.is_empty() && output.pos() == 0 {
+            return if received.is_whole && !*is_between { Err(()) } else { Ok(0) };
+        }
+    }
+    Ok(output.pos())
+}
+
+/// Received bytes that are not decompressed yet.
+#[derive(Default)]
+struct Received {
+    bytes: Bytes,
+    /// True if no more will come.
+    is_whole: bool,
+}
+
+impl io::Read for Received {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let length = self.fill_buf()?.len().min(out.len());
+        self.bytes.copy_to_slice(&mut out[..length]);
+        Ok(length)
+    }
+}
+
+impl BufRead for Received {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        // The decoder keeps its state and goes on with the next bytes.
+        if self.bytes.is_empty() && !self.is_whole {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        Ok(&self.bytes)
+    }
+
+    fn consume(&mut self, length: usize) {
+        self.bytes.advance(length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::io::Write as _;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn zstd(text: &[u8]) -> Vec<u8> {
+        zstd::encode_all(text, 3).unwrap()
+    }
+
+    /// Decodes a body that comes in pieces.
+    fn decode(coding: Coding, body: &[u8], piece: usize, step: usize) -> Result<Vec<u8>, Problem> {
+        let mut decoder = Decoder::new(coding);
+        let (mut whole, mut out) = (Vec::new(), vec![0; step]);
+        let pieces = body.chunks(piece).map(|piece| Some(Bytes::copy_from_slice(piece)));
+        for bytes in pieces.chain([None]) {
+            decoder.receive(bytes);
+            loop {
+                match decoder.decode(&mut out)? {
+                    0 => break,
+                    length => whole.extend_from_slice(&out[..length]),
+                }
+            }
+        }
+        Ok(whole)
+    }
+
+    proptest! {
+        #[test]
+        fn bodies_are_decoded_in_any_pieces(
+            text in prop::collection::vec(0..4_u8, 0..3_000), piece in 1..400_usize, step in 1..400_usize,
+        ) {
+            for (coding, body) in [(Coding::Gzip, gzip(&text)), (Coding::Zstd, zstd(&text))] {
+                prop_assert_eq!(&decode(coding, &body, piece, step).unwrap(), &text, "{:?}", coding);
+                let twice = [&*body, &*body].concat();
+                let both = [&*text, &*text].concat();
+                prop_assert_eq!(&decode(coding, &twice, piece, step).unwrap(), &both, "{:?}", coding);
+                let cut = &body[..body.len() - 1];
+                prop_assert!(decode(coding, cut, piece, step).is_err(), "{:?}", coding);
+                let more = [&*body, b"xyz"].concat();
+                prop_assert!(decode(coding, &more, piece, step).is_err(), "{:?}", coding);
+            }
+        }
+    }
+
+    #[test]
+    fn empty_body_is_no_stream() {
+        assert!(decode(Coding::Gzip, b"", 1, 10).is_err());
+        assert!(decode(Coding::Zstd, b"", 1, 10).is_err());
+    }
+
+    #[test]
+    fn one_coding_is_taken_whatever_its_case() {
+        let of = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(header::CONTENT_ENCODING, HeaderValue::from_static(value));
+            }
+            Coding::of(&headers)
+        };
+        for (values, coding) in [
+            (&[][..], None),
+            (&["identity"], None),
+            (&["GZIP"], Some(Coding::Gzip)),
+            (&["identity, x-gzip"], Some(Coding::Gzip)),
+            (&["zstd"], Some(Coding::Zstd)),
+        ] {
+            assert_eq!(of(values).unwrap(), coding, "{values:?}");
+        }
+        for values in [&["br"][..], &["gzip, zstd"], &["gzip", "gzip"], &["deflate"]] {
+            let problem = of(values).unwrap_err();
+            assert_eq!(problem.status, 415, "{values:?}");
+        }
+    }
+}
