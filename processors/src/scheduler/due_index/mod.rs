@@ -72,12 +72,13 @@ impl<R: DueRow> DueIndex<R> {
     /// Moves the cursor back if rows that are written at `now` would be behind it. Returns by how many minutes.
     pub(crate) fn rewind(&mut self, now: Millis) -> Option<i64> {
         let latest = minute_of(now) - LATE_MINUTES;
+        // Rows can appear in these minutes again, also when the cursor waits for an unsettled row before them.
+        self.closed.split_off(&latest);
         let behind = self.cursor - latest;
         if behind <= 0 {
             return None;
         }
         self.cursor = latest;
-        self.closed.clear();
         Some(behind)
     }
 

@@ -125,3 +125,22 @@ fn settled_row_is_not_due_when_it_is_read_again() {
     assert!(index.take_due(now).is_empty());
     assert_eq!(index.next_due_at(), None);
 }
+
+#[test]
+fn closed_minute_opens_again_when_the_clock_is_set_back_to_it() {
+    let now = Millis(1_000 * MINUTE_MS);
+    let unsettled = Row { id: 1, due_at: Millis(now.0 - 20 * MINUTE_MS) };
+    let mut index = DueIndex::new(unsettled.minute());
+    index.insert(unsettled.clone());
+    for minute in index.backlog(now, 20) {
+        index.note_read(minute, now);
+    }
+    assert_eq!(index.take_due(now).len(), 1);
+
+    let earlier = Millis(now.0 - 5 * MINUTE_MS);
+    assert_eq!(index.rewind(earlier), None, "the cursor waits for the unsettled row");
+    let late = Row { id: 2, due_at: Millis(earlier.0 - 8 * MINUTE_MS) };
+    index.finish(unsettled, FollowUp::Settled);
+    assert_eq!(index.advance(), minute_of(earlier) - LATE_MINUTES);
+    assert!(index.backlog(now, 20).contains(&late.minute()), "it is read again");
+}
