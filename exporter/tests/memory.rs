@@ -20,8 +20,12 @@ use std::{
 
 use support::{Folder, run};
 use tidegate_exporter::{
-    bundle::validate::{Options, validate},
+    bundle::{
+        inspect::{ItemOptions, inspect},
+        validate::{self, Limits, Options, validate},
+    },
     convert::{Job, Target},
+    form::Naming,
     storage::spill::SpillOptions,
     unpack,
 };
@@ -48,6 +52,29 @@ fn a_job_for_the_tests_below() {
             let report = validate(&mut unpack::File::new(&input), &Options::new(room)).unwrap();
             let found: Vec<_> = report.findings.iter().map(|finding| finding.rule.id()).collect();
             format!("{} responses {}", report.counted.responses, found.join(" "))
+        }
+        "sarif" => {
+            let room = SpillOptions { memory: 4 << 20, folder: folder.path("") };
+            let options = Options { most: usize::MAX, ..Options::new(room) };
+            let report = validate(&mut unpack::File::new(&input), &options).unwrap();
+            write!(
+                File::options().write(true).open("/dev/null").unwrap(),
+                "{}",
+                validate::sarif(&report, "a")
+            )
+            .unwrap();
+            assert!(report.findings.len() > 1_000, "{} findings are listed", report.findings.len());
+            format!("{} findings", report.findings.len() as u64 + report.unlisted())
+        }
+        "inspect" => {
+            let room = SpillOptions { memory: 4 << 20, folder: folder.path("") };
+            let options = ItemOptions { most: usize::MAX, texts: true };
+            let mut source = unpack::File::new(&input);
+            let seen =
+                inspect(&mut source, Naming::Service, None, options, Limits::default(), &room).unwrap();
+            write!(File::options().write(true).open("/dev/null").unwrap(), "{}", seen.to_json("a")).unwrap();
+            assert!(seen.items.len() > 1_000, "{} items are listed", seen.items.len());
+            format!("{} items", seen.item_count())
         }
         other => panic!("{other}"),
     };
@@ -137,6 +164,30 @@ fn a_check_has_the_same_peak_for_ten_times_the_responses() {
     });
     assert!(few > 8 * MIB && many > 80 * MIB, "{few} {many}");
     assert!(large < small + 10 * MIB, "{} and {} MiB", small / MIB, large / MIB);
+}
+
+#[test]
+fn lists_of_findings_and_items_have_the_same_peak_for_ten_times_the_entries() {
+    let folder = Folder::new();
+    for (kind, list, what) in [("sarif", "responses", "findings"), ("inspect", "items", "items")] {
+        let [small, large] = [100_000, 1_000_000].map(|count| {
+            let path = folder.path("bundle.json");
+            let mut file = BufWriter::new(File::create(&path).unwrap());
+            write!(file, "{{\"{list}\":[").unwrap();
+            for id in 0..count {
+                let comma = if id > 0 { "," } else { "" };
+                write!(file, "{comma}{{\"id\":\"{id}\",\"phaseId\":\"phase\",\"text\":\"text {id}\"}}")
+                    .unwrap();
+            }
+            write!(file, "]}}").unwrap();
+            drop(file.into_inner().unwrap());
+            let (peak, said) = measured(kind, &path);
+            let (number, unit) = said.split_once(' ').unwrap();
+            assert!(number.parse::<u64>().unwrap() >= count && unit == what, "{said}");
+            peak
+        });
+        assert!(large < small + 10 * MIB, "{kind}: {} and {} MiB", small / MIB, large / MIB);
+    }
 }
 
 /// A file of hundreds of megabytes without the end of a line, packed to next to nothing.

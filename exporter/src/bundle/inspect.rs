@@ -1,12 +1,14 @@
 //! Overview of a bundle: its head, how much there is of everything, its data card and a table of its items.
 //!
-//! Nothing is validated, and participants' texts are shown only on request.
+//! Nothing is validated, and participants' texts are shown only on request. Items are listed as far as memory holds them,
+//! and counted beyond that.
 
 use std::{
     collections::{BTreeMap, HashMap},
     io,
 };
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -15,7 +17,7 @@ use crate::{
         validate::{Findings, Part, Row, Set, Severity, Sink, Walk, outcome, response},
     },
     form::{Answer, Naming, Object},
-    json::{Limits, Reader, Stop},
+    json::{Each, JsonText, Limits, Reader, Stop},
     storage::spill::SpillOptions,
     unpack::Source,
 };
@@ -40,10 +42,13 @@ pub struct Item {
 pub struct Overview {
     /// Fields of the document and of its objects.
     pub head: Map<String, Value>,
-    /// Each with its own fields.
+    /// The first ones, each with its own fields.
     pub phases: Vec<Map<String, Value>>,
     pub artifacts: Vec<Map<String, Value>>,
+    /// The first items, as far as memory holds them.
     pub items: Vec<Item>,
+    /// Number of items that are counted only.
+    pub unlisted: u64,
     /// The sum of the counts of its rows. No sum of counts goes beyond what its type holds: it stays there.
     pub responses: u128,
     /// Entries of the list.
@@ -53,7 +58,7 @@ pub struct Overview {
     /// Responses that name no participant.
     pub unlinked: u128,
     pub outcomes: BTreeMap<String, u64>,
-    /// Answers to items that the bundle does not have.
+    /// Answers to items that are not listed, or not in the bundle.
     pub elsewhere: [u128; 6],
     /// Number of places that violate a rule of the form.
     pub findings: u64,
@@ -62,12 +67,19 @@ pub struct Overview {
     pub bytes: u64,
 }
 
-/// Subjects that are remembered before any item was read, and types of outcomes: foreign files may name any number.
-const MOST: usize = 1 << 20;
+/// Number of phases, artifacts and types of outcomes that are listed: foreign files may name any number.
 const MOST_TYPES: usize = 1_000;
 
-/// Reads a document once. Memory grows with items and, up to the room, participants. `schema` is what its own member of
-/// that name must hold; the naming's own if there is none.
+/// Number of items to list, and what to show of them.
+#[derive(Clone, Copy, Debug)]
+pub struct ItemOptions {
+    pub most: usize,
+    /// Shows the items' texts.
+    pub texts: bool,
+}
+
+/// Reads a document once, in the memory of the room. `schema` is what its own member of that name must hold; the
+/// naming's own if there is none.
 ///
 /// # Errors
 /// If it cannot be read, or is no object.
@@ -75,18 +87,21 @@ pub fn inspect(
     source: &mut dyn Source,
     naming: Naming,
     schema: Option<&str>,
-    texts: bool,
+    options: ItemOptions,
     limits: Limits,
     room: &SpillOptions,
 ) -> Result<Overview, InvalidJson> {
-    let mut findings = Findings::new(0, false);
+    let mut findings = Findings::new(0, false, 0);
+    // Half of the memory is for items, half for participants.
+    let room = SpillOptions { memory: room.memory / 2, ..room.clone() };
     let mut sink = OverviewSink {
-        texts,
+        options,
+        memory: room.memory,
         overview: Overview::default(),
         items: HashMap::new(),
         subjects: HashMap::new(),
         hidden: HashMap::new(),
-        participants: Set::new(room.clone()),
+        participants: Set::new(room),
         form: naming.bundle(),
     };
     let reader = Reader::new(source.open()?, limits);
@@ -127,41 +142,62 @@ impl Overview {
         self.head.is_empty() && self.phases.is_empty() && self.items.is_empty() && self.rows == 0
     }
 
-    /// Returns the overview as JSON.
-    pub fn to_json(&self, name: &str) -> Value {
-        let items: Vec<Value> = self
-            .items
-            .iter()
-            .map(|item| {
-                let mut entry = json!({
-                    "id": item.id, "phaseId": item.phase, "status": item.status, "origin": item.origin,
-                    "counts": counts(&item.counts),
-                });
-                if item.hidden > 0 {
-                    entry["hidden"] = json!(item.hidden);
-                }
-                if !item.text.is_empty() {
-                    entry["text"] = json!(item.text);
-                }
-                entry
-            })
-            .collect();
-        json!({
-            "file": name,
-            "bytes": self.bytes,
-            "complete": self.stopped.is_none(),
-            "faults": self.findings,
-            "head": self.head,
-            "phases": self.phases,
-            "artifacts": self.artifacts,
-            "items": items,
-            "responses": self.responses,
-            "rows": self.rows,
-            "participants": self.participants,
-            "unlinked": self.unlinked,
-            "outcomes": self.outcomes,
+    /// Number of items in the bundle.
+    pub fn item_count(&self) -> u64 {
+        self.items.len() as u64 + self.unlisted
+    }
+
+    /// Returns the overview as JSON. The items are written one after the other.
+    pub fn to_json<'a>(&'a self, name: &'a str) -> JsonText<impl Serialize + 'a> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Document<'a, I> {
+            file: &'a str,
+            bytes: u64,
+            complete: bool,
+            faults: u64,
+            head: &'a Map<String, Value>,
+            phases: &'a [Map<String, Value>],
+            artifacts: &'a [Map<String, Value>],
+            items: I,
+            unlisted_items: u64,
+            responses: u128,
+            rows: u64,
+            participants: u64,
+            unlinked: u128,
+            outcomes: &'a BTreeMap<String, u64>,
+        }
+        JsonText(Document {
+            file: name,
+            bytes: self.bytes,
+            complete: self.stopped.is_none(),
+            faults: self.findings,
+            head: &self.head,
+            phases: &self.phases,
+            artifacts: &self.artifacts,
+            items: Each(&self.items, item_json),
+            unlisted_items: self.unlisted,
+            responses: self.responses,
+            rows: self.rows,
+            participants: self.participants,
+            unlinked: self.unlinked,
+            outcomes: &self.outcomes,
         })
     }
+}
+
+fn item_json(item: &Item) -> Value {
+    let mut entry = json!({
+        "id": item.id, "phaseId": item.phase, "status": item.status, "origin": item.origin,
+        "counts": counts(&item.counts),
+    });
+    if item.hidden > 0 {
+        entry["hidden"] = json!(item.hidden);
+    }
+    if !item.text.is_empty() {
+        entry["text"] = json!(item.text);
+    }
+    entry
 }
 
 /// Counts by the name of the answer, without zeros.
@@ -171,10 +207,12 @@ pub fn counts(counts: &[u128; 6]) -> BTreeMap<&'static str, u128> {
 }
 
 struct OverviewSink {
-    texts: bool,
+    options: ItemOptions,
+    /// Bytes left for items, and for what is said of items that were not read yet.
+    memory: usize,
     overview: Overview,
     items: HashMap<Box<[u8]>, usize>,
-    /// Answers that came before the items.
+    /// Answers that came before their items.
     subjects: HashMap<Box<[u8]>, [u128; 6]>,
     /// Number of suppressed counts by item.
     hidden: HashMap<Box<[u8]>, u64>,
@@ -183,6 +221,34 @@ struct OverviewSink {
 }
 
 impl OverviewSink {
+    fn item(&mut self, row: &Row) {
+        // The items after one that found no memory are not listed either: the list is a beginning, without gaps.
+        if self.overview.unlisted > 0 || self.overview.items.len() >= self.options.most {
+            self.overview.unlisted += 1;
+            return;
+        }
+        let item = Item {
+            id: text(row, 0),
+            phase: text(row, 1),
+            status: text(row, 4),
+            origin: text(row, 5),
+            text: if self.options.texts { text(row, 3) } else { String::new() },
+            counts: [0; 6],
+            hidden: 0,
+        };
+        let texts = [&item.id, &item.phase, &item.status, &item.origin, &item.text];
+        let bytes =
+            texts.map(|text| text.capacity() + ALLOCATION).iter().sum::<usize>() + 2 * size_of::<Item>();
+        if !take(&mut self.memory, bytes + entry_bytes::<usize>(item.id.as_bytes())) {
+            self.overview.unlisted += 1;
+            return;
+        }
+        if let Some(id) = row.text(0) {
+            self.items.entry(id.into()).or_insert(self.overview.items.len());
+        }
+        self.overview.items.push(item);
+    }
+
     fn response(&mut self, row: &Row) -> io::Result<()> {
         let overview = &mut self.overview;
         let count = row.number(response::COUNT).map_or(0, |count| count.count());
@@ -203,7 +269,7 @@ impl OverviewSink {
             &mut overview.items[*item].counts
         } else if let Some(counts) = self.subjects.get_mut(subject) {
             counts
-        } else if self.subjects.len() < MOST {
+        } else if take(&mut self.memory, entry_bytes::<[u128; 6]>(subject)) {
             self.subjects.entry(subject.into()).or_default()
         } else {
             &mut overview.elsewhere
@@ -223,27 +289,18 @@ impl Sink for OverviewSink {
         _findings: &mut Findings,
     ) -> Result<(), Stop> {
         match part {
-            Part::Phases => self.overview.phases.push(fields(row, &crate::form::PHASE)),
-            Part::Items => {
-                if let Some(id) = row.text(0) {
-                    self.items.entry(id.into()).or_insert(self.overview.items.len());
+            Part::Phases => {
+                if self.overview.phases.len() < MOST_TYPES {
+                    self.overview.phases.push(fields(row, &crate::form::PHASE));
                 }
-                self.overview.items.push(Item {
-                    id: text(row, 0),
-                    phase: text(row, 1),
-                    status: text(row, 4),
-                    origin: text(row, 5),
-                    text: if self.texts { text(row, 3) } else { String::new() },
-                    counts: [0; 6],
-                    hidden: 0,
-                });
             }
+            Part::Items => self.item(row),
             Part::Responses => self.response(row)?,
             _ => {
                 let types = &mut self.overview.outcomes;
                 let kind = text(row, 2);
                 if let (Some(item), Some(hidden)) = (row.text(outcome::ITEM), row.number(outcome::SUPPRESSED))
-                    && self.hidden.len() < MOST
+                    && (self.hidden.contains_key(item) || take(&mut self.memory, entry_bytes::<u64>(item)))
                 {
                     let sum = self.hidden.entry(item.into()).or_default();
                     *sum = sum.saturating_add(u64::try_from(hidden.count()).unwrap_or(u64::MAX));
@@ -272,6 +329,21 @@ impl Sink for OverviewSink {
         let own = fields(row, self.form);
         self.overview.head.extend(own);
     }
+}
+
+/// Bytes that an allocation takes beyond those that were asked for.
+const ALLOCATION: usize = 16;
+
+/// Bytes of an entry of a map, which may be half empty.
+fn entry_bytes<V>(key: &[u8]) -> usize {
+    key.len() + ALLOCATION + 2 * (size_of::<(Box<[u8]>, V)>() + 1)
+}
+
+/// Takes the bytes from what is left; false if there are not enough.
+fn take(left: &mut usize, bytes: usize) -> bool {
+    let Some(rest) = left.checked_sub(bytes) else { return false };
+    *left = rest;
+    true
 }
 
 /// Texts, numbers and flags by name.

@@ -62,7 +62,7 @@ impl<R: Rows> Sink for Passing<'_, R> {
 pub(crate) fn rows<R: Rows>(path: &Path, to: &mut R, meter: &Meter) -> Result<(), ConvertError> {
     let file = File::open(path).map_err(|error| ConvertError::io("opening", path, error))?;
     let mut passing = Passing { to, name: name_of(path), meter, error: None };
-    let mut findings = Findings::new(1, false);
+    let mut findings = Findings::new(1, false, usize::MAX);
     let reader = Reader::new(Metered::new(file, meter), Limits::default());
     let naming = Naming::Service;
     let end = Walk::new(reader, naming.bundle(), naming.schema(), &mut findings, &mut passing).run();

@@ -4,11 +4,13 @@ pub(crate) mod canonical;
 mod number;
 mod reader;
 mod text;
+mod to_text;
 pub(crate) mod write;
 
 pub(crate) use number::Number;
 pub(crate) use reader::{Position, Reader, Stop, Why};
 pub(crate) use text::{Flaw, Text};
+pub(crate) use to_text::{Each, JsonText};
 
 /// Limits of a JSON reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

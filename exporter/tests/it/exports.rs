@@ -5,7 +5,10 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 use crate::support::{Conversation, Folder, bundle, content, run};
 use serde_json::{Value, json};
 use tidegate_exporter::{
-    bundle::{inspect::inspect, validate::Limits},
+    bundle::{
+        inspect::{ItemOptions, inspect},
+        validate::Limits,
+    },
     convert::{Job, Sidecar, Target},
     form::Naming,
     privacy::{Participants, Profile, Texts},
@@ -497,10 +500,11 @@ fn counts_are_exact_in_every_shape_or_refused_for_what_they_are() {
     assert!(no_count.ends_with("it is not a bundle: `bundle validate` says more"), "{no_count}");
     let text = with(["1e30", "2"]).to_string();
     let room = SpillOptions { memory: 1 << 20, folder: folder.path("") };
-    let seen = inspect(&mut text.as_bytes(), Naming::Service, None, false, Limits::default(), &room).unwrap();
+    let items = ItemOptions { most: 10, texts: false };
+    let seen = inspect(&mut text.as_bytes(), Naming::Service, None, items, Limits::default(), &room).unwrap();
     let most = 10_u128.pow(30);
     assert_eq!((seen.responses, seen.unlinked), (most + 2, most + 2));
-    assert_eq!(seen.to_json("a")["responses"].to_string(), (most + 2).to_string());
+    assert!(seen.to_json("a").to_string().contains(&format!("\"responses\":{},", most + 2)));
 }
 
 #[test]

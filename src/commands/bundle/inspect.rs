@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 use tidegate_exporter::{
     bundle::{
-        inspect::{self, Overview, counts},
+        inspect::{self, ItemOptions, Overview, counts},
         invalid_json::InvalidJson,
     },
     plural::{counted, counted_wide},
@@ -23,9 +23,9 @@ pub(crate) struct Inspect {
     /// Show what people wrote: the items' texts
     #[arg(long)]
     texts: bool,
-    /// Number of items to show; the others are counted (`--format json` shows all)
-    #[arg(long, value_name = "COUNT", default_value_t = 50)]
-    items: usize,
+    /// Number of items to list, as far as --memory holds them; the others are counted [default: 50, in JSON all]
+    #[arg(long, value_name = "COUNT")]
+    items: Option<usize>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     #[command(flatten)]
@@ -45,7 +45,12 @@ impl Inspect {
         let name = self.input.name();
         let (naming, schema) = (self.constants.naming(), self.constants.schema_url()?);
         let (limits, room) = (self.costs.limits(), self.costs.room());
-        let found = inspect::inspect(&mut self.input.open(), naming, schema, self.texts, limits, &room);
+        let most = self.items.unwrap_or(match self.format {
+            Format::Text => 50,
+            Format::Json => usize::MAX,
+        });
+        let options = ItemOptions { most, texts: self.texts };
+        let found = inspect::inspect(&mut self.input.open(), naming, schema, options, limits, &room);
         let overview = match found {
             Ok(overview) => overview,
             Err(InvalidJson::Io(error)) => {
@@ -56,7 +61,7 @@ impl Inspect {
         match self.format {
             // Of what is something else altogether there is nothing to show.
             Format::Text if overview.stopped.is_some() && overview.is_empty() => {}
-            Format::Text => say(shown(&overview, &name, self.items).trim_end()),
+            Format::Text => say(shown(&overview, &name).trim_end()),
             Format::Json => say(overview.to_json(&name)),
         }
         Ok(overview.stopped.map_or(ExitCode::SUCCESS, |unfit| unfit_for_it(&name, &unfit)))
@@ -68,7 +73,7 @@ fn unfit_for_it(name: &str, unfit: &InvalidJson) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn shown(overview: &Overview, name: &str, items: usize) -> String {
+fn shown(overview: &Overview, name: &str) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     _ = writeln!(text, "{name}: {}", counted(overview.bytes, "byte"));
@@ -106,10 +111,10 @@ fn shown(overview: &Overview, name: &str, items: usize) -> String {
     _ = writeln!(
         text,
         "{participants}, {}, {}{rows}{unlinked}",
-        counted(overview.items.len() as u64, "item"),
+        counted(overview.item_count(), "item"),
         counted_wide(overview.responses, "response")
     );
-    for item in overview.items.iter().take(items) {
+    for item in &overview.items {
         let hidden = (item.hidden > 0).then(|| format!("{} hidden", counted(item.hidden, "count")));
         let counts = counts(&item.counts).into_iter().map(|(answer, count)| format!("{answer} {count}"));
         let counts = counts.chain(hidden).collect::<Vec<_>>().join(", ");
@@ -120,8 +125,8 @@ fn shown(overview: &Overview, name: &str, items: usize) -> String {
             _ = writeln!(text, "\n      {}", item.text.escape_debug());
         }
     }
-    if overview.items.len() > items {
-        _ = writeln!(text, "  and {}", counted((overview.items.len() - items) as u64, "more item"));
+    if overview.unlisted > 0 {
+        _ = writeln!(text, "  and {}", counted(overview.unlisted, "more item"));
     }
     if let Some(unfit) = &overview.stopped {
         _ = writeln!(text, "This is what stands before {unfit}");

@@ -31,7 +31,7 @@ pub(crate) struct Validate {
     /// Number of responses required behind a figure of a bundle fit for sharing
     #[arg(long, value_name = "COUNT", default_value_t = K_FLOOR, value_parser = clap::value_parser!(u64).range(K_FLOOR..))]
     k: u64,
-    /// Number of findings to list; all are counted
+    /// Number of findings to list, as far as a quarter of --memory holds them; all are counted
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     max_errors: usize,
     /// Show the value at each finding; it may be somebody's data
@@ -85,7 +85,7 @@ impl Validate {
         let report = validate::validate(&mut self.input.open(), &options)
             .with_context(|| format!("{name} cannot be checked"))?;
         match self.format {
-            Format::Text => say(validate::text(&report, &name).trim_end()),
+            Format::Text => say(validate::text(&report, &name)),
             Format::Json => say(validate::json(&report, &name)),
             Format::Sarif => say(validate::sarif(&report, &name)),
         }

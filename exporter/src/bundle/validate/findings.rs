@@ -1,6 +1,6 @@
 //! Findings of a validation: the total of each rule and its first locations.
 //!
-//! No more findings are kept than will be shown.
+//! No more findings are kept than will be listed, nor more than the memory for them holds.
 
 use std::collections::BinaryHeap;
 
@@ -24,6 +24,13 @@ pub struct Finding {
     pub value: Option<String>,
 }
 
+impl Finding {
+    /// Bytes that the finding takes in memory.
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.pointer.capacity() + self.value.as_ref().map_or(0, String::capacity)
+    }
+}
+
 /// A part of a place's JSON Pointer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
@@ -42,7 +49,13 @@ pub(crate) struct Findings {
     kept: Vec<BinaryHeap<Finding>>,
     /// Offset of the last kept finding of each rule whose list is full.
     last: Vec<u64>,
+    /// Number of findings to list.
     most: usize,
+    /// Number of findings to keep of each rule: `most`, or fewer once memory was full.
+    most_per_rule: usize,
+    /// Bytes of the kept findings, and their bound.
+    bytes: usize,
+    memory: usize,
     values: bool,
 }
 
@@ -50,10 +63,19 @@ pub(crate) struct Findings {
 const SHOWN: usize = 80;
 
 impl Findings {
-    pub(crate) fn new(most: usize, values: bool) -> Self {
+    pub(crate) fn new(most: usize, values: bool, memory: usize) -> Self {
         let kept = Rule::ALL.iter().map(|_| BinaryHeap::new()).collect();
         let last = if most == 0 { 0 } else { u64::MAX };
-        Self { totals: vec![0; Rule::ALL.len()], kept, last: vec![last; Rule::ALL.len()], most, values }
+        Self {
+            totals: vec![0; Rule::ALL.len()],
+            kept,
+            last: vec![last; Rule::ALL.len()],
+            most,
+            most_per_rule: most,
+            bytes: 0,
+            memory,
+            values,
+        }
     }
 
     /// Counts a place that would not be kept; false if it would be, and has to be added.
@@ -71,13 +93,30 @@ impl Findings {
         }
         let index = rule as usize;
         self.totals[index] += 1;
-        let kept = &mut self.kept[index];
-        if kept.len() == self.most {
-            kept.pop();
-        }
         let value = value.filter(|_| self.values).map(excerpt);
-        kept.push(Finding { offset: at.offset, line: at.line, rule, pointer: pointer(steps), value });
-        if kept.len() == self.most
+        let finding = Finding { offset: at.offset, line: at.line, rule, pointer: pointer(steps), value };
+        self.bytes += finding.bytes();
+        self.kept[index].push(finding);
+        self.trim(index);
+        // Halves the longest lists, so that each rule keeps its first places.
+        while self.bytes > self.memory
+            && let Some(longest) = self.kept.iter().map(BinaryHeap::len).max()
+            && longest > 1
+        {
+            self.most_per_rule = longest / 2;
+            (0..self.kept.len()).for_each(|index| self.trim(index));
+        }
+    }
+
+    /// Drops the last findings of a rule beyond the number to keep.
+    fn trim(&mut self, index: usize) {
+        let kept = &mut self.kept[index];
+        while kept.len() > self.most_per_rule
+            && let Some(dropped) = kept.pop()
+        {
+            self.bytes -= dropped.bytes();
+        }
+        if kept.len() == self.most_per_rule
             && let Some(last) = kept.peek()
         {
             self.last[index] = last.offset;
@@ -87,7 +126,7 @@ impl Findings {
     /// The rule turned out not to apply.
     pub(crate) fn forget(&mut self, rule: Rule) {
         self.totals[rule as usize] = 0;
-        self.kept[rule as usize].clear();
+        self.bytes -= self.kept[rule as usize].drain().map(|finding| finding.bytes()).sum::<usize>();
         self.last[rule as usize] = if self.most == 0 { 0 } else { u64::MAX };
     }
 
@@ -149,7 +188,7 @@ mod tests {
 
     #[test]
     fn first_findings_are_kept_and_all_are_counted() {
-        let mut findings = Findings::new(2, true);
+        let mut findings = Findings::new(2, true, usize::MAX);
         for offset in [50, 40, 90, 10, 70] {
             findings.add(Rule::Type, at(offset), &[Step::Name("items"), Step::Index(offset)], Some(b"a\nb"));
         }
@@ -165,5 +204,20 @@ mod tests {
             (findings[0].pointer.as_str(), findings[0].value.as_deref()),
             ("/items/10", Some("a\\nb"))
         );
+    }
+    #[test]
+    fn full_memory_keeps_the_first_findings_of_each_rule() {
+        let mut findings = Findings::new(usize::MAX, false, 8 << 10);
+        for offset in (0..10_000).rev() {
+            findings.add(Rule::Type, at(offset), &[Step::Name("items"), Step::Index(offset)], None);
+        }
+        findings.add(Rule::Uri, at(20_000), &[], None);
+        assert!(findings.bytes <= 8 << 10, "{} bytes", findings.bytes);
+        let (totals, findings) = findings.into_parts();
+        assert_eq!(totals, [(Rule::Type, 10_000), (Rule::Uri, 1)]);
+        let (uri, types) = findings.split_last().expect("findings are kept");
+        assert_eq!(uri.rule, Rule::Uri);
+        assert!(types.len() > 20, "{} are kept", types.len());
+        assert!(types.iter().zip(0..).all(|(finding, offset)| finding.offset == offset), "the first ones");
     }
 }

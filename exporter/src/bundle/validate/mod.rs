@@ -47,6 +47,9 @@ use crate::{
 use content::Content;
 use second_pass::{SecondPass, Wanted};
 
+/// Bytes that findings may take however small the room is: enough for the usual list.
+const LEAST_MEMORY_OF_FINDINGS: usize = 1 << 20;
+
 /// Options of a validation.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -58,7 +61,7 @@ pub struct Options {
     pub delib: bool,
     /// Number of responses required behind a shared figure.
     pub k: u64,
-    /// Number of findings to list; all are counted.
+    /// Number of findings to list, as far as a quarter of `room`'s memory holds them; all are counted.
     pub most: usize,
     /// Shows the values at findings.
     pub values: bool,
@@ -107,6 +110,11 @@ impl Report {
         self.totals.iter().filter(|(rule, _)| rule.severity() == severity).map(|(_, total)| total).sum()
     }
 
+    /// Number of findings that are counted and not listed.
+    pub fn unlisted(&self) -> u64 {
+        self.totals.iter().map(|(_, total)| total).sum::<u64>() - self.findings.len() as u64
+    }
+
     pub fn is_valid(&self) -> bool {
         self.total(Severity::Error) == 0
     }
@@ -119,7 +127,9 @@ impl Report {
 ///
 /// If it cannot be read, or temporary data cannot be written.
 pub fn validate(source: &mut dyn Source, options: &Options) -> io::Result<Report> {
-    let mut findings = Findings::new(options.most, options.values);
+    // The sets of ids have their own share of the memory.
+    let memory = (options.room.memory / 4).max(LEAST_MEMORY_OF_FINDINGS);
+    let mut findings = Findings::new(options.most, options.values, memory);
     let again = source.opens_again();
     let mut content = Content::new(options.level, options.delib, options.k, &options.room, again);
     let end = walk(source, options, &mut findings, &mut content)?
@@ -137,7 +147,7 @@ pub fn validate(source: &mut dyn Source, options: &Options) -> io::Result<Report
     let lost = content.lost();
     let changed = || io::Error::other("the file has changed while it was read");
     // What is wrong there is known already.
-    let mut known = Findings::new(0, false);
+    let mut known = Findings::new(0, false, 0);
     if !lost.is_nothing() {
         let mut bringing = SecondPass { content: &mut content, wanted: Wanted::Reread(lost) };
         if walk(source, options, &mut known, &mut bringing)?.is_some() {

@@ -2,99 +2,131 @@
 //!
 //! Reports hold positions and names of the form only, unless values were asked for.
 
-use std::fmt::Write as _;
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Display, Write as _},
+};
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Report, Rule, Severity};
-use crate::plural::counted;
+use super::{Finding, Report, Rule, Severity};
+use crate::{
+    json::{Each, JsonText},
+    plural::counted,
+};
 
 /// A line a finding, then totals.
-pub fn text(report: &Report, name: &str) -> String {
-    let mut text = String::new();
-    for finding in &report.findings {
-        let rule = finding.rule;
-        let pointer = if finding.pointer.is_empty() { "(document)" } else { &finding.pointer };
-        let (id, severity) = (rule.id(), rule.severity().as_str());
-        let location = format!("line {}, byte {}", finding.line, finding.offset);
-        _ = write!(text, "{pointer}  {id} {severity}  {location}: {}", rule.says());
-        if let Some(value) = &finding.value {
-            _ = write!(text, ": \"{value}\"");
+pub fn text<'a>(report: &'a Report, name: &'a str) -> impl Display + 'a {
+    fmt::from_fn(move |text| {
+        for finding in &report.findings {
+            let rule = finding.rule;
+            let pointer = if finding.pointer.is_empty() { "(document)" } else { &finding.pointer };
+            let (id, severity) = (rule.id(), rule.severity().as_str());
+            let location = format!("line {}, byte {}", finding.line, finding.offset);
+            write!(text, "{pointer}  {id} {severity}  {location}: {}", rule.says())?;
+            if let Some(value) = &finding.value {
+                write!(text, ": \"{value}\"")?;
+            }
+            text.write_char('\n')?;
         }
-        text.push('\n');
-    }
-    let all: u64 = report.totals.iter().map(|(_, total)| total).sum();
-    let shown = report.findings.len() as u64;
-    if all > shown {
-        _ = writeln!(text, "and {} more", all - shown);
-    }
-    for (rule, total) in &report.totals {
-        _ = writeln!(text, "{total:>9}  {} {}", rule.id(), rule.says());
-    }
-    let level = report.level.as_str();
-    let said = match (report.is_valid(), report.total(Severity::Warning)) {
-        (true, 0) => format!("valid (level {level})"),
-        (true, warnings) => format!("valid (level {level}), {}", counted(warnings, "warning")),
-        (false, warnings) => {
-            let errors = counted(report.total(Severity::Error), "error");
-            format!("invalid (level {level}): {errors}, {}", counted(warnings, "warning"))
+        if report.unlisted() > 0 {
+            writeln!(text, "and {} more", report.unlisted())?;
         }
-    };
-    _ = writeln!(
-        text,
-        "{name}: {said}; {}, {}, {}, {} in {}",
-        counted(report.counted.phases, "phase"),
-        counted(report.counted.items, "item"),
-        counted(report.counted.responses, "response"),
-        counted(report.counted.outcomes, "outcome"),
-        counted(report.bytes, "byte")
-    );
-    text
+        for (rule, total) in &report.totals {
+            writeln!(text, "{total:>9}  {} {}", rule.id(), rule.says())?;
+        }
+        let level = report.level.as_str();
+        let said = match (report.is_valid(), report.total(Severity::Warning)) {
+            (true, 0) => format!("valid (level {level})"),
+            (true, warnings) => format!("valid (level {level}), {}", counted(warnings, "warning")),
+            (false, warnings) => {
+                let errors = counted(report.total(Severity::Error), "error");
+                format!("invalid (level {level}): {errors}, {}", counted(warnings, "warning"))
+            }
+        };
+        write!(
+            text,
+            "{name}: {said}; {}, {}, {}, {} in {}",
+            counted(report.counted.phases, "phase"),
+            counted(report.counted.items, "item"),
+            counted(report.counted.responses, "response"),
+            counted(report.counted.outcomes, "outcome"),
+            counted(report.bytes, "byte")
+        )
+    })
 }
 
-/// One object.
-pub fn json(report: &Report, name: &str) -> Value {
-    let findings: Vec<Value> = report
-        .findings
-        .iter()
-        .map(|finding| {
-            let rule = finding.rule;
-            let mut entry = json!({
-                "pointer": finding.pointer,
-                "rule": rule.id(),
-                "severity": rule.severity().as_str(),
-                "line": finding.line,
-                "byte": finding.offset,
-                "message": rule.says(),
-            });
-            if let Some(value) = &finding.value {
-                entry["value"] = json!(value);
-            }
-            entry
-        })
-        .collect();
+/// One object. The findings are written one after the other, so that a long list takes no memory of its own.
+pub fn json<'a>(report: &'a Report, name: &'a str) -> JsonText<impl Serialize + 'a> {
+    #[derive(Serialize)]
+    struct Document<'a, F> {
+        file: &'a str,
+        valid: bool,
+        level: &'static str,
+        complete: bool,
+        bytes: u64,
+        errors: u64,
+        warnings: u64,
+        totals: BTreeMap<&'static str, u64>,
+        counted: Value,
+        unlisted: u64,
+        findings: F,
+    }
     let counted = &report.counted;
-    json!({
-        "file": name,
-        "valid": report.is_valid(),
-        "level": report.level.as_str(),
-        "complete": report.complete,
-        "bytes": report.bytes,
-        "errors": report.total(Severity::Error),
-        "warnings": report.total(Severity::Warning),
-        "totals": totals(report),
-        "counted": {
+    JsonText(Document {
+        file: name,
+        valid: report.is_valid(),
+        level: report.level.as_str(),
+        complete: report.complete,
+        bytes: report.bytes,
+        errors: report.total(Severity::Error),
+        warnings: report.total(Severity::Warning),
+        totals: totals(report),
+        counted: json!({
             "phases": counted.phases,
             "items": counted.items,
             "responses": counted.responses,
             "outcomes": counted.outcomes,
-        },
-        "findings": findings,
+        }),
+        unlisted: report.unlisted(),
+        findings: Each(&report.findings, finding_json),
     })
 }
 
+fn finding_json(finding: &Finding) -> Value {
+    let rule = finding.rule;
+    let mut entry = json!({
+        "pointer": finding.pointer,
+        "rule": rule.id(),
+        "severity": rule.severity().as_str(),
+        "line": finding.line,
+        "byte": finding.offset,
+        "message": rule.says(),
+    });
+    if let Some(value) = &finding.value {
+        entry["value"] = json!(value);
+    }
+    entry
+}
+
 /// A SARIF 2.1.0 log with one run.
-pub fn sarif(report: &Report, name: &str) -> Value {
+pub fn sarif<'a>(report: &'a Report, name: &'a str) -> JsonText<impl Serialize + 'a> {
+    #[derive(Serialize)]
+    struct Log<F> {
+        #[serde(rename = "$schema")]
+        schema: &'static str,
+        version: &'static str,
+        runs: [Run<F>; 1],
+    }
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Run<F> {
+        tool: Value,
+        column_kind: &'static str,
+        properties: Value,
+        results: F,
+    }
     let rules: Vec<Value> = Rule::ALL
         .iter()
         .map(|rule| {
@@ -105,47 +137,50 @@ pub fn sarif(report: &Report, name: &str) -> Value {
             })
         })
         .collect();
-    let results: Vec<Value> = report
-        .findings
-        .iter()
-        .map(|finding| {
-            let message = match &finding.value {
-                Some(value) => format!("{}: \"{value}\"", finding.rule.says()),
-                None => finding.rule.says().to_owned(),
-            };
-            json!({
-                "ruleId": finding.rule.id(),
-                "ruleIndex": finding.rule as usize,
-                "level": finding.rule.severity().as_str(),
-                "message": { "text": message },
-                "locations": [{
-                    "physicalLocation": {
-                        "artifactLocation": { "uri": uri(name) },
-                        "region": { "startLine": finding.line, "byteOffset": finding.offset, "byteLength": 0 },
-                    },
-                    "logicalLocations": [{ "fullyQualifiedName": finding.pointer }],
-                }],
-            })
-        })
-        .collect();
-    json!({
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [{
-            "tool": { "driver": {
+    let uri = uri(name);
+    JsonText(Log {
+        schema: "https://json.schemastore.org/sarif-2.1.0.json",
+        version: "2.1.0",
+        runs: [Run {
+            tool: json!({ "driver": {
                 "name": "tidegate bundle validate",
                 "version": env!("CARGO_PKG_VERSION"),
                 "rules": rules,
-            }},
-            "columnKind": "unicodeCodePoints",
-            "results": results,
-            "properties": { "valid": report.is_valid(), "complete": report.complete, "totals": totals(report) },
+            }}),
+            column_kind: "unicodeCodePoints",
+            properties: json!({
+                "valid": report.is_valid(),
+                "complete": report.complete,
+                "totals": totals(report),
+                "unlisted": report.unlisted(),
+            }),
+            results: Each(&report.findings, move |finding: &Finding| sarif_result(finding, &uri)),
         }],
     })
 }
 
-fn totals(report: &Report) -> Value {
-    report.totals.iter().map(|(rule, total)| (rule.id().to_owned(), json!(total))).collect()
+fn sarif_result(finding: &Finding, uri: &str) -> Value {
+    let message = match &finding.value {
+        Some(value) => format!("{}: \"{value}\"", finding.rule.says()),
+        None => finding.rule.says().to_owned(),
+    };
+    json!({
+        "ruleId": finding.rule.id(),
+        "ruleIndex": finding.rule as usize,
+        "level": finding.rule.severity().as_str(),
+        "message": { "text": message },
+        "locations": [{
+            "physicalLocation": {
+                "artifactLocation": { "uri": uri },
+                "region": { "startLine": finding.line, "byteOffset": finding.offset, "byteLength": 0 },
+            },
+            "logicalLocations": [{ "fullyQualifiedName": finding.pointer }],
+        }],
+    })
+}
+
+fn totals(report: &Report) -> BTreeMap<&'static str, u64> {
+    report.totals.iter().map(|(rule, total)| (rule.id(), *total)).collect()
 }
 
 /// Percent-encodes a name as a relative reference.
