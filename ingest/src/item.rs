@@ -50,7 +50,7 @@ fn invalid(detail: &str) -> Problem {
 }
 
 impl Api {
-    fn too_many_wait(&self, refusal: Refusal) -> Problem {
+    pub(crate) fn too_many_wait(&self, refusal: Refusal) -> Problem {
         let (limit, detail) = match refusal {
             Refusal::Share => {
                 (Limit::WaitShare, "The organisation has its share of the requests that wait for items.")

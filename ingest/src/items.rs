@@ -36,7 +36,7 @@ pub(crate) async fn submit(
     let received = api.receive(admitted).await?;
     let (config, entries) = api.checked_items(&received).await?;
     let submissions = entries.iter().map(submission).collect();
-    api.append_items(&received, &config, entries).await?;
+    api.append_items(&received, &config, entries, &[]).await?;
     Ok((StatusCode::ACCEPTED, Json(Submissions { submissions })))
 }
 
@@ -69,11 +69,13 @@ impl Api {
         Ok((config, items.map(|(item, id)| entry(item, id, keyed)).collect()))
     }
 
-    async fn append_items(
+    /// Appends the items of a request, all of them or none.
+    pub(crate) async fn append_items(
         &self,
         received: &Received,
         config: &Compiled,
         entries: Vec<ItemEntry>,
+        headers: &[(&str, &[u8])],
     ) -> Result<(), Problem> {
         if entries.is_empty() {
             return Ok(());
@@ -111,7 +113,9 @@ impl Api {
         let addressed: Vec<_> = groups
             .iter()
             .zip(starts.zip(&ends))
-            .map(|((partition, key, _), (start, end))| (*partition, Record::new(key, &buffer[start..*end])))
+            .map(|((partition, key, _), (start, end))| {
+                (*partition, Record::new(key, &buffer[start..*end]).with_headers(headers))
+            })
             .collect();
         self.deps.log.append(&addressed).await.map_err(|error| self.append_problem(&error))?;
         tidegate_stream::failpoint!("after_append");

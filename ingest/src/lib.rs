@@ -6,6 +6,7 @@
 mod admission;
 mod appeals;
 mod config;
+mod content;
 mod context;
 mod failures;
 mod item;
@@ -100,8 +101,9 @@ pub fn router(
         stop,
     });
     let (get, post) = (MethodFilter::GET, MethodFilter::POST);
-    let routes: [(&str, MethodRouter); 5] = [
+    let routes: [(&str, MethodRouter); 6] = [
         ("/api/v1/items/async", authorized_route(&api, "items", Scope::ItemsWrite, post, items::submit)),
+        ("/api/v1/content", authorized_route(&api, "content", Scope::ItemsWrite, post, content::submit)),
         ("/api/v1/report", authorized_route(&api, "report", Scope::ReportsWrite, post, reports::submit)),
         (
             "/api/v1/report/appeal",

@@ -21,7 +21,9 @@ pub struct Settings {
     pub offload_bytes: usize,
     /// The longest `wait` of a look-up; a longer one is cut, in milliseconds. Default 30,000.
     pub longest_wait_ms: u64,
-    /// Number of look-ups that may wait at once; above it they are answered with 503. An organisation may hold as many
+    /// The longest that `POST /api/v1/content` waits for its evaluation, in milliseconds. Default 5,000.
+    pub content_wait_ms: u64,
+    /// Number of look-ups and requests of `/api/v1/content` that may wait at once; above it they are answered with 503. An organisation may hold as many
     /// of them as it leaves to all others. Default 1,000.
     pub waiting_requests: usize,
     /// Age of the oldest unprocessed item in seconds above which items are answered with 503: of the organisations that
@@ -39,6 +41,7 @@ impl Default for Settings {
             record_bytes: 900 << 10,
             offload_bytes: 128 << 10,
             longest_wait_ms: 30_000,
+            content_wait_ms: 5_000,
             waiting_requests: 1_000,
             max_lag_seconds: 900,
             retry_after_ms: 2_000,
@@ -69,6 +72,10 @@ impl Settings {
 
     pub(crate) fn longest_wait(&self) -> Duration {
         Duration::from_millis(self.longest_wait_ms)
+    }
+
+    pub(crate) fn content_wait(&self) -> Duration {
+        Duration::from_millis(self.content_wait_ms)
     }
 
     pub(crate) fn max_lag(&self) -> Option<Duration> {

@@ -21,6 +21,7 @@ pub mod tag {
     pub const CONCURRENT_UPDATE: &str = "/errors/concurrent-update-conflict";
     pub const INTERNAL: &str = "/errors/internal-server-error";
     pub const TOO_LARGE: &str = "/errors/request-too-large";
+    pub const EVALUATION_TIMEOUT: &str = "/errors/evaluation-timeout";
     pub const RATE_LIMITED: &str = "/errors/rate-limited";
 }
 

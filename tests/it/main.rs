@@ -9,6 +9,7 @@ mod banks_withdrawn;
 mod bundle_commands;
 mod bundle_convert;
 mod commands;
+mod content;
 mod data_folder;
 mod demo;
 mod media;

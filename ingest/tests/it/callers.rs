@@ -11,8 +11,9 @@ use tidegate_schemas::ids::{Millis, OrgId};
 
 use crate::support::{APPEAL, ITEMS, POLICIES, REPORT, appeal, make_key, post, report, service};
 
-const ROUTES: [(&str, &str, Scope); 5] = [
+const ROUTES: [(&str, &str, Scope); 6] = [
     ("POST", ITEMS, Scope::ItemsWrite),
+    ("POST", "/api/v1/content/", Scope::ItemsWrite),
     ("POST", REPORT, Scope::ReportsWrite),
     ("POST", APPEAL, Scope::AppealsWrite),
     ("GET", POLICIES, Scope::PoliciesRead),

@@ -6,6 +6,7 @@
 mod appeals;
 mod bad_input;
 mod callers;
+mod content;
 mod fields;
 mod idempotency;
 mod items;

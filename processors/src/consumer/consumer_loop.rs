@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use tidegate_catalog::Live;
 use tidegate_moderation::items::{
     context_media::{self as context, CONTEXT},
-    stored::RESENT,
+    stored::{RESENT, WITHOUT_MEDIA},
 };
 use tidegate_schemas::ids::{Millis, OrgId};
 use tidegate_stream::{
@@ -154,6 +154,7 @@ impl<H: Handler> ConsumerLoop<H> {
             written_at: received.written_at,
             maybe_replayed: received.maybe_replayed,
             is_resent: received.headers.get(RESENT).is_some(),
+            is_without_media: received.headers.get(WITHOUT_MEDIA).is_some(),
             context_of: received.headers.get(CONTEXT).and_then(|cause| context::cause_of(cause)),
             ticket: received.ticket,
         };

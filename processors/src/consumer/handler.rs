@@ -22,6 +22,8 @@ pub(crate) struct Job<R> {
     pub(crate) maybe_replayed: bool,
     /// True if the record was a dead letter that an operator has sent back.
     pub(crate) is_resent: bool,
+    /// True if the media of the record's items are not fetched.
+    pub(crate) is_without_media: bool,
     /// Cause of the review job that only wants the media of these items. The items themselves are not evaluated.
     pub(crate) context_of: Option<Uuid>,
     pub(crate) ticket: Ticket,

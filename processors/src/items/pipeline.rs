@@ -198,7 +198,7 @@ impl ItemRun<'_> {
 
     /// Waits for the item's media. `None`: the item was handed over to the topic of those that wait longer.
     async fn await_media(&mut self, mut evaluation: Evaluation) -> Result<Option<Evaluation>, TaskError> {
-        if evaluation.wanted.is_empty() {
+        if evaluation.wanted.is_empty() || self.job.is_without_media {
             return Ok(Some(evaluation));
         }
         let (pipeline, job) = (self.pipeline, self.job);

@@ -4,6 +4,7 @@
 
 pub mod answers;
 pub mod appeals;
+pub mod content;
 pub mod items;
 mod limits;
 pub mod policies;

@@ -30,6 +30,9 @@ const STEP: usize = 500;
 /// Header of a record that is a replayed dead letter.
 pub const RESENT: &str = "tidegate-resent";
 
+/// Header of a record of items whose media are not fetched: somebody waits for their evaluation.
+pub const WITHOUT_MEDIA: &str = "tidegate-without-media";
+
 /// An item of a record, with its coordinates in the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Submission<'a> {
@@ -296,7 +299,8 @@ pub async fn answer_when_evaluated(
     wait: Duration,
 ) -> Result<Option<Answer>, Error> {
     let give_up = tokio::time::Instant::now() + wait;
-    let mut pause = Duration::from_millis(5);
+    // Most items are evaluated within milliseconds, so the first look-ups come quickly.
+    let mut pause = Duration::from_millis(2);
     // The submission is newer than all stored rows unless it was a dead letter. Only the last look-up searches the older
     // rows, so that polling stays cheap.
     let newest = store.scan::<ItemPlace>(&partition(org, item), At::all().limit(1)).all().await?.pop();
@@ -319,7 +323,7 @@ pub async fn answer_when_evaluated(
             };
         }
         tokio::time::sleep(pause.min(give_up - now)).await;
-        pause = (pause * 2).min(Duration::from_millis(250));
+        pause = (pause * 3 / 2).min(Duration::from_millis(250));
     }
 }
 

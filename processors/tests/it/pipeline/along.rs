@@ -73,7 +73,11 @@ fn job_id(of: &[&[u8]]) -> JobId {
 /// The media that a job shows beside its cause, of each item.
 async fn shown(world: &World, job: JobId) -> Vec<(String, Vec<Media>)> {
     let limits = CauseLimits { causes: 10, bytes: usize::MAX };
-    let causes = job_view::causes(&world.deps.store, &org(), job, None, limits).await.unwrap().0;
+    let causes =
+        job_view::causes(&world.deps.store, &world.deps.live.org(&org()).unwrap(), job, None, limits)
+            .await
+            .unwrap()
+            .0;
     let media = causes.into_iter().flat_map(|cause| cause.media);
     media.map(|it| (it.id.to_string(), serde_json::from_str(it.media.get()).unwrap())).collect()
 }

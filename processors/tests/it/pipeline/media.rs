@@ -247,7 +247,14 @@ async fn job_opens_before_its_pictures_and_shows_them_later() {
     world.until("the request", async || host.asked("").pop()).await;
     let media = async || {
         let limits = job_view::CauseLimits { causes: 10, bytes: usize::MAX };
-        let shown = job_view::causes(&world.deps.store, &org(), job.job_id, None, limits).await;
+        let shown = job_view::causes(
+            &world.deps.store,
+            &world.deps.live.org(&org()).unwrap(),
+            job.job_id,
+            None,
+            limits,
+        )
+        .await;
         shown.unwrap().0.into_iter().flat_map(|cause| cause.media).next()
     };
     assert!(media().await.is_none());

@@ -1,0 +1,82 @@
+//! The legacy endpoint from end to end: what it answers, that media are left alone, and one outcome whatever happens.
+
+use std::collections::BTreeSet;
+
+use crate::support::{Demo, Place};
+use anyhow::bail;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidegate_test_support::{PATIENCE, eventually_ok};
+
+fn content(id: &str, text: &str) -> Value {
+    json!({ "contentType": "post", "contentId": id, "content": { "text": text }, "userId": "mallory" })
+}
+
+async fn send(demo: &Demo, body: &Value) -> (u16, Value) {
+    let (status, answer) = demo.platform(Method::POST, "/api/v1/content/", Some(body)).await;
+    (status.as_u16(), answer)
+}
+
+#[tokio::test]
+async fn content_is_answered_with_its_outcome() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let mut scam = content("c1", "buy scamcoin today");
+    // A fetch from here would fail, and show.
+    scam["content"]["images"] = json!(["http://127.0.0.1:9/x.png"]);
+    let (status, answer) = send(&demo, &scam).await;
+    assert_eq!(status, 200, "{answer}");
+    let rule = &answer["matchedRules"][0];
+    assert_eq!((&rule["id"], &rule["name"]), (&json!("demo-scam"), &json!("Mentions scamcoin")), "{answer}");
+    assert_eq!(rule["policies"][0]["name"], "Scams and fraud");
+    assert_eq!(answer["actionsTriggered"][0]["id"], "limit_reach");
+    assert!(answer["actionsTriggered"][0]["name"].is_string(), "{answer}");
+    assert_eq!(answer["derivedFields"], json!({}));
+
+    let item = demo.evaluated("post", "c1").await;
+    assert_eq!(item["submissionId"], answer["submissionId"]);
+    assert_eq!(item["media"], json!([]), "media are not fetched");
+    assert_eq!(item["data"]["author"], json!({ "id": "mallory", "typeId": "user" }));
+    let callbacks = demo.received("action.automatic", 1).await;
+    assert_eq!(
+        (&callbacks[0]["item"]["id"], &callbacks[0]["action"]["id"]),
+        (&json!("c1"), &json!("limit_reach"))
+    );
+
+    let (status, answer) = send(&demo, &content("c2", "a quiet evening")).await;
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!((&answer["matchedRules"], &answer["actionsTriggered"]), (&json!([]), &json!([])));
+
+    let mut later = content("c3", "more scamcoin");
+    later["sync"] = false.into();
+    assert_eq!(send(&demo, &later).await, (202, Value::Null));
+    assert_eq!(demo.evaluated("post", "c3").await["matchedRules"][0]["id"], "demo-scam");
+    assert_eq!(demo.stop().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn content_of_a_killed_process_has_one_outcome() {
+    let place = Place::new();
+    // The wait is over before most evaluations are.
+    let wait = [("TIDEGATE__INGEST__CONTENT_WAIT_MS", "1")];
+    let mut demo = place.start_with(&wait).await.unwrap();
+    let (status, answer) = send(&demo, &content("k1", "buy scamcoin today")).await;
+    assert!(status == 200 || status == 503, "{status}: {answer}");
+    if status == 503 {
+        assert_eq!(answer["errors"][0]["type"], json!(["/errors/evaluation-timeout"]), "{answer}");
+    }
+    demo.process.kill().await.unwrap();
+
+    let demo = place.start().await.unwrap();
+    let item = demo.evaluated("post", "k1").await;
+    assert_eq!(item["actions"][0]["id"], "limit_reach", "{item}");
+    let deliveries = eventually_ok("the callback to be delivered", PATIENCE, async || {
+        let listed = demo.admin("/deliveries?itemId=k1").await;
+        let all = listed["items"].as_array().unwrap().clone();
+        if all.iter().any(|it| it["state"] == "delivered") { Ok(all) } else { bail!("{listed}") }
+    })
+    .await
+    .unwrap();
+    let events: BTreeSet<_> = deliveries.iter().map(|it| it["eventId"].to_string()).collect();
+    assert_eq!(events, BTreeSet::from([item["actions"][0]["eventId"].to_string()]), "{deliveries:?}");
+}
