@@ -5,14 +5,14 @@ use crate::ids::{ActionId, AppealId, ConfigVersion, DecisionId, ItemKey, JobId, 
 
 record! {
     /// A moderator's decision of a job, released after the time to undo it.
-    pub struct Decision: "decision" = 4 {
+    pub struct Decision: "decision" = 12 {
         /// The organisation, from the credential.
         pub org: OrgId,
         /// The configuration that the sender worked with; a reader loads at least this one first.
         pub config_version: ConfigVersion,
         /// The decision.
         pub decision_id: DecisionId,
-        /// The job that it closes.
+        /// The job that it closes; all zeros if the platform took the actions itself.
         pub job_id: JobId,
         /// The kind of the job.
         pub class: JobClass,
@@ -32,5 +32,9 @@ record! {
         pub policies: Vec<PolicyId>,
         /// The moderator's words.
         pub reason: Option<String> => length,
+        /// Values of the actions' parameters: a JSON object of objects, by the action's id.
+        pub parameters: Option<String> => length,
+        /// Further items that the actions are about.
+        pub reported_items: Vec<ItemKey>,
     }
 }

@@ -79,7 +79,7 @@ pub const SCHEMAS: &[CheckedIn] = &[
     current::<Items>(),
     older::<Report>(2, include_str!("../../avro/report.v2.avsc")),
     older::<Appeal>(3, include_str!("../../avro/appeal.v3.avsc")),
-    current::<Decision>(),
+    older::<Decision>(4, include_str!("../../avro/decision.v4.avsc")),
     current::<Strike>(),
     current::<Callback>(),
     older::<Evaluation>(7, include_str!("../../avro/evaluation.v7.avsc")),
@@ -87,6 +87,7 @@ pub const SCHEMAS: &[CheckedIn] = &[
     current::<Report>(),
     current::<Appeal>(),
     current::<Evaluation>(),
+    current::<Decision>(),
 ];
 
 const fn current<R: Record>() -> CheckedIn {

@@ -281,6 +281,8 @@ fn record(job: &Job, decided: &StoredDecision) -> records::Decision {
         actions: decided.actions.clone(),
         policies: decided.policies.clone(),
         reason: decided.reason.clone(),
+        parameters: None,
+        reported_items: Vec::new(),
     }
 }
 

@@ -75,6 +75,8 @@ async fn taken_back(deps: &Deps) -> Vec<u128> {
         actions: Vec::new(),
         policies: Vec::new(),
         reason: None,
+        parameters: None,
+        reported_items: Vec::new(),
     };
     decisions::accept(deps, &decision, Millis::now()).await.unwrap();
     let plan = effects::stored(&deps.store, &org(), decision.decision_id.0).await.unwrap().unwrap();

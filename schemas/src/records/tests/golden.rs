@@ -131,6 +131,8 @@ impl Sample for Decision {
             actions: vec!["hide".into(), "ban".into()],
             policies: vec!["policy-1".into()],
             reason: Some("clear".into()),
+            parameters: Some(r#"{"ban":{"hours":24}}"#.into()),
+            reported_items: vec![ItemKey::new("post", "post-2")],
         }
     }
 }
