@@ -2,14 +2,19 @@
 //!
 //! It does not know what is kept in the database.
 
+mod journal;
+
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Read as _},
     path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
 };
 
 use anyhow::{Context as _, bail};
 use fjall::Database;
+use tidegate_schemas::{Durable, DurableMark};
 
 /// Inside the data folder.
 const FOLDER: &str = "db";
@@ -41,15 +46,42 @@ pub(crate) struct Starting {
     data: PathBuf,
     /// None where folders cannot be locked.
     _lock: Option<File>,
+    mark: Arc<DurableMark>,
 }
 
 impl Starting {
-    pub(crate) fn on(data: &Path) -> anyhow::Result<Self> {
-        Ok(Self { data: data.to_owned(), _lock: lock(data)? })
+    /// Takes the folder, and refuses one whose database is gone unless the loss is accepted.
+    pub(crate) fn on(data: &Path, accepts_loss: bool) -> anyhow::Result<Self> {
+        let lock = lock(data)?;
+        let file = DurableMark::path_in(data);
+        let mark = DurableMark::open(data, accepts_loss).with_context(|| {
+            format!(
+                "{}, which says how much of the data was durable, cannot be read: put it back, or start with \
+                 --accept-loss to take the data as it is",
+                file.display()
+            )
+        })?;
+        let starting = Self { data: data.to_owned(), _lock: lock, mark: Arc::new(mark) };
+        starting.has_its_database()?;
+        Ok(starting)
     }
 
-    /// Opens the database, making it if there is none.
-    pub(crate) fn open_database(self) -> anyhow::Result<Database> {
+    fn has_its_database(&self) -> anyhow::Result<()> {
+        let folder = folder_in(&self.data);
+        let Some(durable) = self.mark.found().filter(|durable| !durable.is_empty()) else { return Ok(()) };
+        if is_finished(&folder) || is_finished(&self.data.join(UNFINISHED)) {
+            return Ok(());
+        }
+        let lost = format!("{} is gone, and with it {}", folder.display(), told(durable));
+        if !self.mark.accepts_loss() {
+            bail!("{lost}: put it or a backup back, or start with --accept-loss to begin with nothing");
+        }
+        tracing::warn!("accepted as lost: {lost}");
+        Ok(())
+    }
+
+    /// Opens the database, making it if there is none. Returns it with the mark of what was durable.
+    pub(crate) fn open_database(self) -> anyhow::Result<(Database, Arc<DurableMark>)> {
         let (folder, unfinished) = (folder_in(&self.data), self.data.join(UNFINISHED));
         if !is_finished(&folder) {
             make(&self.data, &folder, &unfinished)?;
@@ -65,12 +97,97 @@ impl Starting {
                 folder.display()
             );
         }
+        let open_elsewhere = || anyhow::anyhow!("{} is open in {}", folder.display(), another());
+        {
+            // Nobody else may write to the journals while they are checked.
+            let lock = File::options().create(true).append(true).open(folder.join(LOCK))?;
+            if !is_free(&lock) {
+                return Err(open_elsewhere());
+            }
+            self.check_journals(&folder)?;
+        }
         match open(&folder) {
-            Ok(database) => Ok(database),
-            Err(fjall::Error::Locked) => bail!("{} is open in {}", folder.display(), another()),
+            Ok(database) => Ok((database, self.mark)),
+            Err(fjall::Error::Locked) => Err(open_elsewhere()),
             Err(error) => Err(error).with_context(|| format!("{} cannot be opened", folder.display())),
         }
     }
+
+    /// Refuses journals that lack what was durable, before the database cuts them off there. What a crash left behind the
+    /// last whole batch is cut off.
+    fn check_journals(&self, folder: &Path) -> anyhow::Result<()> {
+        let read = || format!("the journals of {} cannot be read", folder.display());
+        let journals = journal::journals(folder).with_context(read)?;
+        let mut lost = Vec::new();
+        if journals.is_empty() {
+            lost.push(format!(
+                "{} has no journal (*.jnl), which every database has: what was written last is gone",
+                folder.display()
+            ));
+        }
+        for pair in journals.windows(2) {
+            let [(before, _), (after, path)] = pair else { continue };
+            if before + 1 < *after {
+                lost.push(format!(
+                    "the journals {} to {} before {} are gone",
+                    before + 1,
+                    after - 1,
+                    path.display()
+                ));
+            }
+        }
+        let tails = journal::check(&journals, self.mark.found()).with_context(read)?;
+        lost.extend(tails.iter().filter_map(|tail| tail.damage.clone()));
+        if !lost.is_empty() && !self.mark.accepts_loss() {
+            bail!(
+                "{}. Put back the data folder as it was or a backup, or start with --accept-loss to go on without what \
+                 is missing",
+                lost.join("; ")
+            );
+        }
+        for lost in lost {
+            tracing::warn!("accepted as lost: {lost}");
+        }
+        for tail in tails {
+            self.cut(&tail).with_context(|| format!("{} cannot be cut off", tail.file.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Cuts a journal off behind its last whole batch. A copy stays of one that lost something.
+    fn cut(&self, tail: &journal::Tail) -> anyhow::Result<()> {
+        if tail.is_loss {
+            let name = tail.file.file_name().unwrap_or_default().to_string_lossy();
+            let copy = self.data.join(format!("damaged-{name}"));
+            fs::copy(&tail.file, &copy).with_context(|| format!("{} cannot be written", copy.display()))?;
+            tracing::warn!(copy = %copy.display(), "the damaged journal is kept as a copy");
+        }
+        let file = File::options().write(true).open(&tail.file)?;
+        file.set_len(tail.at)?;
+        file.sync_all()?;
+        Ok(())
+    }
+}
+
+/// Locks the file of the database, with the patience that the database has: a process that ends may still be letting go.
+#[expect(clippy::disallowed_methods, reason = "it runs on a thread that may block")]
+fn is_free(lock: &File) -> bool {
+    const TRIES: u32 = 3;
+    for _ in 1..TRIES {
+        if !matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    !matches!(lock.try_lock(), Err(TryLockError::WouldBlock))
+}
+
+/// Describes everything that was durable.
+fn told(durable: &Durable) -> String {
+    let partitions = durable.ends.iter().flat_map(|(topic, ends)| {
+        ends.iter().map(move |(partition, end)| format!(", {topic}[{partition}] offsets 0 to {}", end - 1))
+    });
+    format!("all {} writes of the store{}", durable.store_syncs, partitions.collect::<String>())
 }
 
 fn another() -> &'static str {
@@ -252,5 +369,7 @@ fn is_zero(path: &Path) -> io::Result<bool> {
     }
 }
 
+#[cfg(test)]
+mod loss_tests;
 #[cfg(test)]
 mod tests;

@@ -31,7 +31,7 @@ pub(crate) async fn open(settings: &Settings, patience: &Patience) -> anyhow::Re
     let mut starting = None;
     if let Some(data) = data {
         make_folder(data)?;
-        starting = Some(Starting::on(data)?);
+        starting = Some(Starting::on(data, settings.data.accepts_loss)?);
         has_its_key(settings)?;
     }
     let master = MasterKey::load(&settings.security, data)?;
@@ -86,8 +86,9 @@ async fn log_and_store(
     let log = async {
         match (settings.stream.engine, &database) {
             (EngineKind::Embedded, Some(database)) => {
-                let (database, settings) = (database.clone(), settings.stream.clone());
-                Ok(tokio::task::spawn_blocking(move || Log::open_embedded(database, &settings)).await??)
+                let ((database, mark), settings) = (database.clone(), settings.stream.clone());
+                let open = move || Log::open_embedded_marked(database, &settings, mark);
+                Ok(tokio::task::spawn_blocking(open).await??)
             }
             _ => patience.open("log", async || kafka(settings).await).await,
         }
@@ -95,12 +96,17 @@ async fn log_and_store(
     let store = async {
         match (settings.store.engine, &database) {
             (StoreEngine::Embedded, Some(database)) => {
-                let (database, settings) = (database.clone(), settings.store.embedded.clone());
-                Ok(tokio::task::spawn_blocking(move || Store::open_embedded(&database, settings)).await??)
+                let ((database, mark), settings) = (database.clone(), settings.store.embedded.clone());
+                let open = move || Store::open_embedded_marked(&database, settings, mark);
+                Ok(tokio::task::spawn_blocking(open).await??)
             }
             _ => patience.open("store", async || cql(settings).await).await,
         }
     };
+    if settings.stream.engine == EngineKind::Embedded {
+        // It may refuse because something is missing, and the store must not have written to the same database by then.
+        return Ok((log.await?, store.await?));
+    }
     // Beside each other, so that each that is away is named, and a refusal of one does not wait for the other.
     tokio::try_join!(log, store)
 }

@@ -4,6 +4,7 @@
 
 pub mod banks;
 pub mod documents;
+mod durable_mark;
 pub mod duration;
 mod folder;
 pub mod hex;
@@ -17,6 +18,7 @@ pub mod string_enum;
 pub mod validation_error;
 pub mod wire;
 
+pub use durable_mark::{Durable, DurableMark};
 pub use folder::Folder;
 pub use hex::hex;
 pub use nearest::nearest;

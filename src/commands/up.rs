@@ -22,6 +22,9 @@ pub(crate) struct Up {
     /// Sample types, rules and policies, and a platform that verifies and prints callbacks; data in ./tidegate-demo
     #[arg(long)]
     demo: bool,
+    /// Start although data that was durable is missing, and say what is gone
+    #[arg(long)]
+    accept_loss: bool,
     /// Address of the demo's platform
     #[arg(long, value_name = "ADDRESS", requires = "demo", default_value = "127.0.0.1:8090")]
     receiver_listen: std::net::SocketAddr,
@@ -36,7 +39,8 @@ impl Up {
         } else {
             None
         };
-        let loaded = self.file.load_to_start(overrides)?;
+        let mut loaded = self.file.load_to_start(overrides)?;
+        loaded.settings.data.accepts_loss = self.accept_loss;
         runtime::run(loaded.settings.runtime, serve::run(loaded, &Which::ALL, demo))
     }
 }

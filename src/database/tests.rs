@@ -4,7 +4,7 @@
 use super::*;
 
 fn open_in(data: &Path) -> anyhow::Result<Database> {
-    Starting::on(data)?.open_database()
+    Ok(Starting::on(data, false)?.open_database()?.0)
 }
 
 fn table(database: &Database) -> fjall::Keyspace {
@@ -197,11 +197,11 @@ fn a_damaged_database_that_lacks_its_name_is_not_passed_over_for_an_empty_folder
 #[test]
 fn while_one_starts_another_makes_nothing() {
     let data = tempfile::tempdir().unwrap();
-    let starting = Starting::on(data.path()).unwrap();
+    let starting = Starting::on(data.path(), false).unwrap();
     let refused = format!("{:#}", open_in(data.path()).err().unwrap());
     assert!(refused.contains("is being opened by another process"), "{refused}");
     assert_eq!(fs::read_dir(data.path()).unwrap().count(), 0);
-    let database = starting.open_database().unwrap();
+    let (database, _mark) = starting.open_database().unwrap();
     let refused = format!("{:#}", open_in(data.path()).err().unwrap());
     assert!(refused.contains("open in another process"), "{refused}");
     drop(database);

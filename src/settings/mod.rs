@@ -56,11 +56,15 @@ pub(crate) struct Settings {
 pub(crate) struct Data {
     /// The folder of embedded data; `server.json`, and the master key unless one is given, lie there too.
     pub(crate) folder: PathBuf,
+    /// True if a start goes on without data that was durable and is missing. Only the command line sets it: in a file it
+    /// would accept every later loss as well.
+    #[serde(skip)]
+    pub(crate) accepts_loss: bool,
 }
 
 impl Default for Data {
     fn default() -> Self {
-        Self { folder: PathBuf::from("./tidegate-data") }
+        Self { folder: PathBuf::from("./tidegate-data"), accepts_loss: false }
     }
 }
 

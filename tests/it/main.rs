@@ -12,6 +12,7 @@ mod commands;
 mod content;
 mod data_folder;
 mod demo;
+mod lost_data;
 mod media;
 mod rules_files;
 mod rules_input;

@@ -46,6 +46,12 @@ pub enum Error {
     BadCursor,
     #[error("store settings: {0}")]
     Settings(String),
+    /// Rows that were durable are not there.
+    #[error(
+        "the store lacks what was durable: the last {missing} of {durable} synced writes. Put back the data folder as \
+         it was or a backup, or start with --accept-loss to go on without them"
+    )]
+    Missing { missing: u64, durable: u64 },
     /// The engine refuses for a reason that does not pass by waiting.
     #[error("the store failed: {0}")]
     Engine(String),
@@ -79,6 +85,7 @@ impl Error {
             Self::BadCursor => "store_bad_cursor",
             Self::Settings(_) => "store_settings",
             Self::Engine(_) => "store_engine",
+            Self::Missing { .. } => "store_missing",
             Self::Lost => "store_lost",
             Self::TakenAway(_) => "store_taken_away",
         }

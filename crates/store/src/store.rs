@@ -2,6 +2,10 @@
 //!
 //! It does not decide what to store; the table-shaped functions are beside each table.
 
+use std::sync::Arc;
+
+use tidegate_schemas::DurableMark;
+
 use crate::{
     At, Batch, Difference, Error, Fact, Inserted, Migration, Pages, Replaced, Row, Split, Version, Versioned,
     WriteTime, cql, embedded, pages::Source,
@@ -21,6 +25,15 @@ impl Store {
     /// Opens the tables of this version in a database that the log may share.
     pub fn open_embedded(db: &fjall::Database, settings: embedded::Settings) -> Result<Self, Error> {
         embedded::Engine::open(db, settings).map(Self::Embedded)
+    }
+
+    /// Opens it like `open_embedded`, compares it with what the mark says was durable, and keeps the mark up to date.
+    pub fn open_embedded_marked(
+        db: &fjall::Database,
+        settings: embedded::Settings,
+        mark: Arc<DurableMark>,
+    ) -> Result<Self, Error> {
+        embedded::Engine::open_marked(db, settings, mark).map(Self::Embedded)
     }
 
     /// Connects to a cluster. Tables are not looked at: see [`Store::migrate`].

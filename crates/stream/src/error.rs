@@ -72,6 +72,12 @@ pub enum OpenError {
     NewerFormat { found: u32, known: u32 },
     #[error("the log's data is damaged: {detail}")]
     Damaged { detail: String },
+    /// Records or positions that were durable are not there.
+    #[error(
+        "the log lacks what was durable: {detail}. Put back the data folder as it was or a backup, or start with \
+         --accept-loss to go on without it"
+    )]
+    Lost { detail: String },
     /// A topic is missing, or differs where a promise rests on it.
     #[error("{detail}")]
     Topic { name: String, detail: String },
@@ -90,6 +96,7 @@ impl OpenError {
             Self::PartitionCount { .. } => "partition_count",
             Self::NewerFormat { .. } => "newer_format",
             Self::Damaged { .. } => "damaged",
+            Self::Lost { .. } => "lost",
             Self::Topic { .. } => "topic",
             Self::Settings(_) => "settings",
             Self::Refused { .. } => "refused",

@@ -144,6 +144,7 @@ fn of_store_error(error: &store::Error) -> Disposition {
         | store::Error::NewerFormat { .. }
         | store::Error::UnknownTable(_)
         | store::Error::Settings(_)
-        | store::Error::BadCursor => Disposition::AwaitRecovery,
+        | store::Error::BadCursor
+        | store::Error::Missing { .. } => Disposition::AwaitRecovery,
     }
 }

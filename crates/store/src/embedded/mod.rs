@@ -11,6 +11,7 @@ pub(crate) mod key;
 mod layout;
 mod settings;
 mod sweep;
+mod syncs;
 mod value;
 pub(crate) mod walk;
 mod writer;
@@ -24,15 +25,17 @@ use std::{
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, UserKey, UserValue};
 use parking_lot::Mutex;
+use tidegate_schemas::DurableMark;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-pub use self::settings::Settings;
 use self::{
     layout::{Descriptor, Layout},
+    syncs::Syncs,
     value::Header,
     walk::{Entry, Walk},
     writer::{Done, Puts, Request, Work},
 };
+pub use self::{settings::Settings, syncs::SYNCS_KEY};
 use crate::{
     Cell, Corrupt, Error, Inserted, Mode, Replaced, Row, Table, Version, Versioned, WriteTime,
     batch::{Batch, Change},
@@ -106,6 +109,11 @@ impl Engine {
         Self::open_tables(db, settings, tables::ALL, system_clock())
     }
 
+    /// Opens it like `open`, and refuses a database that lacks what the mark says was durable.
+    pub fn open_marked(db: &Database, settings: Settings, mark: Arc<DurableMark>) -> Result<Self, Error> {
+        Self::open_with(db, settings, tables::ALL, system_clock(), Some(mark))
+    }
+
     /// The same with tables of one's own and a clock of one's own.
     pub fn open_tables(
         db: &Database,
@@ -113,12 +121,23 @@ impl Engine {
         tables: &[&'static Table],
         clock: Clock,
     ) -> Result<Self, Error> {
+        Self::open_with(db, settings, tables, clock, None)
+    }
+
+    fn open_with(
+        db: &Database,
+        settings: Settings,
+        tables: &[&'static Table],
+        clock: Clock,
+        mark: Option<Arc<DurableMark>>,
+    ) -> Result<Self, Error> {
         settings.validate()?;
+        let syncs = Syncs::open(db, mark)?;
         let slots = open_slots(db, tables)?;
         let (queue, requests) = mpsc::unbounded_channel();
         let (stop_sweep, stop) = std::sync::mpsc::channel();
         let failed = |error: std::io::Error| Error::Engine(format!("no thread for the store: {error}"));
-        let writer = writer::Writer::new(db.clone(), Arc::clone(&clock))?;
+        let writer = writer::Writer::new(db.clone(), Arc::clone(&clock), syncs)?;
         let writer = writer::start(writer, settings.group_bytes, requests).map_err(failed)?;
         let sweep = sweep::Sweep {
             slots: slots.values().map(Arc::clone).collect(),

@@ -24,6 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{
     Slot, engine_error, meta, of_engine,
+    syncs::Syncs,
     value::{Header, wins},
 };
 use crate::{Error, Version, time::Clock};
@@ -103,7 +104,7 @@ pub(super) fn start(
             open = !group.iter().any(|request| matches!(request.work, Work::Stop));
             writer.run(group);
         }
-        if let Err(error) = writer.db.persist(PersistMode::SyncAll) {
+        if let Err(error) = writer.persist(PersistMode::SyncAll) {
             tracing::error!(%error, "the store's last sync failed");
         }
     })
@@ -113,13 +114,14 @@ pub(super) struct Writer {
     db: Database,
     clock: Clock,
     folder: Folder,
+    syncs: Syncs,
 }
 
 impl Writer {
-    pub(super) fn new(db: Database, clock: Clock) -> Result<Self, Error> {
+    pub(super) fn new(db: Database, clock: Clock, syncs: Syncs) -> Result<Self, Error> {
         let meta = meta(&db).map_err(engine_error)?;
         let folder = Folder::open(meta.path()).map_err(|error| engine_error(error.into()))?;
-        Ok(Self { db, clock, folder })
+        Ok(Self { db, clock, folder, syncs })
     }
 
     fn run(&self, group: Vec<Request>) {
@@ -155,7 +157,7 @@ impl Writer {
         }
         together.flush();
         let answers = together.answers;
-        let persisted = self.db.persist(mode);
+        let persisted = self.persist(mode);
         let in_place = self.folder.is_in_place();
         crate::metrics::committed(sync_label(mode), started.elapsed());
         for (answer, Caller { reply, room }) in answers {
@@ -168,6 +170,14 @@ impl Writer {
             // The caller may have gone; what was written stays written.
             drop(reply.send(answer));
         }
+    }
+
+    /// Hands what was written to the system, or syncs it, in which case the mark says so.
+    fn persist(&self, mode: PersistMode) -> fjall::Result<()> {
+        if mode == PersistMode::Buffer || self.folder.is_in_place().is_err() {
+            return self.db.persist(mode);
+        }
+        self.syncs.persist(&self.db, mode)
     }
 
     /// Applies one request that is no put as one atomic batch. The sync comes after the whole group.
@@ -340,7 +350,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let db = Database::builder(folder.path()).open().unwrap();
         let slot = Arc::clone(&open_slots(&db, &[Thing::TABLE]).unwrap()["things"]);
-        let writer = Writer::new(db, system_clock()).unwrap();
+        let syncs = Syncs::open(&db, None).unwrap();
+        let writer = Writer::new(db, system_clock(), syncs).unwrap();
         let puts: [&[(&str, i64, &str)]; 5] = [
             &[("a", 5, "five"), ("b", 1, "one")],
             &[("c", 1, "alone")],

@@ -17,6 +17,9 @@ pub(super) const META: &str = "log.meta";
 pub(super) const FORMAT_KEY: &[u8] = b"format";
 pub(super) const PARTITIONS_KEY: &[u8] = b"partitions";
 
+/// Key of the number of syncs, which every synced batch counts up. The journal's check looks for it.
+pub const SYNCS_KEY: &str = "tidegate.log.syncs";
+
 /// Keyspace of a partition. Each has its own, so that flushed tables never overlap and the tree moves them down without
 /// rewriting them.
 pub(super) fn keyspace(partition: Partition) -> String {
@@ -114,6 +117,10 @@ pub(super) fn parse_pair(value: &[u8]) -> Option<(i64, i64)> {
 
 pub(super) fn parse_number(value: &[u8]) -> Option<u32> {
     value.try_into().ok().map(u32::from_be_bytes)
+}
+
+pub(super) fn parse_count(value: &[u8]) -> Option<u64> {
+    value.try_into().ok().map(u64::from_be_bytes)
 }
 
 pub(super) fn parse_next(value: &[u8]) -> Option<NextOffset> {

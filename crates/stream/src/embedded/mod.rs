@@ -3,6 +3,7 @@
 //! Each group has one consumer, which owns every partition.
 
 mod disk_quota;
+mod durability;
 mod engine;
 mod format;
 mod retention;
@@ -23,12 +24,14 @@ use std::{
 use fjall::Database;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use tidegate_schemas::DurableMark;
 use tokio::{
     sync::oneshot,
     time::{Instant, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 
+pub use self::format::SYNCS_KEY;
 use self::{
     disk_quota::AppendClass,
     engine::EmbeddedEngine,
@@ -87,10 +90,24 @@ impl Drop for Inner {
 impl EmbeddedLog {
     /// Opens the log in a database, and makes it there if it is new. Reads the disk, so do not call it on an async
     /// thread. The keyspaces that begin with `log.` are the log's.
-    pub(crate) fn open(db: Database, settings: &Settings, codec: Arc<Codec>) -> Result<Self, OpenError> {
+    pub(crate) fn open(
+        db: Database,
+        settings: &Settings,
+        codec: Arc<Codec>,
+        mark: Option<Arc<DurableMark>>,
+    ) -> Result<Self, OpenError> {
         settings.validate()?;
         let health = Arc::new(Health::default());
-        let state = State::open(db, settings.partition_count(), settings.embedded.clone(), health)?;
+        let (partitions, embedded) = (settings.partition_count(), &settings.embedded);
+        let mut state =
+            State::open(db.clone(), partitions, embedded.clone(), Arc::clone(&health), mark.clone())?;
+        let has_lost = match &mark {
+            Some(mark) => durability::check(&state, mark)?,
+            None => false,
+        };
+        if has_lost {
+            state = State::open(db, partitions, embedded.clone(), health, mark)?;
+        }
         let state = Arc::new(state);
         state.quota.set(retention::measure(&state));
 

@@ -29,7 +29,15 @@ impl RetentionTask {
         while !self.stop.load(Ordering::Acquire) {
             self.state.quota.set(measure(&self.state));
             self.remove_old_records(Millis::now());
+            self.sync_mark();
             self.wakeup.wait(self.state.settings.housekeeping());
+        }
+        self.sync_mark();
+    }
+
+    fn sync_mark(&self) {
+        if let Some(Err(error)) = self.state.mark.as_ref().map(|mark| mark.sync()) {
+            tracing::warn!(%error, "the mark of what is durable cannot be synced");
         }
     }
 

@@ -49,6 +49,10 @@ impl Segments {
         Some(closed)
     }
 
+    pub(super) const fn open_segment(&self) -> Segment {
+        self.open
+    }
+
     /// Append time of the last record, below which the next one must not fall.
     pub(super) const fn last_ms(&self) -> i64 {
         self.open.last_ms

@@ -7,7 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicI64, AtomicUsize, Ordering},
+        atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -17,7 +17,7 @@ use fjall::{
     config::{BlockSizePolicy, FilterPolicy},
 };
 use parking_lot::{Mutex, RwLock};
-use tidegate_schemas::Folder;
+use tidegate_schemas::{DurableMark, Folder};
 
 use super::{
     disk_quota::DiskQuota,
@@ -89,6 +89,10 @@ pub(super) struct State {
     /// Bytes of appends on their way to the writer.
     pub(super) queued: AtomicUsize,
     pub(super) quota: DiskQuota,
+    /// Number of synced batches, as the database holds it. The writer counts.
+    syncs: AtomicU64,
+    /// Mark of what is durable, beside the database.
+    pub(super) mark: Option<Arc<DurableMark>>,
     pub(super) health: Arc<Health>,
 }
 
@@ -106,17 +110,22 @@ impl State {
         partition_count: u32,
         settings: EmbeddedSettings,
         health: Arc<Health>,
+        mark: Option<Arc<DurableMark>>,
     ) -> Result<Self, OpenError> {
         let meta =
             db.keyspace(format::META, KeyspaceCreateOptions::default).map_err(|error| storage(&error))?;
         let folder = Folder::open(meta.path()).map_err(|error| storage(&error.into()))?;
         check_format(&db, &meta, partition_count)?;
+        let syncs = meta.get(format::SYNCS_KEY).map_err(|error| storage(&error))?;
+        let syncs = syncs.and_then(|value| format::parse_count(&value)).unwrap_or(0);
         let mut state = Self {
             groups: RwLock::new(read_groups(&meta)?),
             consumed: Mutex::default(),
             subscribers: RwLock::default(),
             queued: AtomicUsize::new(0),
             quota: DiskQuota::default(),
+            syncs: AtomicU64::new(syncs),
+            mark,
             stored: HashMap::new(),
             db,
             meta,
@@ -190,6 +199,14 @@ impl State {
         self.folder.is_in_place().inspect_err(|why| {
             let _first = self.fatal_error.set(format!("the data folder was taken away: {why}"));
         })
+    }
+
+    pub(super) fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_syncs(&self, syncs: u64) {
+        self.syncs.store(syncs, Ordering::Release);
     }
 
     pub(super) fn stored(&self, partition: Partition) -> Option<&StoredPartition> {

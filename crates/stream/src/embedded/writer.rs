@@ -16,6 +16,7 @@ use tidegate_schemas::ids::Millis;
 use tokio::sync::oneshot;
 
 use super::{
+    durability,
     format::{self, MetaKey},
     segments::Segment,
     state::State,
@@ -242,8 +243,15 @@ impl LogWriter {
             writes.insert(&state.meta, format::group_key(name, *partition), format::offset_key(next.0));
         }
 
+        let syncs = state.syncs() + 1;
+        writes.insert(&state.meta, format::SYNCS_KEY, syncs.to_be_bytes());
+
         writes.commit()?;
         state.is_in_place()?;
+        state.set_syncs(syncs);
+        // Behind the sync and before the answers: whatever is acknowledged is missed if it is missing.
+        let ends = advances.iter().map(|(partition, advance)| (*partition, advance.end));
+        durability::mark_synced(state.mark.as_ref(), syncs, ends);
 
         for (stored, end, after) in segments {
             *stored.segments.lock() = after;

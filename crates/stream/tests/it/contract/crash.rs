@@ -19,7 +19,7 @@ use tidegate_stream::{Log, Record, consumer::inbox::DrainResult, settings::Budge
 use tidegate_test_support::{PATIENCE, Process, Program, eventually, servers};
 
 use crate::{
-    contract::fixture::{Fixture, forget_soon},
+    contract::fixture::{Fixture, forget_soon, mark},
     support::{BUDGET, append, consume, items, numbers, receive, stop, value},
 };
 
@@ -45,8 +45,10 @@ async fn child() {
             open(&ManuallyDrop::new(fixture)).await
         }
         Err(_) => {
-            let db = fjall::Database::builder(std::env::var(DATA).unwrap()).open().unwrap();
-            Log::open_embedded(db, &Fixture::embedded().settings()).unwrap()
+            let data = std::env::var(DATA).unwrap();
+            let db = fjall::Database::builder(&data).open().unwrap();
+            let mark = mark(Path::new(&data));
+            Log::open_embedded_marked(db, &Fixture::embedded().settings(), mark).unwrap()
         }
     };
     match scenario.as_str() {

@@ -1,6 +1,6 @@
 //! The engines that the contract is shown on, each with a place of its own for one test.
 
-use std::time::Duration;
+use std::{path::Path, sync::Arc, time::Duration};
 
 use rdkafka::{
     ClientConfig, Offset, TopicPartitionList,
@@ -9,7 +9,7 @@ use rdkafka::{
     mocking::MockCluster,
 };
 use tempfile::TempDir;
-use tidegate_schemas::ids::SubmissionId;
+use tidegate_schemas::{DurableMark, ids::SubmissionId};
 use tidegate_stream::{
     Log, Topic,
     consumer::inbox::DrainResult,
@@ -36,6 +36,11 @@ pub(crate) enum Fixture {
         brokers: String,
         prefix: String,
     },
+}
+
+/// Mark of what was durable, which lies with the data: every restart of every test compares.
+pub(crate) fn mark(data: &Path) -> Arc<DurableMark> {
+    Arc::new(DurableMark::open(data, false).unwrap())
 }
 
 impl Fixture {
@@ -98,7 +103,7 @@ impl Fixture {
                 // The log before may still be letting its files go.
                 let open = async || Ok(fjall::Database::builder(data.path()).open()?);
                 let db = eventually_ok("the database to open", PATIENCE, open).await.unwrap();
-                Log::open_embedded(db, settings)
+                Log::open_embedded_marked(db, settings, mark(data.path()))
             }
             Self::Kafka { .. } | Self::Mock { .. } => Log::open_kafka(settings.clone()).await,
         }

@@ -1,0 +1,58 @@
+//! Number of the store's syncs: in the database, and in the mark beside it, so that a start can tell what is missing.
+
+use std::{cell::Cell, sync::Arc};
+
+use fjall::{Database, Keyspace, PersistMode};
+use tidegate_schemas::DurableMark;
+
+use super::{engine_error, meta};
+use crate::Error;
+
+/// Key of the number of syncs in the store's own keyspace. The journal's check looks for it.
+pub const SYNCS_KEY: &str = "tidegate.store.syncs";
+
+/// Counter of syncs, owned by the thread that writes.
+pub(super) struct Syncs {
+    meta: Keyspace,
+    count: Cell<u64>,
+    mark: Option<Arc<DurableMark>>,
+}
+
+impl Syncs {
+    /// Reads the counter, and refuses one below the mark's unless the loss is accepted.
+    pub(super) fn open(db: &Database, mark: Option<Arc<DurableMark>>) -> Result<Self, Error> {
+        let meta = meta(db).map_err(engine_error)?;
+        let stored = meta.get(SYNCS_KEY).map_err(engine_error)?;
+        let count =
+            stored.and_then(|value| value.as_ref().try_into().ok().map(u64::from_be_bytes)).unwrap_or(0);
+        let found = mark.as_ref().and_then(|mark| Some((mark.found()?.store_syncs, mark.accepts_loss())));
+        let syncs = Self { meta, count: Cell::new(count), mark };
+        if let Some((durable, accepts_loss)) = found
+            && durable > count
+        {
+            let missing = durable - count;
+            if !accepts_loss {
+                return Err(Error::Missing { missing, durable });
+            }
+            tracing::warn!("accepted as lost: the last {missing} of {durable} synced writes of the store");
+            // Accepted once, whatever becomes of this process.
+            syncs.count.set(durable);
+            syncs.persist(db, PersistMode::SyncAll).map_err(engine_error)?;
+        }
+        Ok(syncs)
+    }
+
+    /// Syncs the database. Everything that was written before is durable afterwards.
+    pub(super) fn persist(&self, db: &Database, mode: PersistMode) -> fjall::Result<()> {
+        let count = self.count.get() + 1;
+        self.meta.insert(SYNCS_KEY, count.to_be_bytes())?;
+        db.persist(mode)?;
+        self.count.set(count);
+        if let Some(mark) = &self.mark
+            && let Err(error) = mark.store_synced(count)
+        {
+            tracing::warn!(%error, "the mark of what is durable cannot be written");
+        }
+        Ok(())
+    }
+}

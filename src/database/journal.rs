@@ -1,0 +1,252 @@
+//! Check of the database's journals before it opens them, because opening one cuts it off at the first bytes that are no
+//! batch, and goes on as if nothing had stood there.
+//!
+//! After a crash a journal may end in half a batch, zeros, or, after a loss of power, in later batches without earlier
+//! ones. Two things prove a damage: bytes behind the end of a journal that was finished, and a batch behind the gap that
+//! was written after the sync of one before it.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, BufReader, Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+use tidegate_schemas::Durable;
+use xxhash_rust::xxh3::Xxh3;
+
+/// Last bytes of a batch.
+const MAGIC: &[u8] = b"FJL\x03";
+const BUFFER: usize = 1 << 20;
+
+/// Bytes of a journal behind its last readable batch.
+#[derive(Debug)]
+pub(super) struct Tail {
+    pub(super) file: PathBuf,
+    pub(super) at: u64,
+    /// Description of the damage if acknowledged writes stood there; `None`: a crash leaves such bytes too.
+    pub(super) damage: Option<String>,
+    /// True if something durable stood there, also where the database itself will tell.
+    pub(super) is_loss: bool,
+}
+
+/// Last sync counters of log and store that were read.
+type Counters = BTreeMap<&'static str, u64>;
+
+/// Returns the numbers and paths of the journals, oldest first.
+pub(super) fn journals(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let is_journal = path.extension().is_some_and(|kind| kind == "jnl");
+        let number = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
+        if let Some(number) = number.filter(|_| is_journal) {
+            found.push((number, path));
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Reads all journals, and returns those that end in something unreadable. Nothing is changed.
+pub(super) fn check(journals: &[(u64, PathBuf)], durable: Option<&Durable>) -> io::Result<Vec<Tail>> {
+    let mut tails = Vec::new();
+    let mut before = Counters::new();
+    for (index, (_, path)) in journals.iter().enumerate() {
+        let is_finished = index + 1 < journals.len();
+        tails.extend(Journal::open(path)?.check(is_finished, &mut before, durable)?);
+    }
+    Ok(tails)
+}
+
+struct Journal {
+    reader: BufReader<File>,
+    path: PathBuf,
+    position: u64,
+    length: u64,
+}
+
+/// What reading a batch came to.
+enum Batch {
+    Whole(Counters),
+    /// Bytes that are no batch, or not all of one.
+    None,
+}
+
+impl Journal {
+    fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        Ok(Self {
+            reader: BufReader::with_capacity(BUFFER, file),
+            path: path.to_owned(),
+            position: 0,
+            length,
+        })
+    }
+
+    /// Returns the unreadable end, if there is one. `before` holds the counters of the journals before.
+    fn check(
+        &mut self,
+        is_finished: bool,
+        before: &mut Counters,
+        durable: Option<&Durable>,
+    ) -> io::Result<Option<Tail>> {
+        let mut valid = 0;
+        while let Batch::Whole(counters) = self.batch()? {
+            before.extend(counters);
+            valid = self.position;
+        }
+        let Some(content) = self.first_content(valid)? else { return Ok(None) };
+        let (mut batches, mut seen) = (0_u64, before.clone());
+        // The log and the store find out as well, and know what is missing.
+        let is_loss = before.iter().any(|(writer, count)| *count < marked(writer, durable));
+        let mut proof = is_finished;
+        let mut from = valid;
+        while let Some(next) = self.next_batch(from)? {
+            self.seek(next)?;
+            from = next;
+            while let Batch::Whole(counters) = self.batch()? {
+                batches += 1;
+                from = self.position;
+                for (writer, count) in counters {
+                    proof |= count <= marked(writer, durable) || proves_sync(writer, count, before, &seen);
+                    seen.insert(writer, count);
+                }
+            }
+        }
+        *before = seen;
+        let damage = proof.then(|| {
+            format!(
+                "{} is damaged at byte {valid}: what stands from byte {content} on, with {batches} whole batches, was \
+                 written after bytes that were durable and cannot be read",
+                self.path.display()
+            )
+        });
+        Ok(Some(Tail { file: self.path.clone(), at: valid, is_loss: is_loss || damage.is_some(), damage }))
+    }
+
+    /// Reads one batch; the position is behind it only if it is whole.
+    fn batch(&mut self) -> io::Result<Batch> {
+        match self.whole_batch() {
+            Ok(Some(counters)) => Ok(Batch::Whole(counters)),
+            Ok(None) => Ok(Batch::None),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Batch::None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn whole_batch(&mut self) -> io::Result<Option<Counters>> {
+        let mut counters = Counters::new();
+        let [tag] = self.bytes()?;
+        if tag != 1 {
+            return Ok(None);
+        }
+        let items = u32::from_le_bytes(self.bytes()?);
+        let _sequence: [u8; 8] = self.bytes()?;
+        let mut sum = Xxh3::new();
+        for _ in 0..items {
+            let [tag] = self.bytes()?;
+            sum.update(&[tag]);
+            match tag {
+                2 => {
+                    // Kind, compression, keyspace, and the lengths of key, value and stored value.
+                    let head: [u8; 20] = self.bytes()?;
+                    sum.update(&head);
+                    let key = usize::from(u16::from_le_bytes([head[10], head[11]]));
+                    let value = u32::from_le_bytes([head[16], head[17], head[18], head[19]]);
+                    let [key, value] = [self.some(key as u64)?, self.some(u64::from(value))?];
+                    sum.update(&key);
+                    sum.update(&value);
+                    if let Some((writer, count)) = counter(&key, &value) {
+                        counters.insert(writer, count);
+                    }
+                }
+                4 => sum.update(&self.bytes::<8>()?),
+                _ => return Ok(None),
+            }
+        }
+        let end: [u8; 13] = self.bytes()?;
+        let is_whole = end[0] == 3 && end[1..9] == sum.digest().to_le_bytes() && end[9..] == *MAGIC;
+        Ok(is_whole.then_some(counters))
+    }
+
+    fn bytes<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.reader.read_exact(&mut bytes)?;
+        self.position += N as u64;
+        Ok(bytes)
+    }
+
+    fn seek(&mut self, to: u64) -> io::Result<()> {
+        self.position = self.reader.seek(SeekFrom::Start(to))?;
+        Ok(())
+    }
+
+    /// A length that leads out of the file is no length.
+    fn some(&mut self, length: u64) -> io::Result<Vec<u8>> {
+        if self.position + length > self.length {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+        self.reader.read_exact(&mut bytes)?;
+        self.position += length;
+        Ok(bytes)
+    }
+
+    /// Position of the first byte from there on that is not zero.
+    fn first_content(&mut self, from: u64) -> io::Result<Option<u64>> {
+        self.find(from, |bytes| bytes.iter().position(|byte| *byte != 0))
+    }
+
+    /// Position behind the next end of a batch.
+    fn next_batch(&mut self, from: u64) -> io::Result<Option<u64>> {
+        let length = MAGIC.len();
+        let found = self.find(from, |bytes| bytes.windows(length).position(|bytes| bytes == MAGIC))?;
+        Ok(found.map(|at| at + length as u64))
+    }
+
+    fn find(&mut self, mut from: u64, find: impl Fn(&[u8]) -> Option<usize>) -> io::Result<Option<u64>> {
+        let mut buffer = vec![0; BUFFER];
+        loop {
+            self.seek(from)?;
+            let mut length = 0;
+            while length < buffer.len() {
+                match self.reader.read(&mut buffer[length..])? {
+                    0 => break,
+                    read => length += read,
+                }
+            }
+            if let Some(at) = find(&buffer[..length]) {
+                return Ok(Some(from + at as u64));
+            }
+            if length < buffer.len() {
+                return Ok(None);
+            }
+            // What is looked for may lie across two pieces.
+            from += (length - MAGIC.len()) as u64;
+        }
+    }
+}
+
+fn marked(writer: &str, durable: Option<&Durable>) -> u64 {
+    durable.map_or(0, |durable| {
+        if writer == tidegate_stream::embedded::SYNCS_KEY { durable.log_syncs } else { durable.store_syncs }
+    })
+}
+
+/// True if a batch with this counter, found behind a gap, was written after a sync of bytes in the gap: a writer begins
+/// with a counter only after the sync of the one before it. The first one behind the gap may itself not be synced.
+fn proves_sync(writer: &'static str, count: u64, before: &Counters, seen: &Counters) -> bool {
+    match (before.get(writer), seen.get(writer)) {
+        (Some(before), _) => count > before + 1,
+        (None, Some(seen)) => count > *seen,
+        (None, None) => false,
+    }
+}
+
+fn counter(key: &[u8], value: &[u8]) -> Option<(&'static str, u64)> {
+    let writers = [tidegate_stream::embedded::SYNCS_KEY, tidegate_store::embedded::SYNCS_KEY];
+    let writer = writers.into_iter().find(|writer| writer.as_bytes() == key)?;
+    Some((writer, u64::from_be_bytes(value.try_into().ok()?)))
+}
