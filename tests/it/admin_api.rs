@@ -340,7 +340,7 @@ fields:
   - {name: audio, type: AUDIO}
   - {name: video, type: VIDEO}
   - {name: geohash, type: GEOHASH}
-  - {name: datetime, type: DATETIME}
+  - {name: datetime, type: DATETIME, role: createdAt}
   - {name: related, type: RELATED_ITEM}
 ";
     let applied =
@@ -389,12 +389,16 @@ fields:
         let mut whole = sent.clone();
         let reason = json!({ "policyId": policy, "reason": "because of this", "csam": csam });
         whole["reportedForReason"] = reason.clone();
+        // Shown in the order of creation, in whatever order it is sent.
+        whole["reportedItemThread"].as_array_mut().unwrap().reverse();
         let answer = demo.platform(Method::POST, "/api/v1/report", Some(&whole)).await;
         assert_eq!(answer.0, 201, "{}", answer.1);
         let job = demo.whole_job(&demo.job(queue, id).await).await;
         let report = &job["causes"][0]["report"];
         holds(report, &sent);
         assert_eq!(report["id"], answer.1["reportId"], "{job}");
+        let marks = report["reportedItemThread"].as_array().unwrap().iter().map(|entry| &entry["reported"]);
+        assert_eq!(marks.collect::<Vec<_>>(), [&Value::Null, &json!(true)], "{job}");
         assert_eq!((&report["reason"], &report["csam"]), (&reason["reason"], &reason["csam"]), "{job}");
         assert_eq!(report["policy"]["id"], policy, "{job}");
         let fault = &report["reporter"]["fault"];

@@ -1,12 +1,12 @@
-//! An item type as the service runs it: the checks of `schemas`, and who made an item.
+//! An item type as the service runs it: the checks of `schemas`, and who made an item and when.
 //!
 //! It does not check data itself.
 
 use std::ops::Deref;
 
 use tidegate_schemas::{
-    ids::ItemKey,
-    item_types::{self, Kind, Mode, Role},
+    ids::{ItemKey, Millis},
+    item_types::{self, Kind, Mode, Role, datetime},
     json,
     validation_error::Pointer,
 };
@@ -39,6 +39,14 @@ impl ItemType {
         let node = tape.root(data).get(&field.name)?;
         let text = |name: &str| node.get(name).and_then(|node| node.str()).filter(|text| !text.is_empty());
         Some(ItemKey::new(&*text("typeId")?, &*text("id")?))
+    }
+
+    /// Returns when the item was created, by its field with the role `createdAt`.
+    pub fn created_at(&self, data: &[u8]) -> Option<Millis> {
+        let field = self.0.role(Role::CreatedAt)?;
+        let tape = json::scan(data).ok()?;
+        let text = tape.root(data).get(&field.name)?.str()?;
+        datetime::parse(&text)
     }
 }
 

@@ -20,7 +20,7 @@ use tidegate_store::{
     },
 };
 
-use super::decisions::StoredDecision;
+use super::{decisions::StoredDecision, thread};
 use crate::{
     Error,
     items::{context, context_media, stored},
@@ -189,6 +189,7 @@ pub struct ReportView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     pub csam: bool,
+    /// In the order of creation; entries of `reported_items_in_thread` have `reported: true`.
     pub reported_item_thread: Box<RawValue>,
     pub reported_items_in_thread: Box<RawValue>,
     pub additional_items: Box<RawValue>,
@@ -336,7 +337,7 @@ fn report(config: &Compiled, row: Report) -> Result<ReportView, Error> {
         policy: row.policy.map(|policy| context::raw(policy.as_bytes())).transpose()?,
         reason: row.reason,
         csam: row.csam,
-        reported_item_thread: context::raw(row.thread.as_bytes())?,
+        reported_item_thread: thread::ordered(config, &row.thread, &row.reported_in_thread)?,
         reported_items_in_thread: context::raw(row.reported_in_thread.as_bytes())?,
         additional_items: context::raw(row.additional.as_bytes())?,
     })

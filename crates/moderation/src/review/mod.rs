@@ -5,3 +5,4 @@ pub mod decisions;
 pub mod job_view;
 pub mod queues;
 pub mod reports;
+mod thread;
