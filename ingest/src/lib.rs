@@ -3,6 +3,7 @@
 //! It evaluates nothing and stores nothing but the claim on an `appealId`: what a record leads to is decided by its
 //! consumers.
 
+mod actions;
 mod admission;
 mod appeals;
 mod config;
@@ -101,8 +102,9 @@ pub fn router(
         stop,
     });
     let (get, post) = (MethodFilter::GET, MethodFilter::POST);
-    let routes: [(&str, MethodRouter); 6] = [
+    let routes: [(&str, MethodRouter); 7] = [
         ("/api/v1/items/async", authorized_route(&api, "items", Scope::ItemsWrite, post, items::submit)),
+        ("/api/v1/actions", authorized_route(&api, "actions", Scope::ActionsWrite, post, actions::submit)),
         ("/api/v1/content", authorized_route(&api, "content", Scope::ItemsWrite, post, content::submit)),
         ("/api/v1/report", authorized_route(&api, "report", Scope::ReportsWrite, post, reports::submit)),
         (

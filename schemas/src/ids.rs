@@ -149,6 +149,11 @@ uuid_id! {
     ApiKeyId,
 }
 
+impl JobId {
+    /// Job of a decision that closes none: the platform took the actions itself.
+    pub const NONE: Self = Self(Uuid::nil());
+}
+
 /// An item of an organisation: its type and the platform's id. A user is an item too.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -267,6 +272,8 @@ pub enum Kind {
     JobCause,
     /// job, claim epoch
     Decision,
+    /// org, idempotency key, position, digest of the action
+    ManualAction,
     /// appeal and the strike it reverses
     Reversal,
     /// org, key of the policy's document
@@ -295,6 +302,7 @@ impl Kind {
             Self::Job => "job",
             Self::JobCause => "job-cause",
             Self::Decision => "decision",
+            Self::ManualAction => "manual-action",
             Self::Reversal => "reversal",
             Self::Policy => "policy",
             Self::FirstKey => "first-key",

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod actions;
 mod admin_api;
 mod banks;
 mod banks_guide;

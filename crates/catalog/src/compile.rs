@@ -178,6 +178,7 @@ fn action(document: &documents::Action) -> Action {
         },
         strikes: document.strikes.into(),
         parameters: document.parameters.iter().filter_map(default).collect(),
+        document: Arc::new(document.clone()),
     }
 }
 

@@ -11,8 +11,9 @@ use std::{
 use serde_json::{Map, Value};
 use tidegate_media::banks::{Bank, BankPublisher, HashBanks};
 use tidegate_rules::{ExampleFacts, Plan, RuleError, RuleHead};
-use tidegate_schemas::ids::{
-    ActionId, BankId, ConfigVersion, EndpointId, Millis, OrgId, PolicyId, QueueId, RuleId, TypeId,
+use tidegate_schemas::{
+    documents,
+    ids::{ActionId, BankId, ConfigVersion, EndpointId, Millis, OrgId, PolicyId, QueueId, RuleId, TypeId},
 };
 
 use crate::{Endpoint, ItemType};
@@ -35,6 +36,7 @@ pub struct Action {
     pub strikes: i64,
     /// The parameters that have a default, with it.
     pub parameters: Map<String, Value>,
+    pub(crate) document: Arc<documents::Action>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +48,11 @@ pub enum ActionKind {
 }
 
 impl Action {
+    /// Returns what is wrong with parameters that somebody gives to the action.
+    pub fn check_parameters(&self, given: &BTreeMap<String, Value>) -> Vec<String> {
+        self.document.check_parameters(given)
+    }
+
     /// Returns the endpoint of the callback, if the action names one.
     pub fn endpoint(&self) -> Option<&EndpointId> {
         match &self.kind {

@@ -11,11 +11,12 @@ use tidegate_schemas::ids::{Millis, OrgId};
 
 use crate::support::{APPEAL, ITEMS, POLICIES, REPORT, appeal, make_key, post, report, service};
 
-const ROUTES: [(&str, &str, Scope); 6] = [
+const ROUTES: [(&str, &str, Scope); 7] = [
     ("POST", ITEMS, Scope::ItemsWrite),
     ("POST", "/api/v1/content/", Scope::ItemsWrite),
     ("POST", REPORT, Scope::ReportsWrite),
     ("POST", APPEAL, Scope::AppealsWrite),
+    ("POST", "/api/v1/actions/", Scope::ActionsWrite),
     ("GET", POLICIES, Scope::PoliciesRead),
     ("GET", "/api/v1/items/post/p-1", Scope::ItemsRead),
 ];

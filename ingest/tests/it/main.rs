@@ -3,6 +3,7 @@
 //! What records lead to is the processors' tests' concern.
 #![allow(clippy::unwrap_used)]
 
+mod actions;
 mod appeals;
 mod bad_input;
 mod callers;

@@ -101,8 +101,8 @@ impl Action {
         self.name.as_deref().unwrap_or(self.key.as_str())
     }
 
-    /// Checks the parameters that a rule gives to the action.
-    pub(super) fn check_parameters(&self, given: &BTreeMap<String, Value>) -> Vec<String> {
+    /// Checks the parameters that are given to the action.
+    pub fn check_parameters(&self, given: &BTreeMap<String, Value>) -> Vec<String> {
         let mut faults = Vec::new();
         for (name, value) in given {
             match self.parameters.iter().find(|parameter| parameter.name == *name) {

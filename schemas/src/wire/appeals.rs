@@ -61,7 +61,7 @@ pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<AppealRequest>, Re
 
 impl Reader<'_> {
     /// An id that stands by itself.
-    fn mention(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Option<String> {
+    pub(super) fn mention(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Option<String> {
         let most = self.limits.id_bytes;
         match node.str() {
             Some(text) if !text.is_empty() && text.len() <= most => Some(text.into_owned()),

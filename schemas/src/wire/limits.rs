@@ -15,6 +15,8 @@ pub struct Limits {
     /// Thread entries, additional items, reported entries, actions or policies of one report or appeal, each
     /// counted apart. Default 1000.
     pub context_items: usize,
+    /// Characters of the note of an action that the platform takes. Default 5000.
+    pub note_chars: usize,
     /// Bytes of an id of an item, a type, a user, a policy, an action or an appeal, and of a version. Default 512:
     /// ids are parts of keys, and both log and store bound those.
     pub id_bytes: usize,
@@ -22,7 +24,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { items: 1000, data_bytes: 1 << 20, context_items: 1000, id_bytes: 512 }
+        Self { items: 1000, data_bytes: 1 << 20, context_items: 1000, note_chars: 5000, id_bytes: 512 }
     }
 }
 
@@ -37,6 +39,7 @@ impl Limits {
             ("items", self.items, 1 << 20),
             ("data_bytes", self.data_bytes, LARGEST_DATA),
             ("context_items", self.context_items, 1 << 20),
+            ("note_chars", self.note_chars, 1 << 20),
             ("id_bytes", self.id_bytes, LONGEST_ID),
         ];
         match bounds.into_iter().find(|(_, value, most)| *value == 0 || value > most) {

@@ -2,6 +2,7 @@
 //!
 //! It checks the form of a request; whether `data` fits its item type is `item_types`' concern.
 
+pub mod actions;
 pub mod answers;
 pub mod appeals;
 pub mod content;

@@ -12,17 +12,19 @@ pub enum Scope {
     ReportsWrite,
     AppealsWrite,
     PoliciesRead,
+    ActionsWrite,
     /// The admin API, with everything in it.
     Admin,
 }
 
 impl Scope {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::ItemsWrite,
         Self::ItemsRead,
         Self::ReportsWrite,
         Self::AppealsWrite,
         Self::PoliciesRead,
+        Self::ActionsWrite,
         Self::Admin,
     ];
 
@@ -33,6 +35,7 @@ impl Scope {
             Self::ReportsWrite => "reports:write",
             Self::AppealsWrite => "appeals:write",
             Self::PoliciesRead => "policies:read",
+            Self::ActionsWrite => "actions:write",
             Self::Admin => "admin",
         }
     }
@@ -45,7 +48,8 @@ pub struct Scopes(u8);
 /// A name that no scope has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no scope `{0}`; there are items:write, items:read, reports:write, appeals:write, policies:read, admin"
+    "there is no scope `{0}`; there are items:write, items:read, reports:write, appeals:write, policies:read, \
+     actions:write, admin"
 )]
 pub struct UnknownScope(String);
 

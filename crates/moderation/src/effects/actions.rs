@@ -1,5 +1,6 @@
 //! Adds one action to a plan: its callback or review, its row in the item's list of actions, and its strikes.
 
+use serde_json::{Map, Value, json};
 use tidegate_catalog::{ActionKind, Compiled};
 use tidegate_schemas::{
     documents::Event,
@@ -31,6 +32,10 @@ pub(crate) struct ActionInput<'a> {
     /// Rule versions that caused the action, directly or through a review.
     pub(crate) hits: Vec<RuleHit>,
     pub(crate) reason: Option<String>,
+    /// Values of the action's parameters; those of its document stand for the others.
+    pub(crate) parameters: Map<String, Value>,
+    /// Further items that the action is about.
+    pub(crate) reported_items: &'a [ItemKey],
 }
 
 impl Plan {
@@ -91,7 +96,7 @@ impl Plan {
             creator: input.user.cloned(),
             user_strike_count: None,
             decision_reason: input.reason.clone(),
-            custom: config.action(input.action).map(|action| action.parameters.clone()).unwrap_or_default(),
+            custom: custom(config, input),
         };
         self.callbacks.push(PlannedCallback {
             event_id: input.event_id,
@@ -102,4 +107,14 @@ impl Plan {
             body: events::body(&event),
         });
     }
+}
+
+fn custom(config: &Compiled, input: &ActionInput<'_>) -> Map<String, Value> {
+    let action = config.action(input.action);
+    let mut custom = action.map(|action| action.parameters.clone()).unwrap_or_default();
+    custom.extend(input.parameters.clone());
+    if !input.reported_items.is_empty() {
+        custom.insert("reportedItems".to_owned(), json!(input.reported_items));
+    }
+    custom
 }

@@ -207,6 +207,8 @@ fn take(
             rules_more,
             hits: causes.iter().map(|rule| hit(evaluated, rule.rule, rule.version)).collect(),
             reason: None,
+            parameters: serde_json::Map::new(),
+            reported_items: &[],
         },
     );
 }

@@ -5,9 +5,14 @@
 //! replaces `pending` by `released`, appends the decision to the log, and marks it `appended`. A scanner that crashes in
 //! between leaves `released`, which is appended again after its lease: the ids are the same, so the effects happen once.
 
-use std::{collections::HashSet, hash::Hash, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    hash::Hash,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     documents::Event,
@@ -326,8 +331,10 @@ async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> 
         Verdict::Act => {
             let hits = hits_of_job(deps, decision).await?;
             let user = stored::struck_user(deps, &config, decision).await?;
+            let mut parameters = parameters(decision)?;
             for action in &decision.actions {
-                take(&mut plan, &config, decision, action, user.as_ref(), &hits, written_at);
+                let given = parameters.remove(action).unwrap_or_default();
+                take(&mut plan, &config, decision, (action, given), user.as_ref(), &hits, written_at);
             }
             add_findings(&mut plan, &decision.item, hits, Finding::Confirmed, written_at);
         }
@@ -336,6 +343,12 @@ async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> 
         }
     }
     Ok(plan)
+}
+
+/// Returns the parameters that the decision gives to its actions.
+fn parameters(decision: &records::Decision) -> Result<HashMap<ActionId, Map<String, Value>>, Error> {
+    let given = decision.parameters.as_deref().map(serde_json::from_str).transpose();
+    Ok(given.map_err(Error::corrupt("decision"))?.unwrap_or_default())
 }
 
 /// Returns the rule versions that led to the job.
@@ -371,7 +384,7 @@ fn take(
     plan: &mut Plan,
     config: &Compiled,
     decision: &records::Decision,
-    id: &ActionId,
+    (id, parameters): (&ActionId, Map<String, Value>),
     user: Option<&ItemKey>,
     hits: &[RuleHit],
     written_at: Millis,
@@ -391,6 +404,8 @@ fn take(
             rules_more: 0,
             hits: hits.to_vec(),
             reason: decision.reason.clone(),
+            parameters,
+            reported_items: &decision.reported_items,
         },
     );
 }
@@ -429,7 +444,7 @@ async fn answer_appeal(
             appeal_decision: if accepted { "ACCEPT" } else { "REJECT" },
             item: appeal.item.clone(),
             decision_reason: decision.reason.clone(),
-            custom: serde_json::Map::new(),
+            custom: Map::new(),
         };
         plan.callbacks.push(PlannedCallback {
             event_id,

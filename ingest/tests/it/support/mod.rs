@@ -18,7 +18,7 @@ use tidegate_catalog::{
 use tidegate_ingest::{Deps, Settings, router};
 use tidegate_schemas::{
     ids::{ConfigVersion, Millis, OrgId},
-    records::{self, Appeal, Items, Report},
+    records::{self, Appeal, Decision, Items, Report},
 };
 use tidegate_store::Store;
 use tidegate_stream::{
@@ -181,6 +181,10 @@ impl Service {
 
     pub(crate) async fn appeals(&self) -> Vec<Appeal> {
         self.records(Topic::Appeals).await
+    }
+
+    pub(crate) async fn decisions(&self) -> Vec<Decision> {
+        self.records(Topic::Decisions).await
     }
 
     pub(crate) async fn assert_nothing_appended(&self) {
