@@ -313,6 +313,10 @@ async fn a_callback_to_a_denied_address_names_the_setting_that_opens_it() {
 async fn a_signing_secret_is_revealed_to_admins() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
+    let policies = demo.admin("/policies").await;
+    let public = demo.platform(Method::GET, "/api/v1/policies/", None).await.1;
+    assert_eq!(policies["items"][0]["id"], public["policies"][0]["id"]);
+    assert_eq!(policies["items"][0]["severity"], "none");
     let listed = demo.admin("/endpoints").await;
     assert_eq!(listed["items"][0]["id"], "demo-receiver");
     assert!(!listed.to_string().contains(demo.var("TIDEGATE_WEBHOOK_SECRET")));

@@ -14,6 +14,7 @@ mod job_list;
 mod jobs;
 mod keys;
 mod orgs;
+mod policies;
 mod rules;
 
 use std::sync::Arc;
@@ -60,6 +61,7 @@ pub fn router(deps: Deps, settings: Settings, http: HttpServer) -> Router {
         .merge(jobs::routes())
         .merge(keys::routes())
         .merge(orgs::routes())
+        .merge(policies::routes())
         .merge(rules::routes());
     let router = Router::new()
         .nest("/admin/v1", routes)

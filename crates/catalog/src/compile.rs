@@ -161,8 +161,24 @@ fn policies(org: &OrgId, content: &Content) -> Vec<Policy> {
         key: document.key.clone(),
         name: document.display_name().to_owned(),
         parent_id: document.parent.as_deref().map(|key| policy_id(org, key)),
+        text: document.text.clone(),
+        guidelines: document.guidelines.clone(),
+        severity: inherited(content, document, |policy| policy.severity).unwrap_or_default(),
+        strikes: inherited(content, document, |policy| policy.strikes).unwrap_or(0).into(),
     };
     existing.map(policy).collect()
+}
+
+/// Returns a value of the policy or of its nearest ancestor that has it. No policy is its own ancestor.
+fn inherited<T>(
+    content: &Content,
+    policy: &documents::Policy,
+    value: impl Fn(&documents::Policy) -> Option<T>,
+) -> Option<T> {
+    let parent = |policy: &&documents::Policy| {
+        content.set.policies.get(policy.parent.as_deref()?).map(|(_, document)| document)
+    };
+    std::iter::successors(Some(policy), parent).find_map(value)
 }
 
 fn action(document: &documents::Action) -> Action {
@@ -176,7 +192,7 @@ fn action(document: &documents::Action) -> Action {
                 ActionKind::EnqueueReview { queue: document.queue.clone() }
             }
         },
-        strikes: document.strikes.into(),
+        strikes: document.strikes,
         parameters: document.parameters.iter().filter_map(default).collect(),
         document: Arc::new(document.clone()),
     }

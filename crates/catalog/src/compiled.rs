@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use tidegate_media::banks::{Bank, BankPublisher, HashBanks};
 use tidegate_rules::{ExampleFacts, Plan, RuleError, RuleHead};
 use tidegate_schemas::{
-    documents,
+    documents::{self, ActionStrikes, Severity},
     ids::{ActionId, BankId, ConfigVersion, EndpointId, Millis, OrgId, PolicyId, QueueId, RuleId, TypeId},
 };
 
@@ -25,6 +25,14 @@ pub struct Policy {
     pub key: String,
     pub name: String,
     pub parent_id: Option<PolicyId>,
+    /// What the policy says, for people.
+    pub text: Option<String>,
+    /// How moderators apply it.
+    pub guidelines: Option<String>,
+    /// Harm of a violation: its own or the nearest ancestor's.
+    pub severity: Severity,
+    /// Strikes of a violation: its own or the nearest ancestor's.
+    pub strikes: i64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -32,8 +40,7 @@ pub struct Action {
     pub id: ActionId,
     pub name: String,
     pub kind: ActionKind,
-    /// The points that the item's creator gets.
-    pub strikes: i64,
+    pub strikes: ActionStrikes,
     /// The parameters that have a default, with it.
     pub parameters: Map<String, Value>,
     pub(crate) document: Arc<documents::Action>,
@@ -127,6 +134,19 @@ impl Compiled {
 
     pub fn policy(&self, id: &PolicyId) -> Option<&Policy> {
         self.policy_places.get(id).map(|place| &self.policies[*place])
+    }
+
+    /// Returns the strikes that an action for these policies gives to the item's creator.
+    pub fn strikes(&self, action: &Action, policies: &[PolicyId]) -> i64 {
+        match action.strikes {
+            ActionStrikes::Points(points) => points.into(),
+            ActionStrikes::FromPolicies => policies
+                .iter()
+                .filter_map(|id| self.policy(id))
+                .map(|policy| policy.strikes)
+                .max()
+                .unwrap_or(0),
+        }
     }
 
     pub fn action(&self, id: &ActionId) -> Option<&Action> {

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::Value;
 
 use super::is_false;
@@ -29,11 +29,56 @@ pub struct Action {
     /// Queue of the job; `default` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueId>,
-    /// The points that the item's creator gets.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub strikes: u32,
+    /// Strikes that the item's creator gets.
+    #[serde(default, skip_serializing_if = "ActionStrikes::is_none")]
+    pub strikes: ActionStrikes,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<Parameter>,
+}
+
+/// Strikes of an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActionStrikes {
+    Points(u32),
+    /// Those of the policy with the most strikes among the policies that the action is taken for.
+    FromPolicies,
+}
+
+/// The word for strikes that come from policies.
+const FROM_POLICIES: &str = "policies";
+
+impl ActionStrikes {
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Default for ActionStrikes {
+    fn default() -> Self {
+        Self::Points(0)
+    }
+}
+
+impl Serialize for ActionStrikes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Points(points) => serializer.serialize_u32(*points),
+            Self::FromPolicies => serializer.serialize_str(FROM_POLICIES),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ActionStrikes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::Number(number) => {
+                number.as_u64().and_then(|number| number.try_into().ok()).map(Self::Points)
+            }
+            Value::String(word) if word == FROM_POLICIES => Some(Self::FromPolicies),
+            _ => None,
+        }
+        .ok_or_else(|| D::Error::custom("expected a whole number from 0 to 4294967295, or `policies`"))
+    }
 }
 
 /// Effect of an action.
@@ -146,9 +191,4 @@ impl Action {
             }
         }
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-fn is_zero(value: &u32) -> bool {
-    *value == 0
 }

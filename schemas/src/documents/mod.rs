@@ -23,14 +23,14 @@ mod window;
 
 use serde::Serialize;
 
-pub use action::{Action, ActionKind, Parameter, ParameterType};
+pub use action::{Action, ActionKind, ActionStrikes, Parameter, ParameterType};
 pub use attached::named_files;
 pub use bank::{Bank, Quarantine};
 pub use document_error::{DocumentFault, Missing, Origin};
 pub use endpoint::{Endpoint, Event};
 pub use item_type::{FieldDocument, ItemType};
 pub use period::Period;
-pub use policy::Policy;
+pub use policy::{Policy, Severity};
 pub use queue::Queue;
 pub use read::{Parsed, parse, parse_all};
 pub use render::{Format, render};

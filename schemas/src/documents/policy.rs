@@ -16,6 +16,30 @@ pub struct Policy {
     /// The key of the policy above this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
+    /// What the policy says, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// How moderators apply it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guidelines: Option<String>,
+    /// Harm of a violation; that of the parent by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub severity: Option<Severity>,
+    /// Strikes of a violation, for actions whose strikes are those of the policies; those of the parent by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strikes: Option<u32>,
+}
+
+/// Harm of a violation, from least to most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    #[default]
+    None,
+    Low,
+    Medium,
+    High,
+    Severe,
 }
 
 impl Policy {

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Action, Bank, Document, DocumentFault, DocumentKind as Kind, Endpoint, ItemType, Missing, Origin, Policy,
-    Queue, Rule, Threshold, Window,
+    Action, ActionStrikes, Bank, Document, DocumentFault, DocumentKind as Kind, Endpoint, ItemType, Missing,
+    Origin, Policy, Queue, Rule, Threshold, Window,
 };
 use crate::{
     ids::{ActionId, BankId, EndpointId, QueueId, RuleId, TypeId, WindowId},
@@ -178,6 +178,13 @@ impl Set {
                 let found = action.check_parameters(&taken.params);
                 let path = format!("{path}.params");
                 faults.extend(found.into_iter().map(|why| DocumentFault::new(origin, path.clone(), why)));
+                if action.strikes == ActionStrikes::FromPolicies && rule.policies.is_empty() {
+                    let message = format!(
+                        "The strikes of `{}` come from policies, and the rule has none: name its `policies`.",
+                        action.key
+                    );
+                    faults.push(DocumentFault::new(origin, format!("actions[{index}]"), message));
+                }
             }
         }
         for (index, test) in rule.tests.iter().enumerate() {

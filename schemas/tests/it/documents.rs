@@ -234,7 +234,10 @@ fn a_whole_number_of_too_many_bits_is_refused_where_it_stands() {
     assert_eq!((torn.documents.len(), torn.faults.len()), (1, 1));
     // Where fewer bits are meant, they are asked for.
     for (text, told) in [
-        ("action: a\nkind: callback\nstrikes: 18446744073709551617", "strikes: the value does not fit: u32"),
+        (
+            "action: a\nkind: callback\nstrikes: 18446744073709551617",
+            "strikes: expected a whole number from 0 to 4294967295, or `policies`",
+        ),
         ("rule: r\nwhen: {}\nreview_sample: 18446744073709551617", "review_sample: "),
         ("rule: r\nwhen: {}\nstatus: 18446744073709551617", "status: "),
         ("rule: 18446744073709551617\nwhen: {}", "rule: "),

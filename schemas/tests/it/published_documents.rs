@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use tidegate_schemas::{
     banks::BankKind,
     documents::{
-        Action, ActionKind, Bank, Document, DocumentKind, Endpoint, Event, Expectation, FieldDocument,
-        Format, ItemType, On, OnError, Parameter, ParameterType, Percent, Period, Policy, Quarantine, Queue,
-        Rollout, RolloutBy, Rule, RuleAction, RuleLimits, Status, Test, Threshold, Window, parse, render,
+        Action, ActionKind, ActionStrikes, Bank, Document, DocumentKind, Endpoint, Event, Expectation,
+        FieldDocument, Format, ItemType, On, OnError, Parameter, ParameterType, Percent, Period, Policy,
+        Quarantine, Queue, Rollout, RolloutBy, Rule, RuleAction, RuleLimits, Severity, Status, Test,
+        Threshold, Window, parse, render,
     },
     ids::Millis,
     item_types::{Container, Kind, Role, Scalar},
@@ -33,9 +34,14 @@ const TABLE: &[(bool, &str)] = &[
     (false, r#"{"item_type":"a b","kind":"USER"}"#),
     (true, r#"{"policy":"p","name":null,"parent":null}"#),
     (true, r#"{"policy":"p","name":"P","parent":"q"}"#),
+    (true, r#"{"policy":"p","text":"t","guidelines":"g","severity":"severe","strikes":0}"#),
+    (false, r#"{"policy":"p","severity":"worst"}"#),
+    (false, r#"{"policy":"p","strikes":-1}"#),
+    (true, r#"{"action":"a","kind":"callback","strikes":"policies"}"#),
+    (false, r#"{"action":"a","kind":"callback","strikes":"policy"}"#),
     (false, r#"{"policy":7}"#),
     (false, r#"{"policy":"p","parent":7}"#),
-    (false, r#"{"policy":"p","text":"x"}"#),
+    (false, r#"{"policy":"p","words":"x"}"#),
     (true, r#"{"queue":"q","name":"Q"}"#),
     (false, r#"{"queue":""}"#),
     (false, r#"{"queue":"q","order":1}"#),
@@ -171,6 +177,7 @@ fn fits(schema: &Value, root: &Value, value: &Value) -> bool {
             let (digits, unit) = text.split_at(text.len().saturating_sub(1));
             !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) && "dhms".contains(unit)
         }
+        (Some("^policies$"), Some(text)) => text == "policies",
         (None, _) | (_, None) => true,
         (Some(other), _) => panic!("the schema uses the pattern {other}"),
     };
@@ -257,14 +264,22 @@ fn full_documents() -> Vec<(DocumentKind, Document)> {
             version: Some("1".into()),
             earlier_versions: vec!["0".into()],
         }),
-        Document::Policy(Policy { key: "p".into(), name: Some("P".into()), parent: Some("q".into()) }),
+        Document::Policy(Policy {
+            key: "p".into(),
+            name: Some("P".into()),
+            parent: Some("q".into()),
+            text: Some("No p.".into()),
+            guidelines: Some("P is p.".into()),
+            severity: Some(Severity::High),
+            strikes: Some(3),
+        }),
         Document::Action(Action {
             key: "a".into(),
             name: Some("A".into()),
             kind: ActionKind::Callback,
             endpoint: Some("e".into()),
             queue: Some("q".into()),
-            strikes: 1,
+            strikes: ActionStrikes::FromPolicies,
             parameters: vec![Parameter {
                 name: "x".into(),
                 kind: ParameterType::Select,

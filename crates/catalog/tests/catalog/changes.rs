@@ -4,7 +4,10 @@ use tidegate_catalog::{
     ActionKind, ApplyError, Change,
     change::{How, Waited, lint},
 };
-use tidegate_schemas::ids::{ActionId, ConfigVersion, EndpointId, ItemKey, Millis, OrgId, TypeId};
+use tidegate_schemas::{
+    documents::Severity,
+    ids::{ActionId, ConfigVersion, EndpointId, ItemKey, Millis, OrgId, TypeId},
+};
 use tidegate_store::{
     At,
     tables::catalog::configs::{ConfigHead, ConfigSnapshot},
@@ -30,6 +33,44 @@ async fn a_bank_keeps_its_kind_because_its_entries_do() {
 }
 
 #[tokio::test]
+async fn strikes_and_severity_of_policies_come_from_the_nearest_ancestor() {
+    let house = House::new().await;
+    let documents = "
+policy: scam
+severity: high
+strikes: 2
+---
+policy: crypto
+parent: scam
+---
+policy: rug-pull
+parent: crypto
+strikes: 5
+---
+policy: spam
+---
+action: warn
+kind: callback
+strikes: policies
+";
+    house.changes().apply(&house.org, change(documents)).await.unwrap();
+    let running = house.live().await;
+    let config = running.live.org(&house.org).unwrap();
+    let policy = |key: &str| config.policies().iter().find(|policy| policy.key == key).unwrap();
+    let of = |key: &str| (policy(key).strikes, policy(key).severity);
+    assert_eq!(of("scam"), (2, Severity::High));
+    assert_eq!(of("crypto"), (2, Severity::High));
+    assert_eq!(of("rug-pull"), (5, Severity::High));
+    assert_eq!(of("spam"), (0, Severity::None));
+
+    let action = config.action(&ActionId::new("warn")).unwrap();
+    let strikes = |keys: &[&str]| {
+        config.strikes(action, &keys.iter().map(|key| policy(key).id.clone()).collect::<Vec<_>>())
+    };
+    assert_eq!((strikes(&["crypto", "rug-pull", "spam"]), strikes(&["spam"]), strikes(&[])), (5, 0, 0));
+}
+
+#[tokio::test]
 async fn what_was_applied_is_what_runs() {
     let house = House::new().await;
     let applied = house.changes().apply(&house.org, change(POST)).await.unwrap();
@@ -41,7 +82,8 @@ async fn what_was_applied_is_what_runs() {
     assert_eq!(config.version(), ConfigVersion(2));
 
     let action = config.action(&ActionId::new("limit_reach")).unwrap();
-    assert_eq!((action.kind.clone(), action.strikes), (ActionKind::Callback { endpoint: None }, 1));
+    assert_eq!(action.kind, ActionKind::Callback { endpoint: None });
+    assert_eq!(config.strikes(action, &[]), 1);
     assert_eq!(serde_json::to_string(&action.parameters).unwrap(), r#"{"hours":24}"#);
     assert_eq!(config.endpoints_for("action.automatic").count(), 1);
     assert_eq!(config.thresholds()[0].within, Some(Duration::from_secs(90 * 86_400)));

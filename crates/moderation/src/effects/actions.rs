@@ -47,7 +47,9 @@ impl Plan {
             Some(ActionKind::Callback { endpoint }) => self.call_back(config, input, endpoint.clone()),
             None => self.call_back(config, input, None),
         }
-        let points = action.filter(|_| input.user.is_some()).map_or(0, |action| action.strikes);
+        let points = action
+            .filter(|_| input.user.is_some())
+            .map_or(0, |action| config.strikes(action, input.policies));
         self.taken.push(PlannedAction {
             item: input.item.clone(),
             event_id: input.event_id,
