@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use fjall::Database;
-use tidegate_schemas::{Durable, DurableMark};
+use tidegate_schemas::{DiskSpace, Durable, DurableMark};
 
 /// Inside the data folder.
 const FOLDER: &str = "db";
@@ -29,6 +29,9 @@ const LOCK: &str = "lock";
 /// File that the database writes into a new folder before it takes a row, and its length.
 const MARKER: &str = "version";
 const MARKER_BYTES: u64 = 4;
+/// Bounds of the size of finished journals, from which on the database flushes what keeps the oldest one.
+const LEAST_JOURNALS: u64 = 64 << 20;
+const MOST_JOURNALS: u64 = 512 << 20;
 
 pub(crate) fn folder_in(data: &Path) -> PathBuf {
     data.join(FOLDER)
@@ -199,7 +202,13 @@ fn open(folder: &Path) -> fjall::Result<Database> {
         // A backup may have left it out.
         File::options().create(true).append(true).open(folder.join(LOCK))?;
     }
-    Database::builder(folder).max_cached_files(Some(crate::open_files::tables())).open()
+    let place = if folder.exists() { folder } else { folder.parent().unwrap_or(folder) };
+    let total = DiskSpace::of(place).space().map_or(u64::MAX, |space| space.total);
+    Database::builder(folder)
+        .max_cached_files(Some(crate::open_files::tables()))
+        // On a small disk journals must not take most of it before they are flushed.
+        .max_journaling_size((total / 8).clamp(LEAST_JOURNALS, MOST_JOURNALS))
+        .open()
 }
 
 /// Creates the database in a temporary folder: one that is half made, as on a full disk, could not be opened by

@@ -6,6 +6,7 @@ use std::{fs, path::Path, sync::Arc};
 
 use anyhow::{Context as _, bail};
 use tidegate_catalog::{Error as CatalogError, Keys, Live, MasterKey, Secrets};
+use tidegate_schemas::DiskSpace;
 use tidegate_store::Store;
 use tidegate_stream::{Log, settings::EngineKind};
 
@@ -83,11 +84,13 @@ async fn log_and_store(
         None => None,
         Some(starting) => Some(tokio::task::spawn_blocking(move || starting.open_database()).await??),
     };
+    let disk = Arc::new(DiskSpace::of(&database::folder_in(&settings.data.folder)));
     let log = async {
         match (settings.stream.engine, &database) {
             (EngineKind::Embedded, Some(database)) => {
                 let ((database, mark), settings) = (database.clone(), settings.stream.clone());
-                let open = move || Log::open_embedded_marked(database, &settings, mark);
+                let disk = Arc::clone(&disk);
+                let open = move || Log::open_embedded_marked(database, &settings, mark, disk);
                 Ok(tokio::task::spawn_blocking(open).await??)
             }
             _ => patience.open("log", async || kafka(settings).await).await,
@@ -97,7 +100,8 @@ async fn log_and_store(
         match (settings.store.engine, &database) {
             (StoreEngine::Embedded, Some(database)) => {
                 let ((database, mark), settings) = (database.clone(), settings.store.embedded.clone());
-                let open = move || Store::open_embedded_marked(&database, settings, mark);
+                let disk = Arc::clone(&disk);
+                let open = move || Store::open_embedded_marked(&database, settings, mark, disk);
                 Ok(tokio::task::spawn_blocking(open).await??)
             }
             _ => patience.open("store", async || cql(settings).await).await,

@@ -115,7 +115,7 @@ impl Api {
         })
     }
 
-    pub(crate) fn unavailable(&self, detail: &'static str) -> Problem {
+    pub(crate) fn unavailable(&self, detail: impl Into<String>) -> Problem {
         Problem::unavailable(detail, self.settings.retry_after())
     }
 }

@@ -10,7 +10,7 @@ use crate::Api;
 impl Api {
     pub(crate) fn append_problem(&self, error: &AppendError) -> Problem {
         match error {
-            AppendError::Full { .. } => self.unavailable("The log is full."),
+            AppendError::Full { detail } => self.unavailable(format!("The log is full: {detail}.")),
             AppendError::Unavailable { .. } => self.unavailable("The log cannot be reached."),
             AppendError::ShuttingDown => self.unavailable("The service is shutting down."),
             AppendError::TooLarge { bytes, limit, .. } => {

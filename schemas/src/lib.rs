@@ -3,6 +3,7 @@
 //! It holds no behaviour of the service: what a report leads to is decided in `tidegate-moderation`.
 
 pub mod banks;
+mod disk_space;
 pub mod documents;
 mod durable_mark;
 pub mod duration;
@@ -18,6 +19,7 @@ pub mod string_enum;
 pub mod validation_error;
 pub mod wire;
 
+pub use disk_space::{DiskSpace, Space};
 pub use durable_mark::{Durable, DurableMark};
 pub use folder::Folder;
 pub use hex::hex;

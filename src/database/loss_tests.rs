@@ -17,7 +17,7 @@ const RECORDS: i64 = 300;
 
 fn settings() -> Settings {
     let mut settings = Settings { partitions: Some(2), ..Settings::default() };
-    settings.embedded.min_free_bytes = 0;
+    settings.embedded.min_free_bytes = Some(0);
     settings
 }
 
@@ -30,9 +30,15 @@ async fn open_all(data: &Path, accepts_loss: bool) -> anyhow::Result<(Log, Store
     let data = data.to_owned();
     let opened = tokio::task::spawn_blocking(move || {
         let (database, mark) = Starting::on(&data, accepts_loss)?.open_database()?;
-        let log = Log::open_embedded_marked(database.clone(), &settings(), Arc::clone(&mark))?;
-        let store =
-            Store::open_embedded_marked(&database, tidegate_store::embedded::Settings::default(), mark)?;
+        let disk = Arc::new(DiskSpace::of(&folder_in(&data)));
+        let log =
+            Log::open_embedded_marked(database.clone(), &settings(), Arc::clone(&mark), Arc::clone(&disk))?;
+        let store = Store::open_embedded_marked(
+            &database,
+            tidegate_store::embedded::Settings::default(),
+            mark,
+            disk,
+        )?;
         anyhow::Ok((log, store))
     });
     opened.await?

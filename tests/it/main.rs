@@ -13,6 +13,7 @@ mod commands;
 mod content;
 mod data_folder;
 mod demo;
+mod disk_full;
 mod lost_data;
 mod media;
 mod rules_files;

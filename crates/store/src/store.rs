@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tidegate_schemas::DurableMark;
+use tidegate_schemas::{DiskSpace, DurableMark};
 
 use crate::{
     At, Batch, Difference, Error, Fact, Inserted, Migration, Pages, Replaced, Row, Split, Version, Versioned,
@@ -32,8 +32,9 @@ impl Store {
         db: &fjall::Database,
         settings: embedded::Settings,
         mark: Arc<DurableMark>,
+        disk: Arc<DiskSpace>,
     ) -> Result<Self, Error> {
-        embedded::Engine::open_marked(db, settings, mark).map(Self::Embedded)
+        embedded::Engine::open_marked(db, settings, mark, disk).map(Self::Embedded)
     }
 
     /// Connects to a cluster. Tables are not looked at: see [`Store::migrate`].

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant as Clock};
 
 use bytes::Bytes;
-use tidegate_schemas::{DurableMark, ids::Millis};
+use tidegate_schemas::{DiskSpace, DurableMark, ids::Millis};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -32,16 +32,19 @@ impl Log {
     /// Opens the log in a database of this process, shared with the store: its keyspaces begin with `log.`.
     /// Ids of schemas are the checked-in ones. Reads the disk.
     pub fn open_embedded(db: fjall::Database, settings: &Settings) -> Result<Self, OpenError> {
-        EmbeddedLog::open(db, settings, Arc::new(Codec::checked_in()), None).map(Self::Embedded)
+        EmbeddedLog::open(db, settings, Arc::new(Codec::checked_in()), None, None).map(Self::Embedded)
     }
 
-    /// Opens it like `open_embedded`, compares it with what the mark says was durable, and keeps the mark up to date.
+    /// Opens it like `open_embedded`, compares it with what the mark says was durable, and keeps the mark up to date. The
+    /// store shares the measurements of the disk.
     pub fn open_embedded_marked(
         db: fjall::Database,
         settings: &Settings,
         mark: Arc<DurableMark>,
+        disk: Arc<DiskSpace>,
     ) -> Result<Self, OpenError> {
-        EmbeddedLog::open(db, settings, Arc::new(Codec::checked_in()), Some(mark)).map(Self::Embedded)
+        let codec = Arc::new(Codec::checked_in());
+        EmbeddedLog::open(db, settings, codec, Some(mark), Some(disk)).map(Self::Embedded)
     }
 
     /// Opens the log on Kafka. Refuses topics that are missing or that differ where a promise rests on it; waits a

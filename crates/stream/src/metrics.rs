@@ -27,6 +27,7 @@ pub const APPEND_ERRORS: &str = "tidegate_append_errors_total";
 pub const APPEND_SECONDS: &str = "tidegate_append_seconds";
 pub const DEAD_LETTERS: &str = "tidegate_dead_letters_total";
 pub const EMBEDDED_HEADROOM: &str = "tidegate_embedded_headroom_bytes";
+pub const EMBEDDED_KEPT: &str = "tidegate_embedded_kept_bytes";
 pub const KAFKA_DELIVERY_ERRORS: &str = "tidegate_kafka_delivery_errors_total";
 pub const KAFKA_BROKER_RTT: &str = "tidegate_kafka_broker_rtt_seconds";
 pub const KAFKA_QUEUE_MESSAGES: &str = "tidegate_kafka_producer_queue_messages";
@@ -64,6 +65,11 @@ pub fn describe() {
         EMBEDDED_HEADROOM,
         Unit::Bytes,
         "Bytes that requests may still append to the embedded log."
+    );
+    describe_gauge!(
+        EMBEDDED_KEPT,
+        Unit::Bytes,
+        "Bytes of the disk that requests must leave free: the setting, or what is being written and compacted."
     );
     describe_counter!(KAFKA_DELIVERY_ERRORS, "Records that Kafka did not take, by librdkafka's error code.");
     describe_gauge!(KAFKA_BROKER_RTT, Unit::Seconds, "Round trip to a broker, by client and quantile.");
@@ -162,8 +168,9 @@ pub(crate) fn stopped(group: Group, stop: &StoppedPartition, is_stopped: bool) {
     .set(flag(is_stopped));
 }
 
-pub(crate) fn embedded_headroom(bytes: i64) {
+pub(crate) fn embedded_headroom(bytes: i64, kept: u64) {
     gauge!(EMBEDDED_HEADROOM).set(float_of(bytes));
+    gauge!(EMBEDDED_KEPT).set(float_of(i64::try_from(kept).unwrap_or(i64::MAX)));
 }
 
 pub(crate) fn kafka_delivery_failed(code: String) {

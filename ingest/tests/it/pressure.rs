@@ -32,7 +32,7 @@ async fn post_all(service: &Service) -> [Answer; 3] {
 
 #[tokio::test]
 async fn a_full_log_is_503_and_never_an_acknowledgement() {
-    let service = Service::with(|_, _, stream| stream.embedded.min_free_bytes = u64::MAX).await;
+    let service = Service::with(|_, _, stream| stream.embedded.min_free_bytes = Some(u64::MAX)).await;
     for answer in post_all(&service).await {
         assert_come_again(&answer);
     }

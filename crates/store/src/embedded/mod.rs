@@ -25,7 +25,7 @@ use std::{
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, UserKey, UserValue};
 use parking_lot::Mutex;
-use tidegate_schemas::DurableMark;
+use tidegate_schemas::{DiskSpace, DurableMark};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use self::{
@@ -110,8 +110,13 @@ impl Engine {
     }
 
     /// Opens it like `open`, and refuses a database that lacks what the mark says was durable.
-    pub fn open_marked(db: &Database, settings: Settings, mark: Arc<DurableMark>) -> Result<Self, Error> {
-        Self::open_with(db, settings, tables::ALL, system_clock(), Some(mark))
+    pub fn open_marked(
+        db: &Database,
+        settings: Settings,
+        mark: Arc<DurableMark>,
+        disk: Arc<DiskSpace>,
+    ) -> Result<Self, Error> {
+        Self::open_with(db, settings, tables::ALL, system_clock(), Some((mark, disk)))
     }
 
     /// The same with tables of one's own and a clock of one's own.
@@ -129,15 +134,16 @@ impl Engine {
         settings: Settings,
         tables: &[&'static Table],
         clock: Clock,
-        mark: Option<Arc<DurableMark>>,
+        guards: Option<(Arc<DurableMark>, Arc<DiskSpace>)>,
     ) -> Result<Self, Error> {
         settings.validate()?;
+        let (mark, disk) = guards.unzip();
         let syncs = Syncs::open(db, mark)?;
         let slots = open_slots(db, tables)?;
         let (queue, requests) = mpsc::unbounded_channel();
         let (stop_sweep, stop) = std::sync::mpsc::channel();
         let failed = |error: std::io::Error| Error::Engine(format!("no thread for the store: {error}"));
-        let writer = writer::Writer::new(db.clone(), Arc::clone(&clock), syncs)?;
+        let writer = writer::Writer::new(db.clone(), Arc::clone(&clock), syncs, disk)?;
         let writer = writer::start(writer, settings.group_bytes, requests).map_err(failed)?;
         let sweep = sweep::Sweep {
             slots: slots.values().map(Arc::clone).collect(),

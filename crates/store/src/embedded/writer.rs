@@ -19,7 +19,7 @@ use std::{collections::HashSet, sync::Arc, thread::JoinHandle, time::Instant};
 
 use bytes::Bytes;
 use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode, UserKey, UserValue};
-use tidegate_schemas::Folder;
+use tidegate_schemas::{DiskSpace, Folder};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{
@@ -115,13 +115,19 @@ pub(super) struct Writer {
     clock: Clock,
     folder: Folder,
     syncs: Syncs,
+    disk: Option<Arc<DiskSpace>>,
 }
 
 impl Writer {
-    pub(super) fn new(db: Database, clock: Clock, syncs: Syncs) -> Result<Self, Error> {
+    pub(super) fn new(
+        db: Database,
+        clock: Clock,
+        syncs: Syncs,
+        disk: Option<Arc<DiskSpace>>,
+    ) -> Result<Self, Error> {
         let meta = meta(&db).map_err(engine_error)?;
         let folder = Folder::open(meta.path()).map_err(|error| engine_error(error.into()))?;
-        Ok(Self { db, clock, folder, syncs })
+        Ok(Self { db, clock, folder, syncs, disk })
     }
 
     fn run(&self, group: Vec<Request>) {
@@ -139,8 +145,17 @@ impl Writer {
         let started = Instant::now();
         let mut together = Together::new(&self.db);
         let lost = self.folder.is_in_place().err().map(|why| why.to_string());
-        for Request { work, reply, room, .. } in group {
+        let bytes: usize = group.iter().map(|request| request.bytes).sum();
+        let space = self.disk.as_ref().map_or(Ok(()), |disk| disk.admits(self.db.write_buffer_size(), bytes));
+        for Request { work, bytes, reply, room } in group {
             let caller = Caller { reply, room };
+            if let Err(why) = &space
+                && bytes > 0
+            {
+                // A database that cannot flush or compact fails for good, so writes wait for space.
+                together.answers.push((Err(Error::Overloaded(why.clone())), caller));
+                continue;
+            }
             if let Some(why) = &lost {
                 // A table's first row would make folders where there is none.
                 together.answers.push((Err(Error::TakenAway(why.clone())), caller));
@@ -351,7 +366,7 @@ mod tests {
         let db = Database::builder(folder.path()).open().unwrap();
         let slot = Arc::clone(&open_slots(&db, &[Thing::TABLE]).unwrap()["things"]);
         let syncs = Syncs::open(&db, None).unwrap();
-        let writer = Writer::new(db, system_clock(), syncs).unwrap();
+        let writer = Writer::new(db, system_clock(), syncs, None).unwrap();
         let puts: [&[(&str, i64, &str)]; 5] = [
             &[("a", 5, "five"), ("b", 1, "one")],
             &[("c", 1, "alone")],

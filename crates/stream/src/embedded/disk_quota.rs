@@ -1,8 +1,8 @@
 //! Bytes that may still be appended before the disk, or the configured share of it, is used up.
 //!
-//! The retention thread measures, and the writer counts down between two measurements.
+//! The disk's watch measures, and the writer counts down between two measurements.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// Largest append of one request: its body is bounded, and so is a record.
 const LARGEST_APPEND: i64 = 10 << 20;
@@ -26,7 +26,10 @@ pub(super) struct DiskUsage {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) max_bytes: u64,
-    pub(super) min_free_bytes: u64,
+    /// Bytes of the disk that requests must leave free.
+    pub(super) keep_from_requests: u64,
+    /// Bytes of the disk that everything must leave free.
+    pub(super) keep_from_all: u64,
 }
 
 /// Bytes that each class may still append; below zero none.
@@ -42,8 +45,8 @@ pub(super) fn headroom(limits: Limits, measured: DiskUsage) -> Headroom {
         of_share.min(difference(measured.free, min_free))
     };
     Headroom {
-        request: remaining(limits.max_bytes / 10 * 9, limits.min_free_bytes),
-        reserved: remaining(limits.max_bytes, limits.min_free_bytes / 4),
+        request: remaining(limits.max_bytes / 10 * 9, limits.keep_from_requests),
+        reserved: remaining(limits.max_bytes, limits.keep_from_all),
     }
 }
 
@@ -56,18 +59,29 @@ fn difference(a: u64, b: u64) -> i64 {
 pub(super) struct DiskQuota {
     request: AtomicI64,
     reserved: AtomicI64,
+    /// Bytes of the disk that requests must leave free, for messages.
+    kept: AtomicU64,
 }
 
 impl Default for DiskQuota {
     fn default() -> Self {
-        Self { request: AtomicI64::new(i64::MAX), reserved: AtomicI64::new(i64::MAX) }
+        Self {
+            request: AtomicI64::new(i64::MAX),
+            reserved: AtomicI64::new(i64::MAX),
+            kept: AtomicU64::new(0),
+        }
     }
 }
 
 impl DiskQuota {
-    pub(super) fn set(&self, headroom: Headroom) {
+    pub(super) fn set(&self, headroom: Headroom, kept: u64) {
+        self.kept.store(kept, Ordering::Release);
         self.request.store(headroom.request, Ordering::Release);
         self.reserved.store(headroom.reserved, Ordering::Release);
+    }
+
+    pub(super) fn kept(&self) -> u64 {
+        self.kept.load(Ordering::Acquire)
     }
 
     pub(super) fn admits(&self, class: AppendClass, bytes: usize) -> bool {
@@ -103,7 +117,7 @@ mod tests {
 
     #[test]
     fn requests_end_at_nine_tenths_and_the_rest_is_reserved() {
-        let limits = Limits { max_bytes: 1_000, min_free_bytes: 0 };
+        let limits = Limits { max_bytes: 1_000, keep_from_requests: 0, keep_from_all: 0 };
         assert_eq!(
             headroom(limits, DiskUsage { used: 900, free: u64::MAX }),
             Headroom { request: 0, reserved: 100 }
@@ -112,7 +126,7 @@ mod tests {
 
     #[test]
     fn the_disk_keeps_its_free_bytes_whatever_the_share_is() {
-        let limits = Limits { max_bytes: 0, min_free_bytes: 400 };
+        let limits = Limits { max_bytes: 0, keep_from_requests: 400, keep_from_all: 100 };
         assert_eq!(
             headroom(limits, DiskUsage { used: 1 << 40, free: 300 }),
             Headroom { request: -100, reserved: 200 }
@@ -122,7 +136,7 @@ mod tests {
     #[test]
     fn written_bytes_count_before_they_are_measured() {
         let quota = DiskQuota::default();
-        quota.set(Headroom { request: 100, reserved: 200 });
+        quota.set(Headroom { request: 100, reserved: 200 }, 0);
         assert!(quota.admits(AppendClass::Request, 100));
         assert!(quota.spend(50));
         assert!(!quota.admits(AppendClass::Request, 1));
@@ -135,7 +149,7 @@ mod tests {
         assert!(!quota.is_full(), "nothing limits it");
         let remaining = |request| Headroom { request, reserved: 1 << 40 };
         for (request, is_full) in [(0, true), (LARGEST_APPEND - 1, true), (LARGEST_APPEND, false)] {
-            quota.set(remaining(request));
+            quota.set(remaining(request), 0);
             assert_eq!(quota.is_full(), is_full, "{request}");
         }
         quota.spend(1);

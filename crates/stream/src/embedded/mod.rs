@@ -3,6 +3,8 @@
 //! Each group has one consumer, which owns every partition.
 
 mod disk_quota;
+mod disk_rate;
+mod disk_watch;
 mod durability;
 mod engine;
 mod format;
@@ -24,7 +26,7 @@ use std::{
 use fjall::Database;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use tidegate_schemas::DurableMark;
+use tidegate_schemas::{DiskSpace, DurableMark};
 use tokio::{
     sync::oneshot,
     time::{Instant, timeout_at},
@@ -34,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::format::SYNCS_KEY;
 use self::{
     disk_quota::AppendClass,
+    disk_watch::DiskWatch,
     engine::EmbeddedEngine,
     retention::RetentionTask,
     state::{ReadError, State},
@@ -70,6 +73,7 @@ struct Inner {
     consumers: ConsumerThreads,
     closed: AtomicBool,
     retention_wakeup: Arc<Wakeup>,
+    disk_wakeup: Arc<Wakeup>,
     stop_retention: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -84,6 +88,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.stop_retention.store(true, Ordering::Release);
         self.retention_wakeup.notify();
+        self.disk_wakeup.notify();
     }
 }
 
@@ -95,33 +100,37 @@ impl EmbeddedLog {
         settings: &Settings,
         codec: Arc<Codec>,
         mark: Option<Arc<DurableMark>>,
+        disk: Option<Arc<DiskSpace>>,
     ) -> Result<Self, OpenError> {
         settings.validate()?;
         let health = Arc::new(Health::default());
         let (partitions, embedded) = (settings.partition_count(), &settings.embedded);
-        let mut state =
-            State::open(db.clone(), partitions, embedded.clone(), Arc::clone(&health), mark.clone())?;
+        let open = |db, health, mark, disk| State::open(db, partitions, embedded.clone(), health, mark, disk);
+        let mut state = open(db.clone(), Arc::clone(&health), mark.clone(), disk.clone())?;
         let has_lost = match &mark {
             Some(mark) => durability::check(&state, mark)?,
             None => false,
         };
         if has_lost {
-            state = State::open(db, partitions, embedded.clone(), health, mark)?;
+            state = open(db, health, mark, disk)?;
         }
         let state = Arc::new(state);
-        state.quota.set(retention::measure(&state));
 
         let (requests, queue) = channel();
         let retention_wakeup = Arc::new(Wakeup::default());
         let stop_retention = Arc::new(AtomicBool::new(false));
-        let writer = LogWriter::new(Arc::clone(&state), queue, Arc::clone(&retention_wakeup));
+        let disk_wakeup = Arc::new(Wakeup::default());
+        let writer = LogWriter::new(Arc::clone(&state), queue, Arc::clone(&disk_wakeup));
         let retention = RetentionTask {
             state: Arc::clone(&state),
             requests: requests.clone(),
             wakeup: Arc::clone(&retention_wakeup),
             stop: Arc::clone(&stop_retention),
         };
+        let disk_watch =
+            DiskWatch::new(Arc::clone(&state), Arc::clone(&disk_wakeup), Arc::clone(&stop_retention));
         let threads = vec![
+            spawn("log-disk", move || disk_watch.run())?,
             spawn("log-writer", move || writer.run())?,
             spawn("log-retention", move || retention.run())?,
         ];
@@ -133,6 +142,7 @@ impl EmbeddedLog {
             consumers: ConsumerThreads::default(),
             closed: AtomicBool::new(false),
             retention_wakeup,
+            disk_wakeup,
             stop_retention,
             threads: Mutex::new(threads),
         };
@@ -182,11 +192,8 @@ impl EmbeddedLog {
             stored.push((*partition, record));
         }
         if !inner.state.quota.admits(self.class, bytes) {
-            inner.retention_wakeup.notify();
-            return Err(AppendError::Full {
-                detail: "the disk or stream.embedded.max_bytes is used up: free space or raise the limit"
-                    .to_owned(),
-            });
+            inner.disk_wakeup.notify();
+            return Err(AppendError::Full { detail: inner.state.describe_full() });
         }
         self.reserve_queue(bytes)?;
         let (done, answer) = oneshot::channel();
@@ -304,8 +311,11 @@ impl EmbeddedLog {
             return Readiness::NotReady { why: "the log is shutting down".to_owned() };
         }
         if self.inner.state.quota.is_full() {
-            let why = "the disk or stream.embedded.max_bytes is full, so requests are refused: free space or raise the limit";
-            return Readiness::NotReady { why: why.to_owned() };
+            let why = format!(
+                "requests are refused because the disk is full: {}",
+                self.inner.state.describe_full()
+            );
+            return Readiness::NotReady { why };
         }
         self.inner.state.health.readiness()
     }
@@ -317,6 +327,7 @@ impl EmbeddedLog {
         inner.closed.store(true, Ordering::Release);
         inner.stop_retention.store(true, Ordering::Release);
         inner.retention_wakeup.notify();
+        inner.disk_wakeup.notify();
         let (done, closed) = oneshot::channel();
         let written = match inner.requests.send(WriteRequest::Close(done)) {
             Ok(()) if timeout_at(deadline, closed).await.is_err() => DrainResult::Forced,

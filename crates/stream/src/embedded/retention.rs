@@ -1,4 +1,4 @@
-//! Retention thread: measures the disk, and has the writer remove old records, some at a time.
+//! Retention thread: has the writer remove old records, some at a time.
 
 use std::sync::{Arc, atomic::AtomicBool, atomic::Ordering, mpsc::Sender};
 
@@ -6,13 +6,11 @@ use tidegate_schemas::ids::Millis;
 use tokio::sync::oneshot;
 
 use super::{
-    disk_quota::{self, DiskUsage, Headroom, Limits},
     segments::RetentionRule,
     state::State,
     writer::{Trim, WriteRequest},
 };
 use crate::{
-    metrics,
     topics::{NextOffset, Topic},
     wakeup::Wakeup,
 };
@@ -27,7 +25,6 @@ pub(super) struct RetentionTask {
 impl RetentionTask {
     pub(super) fn run(self) {
         while !self.stop.load(Ordering::Acquire) {
-            self.state.quota.set(measure(&self.state));
             self.remove_old_records(Millis::now());
             self.sync_mark();
             self.wakeup.wait(self.state.settings.housekeeping());
@@ -72,34 +69,4 @@ impl RetentionTask {
             }
         }
     }
-}
-
-/// Measures what is left of the disk and of the configured share. What cannot be measured does not limit.
-pub(super) fn measure(state: &State) -> Headroom {
-    let used = state.db.disk_space().unwrap_or_else(|error| {
-        tracing::warn!(%error, "the size of the data folder cannot be measured");
-        0
-    });
-    let measured = DiskUsage { used, free: free_bytes(state) };
-    let limits =
-        Limits { max_bytes: state.settings.max_bytes, min_free_bytes: state.settings.min_free_bytes };
-    let headroom = disk_quota::headroom(limits, measured);
-    metrics::embedded_headroom(headroom.request);
-    headroom
-}
-
-#[cfg(unix)]
-fn free_bytes(state: &State) -> u64 {
-    match rustix::fs::statvfs(state.folder.path()) {
-        Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize),
-        Err(error) => {
-            tracing::warn!(%error, "the free space of the disk cannot be measured");
-            u64::MAX
-        }
-    }
-}
-
-#[cfg(not(unix))]
-const fn free_bytes(_state: &State) -> u64 {
-    u64::MAX
 }

@@ -53,6 +53,13 @@ impl Segments {
         self.open
     }
 
+    /// Bytes of the segments that hold records from an offset on.
+    pub(super) fn bytes_from(&self, offset: i64) -> u64 {
+        let closed = self.closed.iter().rev().take_while(|segment| segment.end > offset);
+        let open = if self.open.end > offset { self.open.bytes } else { 0 };
+        open + closed.map(|segment| segment.bytes).sum::<u64>()
+    }
+
     /// Append time of the last record, below which the next one must not fall.
     pub(super) const fn last_ms(&self) -> i64 {
         self.open.last_ms
@@ -131,6 +138,13 @@ mod tests {
         assert_eq!(segments().trim_point(RetentionRule { barrier: 34, ..greedy }), Some(30));
         assert_eq!(segments().trim_point(RetentionRule { barrier: 9, ..greedy }), None);
         assert_eq!(segments().trim_point(RetentionRule { barrier: 35, ..greedy }), Some(35));
+    }
+
+    #[test]
+    fn bytes_count_by_segments_that_reach_behind_an_offset() {
+        for (offset, bytes) in [(0, 350), (9, 350), (10, 250), (29, 150), (30, 50), (35, 0)] {
+            assert_eq!(segments().bytes_from(offset), bytes, "{offset}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use fjall::{
     config::{BlockSizePolicy, FilterPolicy},
 };
 use parking_lot::{Mutex, RwLock};
-use tidegate_schemas::{DurableMark, Folder};
+use tidegate_schemas::{DiskSpace, DurableMark, Folder};
 
 use super::{
     disk_quota::DiskQuota,
@@ -89,6 +89,7 @@ pub(super) struct State {
     /// Bytes of appends on their way to the writer.
     pub(super) queued: AtomicUsize,
     pub(super) quota: DiskQuota,
+    pub(super) disk: Arc<DiskSpace>,
     /// Number of synced batches, as the database holds it. The writer counts.
     syncs: AtomicU64,
     /// Mark of what is durable, beside the database.
@@ -111,6 +112,7 @@ impl State {
         settings: EmbeddedSettings,
         health: Arc<Health>,
         mark: Option<Arc<DurableMark>>,
+        disk: Option<Arc<DiskSpace>>,
     ) -> Result<Self, OpenError> {
         let meta =
             db.keyspace(format::META, KeyspaceCreateOptions::default).map_err(|error| storage(&error))?;
@@ -124,6 +126,7 @@ impl State {
             subscribers: RwLock::default(),
             queued: AtomicUsize::new(0),
             quota: DiskQuota::default(),
+            disk: disk.unwrap_or_else(|| Arc::new(DiskSpace::of(folder.path()))),
             syncs: AtomicU64::new(syncs),
             mark,
             stored: HashMap::new(),
@@ -297,6 +300,32 @@ impl State {
     pub(super) fn retention_barrier(&self, partition: Partition) -> i64 {
         let groups = self.groups.read();
         groups.values().filter_map(|own| own.get(&partition)).map(|next| next.0).min().unwrap_or(i64::MAX)
+    }
+
+    /// Bytes of records that some group has not passed.
+    pub(super) fn unprocessed_bytes(&self) -> u64 {
+        let of_partition = |(partition, stored): (Partition, &StoredPartition)| {
+            stored.segments.lock().bytes_from(self.retention_barrier(partition))
+        };
+        self.all_stored().map(of_partition).sum()
+    }
+
+    /// Describes why requests are refused while the disk or the configured share of it is used up.
+    pub(super) fn describe_full(&self) -> String {
+        let (kept, free) = (self.quota.kept(), self.disk.space().map_or(u64::MAX, |space| space.free));
+        if free > kept && self.settings.max_bytes > 0 {
+            let limit = self.settings.max_bytes >> 20;
+            return format!(
+                "the data folder is near the {limit} MiB of stream.embedded.max_bytes: raise it, or lower \
+                 stream.embedded.retention_bytes"
+            );
+        }
+        format!(
+            "the disk of the data folder has {} MiB free, and {} MiB are kept (stream.embedded.min_free_bytes, and what \
+             is being written and compacted): free space",
+            free >> 20,
+            kept >> 20
+        )
     }
 
     pub(super) fn subscribe(&self, topics: &[Topic], wakeup: Arc<Wakeup>) {

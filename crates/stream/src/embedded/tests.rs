@@ -30,7 +30,7 @@ fn settings() -> Settings {
 
 fn open(folder: &tempfile::TempDir, codec: Codec) -> EmbeddedLog {
     let db = Database::builder(folder.path()).open().unwrap();
-    EmbeddedLog::open(db, &settings(), Arc::new(codec), None).unwrap()
+    EmbeddedLog::open(db, &settings(), Arc::new(codec), None, None).unwrap()
 }
 
 fn consume(log: &EmbeddedLog) -> Inbox {

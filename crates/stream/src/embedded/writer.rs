@@ -74,7 +74,7 @@ pub(super) struct Trim {
 pub(super) struct LogWriter {
     state: Arc<State>,
     requests: Receiver<WriteRequest>,
-    retention_wakeup: Arc<Wakeup>,
+    disk_wakeup: Arc<Wakeup>,
 }
 
 /// Writes that one sync makes durable.
@@ -96,9 +96,9 @@ impl LogWriter {
     pub(super) const fn new(
         state: Arc<State>,
         requests: Receiver<WriteRequest>,
-        retention_wakeup: Arc<Wakeup>,
+        disk_wakeup: Arc<Wakeup>,
     ) -> Self {
-        Self { state, requests, retention_wakeup }
+        Self { state, requests, disk_wakeup }
     }
 
     /// Runs until it is asked to close, or every sender is gone.
@@ -150,8 +150,9 @@ impl LogWriter {
         if batch.appends.is_empty() && batch.commits.is_empty() {
             return;
         }
-        let written = self.write_durably(&mut batch);
         self.state.queued.fetch_sub(batch.bytes, Ordering::AcqRel);
+        self.refuse_without_space(&mut batch);
+        let written = self.write_durably(&mut batch);
         match written {
             Ok(topics) => {
                 self.state.health.set_healthy("storage");
@@ -161,7 +162,7 @@ impl LogWriter {
                 }
                 self.state.notify_subscribers(&topics.keys().copied().collect());
                 if self.state.quota.spend(batch.bytes) {
-                    self.retention_wakeup.notify();
+                    self.disk_wakeup.notify();
                 }
                 for append in batch.appends {
                     let _gone = append.done.send(Ok(()));
@@ -183,6 +184,18 @@ impl LogWriter {
                 }
             }
         }
+    }
+
+    /// Answers appends that would leave the database too little of the disk to go on. Positions are small, and let
+    /// retention remove something.
+    fn refuse_without_space(&self, batch: &mut SyncBatch) {
+        let state = &self.state;
+        let Err(detail) = state.disk.admits(state.db.write_buffer_size(), batch.bytes) else { return };
+        self.disk_wakeup.notify();
+        for append in batch.appends.drain(..) {
+            let _gone = append.done.send(Err(AppendError::Full { detail: detail.clone() }));
+        }
+        batch.bytes = 0;
     }
 
     /// Writes everything of the batch with one sync, and returns the number of appended records a topic. Readers see it

@@ -15,15 +15,19 @@ pub struct EmbeddedSettings {
     /// The largest size of the data folder, in bytes; 0 sets no limit. At nine tenths of it new requests
     /// are refused and `/readyz` says so; the rest is kept for what accepted requests still lead to. Default 0.
     pub max_bytes: u64,
-    /// Bytes of the disk that stay free. Below it new requests are refused, below a quarter of
-    /// it every append. Default 512 MiB.
-    pub min_free_bytes: u64,
+    /// Bytes of the disk that stay free, beside what is being written and compacted. Below it new requests are refused,
+    /// below a quarter of it every append. Default an eighth of the disk, at most 512 MiB.
+    pub min_free_bytes: Option<u64>,
+    /// Time, in milliseconds, for which requests leave room for what is written at the rate of the last seconds.
+    /// Default 2,000.
+    pub disk_reaction_ms: u64,
     /// Time for which records are kept after every group has passed them, in milliseconds. Default 7 days.
     pub retention_ms: u64,
     /// Bytes of records that one topic keeps beside those that a group still needs; 0 sets no limit.
     /// Default 1 GiB.
     pub retention_bytes: u64,
-    /// Interval between two checks of retention and of the disk, in milliseconds. Default 10,000.
+    /// Interval between two checks of retention, in milliseconds. The disk is measured every second, and more often when
+    /// little is left. Default 10,000.
     pub housekeeping_ms: u64,
     /// Largest number of bytes of records that one sync makes durable. Default 8 MiB.
     pub group_commit_bytes: usize,
@@ -36,7 +40,8 @@ impl Default for EmbeddedSettings {
     fn default() -> Self {
         Self {
             max_bytes: 0,
-            min_free_bytes: 512 << 20,
+            min_free_bytes: None,
+            disk_reaction_ms: 2_000,
             retention_ms: 7 * 24 * 60 * 60 * 1_000,
             retention_bytes: 1 << 30,
             housekeeping_ms: 10_000,

@@ -115,7 +115,7 @@ async fn a_disk_that_is_too_full_refuses_requests_before_what_they_lead_to() {
     let fixture = Fixture::embedded();
     let mut settings = fixture.settings();
     // No disk has this much free, but any has a quarter of nothing.
-    settings.embedded.min_free_bytes = u64::MAX;
+    settings.embedded.min_free_bytes = Some(u64::MAX);
     let log = fixture.open_with(&settings).await.unwrap();
     let record = [(items(0), Record::new(b"key", &b"value"[..]))];
     let error = log.append(&record).await.unwrap_err();

@@ -9,7 +9,7 @@ use rdkafka::{
     mocking::MockCluster,
 };
 use tempfile::TempDir;
-use tidegate_schemas::{DurableMark, ids::SubmissionId};
+use tidegate_schemas::{DiskSpace, DurableMark, ids::SubmissionId};
 use tidegate_stream::{
     Log, Topic,
     consumer::inbox::DrainResult,
@@ -78,7 +78,7 @@ impl Fixture {
         settings.consume.commit_interval_ms = 20;
         settings.consume.drain_timeout_ms = 30_000;
         match self {
-            Self::Embedded { .. } => settings.embedded.min_free_bytes = 0,
+            Self::Embedded { .. } => settings.embedded.min_free_bytes = Some(0),
             Self::Kafka { brokers, prefix } | Self::Mock { brokers, prefix } => {
                 settings.engine = EngineKind::Kafka;
                 settings.prefix.clone_from(prefix);
@@ -103,7 +103,8 @@ impl Fixture {
                 // The log before may still be letting its files go.
                 let open = async || Ok(fjall::Database::builder(data.path()).open()?);
                 let db = eventually_ok("the database to open", PATIENCE, open).await.unwrap();
-                Log::open_embedded_marked(db, settings, mark(data.path()))
+                let disk = Arc::new(DiskSpace::of(data.path()));
+                Log::open_embedded_marked(db, settings, mark(data.path()), disk)
             }
             Self::Kafka { .. } | Self::Mock { .. } => Log::open_kafka(settings.clone()).await,
         }

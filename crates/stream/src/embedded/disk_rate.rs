@@ -1,0 +1,57 @@
+//! Rate at which the free space of the disk falls, over the last seconds.
+//!
+//! It is pure: the caller passes time and measurement.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+/// Time over which the rate is taken.
+const WINDOW: Duration = Duration::from_secs(5);
+/// Shortest time that makes a rate: in less, one flush looks like a flood.
+const SHORTEST: Duration = Duration::from_millis(200);
+
+#[derive(Debug, Default)]
+pub(super) struct DiskRate {
+    samples: VecDeque<(Instant, u64)>,
+}
+
+impl DiskRate {
+    pub(super) fn add(&mut self, now: Instant, free: u64) {
+        while self.samples.front().is_some_and(|(at, _)| now.duration_since(*at) > WINDOW) {
+            self.samples.pop_front();
+        }
+        self.samples.push_back((now, free));
+    }
+
+    /// Returns the fastest fall from any of the samples to the last one, in bytes per second.
+    pub(super) fn bytes_per_second(&self) -> u64 {
+        let Some((now, free)) = self.samples.back() else { return 0 };
+        let rates = self.samples.iter().filter_map(|(at, before)| {
+            let took = now.duration_since(*at);
+            let millis = u64::try_from(took.as_millis()).ok().filter(|_| took >= SHORTEST)?;
+            Some(before.saturating_sub(*free).saturating_mul(1_000) / millis)
+        });
+        rates.max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fastest_fall_of_the_last_seconds_counts() {
+        let (began, mut rate) = (Instant::now(), DiskRate::default());
+        assert_eq!(rate.bytes_per_second(), 0);
+        for (millis, free) in [(0, 1_000), (2_000, 1_000), (2_500, 900), (3_000, 400)] {
+            rate.add(began + Duration::from_millis(millis), free);
+        }
+        assert_eq!(rate.bytes_per_second(), 1_000, "500 in half a second");
+        rate.add(began + Duration::from_millis(3_100), 400);
+        assert_eq!(rate.bytes_per_second(), 833, "500 in 0.6 s");
+        rate.add(began + Duration::from_millis(9_000), 500);
+        assert_eq!(rate.bytes_per_second(), 0, "it is over, and something was freed");
+    }
+}
