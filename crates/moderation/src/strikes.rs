@@ -4,7 +4,7 @@
 //! its `seq`, the offset: a replay finds the row and keeps it. A strike crosses a threshold if the sum of what came
 //! before it in the log is below and the sum through it is not, so neither a replay nor a late strike crosses twice.
 
-use std::{collections::HashMap, time::Duration};
+use std::{cmp::Reverse, collections::HashMap, time::Duration};
 
 use tidegate_catalog::{Compiled, Threshold};
 use tidegate_schemas::{
@@ -36,8 +36,7 @@ pub async fn total_at(
     at: Millis,
 ) -> Result<i64, Error> {
     let mut history = Rows::read(store, org, user, since).await?;
-    history.strikes.retain(|strike| strike.at < at);
-    history.reversals.retain(|reversal| reversal.at < at);
+    history.keep_before(at, Millis::now());
     Ok(history.entries().sum(|_| true))
 }
 
@@ -201,6 +200,23 @@ impl Rows {
     fn entries(&self) -> History {
         History { entries: entries(&self.strikes, &self.reversals) }
     }
+
+    /// Keeps the rows that were stored before `at`. Their times alone do not tell, for the clock may have been set forward
+    /// and back: a row is older than every later one in the log, and older than `now`.
+    fn keep_before(&mut self, at: Millis, now: Millis) {
+        self.strikes.sort_unstable_by_key(|strike| Reverse(strike.seq));
+        let mut is_before = false;
+        self.strikes.retain(|strike| {
+            is_before |= strike.at < at;
+            is_before || strike.at > now
+        });
+        self.reversals.sort_unstable_by_key(|reversal| Reverse(reversal.seq));
+        let mut is_before = false;
+        self.reversals.retain(|reversal| {
+            is_before |= reversal.at < at;
+            is_before || reversal.at > now
+        });
+    }
 }
 
 impl History {
@@ -279,5 +295,20 @@ mod tests {
         let history = history(&strikes, &[reversal(10, 4, 5)]);
         assert_eq!(history.sum(|seq| seq < 9), 3, "the fourth was not given yet");
         assert_eq!(history.sum(|seq| seq <= 9), 3, "nor does it count once it is");
+    }
+    #[test]
+    fn strikes_of_a_clock_that_was_set_back_count_as_they_were_stored() {
+        let at = |seq: i64, at: i64| Strike { at: Millis(at), ..strike(u128::try_from(seq).unwrap(), seq) };
+        let kept = |strikes: Vec<Strike>, item: i64, now: i64| {
+            let mut rows = Rows { strikes, reversals: Vec::new() };
+            rows.keep_before(Millis(item), Millis(now));
+            rows.entries().sum(|_| true)
+        };
+        // Stored while the clock was an hour ahead; the item came after it was set back.
+        let ahead = || vec![at(1, 3_600), at(2, 3_601), at(3, 3_602)];
+        assert_eq!(kept(ahead(), 500, 600), 3, "a time that has not come yet was stored before");
+        let followed = || ahead().into_iter().chain([at(4, 400)]).collect();
+        assert_eq!(kept(followed(), 500, 9_000), 4, "what stands before an older one in the log is older");
+        assert_eq!(kept(vec![at(1, 400), at(2, 550)], 500, 9_000), 1, "a later strike does not count");
     }
 }

@@ -42,7 +42,7 @@ impl ItemPipeline {
         };
         let (banks, id) = (config.hash_banks(), item.id.clone());
         let judge = move || media::judge(&banks, id.as_str(), &found).shown;
-        let media = self.pool.run(judge).await?;
+        let media = self.pool.run(org, judge).await?;
         Ok(context_media::keep(&self.deps, org, cause, &item, &media, job.written_at).await?)
     }
 }

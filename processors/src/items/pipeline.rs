@@ -68,7 +68,7 @@ impl ItemPipeline {
         let Ok(config) = self.config(&job.record, job.written_at).await else {
             return BatchOutcome::leave_all(count);
         };
-        let Ok(items) = self.pool.run(move || evaluate_batch(&parts, &config)).await else {
+        let Ok(items) = self.pool.run(&job.record.org, move || evaluate_batch(&parts, &config)).await else {
             return BatchOutcome::leave_all(count);
         };
         let entries = items.iter().flatten().map(|item| (item.moment, &*item.entries));
@@ -183,7 +183,7 @@ impl ItemRun<'_> {
             let (scan, wanted) = (evaluate::scan(&prepared), prepared.wanted());
             Ok(Evaluation { prepared, scan, wanted })
         };
-        let evaluation = self.pipeline.pool.run(prepare).await?;
+        let evaluation = self.pipeline.pool.run(&self.job.record.org, prepare).await?;
         Ok(evaluation.map_err(|error| not_configured_yet(error, &self.job.record, self.config.version()))?)
     }
 
@@ -226,7 +226,7 @@ impl ItemRun<'_> {
             evaluation.prepared.judge(&found);
             evaluation
         };
-        Ok(Some(pipeline.pool.run(judge).await?))
+        Ok(Some(pipeline.pool.run(org, judge).await?))
     }
 
     /// Looks up what undecided rules ask for, and decides them.
@@ -247,7 +247,7 @@ impl ItemRun<'_> {
             let outcome = evaluate::finish(&prepared, scan, &facts);
             (prepared, outcome)
         };
-        Ok(self.pipeline.pool.run(finish).await?)
+        Ok(self.pipeline.pool.run(&self.job.record.org, finish).await?)
     }
 
     /// Asks the limits of rules that are about to act. Returns the rules that may not.
