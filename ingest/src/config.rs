@@ -34,9 +34,7 @@ impl Api {
 
 /// True if the configuration has the type, in the version that the item names.
 pub(crate) fn knows(config: &Compiled, type_id: &TypeId, version: Option<&str>) -> bool {
-    config
-        .item_type(type_id)
-        .is_some_and(|item_type| version.is_none_or(|named| item_type.takes_version(named)))
+    config.item_type_at(type_id, version).is_some()
 }
 
 /// Why the type or its version is refused.
@@ -89,7 +87,7 @@ pub(crate) fn item_type<'c>(
     faults: &mut ValidationErrors,
 ) -> Option<&'c ItemType> {
     match unknown(config, type_id, version) {
-        None => config.item_type(type_id),
+        None => config.item_type_at(type_id, version),
         Some(unknown) => {
             faults.push(unknown.fault(node, at));
             None

@@ -49,7 +49,8 @@ fn fault(config: &Compiled, root: Node<'_>, item: &ContextItem) -> Option<String
     if let Some(unknown) = unknown(config, &item.type_id, item.type_version.as_deref()) {
         return Some(unknown.detail());
     }
-    let (item_type, data) = (config.item_type(&item.type_id)?, item.data_in(root)?);
+    let item_type = config.item_type_at(&item.type_id, item.type_version.as_deref())?;
+    let data = item.data_in(root)?;
     let mut faults = ValidationErrors::default();
     item_type.judge(data, Mode::Partial, &Pointer::Root, &mut faults);
     let lines: Vec<_> = faults.into_vec().into_iter().take(KEPT).map(|fault| fault.to_string()).collect();

@@ -131,9 +131,7 @@ fn check(config: &Compiled, parsed: &Items) -> Result<(), Vec<ValidationError>> 
     let items = Pointer::Root.key("items");
     for (index, item) in parsed.content.iter().enumerate() {
         let at = items.index(index);
-        if config::knows(config, &item.type_id, item.type_version.as_deref())
-            && let Some(item_type) = config.item_type(&item.type_id)
-        {
+        if let Some(item_type) = config.item_type_at(&item.type_id, item.type_version.as_deref()) {
             item_type.judge(item.data_in(root), item.mode(), &at.key("data"), &mut faults);
         } else {
             let node = root.get("items").and_then(|items| items.elements().nth(index));

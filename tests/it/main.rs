@@ -21,4 +21,5 @@ mod rules_input;
 mod rules_on_items;
 mod settings;
 mod support;
+mod versions;
 mod waiting;

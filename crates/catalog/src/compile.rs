@@ -21,7 +21,7 @@ use crate::{
     Endpoint, ItemType,
     banks::hashes,
     compiled::{Action, ActionKind, Compiled, Policy, Queue, Threshold},
-    content::Content,
+    content::{Content, EarlierType},
 };
 
 /// The queues that every organisation has.
@@ -64,6 +64,7 @@ pub(crate) fn compile(
         version,
         policy_places: policies.iter().enumerate().map(|(place, it)| (it.id.clone(), place)).collect(),
         item_types,
+        earlier_types: earlier_types(content),
         policies,
         actions: set.actions.iter().map(|(id, (_, it))| (id.clone(), action(it))).collect(),
         endpoints: set
@@ -152,6 +153,17 @@ fn item_types(content: &Content) -> BTreeMap<TypeId, ItemType> {
         (id.clone(), ItemType::new(inner))
     });
     compiled.collect()
+}
+
+fn earlier_types(content: &Content) -> BTreeMap<TypeId, Vec<(u64, ItemType)>> {
+    let types: Arc<[TypeId]> = content.set.item_types.keys().cloned().collect();
+    let compiled = |earlier: &EarlierType| {
+        let number = earlier.number;
+        let inner = item_types::ItemType::compile(&earlier.document, &number.to_string(), &types);
+        (number, ItemType::new(inner))
+    };
+    let forms = |forms: &Vec<EarlierType>| forms.iter().map(compiled).collect();
+    content.earlier_types.iter().map(|(id, earlier)| (id.clone(), forms(earlier))).collect()
 }
 
 fn policies(org: &OrgId, content: &Content) -> Vec<Policy> {

@@ -91,6 +91,8 @@ pub struct Compiled {
     pub(crate) org: OrgId,
     pub(crate) version: ConfigVersion,
     pub(crate) item_types: BTreeMap<TypeId, ItemType>,
+    /// Superseded item types with the number of their last version, the oldest first.
+    pub(crate) earlier_types: BTreeMap<TypeId, Vec<(u64, ItemType)>>,
     pub(crate) policies: Vec<Policy>,
     pub(crate) policy_places: HashMap<PolicyId, usize>,
     pub(crate) actions: BTreeMap<ActionId, Action>,
@@ -121,6 +123,24 @@ impl Compiled {
 
     pub fn item_type(&self, id: &TypeId) -> Option<&ItemType> {
         self.item_types.get(id)
+    }
+
+    /// Returns the item type as it was in the version that an item names; `None` if it takes no such version.
+    ///
+    /// A version of which no form is kept is judged as the next one that is kept, or as the current one.
+    pub fn item_type_at(&self, id: &TypeId, version: Option<&str>) -> Option<&ItemType> {
+        let current = self.item_types.get(id)?;
+        let Some(named) = version.filter(|named| *named != current.version) else { return Some(current) };
+        if !current.takes_version(named) {
+            return None;
+        }
+        let earlier = self.earlier_types.get(id).map(Vec::as_slice).unwrap_or_default();
+        let by_name = earlier.iter().rev().find(|(_, it)| it.version == named);
+        let by_number = || {
+            let number: u64 = named.parse().ok()?;
+            earlier.iter().find(|(last, it)| it.is_numbered() && *last >= number)
+        };
+        Some(by_name.or_else(by_number).map_or(current, |(_, item_type)| item_type))
     }
 
     pub fn item_types(&self) -> impl Iterator<Item = &ItemType> {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidegate_schemas::{
-    documents::{Document, DocumentFault, Set, parse},
+    documents::{Document, DocumentFault, ItemType, Set, parse},
     ids::{ConfigVersion, OrgId, TypeId},
 };
 use tidegate_store::{Store, tables::catalog::configs::ConfigHead};
@@ -24,6 +24,16 @@ pub(crate) struct Content {
     pub(crate) policy_order: Vec<String>,
     /// Counts the changes of each item type. A removed one goes on where it stopped.
     pub(crate) type_versions: BTreeMap<TypeId, u64>,
+    /// Superseded item types, the oldest first: items of an earlier version are checked against them.
+    pub(crate) earlier_types: BTreeMap<TypeId, Vec<EarlierType>>,
+}
+
+/// An item type as it was until a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct EarlierType {
+    /// Number of its last version with these fields.
+    pub(crate) number: u64,
+    pub(crate) document: ItemType,
 }
 
 #[derive(Serialize)]
@@ -32,6 +42,8 @@ struct Written<'a> {
     format: u32,
     policy_order: &'a [String],
     type_versions: &'a BTreeMap<TypeId, u64>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    earlier_types: &'a BTreeMap<TypeId, Vec<EarlierType>>,
     documents: &'a [Document],
 }
 
@@ -41,6 +53,8 @@ struct Read<'a> {
     format: u32,
     policy_order: Vec<String>,
     type_versions: BTreeMap<TypeId, u64>,
+    #[serde(default)]
+    earlier_types: BTreeMap<TypeId, Vec<EarlierType>>,
     #[serde(borrow)]
     documents: &'a RawValue,
 }
@@ -52,6 +66,7 @@ impl Content {
             format: FORMAT,
             policy_order: &self.policy_order,
             type_versions: &self.type_versions,
+            earlier_types: &self.earlier_types,
             documents: &self.documents(),
         };
         serde_json::to_string(&written).expect("documents have string keys and finite numbers only")
@@ -68,7 +83,8 @@ impl Content {
             origin.line = 0;
         }
         let set = Set::collect(documents).map_err(|all| joined(&all))?;
-        Ok(Self { set, policy_order: read.policy_order, type_versions: read.type_versions })
+        let Read { policy_order, type_versions, earlier_types, .. } = read;
+        Ok(Self { set, policy_order, type_versions, earlier_types })
     }
 
     pub(crate) fn documents(&self) -> Vec<Document> {
@@ -76,8 +92,8 @@ impl Content {
     }
 
     /// This content with other documents: what was created and counted so far goes on. `created` are the keys of the
-    /// policies in the order of the new documents.
-    pub(crate) fn succeeded_by(&self, set: Set, created: &[String]) -> Self {
+    /// policies in the order of the new documents; `kept` is the number of superseded forms of an item type that stay.
+    pub(crate) fn succeeded_by(&self, set: Set, created: &[String], kept: usize) -> Self {
         let mut policy_order = self.policy_order.clone();
         let known: BTreeSet<&String> = self.policy_order.iter().collect();
         policy_order.extend(created.iter().filter(|key| !known.contains(key)).cloned());
@@ -88,8 +104,32 @@ impl Content {
                 *type_versions.entry(key.clone()).or_default() += 1;
             }
         }
-        Self { set, policy_order, type_versions }
+        let earlier_types = self.earlier_types(&set, kept);
+        Self { set, policy_order, type_versions, earlier_types }
     }
+
+    /// The superseded item types once `set` is current. A removed type keeps its forms: it may come back.
+    fn earlier_types(&self, set: &Set, kept: usize) -> BTreeMap<TypeId, Vec<EarlierType>> {
+        let mut earlier = self.earlier_types.clone();
+        for (key, (_, before)) in &self.set.item_types {
+            let after = set.item_types.get(key).map(|(_, after)| after);
+            if after.is_some_and(|after| judges_alike(before, after)) {
+                continue;
+            }
+            let number = self.type_versions.get(key).copied().unwrap_or(1);
+            let forms = earlier.entry(key.clone()).or_default();
+            forms.push(EarlierType { number, document: before.clone() });
+            forms.drain(..forms.len().saturating_sub(kept));
+        }
+        earlier.retain(|_, forms| !forms.is_empty());
+        earlier
+    }
+}
+
+/// True if items that name either version are judged in the same way, whatever its name for people.
+fn judges_alike(before: &ItemType, after: &ItemType) -> bool {
+    let judged = |it: &ItemType| (it.kind, it.strict, it.version.clone());
+    judged(before) == judged(after) && before.fields == after.fields
 }
 
 /// Reads the current content from the store.
@@ -110,4 +150,44 @@ pub(crate) fn joined(faults: &[DocumentFault]) -> String {
         text.push(format!("and {} more", faults.len() - SHOWN));
     }
     text.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn set(yaml: &str) -> Set {
+        Set::collect(parse(&[("type.yaml", yaml)]).unwrap()).unwrap()
+    }
+
+    fn note(fields: &str) -> String {
+        format!("item_type: note\nkind: CONTENT\nfields: {fields}\n")
+    }
+
+    /// The numbers of the kept forms of `note`, after these configurations in turn and a way through the store.
+    fn numbers(configurations: &[String], kept: usize) -> Vec<u64> {
+        let mut content = Content::default();
+        for configuration in configurations {
+            content = content.succeeded_by(set(configuration), &[], kept);
+            content = Content::decode(&content.encode(), ConfigVersion(1)).unwrap();
+        }
+        content.earlier_types.get("note").into_iter().flatten().map(|earlier| earlier.number).collect()
+    }
+
+    #[test]
+    fn superseded_forms_are_kept_within_the_limit() {
+        let forms: Vec<_> = ["STRING", "NUMBER", "BOOLEAN", "URL"]
+            .map(|it| note(&format!("[{{name: a, type: {it}}}]")))
+            .into();
+        assert_eq!(numbers(&forms, 100), [1, 2, 3]);
+        assert_eq!(numbers(&forms, 2), [2, 3]);
+        assert_eq!(numbers(&forms, 0), [0; 0]);
+        let renamed = note("[]").replace("kind", "name: Note\nkind");
+        assert_eq!(numbers(&[note("[]"), renamed.clone()], 100), [0; 0], "a name judges nothing");
+        assert_eq!(numbers(&[note("[]"), renamed, forms[0].clone()], 100), [2]);
+        let without = "item_type: other\nkind: CONTENT\n".to_owned();
+        assert_eq!(numbers(&[forms[0].clone(), without, forms[1].clone()], 100), [1], "it may come back");
+    }
 }

@@ -38,6 +38,9 @@ pub struct Settings {
     pub unknown_key_cache_seconds: u64,
     /// Number of keys, known and unknown, and of secrets that are cached. Default 10,000.
     pub cache_entries: usize,
+    /// Number of superseded forms of an item type that are kept, to check items of earlier versions; an item of a version
+    /// before them is checked against the oldest one that is kept. Default 100.
+    pub item_type_versions: usize,
     /// Bounds of rules.
     pub rules: Limits,
     /// Comparison of media with banks of hashes.
@@ -59,6 +62,7 @@ impl Default for Settings {
             key_cache_seconds: 30,
             unknown_key_cache_seconds: 5,
             cache_entries: 10_000,
+            item_type_versions: 100,
             rules: Limits::default(),
             hash_banks: tidegate_media::banks::Settings::default(),
         }

@@ -17,3 +17,4 @@ mod pressure;
 mod reports;
 mod spans;
 mod support;
+mod versions;

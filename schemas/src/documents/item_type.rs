@@ -31,8 +31,8 @@ pub struct ItemType {
     /// Version that items may name as `typeVersion`; numbered by the service by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Further versions that items may name: their data is held to the fields of today. Versions that the service has
-    /// numbered need not be listed.
+    /// Further versions that items may name: their data is held to the fields that the type had, or to those of today if it
+    /// never had that version here. Versions that the service has numbered need not be listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier_versions: Vec<String>,
 }

@@ -72,6 +72,11 @@ impl ItemType {
             || self.number.is_some_and(is_earlier)
     }
 
+    /// True if the service numbers the versions of the type.
+    pub fn is_numbered(&self) -> bool {
+        self.number.is_some()
+    }
+
     /// All fields, the implied `images` included.
     pub fn fields(&self) -> &[Field] {
         &self.shape.fields

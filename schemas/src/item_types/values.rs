@@ -4,7 +4,11 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use super::{fields::Shape, kinds::Scalar, roles::Role};
+use super::{
+    fields::{ItemType, Shape},
+    kinds::Scalar,
+    roles::Role,
+};
 use crate::ids::{ItemKey, Millis};
 
 /// A number as the client wrote it: whole ones of up to 128 bits are exact.
@@ -114,6 +118,19 @@ impl Values {
         }
         let (field, rest) = path.split_once('.')?;
         self.field(field)?.path(rest)
+    }
+
+    /// Leaves out values of fields that another form of the type holds under the same name in another form: whoever reads
+    /// fields of that form expects its kinds.
+    #[must_use]
+    pub fn as_read_by(mut self, today: &ItemType) -> Self {
+        for (field, slot) in self.shape.fields.iter().zip(&mut self.slots) {
+            let other = today.field(&field.name);
+            if other.is_some_and(|it| (it.scalar, it.container) != (field.scalar, field.container)) {
+                *slot = None;
+            }
+        }
+        self
     }
 
     /// The value of one field.

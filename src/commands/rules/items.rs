@@ -145,8 +145,11 @@ pub(super) fn read(config: &Arc<Compiled>, line: &[u8], now: Millis) -> Line {
 /// Describes the errors of an item's data, each with its field.
 fn unfit(config: &Compiled, entry: &ItemEntry) -> Option<String> {
     let mode = if entry.variant == Variant::Partial { Mode::Partial } else { Mode::Strict };
-    let faults =
-        config.item_type(&entry.type_id)?.check(&entry.data, mode, &Pointer::Root.key("data")).err()?;
+    let faults = config
+        .item_type_at(&entry.type_id, entry.type_version.as_deref())
+        .or(config.item_type(&entry.type_id))?
+        .check(&entry.data, mode, &Pointer::Root.key("data"))
+        .err()?;
     Some(faults.iter().take(3).map(ToString::to_string).collect::<Vec<_>>().join(" "))
 }
 

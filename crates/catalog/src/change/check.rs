@@ -38,7 +38,7 @@ pub fn lint(
 ) -> Result<Warnings, Vec<DocumentFault>> {
     let mut parsed = parse_all(files);
     unread.iter().cloned().for_each(|fault| parsed.lacks(fault));
-    let next = super::succession(&Content::default(), &parsed, true);
+    let next = super::succession(&Content::default(), &parsed, true, settings);
     let (_, warnings) =
         whole(&OrgId::new("lint"), ConfigVersion(0), &next, &parsed, settings, &BankEntries::new(), now)?;
     Ok(Warnings { total: warnings.len(), listed: listed(warnings, each) })
@@ -51,7 +51,8 @@ pub fn offline(
 ) -> Result<(Compiled, Vec<DocumentFault>), Vec<DocumentFault>> {
     let given = parse(files)?;
     let created = super::created_policies(&given);
-    let content = Content::default().succeeded_by(Set::collect(given)?, &created);
+    let content =
+        Content::default().succeeded_by(Set::collect(given)?, &created, settings.item_type_versions);
     content.set.validate()?;
     let faults = pattern_faults(&content, &settings.rules);
     if !faults.is_empty() {

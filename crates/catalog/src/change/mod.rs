@@ -232,7 +232,7 @@ impl Changes {
         let held = banks::all(&self.store, &org, &current).await?;
         let check = move || {
             let parsed = parse_all(&files);
-            let next = succession(&current, &parsed, prune);
+            let next = succession(&current, &parsed, prune, &settings);
             let (entries, _) = banks::entries(&held, now);
             let (compiled, warnings) = check::whole(&org, version, &next, &parsed, &settings, &entries, now)
                 .map_err(ApplyError::Invalid)?;
@@ -272,7 +272,7 @@ struct Next {
 }
 
 /// Returns the next content. Without `prune`, documents that are not in the files stay as they are.
-fn succession(current: &Content, parsed: &Parsed, prune: bool) -> Next {
+fn succession(current: &Content, parsed: &Parsed, prune: bool, settings: &Settings) -> Next {
     let given = &parsed.documents;
     let created = created_policies(given);
     let (mut set, doubled) = Set::gather(given.clone());
@@ -284,7 +284,7 @@ fn succession(current: &Content, parsed: &Parsed, prune: bool) -> Next {
         // Those that are doubled among the given are told already.
         (set, _) = Set::gather(kept.chain(given.iter().cloned()).collect());
     }
-    Next { content: current.succeeded_by(set, &created), doubled }
+    Next { content: current.succeeded_by(set, &created, settings.item_type_versions), doubled }
 }
 
 /// The keys of the policies in the order of the files.

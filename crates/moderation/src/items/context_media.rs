@@ -86,7 +86,7 @@ pub fn wanted(config: &Compiled, entries: &[&ItemEntry]) -> Vec<Wanted> {
 /// Returns the media of an entry. One that does not fit its type still has the field `images`, as every type does.
 fn of_one(config: &Compiled, entry: &ItemEntry) -> Vec<Wanted> {
     let checked = config
-        .item_type(&entry.type_id)
+        .item_type_at(&entry.type_id, entry.type_version.as_deref())
         .and_then(|item_type| item_type.check(&entry.data, Mode::Partial, &Pointer::Root).ok());
     match checked {
         Some(values) => media::wanted(&values),

@@ -50,16 +50,19 @@ pub fn prepare(
     entry: &ItemEntry,
     append_ms: Millis,
 ) -> Result<Prepared, Error> {
-    let item_type = config.item_type(&entry.type_id).ok_or_else(|| Error::Content {
+    let today = config.item_type(&entry.type_id).ok_or_else(|| Error::Content {
         tag: "unknown_type",
         detail: format!("there is no item type {}", entry.type_id),
     })?;
+    // A version that is taken no more was taken when the item was accepted.
+    let item_type = config.item_type_at(&entry.type_id, entry.type_version.as_deref()).unwrap_or(today);
     let mode = if entry.variant == Variant::Partial { Mode::Partial } else { Mode::Strict };
     let values = item_type.check(&entry.data, mode, &Pointer::Root).map_err(|faults| Error::Content {
         tag: "unfit_data",
         // Titles name fields and types, never values.
         detail: faults.iter().take(3).map(|fault| fault.title).collect::<Vec<_>>().join("; "),
     })?;
+    let values = values.as_read_by(today);
     let key = entry.key();
     let user = if item_type.is_user() { Some(key.clone()) } else { values.creator() };
     Ok(Prepared {

@@ -194,11 +194,13 @@ pub(crate) async fn struck_user(
     config: &Compiled,
     decision: &records::Decision,
 ) -> Result<Option<ItemKey>, Error> {
-    let Some(item_type) = config.item_type(&decision.item.type_id) else { return Ok(None) };
-    let data = match newest(&deps.store, &decision.org, &decision.item).await? {
-        Some(row) => Some(row.data),
-        None => reported_data(&deps.store, decision).await?,
+    let type_id = &decision.item.type_id;
+    let Some(today) = config.item_type(type_id) else { return Ok(None) };
+    let (version, data) = match newest(&deps.store, &decision.org, &decision.item).await? {
+        Some(row) => (row.type_version, Some(row.data)),
+        None => (None, reported_data(&deps.store, decision).await?),
     };
+    let item_type = config.item_type_at(type_id, version.as_deref()).unwrap_or(today);
     Ok(item_type.creator(&decision.item, data.as_deref().unwrap_or(b"{}")))
 }
 
