@@ -157,6 +157,7 @@ fn plan(
                 .action(&crossing.threshold.action)
                 .map(|action| action.parameters.clone())
                 .unwrap_or_default(),
+            conflicts: Vec::new(),
         };
         effects::PlannedCallback {
             event_id,

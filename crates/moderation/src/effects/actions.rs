@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{
     Plan, PlannedAction, PlannedCallback, PlannedReview, PlannedStrike,
-    events::{self, ActionEvent, ActionRef, Named},
+    events::{self, ActionEvent, ActionRef, Conflict, Named},
 };
 use crate::{jobs::BuiltInQueue, rules::stats::RuleHit};
 
@@ -34,6 +34,8 @@ pub(crate) struct ActionInput<'a> {
     pub(crate) reason: Option<String>,
     /// Values of the action's parameters; those of its document stand for the others.
     pub(crate) parameters: Map<String, Value>,
+    /// Values of rules that rules with lower ids overrule.
+    pub(crate) conflicts: Vec<Conflict>,
     /// Further items that the action is about.
     pub(crate) reported_items: &'a [ItemKey],
 }
@@ -99,6 +101,7 @@ impl Plan {
             user_strike_count: None,
             decision_reason: input.reason.clone(),
             custom: custom(config, input),
+            conflicts: input.conflicts.clone(),
         };
         self.callbacks.push(PlannedCallback {
             event_id: input.event_id,

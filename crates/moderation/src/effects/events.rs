@@ -18,6 +18,14 @@ pub struct ActionRef {
     pub id: ActionId,
 }
 
+/// Value of a parameter that a rule gives and that a rule with a lower id overrules.
+#[derive(Clone, Debug, Serialize)]
+pub struct Conflict {
+    pub parameter: String,
+    pub rule: RuleId,
+    pub value: serde_json::Value,
+}
+
 /// Event of an action of rules, of a moderator, or of a strike threshold.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -40,6 +48,8 @@ pub struct ActionEvent {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision_reason: Option<String>,
     pub custom: serde_json::Map<String, serde_json::Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<Conflict>,
 }
 
 /// Event that tells the platform the outcome of its appeal.

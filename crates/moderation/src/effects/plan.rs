@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 use tidegate_catalog::Compiled;
 use tidegate_rules::{Match, OnError, RuleFailure};
 use tidegate_schemas::{
@@ -171,7 +172,7 @@ fn list_action<'a>(
     // An action may have thousands of causes, and each is stored several times: the first are named.
     let (named, more) = causes.split_at(causes.len().min(config.plan().limits().stored_matches));
     if suppressed.is_none() {
-        take(plan, config, evaluated, id, (named, more.len()), &policies);
+        take(plan, config, evaluated, id, (&causes, named.len()), &policies);
     }
     ListedAction {
         id,
@@ -188,9 +189,11 @@ fn take(
     config: &Compiled,
     evaluated: &Evaluated<'_>,
     id: &ActionId,
-    (causes, rules_more): (&[&RuleMatch<'_>], usize),
+    (causes, named_causes): (&[&RuleMatch<'_>], usize),
     policies: &[PolicyId],
 ) {
+    let (parameters, conflicts) = parameters(id, causes, config.plan().limits().stored_matches);
+    let (causes, more) = causes.split_at(named_causes);
     let named = |rule: &&RuleMatch<'_>| events::Named { id: rule.rule.clone(), name: rule.name.to_owned() };
     plan.take(
         config,
@@ -204,13 +207,45 @@ fn take(
             occurred_at: evaluated.append_ms,
             policies,
             rules: causes.iter().map(named).collect(),
-            rules_more,
+            rules_more: more.len(),
             hits: causes.iter().map(|rule| hit(evaluated, rule.rule, rule.version)).collect(),
             reason: None,
-            parameters: serde_json::Map::new(),
+            parameters,
+            conflicts,
             reported_items: &[],
         },
     );
+}
+
+/// Merges the parameters that rules give to an action. The rule with the lowest id decides, and the different values of
+/// the others are listed, up to a limit.
+fn parameters(
+    action: &ActionId,
+    causes: &[&RuleMatch<'_>],
+    most_conflicts: usize,
+) -> (Map<String, Value>, Vec<events::Conflict>) {
+    let mut given: Vec<_> = causes
+        .iter()
+        .flat_map(|rule| rule.actions.iter().map(move |used| (rule.rule, used)))
+        .filter(|(_, used)| used.id == *action && !used.params.is_empty())
+        .collect();
+    given.sort_by_key(|(rule, _)| *rule);
+    let (mut merged, mut conflicts) = (Map::new(), Vec::new());
+    for (rule, used) in given {
+        for (name, value) in &used.params {
+            match merged.get(name) {
+                None => {
+                    merged.insert(name.clone(), value.clone());
+                }
+                Some(first) if first != value && conflicts.len() < most_conflicts => {
+                    let (parameter, rule, value) = (name.clone(), rule.clone(), value.clone());
+                    conflicts.push(events::Conflict { parameter, rule, value });
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    (merged, conflicts)
 }
 
 /// True if the rule acts and its hit is in the sample that moderators review.

@@ -405,6 +405,7 @@ fn take(
             hits: hits.to_vec(),
             reason: decision.reason.clone(),
             parameters,
+            conflicts: Vec::new(),
             reported_items: &decision.reported_items,
         },
     );

@@ -170,6 +170,26 @@ fn only_acting_rules_use_limits_and_all_live_ones_feed_alarms() {
 }
 
 #[test]
+fn callback_carries_defaults_then_the_rules_parameters() {
+    let ban = "action: ban\nkind: callback\nparameters:\n  - {name: hours, type: NUMBER, default: 24}\n  \
+               - {name: why, type: STRING, default: none}\n  - {name: note, type: STRING}\n---\n";
+    let of = |plan: &Plan| -> Value { serde_json::from_str(&plan.callbacks[0].body).unwrap() };
+    let one = rule("b", "status: live\nactions: [{id: ban, params: {hours: 48}}]");
+    let body = of(&Case::new(&format!("{ban}{one}")).plan());
+    assert_eq!(body["custom"], json!({"hours": 48, "why": "none"}));
+    assert!(body.get("conflicts").is_none(), "{body}");
+
+    let rules = ban.to_owned()
+        + &rule("c", "status: live\nactions: [{id: ban, params: {hours: 72, note: seen}}]")
+        + &one
+        + &rule("d", "status: live\nactions: [{id: ban, params: {hours: 48}}]")
+        + &rule("a", "status: background\nactions: [{id: ban, params: {hours: 1}}]");
+    let body = of(&Case::new(&rules).plan());
+    assert_eq!(body["custom"], json!({"hours": 48, "why": "none", "note": "seen"}));
+    assert_eq!(body["conflicts"], json!([{"parameter": "hours", "rule": "c", "value": 72}]));
+}
+
+#[test]
 fn a_sampled_hit_is_reviewed_once_for_all_its_rules() {
     let rules = rule("a", "status: live\nreview_sample: 100\nactions: [hide]")
         + &rule("b", "status: live\nreview_sample: 100")
