@@ -6,7 +6,7 @@
 
 use std::{cmp::Reverse, collections::HashMap, time::Duration};
 
-use tidegate_catalog::{Compiled, Threshold};
+use tidegate_catalog::{ActionKind, Compiled, Threshold};
 use tidegate_schemas::{
     documents::Event,
     ids::{ActionId, CauseId, EventId, ItemKey, Kind, Millis, OrgId, derive},
@@ -20,6 +20,7 @@ use tidegate_store::{
 use crate::{
     Deps, Error,
     effects::{self, events},
+    jobs::BuiltInQueue,
 };
 
 /// Returns the points that count for a user since an instant.
@@ -170,8 +171,28 @@ fn plan(
     });
     effects::Plan {
         callbacks: callbacks.collect(),
+        reviews: crossed.iter().filter_map(|crossing| review(config, strike, crossing)).collect(),
         ..effects::Plan::empty(&strike.org, cause, effects::Kind::Threshold, config.version())
     }
+}
+
+/// Returns the review of the user, if the threshold's action asks for one.
+fn review(
+    config: &Compiled,
+    strike: &records::Strike,
+    crossing: &Crossing<'_>,
+) -> Option<effects::PlannedReview> {
+    let action = config.action(&crossing.threshold.action)?;
+    let ActionKind::EnqueueReview { queue } = &action.kind else { return None };
+    let cause = [b"threshold", crossing.threshold.key.as_bytes(), strike.cause.as_bytes()];
+    Some(effects::PlannedReview {
+        subject: strike.user.clone(),
+        queue: queue.clone().unwrap_or_else(|| BuiltInQueue::Default.into()),
+        cause: derive(Kind::JobCause, &cause),
+        at: strike.at,
+        rules: Vec::new(),
+        hits: Vec::new(),
+    })
 }
 
 fn endpoint_of(config: &Compiled, action: &ActionId) -> Option<tidegate_schemas::ids::EndpointId> {

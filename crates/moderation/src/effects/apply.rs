@@ -11,7 +11,7 @@ use tidegate_store::{
 };
 use tidegate_stream::{Record, Topic, failpoint};
 
-use super::{Plan, PlannedCallback, PlannedFinding, PlannedStrike};
+use super::{Kind, Plan, PlannedCallback, PlannedFinding, PlannedStrike};
 use crate::{
     Deps, Error,
     jobs::{self, Cause, JobRequest},
@@ -34,6 +34,11 @@ pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
         };
         deps.store.put(WriteTime::of(action.at, 0), &[row]).await?;
     }
+    // A threshold is crossed by a user, not by a submission.
+    let (kind, submission_id) = match plan.kind {
+        Kind::Threshold => (CauseKind::Threshold, None),
+        Kind::Item | Kind::Decision => (CauseKind::Rule, Some(plan.cause.into())),
+    };
     for review in &plan.reviews {
         let request = JobRequest {
             org: plan.org.clone(),
@@ -42,11 +47,11 @@ pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
             queue: review.queue.clone(),
             cause: Cause {
                 id: review.cause,
-                kind: CauseKind::Rule,
+                kind,
                 at: review.at,
                 report_id: None,
                 appeal_id: None,
-                submission_id: Some(plan.cause.into()),
+                submission_id,
                 rules: serde_json::to_string(&review.rules).map_err(Error::corrupt("plan"))?,
                 hits: versions(&review.hits)?,
             },

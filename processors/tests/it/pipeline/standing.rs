@@ -4,7 +4,10 @@ use tidegate_schemas::{
     ids::{CauseId, Millis},
     records::Strike,
 };
-use tidegate_store::tables::items::strikes as tables;
+use tidegate_store::tables::{
+    items::strikes as tables,
+    review::jobs::{CauseKind, Job, JobCause, SubjectJob},
+};
 use tidegate_stream::Topic;
 use uuid::Uuid;
 
@@ -78,4 +81,34 @@ async fn three_scams_of_one_user_cross_the_threshold() {
     world.drain().await;
     assert_eq!(world.events(THRESHOLD).await.len(), 1);
     assert_eq!(world.events("action.automatic").await.len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn threshold_that_enqueues_a_review_opens_a_job_about_the_user() {
+    let mut world = World::new().await;
+    let documents = "queue: people\n---\naction: look-at-user\nkind: enqueue_review\nqueue: people\n---\n\
+                     threshold: three\nstrikes: 3\nwithin: 30d\naction: look-at-user\n";
+    world.configure(documents, false).await;
+    world.start();
+    for id in ["p1", "p2", "p3"] {
+        world.submit_text(id, "scamcoin").await;
+    }
+    world.until("the crossing", async || world.events(THRESHOLD).await.pop()).await;
+    world.drain().await;
+    let again = async |world: &World| {
+        let key = (org(), "review".to_owned(), "user".into(), "u1".into());
+        let pointer = world.deps.store.get::<SubjectJob>(&key).await.unwrap().unwrap();
+        let job = world.deps.store.get::<Job>(&(org(), pointer.job_id)).await.unwrap().unwrap();
+        assert_eq!((job.item, job.queue.as_str(), job.generation), (user("u1"), "people", 1));
+        let causes = world.rows::<JobCause>(&(org(), pointer.job_id)).await;
+        assert_eq!(causes.len(), 1);
+        assert_eq!((causes[0].kind, causes[0].submission_id), (CauseKind::Threshold, None));
+        assert_eq!(world.events(THRESHOLD).await.len(), 1, "the callback is sent in any case");
+    };
+    again(&world).await;
+    // Every record is replayed: commits come at a stop only.
+    let mut second = world.image().await;
+    second.start();
+    second.drain().await;
+    again(&second).await;
 }

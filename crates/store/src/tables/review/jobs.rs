@@ -38,6 +38,7 @@ string_enum! {
         Report = "report",
         Appeal = "appeal",
         Rule = "rule",
+        Threshold = "threshold",
     }
 }
 
