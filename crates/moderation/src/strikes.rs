@@ -320,7 +320,7 @@ mod tests {
     }
     #[test]
     fn strikes_of_a_clock_that_was_set_back_count_as_they_were_stored() {
-        let at = |seq: i64, at: i64| Strike { at: Millis(at), ..strike(u128::try_from(seq).unwrap(), seq) };
+        let at = |seq: i64, at: i64| Strike { at: Millis(at), ..strike(seq.unsigned_abs().into(), seq) };
         let kept = |strikes: Vec<Strike>, item: i64, now: i64| {
             let mut rows = Rows { strikes, reversals: Vec::new() };
             rows.keep_before(Millis(item), Millis(now));
