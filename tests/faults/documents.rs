@@ -101,7 +101,7 @@ pub(crate) fn all(receiver: &Receiver, scam_endpoint: &str) -> Value {
     let url = receiver.url("all");
     let other = receiver.url(scam_endpoint);
     let endpoints = format!(
-        "endpoint: all\nurl: {url}\nevents: [action.automatic, decision.moderator, user.threshold, appeal.decision]\n\
+        "endpoint: all\nurl: {url}\nevents: [action.automatic, user.threshold, appeal.decision]\n\
          ---\nendpoint: {scam_endpoint}\nurl: {other}\nevents: [decision.moderator]\n"
     );
     let actions = format!(

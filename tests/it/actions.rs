@@ -49,7 +49,7 @@ async fn actions_of_the_platform_are_carried_out_once_a_key() {
     assert_eq!(threshold[0]["action"]["id"], "suspend");
     let job = demo.job("default", "m1").await;
     assert_eq!(demo.whole_job(&job).await["causes"].as_array().unwrap().len(), 1);
-    let callbacks = demo.received("decision.moderator", 3).await;
+    let callbacks = demo.received("decision.moderator", 4).await;
     let of = |action: &str| callbacks.iter().find(|body| body["action"]["id"] == action).unwrap();
     let ban = of("ban");
     assert_eq!(ban["item"]["id"], "m1");
@@ -63,10 +63,10 @@ async fn actions_of_the_platform_are_carried_out_once_a_key() {
     // Both requests are through once a later action is: they share the item and so its order.
     let (status, answer) = demo.platform(Method::POST, "/api/v1/actions", Some(&on("suspend"))).await;
     assert_eq!(status, 202, "{answer}");
-    demo.received("decision.moderator", 4).await;
+    demo.received("decision.moderator", 5).await;
     let all = demo.all_received().await.unwrap();
     let all = all.iter().filter(|body| body["type"] == "decision.moderator");
     let events: BTreeSet<_> = all.map(|body| body["id"].to_string()).collect();
-    assert_eq!(events.len(), 4, "{events:?}");
+    assert_eq!(events.len(), 5, "{events:?}");
     assert_eq!(demo.stop().await.code(), Some(0));
 }

@@ -146,8 +146,9 @@ fn plan(
             id: event_id,
             event_type: Event::UserThreshold,
             occurred_at: strike.at.iso(),
-            item: strike.item.clone(),
-            action: events::ActionRef { id: crossing.threshold.action.clone() },
+            item: events::item(config, &strike.item),
+            action: Some(events::ActionRef { id: crossing.threshold.action.clone() }),
+            decision: None,
             policies: Vec::new(),
             rules: Vec::new(),
             rules_more: 0,
@@ -167,6 +168,7 @@ fn plan(
             subject: strike.user.clone(),
             occurred_at: strike.at,
             body: events::body(&event),
+            counts: None,
         }
     });
     effects::Plan {

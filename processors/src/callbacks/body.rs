@@ -46,6 +46,16 @@ pub(crate) fn too_large(body: &Bytes, limit: usize) -> Option<String> {
     (bytes > limit).then(|| format!("the body has {bytes} bytes, above callbacks.max_body_bytes = {limit}"))
 }
 
+/// True if the event says which decision it is about.
+pub(crate) fn is_of_decision(body: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Event {
+        #[serde(rename = "decision")]
+        _decision: IgnoredAny,
+    }
+    serde_json::from_slice::<Event>(body).is_ok()
+}
+
 /// Returns the action of the event, if it has one.
 pub(crate) fn action(body: &[u8]) -> Option<ActionId> {
     #[derive(Deserialize)]

@@ -79,14 +79,18 @@ fn endpoint_of<'a>(config: &'a Compiled, row: &Delivery) -> Option<&'a Endpoint>
     if row.attempts > 0 && planned.is_some() {
         return planned;
     }
-    let action = body::action(&row.body).and_then(|action| config.action(&action));
+    // Each endpoint has its own event of a decision, which must not go where another one goes.
+    let action = match body::is_of_decision(&row.body) {
+        true => None,
+        false => body::action(&row.body).and_then(|action| config.action(&action)),
+    };
     let first = || config.endpoints_for(&row.event_type).next();
     match action.map(|action| &action.kind) {
         Some(ActionKind::Callback { endpoint: Some(by_action) }) => {
             config.endpoint(by_action).or(planned).or_else(first)
         }
         Some(ActionKind::Callback { endpoint: None }) => first().or(planned),
-        // An event without an action was planned for each endpoint separately, so it goes to no other one.
+        // Events of appeals and decisions were planned for each endpoint separately, so they go to no other one.
         _ => planned.or_else(|| first().filter(|_| row.endpoint.is_none())),
     }
 }

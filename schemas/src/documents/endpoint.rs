@@ -19,7 +19,8 @@ pub struct Endpoint {
     /// and given back sealed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Events that are sent here when their action names no endpoint; all by default.
+    /// Events that are sent here: every decision and every answer to an appeal, and actions that name no endpoint. All by
+    /// default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Event>,
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{
     Plan, PlannedAction, PlannedCallback, PlannedReview, PlannedStrike,
-    events::{self, ActionEvent, ActionRef, Conflict, Named},
+    events::{self, ActionEvent, ActionRef, Conflict, DecisionRef, Named},
 };
 use crate::{jobs::BuiltInQueue, rules::stats::RuleHit};
 
@@ -36,6 +36,10 @@ pub(crate) struct ActionInput<'a> {
     pub(crate) parameters: Map<String, Value>,
     /// Values of rules that rules with lower ids overrule.
     pub(crate) conflicts: Vec<Conflict>,
+    /// The decision that takes the action, if no rule does.
+    pub(crate) decision: Option<&'a DecisionRef>,
+    /// Further values for `custom`, unless a parameter has the name.
+    pub(crate) about: &'a Map<String, Value>,
     /// Further items that the action is about.
     pub(crate) reported_items: &'a [ItemKey],
 }
@@ -45,7 +49,13 @@ impl Plan {
     pub(crate) fn take(&mut self, config: &Compiled, input: &ActionInput<'_>) {
         let action = config.action(input.action);
         match action.map(|action| &action.kind) {
-            Some(ActionKind::EnqueueReview { queue }) => self.enqueue(input, queue.as_ref()),
+            Some(ActionKind::EnqueueReview { queue }) => {
+                self.enqueue(input, queue.as_ref());
+                // Subscribers hear of each decision, also of one that only asks for another review.
+                if input.decision.is_some() {
+                    self.call_back(config, input, None);
+                }
+            }
             Some(ActionKind::Callback { endpoint }) => self.call_back(config, input, endpoint.clone()),
             None => self.call_back(config, input, None),
         }
@@ -88,35 +98,64 @@ impl Plan {
     }
 
     fn call_back(&mut self, config: &Compiled, input: &ActionInput<'_>, endpoint: Option<EndpointId>) {
-        let event = ActionEvent {
-            id: input.event_id,
-            event_type: input.event_type,
-            occurred_at: input.occurred_at.iso(),
-            item: input.item.clone(),
-            action: ActionRef { id: input.action.clone() },
-            policies: events::policies(config, input.policies),
-            rules: input.rules.clone(),
-            rules_more: input.rules_more,
-            creator: input.user.cloned(),
-            user_strike_count: None,
-            decision_reason: input.reason.clone(),
-            custom: custom(config, input),
-            conflicts: input.conflicts.clone(),
+        let endpoints = match input.decision {
+            Some(_) => subscribers(config, input.event_type, endpoint.as_ref()),
+            None => vec![endpoint],
         };
-        self.callbacks.push(PlannedCallback {
-            event_id: input.event_id,
-            event_type: input.event_type,
-            endpoint,
-            subject: input.item.clone(),
-            occurred_at: input.occurred_at,
-            body: events::body(&event),
-        });
+        for (nth, endpoint) in endpoints.into_iter().enumerate() {
+            let event_id = if nth == 0 { input.event_id } else { copy_of(input.event_id, endpoint.as_ref()) };
+            let event = ActionEvent {
+                id: event_id,
+                event_type: input.event_type,
+                occurred_at: input.occurred_at.iso(),
+                item: events::item(config, input.item),
+                action: Some(ActionRef { id: input.action.clone() }),
+                decision: input.decision.cloned(),
+                policies: events::policies(config, input.policies),
+                rules: input.rules.clone(),
+                rules_more: input.rules_more,
+                creator: input.user.cloned(),
+                user_strike_count: None,
+                decision_reason: input.reason.clone(),
+                custom: custom(config, input),
+                conflicts: input.conflicts.clone(),
+            };
+            self.callbacks.push(PlannedCallback {
+                event_id,
+                event_type: input.event_type,
+                endpoint,
+                subject: input.item.clone(),
+                occurred_at: input.occurred_at,
+                body: events::body(&event),
+                counts: input.user.cloned(),
+            });
+        }
     }
+}
+
+/// Returns the endpoints that receive an event: the one that its action names, and all that take such events. Without
+/// any, the event is kept as held rather than lost.
+pub(crate) fn subscribers(
+    config: &Compiled,
+    event_type: Event,
+    named: Option<&EndpointId>,
+) -> Vec<Option<EndpointId>> {
+    let taking = config.endpoints_for(event_type.name()).map(|endpoint| endpoint.key.clone());
+    let taking = taking.filter(|endpoint| named != Some(endpoint));
+    let all: Vec<_> = named.cloned().into_iter().chain(taking).map(Some).collect();
+    if all.is_empty() { vec![None] } else { all }
+}
+
+/// Returns the id of an event's copy for a further endpoint.
+pub(crate) fn copy_of(event: EventId, endpoint: Option<&EndpointId>) -> EventId {
+    let endpoint = endpoint.map_or("", EndpointId::as_str);
+    derive(Kind::DecisionEvent, &[event.as_bytes(), endpoint.as_bytes()])
 }
 
 fn custom(config: &Compiled, input: &ActionInput<'_>) -> Map<String, Value> {
     let action = config.action(input.action);
-    let mut custom = action.map(|action| action.parameters.clone()).unwrap_or_default();
+    let mut custom = input.about.clone();
+    custom.extend(action.map(|action| action.parameters.clone()).unwrap_or_default());
     custom.extend(input.parameters.clone());
     if !input.reported_items.is_empty() {
         custom.insert("reportedItems".to_owned(), json!(input.reported_items));

@@ -1,10 +1,12 @@
 //! Bodies of callback events, without the `sequence` that the owner of the callbacks partition adds.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
-    documents::Event,
-    ids::{ActionId, AppealId, EventId, ItemKey, PolicyId, RuleId},
+    documents::{Event, Severity},
+    ids::{ActionId, AppealId, DecisionId, EventId, ItemKey, PolicyId, RuleId},
+    records::Verdict,
 };
 
 #[derive(Clone, Debug, Serialize)]
@@ -18,15 +20,56 @@ pub struct ActionRef {
     pub id: ActionId,
 }
 
+/// A policy as callbacks name it.
+#[derive(Clone, Debug, Serialize)]
+pub struct PolicyRef {
+    pub id: PolicyId,
+    pub name: String,
+    /// Severity of a violation; absent for a policy that is no longer configured.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "in_capitals")]
+    pub penalty: Option<Severity>,
+}
+
+/// An item as callbacks name it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ItemRef {
+    #[serde(flatten)]
+    pub key: ItemKey,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub type_name: Option<String>,
+}
+
+/// The decision that an event is about.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionRef {
+    pub id: DecisionId,
+    pub verdict: Verdict,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    pub policies: Vec<PolicyRef>,
+    pub actions: Vec<DecidedAction>,
+    pub decided_at: String,
+}
+
+/// An action of a decision, with the parameters that the moderator gave.
+#[derive(Clone, Debug, Serialize)]
+pub struct DecidedAction {
+    pub id: ActionId,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub parameters: Map<String, Value>,
+}
+
 /// Value of a parameter that a rule gives and that a rule with a lower id overrules.
 #[derive(Clone, Debug, Serialize)]
 pub struct Conflict {
     pub parameter: String,
     pub rule: RuleId,
-    pub value: serde_json::Value,
+    pub value: Value,
 }
 
-/// Event of an action of rules, of a moderator, or of a strike threshold.
+/// Event of an action of rules, of a decision, or of a strike threshold.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ActionEvent {
@@ -34,9 +77,13 @@ pub struct ActionEvent {
     #[serde(rename = "type")]
     pub event_type: Event,
     pub occurred_at: String,
-    pub item: ItemKey,
-    pub action: ActionRef,
-    pub policies: Vec<Named<PolicyId>>,
+    pub item: ItemRef,
+    /// Absent for a decision that takes no action.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<ActionRef>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<DecisionRef>,
+    pub policies: Vec<PolicyRef>,
     pub rules: Vec<Named<RuleId>>,
     /// Rules beyond those named, see `catalog.rules.stored_matches`.
     #[serde(skip_serializing_if = "is_zero")]
@@ -47,7 +94,7 @@ pub struct ActionEvent {
     pub user_strike_count: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision_reason: Option<String>,
-    pub custom: serde_json::Map<String, serde_json::Value>,
+    pub custom: Map<String, Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<Conflict>,
 }
@@ -63,10 +110,20 @@ pub struct AppealEvent {
     pub appeal_id: AppealId,
     pub appealed_by: ItemKey,
     pub appeal_decision: &'static str,
-    pub item: ItemKey,
+    pub item: ItemRef,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision_reason: Option<String>,
-    pub custom: serde_json::Map<String, serde_json::Value>,
+    pub custom: Map<String, Value>,
+}
+
+#[allow(clippy::ref_option, reason = "the signature that serde calls")]
+fn in_capitals<S: Serializer>(penalty: &Option<Severity>, serializer: S) -> Result<S::Ok, S::Error> {
+    serde_json::to_value(penalty)
+        .ok()
+        .as_ref()
+        .and_then(Value::as_str)
+        .map(str::to_uppercase)
+        .serialize(serializer)
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
@@ -78,12 +135,28 @@ pub fn body(event: &impl Serialize) -> String {
     serde_json::to_string(event).expect("an event has string keys only")
 }
 
+/// Adds `userStrikeCount` as the last member of a body.
+pub(super) fn with_strikes(body: &str, strikes: i64) -> String {
+    let open = body.strip_suffix('}').unwrap_or(body);
+    format!("{open},\"userStrikeCount\":{strikes}}}")
+}
+
+/// Names the item's type. One that is no longer configured has no name.
+pub fn item(config: &Compiled, key: &ItemKey) -> ItemRef {
+    let type_name = config.item_type(&key.type_id).map(|item_type| item_type.name.clone());
+    ItemRef { key: key.clone(), type_name }
+}
+
 /// Adds names to the ids. A policy that is no longer configured has its id as its name.
-pub fn policies(config: &Compiled, ids: &[PolicyId]) -> Vec<Named<PolicyId>> {
+pub fn policies(config: &Compiled, ids: &[PolicyId]) -> Vec<PolicyRef> {
     ids.iter()
-        .map(|id| Named {
-            id: id.clone(),
-            name: config.policy(id).map_or_else(|| id.to_string(), |policy| policy.name.clone()),
+        .map(|id| {
+            let policy = config.policy(id);
+            PolicyRef {
+                id: id.clone(),
+                name: policy.map_or_else(|| id.to_string(), |policy| policy.name.clone()),
+                penalty: policy.map(|policy| policy.severity),
+            }
         })
         .collect()
 }

@@ -11,6 +11,8 @@ pub mod events;
 mod plan;
 mod rule_gates;
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tidegate_catalog::Compiled;
@@ -26,7 +28,7 @@ use tidegate_store::{
 };
 use uuid::Uuid;
 
-pub(crate) use actions::ActionInput;
+pub(crate) use actions::{ActionInput, copy_of, subscribers};
 pub use apply::apply;
 pub use plan::plan_item;
 pub(crate) use rule_gates::event_of;
@@ -35,6 +37,7 @@ pub use rule_gates::{Again, Claim, Evaluated, Expected, Refused, Watch, claims};
 use crate::{
     Deps, Error,
     rules::stats::{RuleHit, RuleOutcome},
+    strikes,
 };
 
 /// Reason that is shown for actions of content that a newer version has overtaken.
@@ -138,6 +141,9 @@ pub struct PlannedCallback {
     pub subject: ItemKey,
     pub occurred_at: Millis,
     pub body: String,
+    /// User whose strikes the body is to say. Not stored, since a stored body says them.
+    #[serde(skip)]
+    pub counts: Option<ItemKey>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -223,8 +229,30 @@ pub async fn stored(store: &Store, org: &OrgId, cause: Uuid) -> Result<Option<Pl
     row.map(|row| serde_json::from_str(&row.plan).map_err(Error::corrupt("plan"))).transpose()
 }
 
+/// Adds the strikes of users to the bodies of their callbacks, those of the plan included. Strikes of causes whose records
+/// were not read yet are missing.
+async fn count_strikes(store: &Store, plan: &mut Plan) -> Result<(), Error> {
+    let mut totals: HashMap<ItemKey, i64> = HashMap::new();
+    for callback in &mut plan.callbacks {
+        let Some(user) = callback.counts.take() else { continue };
+        let total = match totals.get(&user) {
+            Some(total) => *total,
+            None => {
+                let own = plan.strikes.iter().filter(|it| it.user == user && it.reverses.is_none());
+                let own: i64 = own.map(|it| it.points).sum();
+                let total = strikes::total(store, &plan.org, &user, Millis(0)).await? + own;
+                totals.insert(user, total);
+                total
+            }
+        };
+        callback.body = events::with_strikes(&callback.body, total);
+    }
+    Ok(())
+}
+
 /// Stores the plan unless the cause has one. Returns the plan to carry out.
-pub async fn adopt(store: &Store, plan: Plan, now: Millis) -> Result<Plan, Error> {
+pub async fn adopt(store: &Store, mut plan: Plan, now: Millis) -> Result<Plan, Error> {
+    count_strikes(store, &mut plan).await?;
     let row = plans::Plan {
         org: plan.org.clone(),
         cause: plan.cause,

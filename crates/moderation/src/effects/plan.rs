@@ -212,6 +212,8 @@ fn take(
             reason: None,
             parameters,
             conflicts,
+            decision: None,
+            about: &Map::new(),
             reported_items: &[],
         },
     );

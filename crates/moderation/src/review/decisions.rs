@@ -35,10 +35,13 @@ use tidegate_store::{
 };
 use tidegate_stream::{Record, Topic};
 
-use super::appeals;
+use super::{appeals, decision_events};
 use crate::{
     Deps, Error,
-    effects::{self, ActionInput, Plan, PlannedCallback, PlannedFinding, PlannedStrike, events},
+    effects::{
+        self, ActionInput, Plan, PlannedCallback, PlannedFinding, PlannedStrike,
+        events::{self, DecisionRef},
+    },
     items::stored,
     rules::stats::RuleHit,
 };
@@ -324,19 +327,25 @@ async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> 
     let mut plan =
         Plan::empty(&decision.org, decision.decision_id.0, effects::Kind::Decision, config.version());
     match decision.verdict {
-        Verdict::Ignore => {
-            let hits = hits_of_job(deps, decision).await?;
-            add_findings(&mut plan, &decision.item, hits, Finding::Rejected, written_at);
-        }
-        Verdict::Act => {
-            let hits = hits_of_job(deps, decision).await?;
+        Verdict::Ignore | Verdict::Act => {
+            let acts = decision.verdict == Verdict::Act;
+            let causes = causes_of_job(deps, decision).await?;
+            let hits = hits(causes.iter().filter_map(|cause| cause.hits.as_deref()))?;
             let user = stored::struck_user(deps, &config, decision).await?;
+            let about = decision_events::about(&deps.store, &config, decision, &causes).await?;
             let mut parameters = parameters(decision)?;
-            for action in &decision.actions {
-                let given = parameters.remove(action).unwrap_or_default();
-                take(&mut plan, &config, decision, (action, given), user.as_ref(), &hits, written_at);
+            let told = decision_events::reference(&config, decision, &parameters);
+            if acts {
+                for action in &decision.actions {
+                    let given = parameters.remove(action).unwrap_or_default();
+                    let by = (&told, &about);
+                    take(&mut plan, &config, decision, (action, given), by, user.as_ref(), &hits, written_at);
+                }
+            } else {
+                decision_events::tell(&mut plan, &config, decision, (&told, &about), user.as_ref());
             }
-            add_findings(&mut plan, &decision.item, hits, Finding::Confirmed, written_at);
+            let finding = if acts { Finding::Confirmed } else { Finding::Rejected };
+            add_findings(&mut plan, &decision.item, hits, finding, written_at);
         }
         Verdict::Accept | Verdict::Reject => {
             answer_appeal(&mut plan, deps, &config, decision, written_at).await?;
@@ -351,11 +360,9 @@ fn parameters(decision: &records::Decision) -> Result<HashMap<ActionId, Map<Stri
     Ok(given.map_err(Error::corrupt("decision"))?.unwrap_or_default())
 }
 
-/// Returns the rule versions that led to the job.
-async fn hits_of_job(deps: &Deps, decision: &records::Decision) -> Result<Vec<RuleHit>, Error> {
+async fn causes_of_job(deps: &Deps, decision: &records::Decision) -> Result<Vec<JobCause>, Error> {
     let partition = (decision.org.clone(), decision.job_id);
-    let causes = deps.store.scan::<JobCause>(&partition, At::all()).all().await?;
-    hits(causes.iter().filter_map(|cause| cause.hits.as_deref()))
+    Ok(deps.store.scan::<JobCause>(&partition, At::all()).all().await?)
 }
 
 /// Returns each rule version once per day: the first hit stands for equal ones.
@@ -380,11 +387,13 @@ fn add_findings(plan: &mut Plan, item: &ItemKey, hits: Vec<RuleHit>, finding: Fi
     plan.verdicts.extend(hits.into_iter().map(planned));
 }
 
+#[allow(clippy::too_many_arguments, reason = "the parts of one input")]
 fn take(
     plan: &mut Plan,
     config: &Compiled,
     decision: &records::Decision,
     (id, parameters): (&ActionId, Map<String, Value>),
+    (told, about): (&DecisionRef, &Map<String, Value>),
     user: Option<&ItemKey>,
     hits: &[RuleHit],
     written_at: Millis,
@@ -406,6 +415,8 @@ fn take(
             reason: decision.reason.clone(),
             parameters,
             conflicts: Vec::new(),
+            decision: Some(told),
+            about,
             reported_items: &decision.reported_items,
         },
     );
@@ -443,7 +454,7 @@ async fn answer_appeal(
             appeal_id: appeal_id.clone(),
             appealed_by: appeal.appealed_by.clone(),
             appeal_decision: if accepted { "ACCEPT" } else { "REJECT" },
-            item: appeal.item.clone(),
+            item: events::item(config, &appeal.item),
             decision_reason: decision.reason.clone(),
             custom: Map::new(),
         };
@@ -454,6 +465,7 @@ async fn answer_appeal(
             subject: appeal.item.clone(),
             occurred_at: decision.decided_at,
             body: events::body(&event),
+            counts: None,
         });
     }
     let against = appeals::against(&deps.store, &appeal).await?;

@@ -1,6 +1,7 @@
 //! Human review: queues, decisions, and the reports and appeals that open jobs.
 
 pub mod appeals;
+mod decision_events;
 pub mod decisions;
 pub mod job_view;
 pub mod queues;

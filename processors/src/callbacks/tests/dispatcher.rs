@@ -155,9 +155,20 @@ async fn callback_goes_where_its_action_points_until_the_first_call() {
         (Some("gone"), 0, "", None),
         (None, 0, "deleted", Some("first")),
         (None, 0, "", Some("first")),
+        (Some("other"), 0, "plain of a decision", Some("other")),
+        (Some("first"), 0, "moved of a decision", Some("first")),
+        (Some("gone"), 0, "moved of a decision", None),
+        (None, 0, "plain of a decision", Some("first")),
     ] {
-        let body =
-            if action.is_empty() { "{}".to_owned() } else { format!(r#"{{"action":{{"id":"{action}"}}}}"#) };
+        let (id, decision) = match action.strip_suffix(" of a decision") {
+            Some(id) => (id, r#","decision":{"verdict":"act"}"#),
+            None => (action, ""),
+        };
+        let body = if id.is_empty() {
+            "{}".to_owned()
+        } else {
+            format!(r#"{{"action":{{"id":"{id}"}}{decision}}}"#)
+        };
         let row =
             Delivery { endpoint: named.map(EndpointId::new), attempts, body: body.into(), ..row.clone() };
         let found = dispatcher.configured_endpoint(&row);

@@ -94,7 +94,7 @@ async fn decide(world: &World, queue: &str, verdict: Verdict) -> Job {
         verdict,
         actions: if verdict == Verdict::Act { vec!["limit_reach".into()] } else { Vec::new() },
         policies: Vec::new(),
-        reason: None,
+        reason: Some("no violation".to_owned()),
         decided_by: "ann".to_owned(),
         epoch: job.epoch,
     };
@@ -211,4 +211,56 @@ async fn a_rules_review_waits_in_the_queue_that_its_action_names() {
     let job = job(&world, "review", 1).await;
     assert_eq!(job.queue.as_str(), "spam");
     world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_decision_is_told_to_each_subscribed_endpoint() {
+    let mut world = World::new().await;
+    let documents = "endpoint: audit\nurl: https://audit.example/\nevents: [decision.moderator]\n---\n\
+                     endpoint: other\nurl: https://other.example/\nevents: [appeal.decision]\n";
+    world.configure(documents, false).await;
+    world.start();
+    send_report(&world, 1, "hello", false).await;
+    let ignored = decide(&world, "default", Verdict::Ignore).await;
+    world
+        .until("both endpoints", async || (world.events("decision.moderator").await.len() == 2).then_some(()))
+        .await;
+    send_report(&world, 2, "hello", false).await;
+    let acted = decide(&world, "default", Verdict::Act).await;
+    world
+        .until("both endpoints again", async || {
+            (world.events("decision.moderator").await.len() == 4).then_some(())
+        })
+        .await;
+    world.drain().await;
+    let told: Vec<(_, serde_json::Value)> = world
+        .callbacks()
+        .await
+        .into_iter()
+        .filter(|callback| callback.event_type == "decision.moderator")
+        .map(|callback| (callback.endpoint.unwrap(), serde_json::from_slice(&callback.body).unwrap()))
+        .collect();
+    for endpoint in ["audit", "platform"] {
+        let bodies: Vec<_> = told.iter().filter(|(to, _)| to.as_str() == endpoint).map(|it| &it.1).collect();
+        let [first, second] = bodies[..] else { panic!("{bodies:?}") };
+        assert_eq!((first.get("action"), first["decision"]["verdict"].as_str()), (None, Some("ignore")));
+        assert_eq!(first["decision"]["actions"], serde_json::json!([]));
+        assert!(first["decision"]["decidedAt"].is_string() && first["decision"]["id"].is_string());
+        assert_eq!(second["action"]["id"], "limit_reach");
+        assert_eq!(second["decision"]["actions"], serde_json::json!([{"id": "limit_reach"}]));
+        assert_eq!((&first["item"]["typeName"], &first["item"]["id"]), (&"post".into(), &"p1".into()));
+        assert_eq!((&first["creator"]["id"], &first["userStrikeCount"]), (&"u1".into(), &0.into()));
+        assert_eq!(second["userStrikeCount"], 1, "its own strike is counted");
+        let history = first["custom"]["reportHistory"].as_array().unwrap();
+        assert_eq!((history.len(), &history[0]["reporter"]["id"]), (1, &"reporter-1".into()));
+        assert_eq!(history[0]["reason"], "spam");
+        assert_eq!(first["custom"]["reason"], "no violation");
+    }
+    assert_ne!(ignored.job_id, acted.job_id);
+
+    // The records are replayed: the same events come from the stored plans.
+    let mut second = world.image().await;
+    second.start();
+    second.drain().await;
+    assert_eq!(second.events("decision.moderator").await, world.events("decision.moderator").await);
 }

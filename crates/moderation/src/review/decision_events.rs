@@ -1,0 +1,132 @@
+//! Events that tell platforms about decisions. The actions of a decision are added to the plan by `effects::actions`.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+use tidegate_catalog::Compiled;
+use tidegate_schemas::{
+    documents::Event,
+    ids::{ActionId, EventId, ItemKey, Kind, derive},
+    records,
+    wire::reports::REPORTER_KIND,
+};
+use tidegate_store::{
+    Store,
+    tables::review::{jobs::JobCause, reports::Report},
+};
+
+use crate::{
+    Error,
+    effects::{
+        Plan, PlannedCallback, copy_of,
+        events::{self, ActionEvent, DecidedAction, DecisionRef},
+        subscribers,
+    },
+};
+
+/// Returns the decision as its events carry it.
+pub(super) fn reference(
+    config: &Compiled,
+    decision: &records::Decision,
+    parameters: &HashMap<ActionId, Map<String, Value>>,
+) -> DecisionRef {
+    let action = |id: &ActionId| DecidedAction {
+        id: id.clone(),
+        parameters: parameters.get(id).cloned().unwrap_or_default(),
+    };
+    DecisionRef {
+        id: decision.decision_id,
+        verdict: decision.verdict,
+        reason: decision.reason.clone(),
+        policies: events::policies(config, &decision.policies),
+        actions: decision.actions.iter().map(action).collect(),
+        decided_at: decision.decided_at.iso(),
+    }
+}
+
+/// Returns the reports that led to the job and the reason of the decision, for `custom`. Empty for a job without reports.
+pub(super) async fn about(
+    store: &Store,
+    config: &Compiled,
+    decision: &records::Decision,
+    causes: &[JobCause],
+) -> Result<Map<String, Value>, Error> {
+    let mut about = Map::new();
+    let mut reports: Vec<_> = causes.iter().filter_map(|cause| Some((cause.at, cause.report_id?))).collect();
+    if reports.is_empty() {
+        return Ok(about);
+    }
+    reports.sort_unstable();
+    // An item may have thousands of reports: the first are listed and the others counted, as with rules.
+    let (listed, more) = reports.split_at(reports.len().min(config.plan().limits().stored_matches));
+    let mut history = Vec::with_capacity(listed.len());
+    for (_, report_id) in listed {
+        let row = store.get::<Report>(&(decision.org.clone(), *report_id)).await?;
+        history.extend(row.as_ref().map(report));
+    }
+    about.insert("reportHistory".to_owned(), history.into());
+    if !more.is_empty() {
+        about.insert("reportHistoryMore".to_owned(), more.len().into());
+    }
+    if let Some(reason) = &decision.reason {
+        about.insert("reason".to_owned(), reason.as_str().into());
+    }
+    Ok(about)
+}
+
+fn report(row: &Report) -> Value {
+    let mut reporter = json!(row.reporter);
+    reporter["kind"] = REPORTER_KIND.into();
+    let mut report = json!({
+        "reportId": row.report_id, "reporter": reporter, "reportedAt": row.reported_at.iso(),
+    });
+    if let Some(reason) = &row.reason {
+        report["reason"] = reason.as_str().into();
+    }
+    report
+}
+
+/// Adds the event of a decision that takes no action, for each endpoint that takes such events.
+pub(super) fn tell(
+    plan: &mut Plan,
+    config: &Compiled,
+    decision: &records::Decision,
+    (told, about): (&DecisionRef, &Map<String, Value>),
+    user: Option<&ItemKey>,
+) {
+    let event_type = Event::ModeratorDecision;
+    let endpoints = subscribers(config, event_type, None);
+    // Nothing waits for an endpoint here if the organisation has some and none of them wants such events.
+    if endpoints == [None] && config.endpoints().next().is_some() {
+        return;
+    }
+    let decided: EventId = derive(Kind::DecisionEvent, &[decision.decision_id.as_bytes()]);
+    for endpoint in endpoints {
+        let event_id = copy_of(decided, endpoint.as_ref());
+        let event = ActionEvent {
+            id: event_id,
+            event_type,
+            occurred_at: decision.decided_at.iso(),
+            item: events::item(config, &decision.item),
+            action: None,
+            decision: Some(told.clone()),
+            policies: told.policies.clone(),
+            rules: Vec::new(),
+            rules_more: 0,
+            creator: user.cloned(),
+            user_strike_count: None,
+            decision_reason: decision.reason.clone(),
+            custom: about.clone(),
+            conflicts: Vec::new(),
+        };
+        plan.callbacks.push(PlannedCallback {
+            event_id,
+            event_type,
+            endpoint,
+            subject: decision.item.clone(),
+            occurred_at: decision.decided_at,
+            body: events::body(&event),
+            counts: user.cloned(),
+        });
+    }
+}
