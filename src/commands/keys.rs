@@ -1,6 +1,6 @@
-//! `tidegate keys`: makes, lists and ends API keys.
+//! `tidegate keys`: makes, lists, rotates and ends API keys.
 //!
-//! A key is printed once, when it is made.
+//! A key is printed once, when it is made, also as the replacement of another.
 
 use std::process::ExitCode;
 
@@ -33,6 +33,16 @@ pub(crate) enum Keys {
     },
     /// List keys, the ended ones included
     List {
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Replace a key by a new one with the same rights, and print it once
+    Rotate {
+        /// Its id, as `list` shows it
+        id: String,
+        /// Hours for which the old key still works
+        #[arg(long, value_name = "HOURS", default_value_t = 24)]
+        overlap_hours: u64,
         #[command(flatten)]
         connection: Connection,
     },
@@ -71,6 +81,7 @@ fn name(text: &str) -> Result<String, String> {
     if names::is_name(text) { Ok(text.to_owned()) } else { Err(format!("a key's name {}", names::RULE)) }
 }
 
+const HOUR_SECONDS: u64 = 3_600;
 const DAY_SECONDS: u64 = 86_400;
 
 impl Keys {
@@ -86,6 +97,11 @@ impl Keys {
                 let listed: Listed = connection.open()?.get("/keys", &[]).await?;
                 let now = Millis::now();
                 listed.items.iter().for_each(|key| say(line(key, now)));
+            }
+            Self::Rotate { id, overlap_hours, connection } => {
+                let body = json!({ "overlapSeconds": overlap_hours.saturating_mul(HOUR_SECONDS) });
+                let created: Created = connection.open()?.post(&format!("/keys/{id}/rotate"), &body).await?;
+                say(created.key);
             }
             Self::Revoke { id, connection } => {
                 let _nothing: Value =

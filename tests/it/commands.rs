@@ -5,6 +5,7 @@ use std::{fs, time::Duration};
 use crate::support::{Place, post, text};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use tidegate_schemas::ids::Millis;
 use tidegate_test_support::{PATIENCE, eventually};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -265,6 +266,36 @@ async fn keys_are_made_used_listed_and_ended() {
         place.run(&["keys", "create", "--scopes", "everything", "--data", data.to_str().unwrap()]).await;
     assert!(!wrong.status.success());
     assert!(text(&wrong.stderr).contains("everything"));
+}
+
+#[tokio::test]
+async fn rotated_key_works_for_its_overlap() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let old = place.tell(&["keys", "create", "--name", "sender", "--scopes", "admin"]).await;
+    let id_of = async |ending: &str| {
+        let listed = place.tell(&["keys", "list"]).await;
+        let mut lines = listed.lines().filter(|line| line.contains("sender") && line.ends_with(ending));
+        lines.next().map(|line| line.split_whitespace().next().unwrap().to_owned())
+    };
+    let before = Millis::now();
+    let new = place.tell(&["keys", "rotate", &id_of("active").await.unwrap()]).await;
+    assert_ne!(new, old);
+    for key in [&old, &new] {
+        assert_eq!(demo.admin_as(key.trim(), Method::GET, "/jobs", None).await.0, 200);
+    }
+    let listed = demo.admin("/keys").await;
+    let keys: Vec<_> =
+        listed["items"].as_array().unwrap().iter().filter(|key| key["name"] == "sender").collect();
+    let ends: Vec<_> = keys.iter().filter_map(|key| key["expiresAt"].as_str()).collect();
+    let day = Duration::from_secs(86_400);
+    assert!(matches!(ends[..], [end] if end >= before.plus(day).iso().as_str()), "{keys:?}");
+    assert!(keys.iter().all(|key| key["scopes"] == json!(["admin"])), "{keys:?}");
+
+    let newest =
+        place.tell(&["keys", "rotate", &id_of("active").await.unwrap(), "--overlap-hours", "0"]).await;
+    assert_eq!(demo.admin_as(new.trim(), Method::GET, "/jobs", None).await.0, 401);
+    assert_eq!(demo.admin_as(newest.trim(), Method::GET, "/jobs", None).await.0, 200);
 }
 
 #[tokio::test]

@@ -92,8 +92,13 @@ struct Wanted {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Rotation {
     /// Seconds for which the old key still works.
-    #[serde(default)]
+    #[serde(default = "a_day")]
     overlap_seconds: u64,
+}
+
+/// Time to put the new key in place of the old one everywhere.
+const fn a_day() -> u64 {
+    86_400
 }
 
 async fn list(
