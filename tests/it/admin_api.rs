@@ -194,6 +194,48 @@ async fn a_decision_names_each_action_and_policy_once_and_its_times_as_every_ans
 }
 
 #[tokio::test]
+async fn decision_gives_its_actions_parameters_that_fit() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let ban = "action: ban\nkind: callback\nparameters:\n  - {name: hours, type: NUMBER, default: 24}\n  \
+               - {name: why, type: STRING, required: true}\n";
+    let change = json!({ "files": [{ "name": "ban.yaml", "text": ban }] });
+    assert_eq!(demo.command("/config", &change).await.0, 200);
+    let job = reported(&demo, "p1").await;
+    let path = format!("/jobs/{}", job["id"].as_str().unwrap());
+    let epoch = demo.command(&format!("{path}/claim"), &json!({})).await.1["epoch"].clone();
+    let decide = async |actions: Value| {
+        let said = json!({ "epoch": epoch, "verdict": "act", "actions": actions });
+        demo.command(&format!("{path}/decisions"), &said).await
+    };
+    for (actions, named) in [
+        (json!(["ban"]), "why"),
+        (json!([{ "id": "ban", "parameters": { "why": 1 } }]), "why"),
+        (json!([{ "id": "ban", "parameters": { "why": "x", "hour": 2 } }]), "hours"),
+    ] {
+        let (status, answer) = decide(actions).await;
+        assert_eq!(
+            (status.as_u16(), &answer["errors"][0]["pointer"]),
+            (400, &json!("/actions/0/parameters")),
+            "{answer}"
+        );
+        assert!(answer["errors"][0]["detail"].as_str().unwrap().contains(named), "{answer}");
+    }
+    let given = json!({ "why": "scams" });
+    let (status, answer) = decide(json!([{ "id": "ban", "parameters": given }, "remove"])).await;
+    assert_eq!(status, 202, "{answer}");
+    assert_eq!(answer["actions"], json!(["ban", "remove"]));
+    assert_eq!(answer["parameters"], json!({ "ban": given }));
+    let received = demo.received("decision.moderator", 2).await;
+    let body = received.iter().find(|body| body["action"]["id"] == "ban").unwrap();
+    assert_eq!((&body["custom"]["hours"], &body["custom"]["why"]), (&json!(24), &json!("scams")));
+    assert_eq!(
+        body["decision"]["actions"],
+        json!([{ "id": "ban", "parameters": given }, { "id": "remove" }])
+    );
+}
+
+#[tokio::test]
 async fn lists_are_paged_without_gaps_or_repeats() {
     let place = Place::new();
     let demo = place.start().await.unwrap();

@@ -12,9 +12,10 @@ use axum::{
     routing::{get, post},
 };
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use tidegate_catalog::Compiled;
 use tidegate_moderation::review::{
-    decisions::{self, DecisionRequest, Refusal},
+    decisions::{self, DecisionRequest, Parameters, Refusal},
     job_view::{self, Cause, CauseLimits, DecisionView, JobView, Summary},
     queues::{self, Claim, Reviewer},
 };
@@ -75,13 +76,45 @@ struct Said {
     epoch: i64,
     verdict: String,
     #[serde(default)]
-    actions: Vec<ActionId>,
+    actions: Vec<SaidAction>,
     #[serde(default)]
     policies: Vec<PolicyId>,
     #[serde(default)]
     reason: Option<String>,
     #[serde(default)]
     reviewer: Option<String>,
+}
+
+/// An action as a moderator names it.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "an action is its id, or an object of `id` and `parameters`")]
+enum SaidAction {
+    Plain(ActionId),
+    With(ActionWithParameters),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ActionWithParameters {
+    id: ActionId,
+    #[serde(default)]
+    parameters: Map<String, Value>,
+}
+
+/// Separates the actions from their parameters. Of an action that is named twice, the first mention counts.
+fn separated(said: Vec<SaidAction>) -> (Vec<ActionId>, Parameters) {
+    let (mut actions, mut parameters) = (Vec::with_capacity(said.len()), Parameters::new());
+    for action in said {
+        let (id, given) = match action {
+            SaidAction::Plain(id) => (id, Map::new()),
+            SaidAction::With(ActionWithParameters { id, parameters }) => (id, parameters),
+        };
+        if !given.is_empty() && !actions.contains(&id) {
+            parameters.insert(id.clone(), given);
+        }
+        actions.push(id);
+    }
+    (actions, parameters)
 }
 
 async fn list(
@@ -209,9 +242,11 @@ async fn decide(
             format!("A reason has at most {longest} bytes (review.reason_bytes)."),
         ));
     }
+    let (actions, parameters) = separated(said.actions);
     let request = DecisionRequest {
         verdict,
-        actions: said.actions,
+        actions,
+        parameters,
         policies: said.policies,
         reason: said.reason,
         decided_by: caller.reviewer(said.reviewer),

@@ -1,7 +1,5 @@
 //! Events that tell platforms about decisions. The actions of a decision are added to the plan by `effects::actions`.
 
-use std::collections::HashMap;
-
 use serde_json::{Map, Value, json};
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
@@ -15,6 +13,7 @@ use tidegate_store::{
     tables::review::{jobs::JobCause, reports::Report},
 };
 
+use super::decisions::Parameters;
 use crate::{
     Error,
     effects::{
@@ -28,7 +27,7 @@ use crate::{
 pub(super) fn reference(
     config: &Compiled,
     decision: &records::Decision,
-    parameters: &HashMap<ActionId, Map<String, Value>>,
+    parameters: &Parameters,
 ) -> DecisionRef {
     let action = |id: &ActionId| DecidedAction {
         id: id.clone(),

@@ -6,7 +6,7 @@
 //! between leaves `released`, which is appended again after its lease: the ids are the same, so the effects happen once.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     hash::Hash,
     time::Duration,
 };
@@ -46,11 +46,16 @@ use crate::{
     rules::stats::RuleHit,
 };
 
+/// Values of parameters by their names, by the action that they are given to.
+pub type Parameters = BTreeMap<ActionId, Map<String, Value>>;
+
 /// A moderator's decision as requested. An action or a policy that is named twice counts once.
 #[derive(Clone, Debug)]
 pub struct DecisionRequest {
     pub verdict: Verdict,
     pub actions: Vec<ActionId>,
+    /// Values of the actions' parameters.
+    pub parameters: Parameters,
     pub policies: Vec<PolicyId>,
     pub reason: Option<String>,
     pub decided_by: String,
@@ -81,6 +86,8 @@ pub struct StoredDecision {
     pub config_version: ConfigVersion,
     pub verdict: Verdict,
     pub actions: Vec<ActionId>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: Parameters,
     pub policies: Vec<PolicyId>,
     pub reason: Option<String>,
     pub decided_by: String,
@@ -113,6 +120,7 @@ pub async fn decide(
         config_version: config.version(),
         verdict: request.verdict,
         actions: each_once(&request.actions),
+        parameters: request.parameters.clone(),
         policies: each_once(&request.policies),
         reason: request.reason.clone(),
         decided_by: request.decided_by.clone(),
@@ -176,8 +184,12 @@ fn check(config: &Compiled, job: &Job, request: &DecisionRequest) -> Result<(), 
         return invalid("/actions", format!("{} takes no actions", request.verdict.as_str()));
     }
     for (index, action) in request.actions.iter().enumerate() {
-        if config.action(action).is_none() {
+        let Some(known) = config.action(action) else {
             return invalid(&format!("/actions/{index}"), format!("there is no action {action}"));
+        };
+        let given = request.parameters.get(action).cloned().unwrap_or_default().into_iter().collect();
+        if let Some(fault) = known.check_parameters(&given).into_iter().next() {
+            return invalid(&format!("/actions/{index}/parameters"), fault);
         }
     }
     for (index, policy) in request.policies.iter().enumerate() {
@@ -289,7 +301,8 @@ fn record(job: &Job, decided: &StoredDecision) -> records::Decision {
         actions: decided.actions.clone(),
         policies: decided.policies.clone(),
         reason: decided.reason.clone(),
-        parameters: None,
+        parameters: (!decided.parameters.is_empty())
+            .then(|| serde_json::json!(decided.parameters).to_string()),
         reported_items: Vec::new(),
     }
 }
@@ -355,7 +368,7 @@ async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> 
 }
 
 /// Returns the parameters that the decision gives to its actions.
-fn parameters(decision: &records::Decision) -> Result<HashMap<ActionId, Map<String, Value>>, Error> {
+fn parameters(decision: &records::Decision) -> Result<Parameters, Error> {
     let given = decision.parameters.as_deref().map(serde_json::from_str).transpose();
     Ok(given.map_err(Error::corrupt("decision"))?.unwrap_or_default())
 }

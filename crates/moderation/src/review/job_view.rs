@@ -20,7 +20,10 @@ use tidegate_store::{
     },
 };
 
-use super::{decisions::StoredDecision, thread};
+use super::{
+    decisions::{Parameters, StoredDecision},
+    thread,
+};
 use crate::{
     Error,
     items::{context, context_media, stored},
@@ -59,6 +62,8 @@ pub struct DecisionView {
     pub config_version: ConfigVersion,
     pub verdict: Verdict,
     pub actions: Vec<ActionId>,
+    #[serde(skip_serializing_if = "Parameters::is_empty")]
+    pub parameters: Parameters,
     pub policies: Vec<PolicyId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -75,6 +80,7 @@ impl From<StoredDecision> for DecisionView {
             config_version: decided.config_version,
             verdict: decided.verdict,
             actions: decided.actions,
+            parameters: decided.parameters,
             policies: decided.policies,
             reason: decided.reason,
             decided_by: decided.decided_by,

@@ -200,6 +200,7 @@ async fn a_released_decision_is_appended_after_its_lease() {
         config_version: ConfigVersion(1),
         verdict: Verdict::Ignore,
         actions: Vec::new(),
+        parameters: decisions::Parameters::new(),
         policies: Vec::new(),
         reason: None,
         decided_by: "ann".to_owned(),

@@ -93,6 +93,7 @@ async fn decide(world: &World, queue: &str, verdict: Verdict) -> Job {
     let request = DecisionRequest {
         verdict,
         actions: if verdict == Verdict::Act { vec!["limit_reach".into()] } else { Vec::new() },
+        parameters: decisions::Parameters::new(),
         policies: Vec::new(),
         reason: Some("no violation".to_owned()),
         decided_by: "ann".to_owned(),
