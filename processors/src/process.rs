@@ -53,7 +53,8 @@ pub async fn process(
     let mut roles =
         Roles { deps, settings: Arc::clone(&settings), stop: stop.child_token(), tasks: JoinSet::new() };
 
-    let facts = FactLookup::new(work.store.clone(), settings.window_rows);
+    let facts = FactLookup::new(work.store.clone(), &settings)
+        .map_err(|error| RoleError::Broken { role: Role("process"), detail: error.to_string() })?;
     let expected = Expectations::new(
         work.store.clone(),
         Measure { times: settings.alarm_times, least: settings.alarm_least },

@@ -43,8 +43,13 @@ pub struct Settings {
     /// Share of an organisation's items, in percent, from which on a rule is reported as one that matches most; 0 turns this
     /// off. Default 90.
     pub frequent_rule_percent: u64,
-    /// Rows that may be read for what a window has counted; a condition that needs more is errored. Default 10,000.
+    /// Rows that may be read for what windows have counted, for one item in all; conditions that need more are errored.
+    /// Default 20,000.
     pub window_rows: usize,
+    /// Threads that read what windows have counted. Default 1.
+    pub counting_threads: usize,
+    /// Number of windows that are read at once for one organisation. Default 32.
+    pub window_lookups_per_org: usize,
     /// Interval between two writes of the counts for `tidegate rules stats`, in milliseconds; a crash loses as much of
     /// the counts. Default 5,000.
     pub rule_counts_ms: u64,
@@ -75,7 +80,9 @@ impl Default for Settings {
             drain_ms: 30_000,
             rule_metrics: 1_000,
             frequent_rule_percent: 90,
-            window_rows: 10_000,
+            window_rows: 20_000,
+            counting_threads: 1,
+            window_lookups_per_org: 32,
             rule_counts_ms: 5_000,
             alarm_times: 5,
             alarm_least: 50,
@@ -212,6 +219,8 @@ impl Settings {
                 ("decision_sweep_ms", self.decision_sweep_ms),
                 ("drain_ms", self.drain_ms),
                 ("window_rows", self.window_rows as u64),
+                ("counting_threads", self.counting_threads as u64),
+                ("window_lookups_per_org", self.window_lookups_per_org as u64),
                 ("rule_counts_ms", self.rule_counts_ms),
             ],
         )?;

@@ -144,15 +144,21 @@ impl Window {
         at.0.div_euclid(self.bucket)
     }
 
-    /// The buckets that hold what counts at this instant.
-    pub fn buckets(&self, now: Millis) -> RangeInclusive<i64> {
-        let first = Millis(now.0.saturating_sub(self.over).saturating_add(1));
-        self.bucket_of(first)..=self.bucket_of(now)
+    /// Times of the rows that count for an item of this time, whichever of them was counted first: its window, and the windows
+    /// that it lies in itself.
+    pub fn around(&self, item: Millis) -> RangeInclusive<Millis> {
+        Millis(item.0.saturating_sub(self.over).saturating_add(1))
+            ..=Millis(item.0.saturating_add(self.over).saturating_sub(1))
     }
 
-    /// True if a row counts at an instant. Rows that are newer do not: a replay comes to what there was.
-    pub fn counts(&self, at: Millis, now: Millis) -> bool {
-        at <= now && at.0 > now.0.saturating_sub(self.over)
+    /// Times of the rows that count for an item of this time and are not later.
+    pub fn until(&self, item: Millis) -> RangeInclusive<Millis> {
+        *self.around(item).start()..=item
+    }
+
+    /// The buckets that hold rows of these times.
+    pub fn buckets(&self, times: &RangeInclusive<Millis>) -> RangeInclusive<i64> {
+        self.bucket_of(*times.start())..=self.bucket_of(*times.end())
     }
 
     /// Milliseconds for which a row can matter.
@@ -160,25 +166,25 @@ impl Window {
         self.over.saturating_add(self.bucket)
     }
 
-    /// An empty sum of rows for this instant.
-    pub fn tally(&self, now: Millis) -> RunningCount<'_> {
-        RunningCount { window: self, now, amount: Amount::ZERO, members: HashSet::new() }
+    /// An empty sum of rows of these times.
+    pub fn tally(&self, times: RangeInclusive<Millis>) -> RunningCount<'_> {
+        RunningCount { window: self, times, amount: Amount::ZERO, members: HashSet::new() }
     }
 }
 
-/// The sum of a window's rows at an instant.
+/// The sum of a window's rows of some times.
 #[derive(Debug)]
 pub struct RunningCount<'w> {
     window: &'w Window,
-    now: Millis,
+    times: RangeInclusive<Millis>,
     amount: Amount,
     members: HashSet<i64>,
 }
 
 impl RunningCount<'_> {
-    /// Adds a row, if it counts at the instant. A row must be added once.
+    /// Adds a row, if it is of one of the times. A row must be added once.
     pub fn add(&mut self, at: Millis, amount: Amount, members: &[i64]) {
-        if !self.window.counts(at, self.now) {
+        if !self.times.contains(&at) {
             return;
         }
         match self.window.measure {
@@ -186,6 +192,12 @@ impl RunningCount<'_> {
             Measure::Sum => self.amount = self.amount.plus(Amount(amount.0.max(0))),
             Measure::Distinct => self.members.extend(members),
         }
+    }
+
+    /// Adds the sum of other rows.
+    pub fn merge(&mut self, other: Self) {
+        self.amount = self.amount.plus(other.amount);
+        self.members.extend(other.members);
     }
 
     /// The amount. It never falls, so whoever only asks whether it reaches a number may stop there.
@@ -217,14 +229,20 @@ mod tests {
     #[test]
     fn counted_entries_lie_in_the_buckets_that_are_read() {
         let window = window(Measure::Count);
-        for now in [0, 1, 24_999, 25_000, 60_000, 1_767_225_600_000] {
-            let buckets = window.buckets(Millis(now));
-            for at in (now - 130_000..=now + 60_000).step_by(997).chain([now - 60_000, now - 59_999, now]) {
-                let counts = window.counts(Millis(at), Millis(now));
-                assert_eq!(counts, at > now - 60_000 && at <= now, "{at} at {now}");
-                assert!(!counts || buckets.contains(&window.bucket_of(Millis(at))), "{at} at {now}");
+        for item in [0, 1, 24_999, 25_000, 60_000, 1_767_225_600_000] {
+            let (until, around) = (window.until(Millis(item)), window.around(Millis(item)));
+            for at in
+                (item - 130_000..=item + 130_000).step_by(997).chain([item - 60_000, item - 59_999, item])
+            {
+                let at = Millis(at);
+                assert_eq!(until.contains(&at), at.0 > item - 60_000 && at.0 <= item, "{at:?} at {item}");
+                assert_eq!(around.contains(&at), (at.0 - item).abs() < 60_000, "{at:?} at {item}");
+                for times in [&until, &around] {
+                    let is_read = window.buckets(times).contains(&window.bucket_of(at));
+                    assert!(!times.contains(&at) || is_read, "{at:?} at {item}");
+                }
             }
-            assert!(buckets.clone().count() <= 4, "{buckets:?}");
+            assert!(window.buckets(&until).count() <= 4, "{until:?}");
         }
     }
 
@@ -233,13 +251,28 @@ mod tests {
         let window = window(Measure::Count);
         let at = Millis(26_000);
         let last = Millis(at.0 + window.over - 1);
-        assert!(window.counts(at, last) && last.0 - at.0 < window.lives());
+        assert!(window.around(last).contains(&at) && last.0 - at.0 < window.lives());
+    }
+
+    #[test]
+    fn parts_of_a_sum_add_up() {
+        for (measure, amount) in [(Measure::Count, 3), (Measure::Sum, 6), (Measure::Distinct, 2)] {
+            let window = window(measure);
+            let sum = |rows: &[i64]| {
+                let mut tally = window.tally(window.until(Millis(100_000)));
+                rows.iter().for_each(|row| tally.add(Millis(90_000), Amount::whole(2), &[*row]));
+                tally
+            };
+            let mut tally = sum(&[7, 8]);
+            tally.merge(sum(&[7]));
+            assert_eq!(tally.amount(), Amount::whole(amount));
+        }
     }
 
     #[test]
     fn sums_are_exact_and_never_fall() {
         let window = window(Measure::Sum);
-        let mut tally = window.tally(Millis(100_000));
+        let mut tally = window.tally(window.until(Millis(100_000)));
         for _ in 0..10 {
             tally.add(Millis(90_000), Amount::of(Number::Fraction(0.1)), &[]);
         }
@@ -254,7 +287,7 @@ mod tests {
     #[test]
     fn repeated_value_counts_once() {
         let window = window(Measure::Distinct);
-        let mut tally = window.tally(Millis(100_000));
+        let mut tally = window.tally(window.until(Millis(100_000)));
         let of = |text: &str| member(&Value::Text(text)).into_iter().collect::<Vec<_>>();
         for text in ["a", "b", "a"] {
             tally.add(Millis(90_000), Amount::ZERO, &of(text));

@@ -3,19 +3,30 @@
 //!
 //! It remembers nothing beyond the look-ups that are under way.
 
+use std::{io, sync::Arc};
+
 use futures::future::{try_join, try_join_all};
 use tidegate_moderation::{
     self as moderation,
     media::Judged,
-    rules::windows::{self, Moment, Question as WindowQuestion},
+    rules::windows::{self, Moment, Question as WindowQuestion, RowBudget},
     single_flight::SingleFlight,
     strikes,
 };
 use tidegate_rules::{Amount, Facts, Need, Plan, Scan, WindowEntry, WindowKey, Within};
-use tidegate_schemas::ids::{ItemKey, Millis, OrgId, WindowId};
+use tidegate_schemas::ids::{ItemKey, Millis, OrgId, SubmissionId, WindowId};
 use tidegate_store::Store;
 
-use crate::items::window_order::{WindowGuard, WindowOrder};
+use crate::{
+    items::{
+        counting_threads::CountingThreads,
+        window_order::{WindowGuard, WindowOrder},
+    },
+    settings::Settings,
+};
+
+/// Milliseconds by which the clock of another process may be ahead.
+const CLOCK_SKEW_MS: i64 = 60_000;
 
 /// Key of a look-up of strikes: the user, and the instant since which strikes count.
 type StrikeQuery = (OrgId, ItemKey, Millis);
@@ -27,6 +38,8 @@ pub(crate) struct FactRequest<'a> {
     pub(crate) moment: Moment,
     pub(crate) plan: &'a Plan,
     pub(crate) media: &'a Judged,
+    /// Place of the item among those that are counted; none if its org had no windows when it started.
+    pub(crate) guard: Option<&'a Arc<WindowGuard>>,
 }
 
 #[derive(Clone)]
@@ -35,21 +48,28 @@ pub(crate) struct FactLookup {
     window_rows: usize,
     /// Look-ups of strikes that are under way; `None` if the store failed, as its errors cannot be shared.
     strike_lookups: SingleFlight<StrikeQuery, Option<i64>>,
-    turns: WindowOrder,
+    order: WindowOrder,
+    counting: CountingThreads,
 }
 
 impl FactLookup {
-    pub(crate) fn new(store: Store, window_rows: usize) -> Self {
-        Self { store, window_rows, strike_lookups: SingleFlight::default(), turns: WindowOrder::default() }
+    pub(crate) fn new(store: Store, settings: &Settings) -> io::Result<Self> {
+        Ok(Self {
+            store,
+            window_rows: settings.window_rows,
+            strike_lookups: SingleFlight::default(),
+            order: WindowOrder::default(),
+            counting: CountingThreads::new(settings.counting_threads, settings.window_lookups_per_org)?,
+        })
     }
 
     pub(crate) const fn window_rows(&self) -> usize {
         self.window_rows
     }
 
-    /// The item's turn to be counted. Taken in the log's order, those that ask about windows ask in that order.
-    pub(crate) fn turn(&self, org: &OrgId, item: Moment) -> WindowGuard {
-        self.turns.take(org, item)
+    /// Returns the item's place among those that are counted. Items are counted in the order in which they take it.
+    pub(crate) fn place(&self, org: &OrgId, submission: SubmissionId) -> WindowGuard {
+        self.order.take(org, submission)
     }
 
     /// Counts items of an org in their windows.
@@ -73,9 +93,12 @@ impl FactLookup {
         scan: &Scan,
     ) -> Result<Facts, moderation::Error> {
         let now = asking.moment.append_ms();
-        if scan.needs().iter().any(|need| matches!(need, Need::Count { .. })) {
-            self.turns.before(asking.org, asking.moment).await;
+        if let Some(guard) = asking.guard
+            && scan.needs().iter().any(|need| matches!(need, Need::Count { .. }))
+        {
+            guard.wait_for_earlier().await;
         }
+        let budget = Arc::new(RowBudget::new(self.window_rows));
         let mut facts = Facts::new();
         let (mut standings, mut counts) = (Vec::new(), Vec::new());
         for need in scan.needs() {
@@ -85,7 +108,7 @@ impl FactLookup {
                     standings.push(async move { standing.await.map(|points| (need, points)) });
                 }
                 Need::Count { window, key, at_least } => {
-                    let counted = self.counted(asking, window, key, *at_least);
+                    let counted = self.counted(asking, &budget, window, key, *at_least);
                     counts.push(async move { counted.await.map(|counted| (need, counted)) });
                 }
                 // Nobody looks at addresses in fields that are of no media.
@@ -113,21 +136,31 @@ impl FactLookup {
     async fn counted(
         &self,
         asking: FactRequest<'_>,
+        budget: &Arc<RowBudget>,
         window: &WindowId,
         key: &WindowKey,
         at_least: Amount,
     ) -> Result<Option<Amount>, moderation::Error> {
         // The plan that asks is the one that has the window.
-        let Some(window) = asking.plan.window(window) else { return Ok(None) };
-        let question = WindowQuestion {
-            org: asking.org,
-            window,
-            key,
-            at_least,
-            moment: asking.moment,
-            most_rows: self.window_rows,
+        let Some(window) = asking.plan.window(window).cloned() else { return Ok(None) };
+        let (store, org, key) = (self.store.clone(), asking.org.clone(), key.clone());
+        let (budget, guard) = (Arc::clone(budget), asking.guard.cloned());
+        let times = window.around(asking.moment.append_ms());
+        // Later rows than now can only be there if clocks differ.
+        let latest = Millis(Millis::now().0.saturating_add(CLOCK_SKEW_MS)).max(asking.moment.append_ms());
+        let times = *times.start()..=latest.min(*times.end());
+        let counting = async move {
+            let select = |rows: &mut Vec<_>| {
+                if let Some(guard) = &guard {
+                    guard.drop_later(rows);
+                }
+            };
+            let (org, window, key) = (&org, &window, &key);
+            let question =
+                WindowQuestion { org, window, key, at_least, times, select: &select, budget: &budget };
+            windows::counted(&store, &question).await
         };
-        windows::counted(&self.store, &question).await
+        self.counting.run(asking.org, counting).await
     }
 
     async fn standing(

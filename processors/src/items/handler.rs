@@ -5,7 +5,7 @@ use tidegate_schemas::records::{self, ItemEntry, Record as _, Source};
 use tracing::Instrument as _;
 
 use super::{
-    job::{ItemBatchPart, ItemJob, moment, submission},
+    job::{ItemBatchPart, ItemJob, submission},
     pipeline::ItemPipeline,
     window_order::WindowGuard,
 };
@@ -69,13 +69,12 @@ impl Handler for ItemPipeline {
 }
 
 impl ItemPipeline {
-    /// Guard that keeps later items of the organisation from reading windows before this one is counted. Only items that
-    /// come in are counted.
+    /// Returns the place of the item among those that are counted in windows. Only items that come in are counted.
     pub(super) fn window_guard(&self, job: &ItemJob, index: usize) -> Option<WindowGuard> {
         let org = &job.record.org;
         let is_new = job.context_of.is_none() && job.record.source != Source::Retroact;
         let counts =
             || self.deps.live.org(org).is_some_and(|config| config.plan().windows().next().is_some());
-        (is_new && counts()).then(|| self.facts.turn(org, moment(job, index)))
+        (is_new && counts()).then(|| self.facts.place(org, job.record.items[index].submission_id))
     }
 }

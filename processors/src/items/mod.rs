@@ -3,6 +3,7 @@
 pub(crate) mod alarm_thresholds;
 mod attached_media;
 pub(crate) mod compute_pool;
+mod counting_threads;
 pub(crate) mod fact_lookup;
 mod handler;
 mod job;

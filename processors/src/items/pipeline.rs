@@ -71,14 +71,16 @@ impl ItemPipeline {
         let Ok(items) = self.pool.run(&job.record.org, move || evaluate_batch(&parts, &config)).await else {
             return BatchOutcome::leave_all(count);
         };
-        let entries = items.iter().flatten().map(|item| (item.moment, &*item.entries));
+        let is_done = |nth: &usize| matches!(items.get(*nth), Some(Some(BatchItem { rows: Some(_), .. })));
+        let (done, left): (Vec<usize>, Vec<usize>) = (0..count).partition(is_done);
+        // Items that may ask what windows have counted store their rows one after the other, each before it asks.
+        let entries = items.iter().flatten().filter(|item| item.rows.is_some());
+        let entries = entries.map(|item| (item.moment, &*item.entries));
         if self.facts.count(&job.record.org, entries).await.is_err() {
             return BatchOutcome::retry_all(count);
         }
+        done.iter().filter_map(|nth| guards[*nth].as_ref()).for_each(WindowGuard::set_counted);
         drop(guards);
-        let is_done =
-            |item: Option<&Option<BatchItem>>| matches!(item, Some(Some(BatchItem { rows: Some(_), .. })));
-        let left = (0..count).filter(|nth| !is_done(items.get(*nth))).collect();
         let rows = items.into_iter().flatten().filter_map(|item| item.rows).collect::<Vec<_>>();
         // New, since a record whose items may have been stored before never comes here.
         match submissions::store_new(&self.deps, &rows).await {
@@ -96,7 +98,7 @@ impl ItemPipeline {
         if let Some(cause) = job.context_of {
             return self.look_at_attached_media(&job, index, cause, slot).await;
         }
-        let window_guard = self.window_guard(&job, index);
+        let window_guard = self.window_guard(&job, index).map(Arc::new);
         let submission = submission(&job, index);
         let may_be_replay =
             is_retry || job.maybe_replayed || submission.entry.keyed || submission.entry.origin.is_some();
@@ -109,10 +111,11 @@ impl ItemPipeline {
         }
         let no_reviews = submissions::no_reviews(&self.deps, &job.record).await?;
         let config = self.config(&job.record, submission.at.append_ms).await?;
-        let run = ItemRun { pipeline: self, job: &job, index, submission, config, no_reviews, slot };
+        let run =
+            ItemRun { pipeline: self, job: &job, index, submission, config, no_reviews, slot, window_guard };
         match job.record.source {
             Source::Retroact => run.reevaluate().await,
-            _ => run.run(window_guard).await,
+            _ => run.run().await,
         }
     }
 
@@ -152,6 +155,8 @@ pub(super) struct ItemRun<'a> {
     /// Reason why no reviews are opened for the item, if so.
     pub(super) no_reviews: Option<&'static str>,
     pub(super) slot: &'a ConcurrencySlot,
+    /// Place among the items that are counted in windows.
+    pub(super) window_guard: Option<Arc<WindowGuard>>,
 }
 
 /// An item that fits its type, and how far its rules are decided.
@@ -162,11 +167,10 @@ struct Evaluation {
 }
 
 impl ItemRun<'_> {
-    async fn run(mut self, window_guard: Option<WindowGuard>) -> Result<(), TaskError> {
+    async fn run(mut self) -> Result<(), TaskError> {
         let evaluation = self.prepare().await?;
-        self.count_windows(&evaluation).await?;
         // Counted before anything is waited for, so that slow media delay nobody who asks what windows have counted.
-        drop(window_guard);
+        self.count_windows(&evaluation).await?;
         let Some(evaluation) = self.await_media(evaluation).await? else { return Ok(()) };
         let (prepared, outcome) = self.look_up_facts(evaluation).await?;
         let refused = self.check_limits(&prepared, &outcome).await?;
@@ -193,6 +197,7 @@ impl ItemRun<'_> {
             let counted = (moment(self.job, self.index), scan.entries());
             self.pipeline.facts.count(&self.job.record.org, [counted]).await?;
         }
+        self.window_guard.iter().for_each(|guard| guard.set_counted());
         Ok(())
     }
 
@@ -241,6 +246,7 @@ impl ItemRun<'_> {
             moment: moment(self.job, self.index),
             plan: prepared.config.plan(),
             media: &prepared.media,
+            guard: self.window_guard.as_ref(),
         };
         let facts = self.pipeline.facts.fetch(asking, &scan).await?;
         let finish = move || {

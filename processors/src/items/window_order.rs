@@ -1,61 +1,136 @@
-//! Order of items that are under way and not counted yet: whoever reads a window waits for those that came before.
+//! Order in which this process counts the items of an org in windows: each sees those before it and none after it.
 //!
-//! It counts nothing and orders nothing: items are worked on as they come, and only who asks waits.
+//! Items are numbered as they start. Whoever reads a window waits until all earlier ones have stored their rows, and leaves
+//! out the rows of later ones. Rows of other processes always count, so that of several items of one key the k-th that is
+//! counted sees at least k, wherever they are counted.
 //!
-//! Nobody waits in a circle: only who is under way has a turn, one who has a turn waits for nobody else's, and one who
-//! waits has none any more.
+//! Nobody waits in a circle: an item that waits has stored its own rows, and one that has not waits for nobody.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, HashMap, VecDeque},
     sync::Arc,
 };
 
 use parking_lot::Mutex;
-use tidegate_moderation::rules::windows::Moment;
-use tidegate_schemas::ids::OrgId;
+use tidegate_schemas::ids::{OrgId, SubmissionId};
+use tidegate_store::tables::items::windows::Added;
 use tokio_util::sync::CancellationToken;
 
-type Key = (OrgId, Moment);
+/// Number of items of an org that are remembered beyond those that are being read for. An item that waits so long for its
+/// media that more came since may count some of them: too many rather than too few.
+const REMEMBERED: usize = 1 << 16;
 
-/// Cheap to clone; clones share all turns.
+/// Cheap to clone; clones share the order.
 #[derive(Clone, Default)]
-pub(crate) struct WindowOrder(Arc<Mutex<BTreeMap<Key, CancellationToken>>>);
+pub(crate) struct WindowOrder(Arc<Mutex<HashMap<OrgId, OrgOrder>>>);
 
-/// Ends when it is dropped, for all who hold the same one.
+#[derive(Default)]
+struct OrgOrder {
+    last: u64,
+    /// Numbers of items.
+    numbers: HashMap<SubmissionId, u64>,
+    /// Items whose rows are not stored yet.
+    uncounted: BTreeMap<u64, CancellationToken>,
+    /// Guards of each item.
+    guards: BTreeMap<u64, usize>,
+    /// Items since the oldest that has a guard.
+    recent: VecDeque<(u64, SubmissionId)>,
+}
+
+/// Place of an item in the order. Guards of one item share it as long as one of them is there.
 pub(crate) struct WindowGuard {
-    turns: WindowOrder,
-    key: Key,
+    order: WindowOrder,
+    org: OrgId,
+    submission: SubmissionId,
+    number: u64,
 }
 
 impl WindowOrder {
-    pub(crate) fn take(&self, org: &OrgId, item: Moment) -> WindowGuard {
-        let key = (org.clone(), item);
-        if let Entry::Vacant(vacant) = self.0.lock().entry(key.clone()) {
-            vacant.insert(CancellationToken::new());
+    pub(crate) fn take(&self, org: &OrgId, submission: SubmissionId) -> WindowGuard {
+        let mut orgs = self.0.lock();
+        let order = orgs.entry(org.clone()).or_default();
+        let number = match order.numbers.get(&submission) {
+            Some(number) => *number,
+            None => {
+                order.last += 1;
+                order.numbers.insert(submission, order.last);
+                order.uncounted.insert(order.last, CancellationToken::new());
+                order.recent.push_back((order.last, submission));
+                order.last
+            }
+        };
+        *order.guards.entry(number).or_default() += 1;
+        WindowGuard { order: self.clone(), org: org.clone(), submission, number }
+    }
+}
+
+impl WindowGuard {
+    /// Says that the item's rows are stored.
+    pub(crate) fn set_counted(&self) {
+        if let Some(order) = self.order.0.lock().get_mut(&self.org)
+            && let Some(ended) = order.uncounted.remove(&self.number)
+        {
+            ended.cancel();
         }
-        WindowGuard { turns: self.clone(), key }
     }
 
-    /// Until every item of the org that came before has been counted, or given up.
-    pub(crate) async fn before(&self, org: &OrgId, item: Moment) {
-        let key = (org.clone(), item);
-        while let Some(earlier) = self.last_before(&key) {
+    /// Waits until every earlier item of the org has been counted, or given up.
+    pub(crate) async fn wait_for_earlier(&self) {
+        while let Some(earlier) = self.earlier() {
             earlier.cancelled().await;
         }
     }
 
-    fn last_before(&self, key: &Key) -> Option<CancellationToken> {
-        let turns = self.0.lock();
-        let (earlier, ended) = turns.range(..key).next_back()?;
-        (earlier.0 == key.0).then(|| ended.clone())
+    fn earlier(&self) -> Option<CancellationToken> {
+        let orgs = self.order.0.lock();
+        let (_, ended) = orgs.get(&self.org)?.uncounted.range(..self.number).next_back()?;
+        Some(ended.clone())
+    }
+
+    /// Drops the rows of items that this process counts later.
+    pub(crate) fn drop_later(&self, rows: &mut Vec<Added>) {
+        let orgs = self.order.0.lock();
+        let Some(order) = orgs.get(&self.org) else { return };
+        rows.retain(|row| order.numbers.get(&row.submission_id).is_none_or(|number| *number <= self.number));
+    }
+}
+
+impl OrgOrder {
+    fn forget(&mut self, number: u64, submission: SubmissionId) {
+        if self.numbers.get(&submission) == Some(&number) {
+            self.numbers.remove(&submission);
+        }
+    }
+
+    fn leave(&mut self, number: u64, submission: SubmissionId) {
+        // One that failed before it was counted comes after those that were counted meanwhile.
+        if let Some(ended) = self.uncounted.remove(&number) {
+            ended.cancel();
+            self.forget(number, submission);
+        }
+        if let Some(guards) = self.guards.get_mut(&number) {
+            *guards -= 1;
+            if *guards == 0 {
+                self.guards.remove(&number);
+            }
+        }
+        let oldest = self.guards.first_key_value().map_or(u64::MAX, |(number, _)| *number);
+        while let Some((number, submission)) = self.recent.front().copied()
+            && (number < oldest || self.recent.len() > REMEMBERED)
+        {
+            self.recent.pop_front();
+            self.forget(number, submission);
+        }
     }
 }
 
 impl Drop for WindowGuard {
     fn drop(&mut self) {
-        let ended = self.turns.0.lock().remove(&self.key);
-        if let Some(ended) = ended {
-            ended.cancel();
+        let mut orgs = self.order.0.lock();
+        let Some(order) = orgs.get_mut(&self.org) else { return };
+        order.leave(self.number, self.submission);
+        if order.guards.is_empty() {
+            orgs.remove(&self.org);
         }
     }
 }
@@ -64,42 +139,78 @@ impl Drop for WindowGuard {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use bytes::Bytes;
     use futures::{FutureExt as _, poll};
-    use tidegate_schemas::{
-        ids::{Millis, SubmissionId},
-        records::Coordinates,
-    };
+    use tidegate_schemas::ids::Millis;
 
     use super::*;
 
-    fn item(position: i32) -> Moment {
-        Moment::new(Coordinates { append_ms: Millis(7), offset: 1, position }, SubmissionId::random())
+    fn row(submission_id: SubmissionId) -> Added {
+        Added {
+            org: OrgId::new("o"),
+            window: "w".into(),
+            key: "k".to_owned(),
+            bucket: 0,
+            submission_id,
+            at: Millis(0),
+            amount: 1,
+            members: Bytes::new(),
+            offset: None,
+            position: None,
+        }
+    }
+
+    fn seen(guard: &WindowGuard, submissions: &[SubmissionId]) -> usize {
+        let mut rows: Vec<_> = submissions.iter().copied().map(row).collect();
+        guard.drop_later(&mut rows);
+        rows.len()
     }
 
     #[tokio::test]
-    async fn whoever_asks_waits_for_those_before_and_for_nobody_else() {
-        let (turns, org, other) = (WindowOrder::default(), OrgId::new("o"), OrgId::new("n"));
-        let items = [0, 1, 2, 3].map(item);
-        let [first, second, _own, _later] = items.map(|item| turns.take(&org, item));
-        let _stranger = turns.take(&other, items[0]);
-        let mut asking = turns.before(&org, items[2]).boxed();
+    async fn reader_waits_for_earlier_items_and_for_nobody_else() {
+        let (order, org, other) = (WindowOrder::default(), OrgId::new("o"), OrgId::new("n"));
+        let ids = [(); 4].map(|()| SubmissionId::random());
+        let [first, second, own, later] = ids.map(|id| order.take(&org, id));
+        let stranger = order.take(&other, ids[0]);
+        own.set_counted();
+        let mut asking = own.wait_for_earlier().boxed();
         assert!(poll!(&mut asking).is_pending());
-        drop(second);
+        second.set_counted();
         assert!(poll!(&mut asking).is_pending(), "the first is not counted yet");
         drop(first);
         assert!(poll!(&mut asking).is_ready());
-        assert!(turns.before(&other, items[0]).now_or_never().is_some());
+        assert!(stranger.wait_for_earlier().now_or_never().is_some());
+        later.set_counted();
+        assert_eq!([&second, &own, &later].map(|guard| seen(guard, &ids)), [2, 3, 4]);
     }
 
-    #[tokio::test]
-    async fn a_turn_that_was_taken_twice_ends_once() {
-        let (turns, org, own) = (WindowOrder::default(), OrgId::new("o"), item(0));
-        let (when_started, when_tried) = (turns.take(&org, own), turns.take(&org, own));
-        let mut asking = turns.before(&org, item(1)).boxed();
-        assert!(poll!(&mut asking).is_pending());
-        drop(when_tried);
-        assert!(poll!(&mut asking).is_ready());
-        drop(when_started);
-        assert!(turns.0.lock().is_empty());
+    #[test]
+    fn item_that_failed_before_it_was_counted_comes_last() {
+        let (order, org) = (WindowOrder::default(), OrgId::new("o"));
+        let ids = [(); 2].map(|()| SubmissionId::random());
+        let [started, other] = ids.map(|id| order.take(&org, id));
+        drop(order.take(&org, ids[0]));
+        other.set_counted();
+        assert_eq!(seen(&other, &ids), 2, "nothing is known of the one that failed");
+        let again = order.take(&org, ids[0]);
+        again.set_counted();
+        assert_eq!((seen(&other, &ids), seen(&again, &ids)), (1, 2));
+        drop((started, other, again));
+        assert!(order.0.lock().is_empty());
+    }
+
+    #[test]
+    fn items_without_readers_are_forgotten() {
+        let (order, org) = (WindowOrder::default(), OrgId::new("o"));
+        let waits = order.take(&org, SubmissionId::random());
+        for _ in 0..2 * REMEMBERED {
+            order.take(&org, SubmissionId::random()).set_counted();
+        }
+        let kept = |order: &WindowOrder| {
+            order.0.lock().get(&org).map_or(0, |order| order.numbers.len().max(order.recent.len()))
+        };
+        assert!(kept(&order) <= REMEMBERED, "{} are kept", kept(&order));
+        drop(waits);
+        assert_eq!(kept(&order), 0);
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     Error,
     items::evaluate::{self, Prepared, ScanResult},
     media,
-    rules::windows::{self, Moment},
+    rules::windows::{self, Moment, RowBudget},
     strikes,
 };
 
@@ -73,6 +73,7 @@ async fn facts(
 ) -> Result<(Facts, bool), Error> {
     let now = moment.append_ms();
     let (mut facts, mut is_guessed) = (Facts::new(), false);
+    let (budget, select) = (RowBudget::new(archive.window_rows), |rows: &mut _| windows::up_to(moment, rows));
     for need in needs {
         match need {
             Need::Strikes { user, within } => {
@@ -87,8 +88,9 @@ async fn facts(
                     window,
                     key,
                     at_least: *at_least,
-                    moment,
-                    most_rows: archive.window_rows,
+                    times: window.until(now),
+                    select: &select,
+                    budget: &budget,
                 };
                 match windows::counted(archive.store, &question).await? {
                     Some(counted) => facts.count(need.clone(), counted),

@@ -1,7 +1,13 @@
 //! Counters of windows: stores what items add and counts them.
 //!
-//! A row is keyed by its submission, so an item that is processed twice is counted once. Rows are ordered as in the log,
-//! and an item never counts what came after it. `tidegate-rules` says which items add what.
+//! A row is keyed by its submission, so an item that is processed twice is counted once. An item that comes in counts every
+//! row that is there; one that is evaluated again counts the rows up to its own place in the log. `tidegate-rules` says which
+//! items add what.
+
+use std::{
+    ops::RangeInclusive,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use bytes::{Bytes, BytesMut};
 use futures::future::try_join_all;
@@ -103,18 +109,32 @@ pub async fn add_all<'a>(
     Ok(())
 }
 
+/// Number of rows that may still be read for an item, in all its windows.
+#[derive(Debug)]
+pub struct RowBudget(AtomicUsize);
+
+impl RowBudget {
+    pub const fn new(rows: usize) -> Self {
+        Self(AtomicUsize::new(rows))
+    }
+
+    fn take(&self, rows: usize) -> bool {
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(rows)).is_ok()
+    }
+}
+
 /// A query about a window.
-#[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     pub org: &'a OrgId,
     pub window: &'a Window,
     pub key: &'a WindowKey,
     /// Counting may stop at this amount.
     pub at_least: Amount,
-    /// Position of the asking item; later items do not count.
-    pub moment: Moment,
-    /// Number of rows that may be read.
-    pub most_rows: usize,
+    /// Times of the rows that count.
+    pub times: RangeInclusive<Millis>,
+    /// Drops the rows that do not count for the asking item.
+    pub select: &'a (dyn Fn(&mut Vec<Added>) + Send + Sync),
+    pub budget: &'a RowBudget,
 }
 
 /// Returns the amount in the window, or at least `at_least`. `None` if that would read too many rows.
@@ -128,52 +148,56 @@ pub async fn counted(store: &Store, question: &Question<'_>) -> Result<Option<Am
 }
 
 async fn count<R: Entry>(store: &Store, question: &Question<'_>) -> Result<Option<Amount>, Error> {
-    let mut tally = question.window.tally(question.moment.append_ms);
-    let mut read = 0;
-    let buckets: Vec<i64> = question.window.buckets(question.moment.append_ms).rev().collect();
+    let mut tally = question.window.tally(question.times.clone());
+    let buckets: Vec<i64> = question.window.buckets(&question.times).rev().collect();
     for buckets in buckets.chunks(AT_ONCE) {
         let pieces = try_join_all(buckets.iter().map(|bucket| piece::<R>(store, question, *bucket))).await?;
-        for piece in pieces {
-            read += piece.len();
-            for row in &piece {
-                put_in(&mut tally, row, question.moment);
-            }
-            if tally.amount() >= question.at_least {
-                return Ok(Some(tally.amount()));
-            }
-            if read > question.most_rows {
-                return Ok(None);
-            }
+        let mut is_whole = true;
+        for (piece, ended) in pieces {
+            tally.merge(piece);
+            is_whole &= ended;
+        }
+        if tally.amount() >= question.at_least {
+            return Ok(Some(tally.amount()));
+        }
+        if !is_whole {
+            return Ok(None);
         }
     }
     Ok(Some(tally.amount()))
 }
 
-/// Returns the rows of a bucket, up to the point where they alone are enough or too many.
-async fn piece<R: Entry>(store: &Store, question: &Question<'_>, bucket: i64) -> Result<Vec<Added>, Error> {
+/// Counts the rows of a bucket up to the point where they alone are enough. False if the rows' budget ended before.
+async fn piece<'a, R: Entry>(
+    store: &Store,
+    question: &'a Question<'_>,
+    bucket: i64,
+) -> Result<(RunningCount<'a>, bool), Error> {
     let partition =
         (question.org.clone(), question.window.key.clone(), question.key.as_str().to_owned(), bucket);
     let wanted = usize::try_from(question.at_least.0 / Amount::ONE.0).unwrap_or(PAGE.1);
     let page = wanted.clamp(PAGE.0, PAGE.1);
     let mut pages = store.scan::<R>(&partition, At::all().page_size(page));
-    let mut tally = question.window.tally(question.moment.append_ms);
-    let mut rows = Vec::new();
+    let mut tally = question.window.tally(question.times.clone());
     while let Some(page) = pages.next_page().await? {
-        for row in page.into_iter().map(Into::into) {
-            put_in(&mut tally, &row, question.moment);
-            rows.push(row);
+        if !question.budget.take(page.len()) {
+            return Ok((tally, false));
         }
-        if tally.amount() >= question.at_least || rows.len() > question.most_rows {
+        let mut rows: Vec<Added> = page.into_iter().map(Into::into).collect();
+        (question.select)(&mut rows);
+        for row in rows {
+            tally.add(row.at, Amount(row.amount), &unpacked(&row.members));
+        }
+        if tally.amount() >= question.at_least {
             break;
         }
     }
-    Ok(rows)
+    Ok((tally, true))
 }
 
-fn put_in(tally: &mut RunningCount<'_>, row: &Added, moment: Moment) {
-    if Moment::from(row) <= moment {
-        tally.add(row.at, Amount(row.amount), &unpacked(&row.members));
-    }
+/// Drops the rows of items that come later in the log.
+pub fn up_to(moment: Moment, rows: &mut Vec<Added>) {
+    rows.retain(|row| Moment::from(row) <= moment);
 }
 
 fn packed(members: &[i64]) -> Bytes {

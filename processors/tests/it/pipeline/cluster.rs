@@ -8,8 +8,13 @@ use tidegate_test_support::{Proxy, servers};
 
 use super::world::{World, entry, post};
 
-/// A keyspace that no other run has.
-fn settings(address: &str, keyspace: &str) -> cql::Settings {
+/// Name of a keyspace that no other run has.
+pub(crate) fn new_keyspace(what: &str) -> String {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+    format!("{what}_{started}_{}", std::process::id())
+}
+
+pub(crate) fn settings(address: &str, keyspace: &str) -> cql::Settings {
     cql::Settings {
         contact_points: vec![address.to_owned()],
         keyspace: keyspace.to_owned(),
@@ -18,7 +23,7 @@ fn settings(address: &str, keyspace: &str) -> cql::Settings {
     }
 }
 
-async fn drop_keyspace(address: &str, keyspace: &str) {
+pub(crate) async fn drop_keyspace(address: &str, keyspace: &str) {
     let session = scylla::client::session_builder::SessionBuilder::new().known_node(address);
     let session = Box::pin(session.build()).await.unwrap();
     session.query_unpaged(format!("DROP KEYSPACE {keyspace}"), ()).await.unwrap();
@@ -28,8 +33,7 @@ async fn drop_keyspace(address: &str, keyspace: &str) {
 async fn store_outage_costs_time_and_nothing_else() {
     let Some(addresses) = servers::cql("processing, an outage of the store") else { return };
     let address = addresses.split(',').next().unwrap();
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
-    let keyspace = format!("processing_{started}_{}", std::process::id());
+    let keyspace = new_keyspace("processing");
     let proxy = Proxy::to(address).await.unwrap();
     let through = proxy.address().to_string();
     let store = Store::open_cql(settings(&through, &keyspace)).await.unwrap();

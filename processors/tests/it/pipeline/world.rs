@@ -140,6 +140,11 @@ impl World {
         .await
     }
 
+    /// One more processor, with a log of its own, beside the one whose store this is.
+    pub(crate) async fn beside_another(store: Store) -> Self {
+        Self::open(tempfile::tempdir().unwrap(), Settings::default(), &[], Some(store)).await
+    }
+
     async fn configured(world: Self) -> Self {
         orgs::create(&world.deps.store, &org(), "Acme", Millis::now()).await.unwrap();
         world.configure(DOCUMENTS, false).await;
