@@ -236,6 +236,22 @@ async fn decision_gives_its_actions_parameters_that_fit() {
 }
 
 #[tokio::test]
+async fn items_are_found_by_their_id_alone() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    demo.submit(&post("same", "mallory", "a quiet evening")).await;
+    demo.submit(&json!({ "id": "same", "typeId": "user", "data": {} })).await;
+    demo.evaluated("post", "same").await;
+    demo.evaluated("user", "same").await;
+    let found = demo.admin("/items?id=same").await;
+    let types: Vec<_> = found["items"].as_array().unwrap().iter().map(|item| &item["typeId"]).collect();
+    assert_eq!(json!(types), json!(["post", "user"]));
+    assert_eq!(demo.admin("/items?id=nothing").await["items"], json!([]));
+    let admin = demo.var("TIDEGATE_ADMIN_KEY");
+    assert_eq!(demo.admin_as(admin, Method::GET, "/items", None).await.0, 400);
+}
+
+#[tokio::test]
 async fn lists_are_paged_without_gaps_or_repeats() {
     let place = Place::new();
     let demo = place.start().await.unwrap();

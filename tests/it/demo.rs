@@ -13,7 +13,7 @@ async fn a_scam_is_acted_on_called_back_and_told() {
 
     let callbacks = demo.received("action.automatic", 1).await;
     let callback = &callbacks[0];
-    assert_eq!(callback["item"], json!({ "id": "p1", "typeId": "post" }));
+    assert_eq!(callback["item"], json!({ "id": "p1", "typeId": "post", "typeName": "Post" }));
     assert_eq!(callback["action"]["id"], "limit_reach");
     assert_eq!(callback["rules"][0]["id"], "demo-scam");
     assert_eq!(callback["policies"][0]["name"], "Scams and fraud");

@@ -155,7 +155,7 @@ async fn causes(
 }
 
 /// The configuration that is live here, or else the newest one.
-async fn config(api: &Api, caller: &Caller) -> Result<Arc<Compiled>, Problem> {
+pub(super) async fn config(api: &Api, caller: &Caller) -> Result<Arc<Compiled>, Problem> {
     let live = &api.deps.moderation.live;
     match live.org(&caller.org) {
         Some(config) => Ok(config),

@@ -10,6 +10,7 @@ mod deliveries;
 mod endpoints;
 mod extract;
 mod faults;
+mod items;
 mod job_list;
 mod jobs;
 mod keys;
@@ -58,6 +59,7 @@ pub fn router(deps: Deps, settings: Settings, http: HttpServer) -> Router {
         .merge(dead_letters::routes())
         .merge(deliveries::routes())
         .merge(endpoints::routes())
+        .merge(items::routes())
         .merge(jobs::routes())
         .merge(keys::routes())
         .merge(orgs::routes())

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use serde_json::{Map, Value};
 use tidegate_schemas::{
     documents::{self, Event},
     ids::EndpointId,
@@ -21,6 +22,8 @@ pub struct Endpoint {
     pub headers: Vec<(String, String)>,
     /// The events that come here; empty means all.
     pub events: Vec<Event>,
+    /// Values for the `custom` of answers to appeals.
+    pub custom: Map<String, Value>,
     pub(crate) variable_prefix: String,
 }
 
@@ -58,6 +61,7 @@ impl Endpoint {
             url: document.url.clone(),
             headers: document.headers.iter().map(pair).collect(),
             events: document.events.clone(),
+            custom: document.custom.clone(),
             variable_prefix: variable_prefix.to_owned(),
         }
     }
@@ -157,6 +161,7 @@ mod tests {
             url: "https://platform.example/?token=abc".to_owned(),
             headers: vec![("Authorization".to_owned(), value.to_owned())],
             events: vec![Event::AppealDecision],
+            custom: Map::new(),
             variable_prefix: "CALLBACK_".to_owned(),
         }
     }

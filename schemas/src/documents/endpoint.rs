@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::ids::EndpointId;
 
@@ -23,6 +24,9 @@ pub struct Endpoint {
     /// default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Event>,
+    /// Values that answers to appeals carry in their `custom`.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub custom: Map<String, Value>,
 }
 
 /// A kind of callback.

@@ -326,6 +326,7 @@ fn full_documents() -> Vec<(DocumentKind, Document)> {
             url: "https://e.example".into(),
             headers: [("a".to_owned(), "b".to_owned())].into(),
             events: vec![Event::AppealDecision],
+            custom: [("source".to_owned(), json!({"name": [1]}))].into_iter().collect(),
         }),
         Document::Threshold(Threshold {
             key: "t".into(),
@@ -425,7 +426,7 @@ prop_compose! {
         key in "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", url in any_text(), headers in prop::collection::btree_map(any_text(), any_text(), 0..4),
         events in prop::sample::subsequence(Event::ALL.to_vec(), 0..=4),
     ) -> Document {
-        Document::Endpoint(Endpoint { key: key.into(), url, headers, events })
+        Document::Endpoint(Endpoint { key: key.into(), url, headers, events, custom: serde_json::Map::new() })
     }
 }
 

@@ -4,13 +4,16 @@ use serde_json::{Map, Value, json};
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     documents::Event,
-    ids::{ActionId, EventId, ItemKey, Kind, derive},
+    ids::{ActionId, EndpointId, EventId, ItemKey, Kind, derive},
     records,
     wire::reports::REPORTER_KIND,
 };
 use tidegate_store::{
     Store,
-    tables::review::{jobs::JobCause, reports::Report},
+    tables::{
+        items::strikes::ActionByItem,
+        review::{jobs::JobCause, reports::Report},
+    },
 };
 
 use super::decisions::Parameters;
@@ -83,6 +86,21 @@ fn report(row: &Report) -> Value {
         report["reason"] = reason.as_str().into();
     }
     report
+}
+
+/// Returns `custom` of the answer to an appeal: the endpoint's values, and the actions that are taken back.
+pub(super) fn answer(
+    config: &Compiled,
+    endpoint: Option<&EndpointId>,
+    taken_back: &[ActionByItem],
+) -> Map<String, Value> {
+    let endpoint = endpoint.and_then(|endpoint| config.endpoint(endpoint));
+    let mut custom = endpoint.map(|endpoint| endpoint.custom.clone()).unwrap_or_default();
+    if !taken_back.is_empty() {
+        let actions = taken_back.iter().map(|row| json!({ "id": row.action, "eventId": row.event_id }));
+        custom.insert("actionsTakenBack".to_owned(), actions.collect());
+    }
+    custom
 }
 
 /// Adds the event of a decision that takes no action, for each endpoint that takes such events.

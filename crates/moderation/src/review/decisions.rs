@@ -450,6 +450,8 @@ async fn answer_appeal(
         .await?
         .ok_or_else(|| missing("its row is gone"))?;
     let accepted = decision.verdict == Verdict::Accept;
+    let against = appeals::against(&deps.store, &appeal).await?;
+    let taken_back: &[ActionByItem] = if accepted { &against } else { &[] };
     let listening: Vec<_> = config
         .endpoints_for(Event::AppealDecision.name())
         .map(|endpoint| Some(endpoint.key.clone()))
@@ -469,7 +471,7 @@ async fn answer_appeal(
             appeal_decision: if accepted { "ACCEPT" } else { "REJECT" },
             item: events::item(config, &appeal.item),
             decision_reason: decision.reason.clone(),
-            custom: Map::new(),
+            custom: decision_events::answer(config, endpoint.as_ref(), taken_back),
         };
         plan.callbacks.push(PlannedCallback {
             event_id,
@@ -481,7 +483,6 @@ async fn answer_appeal(
             counts: None,
         });
     }
-    let against = appeals::against(&deps.store, &appeal).await?;
     let finding = if accepted { Finding::Overturned } else { Finding::Confirmed };
     let hits = hits(against.iter().filter_map(|row| row.hits.as_deref()))?;
     add_findings(plan, &appeal.item, hits, finding, written_at);

@@ -146,7 +146,10 @@ async fn a_csam_report_opens_the_child_safety_job_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn decision_strikes_and_an_accepted_appeal_takes_it_back() {
-    let mut world = World::started().await;
+    let mut world = World::new().await;
+    let endpoint = "endpoint: platform\nurl: https://platform.example/callbacks\ncustom: {region: eu}\n";
+    world.configure(endpoint, false).await;
+    world.start();
     send_report(&world, 1, "hello", false).await;
     decide(&world, "default", Verdict::Act).await;
     world
@@ -177,6 +180,12 @@ async fn decision_strikes_and_an_accepted_appeal_takes_it_back() {
     let answer = world.callbacks().await.into_iter().find(|one| one.event_type == "appeal.decision").unwrap();
     let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
     assert_eq!((body["appealId"].as_str(), body["appealDecision"].as_str()), (Some("a1"), Some("ACCEPT")));
+    let custom = &body["custom"];
+    assert_eq!(
+        (&custom["region"], &custom["actionsTakenBack"][0]["id"]),
+        (&"eu".into(), &"limit_reach".into())
+    );
+    assert_eq!(body["item"]["typeName"], "post");
 }
 
 #[tokio::test(flavor = "multi_thread")]
