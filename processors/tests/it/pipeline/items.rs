@@ -22,7 +22,7 @@ async fn a_matching_item_is_stored_planned_and_called_back_once() {
     let callbacks = world.callbacks().await;
     assert_eq!(callbacks.len(), 1);
     let body: serde_json::Value = serde_json::from_slice(&callbacks[0].body).unwrap();
-    assert_eq!(body["item"], serde_json::json!({"id": "p1", "typeId": "post"}));
+    assert_eq!(body["item"], serde_json::json!({"id": "p1", "typeId": "post", "typeName": "post"}));
     assert!(row.actions.contains(&callbacks[0].event_id.to_string()));
     assert_eq!(world.rows::<Plan>(&(org(), submission.0)).await.len(), 1);
     assert_eq!(world.rows::<ActionByItem>(&(org(), "post".into(), "p1".into())).await.len(), 1);
