@@ -403,3 +403,45 @@ async fn items_that_came_at_once_are_explained_in_one_order() {
         assert_eq!(counted(store, &question).await.unwrap(), Some(Amount::whole(nth)));
     }
 }
+
+/// Processors that share no order each write a row and count. Items are up to 40 minutes late, so that rows lie in later
+/// buckets than those of the items that ask.
+#[tokio::test(flavor = "multi_thread")]
+async fn kth_item_that_is_counted_sees_at_least_k() {
+    use tidegate_moderation::rules::windows::{Question, RowBudget, counted};
+    use tidegate_rules::{Measure, Window};
+    let world = World::new().await;
+    let (store, org, now) = (&world.deps.store, org(), Millis::now());
+    let window =
+        Window { key: "posts-by-author".into(), measure: Measure::Count, over: 3_600_000, bucket: 900_000 };
+    let moments: Vec<_> = (0..64_i64)
+        .map(|nth| {
+            let append_ms = Millis(now.0 - nth * 7_919 % 41 * 60_000);
+            let at = Coordinates { append_ms, offset: nth * 31 % 17, position: 0 };
+            Moment::new(at, SubmissionId::random())
+        })
+        .collect();
+    let count = async |moment: Moment| {
+        let entry = adds_one(moment.append_ms());
+        windows::add(store, &org, moment, std::slice::from_ref(&entry)).await.unwrap();
+        let (at_least, times) = (Amount::whole(1_000), window.around(moment.append_ms()));
+        let (org, window, key, budget) = (&org, &window, &entry.key, &RowBudget::new(1_000));
+        let question = Question { org, window, key, at_least, times, select: &|_: &mut Vec<_>| {}, budget };
+        counted(store, &question).await.unwrap().unwrap()
+    };
+    let one_processor = async |mine: &[Moment]| {
+        let mut seen = Vec::new();
+        for moment in mine {
+            seen.push(count(*moment).await);
+        }
+        seen
+    };
+    let (first, second) = moments.split_at(32);
+    let (mut seen, more) = tokio::join!(one_processor(first), one_processor(second));
+    seen.extend(more);
+    seen.sort_unstable();
+    for (k, seen) in (1..).zip(seen) {
+        assert!(seen >= Amount::whole(k), "item {k} saw {seen}");
+    }
+    assert_eq!(count(moments[3]).await, Amount::whole(64), "a replay adds nothing and sees all");
+}
