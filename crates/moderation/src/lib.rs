@@ -12,6 +12,7 @@ pub mod reevaluation;
 pub mod review;
 pub mod rules;
 pub mod single_flight;
+mod standing;
 pub mod strikes;
 
 mod error;

@@ -37,7 +37,7 @@ pub use rule_gates::{Again, Claim, Evaluated, Expected, Refused, Watch, claims};
 use crate::{
     Deps, Error,
     rules::stats::{RuleHit, RuleOutcome},
-    strikes,
+    standing,
 };
 
 /// Reason that is shown for actions of content that a newer version has overtaken.
@@ -240,7 +240,7 @@ async fn count_strikes(store: &Store, plan: &mut Plan) -> Result<(), Error> {
             None => {
                 let own = plan.strikes.iter().filter(|it| it.user == user && it.reverses.is_none());
                 let own: i64 = own.map(|it| it.points).sum();
-                let total = strikes::total(store, &plan.org, &user, Millis(0)).await? + own;
+                let total = standing::total(store, &plan.org, &user, Millis(0)).await? + own;
                 totals.insert(user, total);
                 total
             }

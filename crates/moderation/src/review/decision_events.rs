@@ -1,5 +1,7 @@
 //! Events that tell platforms about decisions. The actions of a decision are added to the plan by `effects::actions`.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
@@ -16,7 +18,6 @@ use tidegate_store::{
     },
 };
 
-use super::decisions::Parameters;
 use crate::{
     Error,
     effects::{
@@ -25,6 +26,9 @@ use crate::{
         subscribers,
     },
 };
+
+/// Values of parameters by their names, by the action that they are given to.
+pub type Parameters = BTreeMap<ActionId, Map<String, Value>>;
 
 /// Returns the decision as its events carry it.
 pub(super) fn reference(

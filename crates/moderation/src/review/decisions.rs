@@ -35,6 +35,7 @@ use tidegate_store::{
 };
 use tidegate_stream::{Record, Topic};
 
+pub use super::decision_events::Parameters;
 use super::{appeals, decision_events};
 use crate::{
     Deps, Error,
@@ -45,9 +46,6 @@ use crate::{
     items::stored,
     rules::stats::RuleHit,
 };
-
-/// Values of parameters by their names, by the action that they are given to.
-pub type Parameters = BTreeMap<ActionId, Map<String, Value>>;
 
 /// A moderator's decision as requested. An action or a policy that is named twice counts once.
 #[derive(Clone, Debug)]
