@@ -2,11 +2,14 @@
 //!
 //! It knows no resource: commands name paths and bodies.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
-use reqwest::{Method, StatusCode};
+use reqwest::{Method, Response, StatusCode, header};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -148,6 +151,25 @@ impl Client {
         self.ask(Method::POST, path, &[], Some(body)).await
     }
 
+    /// Posts as often as the service says that others come first.
+    pub(crate) async fn post_in_turn<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<T> {
+        loop {
+            let response = self.send(Method::POST, path, &[], Some(body)).await?;
+            let wait =
+                response.headers().get(header::RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
+            match wait {
+                Some(seconds) if response.status() == StatusCode::SERVICE_UNAVAILABLE => {
+                    tokio::time::sleep(Duration::from_secs(seconds)).await;
+                }
+                _ => return self.answer(response).await,
+            }
+        }
+    }
+
     async fn ask<T: DeserializeOwned, B: Serialize>(
         &self,
         method: Method,
@@ -155,6 +177,16 @@ impl Client {
         query: &[(&str, String)],
         body: Option<&B>,
     ) -> anyhow::Result<T> {
+        self.answer(self.send(method, path, query, body).await?).await
+    }
+
+    async fn send<B: Serialize>(
+        &self,
+        method: Method,
+        path: &str,
+        query: &[(&str, String)],
+        body: Option<&B>,
+    ) -> anyhow::Result<Response> {
         let mut url = reqwest::Url::parse(&format!("{}/admin/v1{path}", self.base))
             .with_context(|| format!("{} (from {}) is no address", self.shown, self.found_in))?;
         if !url.username().is_empty() || url.password().is_some() {
@@ -177,7 +209,10 @@ impl Client {
         if let Some(body) = body {
             request = request.json(body);
         }
-        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        request.send().await.map_err(|error| self.unreachable(&error))
+    }
+
+    async fn answer<T: DeserializeOwned>(&self, response: Response) -> anyhow::Result<T> {
         let status = response.status();
         let bytes = response.bytes().await.context("the answer broke off")?;
         if !status.is_success() {
@@ -250,7 +285,7 @@ fn is_place(text: &str) -> bool {
     reason = "the operator names the address, on the command line, in server.json or in the demo's env"
 )]
 pub(crate) fn http() -> anyhow::Result<reqwest::Client> {
-    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(90);
+    const PATIENCE: Duration = Duration::from_secs(90);
     reqwest::Client::builder()
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())

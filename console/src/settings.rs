@@ -26,6 +26,9 @@ pub struct Settings {
     pub cause_bytes: usize,
     /// Greatest length of a decision's reason in bytes; each of its callbacks carries it. Default 16 KiB.
     pub reason_bytes: usize,
+    /// Milliseconds for which a request that evaluates stored items waits for its turn: a backtest, an explanation of other
+    /// documents, a step of a retroaction. Default 20,000.
+    pub turn_wait_ms: u64,
 }
 
 impl Default for Settings {
@@ -38,6 +41,7 @@ impl Default for Settings {
             rows_per_page: 5_000,
             cause_bytes: 4 << 20,
             reason_bytes: 16 << 10,
+            turn_wait_ms: 20_000,
         }
     }
 }
@@ -64,6 +68,10 @@ impl SettingsError {
 const LONGEST_UNDO_MS: u64 = 86_400_000;
 
 impl Settings {
+    pub(crate) const fn turn_wait(&self) -> Duration {
+        Duration::from_millis(self.turn_wait_ms)
+    }
+
     /// Refuses values that cannot work, naming both where two contradict each other.
     pub fn validate(&self) -> Result<(), SettingsError> {
         let unusable = |name, value, why| Err(SettingsError::Unusable { name, value, why });

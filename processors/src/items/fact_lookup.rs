@@ -16,6 +16,7 @@ use tidegate_moderation::{
 use tidegate_rules::{Amount, Facts, Need, Plan, Scan, WindowEntry, WindowKey, Within};
 use tidegate_schemas::ids::{ItemKey, Millis, OrgId, SubmissionId, WindowId};
 use tidegate_store::Store;
+use tokio::sync::Semaphore;
 
 use crate::{
     items::{
@@ -27,6 +28,9 @@ use crate::{
 
 /// Milliseconds by which the clock of another process may be ahead.
 const CLOCK_SKEW_MS: i64 = 60_000;
+
+/// Number of windows that one item reads at once. The first ones of an item that asks for too much have the rows.
+const COUNTS_AT_ONCE: usize = 8;
 
 /// Key of a look-up of strikes: the user, and the instant since which strikes count.
 type StrikeQuery = (OrgId, ItemKey, Millis);
@@ -99,6 +103,7 @@ impl FactLookup {
             guard.wait_for_earlier().await;
         }
         let budget = Arc::new(RowBudget::new(self.window_rows));
+        let at_once = Semaphore::new(COUNTS_AT_ONCE);
         let mut facts = Facts::new();
         let (mut standings, mut counts) = (Vec::new(), Vec::new());
         for need in scan.needs() {
@@ -109,7 +114,12 @@ impl FactLookup {
                 }
                 Need::Count { window, key, at_least } => {
                     let counted = self.counted(asking, &budget, window, key, *at_least);
-                    counts.push(async move { counted.await.map(|counted| (need, counted)) });
+                    let permit = at_once.acquire();
+                    counts.push(async move {
+                        // Never closed, and first come, first served.
+                        let _permit = permit.await;
+                        counted.await.map(|counted| (need, counted))
+                    });
                 }
                 // Nobody looks at addresses in fields that are of no media.
                 Need::Media { url } => match asking.media.known(url) {

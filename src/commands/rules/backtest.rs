@@ -222,7 +222,7 @@ impl Asked<'_> {
             "samplePercent": self.sample,
             "cursor": cursor,
         });
-        client.post("/rules/backtest", &body).await
+        client.post_in_turn("/rules/backtest", &body).await
     }
 }
 

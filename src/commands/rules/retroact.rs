@@ -110,8 +110,9 @@ async fn drive(client: &Client, id: &str, per_second: u64) -> anyhow::Result<(Ru
     let mut sent_before = None;
     loop {
         let began = Instant::now();
-        let raw: Json =
-            client.post(&format!("/rules/retroactions/{id}/step"), &json!({"most": per_second})).await?;
+        let raw: Json = client
+            .post_in_turn(&format!("/rules/retroactions/{id}/step"), &json!({"most": per_second}))
+            .await?;
         let run: Run = serde_json::from_value(raw.clone()).context("the service answers otherwise")?;
         progress(&line(&run));
         if run.finished_at.is_some() {

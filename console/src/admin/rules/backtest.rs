@@ -3,8 +3,12 @@
 //! A run is many requests with the same documents. Each answers with findings that add up, and with where to go on.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use axum::{Json, extract::State};
@@ -20,7 +24,10 @@ use tidegate_schemas::{
     ids::{ConfigVersion, OrgId, RuleId, WindowId},
 };
 use tidegate_web::Problem;
-use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
+use tokio::{
+    sync::{Mutex, OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
 
 use super::{Budget, ITEMS, place, span};
 use crate::admin::{
@@ -31,9 +38,12 @@ use crate::admin::{
     faults,
 };
 
-/// Candidates that stay compiled between requests, and how many of them are judged at once.
-const TRIALS: usize = 4;
-const AT_ONCE: usize = 1;
+/// Candidates that stay compiled between requests, of one org and in all.
+const TRIALS_PER_ORG: usize = 2;
+const TRIALS: usize = 8;
+
+/// Time after which a client that was refused may ask again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -66,10 +76,25 @@ pub(super) struct Answer {
     through: String,
 }
 
-/// Candidates that were compiled lately.
+/// Candidates that were compiled lately, and the queue of those who evaluate stored items.
+#[derive(Default)]
 pub(crate) struct Trials {
     kept: Mutex<Vec<Arc<Tried>>>,
-    at_once: Semaphore,
+    queue: TurnQueue,
+}
+
+/// Lets one request evaluate stored items at a time, and the orgs in turn: of each org one request stands in the queue, the
+/// others wait behind it.
+struct TurnQueue {
+    orgs: parking_lot::Mutex<HashMap<OrgId, Weak<Semaphore>>>,
+    all: Arc<Semaphore>,
+    waiting: AtomicUsize,
+}
+
+/// Right to evaluate stored items, until it is dropped.
+pub(super) struct Turn {
+    _all: OwnedSemaphorePermit,
+    _org: OwnedSemaphorePermit,
 }
 
 pub(super) struct Tried {
@@ -81,9 +106,65 @@ pub(super) struct Tried {
     warnings: Vec<String>,
 }
 
-impl Default for Trials {
+impl Default for TurnQueue {
     fn default() -> Self {
-        Self { kept: Mutex::default(), at_once: Semaphore::new(AT_ONCE) }
+        Self {
+            orgs: parking_lot::Mutex::default(),
+            all: Arc::new(Semaphore::new(1)),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl TurnQueue {
+    /// Waits for a turn. A request whose client has gone leaves the queue.
+    async fn turn(&self, org: &OrgId, patience: Duration) -> Result<Turn, Problem> {
+        let own = self.permit_of(org);
+        let waits = Waits::new(&self.waiting);
+        let turn = async {
+            let org = own.acquire_owned().await.map_err(|_| Problem::internal())?;
+            let all = Arc::clone(&self.all).acquire_owned().await.map_err(|_| Problem::internal())?;
+            Ok(Turn { _all: all, _org: org })
+        };
+        timeout(patience, turn).await.unwrap_or_else(|_| {
+            let others = waits.others();
+            let detail = format!(
+                "Stored items are evaluated for one request at a time, and {others} more wait: ask again. A run goes on at \
+                 its `cursor`."
+            );
+            Err(Problem::unavailable(detail, ASK_AGAIN))
+        })
+    }
+
+    fn permit_of(&self, org: &OrgId) -> Arc<Semaphore> {
+        let mut orgs = self.orgs.lock();
+        if let Some(permit) = orgs.get(org).and_then(Weak::upgrade) {
+            return permit;
+        }
+        orgs.retain(|_, permit| permit.strong_count() > 0);
+        let permit = Arc::new(Semaphore::new(1));
+        orgs.insert(org.clone(), Arc::downgrade(&permit));
+        permit
+    }
+}
+
+/// Counts a request that waits.
+struct Waits<'a>(&'a AtomicUsize);
+
+impl<'a> Waits<'a> {
+    fn new(waiting: &'a AtomicUsize) -> Self {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Self(waiting)
+    }
+
+    fn others(&self) -> usize {
+        self.0.load(Ordering::Relaxed).saturating_sub(1)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -99,8 +180,8 @@ impl Tried {
 
 impl Trials {
     /// Items that come in meanwhile have the processors to themselves, but for whose turn it is.
-    pub(super) async fn turn(&self) -> Result<SemaphorePermit<'_>, Problem> {
-        self.at_once.acquire().await.map_err(|_| Problem::internal())
+    pub(super) async fn turn(&self, org: &OrgId, patience: Duration) -> Result<Turn, Problem> {
+        self.queue.turn(org, patience).await
     }
 
     /// Another live configuration, or other entries of its banks, make another trial.
@@ -113,11 +194,14 @@ impl Trials {
         prune: bool,
     ) -> Result<Arc<Tried>, Problem> {
         let digest = digest(&files, prune);
-        let mut kept = self.kept.lock().await;
-        kept.retain(|tried| tried.org != *org || Arc::ptr_eq(&tried.trial.live, &live));
-        if let Some(tried) = kept.iter().find(|tried| tried.org == *org && tried.digest == digest) {
-            return Ok(Arc::clone(tried));
+        {
+            let mut kept = self.kept.lock().await;
+            kept.retain(|tried| tried.org != *org || Arc::ptr_eq(&tried.trial.live, &live));
+            if let Some(tried) = kept.iter().find(|tried| tried.org == *org && tried.digest == digest) {
+                return Ok(Arc::clone(tried));
+            }
         }
+        // Compiled without the lock: the org's turn keeps a second one from being made.
         let files = files.into_iter().map(Named::into_file).collect();
         let candidate = api.deps.changes.candidate(org, files, prune).await.map_err(refused)?;
         if candidate.from != live.version() {
@@ -134,7 +218,13 @@ impl Trials {
             changes: candidate.differences,
             warnings: candidate.warnings.iter().map(ToString::to_string).collect(),
         });
-        if kept.len() >= TRIALS {
+        let mut kept = self.kept.lock().await;
+        let own = || kept.iter().filter(|tried| tried.org == *org).count();
+        if own() >= TRIALS_PER_ORG
+            && let Some(oldest) = kept.iter().position(|tried| tried.org == *org)
+        {
+            kept.remove(oldest);
+        } else if kept.len() >= TRIALS {
             kept.remove(0);
         }
         kept.push(Arc::clone(&tried));
@@ -163,15 +253,18 @@ pub(crate) async fn step(
     let mut from = place(wanted.cursor.as_deref())?;
     let org = &caller.org;
     let deps = &api.deps.moderation;
-    let _turn = api.trials.turn().await?;
+    let _turn = api.trials.turn(org, api.settings.turn_wait()).await?;
     let live = deps.live.latest(org).await.map_err(faults::catalog)?;
     let tried = api.trials.find(&api, org, live, wanted.files, wanted.prune).await?;
     let trial = &tried.trial;
 
     let (budget, mut findings) = (Budget::begin(), Findings::default());
+    // Slow rules take seconds an item: the time is looked at after the first one, and less and less often.
+    let mut items = 1;
     loop {
-        let page = history::page(&deps.store, org, &span, from.take(), ITEMS).await;
+        let page = history::page(&deps.store, org, &span, from.take(), items).await;
         let page = page.map_err(faults::moderation)?;
+        items = (2 * items).min(ITEMS);
         let judged = trial.compare(&deps.store, org, page.items, api.deps.window_rows).await;
         findings.join(judged.map_err(faults::moderation)?);
         from = page.next;
@@ -190,4 +283,40 @@ pub(crate) async fn step(
         next: from.map(|place| place.to_string()),
         through: through.iso(),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use futures::{FutureExt as _, poll};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn orgs_take_turns_however_many_requests_one_has() {
+        let (queue, patience) = (TurnQueue::default(), Duration::from_secs(600));
+        let (busy, other) = (OrgId::new("busy"), OrgId::new("other"));
+        let running = queue.turn(&busy, patience).await.ok().unwrap();
+        let mut waiting: Vec<_> = (0..30).map(|_| queue.turn(&busy, patience).boxed()).collect();
+        for request in &mut waiting {
+            assert!(poll!(request).is_pending());
+        }
+        let mut others = queue.turn(&other, patience).boxed();
+        assert!(poll!(&mut others).is_pending());
+        drop(running);
+        assert!(poll!(&mut waiting[0]).is_pending(), "the other org comes first");
+        let turn = others.now_or_never().unwrap().ok().unwrap();
+        drop(turn);
+        assert!(waiting.remove(0).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn request_that_waited_too_long_is_told_to_ask_again() {
+        let (queue, org) = (TurnQueue::default(), OrgId::new("o"));
+        let _running = queue.turn(&org, Duration::from_secs(600)).await.ok().unwrap();
+        let refused = queue.turn(&org, Duration::ZERO).await.err().unwrap();
+        assert_eq!(refused.status, 503);
+        assert_eq!(queue.waiting.load(Ordering::Relaxed), 0);
+    }
 }
