@@ -1,6 +1,19 @@
-//! Records of items on their way, and single items of them.
+//! Records of items on their way, single items of them, and the evaluation of a batch.
 
-use tidegate_moderation::{items::stored::Submission, rules::windows::Moment};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tidegate_catalog::Compiled;
+use tidegate_moderation::{
+    items::{
+        batch::{self, BatchItem},
+        stored::Submission,
+    },
+    rules::windows::Moment,
+};
 use tidegate_schemas::records::{self, Coordinates};
 use tidegate_stream::Topic;
 
@@ -9,6 +22,9 @@ use crate::consumer::handler::{BatchPart, Job};
 
 pub(crate) type ItemJob = Job<records::Items>;
 pub(super) type ItemBatchPart = BatchPart<records::Items, Option<WindowGuard>>;
+
+/// Computing time of a batch. Items beyond it are handled one by one, so that slow rules hold no compute thread.
+const BATCH_TIME: Duration = Duration::from_millis(10);
 
 /// The item of a record, at the coordinates of the first record that held it.
 pub(super) fn submission(job: &ItemJob, index: usize) -> Submission<'_> {
@@ -24,4 +40,14 @@ pub(super) fn submission(job: &ItemJob, index: usize) -> Submission<'_> {
 pub(super) fn moment(job: &ItemJob, index: usize) -> Moment {
     let submission = submission(job, index);
     Moment::new(submission.at, submission.entry.submission_id)
+}
+
+/// Evaluates the items in turn. `None` for an item that failed, panicked, or was not reached in time.
+pub(super) fn evaluate_batch(parts: &[ItemBatchPart], config: &Arc<Compiled>) -> Vec<Option<BatchItem>> {
+    let end = Instant::now() + BATCH_TIME;
+    let evaluate = |part: &ItemBatchPart| {
+        let item = AssertUnwindSafe(|| batch::evaluate(config, &submission(&part.job, part.index)));
+        catch_unwind(item).ok().and_then(Result::ok)
+    };
+    parts.iter().map_while(|part| (Instant::now() < end).then(|| evaluate(part))).collect()
 }

@@ -3,18 +3,14 @@
 //! Items that start together are first evaluated and stored as a batch. An item that needs more than its own data goes
 //! through the steps of [`ItemRun`], each of which returns the next state or ends the run.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
 use tidegate_catalog::{self as catalog, Compiled};
 use tidegate_moderation::{
     self as moderation,
     effects::{self, Plan, Refused},
     items::{
-        batch::{self, BatchItem},
+        batch::BatchItem,
         evaluate::{self, Prepared, ScanResult},
         stored::Submission,
         submissions::{self, ReplayState},
@@ -30,7 +26,7 @@ use tidegate_schemas::{
 use super::{
     compute_pool::ComputePool,
     fact_lookup::{FactLookup, FactRequest},
-    job::{ItemBatchPart, ItemJob, moment, submission},
+    job::{ItemBatchPart, ItemJob, evaluate_batch, moment, submission},
     media_wait::{MediaRequest, MediaWait, MediaWaitResult},
     rule_counters::OutcomeCounters,
     rule_limits::{LimitRequest, RuleLimits},
@@ -41,9 +37,6 @@ use crate::consumer::{
     handler::{BatchOutcome, Part},
     slot::ConcurrencySlot,
 };
-
-/// Computing time of a batch. Items beyond it are handled one by one, so that slow rules hold no compute thread.
-const BATCH_TIME: Duration = Duration::from_millis(10);
 
 /// Handler of the topics `items` and `items-slow`.
 pub(crate) struct ItemPipeline {
@@ -133,16 +126,6 @@ impl ItemPipeline {
         let found = effects::config(&self.deps, &header.org, header.config_version, written_at);
         Ok(Box::pin(found).await?)
     }
-}
-
-/// Evaluates the items in turn. `None` for an item that failed, panicked, or was not reached in time.
-fn evaluate_batch(parts: &[ItemBatchPart], config: &Arc<Compiled>) -> Vec<Option<BatchItem>> {
-    let end = Instant::now() + BATCH_TIME;
-    let evaluate = |part: &ItemBatchPart| {
-        let item = AssertUnwindSafe(|| batch::evaluate(config, &submission(&part.job, part.index)));
-        catch_unwind(item).ok().and_then(Result::ok)
-    };
-    parts.iter().map_while(|part| (Instant::now() < end).then(|| evaluate(part))).collect()
 }
 
 /// One item on its way through the steps.

@@ -2,6 +2,7 @@
 //! and memory, and nothing is called that the settings do not open.
 #![allow(clippy::unwrap_used)]
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -165,11 +166,15 @@ async fn port_is_open_only_to_its_own_org() {
 
 #[tokio::test]
 async fn a_name_that_moves_inside_later_gets_nothing() {
-    let outside = Receiver::start_on("127.0.0.2:0", answer("200 OK", "pixels")).await.unwrap();
-    let inside =
-        Receiver::start_on(&format!("127.0.0.1:{}", outside.address.port()), answer("200 OK", "secret"))
-            .await
-            .unwrap();
+    let (outside, inside) = loop {
+        let outside = Receiver::start_on("127.0.0.2:0", answer("200 OK", "pixels")).await.unwrap();
+        let same_port = format!("127.0.0.1:{}", outside.address.port());
+        // A port that is free at one address may be taken at the other.
+        match Receiver::start_on(&same_port, answer("200 OK", "secret")).await {
+            Ok(inside) => break (outside, inside),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::AddrInUse),
+        }
+    };
     let mut settings = open_to(&[&outside]);
     settings.allow_cidrs = vec!["127.0.0.2".parse().unwrap()];
     let answers = Answers::new(&[&["127.0.0.2"], &["127.0.0.1"]]);
