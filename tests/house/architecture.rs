@@ -1,4 +1,4 @@
-//! Names of files and functions in `docs/architecture.md`.
+//! Names of files and functions in `docs/architecture.md` and `docs/spec-coverage.md`.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -32,6 +32,22 @@ fn every_function_of_the_walk_exists() {
     let steps = steps(&text);
     assert!(steps.len() > 30, "{} steps were read", steps.len());
     assert_eq!(missing(root, &steps), Vec::<String>::new());
+}
+
+#[test]
+fn every_test_that_shows_the_specification_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(root.join("docs/spec-coverage.md")).unwrap();
+    let steps = steps(&text);
+    assert!(steps.len() > 30, "{} tests were read", steps.len());
+    assert_eq!(missing(root, &steps), Vec::<String>::new());
+    for section in ["2.1", "2.9", "3", "4.1", "4.2", "4.3", "4.4", "4.5", "4.6", "5.1", "6", "7", "8", "9.1"]
+    {
+        assert!(
+            text.contains(&format!("\n| {section} ")) || text.contains(&format!("\n| {section},")),
+            "{section}"
+        );
+    }
 }
 
 #[test]
