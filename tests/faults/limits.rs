@@ -1,6 +1,8 @@
 //! The part of the oracle that is about limits and windows: whatever is killed, rules never act more often than they may.
 //!
-//! Pure. They may act less often: a kill between a place of the day and its plan wastes the place.
+//! Pure. They may act less often: a kill between a place of the day and its plan wastes the place. Windows are different: of
+//! n items the k-th that is counted sees at least k, so as many match as if they had come one by one. A replayed item also
+//! counts later ones whose rows were stored before the kill, so more may match, but none before the window is full.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,16 +33,6 @@ fn events<'s>(
     events
 }
 
-/// When an action was taken, by user. Items of one instant count each other, so of them all may be the one with which a
-/// window is full; each later instant needs another item.
-fn instants<'s>(seen: &'s Seen, action: &str) -> BTreeMap<&'s str, BTreeSet<&'s str>> {
-    let mut instants: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-    for callback in seen.callbacks.iter().filter(|it| it.kind == AUTOMATIC && it.action == action) {
-        instants.entry(callback.user.as_str()).or_default().insert(callback.at.as_str());
-    }
-    instants
-}
-
 pub(crate) fn judge(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
     for action in ACTIONS {
         for (item, events) in events(seen, action, |callback| &callback.item) {
@@ -53,14 +45,15 @@ pub(crate) fn judge(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
     for (day, events) in events(seen, DAILY, SeenCallback::day) {
         verdict.count(format_args!("events of {DAILY} on {day}"), events.len(), 0, PER_DAY);
     }
-    let (mut once, floods) = (events(seen, ONCE, |it| &it.user), instants(seen, FLOOD));
+    let (mut once, mut floods) = (events(seen, ONCE, |it| &it.user), events(seen, FLOOD, |it| &it.user));
     for (user, (taken, all)) in scams(sent) {
         // Who held the user is found again by a replay, so this place is never wasted.
         let found = once.remove(user).unwrap_or_default().len();
         verdict.count(format_args!("events of {ONCE} for {user}"), found, taken.min(1), 1);
-        let found = floods.get(user).map_or(0, BTreeSet::len);
-        let most = (all + 1).saturating_sub(FULL);
-        verdict.count(format_args!("instants of {FLOOD} for {user} with {all} scams"), found, 0, most);
+        let found = floods.remove(user).unwrap_or_default().len();
+        let least = (taken + 1).saturating_sub(FULL);
+        let most = if all < FULL { 0 } else { all };
+        verdict.count(format_args!("events of {FLOOD} for {user} with {all} scams"), found, least, most);
     }
 }
 
