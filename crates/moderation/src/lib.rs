@@ -8,6 +8,7 @@ pub mod items;
 pub mod jobs;
 pub mod media;
 pub mod metrics;
+pub mod org_permits;
 pub mod reevaluation;
 pub mod review;
 pub mod rules;

@@ -2,31 +2,18 @@
 //!
 //! Each org has a number of look-ups at once; further ones wait without a thread.
 
-use std::{
-    collections::HashMap,
-    io,
-    panic::resume_unwind,
-    sync::{Arc, Weak},
-};
+use std::{io, panic::resume_unwind, sync::Arc};
 
-use parking_lot::Mutex;
-use tidegate_moderation::Error;
+use tidegate_moderation::{Error, org_permits::OrgPermits};
 use tidegate_schemas::ids::OrgId;
-use tokio::{
-    runtime::{Builder, Handle, Runtime},
-    sync::Semaphore,
-};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::task::AbortOnDropHandle;
-
-/// Number of orgs at which those without look-ups are forgotten.
-const SWEPT_ORGS: usize = 64;
 
 /// Cheap to clone; the threads end with the last clone.
 #[derive(Clone)]
 pub(crate) struct CountingThreads {
     handle: Handle,
-    per_org: usize,
-    orgs: Arc<Mutex<HashMap<OrgId, Weak<Semaphore>>>>,
+    permits: OrgPermits,
     _runtime: Arc<OwnedRuntime>,
 }
 
@@ -52,8 +39,7 @@ impl CountingThreads {
             .build()?;
         Ok(Self {
             handle: runtime.handle().clone(),
-            per_org,
-            orgs: Arc::default(),
+            permits: OrgPermits::new(per_org),
             _runtime: Arc::new(OwnedRuntime(Some(runtime))),
         })
     }
@@ -63,24 +49,9 @@ impl CountingThreads {
         org: &OrgId,
         look_up: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
-        let permits = self.permits(org);
-        // Never closed.
-        let _permit = permits.acquire().await;
+        let _permit = self.permits.acquire(org).await;
         let ended = AbortOnDropHandle::new(self.handle.spawn(look_up)).await;
         // The threads live as long as this, so a look-up ends early by a panic only.
         ended.unwrap_or_else(|error| resume_unwind(error.into_panic()))
-    }
-
-    fn permits(&self, org: &OrgId) -> Arc<Semaphore> {
-        let mut orgs = self.orgs.lock();
-        if let Some(permits) = orgs.get(org).and_then(Weak::upgrade) {
-            return permits;
-        }
-        if orgs.len() >= SWEPT_ORGS {
-            orgs.retain(|_, permits| permits.strong_count() > 0);
-        }
-        let permits = Arc::new(Semaphore::new(self.per_org));
-        orgs.insert(org.clone(), Arc::downgrade(&permits));
-        permits
     }
 }

@@ -3,9 +3,9 @@
 //! A run is many requests with the same documents. Each answers with findings that add up, and with where to go on.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 use tidegate_catalog::{Compiled, change::Difference};
 use tidegate_moderation::{
     items::history,
+    org_permits::OrgPermits,
     reevaluation::backtest::{Findings, Head, Trial},
 };
 use tidegate_schemas::{
@@ -86,7 +87,7 @@ pub(crate) struct Trials {
 /// Lets one request evaluate stored items at a time, and the orgs in turn: of each org one request stands in the queue, the
 /// others wait behind it.
 struct TurnQueue {
-    orgs: parking_lot::Mutex<HashMap<OrgId, Weak<Semaphore>>>,
+    orgs: OrgPermits,
     all: Arc<Semaphore>,
     waiting: AtomicUsize,
 }
@@ -108,21 +109,16 @@ pub(super) struct Tried {
 
 impl Default for TurnQueue {
     fn default() -> Self {
-        Self {
-            orgs: parking_lot::Mutex::default(),
-            all: Arc::new(Semaphore::new(1)),
-            waiting: AtomicUsize::new(0),
-        }
+        Self { orgs: OrgPermits::new(1), all: Arc::new(Semaphore::new(1)), waiting: AtomicUsize::new(0) }
     }
 }
 
 impl TurnQueue {
     /// Waits for a turn. A request whose client has gone leaves the queue.
     async fn turn(&self, org: &OrgId, patience: Duration) -> Result<Turn, Problem> {
-        let own = self.permit_of(org);
         let waits = Waits::new(&self.waiting);
         let turn = async {
-            let org = own.acquire_owned().await.map_err(|_| Problem::internal())?;
+            let org = self.orgs.acquire(org).await;
             let all = Arc::clone(&self.all).acquire_owned().await.map_err(|_| Problem::internal())?;
             Ok(Turn { _all: all, _org: org })
         };
@@ -134,17 +130,6 @@ impl TurnQueue {
             );
             Err(Problem::unavailable(detail, ASK_AGAIN))
         })
-    }
-
-    fn permit_of(&self, org: &OrgId) -> Arc<Semaphore> {
-        let mut orgs = self.orgs.lock();
-        if let Some(permit) = orgs.get(org).and_then(Weak::upgrade) {
-            return permit;
-        }
-        orgs.retain(|_, permit| permit.strong_count() > 0);
-        let permit = Arc::new(Semaphore::new(1));
-        orgs.insert(org.clone(), Arc::downgrade(&permit));
-        permit
     }
 }
 

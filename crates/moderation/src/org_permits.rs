@@ -1,0 +1,73 @@
+//! Permits of orgs: each org may do a number of things at once, and its further ones wait.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+};
+
+use parking_lot::Mutex;
+use tidegate_schemas::ids::OrgId;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Number of orgs at which those without permits are forgotten.
+const SWEPT_ORGS: usize = 64;
+
+/// Cheap to clone; clones share the permits.
+#[derive(Clone)]
+pub struct OrgPermits {
+    per_org: usize,
+    orgs: Arc<Mutex<HashMap<OrgId, Weak<Semaphore>>>>,
+}
+
+impl OrgPermits {
+    pub fn new(per_org: usize) -> Self {
+        Self { per_org, orgs: Arc::default() }
+    }
+
+    /// Waits for a permit of the org, first come, first served.
+    pub async fn acquire(&self, org: &OrgId) -> OwnedSemaphorePermit {
+        self.semaphore(org).acquire_owned().await.expect("nobody closes the semaphore")
+    }
+
+    fn semaphore(&self, org: &OrgId) -> Arc<Semaphore> {
+        let mut orgs = self.orgs.lock();
+        if let Some(semaphore) = orgs.get(org).and_then(Weak::upgrade) {
+            return semaphore;
+        }
+        if orgs.len() >= SWEPT_ORGS {
+            orgs.retain(|_, semaphore| semaphore.strong_count() > 0);
+        }
+        let semaphore = Arc::new(Semaphore::new(self.per_org));
+        orgs.insert(org.clone(), Arc::downgrade(&semaphore));
+        semaphore
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_org_waits_for_its_own_permits_only() {
+        let permits = OrgPermits::new(1);
+        let (org, other) = (OrgId::new("o"), OrgId::new("n"));
+        let held = permits.acquire(&org).await;
+        assert!(permits.acquire(&org).now_or_never().is_none());
+        assert!(permits.acquire(&other).now_or_never().is_some());
+        drop(held);
+        assert!(permits.acquire(&org).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn orgs_without_permits_are_forgotten() {
+        let permits = OrgPermits::new(1);
+        for nth in 0..10 * SWEPT_ORGS {
+            drop(permits.acquire(&OrgId::new(format!("org-{nth}"))).await);
+        }
+        assert!(permits.orgs.lock().len() <= SWEPT_ORGS);
+    }
+}
