@@ -1,14 +1,14 @@
 //! `POST /api/v1/actions`: actions that the platform takes itself, into the log, all of a request or none.
 //!
-//! Nothing is carried out here; the consumer of decisions does it, as for a moderator's decision.
+//! The consumer of decisions carries them out, as it does a moderator's decision.
 
 use axum::http::StatusCode;
 use serde::Serialize;
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
+    hint,
     ids::{ActionId, DecisionId, ItemId, JobId, Kind, Millis, OrgId, PolicyId, TypeId, derive},
     json::in_order,
-    nearest,
     records::{self, JobClass, Verdict},
     validation_error::{Pointer, ValidationError, ValidationErrors},
     wire::{
@@ -132,8 +132,7 @@ fn check_action(config: &Compiled, request: &ActionRequest, at: &Pointer<'_>, fa
 }
 
 fn unknown<'k>(kind: &str, id: &str, known: impl Iterator<Item = &'k str>) -> String {
-    let near = nearest(id, known).map(|near| format!(" Did you mean `{near}`?")).unwrap_or_default();
-    format!("There is no {kind} with this id.{near}")
+    format!("There is no {kind} with this id.{}", hint(id, known))
 }
 
 /// Random, or with an idempotency key the same for the same action at the same place.

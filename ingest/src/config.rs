@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use tidegate_catalog::{Compiled, ItemType};
 use tidegate_schemas::{
+    hint,
     ids::{ActionId, OrgId, PolicyId, TypeId},
     json::Node,
-    nearest,
     records::Mention,
     validation_error::{Pointer, ValidationError, ValidationErrors},
 };
@@ -41,10 +41,8 @@ pub(crate) fn knows(config: &Compiled, type_id: &TypeId, version: Option<&str>) 
 pub(crate) fn unknown(config: &Compiled, type_id: &TypeId, version: Option<&str>) -> Option<Unknown> {
     let Some(item_type) = config.item_type(type_id) else {
         let known = config.item_types().map(|known| known.key.as_str());
-        let hint = nearest(type_id.as_str(), known)
-            .map(|near| format!(" Did you mean `{near}`?"))
-            .unwrap_or_default();
-        return Some(Unknown::Type(format!("There is no item type `{type_id}`.{hint}")));
+        let near = hint(type_id.as_str(), known);
+        return Some(Unknown::Type(format!("There is no item type `{type_id}`.{near}")));
     };
     let named = version.filter(|named| !item_type.takes_version(named))?;
     let current = &item_type.version;

@@ -14,10 +14,10 @@ use serde::Serialize;
 use tidegate_catalog::{Compiled, ItemType};
 use tidegate_moderation::items::stored::{self, Answer, ListedAction, MatchedRule, WITHOUT_MEDIA};
 use tidegate_schemas::{
+    hint,
     ids::{ActionId, ItemKey, Kind, PolicyId, SubmissionId, TypeId, derive},
     item_types::{Mode, Role},
     json::Node,
-    nearest,
     records::{ItemEntry, Variant},
     validation_error::{Pointer, ValidationError, tag},
     wire::{self, content::ContentRequest},
@@ -147,8 +147,7 @@ fn entry(
 
 fn unknown_type(config: &Compiled, named: &str) -> ValidationError {
     let known = config.item_types().flat_map(|known| [known.key.as_str(), &*known.name]);
-    let near = nearest(named, known).map(|near| format!(" Did you mean `{near}`?")).unwrap_or_default();
-    let detail = format!("No item type has this id or name.{near}");
+    let detail = format!("No item type has this id or name.{}", hint(named, known));
     ValidationError {
         tags: vec![tag::UNKNOWN_CONTENT_TYPE, tag::INVALID_INPUT],
         ..ValidationError::invalid(&Pointer::Root.key("contentType"), "Content type not found", detail)

@@ -23,4 +23,4 @@ pub use disk_space::{DiskSpace, Space};
 pub use durable_mark::{Durable, DurableMark};
 pub use folder::Folder;
 pub use hex::hex;
-pub use nearest::nearest;
+pub use nearest::{hint, nearest};

@@ -19,8 +19,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, name)| name)
 }
 
-/// ` Did you mean ...?` or nothing, to append to a sentence.
-pub(crate) fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+/// Returns ` Did you mean ...?` or nothing, to append to a sentence.
+pub fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map(|name| format!(" Did you mean `{name}`?")).unwrap_or_default()
 }
 

@@ -66,7 +66,7 @@ struct Journal {
     length: u64,
 }
 
-/// What reading a batch came to.
+/// Result of reading a batch.
 enum Batch {
     Whole(Counters),
     /// Bytes that are no batch, or not all of one.

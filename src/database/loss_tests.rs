@@ -87,7 +87,7 @@ async fn read(log: &Log) -> Vec<i64> {
     records.iter().filter(|record| record.at.partition == items(0)).map(|record| record.at.offset.0).collect()
 }
 
-/// With the loss accepted it opens, gives no offset twice, and later starts have nothing to complain about.
+/// A start that accepts the loss gives no offset twice, and later starts have nothing to complain about.
 async fn goes_on_with_the_loss(data: &Path) {
     let opened = open_all(data, true).await.unwrap();
     assert!(read(&opened.0).await.len() < usize::try_from(RECORDS).unwrap());

@@ -25,9 +25,9 @@ pub struct Policy {
     pub key: String,
     pub name: String,
     pub parent_id: Option<PolicyId>,
-    /// What the policy says, for people.
+    /// Text of the policy, for people.
     pub text: Option<String>,
-    /// How moderators apply it.
+    /// Guidance for moderators who apply it.
     pub guidelines: Option<String>,
     /// Harm of a violation: its own or the nearest ancestor's.
     pub severity: Severity,

@@ -55,19 +55,20 @@ impl Rows {
     /// Keeps the rows that were stored before `at`. Their times alone do not tell, for the clock may have been set forward
     /// and back: a row is older than every later one in the log, and older than `now`.
     fn keep_before(&mut self, at: Millis, now: Millis) {
-        self.strikes.sort_unstable_by_key(|strike| Reverse(strike.seq));
-        let mut is_before = false;
-        self.strikes.retain(|strike| {
-            is_before |= strike.at < at;
-            is_before || strike.at > now
-        });
-        self.reversals.sort_unstable_by_key(|reversal| Reverse(reversal.seq));
-        let mut is_before = false;
-        self.reversals.retain(|reversal| {
-            is_before |= reversal.at < at;
-            is_before || reversal.at > now
-        });
+        keep_before(&mut self.strikes, at, now, |strike| (strike.seq, strike.at));
+        keep_before(&mut self.reversals, at, now, |reversal| (reversal.seq, reversal.at));
     }
+}
+
+/// Keeps rows as [`Rows::keep_before`] says, by their `seq` and time.
+fn keep_before<R>(rows: &mut Vec<R>, at: Millis, now: Millis, place: impl Fn(&R) -> (i64, Millis)) {
+    rows.sort_unstable_by_key(|row| Reverse(place(row).0));
+    let mut is_before = false;
+    rows.retain(|row| {
+        let (_, stored_at) = place(row);
+        is_before |= stored_at < at;
+        is_before || stored_at > now
+    });
 }
 
 impl History {

@@ -4,7 +4,7 @@
 //! out the rows of later ones. Rows of other processes always count, so that of several items of one key the k-th that is
 //! counted sees at least k, wherever they are counted.
 //!
-//! Nobody waits in a circle: an item that waits has stored its own rows, and one that has not waits for nobody.
+//! There is no deadlock: an item that waits has stored its own rows, and one that has not waits for nobody.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},

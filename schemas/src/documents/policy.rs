@@ -16,10 +16,10 @@ pub struct Policy {
     /// The key of the policy above this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// What the policy says, for people.
+    /// Text of the policy, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// How moderators apply it.
+    /// Guidance for moderators who apply it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guidelines: Option<String>,
     /// Harm of a violation; that of the parent by default.

@@ -155,7 +155,7 @@ pub struct SentItem {
 pub struct NamedUser {
     #[serde(flatten)]
     pub key: ItemKey,
-    /// Why its type is none of a user. What it reports counts all the same.
+    /// Reason why its type is none of a user. What it reports counts all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
 }
@@ -195,7 +195,7 @@ pub struct ReportView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     pub csam: bool,
-    /// In the order of creation; entries of `reported_items_in_thread` have `reported: true`.
+    /// Entries in the order of creation; those of `reported_items_in_thread` have `reported: true`.
     pub reported_item_thread: Box<RawValue>,
     pub reported_items_in_thread: Box<RawValue>,
     pub additional_items: Box<RawValue>,
