@@ -41,6 +41,7 @@ pub(crate) struct Settings {
     #[serde(serialize_with = "masked")]
     pub(crate) security: Security,
     pub(crate) egress: tidegate_egress::Settings,
+    pub(crate) partial_items: tidegate_egress::settings::PartialItemsEndpoints,
     pub(crate) media: tidegate_media::Limits,
     pub(crate) signals: tidegate_moderation::media::Settings,
     pub(crate) ingest: tidegate_ingest::Settings,
@@ -296,6 +297,7 @@ impl Settings {
         }
         self.catalog.validate().map_err(Refusal::of("catalog"))?;
         self.egress.validate().map_err(Refusal::of("egress"))?;
+        self.partial_items.validate().map_err(Refusal::of("partial_items"))?;
         self.media.validate().map_err(Refusal::of("media"))?;
         self.signals.validate().map_err(Refusal::of("signals"))?;
         self.ingest.validate().map_err(Refusal::of("ingest"))?;
@@ -339,6 +341,8 @@ impl Settings {
         if self.store.engine == StoreEngine::Cql {
             self.store.cql.check_files().map_err(Refusal::of("store.cql"))?;
         }
+        let resolved = self.partial_items.resolve(|name| std::env::var(name).ok());
+        resolved.map_err(Refusal::of("partial_items"))?;
         self.egress.check_files().map_err(Refusal::of("egress"))
     }
 

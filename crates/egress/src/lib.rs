@@ -1,4 +1,5 @@
-//! Guarded HTTP client for addresses that an org or a payload can name: sends callbacks, signed, and fetches media.
+//! Guarded HTTP client for addresses that an org or a payload can name: sends callbacks, signed, fetches media, and asks
+//! platforms for items.
 //!
 //! Each call makes one attempt. Retries and records belong to the callers.
 
@@ -6,8 +7,10 @@ pub mod addresses;
 pub mod callback;
 pub mod client;
 pub mod failure;
+pub mod headers;
 pub mod media;
 pub mod outcome;
+pub mod partial_items;
 pub mod resolver;
 pub mod settings;
 pub mod signature;

@@ -97,6 +97,16 @@ struct Draft<'n> {
 impl Reader<'_> {
     /// An item that must be whole.
     pub(super) fn item(&mut self, node: Node<'_>, at: &Pointer<'_>) -> Option<SubmittedItem> {
+        self.item_or(node, at, Variant::Original)
+    }
+
+    /// An item that is as complete as `unsaid` unless it says so itself.
+    pub(super) fn item_or(
+        &mut self,
+        node: Node<'_>,
+        at: &Pointer<'_>,
+        unsaid: Variant,
+    ) -> Option<SubmittedItem> {
         let before = self.faults.count();
         let draft = self.draft(node, at);
         if self.parts.is_some() {
@@ -111,7 +121,7 @@ impl Reader<'_> {
             id: ItemId::new(id),
             type_id: TypeId::new(type_id),
             type_version: draft.type_version,
-            variant: draft.variant.unwrap_or(Variant::Original),
+            variant: draft.variant.unwrap_or(unsaid),
             data: self.body.slice(data.range()),
             node: data.index(),
         })

@@ -8,6 +8,7 @@ pub mod appeals;
 pub mod content;
 pub mod items;
 mod limits;
+pub mod partial_items;
 pub mod policies;
 mod read;
 mod rejected_request;

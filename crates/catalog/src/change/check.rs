@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use tidegate_egress::{callback::check_headers, target::Target};
+use tidegate_egress::{headers::check_headers, target::Target};
 use tidegate_schemas::{
     documents::{
         ActionKind, DocumentFault, Endpoint, Event, Origin, Parsed, Rule, Set, Status, parse, parse_all,

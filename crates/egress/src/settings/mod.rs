@@ -1,6 +1,7 @@
 //! Settings of outgoing requests, their defaults, and the checks on their values.
 
 mod media;
+pub mod partial_items;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use http::HeaderValue;
 use serde::{Deserialize, Serialize};
 
 pub use self::media::MediaSettings;
+pub use self::partial_items::{PartialItemsEndpoints, PartialItemsSettings};
 use crate::addresses::Cidr;
 use crate::tls::{self, TlsError};
 
@@ -45,6 +47,8 @@ pub struct Settings {
     pub ca_file: Option<PathBuf>,
     /// Settings of fetching a medium.
     pub media: MediaSettings,
+    /// Settings of asking platforms for items.
+    pub partial_items: PartialItemsSettings,
 }
 
 impl Default for Settings {
@@ -63,6 +67,7 @@ impl Default for Settings {
             lookups: 256,
             ca_file: None,
             media: MediaSettings::default(),
+            partial_items: PartialItemsSettings::default(),
         }
     }
 }
@@ -128,7 +133,8 @@ impl Settings {
                 why: "must be printable text that fits a header",
             });
         }
-        self.media.validate()
+        self.media.validate()?;
+        self.partial_items.validate()
     }
 
     /// Reads the files that the settings name, as a client would.
