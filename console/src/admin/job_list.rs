@@ -6,7 +6,10 @@
 use std::{cmp::Reverse, fmt, str::FromStr};
 
 use serde::Deserialize;
-use tidegate_moderation::review::job_view::{self, Summary};
+use tidegate_moderation::review::{
+    job_view::{self, Summary},
+    queues::is_present,
+};
 use tidegate_schemas::ids::{OrgId, QueueId};
 use tidegate_store::{
     At, Cursor,
@@ -155,12 +158,6 @@ async fn queues(
     Ok(queues)
 }
 
-/// An entry comes before its job and is never removed. It stays in the index of a queue that the job has left, and a
-/// try to open the job that a crash or another cause cut off leaves one at a time of its own.
-fn is_of(entry: &QueueEntry, job: &Job) -> bool {
-    job.queue == entry.queue && job.created_at == entry.created_at
-}
-
 /// Rows that are read at once.
 const STEP: usize = 500;
 
@@ -231,7 +228,7 @@ impl Page<'_> {
         let keys: Vec<_> = entries.iter().map(|entry| (entry.org.clone(), entry.job_id)).collect();
         let jobs = self.api.deps.moderation.store.get_many::<Job>(&keys).await?;
         for (at, (entry, job)) in entries.iter().zip(jobs).enumerate() {
-            if let Some(job) = job.filter(|job| is_of(entry, job) && self.wanted.wants(job)) {
+            if let Some(job) = job.filter(|job| is_present(entry, job) && self.wanted.wants(job)) {
                 if self.items.len() >= self.most {
                     return Ok(Some(at));
                 }

@@ -51,6 +51,9 @@ struct Claimed {
     /// Name of the reviewer, if it is not the caller's own.
     #[serde(default)]
     reviewer: Option<String>,
+    /// Roles of the reviewer, for queues whose access names roles.
+    #[serde(default)]
+    roles: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -59,6 +62,8 @@ struct Next {
     queue: QueueId,
     #[serde(default)]
     reviewer: Option<String>,
+    #[serde(default)]
+    roles: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -171,10 +176,14 @@ async fn claim(
     State(api): State<Api>,
     caller: Caller,
     Path(job): Path<String>,
-    Body(Claimed { reviewer }): Body<Claimed>,
+    Body(Claimed { reviewer, roles }): Body<Claimed>,
 ) -> Result<Json<Summary>, Problem> {
     let who = reviewer_of(&api, &caller, reviewer)?;
-    let claim = queues::claim(&api.deps.moderation.store, &caller.org, id(&job)?, &who, Millis::now()).await;
+    let (store, job) = (&api.deps.moderation.store, id(&job)?);
+    let row = store.get::<Job>(&(caller.org.clone(), job)).await.map_err(faults::store)?;
+    let config = config(&api, &caller).await?;
+    check_access(&config, &row.ok_or_else(no_such_job)?.queue, &who, &roles)?;
+    let claim = queues::claim(store, &caller.org, job, &who, Millis::now()).await;
     match claim.map_err(faults::moderation)? {
         Claim::Yours(job) => summary(*job),
         Claim::Opening => Err(Problem::conflict("The job is still being opened: try again in a moment.")),
@@ -190,14 +199,17 @@ async fn claim(
 async fn claim_next(
     State(api): State<Api>,
     caller: Caller,
-    Body(Next { queue, reviewer }): Body<Next>,
+    Body(Next { queue, reviewer, roles }): Body<Next>,
 ) -> Result<Response, Problem> {
     // Uniform enough to keep reviewers apart; a random id is drawn for each request.
     let random = SubmissionId::random().0.as_u128();
     let draw = |free: usize| usize::try_from(random % (free as u128).max(1)).unwrap_or(0);
     let who = reviewer_of(&api, &caller, reviewer)?;
     let store = &api.deps.moderation.store;
-    let claimed = queues::claim_next(store, &caller.org, &queue, &who, Millis::now(), draw).await;
+    let config = config(&api, &caller).await?;
+    check_access(&config, &queue, &who, &roles)?;
+    let order = config.queue(&queue).map(|queue| queue.document.order.clone()).unwrap_or_default();
+    let claimed = queues::claim_next(store, &caller.org, &queue, &order, &who, Millis::now(), draw).await;
     match claimed.map_err(faults::moderation)? {
         Some(job) => Ok(summary(job)?.into_response()),
         None => Ok(StatusCode::NO_CONTENT.into_response()),
@@ -275,6 +287,22 @@ fn reviewer_of(api: &Api, caller: &Caller, named: Option<String>) -> Result<Revi
         return Err(invalid("/reviewer", format!("A reviewer's name {}.", names::RULE)));
     }
     Ok(Reviewer { name, lease: api.settings.lease() })
+}
+
+/// Refuses reviewers whom the access of the job's queue does not name.
+fn check_access(
+    config: &Compiled,
+    queue: &QueueId,
+    reviewer: &Reviewer,
+    roles: &[String],
+) -> Result<(), Problem> {
+    if config.queue(queue).is_none_or(|queue| queue.document.access.admits(&reviewer.name, roles)) {
+        return Ok(());
+    }
+    Err(Problem::forbidden(format!(
+        "The queue {queue} is not open to {}: name the reviewer or one of the roles in the queue's `access`.",
+        reviewer.name
+    )))
 }
 
 fn summary(job: Job) -> Result<Json<Summary>, Problem> {

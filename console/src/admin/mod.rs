@@ -16,6 +16,7 @@ mod jobs;
 mod keys;
 mod orgs;
 mod policies;
+mod queues;
 mod rules;
 
 use std::sync::Arc;
@@ -64,6 +65,7 @@ pub fn router(deps: Deps, settings: Settings, http: HttpServer) -> Router {
         .merge(keys::routes())
         .merge(orgs::routes())
         .merge(policies::routes())
+        .merge(queues::routes())
         .merge(rules::routes());
     let router = Router::new()
         .nest("/admin/v1", routes)

@@ -12,7 +12,7 @@ use tidegate_schemas::{
     banks::BankKind,
     documents::{self, DocumentFault, Origin},
     hex,
-    ids::{BankId, ConfigVersion, Kind as IdKind, OrgId, PolicyId, TypeId, derive},
+    ids::{BankId, ConfigVersion, Kind as IdKind, OrgId, PolicyId, QueueId, TypeId, derive},
     item_types,
 };
 use uuid::Uuid;
@@ -220,18 +220,23 @@ fn threshold(document: &documents::Threshold) -> Threshold {
 }
 
 fn queues(content: &Content) -> Vec<Queue> {
-    let named = |key: &str| content.set.queues.get(key).map(|(_, it)| it.display_name().to_owned());
-    let built_in = BUILT_IN_QUEUES.iter().map(|(key, name)| Queue {
-        key: (*key).into(),
-        name: named(key).unwrap_or_else(|| (*name).to_owned()),
+    let built_in = BUILT_IN_QUEUES.iter().map(|(key, name)| match content.set.queues.get(*key) {
+        Some((_, document)) => queue(document),
+        None => {
+            let key = QueueId::new(key);
+            Queue { name: (*name).to_owned(), document: documents::Queue::plain(key.clone()), key }
+        }
     });
     let own = content
         .set
         .queues
         .values()
         .filter(|(_, it)| BUILT_IN_QUEUES.iter().all(|(key, _)| *key != it.key.as_str()));
-    let own = own.map(|(_, it)| Queue { key: it.key.clone(), name: it.display_name().to_owned() });
-    built_in.chain(own).collect()
+    built_in.chain(own.map(|(_, document)| queue(document))).collect()
+}
+
+fn queue(document: &documents::Queue) -> Queue {
+    Queue { key: document.key.clone(), name: document.display_name().to_owned(), document: document.clone() }
 }
 
 fn plan(

@@ -83,6 +83,7 @@ pub struct Threshold {
 pub struct Queue {
     pub key: QueueId,
     pub name: String,
+    pub document: documents::Queue,
 }
 
 /// One version of an organisation's configuration.

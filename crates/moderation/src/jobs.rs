@@ -7,18 +7,29 @@
 //! more or, if it was decided without anybody seeing the cause, opens the next generation. A job that has no cause at
 //! all is not claimed. Every id is derived, so a replay walks the same path.
 
+use std::sync::Arc;
+
+use tidegate_catalog::Compiled;
 use tidegate_schemas::{
+    documents::QueueOrder,
     ids::{AppealId, DAY_MS, ItemKey, JobId, Kind, Millis, OrgId, QueueId, ReportId, SubmissionId, derive},
     records::JobClass,
     string_enum,
 };
 use tidegate_store::{
     At, Inserted, Replaced, Store, WriteTime,
-    tables::review::jobs::{CauseKind, Job, JobCause, JobState, QueueDay, QueueEntry, SubjectJob},
+    tables::review::{
+        jobs::{CauseKind, Job, JobCause, JobState, QueueDay, QueueEntry, SubjectJob, SubjectReporter},
+        queue_counts::QueueChange,
+    },
 };
 use uuid::Uuid;
 
-use crate::Error;
+use crate::{
+    Error, metrics,
+    priority::{MOST_REPORTERS, Signals},
+    queue_counts,
+};
 
 string_enum! {
     /// Queues that every org has.
@@ -58,6 +69,27 @@ pub struct JobRequest {
     pub subject: ItemKey,
     pub queue: QueueId,
     pub cause: Cause,
+    pub placement: Placement,
+}
+
+/// Reasons for a job's queue and its place in it.
+#[derive(Clone, Debug, Default)]
+pub struct Placement {
+    /// Routing list and entry that chose the queue.
+    pub routed_by: Option<String>,
+    /// Severity and reach that the cause adds to the priority.
+    pub signals: Signals,
+    /// User whose report it is.
+    pub reporter: Option<ItemKey>,
+    /// Configuration with the weights of the queues; the default ones hold without it.
+    pub config: Option<Arc<Compiled>>,
+}
+
+impl Placement {
+    fn order(&self, queue: &QueueId) -> QueueOrder {
+        let config = self.config.as_deref();
+        config.and_then(|config| config.queue(queue)).map(|it| it.document.order.clone()).unwrap_or_default()
+    }
 }
 
 /// Opens a job for the cause or adds it to the open one. Returns the job that has the cause.
@@ -93,7 +125,8 @@ pub async fn open_for_appeal(
         Kind::Job,
         &[request.org.as_str().as_bytes(), b"appeal", appeal_id.as_str().as_bytes(), &1_i64.to_be_bytes()],
     );
-    if !has_this_cause(store, request, job_id).await? && !open(store, request, job_id, 1, now).await?.is_new()
+    if !has_this_cause(store, request, job_id).await?
+        && !open(store, request, job_id, 1, request.placement.signals, now).await?.is_new()
     {
         // An earlier run crashed between the job's row and the cause's.
         put_cause(store, request, job_id).await?;
@@ -177,15 +210,17 @@ async fn join(store: &Store, request: &JobRequest, pointer: &SubjectJob, now: Mi
     if has_this_cause(store, request, pointer.job_id).await? {
         return Ok(true);
     }
+    let signals = signals(store, request, pointer.generation, now).await?;
     let mut job = match store.get::<Job>(&(request.org.clone(), pointer.job_id)).await? {
         Some(job) => job,
-        None => match open(store, request, pointer.job_id, pointer.generation, now).await? {
+        None => match open(store, request, pointer.job_id, pointer.generation, signals, now).await? {
             Inserted::New => return Ok(true),
             Inserted::Existing(job) => job,
         },
     };
     while job.state == JobState::Open {
-        match store.replace(&job, job.version).await? {
+        let raised = raised(store, request, &job, signals, now).await?;
+        match store.replace(&raised, job.version).await? {
             Replaced::Yes => {
                 put_cause(store, request, pointer.job_id).await?;
                 return Ok(true);
@@ -197,29 +232,79 @@ async fn join(store: &Store, request: &JobRequest, pointer: &SubjectJob, now: Mi
     Ok(false)
 }
 
+/// Returns the parts of the priority with the reporters counted, this cause's included.
+async fn signals(
+    store: &Store,
+    request: &JobRequest,
+    generation: i64,
+    now: Millis,
+) -> Result<Signals, Error> {
+    let mut signals = request.placement.signals;
+    let Some(reporter) = &request.placement.reporter else { return Ok(signals) };
+    let subject = (request.org.clone(), request.subject.type_id.clone(), request.subject.id.clone());
+    let row = SubjectReporter {
+        org: request.org.clone(),
+        type_id: request.subject.type_id.clone(),
+        item_id: request.subject.id.clone(),
+        generation,
+        reporter_type: reporter.type_id.clone(),
+        reporter_id: reporter.id.clone(),
+        at: request.cause.at,
+    };
+    store.put(WriteTime::of(now, 0), &[row]).await?;
+    let counted = At::under((generation,)).limit(MOST_REPORTERS);
+    signals.reporters = store.scan::<SubjectReporter>(&subject, counted).all().await?.len();
+    Ok(signals)
+}
+
+/// Returns the job with the cause's parts of the priority. A job that rises gets an entry at its new priority first; the
+/// job's row says which of its entries holds.
+async fn raised(
+    store: &Store,
+    request: &JobRequest,
+    job: &Job,
+    signals: Signals,
+    now: Millis,
+) -> Result<Job, Error> {
+    let known = job.signals.as_deref().map(serde_json::from_str::<Signals>).transpose();
+    let joined = known.map_err(Error::corrupt("job"))?.unwrap_or_default().joined(signals);
+    let priority = joined.priority(&request.placement.order(&job.queue)).max(job.priority);
+    let mut raised = Job { priority, signals: Some(text(joined)?), ..job.clone() };
+    if priority != job.priority {
+        let at = entry_time(store, &job.org, &job.queue, priority, now).await?;
+        put_entry(store, &raised, at, now).await?;
+        raised.queued_at = Some(at);
+    }
+    Ok(raised)
+}
+
+fn text(signals: Signals) -> Result<String, Error> {
+    serde_json::to_string(&signals).map_err(Error::corrupt("job"))
+}
+
+async fn put_entry(store: &Store, job: &Job, at: Millis, now: Millis) -> Result<(), Error> {
+    let entry = QueueEntry {
+        org: job.org.clone(),
+        queue: job.queue.clone(),
+        priority: job.priority,
+        day: at.day(),
+        created_at: at,
+        job_id: job.job_id,
+        item: job.item.clone(),
+    };
+    Ok(store.put(WriteTime::of(now, 0), &[entry]).await?)
+}
+
 async fn open(
     store: &Store,
     request: &JobRequest,
     job_id: JobId,
     generation: i64,
+    signals: Signals,
     now: Millis,
 ) -> Result<Inserted<Job>, Error> {
-    let priority = 0;
-    let created_at = entry_time(store, request, priority, now).await?;
-    store
-        .put(
-            WriteTime::of(now, 0),
-            &[QueueEntry {
-                org: request.org.clone(),
-                queue: request.queue.clone(),
-                priority,
-                day: created_at.day(),
-                created_at,
-                job_id,
-                item: request.subject.clone(),
-            }],
-        )
-        .await?;
+    let priority = signals.priority(&request.placement.order(&request.queue));
+    let created_at = entry_time(store, &request.org, &request.queue, priority, now).await?;
     let job = Job {
         org: request.org.clone(),
         job_id,
@@ -236,10 +321,17 @@ async fn open(
         lease_until: None,
         decision: None,
         decision_state: None,
+        queued_at: None,
+        signals: Some(text(signals)?),
+        routed_by: request.placement.routed_by.clone(),
+        closed_at: None,
         version: 1,
     };
+    put_entry(store, &job, created_at, now).await?;
+    queue_counts::announce(store, &job, QueueChange::Opened, created_at).await?;
     let inserted = store.insert_new(&job).await?;
     if matches!(inserted, Inserted::New) {
+        metrics::job_opened(request.class.as_str());
         put_cause(store, request, job_id).await?;
     }
     Ok(inserted)
@@ -249,11 +341,12 @@ async fn open(
 /// later because of a clock that was ahead: nobody would find an earlier entry.
 async fn entry_time(
     store: &Store,
-    request: &JobRequest,
+    org: &OrgId,
+    queue: &QueueId,
     priority: i64,
     now: Millis,
 ) -> Result<Millis, Error> {
-    let (org, queue, day) = (&request.org, &request.queue, now.day());
+    let day = now.day();
     if let Some(known) = store.get::<QueueDay>(&(org.clone(), queue.clone(), priority, day)).await? {
         return Ok(now.max(known.first_at));
     }

@@ -9,6 +9,8 @@ pub mod jobs;
 pub mod media;
 pub mod metrics;
 pub mod org_permits;
+pub mod priority;
+pub mod queue_counts;
 pub mod reevaluation;
 pub mod review;
 pub mod rules;

@@ -14,6 +14,8 @@ const MEDIA_DECODE_SECONDS: &str = "tidegate_media_decode_seconds";
 const MEDIA_HOSTS_RESTING: &str = "tidegate_media_hosts_resting";
 const MEDIA_LEFT_RUNNING: &str = "tidegate_media_left_running";
 const MEDIA_LEFT_RUNNING_DROPPED: &str = "tidegate_media_left_running_dropped_total";
+const JOBS_OPENED: &str = "tidegate_jobs_opened_total";
+const JOBS_CLAIMED: &str = "tidegate_jobs_claimed_total";
 const EVALUATIONS_LEFT_OUT: &str = "tidegate_evaluations_left_out_total";
 const EVALUATIONS_UNPUBLISHED: &str = "tidegate_evaluations_unpublished_total";
 
@@ -38,11 +40,25 @@ pub fn describe() {
         MEDIA_LEFT_RUNNING_DROPPED,
         "Fetches that were dropped because too many run without a waiting item."
     );
+    describe_counter!(JOBS_OPENED, "Review jobs that were opened, by class.");
+    describe_counter!(
+        JOBS_CLAIMED,
+        "Jobs given to reviewers who asked for the next one, by the reason for the choice."
+    );
     describe_counter!(
         EVALUATIONS_LEFT_OUT,
         "Evaluations that left something out, by what it is; `cpu_time` ended with rules in `deadline`."
     );
     describe_counter!(EVALUATIONS_UNPUBLISHED, "Evaluations that were too large for the evaluations topic.");
+}
+
+pub(crate) fn job_opened(class: &'static str) {
+    counter!(JOBS_OPENED, "class" => class).increment(1);
+}
+
+/// `reason`: `overdue` or `priority`.
+pub(crate) fn job_claimed(reason: &'static str) {
+    counter!(JOBS_CLAIMED, "reason" => reason).increment(1);
 }
 
 pub(crate) fn media_look_ended(state: &'static str) {

@@ -21,6 +21,7 @@ use crate::{
     Deps, Error,
     effects::{self, events},
     jobs::BuiltInQueue,
+    priority::Signals,
     standing::History,
 };
 
@@ -179,6 +180,9 @@ fn review(
         at: strike.at,
         rules: Vec::new(),
         hits: Vec::new(),
+        signals: Signals::default(),
+        routed_by: None,
+        is_routable: false,
     })
 }
 

@@ -14,6 +14,7 @@ mod queue;
 mod read;
 mod recovery;
 mod render;
+mod routing;
 mod rule;
 mod rule_life;
 mod set;
@@ -31,9 +32,10 @@ pub use endpoint::{Endpoint, Event};
 pub use item_type::{FieldDocument, ItemType};
 pub use period::Period;
 pub use policy::{Policy, Severity};
-pub use queue::Queue;
+pub use queue::{Access, MOST_PRIORITY, Queue, QueueClass, QueueOrder, Reach, Required, built_in_class};
 pub use read::{Parsed, parse, parse_all};
 pub use render::{Format, render};
+pub use routing::{Routing, RoutingEntry, RoutingList};
 pub use rule::{Expectation, On, Rule, RuleAction, Status, Test};
 pub use rule_life::{OnError, Percent, Rollout, RolloutBy, RuleLimits};
 pub use set::Set;
@@ -51,6 +53,7 @@ pub enum Document {
     Endpoint(Endpoint),
     Threshold(Threshold),
     Queue(Queue),
+    Routing(Routing),
     Window(Window),
     Bank(Bank),
 }
@@ -65,12 +68,13 @@ pub enum DocumentKind {
     Endpoint,
     Threshold,
     Queue,
+    Routing,
     Window,
     Bank,
 }
 
 impl DocumentKind {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::ItemType,
         Self::Policy,
         Self::Action,
@@ -78,6 +82,7 @@ impl DocumentKind {
         Self::Endpoint,
         Self::Threshold,
         Self::Queue,
+        Self::Routing,
         Self::Window,
         Self::Bank,
     ];
@@ -91,6 +96,7 @@ impl DocumentKind {
             Self::Endpoint => "endpoint",
             Self::Threshold => "threshold",
             Self::Queue => "queue",
+            Self::Routing => "routing",
             Self::Window => "window",
             Self::Bank => "bank",
         }
@@ -106,6 +112,7 @@ impl DocumentKind {
             Self::Endpoint => include_str!("../../documents/endpoint.schema.json"),
             Self::Threshold => include_str!("../../documents/threshold.schema.json"),
             Self::Queue => include_str!("../../documents/queue.schema.json"),
+            Self::Routing => include_str!("../../documents/routing.schema.json"),
             Self::Window => include_str!("../../documents/window.schema.json"),
             Self::Bank => include_str!("../../documents/bank.schema.json"),
         }
@@ -122,6 +129,7 @@ impl Document {
             Self::Endpoint(_) => DocumentKind::Endpoint,
             Self::Threshold(_) => DocumentKind::Threshold,
             Self::Queue(_) => DocumentKind::Queue,
+            Self::Routing(_) => DocumentKind::Routing,
             Self::Window(_) => DocumentKind::Window,
             Self::Bank(_) => DocumentKind::Bank,
         }
@@ -137,6 +145,7 @@ impl Document {
             Self::Endpoint(document) => document.key.as_str(),
             Self::Threshold(document) => &document.key,
             Self::Queue(document) => document.key.as_str(),
+            Self::Routing(document) => &document.key,
             Self::Window(document) => document.key.as_str(),
             Self::Bank(document) => document.key.as_str(),
         }
@@ -155,7 +164,9 @@ impl Document {
             Self::Rule(document) => document.limits.check(&mut faults),
             Self::Window(document) => document.check(&mut faults),
             Self::Bank(document) => document.check(&mut faults),
-            Self::Policy(_) | Self::Endpoint(_) | Self::Queue(_) => {}
+            Self::Queue(document) => document.check(&mut faults),
+            Self::Routing(document) => document.check(&mut faults),
+            Self::Policy(_) | Self::Endpoint(_) => {}
         }
         faults
     }

@@ -1,10 +1,17 @@
 //! The document of a review queue.
 //!
-//! It does not list the queues that every organisation has from the start.
+//! It does not list the queues that every organisation has from the start; a document with one of their keys changes
+//! their settings.
+
+use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::QueueId;
+use super::{is_false, period::Period};
+use crate::ids::{ActionId, QueueId};
+
+/// Highest priority of a job. Priorities are few, because each has an index of its own.
+pub const MOST_PRIORITY: i64 = 9;
 
 /// `queue: spam`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,10 +22,244 @@ pub struct Queue {
     /// Name for people; the key by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Purpose of the queue, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Class of the queue's jobs; `review` by default, and fixed for the queues that every organisation has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<QueueClass>,
+    /// Reviewers who may claim its jobs; all by default.
+    #[serde(default, skip_serializing_if = "Access::is_open")]
+    pub access: Access,
+    /// Actions that decisions on its jobs cannot take.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hidden_actions: Vec<ActionId>,
+    /// Parts that decisions on its jobs must have.
+    #[serde(default, skip_serializing_if = "Required::is_nothing")]
+    pub require: Required,
+    /// Age below which its jobs should be decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_age: Option<Period>,
+    #[serde(default, skip_serializing_if = "QueueOrder::is_default")]
+    pub order: QueueOrder,
+}
+
+/// Class of a queue's jobs. Jobs of different classes never share a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueClass {
+    #[default]
+    Review,
+    Appeal,
+    ChildSafety,
+}
+
+impl QueueClass {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Review => "review",
+            Self::Appeal => "appeal",
+            Self::ChildSafety => "child_safety",
+        }
+    }
+}
+
+/// Reviewers who may claim jobs of a queue: those who are named, and those who have one of the roles. Nobody is named:
+/// everybody may.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Access {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub people: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<String>,
+}
+
+impl Access {
+    pub fn is_open(&self) -> bool {
+        self.people.is_empty() && self.roles.is_empty()
+    }
+
+    /// True if a reviewer with these roles may claim jobs.
+    pub fn admits(&self, reviewer: &str, roles: &[String]) -> bool {
+        self.is_open()
+            || self.people.iter().any(|person| person == reviewer)
+            || self.roles.iter().any(|role| roles.contains(role))
+    }
+}
+
+/// Parts that a decision must have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Required {
+    /// A reason, whatever the verdict.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub reason: bool,
+    /// At least one policy, if the decision takes actions.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub policy: bool,
+}
+
+impl Required {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Order in which jobs are claimed. The weights add up to a job's priority.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct QueueOrder {
+    /// Priority of each level of the severity of the policies.
+    pub severity: u8,
+    /// Priority of each doubling of the number of different reporters.
+    pub reporters: u8,
+    /// Priority of each day that the job waits.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub age: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reach: Option<Reach>,
+    /// Age from which a job is claimed before all younger ones, whatever their priority.
+    pub max_wait: Period,
+}
+
+impl Default for QueueOrder {
+    fn default() -> Self {
+        Self { severity: 2, reporters: 1, age: 0, reach: None, max_wait: Period::of_seconds(2 * 86_400) }
+    }
+}
+
+/// Part of a number of the item, such as its views, in the priority.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reach {
+    /// Field of the item's data with the number.
+    pub field: String,
+    /// Priority of each power of ten.
+    pub weight: u8,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_zero(number: &u8) -> bool {
+    *number == 0
+}
+
+impl QueueOrder {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Keys of the queues that every organisation has, with the class of their jobs.
+const BUILT_IN: [(&str, QueueClass); 3] = [
+    ("default", QueueClass::Review),
+    ("appeals", QueueClass::Appeal),
+    ("child-safety", QueueClass::ChildSafety),
+];
+
+/// Returns the class of a queue that every organisation has.
+pub fn built_in_class(key: &str) -> Option<QueueClass> {
+    BUILT_IN.iter().find(|(built_in, _)| *built_in == key).map(|(_, class)| *class)
 }
 
 impl Queue {
+    /// A queue with the settings that a document without any has.
+    pub fn plain(key: QueueId) -> Self {
+        Self {
+            key,
+            name: None,
+            description: None,
+            class: None,
+            access: Access::default(),
+            hidden_actions: Vec::new(),
+            require: Required::default(),
+            target_age: None,
+            order: QueueOrder::default(),
+        }
+    }
+
     pub fn display_name(&self) -> &str {
         self.name.as_deref().unwrap_or(self.key.as_str())
+    }
+
+    pub fn class(&self) -> QueueClass {
+        built_in_class(self.key.as_str()).or(self.class).unwrap_or_default()
+    }
+
+    pub(super) fn check(&self, faults: &mut Vec<(String, String)>) {
+        let mut fault = |path: &str, why: String| faults.push((path.to_owned(), why));
+        if let (Some(fixed), Some(class)) = (built_in_class(self.key.as_str()), self.class)
+            && fixed != class
+        {
+            let fixed = fixed.as_str();
+            fault("class", format!("The queue `{}` holds jobs of the class `{fixed}` only.", self.key));
+        }
+        if self.target_age.is_some_and(|age| age.seconds() == 0) {
+            fault("target_age", "A target needs a period longer than nothing.".into());
+        }
+        if self.order.max_wait.seconds() == 0 {
+            fault("order.max_wait", "The longest wait is a period longer than nothing.".into());
+        }
+        let weights = [
+            ("severity", self.order.severity),
+            ("reporters", self.order.reporters),
+            ("age", self.order.age),
+            ("reach.weight", self.order.reach.as_ref().map_or(0, |reach| reach.weight)),
+        ];
+        for (name, weight) in weights.into_iter().filter(|(_, weight)| i64::from(*weight) > MOST_PRIORITY) {
+            fault(
+                &format!("order.{name}"),
+                format!("A weight is between 0 and {MOST_PRIORITY}, not {weight}."),
+            );
+        }
+        for (list, names) in [("people", &self.access.people), ("roles", &self.access.roles)] {
+            let mut seen = HashSet::new();
+            for (index, name) in names.iter().enumerate() {
+                if name.trim().is_empty() || !seen.insert(name) {
+                    fault(&format!("access.{list}[{index}]"), "A name is not blank and stands once.".into());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use crate::documents::{Document, parse};
+
+    fn faults(text: &str) -> Vec<String> {
+        match parse(&[("q.yaml", text)]) {
+            Ok(_) => Vec::new(),
+            Err(faults) => faults.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    #[test]
+    fn queue_settings_are_checked_at_their_places() {
+        for (text, expected) in [
+            ("queue: appeals\nclass: review\n", "`appeals` holds jobs of the class `appeal` only"),
+            ("queue: q\ntarget_age: 0s\n", "target_age"),
+            ("queue: q\norder: {severity: 10}\n", "order.severity"),
+            ("queue: q\norder: {max_wait: 0h}\n", "order.max_wait"),
+            ("queue: q\naccess: {people: [ada, ada]}\n", "access.people[1]"),
+            ("queue: q\nauto_close_after: 30d\n", "auto_close_after"),
+        ] {
+            let found = faults(text).join("\n");
+            assert!(found.contains(expected), "{text}: {found}");
+        }
+    }
+
+    #[test]
+    fn access_is_by_person_or_role_and_open_by_default() {
+        let text = "queue: q\naccess: {people: [ada], roles: [lead]}\n";
+        let Document::Queue(queue) = parse(&[("q.yaml", text)]).unwrap().remove(0).1 else {
+            panic!("a queue")
+        };
+        assert!(queue.access.admits("ada", &[]));
+        assert!(queue.access.admits("bob", &["lead".to_owned()]));
+        assert!(!queue.access.admits("bob", &["guest".to_owned()]));
+        assert!(super::Access::default().admits("bob", &[]));
     }
 }

@@ -326,6 +326,7 @@ fn document(origin: &Origin, tree: Tree, parsed: &mut Parsed) {
         DocumentKind::Endpoint => read(origin, (kind, tree), Document::Endpoint, parsed),
         DocumentKind::Threshold => read(origin, (kind, tree), Document::Threshold, parsed),
         DocumentKind::Queue => read(origin, (kind, tree), Document::Queue, parsed),
+        DocumentKind::Routing => read(origin, (kind, tree), Document::Routing, parsed),
         DocumentKind::Window => read(origin, (kind, tree), Document::Window, parsed),
         DocumentKind::Bank => read(origin, (kind, tree), Document::Bank, parsed),
     }

@@ -5,11 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Action, ActionStrikes, Bank, Document, DocumentFault, DocumentKind as Kind, Endpoint, ItemType, Missing,
-    Origin, Policy, Queue, Rule, Threshold, Window,
+    Action, ActionStrikes, Bank, Document, DocumentFault, DocumentKind as Kind, Endpoint, FieldDocument,
+    ItemType, Missing, Origin, Policy, Queue, QueueClass, Routing, Rule, Threshold, Window, built_in_class,
 };
 use crate::{
     ids::{ActionId, BankId, EndpointId, QueueId, RuleId, TypeId, WindowId},
+    item_types::Scalar,
     nearest::{hint, shown},
 };
 
@@ -23,6 +24,7 @@ pub struct Set {
     pub endpoints: BTreeMap<EndpointId, (Origin, Endpoint)>,
     pub thresholds: BTreeMap<String, (Origin, Threshold)>,
     pub queues: BTreeMap<QueueId, (Origin, Queue)>,
+    pub routing: BTreeMap<String, (Origin, Routing)>,
     pub windows: BTreeMap<WindowId, (Origin, Window)>,
     pub banks: BTreeMap<BankId, (Origin, Bank)>,
 }
@@ -72,6 +74,7 @@ impl Set {
             Document::Endpoint(it) => put(&mut self.endpoints, it.key.clone(), origin, it),
             Document::Threshold(it) => put(&mut self.thresholds, it.key.clone(), origin, it),
             Document::Queue(it) => put(&mut self.queues, it.key.clone(), origin, it),
+            Document::Routing(it) => put(&mut self.routing, it.key.clone(), origin, it),
             Document::Window(it) => put(&mut self.windows, it.key.clone(), origin, it),
             Document::Bank(it) => put(&mut self.banks, it.key.clone(), origin, it),
         }
@@ -92,6 +95,7 @@ impl Set {
             .chain(all(&self.endpoints, Document::Endpoint))
             .chain(all(&self.thresholds, Document::Threshold))
             .chain(all(&self.queues, Document::Queue))
+            .chain(all(&self.routing, Document::Routing))
             .chain(all(&self.windows, Document::Window))
             .chain(all(&self.banks, Document::Bank))
             .collect()
@@ -106,7 +110,7 @@ impl Set {
                 known(&self.endpoints, endpoint.as_str(), Kind::Endpoint, origin, "endpoint", &mut faults);
             }
             if let Some(queue) = &action.queue {
-                self.check_queue(origin, queue, &mut faults);
+                self.check_queue(origin, queue, QueueClass::Review, "queue", &mut faults);
             }
         }
         for (origin, threshold) in self.thresholds.values() {
@@ -126,6 +130,8 @@ impl Set {
                 known(&self.item_types, item_type.as_str(), Kind::ItemType, origin, &path, &mut faults);
             }
         }
+        self.check_queues(&mut faults);
+        self.check_routing(&mut faults);
         for (origin, bank) in self.banks.values() {
             self.check_bank(origin, bank, &mut faults);
             if let Some(file) = &bank.file {
@@ -151,15 +157,64 @@ impl Set {
         }
     }
 
-    /// A review goes to a queue of the organisation's own or to the one that everybody has for reviews.
-    fn check_queue(&self, origin: &Origin, queue: &QueueId, faults: &mut Vec<DocumentFault>) {
-        match queue.as_str() {
-            "default" => {}
-            "appeals" | "child-safety" => {
-                let message = format!("Reviews do not go to `{queue}`: it holds jobs of another kind.");
-                faults.push(DocumentFault::new(origin, "queue", message));
+    /// Returns the class of a queue: one of the organisation's own, or one that everybody has.
+    fn queue_class(&self, queue: &QueueId) -> Option<QueueClass> {
+        let own = || self.queues.get(queue).map(|(_, queue)| queue.class());
+        built_in_class(queue.as_str()).or_else(own)
+    }
+
+    /// Checks that a queue exists and holds jobs of the class.
+    fn check_queue(
+        &self,
+        origin: &Origin,
+        queue: &QueueId,
+        wanted: QueueClass,
+        path: &str,
+        faults: &mut Vec<DocumentFault>,
+    ) {
+        match self.queue_class(queue) {
+            None => drop(known(&self.queues, queue.as_str(), Kind::Queue, origin, path, faults)),
+            Some(class) if class != wanted => {
+                let (class, wanted) = (class.as_str(), wanted.as_str());
+                let message = format!(
+                    "Jobs of the class `{wanted}` do not go to `{queue}`: its class is `{class}`. Name another queue."
+                );
+                faults.push(DocumentFault::new(origin, path, message));
             }
-            own => drop(known(&self.queues, own, Kind::Queue, origin, "queue", faults)),
+            Some(_) => {}
+        }
+    }
+
+    fn check_queues(&self, faults: &mut Vec<DocumentFault>) {
+        for (origin, queue) in self.queues.values() {
+            for (index, action) in queue.hidden_actions.iter().enumerate() {
+                let path = format!("hidden_actions[{index}]");
+                known(&self.actions, action.as_str(), Kind::Action, origin, &path, faults);
+            }
+            let Some(reach) = &queue.order.reach else { continue };
+            let fields = || self.item_types.values().flat_map(|(_, it)| &it.fields);
+            let is_number = |it: &&FieldDocument| it.scalar == Scalar::Number && it.container.is_none();
+            if !fields().filter(is_number).any(|it| it.name == reach.field) {
+                let near = hint(&reach.field, fields().filter(is_number).map(|it| it.name.as_str()));
+                let message = format!("No item type has a NUMBER field `{}`.{near}", shown(&reach.field));
+                let missing = Some(Missing::Field);
+                let fault = DocumentFault::new(origin, "order.reach.field", message);
+                faults.push(DocumentFault { missing, ..fault });
+            }
+        }
+    }
+
+    fn check_routing(&self, faults: &mut Vec<DocumentFault>) {
+        for (origin, routing) in self.routing.values() {
+            let Some(list) = routing.list() else { continue };
+            for (index, entry) in routing.entries.iter().enumerate() {
+                let path = format!("entries[{index}].queue");
+                self.check_queue(origin, &entry.queue, list.class(), &path, faults);
+                for (nth, item_type) in entry.item_types.iter().enumerate() {
+                    let path = format!("entries[{index}].item_types[{nth}]");
+                    known(&self.item_types, item_type.as_str(), Kind::ItemType, origin, &path, faults);
+                }
+            }
         }
     }
 

@@ -518,7 +518,7 @@ queue: appeals
 ";
     let expected = [
         "all.yaml:11: document 4: queue: There is no queue `spma`. Did you mean `spam`?",
-        "all.yaml:15: document 5: queue: Reviews do not go to `appeals`: it holds jobs of another kind.",
+        "all.yaml:15: document 5: queue: Jobs of the class `review` do not go to `appeals`: its class is `appeal`. Name another queue.",
     ];
     assert_eq!(validate(yaml), expected);
     let callback = "action: a\nkind: callback\nqueue: q";

@@ -64,6 +64,7 @@ fn file_name(kind: DocumentKind) -> &'static str {
         DocumentKind::Endpoint => "endpoints",
         DocumentKind::Threshold => "thresholds",
         DocumentKind::Queue => "queues",
+        DocumentKind::Routing => "routing",
         DocumentKind::Window => "windows",
         DocumentKind::Bank => "banks",
     }

@@ -12,7 +12,11 @@ use super::{
     Plan, PlannedAction, PlannedCallback, PlannedReview, PlannedStrike,
     events::{self, ActionEvent, ActionRef, Conflict, DecisionRef, Named},
 };
-use crate::{jobs::BuiltInQueue, rules::stats::RuleHit};
+use crate::{
+    jobs::BuiltInQueue,
+    priority::{self, Signals},
+    rules::stats::RuleHit,
+};
 
 /// An action on an item, by a rule or a moderator.
 pub(crate) struct ActionInput<'a> {
@@ -50,7 +54,7 @@ impl Plan {
         let action = config.action(input.action);
         match action.map(|action| &action.kind) {
             Some(ActionKind::EnqueueReview { queue }) => {
-                self.enqueue(input, queue.as_ref());
+                self.enqueue(config, input, queue.as_ref());
                 // Subscribers hear of each decision, also of one that only asks for another review.
                 if input.decision.is_some() {
                     self.call_back(config, input, None);
@@ -86,7 +90,7 @@ impl Plan {
         }
     }
 
-    fn enqueue(&mut self, input: &ActionInput<'_>, queue: Option<&QueueId>) {
+    fn enqueue(&mut self, config: &Compiled, input: &ActionInput<'_>, queue: Option<&QueueId>) {
         self.reviews.push(PlannedReview {
             subject: input.item.clone(),
             queue: queue.cloned().unwrap_or_else(|| BuiltInQueue::Default.into()),
@@ -94,6 +98,9 @@ impl Plan {
             at: input.at,
             rules: input.rules.iter().map(|rule| rule.id.clone()).collect(),
             hits: input.hits.clone(),
+            signals: Signals { severity: priority::severity(config, input.policies), ..Signals::default() },
+            routed_by: None,
+            is_routable: queue.is_none(),
         });
     }
 

@@ -14,7 +14,7 @@ use tidegate_stream::{Record, Topic, failpoint};
 use super::{Kind, Plan, PlannedCallback, PlannedFinding, PlannedStrike};
 use crate::{
     Deps, Error,
-    jobs::{self, Cause, JobRequest},
+    jobs::{self, Cause, JobRequest, Placement},
     rules::stats::{self, HitFinding, RuleHit},
 };
 
@@ -54,6 +54,12 @@ pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
                 submission_id,
                 rules: serde_json::to_string(&review.rules).map_err(Error::corrupt("plan"))?,
                 hits: versions(&review.hits)?,
+            },
+            placement: Placement {
+                routed_by: review.routed_by.clone(),
+                signals: review.signals,
+                reporter: None,
+                config: deps.live.org(&plan.org),
             },
         };
         jobs::open_or_join(&deps.store, &request, Millis::now()).await?;

@@ -36,6 +36,7 @@ pub use rule_gates::{Again, Claim, Evaluated, Expected, Refused, Watch, claims};
 
 use crate::{
     Deps, Error,
+    priority::Signals,
     rules::stats::{RuleHit, RuleOutcome},
     standing,
 };
@@ -168,6 +169,15 @@ pub struct PlannedReview {
     pub rules: Vec<RuleId>,
     #[serde(default)]
     pub hits: Vec<RuleHit>,
+    /// Severity and reach, for the priority.
+    #[serde(default)]
+    pub signals: Signals,
+    /// Routing list and entry that chose the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routed_by: Option<String>,
+    /// True if nobody has named a queue, so that routing may choose one. Not stored, since a stored plan is routed.
+    #[serde(skip)]
+    pub is_routable: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     jobs::BuiltInQueue,
+    priority::{self, Signals},
     rules::stats::{OutcomeKind, RuleHit, RuleOutcome, Suppressed},
 };
 
@@ -263,13 +264,17 @@ fn review(plan: &mut Plan, config: &Compiled, evaluated: &Evaluated<'_>, why: &s
         return;
     }
     hits.truncate(config.plan().limits().stored_matches);
+    let policies = hits.iter().filter_map(|hit| config.rule(&hit.rule)).flat_map(|rule| &rule.policies);
     plan.reviews.push(PlannedReview {
         subject: evaluated.item.clone(),
         queue: BuiltInQueue::Default.into(),
         cause: derive(IdKind::JobCause, &[plan.cause.as_bytes(), b"rules", why.as_bytes()]),
         at: evaluated.append_ms,
         rules: hits.iter().map(|hit| hit.rule.clone()).collect(),
+        signals: Signals { severity: priority::severity(config, policies), ..Signals::default() },
         hits,
+        routed_by: None,
+        is_routable: true,
     });
 }
 

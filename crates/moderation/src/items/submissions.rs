@@ -24,7 +24,7 @@ use crate::{
         history,
         stored::{self, RESENT, Submission},
     },
-    metrics,
+    metrics, priority,
     rules::stats::RuleOutcome,
 };
 
@@ -108,10 +108,13 @@ pub fn plan(
     refused: &Refused,
     again: Option<Again<'_>>,
 ) -> Plan {
-    effects::plan_item(
-        &prepared.config,
-        &evaluated(submission, prepared, outcome, no_reviews, refused, again),
-    )
+    let config = &prepared.config;
+    let evaluated = evaluated(submission, prepared, outcome, no_reviews, refused, again);
+    let mut plan = effects::plan_item(config, &evaluated);
+    for review in &mut plan.reviews {
+        review.signals.reach = priority::reach(config, &review.queue, &submission.entry.data);
+    }
+    plan
 }
 
 fn evaluated<'a>(

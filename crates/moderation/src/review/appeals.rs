@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use tidegate_schemas::{
-    ids::{AppealId, ItemKey, Kind, Millis, OrgId, derive},
+    ids::{AppealId, ItemKey, Kind, Millis, OrgId, PolicyId, QueueId, derive},
     records::{self, JobClass, Source},
 };
 use tidegate_store::{
@@ -20,12 +20,13 @@ use tidegate_store::{
 use uuid::Uuid;
 
 use crate::{
-    Deps, Error,
+    Deps, Error, effects,
     items::{
         context::{self, StoredMention},
         context_media,
     },
-    jobs::{self, BuiltInQueue, Cause, JobRequest},
+    jobs::{self, BuiltInQueue, Cause, JobRequest, Placement},
+    priority::{self, Signals},
 };
 
 /// Claims the id for an appeal with this digest. Returns true if the id is new, or was claimed with the same digest.
@@ -52,11 +53,19 @@ pub async fn claim(
 /// Stores the appeal and opens its job.
 pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -> Result<(), Error> {
     keep_first(&deps.store, appeal, written_at).await?;
+    let config = effects::config(deps, &appeal.org, appeal.config_version, written_at).await?;
+    let queue: QueueId = BuiltInQueue::Appeals.into();
+    let policies: Vec<_> = appeal.violating_policies.iter().map(|it| PolicyId::new(&it.id)).collect();
+    let signals = Signals {
+        severity: priority::severity(&config, &policies),
+        reach: priority::reach(&config, &queue, &appeal.item.data),
+        reporters: 0,
+    };
     let request = JobRequest {
         org: appeal.org.clone(),
         class: JobClass::Appeal,
         subject: appeal.item.key(),
-        queue: BuiltInQueue::Appeals.into(),
+        queue,
         cause: Cause {
             id: derive(Kind::JobCause, &[b"appeal", appeal.appeal_id.as_str().as_bytes()]),
             kind: CauseKind::Appeal,
@@ -67,6 +76,7 @@ pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -
             rules: "[]".to_owned(),
             hits: None,
         },
+        placement: Placement { routed_by: None, signals, reporter: None, config: Some(config) },
     };
     jobs::open_for_appeal(&deps.store, &request, &appeal.appeal_id, Millis::now()).await?;
     look_at_media(deps, appeal, request.cause.id).await

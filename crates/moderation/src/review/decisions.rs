@@ -30,6 +30,7 @@ use tidegate_store::{
             appeals::Appeal,
             decisions::{Decision, DecisionDue},
             jobs::{DecisionState, Job, JobCause, JobState},
+            queue_counts::QueueChange,
         },
     },
 };
@@ -44,6 +45,7 @@ use crate::{
         events::{self, DecisionRef},
     },
     items::stored,
+    queue_counts,
     rules::stats::RuleHit,
 };
 
@@ -181,7 +183,21 @@ fn check(config: &Compiled, job: &Job, request: &DecisionRequest) -> Result<(), 
     if request.verdict != Verdict::Act && !request.actions.is_empty() {
         return invalid("/actions", format!("{} takes no actions", request.verdict.as_str()));
     }
+    let queue = config.queue(&job.queue).map(|queue| &queue.document);
+    let required = queue.map(|queue| queue.require).unwrap_or_default();
+    if required.reason && request.reason.as_deref().is_none_or(|reason| reason.trim().is_empty()) {
+        return invalid("/reason", format!("decisions on jobs of the queue {} need a reason", job.queue));
+    }
+    if required.policy && request.verdict == Verdict::Act && request.policies.is_empty() {
+        let detail =
+            format!("decisions on jobs of the queue {} that act name at least one policy", job.queue);
+        return invalid("/policies", detail);
+    }
     for (index, action) in request.actions.iter().enumerate() {
+        if queue.is_some_and(|queue| queue.hidden_actions.contains(action)) {
+            let detail = format!("the action {action} is not for jobs of the queue {}", job.queue);
+            return invalid(&format!("/actions/{index}"), detail);
+        }
         let Some(known) = config.action(action) else {
             return invalid(&format!("/actions/{index}"), format!("there is no action {action}"));
         };
@@ -266,6 +282,11 @@ async fn append(
     lease: Millis,
     now: Millis,
 ) -> Result<Release, Error> {
+    let closed_at = job.closed_at.unwrap_or(now);
+    if job.closed_at.is_none() {
+        queue_counts::announce(&deps.store, &job, QueueChange::Closed, closed_at).await?;
+    }
+    let job = Job { closed_at: Some(closed_at), ..job };
     let released =
         Job { decision_state: Some(DecisionState::Released), lease_until: Some(lease), ..job.clone() };
     if !deps.store.replace(&released, job.version).await?.is_done() {

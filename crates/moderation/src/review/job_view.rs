@@ -27,6 +27,7 @@ use super::{
 use crate::{
     Error,
     items::{context, context_media, stored},
+    priority::Signals,
 };
 
 /// A job as lists show it.
@@ -40,6 +41,12 @@ pub struct Summary {
     pub item: ItemKey,
     pub generation: i64,
     pub priority: i64,
+    /// Severity, reporters and reach, from which the priority comes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signals: Option<Signals>,
+    /// Routing list and entry that chose the queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routed_by: Option<String>,
     pub created_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub appeal_id: Option<AppealId>,
@@ -219,6 +226,8 @@ pub struct AppealView {
 pub fn summary(job: Job) -> Result<Summary, Error> {
     let decision: Option<StoredDecision> =
         job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("job"))?;
+    let signals = job.signals.as_deref().map(serde_json::from_str).transpose();
+    let signals = signals.map_err(Error::corrupt("job"))?;
     Ok(Summary {
         id: job.job_id,
         class: job.class,
@@ -227,6 +236,8 @@ pub fn summary(job: Job) -> Result<Summary, Error> {
         item: job.item,
         generation: job.generation,
         priority: job.priority,
+        signals,
+        routed_by: job.routed_by,
         created_at: job.created_at.iso(),
         appeal_id: job.appeal_id,
         epoch: job.epoch,

@@ -3,15 +3,18 @@
 //! The index of a queue only grows, and a job's row is the truth. Each day of a queue stores up to where all its entries
 //! are decided, with a margin for late entries, so that a claim does not read the whole day.
 
-use std::time::Duration;
+use std::{cmp::Reverse, time::Duration};
 
-use tidegate_schemas::ids::{JobId, Millis, OrgId, QueueId};
+use tidegate_schemas::{
+    documents::QueueOrder,
+    ids::{JobId, Millis, OrgId, QueueId},
+};
 use tidegate_store::{
     At, Replaced, Store, WriteTime,
     tables::review::jobs::{DecisionState, Job, JobState, QueueDay, QueueEntry},
 };
 
-use crate::{Error, jobs::has_cause};
+use crate::{Error, jobs::has_cause, metrics, queue_counts};
 
 /// Longest delay between the instant of a queue entry and its write.
 const LATE_ENTRIES: Duration = Duration::from_secs(600);
@@ -93,6 +96,7 @@ async fn claim_at_once(
             lease_until: Some(now.plus(reviewer.lease)),
             ..job.clone()
         };
+        queue_counts::announce_claim(store, &claimed, now).await?;
         match store.replace(&claimed, job.version).await? {
             Replaced::Yes => return Ok(Claim::Yours(Box::new(Job { version: job.version + 1, ..claimed }))),
             Replaced::No(current) => job = current,
@@ -123,26 +127,53 @@ pub async fn release(
     Ok(false)
 }
 
-/// Claims one of the oldest free jobs of the highest priority. `draw` picks the one to start at.
+/// Claims the next free job: one that has waited for longer than the queue's bound, the oldest first, or else one of the
+/// oldest of the highest priority. `draw` picks the one to start at among equals.
 pub async fn claim_next(
     store: &Store,
     org: &OrgId,
     queue: &QueueId,
+    order: &QueueOrder,
     reviewer: &Reviewer,
     now: Millis,
     draw: impl Fn(usize) -> usize,
 ) -> Result<Option<Job>, Error> {
-    let free = waiting(store, org, queue, SPREAD, now, |job| {
+    let is_free = |job: &Job| {
         job.lease_until.is_none_or(|until| until <= now) || job.claimed_by.as_deref() == Some(&reviewer.name)
-    })
-    .await?;
-    let start = if free.is_empty() { 0 } else { draw(free.len()) % free.len() };
+    };
     let mut opening = None;
-    for job in free[start..].iter().chain(&free[..start]) {
-        match claim_at_once(store, org, job.job_id, reviewer, now).await? {
-            Claim::Yours(job) => return Ok(Some(*job)),
-            Claim::Opening => opening = opening.or(Some(job.job_id)),
-            _ => {}
+    let mut days: Vec<QueueDay> =
+        store.scan::<QueueDay>(&(org.clone(), queue.clone()), At::all()).all().await?;
+
+    let overdue = Wanted::WaitingSince(now.minus(order.max_wait.duration()));
+    days.sort_by_key(|day| day.first_at);
+    let mut found = Vec::new();
+    for day in &days {
+        scan_day(store, day, now, (overdue, SPREAD), &is_free, &mut found).await?;
+        if found.len() >= SPREAD {
+            break;
+        }
+    }
+    found.sort_by_key(|job| job.created_at);
+    if let Some(job) = claim_one_of(store, org, &found, reviewer, now, &draw, &mut opening).await? {
+        metrics::job_claimed("overdue");
+        return Ok(Some(job));
+    }
+
+    let today = now.day();
+    let rank = |day: &QueueDay| day.priority + i64::from(order.age) * (today - day.day).max(0);
+    days.sort_by_key(|day| (Reverse(rank(day)), day.day));
+    for equals in days.chunk_by(|one, other| rank(one) == rank(other)) {
+        let mut found = Vec::new();
+        for day in equals {
+            scan_day(store, day, now, (Wanted::Present, SPREAD), &is_free, &mut found).await?;
+            if found.len() >= SPREAD {
+                break;
+            }
+        }
+        if let Some(job) = claim_one_of(store, org, &found, reviewer, now, &draw, &mut opening).await? {
+            metrics::job_claimed("priority");
+            return Ok(Some(job));
         }
     }
     // No other job is free, so waiting for the one that is being opened pays.
@@ -153,7 +184,28 @@ pub async fn claim_next(
     }
 }
 
-/// Returns up to `limit` open jobs of a queue that match `wanted`, oldest first within a priority.
+/// Claims one of the jobs, from a random one on. Remembers one that is still being opened.
+async fn claim_one_of(
+    store: &Store,
+    org: &OrgId,
+    jobs: &[Job],
+    reviewer: &Reviewer,
+    now: Millis,
+    draw: &impl Fn(usize) -> usize,
+    opening: &mut Option<JobId>,
+) -> Result<Option<Job>, Error> {
+    let start = if jobs.is_empty() { 0 } else { draw(jobs.len()) % jobs.len() };
+    for job in jobs[start..].iter().chain(&jobs[..start]) {
+        match claim_at_once(store, org, job.job_id, reviewer, now).await? {
+            Claim::Yours(job) => return Ok(Some(*job)),
+            Claim::Opening => *opening = opening.or(Some(job.job_id)),
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Returns up to `limit` open jobs of a queue that match `wanted`, highest priority first, oldest first within it.
 pub async fn waiting(
     store: &Store,
     org: &OrgId,
@@ -166,7 +218,7 @@ pub async fn waiting(
     let mut days = store.scan::<QueueDay>(&(org.clone(), queue.clone()), At::all());
     while let Some(days) = days.next_page().await? {
         for day in days {
-            scan_day(store, &day, now, limit, &wanted, &mut found).await?;
+            scan_day(store, &day, now, (Wanted::Present, limit), &wanted, &mut found).await?;
             if found.len() >= limit {
                 return Ok(found);
             }
@@ -175,36 +227,91 @@ pub async fn waiting(
     Ok(found)
 }
 
+/// Returns the time at which the oldest open job of a queue was opened.
+pub async fn oldest(
+    store: &Store,
+    org: &OrgId,
+    queue: &QueueId,
+    now: Millis,
+) -> Result<Option<Millis>, Error> {
+    let mut days: Vec<QueueDay> =
+        store.scan::<QueueDay>(&(org.clone(), queue.clone()), At::all()).all().await?;
+    days.sort_by_key(|day| day.first_at);
+    let mut oldest: Option<Millis> = None;
+    for day in days {
+        if oldest.is_some_and(|oldest| oldest <= day.first_at) {
+            break;
+        }
+        let mut found = Vec::new();
+        scan_day(store, &day, now, (Wanted::WaitingSince(now), 1), &|_| true, &mut found).await?;
+        let first = found.first().map(|job| job.created_at);
+        oldest = [oldest, first].into_iter().flatten().min();
+    }
+    Ok(oldest)
+}
+
+/// True if the entry is the one that holds for the job: its queue, its present priority, and the instant of that entry.
+pub fn is_present(entry: &QueueEntry, job: &Job) -> bool {
+    job.queue == entry.queue
+        && job.priority == entry.priority
+        && job.queued_at.unwrap_or(job.created_at) == entry.created_at
+}
+
+/// Jobs that a scan looks for.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// Jobs at their present priority.
+    Present,
+    /// Jobs that were opened until this instant, whatever their priority. They are found by their first entry too.
+    WaitingSince(Millis),
+}
+
 async fn scan_day(
     store: &Store,
     day: &QueueDay,
     now: Millis,
-    limit: usize,
-    wanted: &impl Fn(&Job) -> bool,
+    (wanted, limit): (Wanted, usize),
+    fits: &impl Fn(&Job) -> bool,
     found: &mut Vec<Job>,
 ) -> Result<(), Error> {
+    if matches!(wanted, Wanted::WaitingSince(end) if day.first_at > end) {
+        return Ok(());
+    }
     let partition = (day.org.clone(), day.queue.clone(), day.priority, day.day);
     let mut entries = store.scan::<QueueEntry>(&partition, At::since(day.first_at));
     let mut all_decided = true;
     let mut decided_until = day.first_at;
-    while let Some(entries) = entries.next_page().await? {
+    'pages: while let Some(entries) = entries.next_page().await? {
         let keys: Vec<_> = entries.iter().map(|entry| (entry.org.clone(), entry.job_id)).collect();
         for (entry, job) in entries.iter().zip(store.get_many::<Job>(&keys).await?) {
+            if matches!(wanted, Wanted::WaitingSince(end) if entry.created_at > end) {
+                break 'pages;
+            }
             let Some(job) = job else {
                 // The entry is written before the job, which may be about to follow.
                 all_decided = false;
                 continue;
             };
-            // The job has the instant of the entry that it was opened with. An opener that crashed, or lost the race to
-            // open it, left an entry of another instant.
-            if job.queue != day.queue || job.created_at != entry.created_at {
+            // A job has the entry that it was opened with and the one of its present priority. An opener that crashed, or
+            // lost the race to open it, left an entry of another instant.
+            let is_first = job.queue == day.queue && job.created_at == entry.created_at;
+            let is_present = is_present(entry, &job);
+            if !is_first && !is_present {
+                // The entry of a rise is written before the job rises.
+                all_decided &= job.queue != day.queue || job.state != JobState::Open;
                 continue;
             }
             // A decision that can be undone gives the job back to the queue.
             all_decided &= job.state != JobState::Open && job.decision_state != Some(DecisionState::Pending);
+            let is_wanted = match wanted {
+                Wanted::Present => is_present,
+                Wanted::WaitingSince(end) => {
+                    job.created_at <= end && !found.iter().any(|it| it.job_id == job.job_id)
+                }
+            };
             if all_decided {
                 decided_until = entry.created_at;
-            } else if job.state == JobState::Open && wanted(&job) && found.len() < limit {
+            } else if job.state == JobState::Open && is_wanted && fits(&job) && found.len() < limit {
                 found.push(job);
             }
         }

@@ -2,7 +2,7 @@
 //! evaluate.
 
 use tidegate_schemas::{
-    ids::{Kind, Millis, derive},
+    ids::{Kind, Millis, PolicyId, QueueId, derive},
     records::{self, Coordinates, JobClass, Record as _, Source},
 };
 use tidegate_store::{
@@ -13,9 +13,10 @@ use tidegate_stream::{Record, Topic};
 use uuid::Uuid;
 
 use crate::{
-    Deps, Error,
+    Deps, Error, effects,
     items::{context, context_media, stored::RESENT},
-    jobs::{self, BuiltInQueue, Cause, JobRequest},
+    jobs::{self, BuiltInQueue, Cause, JobRequest, Placement},
+    priority::{self, Signals},
 };
 
 /// Stores the report, opens its job and appends its item to the log. `is_resent` is true for a replayed dead letter.
@@ -26,7 +27,8 @@ pub async fn accept(
     is_resent: bool,
 ) -> Result<(), Error> {
     deps.store.put(WriteTime::of(written_at, 0), &[row(report, written_at)?]).await?;
-    jobs::open_or_join(&deps.store, &job_request(report, written_at), Millis::now()).await?;
+    let request = job_request(deps, report, written_at).await?;
+    jobs::open_or_join(&deps.store, &request, Millis::now()).await?;
     submit_item(deps, report, is_resent).await?;
     fetch_context_media(deps, report).await
 }
@@ -57,17 +59,24 @@ fn cause(report: &records::Report) -> Uuid {
 }
 
 /// Chooses class and queue. A report of child sexual abuse material skips routing and never enters the review queues.
-fn job_request(report: &records::Report, written_at: Millis) -> JobRequest {
-    let (class, queue) = if report.csam {
-        (JobClass::ChildSafety, BuiltInQueue::ChildSafety)
+async fn job_request(deps: &Deps, report: &records::Report, written_at: Millis) -> Result<JobRequest, Error> {
+    let config = effects::config(deps, &report.org, report.config_version, written_at).await?;
+    let (class, queue): (JobClass, QueueId) = if report.csam {
+        (JobClass::ChildSafety, BuiltInQueue::ChildSafety.into())
     } else {
-        (JobClass::Review, BuiltInQueue::Default)
+        (JobClass::Review, BuiltInQueue::Default.into())
     };
-    JobRequest {
+    let policy = report.policy_id.as_ref().map(|policy| PolicyId::new(&policy.id));
+    let signals = Signals {
+        severity: priority::severity(&config, policy.as_ref()),
+        reach: priority::reach(&config, &queue, &report.item.data),
+        reporters: 0,
+    };
+    Ok(JobRequest {
         org: report.org.clone(),
         class,
         subject: report.item.key(),
-        queue: queue.into(),
+        queue,
         cause: Cause {
             id: cause(report),
             kind: CauseKind::Report,
@@ -78,7 +87,13 @@ fn job_request(report: &records::Report, written_at: Millis) -> JobRequest {
             rules: "[]".to_owned(),
             hits: None,
         },
-    }
+        placement: Placement {
+            routed_by: None,
+            signals,
+            reporter: Some(report.reporter.clone()),
+            config: Some(config),
+        },
+    })
 }
 
 async fn submit_item(deps: &Deps, report: &records::Report, is_resent: bool) -> Result<(), Error> {

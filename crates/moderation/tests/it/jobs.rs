@@ -4,10 +4,12 @@
 use std::{collections::HashSet, time::Duration};
 
 use tidegate_moderation::{
-    jobs::{self, Cause, JobRequest},
+    jobs::{self, Cause, JobRequest, Placement},
+    priority::Signals,
     review::queues::{self, Claim, Reviewer},
 };
 use tidegate_schemas::{
+    documents::{QueueOrder, Severity},
     ids::{DAY_MS, ItemKey, JobId, Millis, OrgId, QueueId},
     records::JobClass,
 };
@@ -49,6 +51,7 @@ fn job_request(cause: u128, class: JobClass) -> JobRequest {
             rules: "[]".to_owned(),
             hits: None,
         },
+        placement: Placement::default(),
     }
 }
 
@@ -69,6 +72,10 @@ async fn decide(store: &Store, job: JobId) {
             return;
         }
     }
+}
+
+fn order() -> QueueOrder {
+    QueueOrder::default()
 }
 
 fn reviewer(name: &str) -> Reviewer {
@@ -147,8 +154,9 @@ async fn a_job_opened_after_the_clock_was_set_back_can_be_claimed() {
         opened.push(jobs::open_or_join(&store, &request, at(hour)).await.unwrap());
     }
     let queue = QueueId::new("default");
-    let next =
-        async |hour| queues::claim_next(&store, &org(), &queue, &reviewer("ada"), at(hour), |_| 0).await;
+    let next = async |hour| {
+        queues::claim_next(&store, &org(), &queue, &order(), &reviewer("ada"), at(hour), |_| 0).await
+    };
     for job in &opened {
         decide(&store, *job).await;
     }
@@ -260,9 +268,100 @@ async fn claim_next_gives_every_job_once_and_then_none() {
     for index in 0..20 {
         let who = reviewer(&format!("r{index}"));
         let queue = QueueId::new("default");
-        let job = queues::claim_next(&store, &org(), &queue, &who, now, |free| free / 2).await.unwrap();
+        let job =
+            queues::claim_next(&store, &org(), &queue, &order(), &who, now, |free| free / 2).await.unwrap();
         assert!(given.insert(job.expect("a job is free").job_id));
     }
     let (queue, late) = (QueueId::new("default"), reviewer("late"));
-    assert!(queues::claim_next(&store, &org(), &queue, &late, now, |_| 0).await.unwrap().is_none());
+    assert!(queues::claim_next(&store, &org(), &queue, &order(), &late, now, |_| 0).await.unwrap().is_none());
+}
+
+/// A cause of one item's job, with a severity and a reporter.
+fn request_of(item: &str, cause: u128, severity: Severity) -> JobRequest {
+    let placement = Placement {
+        signals: Signals { severity, ..Signals::default() },
+        reporter: Some(ItemKey::new("user", cause.to_string().as_str())),
+        ..Placement::default()
+    };
+    JobRequest { subject: ItemKey::new("post", item), placement, ..job_request(cause, JobClass::Review) }
+}
+
+async fn next(store: &Store, name: &str, now: Millis) -> Option<JobId> {
+    let (queue, who) = (QueueId::new("default"), reviewer(name));
+    let job = queues::claim_next(store, &org(), &queue, &order(), &who, now, |free| free / 2).await.unwrap();
+    job.map(|job| job.job_id)
+}
+
+#[tokio::test]
+async fn severe_and_often_reported_jobs_are_claimed_first() {
+    let Fixture { store, _folder } = fixture();
+    let now = Millis::now();
+    let open = async |item: &str, cause: u128, severity| {
+        jobs::open_or_join(&store, &request_of(item, cause, severity), now).await.unwrap()
+    };
+    let mild = open("mild", 1, Severity::None).await;
+    let severe = open("severe", 2, Severity::High).await;
+    let mut often = open("often", 10, Severity::None).await;
+    for cause in 11..14 {
+        often = open("often", cause, Severity::None).await;
+    }
+    let again = JobRequest {
+        cause: Cause { id: Uuid::from_u128(99), ..request_of("often", 13, Severity::None).cause },
+        ..request_of("often", 13, Severity::None)
+    };
+    jobs::open_or_join(&store, &again, now).await.unwrap();
+    let priority = store.get::<Job>(&(org(), often)).await.unwrap().unwrap().priority;
+    assert_eq!(priority, 2, "four different reporters are two doublings; the fifth report is one of theirs");
+    let mut order = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        order.push(next(&store, name, now).await);
+    }
+    assert_eq!(order, [Some(severe), Some(often), Some(mild), None]);
+}
+
+#[tokio::test]
+async fn a_job_that_rises_is_listed_once_at_its_new_priority() {
+    let Fixture { store, _folder } = fixture();
+    let now = Millis::now();
+    let job = jobs::open_or_join(&store, &request_of("p", 1, Severity::None), now).await.unwrap();
+    let later = now.plus(Duration::from_secs(60));
+    jobs::open_or_join(&store, &request_of("p", 2, Severity::Severe), later).await.unwrap();
+    let queue = QueueId::new("default");
+    let waiting = queues::waiting(&store, &org(), &queue, 10, later, |_| true).await.unwrap();
+    assert_eq!(waiting.iter().map(|job| (job.job_id, job.priority)).collect::<Vec<_>>(), [(job, 9)]);
+    // A decision of milder causes does not lower it.
+    jobs::open_or_join(&store, &request_of("p", 3, Severity::None), later).await.unwrap();
+    assert_eq!(store.get::<Job>(&(org(), job)).await.unwrap().unwrap().priority, 9);
+}
+
+#[tokio::test]
+async fn a_job_over_the_longest_wait_comes_before_higher_priorities() {
+    let Fixture { store, _folder } = fixture();
+    let now = Millis::now();
+    let wait = order().max_wait.duration();
+    let long_ago = now.minus(wait + Duration::from_secs(3_600));
+    let old = jobs::open_or_join(&store, &request_of("old", 1, Severity::None), long_ago).await.unwrap();
+    // It rose to another priority since, which has an entry of a later time.
+    let old_again = request_of("old", 2, Severity::Low);
+    assert_eq!(jobs::open_or_join(&store, &old_again, now).await.unwrap(), old);
+    let severe = jobs::open_or_join(&store, &request_of("new", 3, Severity::Severe), now).await.unwrap();
+    assert_eq!(next(&store, "a", now).await, Some(old));
+    assert_eq!(next(&store, "b", now).await, Some(severe));
+}
+
+#[tokio::test]
+async fn an_entry_of_an_earlier_priority_is_not_passed_by_while_its_job_is_open() {
+    let Fixture { store, _folder } = fixture();
+    const HOUR: i64 = 3_600_000;
+    let start = Millis(Millis::now().day() * DAY_MS);
+    let at = |hour: i64| Millis(start.0 + hour * HOUR);
+    let rising = jobs::open_or_join(&store, &request_of("p1", 1, Severity::None), at(1)).await.unwrap();
+    jobs::open_or_join(&store, &request_of("p1", 2, Severity::Severe), at(2)).await.unwrap();
+    let other = jobs::open_or_join(&store, &request_of("p2", 3, Severity::None), at(3)).await.unwrap();
+    decide(&store, other).await;
+    let queue = QueueId::new("default");
+    assert_eq!(queues::waiting(&store, &org(), &queue, 10, at(9), |_| true).await.unwrap().len(), 1);
+    assert_eq!(queues::oldest(&store, &org(), &queue, at(9)).await.unwrap(), Some(at(1)));
+    // Three days later it is overdue, and found by the entry that it was opened with.
+    assert_eq!(next(&store, "a", at(72)).await, Some(rising));
 }

@@ -184,6 +184,10 @@ fn claimed(job_id: JobId, now: Millis) -> Job {
         lease_until: None,
         decision: None,
         decision_state: None,
+        queued_at: None,
+        signals: None,
+        routed_by: None,
+        closed_at: None,
         version: 1,
     }
 }

@@ -11,6 +11,7 @@ mod life;
 mod media;
 mod missing;
 mod poison;
+mod queues;
 mod replays;
 mod retroact;
 mod reviews;

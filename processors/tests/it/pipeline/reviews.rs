@@ -6,6 +6,7 @@ use tidegate_moderation::review::{
     queues::{self, Reviewer},
 };
 use tidegate_schemas::{
+    documents::QueueOrder,
     ids::{AppealId, ConfigVersion, JobId, Kind, Millis, QueueId, ReportId, derive},
     records::{Appeal, ItemEntry, JobClass, Mention, Report, Variant, Verdict},
 };
@@ -87,7 +88,8 @@ async fn decide(world: &World, queue: &str, verdict: Verdict) -> Job {
     let queue = QueueId::new(queue);
     let job = world
         .until("a job to claim", async || {
-            queues::claim_next(&world.deps.store, &org(), &queue, &who, Millis::now(), |_| 0).await.unwrap()
+            let (store, order) = (&world.deps.store, QueueOrder::default());
+            queues::claim_next(store, &org(), &queue, &order, &who, Millis::now(), |_| 0).await.unwrap()
         })
         .await;
     let request = DecisionRequest {

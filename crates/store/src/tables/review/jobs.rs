@@ -63,6 +63,14 @@ table! {
         lease_until: Option<Millis>,
         decision: Option<String>,
         decision_state: Option<DecisionState>,
+        /// Instant of the queue entry of the present priority; `created_at` if it never rose.
+        queued_at: Option<Millis>,
+        /// JSON: severity, number of reporters and reach, from which the priority is computed.
+        signals: Option<String>,
+        /// Routing list and entry that chose the queue.
+        routed_by: Option<String>,
+        /// Time at which the decision could no longer be undone.
+        closed_at: Option<Millis>,
     }
 }
 
@@ -98,6 +106,14 @@ table! {
     partition { org: OrgId, queue: QueueId, priority: i64, day: i64 }
     cluster { created_at: Millis [Asc], job_id: JobId [Asc] }
     values { item: ItemKey }
+}
+
+table! {
+    /// Users who reported the subject of jobs, each once a generation.
+    Fact SubjectReporter in "subject_reporters" ttl Some(400 days);
+    partition { org: OrgId, type_id: TypeId, item_id: ItemId }
+    cluster { generation: i64 [Desc], reporter_type: TypeId [Asc], reporter_id: ItemId [Asc] }
+    values { at: Millis }
 }
 
 table! {

@@ -4,4 +4,5 @@ pub mod appeals;
 pub mod context_media;
 pub mod decisions;
 pub mod jobs;
+pub mod queue_counts;
 pub mod reports;

@@ -1,0 +1,115 @@
+//! `/admin/v1/queues`: the review queues with their settings, and how many jobs wait in them.
+//!
+//! A page has a bounded number of queues, because each costs a few reads.
+
+use axum::{Json, Router, extract::State, routing::get};
+use serde::Serialize;
+use tidegate_catalog::Queue;
+use tidegate_moderation::{
+    queue_counts::{self, Flow},
+    review::queues,
+};
+use tidegate_schemas::{
+    documents::{Access, Period, QueueClass, QueueOrder, Required},
+    ids::{ActionId, Millis, OrgId, QueueId},
+};
+use tidegate_web::{Problem, Query};
+
+use super::{Api, List, caller::Caller, extract::Page, faults, job_list};
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new().route("/queues", get(list))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct QueueView {
+    key: QueueId,
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    class: QueueClass,
+    access: Access,
+    hidden_actions: Vec<ActionId>,
+    require: Required,
+    order: QueueOrder,
+    open: i64,
+    claimed: usize,
+    /// Time at which the oldest open job was opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oldest_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oldest_age_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_age_seconds: Option<u64>,
+    /// True if the oldest open job is younger than the target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    within_target: Option<bool>,
+    last_hour: FlowView,
+    last_day: FlowView,
+}
+
+#[derive(Serialize)]
+struct FlowView {
+    opened: i64,
+    closed: i64,
+}
+
+impl From<Flow> for FlowView {
+    fn from(flow: Flow) -> Self {
+        Self { opened: flow.opened, closed: flow.closed }
+    }
+}
+
+async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Query(page): Query<Page>,
+) -> Result<Json<List<QueueView>>, Problem> {
+    let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog)?;
+    let limit = job_list::limit(&api, page.limit)?;
+    let after: Option<String> = page.after()?;
+    // By key, so that a cursor holds while queues come and go.
+    let mut queues: Vec<_> = config.queues().iter().collect();
+    queues.sort_by_key(|queue| &queue.key);
+    let start = queues.partition_point(|queue| after.as_deref() >= Some(queue.key.as_str()));
+    let now = Millis::now();
+    let mut items = Vec::new();
+    for queue in queues[start..].iter().take(limit) {
+        items.push(view(&api, &caller.org, queue, now).await.map_err(faults::moderation)?);
+    }
+    let next = (start + items.len() < queues.len()).then(|| items.last().map(|it| it.key.to_string()));
+    Ok(Json(List { items, next: next.flatten() }))
+}
+
+async fn view(
+    api: &Api,
+    org: &OrgId,
+    queue: &Queue,
+    now: Millis,
+) -> Result<QueueView, tidegate_moderation::Error> {
+    let store = &api.deps.moderation.store;
+    let document = queue.document.clone();
+    let counts = queue_counts::counts(store, org, &queue.key, now).await?;
+    let claimed = queue_counts::claimed(store, org, &queue.key, api.settings.lease(), now).await?;
+    let oldest = queues::oldest(store, org, &queue.key, now).await?;
+    let target = document.target_age.map(Period::duration);
+    Ok(QueueView {
+        class: document.class(),
+        key: document.key,
+        name: queue.name.clone(),
+        description: document.description,
+        access: document.access,
+        hidden_actions: document.hidden_actions,
+        require: document.require,
+        order: document.order,
+        open: counts.open,
+        claimed,
+        oldest_at: oldest.map(Millis::iso),
+        oldest_age_seconds: oldest.map(|at| (now.0 - at.0).max(0) / 1_000),
+        target_age_seconds: target.map(|age| age.as_secs()),
+        within_target: target.map(|age| oldest.is_none_or(|at| at.plus(age) >= now)),
+        last_hour: counts.last_hour.into(),
+        last_day: counts.last_day.into(),
+    })
+}

@@ -1,0 +1,140 @@
+//! Settings of queues: the priority of jobs, and what decisions on them must and cannot have.
+
+use tidegate_moderation::{
+    queue_counts::{self, Flow},
+    review::{
+        decisions::{self, DecisionRequest, Refusal},
+        queues::{self, Reviewer},
+    },
+};
+use tidegate_schemas::{
+    documents::QueueOrder,
+    ids::{Millis, QueueId},
+    records::{Mention, Verdict},
+};
+use tidegate_store::tables::review::jobs::{DecisionState, Job};
+use tidegate_stream::Topic;
+
+use super::{
+    reviews::report,
+    world::{SHORT, World, org, post},
+};
+
+const STRICT: &str = "queue: default\nhidden_actions: [ban]\nrequire: {reason: true, policy: true}\n\
+                      order: {severity: 2}\n---\npolicy: scam\nname: Scam\nseverity: high\n";
+
+async fn claim(world: &World) -> Job {
+    let who = Reviewer { name: "ann".to_owned(), lease: std::time::Duration::from_secs(600) };
+    let (store, queue) = (&world.deps.store, QueueId::new("default"));
+    world
+        .until("a job to claim", async || {
+            let order = QueueOrder::default();
+            queues::claim_next(store, &org(), &queue, &order, &who, Millis::now(), |_| 0).await.unwrap()
+        })
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn severity_of_the_reported_policy_raises_the_priority() {
+    let mut world = World::new().await;
+    world.configure(STRICT, false).await;
+    world.start();
+    let config = world.deps.live.latest(&org()).await.unwrap();
+    let policy = config.policies().iter().find(|policy| policy.key == "scam").unwrap().id.to_string();
+    let mut report = report(world.version().await, 1, "hello", false);
+    report.policy_id = Some(Mention { id: policy, known: true });
+    world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
+    assert_eq!(claim(&world).await.priority, 6);
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn decisions_have_what_the_queue_requires_and_no_hidden_action() {
+    let mut world = World::new().await;
+    world.configure(STRICT, false).await;
+    world.start();
+    let report = report(world.version().await, 1, "hello", false);
+    world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
+    let job = claim(&world).await;
+    let config = world.deps.live.latest(&org()).await.unwrap();
+    let good = DecisionRequest {
+        verdict: Verdict::Act,
+        actions: vec!["limit_reach".into()],
+        parameters: decisions::Parameters::new(),
+        policies: vec![config.policies()[0].id.clone()],
+        reason: Some("a scam".to_owned()),
+        decided_by: "ann".to_owned(),
+        epoch: job.epoch,
+    };
+    let deps = world.moderation();
+    let decide = async |request: &DecisionRequest| {
+        decisions::decide(&deps, &org(), job.job_id, request, SHORT, Millis::now()).await.unwrap()
+    };
+    for (wrong, at) in [
+        (DecisionRequest { reason: None, ..good.clone() }, "/reason"),
+        (DecisionRequest { reason: Some(" ".to_owned()), ..good.clone() }, "/reason"),
+        (DecisionRequest { policies: Vec::new(), ..good.clone() }, "/policies"),
+        (DecisionRequest { actions: vec!["limit_reach".into(), "ban".into()], ..good.clone() }, "/actions/1"),
+    ] {
+        let refusal = decide(&wrong).await.unwrap_err();
+        assert!(matches!(&refusal, Refusal::Invalid { pointer, .. } if pointer == at), "{at}: {refusal:?}");
+    }
+    decide(&good).await.unwrap();
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn counts_follow_jobs_and_are_the_same_after_a_replay() {
+    let mut world = World::started().await;
+    for (nth, item) in (1..).zip(["p1", "p2", "p3"]) {
+        let mut report = report(world.version().await, nth, "hello", false);
+        report.item.id = item.into();
+        world.append(Topic::Reports, &post(item).log_key(&org()), &report).await;
+    }
+    let queue = QueueId::new("default");
+    let counts = async |world: &World| {
+        let now = Millis::now();
+        queue_counts::counts(&world.deps.store, &org(), &queue, now).await.unwrap()
+    };
+    world.until("three jobs", async || (counts(&world).await.open == 3).then_some(())).await;
+    let job = claim(&world).await;
+    let lease = std::time::Duration::from_secs(600);
+    let claimed = async |world: &World| {
+        let now = Millis::now();
+        queue_counts::claimed(&world.deps.store, &org(), &queue, lease, now).await.unwrap()
+    };
+    assert_eq!(claimed(&world).await, 1);
+    let request = DecisionRequest {
+        verdict: Verdict::Ignore,
+        actions: Vec::new(),
+        parameters: decisions::Parameters::new(),
+        policies: Vec::new(),
+        reason: None,
+        decided_by: "ann".to_owned(),
+        epoch: job.epoch,
+    };
+    let deps = world.moderation();
+    decisions::decide(&deps, &org(), job.job_id, &request, SHORT, Millis::now()).await.unwrap().unwrap();
+    world.until("two jobs", async || (counts(&world).await.open == 2).then_some(())).await;
+    assert_eq!((counts(&world).await.last_hour, claimed(&world).await), (Flow { opened: 3, closed: 1 }, 0));
+    world.drain().await;
+
+    let mut second = world.image().await;
+    second.start();
+    second
+        .until("the decision again", async || {
+            let row = second.deps.store.get::<Job>(&(org(), job.job_id)).await.unwrap()?;
+            (row.decision_state == Some(DecisionState::Appended)).then_some(())
+        })
+        .await;
+    second.drain().await;
+    let after = counts(&second).await;
+    assert_eq!((after.open, after.last_hour), (2, Flow { opened: 3, closed: 1 }));
+    // Hours later they come from the sums.
+    let later = Millis::now().plus(std::time::Duration::from_secs(7_300));
+    let store = &second.deps.store;
+    let rolled = queue_counts::counts(store, &org(), &queue, later).await.unwrap();
+    assert_eq!((rolled.open, rolled.last_hour), (2, Flow::default()));
+    assert_eq!(rolled.last_day, Flow { opened: 3, closed: 1 });
+    assert_eq!(queue_counts::counts(store, &org(), &queue, later).await.unwrap(), rolled);
+}

@@ -1,0 +1,143 @@
+//! The document of a routing list: which queue the jobs of one kind of cause go to.
+//!
+//! It does not understand the conditions; `tidegate-rules` does.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{is_key, queue::QueueClass};
+use crate::{
+    ids::{QueueId, TypeId},
+    nearest::hint,
+    string_enum,
+};
+
+string_enum! {
+    /// Causes whose jobs are routed by a list of their own. It is the key of the list's document.
+    pub enum RoutingList {
+        Reports = "reports",
+        /// Reviews that rules ask for.
+        Rules = "rules",
+        Appeals = "appeals",
+    }
+}
+
+impl RoutingList {
+    /// Class of the jobs that the list routes.
+    pub fn class(self) -> QueueClass {
+        match self {
+            Self::Reports | Self::Rules => QueueClass::Review,
+            Self::Appeals => QueueClass::Appeal,
+        }
+    }
+
+    /// Queue of the jobs that no entry takes.
+    pub fn default_queue(self) -> QueueId {
+        QueueId::new(match self {
+            Self::Reports | Self::Rules => "default",
+            Self::Appeals => "appeals",
+        })
+    }
+}
+
+/// `routing: reports`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Routing {
+    #[serde(rename = "routing")]
+    pub key: String,
+    /// The first entry that matches decides.
+    pub entries: Vec<RoutingEntry>,
+}
+
+/// An entry of a routing list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoutingEntry {
+    /// Name that jobs show; the entry's number by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// All item types if left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub item_types: Vec<TypeId>,
+    /// The condition; it always holds if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<Value>,
+    pub queue: QueueId,
+}
+
+impl RoutingEntry {
+    /// True if every job that the other entry would take is taken by this one. Conditions are compared as they are written.
+    fn covers(&self, other: &Self) -> bool {
+        let types = self.item_types.is_empty()
+            || (!other.item_types.is_empty()
+                && other.item_types.iter().all(|it| self.item_types.contains(it)));
+        types && (self.when.is_none() || self.when == other.when)
+    }
+}
+
+impl Routing {
+    /// The list that the document is for.
+    pub fn list(&self) -> Option<RoutingList> {
+        self.key.parse().ok()
+    }
+
+    pub(super) fn check(&self, faults: &mut Vec<(String, String)>) {
+        if self.list().is_none() {
+            let known = RoutingList::ALL.iter().map(|list| list.as_str());
+            let near = hint(&self.key, known);
+            faults.push((
+                "routing".into(),
+                format!("A routing list is `reports`, `rules` or `appeals`, not `{}`.{near}", self.key),
+            ));
+        }
+        let mut names = HashSet::new();
+        for (index, entry) in self.entries.iter().enumerate() {
+            let mut fault = |at: &str, why: String| faults.push((format!("entries[{index}]{at}"), why));
+            if let Some(name) = &entry.name {
+                if !is_key(name) {
+                    fault(".name", super::KEY_FORM.to_owned());
+                }
+                if !names.insert(name) {
+                    fault(".name", format!("There is another entry `{name}`."));
+                }
+            }
+            if let Some(earlier) = self.entries[..index].iter().position(|earlier| earlier.covers(entry)) {
+                let message = format!("The entry is never reached: `entries[{earlier}]` takes all its jobs.");
+                fault("", message);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::documents::parse;
+
+    fn faults(text: &str) -> String {
+        match parse(&[("r.yaml", text)]) {
+            Ok(_) => String::new(),
+            Err(faults) => faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+        }
+    }
+
+    #[test]
+    fn routing_entries_that_are_never_reached_are_refused() {
+        let entry = |text: &str| format!("  - {{{text}, queue: q}}\n");
+        let list = |entries: &[&str]| {
+            format!("routing: reports\nentries:\n{}", entries.iter().map(|it| entry(it)).collect::<String>())
+        };
+        let a = "when: {field: a, op: eq, value: 1}";
+        let b = "when: {field: b, op: eq, value: 1}";
+        assert_eq!(faults(&list(&[a, b, "item_types: [post]"])), "");
+        assert!(faults(&list(&[a, b, a])).contains("`entries[0]` takes all its jobs"));
+        assert!(
+            faults(&list(&["item_types: [post]", &format!("item_types: [post], {a}")]))
+                .contains("entries[1]")
+        );
+        assert_eq!(faults(&list(&[&format!("item_types: [post], {a}"), a])), "");
+        assert!(faults("routing: report\nentries: []\n").contains("Did you mean `reports`"));
+    }
+}
