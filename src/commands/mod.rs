@@ -18,6 +18,7 @@ mod org;
 mod pull;
 mod pulled;
 mod role;
+mod routing;
 mod rules;
 mod store;
 mod topics;
@@ -71,6 +72,9 @@ enum Command {
     /// Run, test, measure and compare rules
     #[command(subcommand)]
     Rules(rules::Rules),
+    /// Say where routing lists send jobs
+    #[command(subcommand)]
+    Routing(routing::Routing),
     /// Add, list and remove entries of banks
     #[command(subcommand)]
     Banks(banks::Banks),
@@ -111,6 +115,7 @@ impl Cli {
             Command::Diff(command) => alone(command.run()),
             Command::Lint(command) => command.run(),
             Command::Rules(command) => command.run(),
+            Command::Routing(command) => alone(command.run()),
             Command::Banks(command) => alone(command.run()),
             Command::Bundle(command) => Ok(command.run()),
             Command::Media(command) => command.run(),

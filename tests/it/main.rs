@@ -16,6 +16,7 @@ mod demo;
 mod disk_full;
 mod lost_data;
 mod media;
+mod queues;
 mod rules_files;
 mod rules_input;
 mod rules_on_items;

@@ -10,7 +10,7 @@ use tidegate_media::banks::{BankPublisher, entry_id};
 use tidegate_rules::{self as rules, Limits, Plan, RuleSource, Vocabulary};
 use tidegate_schemas::{
     banks::BankKind,
-    documents::{self, DocumentFault, Origin},
+    documents::{self, DocumentFault, Origin, RoutingList},
     hex,
     ids::{BankId, ConfigVersion, Kind as IdKind, OrgId, PolicyId, QueueId, TypeId, derive},
     item_types,
@@ -22,6 +22,8 @@ use crate::{
     banks::hashes,
     compiled::{Action, ActionKind, Compiled, Policy, Queue, Threshold},
     content::{Content, EarlierType},
+    error::path,
+    routing::Router,
 };
 
 /// The queues that every organisation has.
@@ -58,7 +60,16 @@ pub(crate) fn compile(
     let set = &content.set;
     let item_types = item_types(content);
     let policies = policies(org, content);
-    let plan = plan(org, content, entries, &item_types, limits)?;
+    let vocabulary = vocabulary(content, entries, &item_types);
+    let (plan, routing) =
+        match (plan(org, content, &vocabulary, limits), routing(content, &vocabulary, limits)) {
+            (Ok(plan), Ok(routing)) => (plan, routing),
+            (plan, routing) => {
+                let mut faults = plan.err().unwrap_or_default();
+                faults.extend(routing.err().unwrap_or_default());
+                return Err(faults);
+            }
+        };
     Ok(Compiled {
         org: org.clone(),
         version,
@@ -74,6 +85,7 @@ pub(crate) fn compile(
             .collect(),
         thresholds: set.thresholds.values().map(|(_, it)| threshold(it)).collect(),
         queues: queues(content),
+        routing,
         plan,
         overloaded: 0,
         banks: BTreeMap::new(),
@@ -86,7 +98,18 @@ pub(crate) fn compile(
 /// Returns warnings about rules of the compiled configuration that are allowed but hardly meant.
 pub(crate) fn warnings(content: &Content, compiled: &Compiled) -> Vec<(&'static str, DocumentFault)> {
     let told = compiled.plan.warnings();
-    told.iter().map(|it| (it.tag(), place(content, it.kind, &it.rule, &it.pointer, &it.detail))).collect()
+    let mut all: Vec<_> = told
+        .iter()
+        .map(|it| (it.tag(), place(content, it.kind, &it.rule, &it.pointer, &it.detail)))
+        .collect();
+    for (list, router) in &compiled.routing {
+        let Some((origin, _)) = content.set.routing.get(list.as_str()) else { continue };
+        let told = router.warnings().into_iter().map(|(tag, index, path, detail)| {
+            (tag, DocumentFault::new(origin, format!("entries[{index}].{path}"), detail))
+        });
+        all.extend(told);
+    }
+    all
 }
 
 /// Keeps a bounded number of warnings of each kind, and says how many more there are.
@@ -239,13 +262,30 @@ fn queue(document: &documents::Queue) -> Queue {
     Queue { key: document.key.clone(), name: document.display_name().to_owned(), document: document.clone() }
 }
 
-fn plan(
-    org: &OrgId,
+fn routing(
+    content: &Content,
+    vocabulary: &Vocabulary,
+    limits: &Limits,
+) -> Result<BTreeMap<RoutingList, Router>, Vec<DocumentFault>> {
+    let types: Vec<TypeId> = content.set.item_types.keys().cloned().collect();
+    let (mut routers, mut faults) = (BTreeMap::new(), Vec::new());
+    for document in content.set.routing.values() {
+        // A list that is none is refused when the document is read.
+        let Some(list) = document.1.list() else { continue };
+        match Router::compile(list, document, &types, vocabulary.clone(), limits) {
+            Ok(router) => drop(routers.insert(list, router)),
+            Err(found) => faults.extend(found),
+        }
+    }
+    if faults.is_empty() { Ok(routers) } else { Err(faults) }
+}
+
+/// The names that conditions may use.
+fn vocabulary(
     content: &Content,
     entries: &BankEntries,
     item_types: &BTreeMap<TypeId, ItemType>,
-    limits: &Limits,
-) -> Result<Plan, Vec<DocumentFault>> {
+) -> Vocabulary {
     let mut vocabulary = Vocabulary::of(item_types.values().map(|item_type| &**item_type));
     for (_, window) in content.set.windows.values() {
         vocabulary.window(form(window));
@@ -253,11 +293,20 @@ fn plan(
     for (key, (_, document)) in &content.set.banks {
         vocabulary.bank(bank(key, document, entries.get(key)));
     }
+    vocabulary
+}
+
+fn plan(
+    org: &OrgId,
+    content: &Content,
+    vocabulary: &Vocabulary,
+    limits: &Limits,
+) -> Result<Plan, Vec<DocumentFault>> {
     let documents: Vec<(Value, String)> =
         content.set.rules.values().map(|(_, rule)| (rule_form(org, rule), content_hash(rule))).collect();
     let sources: Vec<RuleSource<'_>> =
         documents.iter().map(|(document, version)| RuleSource { document, version }).collect();
-    Plan::compile(&sources, &vocabulary, limits).map_err(|faults| {
+    Plan::compile(&sources, vocabulary, limits).map_err(|faults| {
         let placed = |it: &rules::RuleError| place(content, it.kind, &it.rule, &it.pointer, &it.detail);
         faults.iter().map(|it| DocumentFault { missing: it.missing.clone(), ..placed(it) }).collect()
     })
@@ -304,20 +353,4 @@ fn rule_form(org: &OrgId, rule: &documents::Rule) -> Value {
 fn content_hash(rule: &documents::Rule) -> String {
     let text = serde_json::to_vec(rule).expect("documents have string keys and finite numbers only");
     hex(&Sha256::digest(text)[..8])
-}
-
-/// A JSON Pointer as faults of documents show paths: `when.all[0].text`.
-fn path(pointer: &str) -> String {
-    let mut path = String::new();
-    for step in pointer.split('/').skip(1) {
-        if !step.is_empty() && step.bytes().all(|byte| byte.is_ascii_digit()) {
-            path.extend(["[", step, "]"]);
-        } else {
-            if !path.is_empty() {
-                path.push('.');
-            }
-            path.push_str(&step.replace("~1", "/").replace("~0", "~"));
-        }
-    }
-    path
 }

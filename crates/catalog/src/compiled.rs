@@ -12,11 +12,11 @@ use serde_json::{Map, Value};
 use tidegate_media::banks::{Bank, BankPublisher, HashBanks};
 use tidegate_rules::{ExampleFacts, Plan, RuleError, RuleHead};
 use tidegate_schemas::{
-    documents::{self, ActionStrikes, Severity},
+    documents::{self, ActionStrikes, RoutingList, Severity},
     ids::{ActionId, BankId, ConfigVersion, EndpointId, Millis, OrgId, PolicyId, QueueId, RuleId, TypeId},
 };
 
-use crate::{Endpoint, ItemType};
+use crate::{Endpoint, ItemType, routing::Router};
 
 /// A policy under the id that platforms see.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +100,7 @@ pub struct Compiled {
     pub(crate) endpoints: BTreeMap<EndpointId, Endpoint>,
     pub(crate) thresholds: Vec<Threshold>,
     pub(crate) queues: Vec<Queue>,
+    pub(crate) routing: BTreeMap<RoutingList, Router>,
     pub(crate) plan: Plan,
     /// Rules that their patterns bring to the end of their steps.
     pub(crate) overloaded: usize,
@@ -198,6 +199,11 @@ impl Compiled {
     /// The queues that every organisation has, then its own.
     pub fn queues(&self) -> &[Queue] {
         &self.queues
+    }
+
+    /// Returns the routing list for a kind of cause; without one, all jobs go to the default queue.
+    pub fn router(&self, list: RoutingList) -> Option<&Router> {
+        self.routing.get(&list)
     }
 
     pub fn queue(&self, id: &QueueId) -> Option<&Queue> {

@@ -66,3 +66,19 @@ impl Error {
         }
     }
 }
+
+/// A JSON Pointer as faults of documents show paths: `when.all[0].text`.
+pub(crate) fn path(pointer: &str) -> String {
+    let mut path = String::new();
+    for step in pointer.split('/').skip(1) {
+        if !step.is_empty() && step.bytes().all(|byte| byte.is_ascii_digit()) {
+            path.extend(["[", step, "]"]);
+        } else {
+            if !path.is_empty() {
+                path.push('.');
+            }
+            path.push_str(&step.replace("~1", "/").replace("~0", "~"));
+        }
+    }
+    path
+}

@@ -20,6 +20,7 @@ pub mod members;
 pub mod metrics;
 pub mod orgs;
 mod private_file;
+pub mod routing;
 pub mod secrets;
 mod settings;
 mod snapshots;

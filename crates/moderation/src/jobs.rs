@@ -7,7 +7,7 @@
 //! more or, if it was decided without anybody seeing the cause, opens the next generation. A job that has no cause at
 //! all is not claimed. Every id is derived, so a replay walks the same path.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
@@ -255,6 +255,21 @@ async fn signals(
     let counted = At::under((generation,)).limit(MOST_REPORTERS);
     signals.reporters = store.scan::<SubjectReporter>(&subject, counted).all().await?.len();
     Ok(signals)
+}
+
+/// Returns the number of different users who reported the item so far, and of `with`, up to [`MOST_REPORTERS`].
+pub(crate) async fn reporters(
+    store: &Store,
+    org: &OrgId,
+    item: &ItemKey,
+    with: &ItemKey,
+) -> Result<usize, Error> {
+    let subject = (org.clone(), item.type_id.clone(), item.id.clone());
+    let rows = store.scan::<SubjectReporter>(&subject, At::all().limit(MOST_REPORTERS)).all().await?;
+    let mut known: HashSet<ItemKey> =
+        rows.into_iter().map(|row| ItemKey { type_id: row.reporter_type, id: row.reporter_id }).collect();
+    known.insert(with.clone());
+    Ok(known.len())
 }
 
 /// Returns the job with the cause's parts of the priority. A job that rises gets an entry at its new priority first; the

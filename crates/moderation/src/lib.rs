@@ -13,6 +13,7 @@ pub mod priority;
 pub mod queue_counts;
 pub mod reevaluation;
 pub mod review;
+pub mod routing;
 pub mod rules;
 pub mod single_flight;
 mod standing;

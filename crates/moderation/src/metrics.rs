@@ -16,6 +16,7 @@ const MEDIA_LEFT_RUNNING: &str = "tidegate_media_left_running";
 const MEDIA_LEFT_RUNNING_DROPPED: &str = "tidegate_media_left_running_dropped_total";
 const JOBS_OPENED: &str = "tidegate_jobs_opened_total";
 const JOBS_CLAIMED: &str = "tidegate_jobs_claimed_total";
+const JOBS_ROUTED: &str = "tidegate_jobs_routed_total";
 const EVALUATIONS_LEFT_OUT: &str = "tidegate_evaluations_left_out_total";
 const EVALUATIONS_UNPUBLISHED: &str = "tidegate_evaluations_unpublished_total";
 
@@ -45,6 +46,7 @@ pub fn describe() {
         JOBS_CLAIMED,
         "Jobs given to reviewers who asked for the next one, by the reason for the choice."
     );
+    describe_counter!(JOBS_ROUTED, "Queues chosen by routing lists, by list and by what chose them.");
     describe_counter!(
         EVALUATIONS_LEFT_OUT,
         "Evaluations that left something out, by what it is; `cpu_time` ended with rules in `deadline`."
@@ -59,6 +61,11 @@ pub(crate) fn job_opened(class: &'static str) {
 /// `reason`: `overdue` or `priority`.
 pub(crate) fn job_claimed(reason: &'static str) {
     counter!(JOBS_CLAIMED, "reason" => reason).increment(1);
+}
+
+/// `chosen_by`: `entry` or `default`.
+pub(crate) fn job_routed(list: &'static str, chosen_by: &'static str) {
+    counter!(JOBS_ROUTED, "list" => list, "chosen_by" => chosen_by).increment(1);
 }
 
 pub(crate) fn media_look_ended(state: &'static str) {

@@ -5,6 +5,7 @@
 mod backtest;
 mod explain;
 mod retroactions;
+mod routing;
 mod stats;
 
 use std::{
@@ -28,6 +29,7 @@ pub(super) fn routes() -> Router<Api> {
     Router::new()
         .route("/rules/backtest", post(backtest::step))
         .route("/rules/explain", post(explain::explain))
+        .route("/routing/explain", post(routing::explain))
         .route("/rules/baselines", post(stats::record))
         .route("/rules/stats", get(stats::stats))
         .route("/rules/retroactions", get(retroactions::list).post(retroactions::begin))

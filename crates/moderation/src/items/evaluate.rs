@@ -133,6 +133,11 @@ impl Prepared {
         self.media = media::judge_again(&self.config.hash_banks(), self.key.id.as_str(), found);
     }
 
+    /// Values of the item's data, as conditions read them.
+    pub fn fields(&self) -> &dyn rules::Fields {
+        &self.values
+    }
+
     fn item(&self) -> rules::Item<'_> {
         rules::Item {
             type_id: &self.key.type_id,

@@ -1,7 +1,12 @@
 //! Submissions between their evaluation and their effects: replay state, plan, stored rows, and hand-over to `items-slow`.
 
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use tidegate_catalog::Compiled;
 use tidegate_rules::{Omissions, Outcome};
 use tidegate_schemas::{
+    documents::RoutingList,
     ids::{ConfigVersion, Millis},
     records::{self, ItemEntry, Record as _},
     wire::answers::Media,
@@ -18,13 +23,13 @@ use tidegate_stream::{Record, Topic, error::AppendError};
 
 use crate::{
     Deps, Error,
-    effects::{self, Again, Claim, Evaluated, Findings, Plan, Refused},
+    effects::{self, Again, Claim, Evaluated, Findings, Plan, PlannedReview, Refused},
     items::{
         evaluate::Prepared,
         history,
         stored::{self, RESENT, Submission},
     },
-    metrics, priority,
+    metrics, priority, routing,
     rules::stats::RuleOutcome,
 };
 
@@ -112,9 +117,24 @@ pub fn plan(
     let evaluated = evaluated(submission, prepared, outcome, no_reviews, refused, again);
     let mut plan = effects::plan_item(config, &evaluated);
     for review in &mut plan.reviews {
+        if review.is_routable {
+            route(config, prepared, review);
+        }
         review.signals.reach = priority::reach(config, &review.queue, &submission.entry.data);
     }
     plan
+}
+
+/// Chooses the queue of a review that rules ask for without naming one.
+fn route(config: &Compiled, prepared: &Prepared, review: &mut PlannedReview) {
+    let policies = review.rules.iter().filter_map(|rule| config.rule(rule)).flat_map(|rule| &rule.policies);
+    let policies: BTreeSet<_> =
+        policies.filter_map(|id| config.policy(id)).map(|policy| &policy.key).collect();
+    let banks = routing::banks(&prepared.media.shown);
+    let known = json!({"rules": {"matched": review.rules, "policies": policies}, "media": {"banks": banks}});
+    let item = (&prepared.key, Some(prepared.fields()));
+    let choice = routing::choose(config, RoutingList::Rules, item, &known, review.at);
+    (review.queue, review.routed_by) = (choice.queue, choice.routed_by);
 }
 
 fn evaluated<'a>(

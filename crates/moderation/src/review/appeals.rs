@@ -2,9 +2,14 @@
 //!
 //! The id of an appeal is claimed before the log takes the appeal.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use serde_json::{Value, json};
+use tidegate_catalog::{Compiled, routing::Choice};
 use tidegate_schemas::{
-    ids::{AppealId, ItemKey, Kind, Millis, OrgId, PolicyId, QueueId, derive},
+    documents::RoutingList,
+    ids::{AppealId, ItemKey, Kind, Millis, OrgId, PolicyId, derive},
     records::{self, JobClass, Source},
 };
 use tidegate_store::{
@@ -24,9 +29,11 @@ use crate::{
     items::{
         context::{self, StoredMention},
         context_media,
+        evaluate::{self, Prepared},
     },
-    jobs::{self, BuiltInQueue, Cause, JobRequest, Placement},
+    jobs::{self, Cause, JobRequest, Placement},
     priority::{self, Signals},
+    routing,
 };
 
 /// Claims the id for an appeal with this digest. Returns true if the id is new, or was claimed with the same digest.
@@ -54,7 +61,7 @@ pub async fn claim(
 pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -> Result<(), Error> {
     keep_first(&deps.store, appeal, written_at).await?;
     let config = effects::config(deps, &appeal.org, appeal.config_version, written_at).await?;
-    let queue: QueueId = BuiltInQueue::Appeals.into();
+    let Choice { queue, routed_by } = route(&config, appeal, written_at);
     let policies: Vec<_> = appeal.violating_policies.iter().map(|it| PolicyId::new(&it.id)).collect();
     let signals = Signals {
         severity: priority::severity(&config, &policies),
@@ -76,10 +83,25 @@ pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -
             rules: "[]".to_owned(),
             hits: None,
         },
-        placement: Placement { routed_by: None, signals, reporter: None, config: Some(config) },
+        placement: Placement { routed_by, signals, reporter: None, config: Some(config) },
     };
     jobs::open_for_appeal(&deps.store, &request, &appeal.appeal_id, Millis::now()).await?;
     look_at_media(deps, appeal, request.cause.id).await
+}
+
+/// Chooses the queue by the routing list for appeals.
+fn route(config: &Arc<Compiled>, appeal: &records::Appeal, written_at: Millis) -> Choice {
+    let (list, item) = (RoutingList::Appeals, appeal.item.key());
+    if config.router(list).is_none() {
+        return routing::choose(config, list, (&item, None), &Value::Null, written_at);
+    }
+    let policies = appeal.violating_policies.iter();
+    let policies: Vec<_> = policies.map(|policy| routing::policy_key(config, &policy.id)).collect();
+    let actions: Vec<_> = appeal.actions_taken.iter().map(|action| &action.id).collect();
+    let known = json!({"appeal": {"reason": appeal.reason, "policies": policies, "actions": actions}});
+    let prepared = evaluate::prepare(Arc::clone(config), Source::Appeal, &appeal.item, written_at).ok();
+    let values = prepared.as_ref().map(Prepared::fields);
+    routing::choose(config, list, (&item, values), &known, written_at)
 }
 
 /// Stores the first appeal of an id, so that a repeated one is against the same actions as the first.

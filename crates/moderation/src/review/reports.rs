@@ -1,8 +1,13 @@
 //! Handles reports: stores the report, opens its job, and submits the reported item, which rules with `on: report`
 //! evaluate.
 
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tidegate_catalog::{Compiled, routing::Choice};
 use tidegate_schemas::{
-    ids::{Kind, Millis, PolicyId, QueueId, derive},
+    documents::RoutingList,
+    ids::{Kind, Millis, PolicyId, derive},
     records::{self, Coordinates, JobClass, Record as _, Source},
 };
 use tidegate_store::{
@@ -14,9 +19,14 @@ use uuid::Uuid;
 
 use crate::{
     Deps, Error, effects,
-    items::{context, context_media, stored::RESENT},
+    items::{
+        context, context_media,
+        evaluate::{self, Prepared},
+        stored::{self, RESENT},
+    },
     jobs::{self, BuiltInQueue, Cause, JobRequest, Placement},
     priority::{self, Signals},
+    routing,
 };
 
 /// Stores the report, opens its job and appends its item to the log. `is_resent` is true for a replayed dead letter.
@@ -61,10 +71,11 @@ fn cause(report: &records::Report) -> Uuid {
 /// Chooses class and queue. A report of child sexual abuse material skips routing and never enters the review queues.
 async fn job_request(deps: &Deps, report: &records::Report, written_at: Millis) -> Result<JobRequest, Error> {
     let config = effects::config(deps, &report.org, report.config_version, written_at).await?;
-    let (class, queue): (JobClass, QueueId) = if report.csam {
-        (JobClass::ChildSafety, BuiltInQueue::ChildSafety.into())
+    let (class, Choice { queue, routed_by }) = if report.csam {
+        let queue = BuiltInQueue::ChildSafety.into();
+        (JobClass::ChildSafety, Choice { queue, routed_by: None })
     } else {
-        (JobClass::Review, BuiltInQueue::Default.into())
+        (JobClass::Review, route(deps, &config, report, written_at).await?)
     };
     let policy = report.policy_id.as_ref().map(|policy| PolicyId::new(&policy.id));
     let signals = Signals {
@@ -88,12 +99,37 @@ async fn job_request(deps: &Deps, report: &records::Report, written_at: Millis) 
             hits: None,
         },
         placement: Placement {
-            routed_by: None,
+            routed_by,
             signals,
             reporter: Some(report.reporter.clone()),
             config: Some(config),
         },
     })
+}
+
+/// Chooses the queue by the routing list for reports.
+async fn route(
+    deps: &Deps,
+    config: &Arc<Compiled>,
+    report: &records::Report,
+    written_at: Millis,
+) -> Result<Choice, Error> {
+    let (list, item) = (RoutingList::Reports, report.item.key());
+    if config.router(list).is_none() {
+        return Ok(routing::choose(config, list, (&item, None), &Value::Null, written_at));
+    }
+    let reporters = jobs::reporters(&deps.store, &report.org, &item, &report.reporter).await?;
+    // The report's own version of the item is evaluated later: rules and media are those of the version before.
+    let mut known = match stored::newest(&deps.store, &report.org, &item).await? {
+        Some(row) => routing::findings(&row)?,
+        None => json!({}),
+    };
+    let policy = report.policy_id.as_ref().map(|policy| routing::policy_key(config, &policy.id));
+    known["report"] = json!({"policy": policy, "reason": report.reason, "reporters": reporters});
+    // A version that does not fit its type is routed by the cause alone.
+    let prepared = evaluate::prepare(Arc::clone(config), Source::Report, &report.item, written_at).ok();
+    let values = prepared.as_ref().map(Prepared::fields);
+    Ok(routing::choose(config, list, (&item, values), &known, written_at))
 }
 
 async fn submit_item(deps: &Deps, report: &records::Report, is_resent: bool) -> Result<(), Error> {

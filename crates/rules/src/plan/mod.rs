@@ -234,6 +234,13 @@ impl Plan {
         })
     }
 
+    /// Rules with a condition that depends on facts which are not in the item.
+    pub fn rules_that_look_up(&self) -> impl Iterator<Item = &RuleId> {
+        let looks_up =
+            |rule: &Rule| rule.leaves.iter().any(|leaf| self.predicates[*leaf as usize].looks_up());
+        self.rules.iter().filter(move |rule| looks_up(rule)).map(|rule| &rule.head.rule)
+    }
+
     /// Returns warnings about the rules. It compares them with each other, so it is for authors of rules and too slow
     /// for plans that only run.
     pub fn warnings(&self) -> Vec<Warning> {

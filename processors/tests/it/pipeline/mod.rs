@@ -15,6 +15,7 @@ mod queues;
 mod replays;
 mod retroact;
 mod reviews;
+mod routing;
 mod standing;
 mod windows;
 mod world;

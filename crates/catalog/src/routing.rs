@@ -1,0 +1,334 @@
+//! Compiled routing lists: which queue the job of a cause goes to, and why.
+//!
+//! Conditions are those of rules, over the fields of the item and what is known of the cause, under reserved names. They
+//! are compiled like rules, but use no fact that has to be looked up, so a job can be routed at once.
+
+use std::collections::HashSet;
+
+use serde_json::{Value as Json, json};
+use tidegate_rules::{
+    Explained, Facts, Fields, Item, Kind, Limits, Number, On, Plan, RuleError, RuleSource, Shape, Value,
+    Vocabulary,
+};
+use tidegate_schemas::{
+    documents::{DocumentFault, Routing, RoutingEntry, RoutingList},
+    ids::{ItemKey, Millis, QueueId, RuleId, SubmissionId, TypeId},
+};
+
+use crate::error::path;
+
+/// A routing list that is ready to run.
+#[derive(Debug)]
+pub struct Router {
+    list: RoutingList,
+    entries: Vec<RoutingEntry>,
+    plan: Plan,
+}
+
+/// Choice of a routing list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    pub queue: QueueId,
+    /// List and entry, such as `reports/scams` or `reports/2`; `None` if no entry matched.
+    pub routed_by: Option<String>,
+}
+
+/// A cause to route.
+#[derive(Clone, Copy)]
+pub struct Routed<'a> {
+    pub item: &'a ItemKey,
+    /// Values of the item's data; none if the data do not fit the item's type.
+    pub values: Option<&'a dyn Fields>,
+    /// What is known of the cause: an object for each reserved name, such as `{"report": {"reporters": 3}}`.
+    pub known: &'a Json,
+    pub now: Millis,
+}
+
+/// One entry on one cause.
+#[derive(Debug)]
+pub struct ExplainedEntry {
+    pub name: String,
+    pub queue: QueueId,
+    pub matches: bool,
+    /// False if the entry is for other item types.
+    pub concerns: bool,
+    /// Result of each condition; `None` if the entry has no condition.
+    pub tree: Option<Explained>,
+}
+
+/// Fields of causes, by the list whose causes have them.
+fn reserved(list: RoutingList) -> &'static [(&'static str, Shape)] {
+    const TEXT: Shape = Shape::one(Kind::Text);
+    const NUMBER: Shape = Shape::one(Kind::Number);
+    const TEXTS: Shape = Shape::list(Kind::Text);
+    match list {
+        RoutingList::Reports => &[
+            ("report.policy", TEXT),
+            ("report.reason", TEXT),
+            ("report.reporters", NUMBER),
+            ("rules.matched", TEXTS),
+            ("media.banks", TEXTS),
+        ],
+        RoutingList::Rules => &[("rules.matched", TEXTS), ("rules.policies", TEXTS), ("media.banks", TEXTS)],
+        RoutingList::Appeals => {
+            &[("appeal.reason", TEXT), ("appeal.policies", TEXTS), ("appeal.actions", TEXTS)]
+        }
+    }
+}
+
+/// The item's values and the cause's, under one roof of names.
+struct Combined<'a> {
+    values: Option<&'a dyn Fields>,
+    known: &'a Json,
+    reserved: &'static [(&'static str, Shape)],
+}
+
+impl Fields for Combined<'_> {
+    fn field(&self, name: &str) -> Option<Value<'_>> {
+        if self.reserved.iter().any(|(reserved, _)| *reserved == name) {
+            let (section, member) = name.split_once('.')?;
+            return value(self.known.get(section)?.get(member)?);
+        }
+        self.values?.field(name)
+    }
+}
+
+fn value(json: &Json) -> Option<Value<'_>> {
+    match json {
+        Json::String(text) => Some(Value::Text(text)),
+        Json::Number(number) => Number::parse(&number.to_string()).map(Value::Number),
+        Json::Array(list) => Some(Value::List(list.iter().filter_map(value).collect())),
+        _ => None,
+    }
+}
+
+/// Key under which an entry's condition is compiled.
+fn rule_id(index: usize) -> RuleId {
+    RuleId::new(format!("entry-{index}"))
+}
+
+fn index_of(rule: &str) -> Option<usize> {
+    rule.strip_prefix("entry-")?.parse().ok()
+}
+
+impl Router {
+    pub(crate) fn compile(
+        list: RoutingList,
+        document: &(tidegate_schemas::documents::Origin, Routing),
+        types: &[TypeId],
+        mut vocabulary: Vocabulary,
+        limits: &Limits,
+    ) -> Result<Self, Vec<DocumentFault>> {
+        let (origin, routing) = document;
+        for type_id in types {
+            vocabulary.add(type_id.clone(), reserved(list).iter().copied());
+        }
+        let conditions = routing.entries.iter().enumerate().filter_map(|(index, entry)| {
+            let when = entry.when.as_ref()?;
+            Some(json!({
+                "rule": rule_id(index), "status": "live", "item_types": entry.item_types, "when": when,
+            }))
+        });
+        let documents: Vec<Json> = conditions.collect();
+        let sources: Vec<_> = documents.iter().map(|document| RuleSource { document, version: "" }).collect();
+        let fault = |it: &RuleError| {
+            let place = index_of(&it.rule).map_or_else(String::new, |index| format!("entries[{index}]"));
+            let inner = path(&it.pointer);
+            let path = if inner.is_empty() { place } else { format!("{place}.{inner}") };
+            DocumentFault {
+                missing: it.missing.clone(),
+                ..DocumentFault::new(origin, path, it.detail.clone())
+            }
+        };
+        let plan = Plan::compile(&sources, &vocabulary, limits)
+            .map_err(|faults| faults.iter().map(fault).collect::<Vec<_>>())?;
+        let asking: Vec<DocumentFault> = plan
+            .rules_that_look_up()
+            .filter_map(|rule| index_of(rule.as_str()))
+            .map(|index| {
+                let message = "Routing uses fields of the item and the cause only: remove strikes, count, media and \
+                               score. `media.banks` has the banks that media matched.";
+                DocumentFault::new(origin, format!("entries[{index}].when"), message)
+            })
+            .collect();
+        if asking.is_empty() {
+            Ok(Self { list, entries: routing.entries.clone(), plan })
+        } else {
+            Err(asking)
+        }
+    }
+
+    /// Warnings about conditions that cannot match, with the index of their entries.
+    pub(crate) fn warnings(&self) -> Vec<(&'static str, usize, String, String)> {
+        let warnings = self.plan.warnings().into_iter();
+        let warnings =
+            warnings.filter(|it| !matches!(it.tag(), "no_action" | "no_policy" | "same_condition"));
+        warnings
+            .filter_map(|it| Some((it.tag(), index_of(&it.rule)?, path(&it.pointer), it.detail.clone())))
+            .collect()
+    }
+
+    fn name(&self, index: usize) -> String {
+        self.entries[index].name.clone().unwrap_or_else(|| (index + 1).to_string())
+    }
+
+    /// Returns the queue of the first entry that matches, or the list's default.
+    pub fn choose(&self, cause: Routed<'_>) -> Choice {
+        let matched = self.matched(cause);
+        match self.entries.iter().enumerate().find(|(index, entry)| takes(*index, entry, cause, &matched)) {
+            Some((index, entry)) => Choice {
+                queue: entry.queue.clone(),
+                routed_by: Some(format!("{}/{}", self.list, self.name(index))),
+            },
+            None => Choice { queue: self.list.default_queue(), routed_by: None },
+        }
+    }
+
+    /// Explains every entry, in their order.
+    pub fn explain(&self, cause: Routed<'_>) -> Vec<ExplainedEntry> {
+        let matched = self.matched(cause);
+        let combined = self.combined(cause);
+        let item = item(cause, &combined);
+        let entries = self.entries.iter().enumerate().map(|(index, entry)| {
+            let pending = self.plan.begin_explanation(&item, &rule_id(index));
+            ExplainedEntry {
+                name: self.name(index),
+                queue: entry.queue.clone(),
+                matches: takes(index, entry, cause, &matched),
+                concerns: concerns(entry, cause),
+                tree: pending.map(|pending| self.plan.finish_explanation(pending, &Facts::new())),
+            }
+        });
+        entries.collect()
+    }
+
+    fn combined<'a>(&self, cause: Routed<'a>) -> Combined<'a> {
+        Combined { values: cause.values, known: cause.known, reserved: reserved(self.list) }
+    }
+
+    fn matched(&self, cause: Routed<'_>) -> HashSet<RuleId> {
+        let combined = self.combined(cause);
+        let scan = self.plan.scan(&item(cause, &combined));
+        let outcome = self.plan.finish(scan, &Facts::new());
+        outcome.matched.iter().map(|found| found.rule.clone()).collect()
+    }
+}
+
+fn item<'a>(cause: Routed<'a>, values: &'a Combined<'a>) -> Item<'a> {
+    Item {
+        type_id: &cause.item.type_id,
+        values,
+        user: None,
+        on: On::Item,
+        now: cause.now,
+        submission: SubmissionId(uuid::Uuid::nil()),
+    }
+}
+
+fn concerns(entry: &RoutingEntry, cause: Routed<'_>) -> bool {
+    entry.item_types.is_empty() || entry.item_types.contains(&cause.item.type_id)
+}
+
+fn takes(index: usize, entry: &RoutingEntry, cause: Routed<'_>, matched: &HashSet<RuleId>) -> bool {
+    concerns(entry, cause) && (entry.when.is_none() || matched.contains(&rule_id(index)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::{Compiled, Settings, change};
+
+    const DOCUMENTS: &str = "item_type: post\nkind: CONTENT\nfields: [{name: text, type: STRING}]\n---\n\
+                             item_type: user\nkind: USER\nfields: [{name: name, type: STRING}]\n---\n\
+                             queue: scams\n---\nqueue: users\n---\nqueue: crowd\n---\n\
+                             queue: second-look\nclass: appeal\n---\npolicy: scam\n---\n";
+
+    fn compile(routing: &str) -> Result<Compiled, Vec<String>> {
+        let files = [("all.yaml".to_owned(), format!("{DOCUMENTS}{routing}"))];
+        match change::offline(&files, &Settings::default()) {
+            Ok((compiled, _)) => Ok(compiled),
+            Err(faults) => Err(faults.iter().map(ToString::to_string).collect()),
+        }
+    }
+
+    struct Text(&'static str);
+
+    impl Fields for Text {
+        fn field(&self, name: &str) -> Option<Value<'_>> {
+            (name == "text").then_some(Value::Text(self.0))
+        }
+    }
+
+    const REPORTS: &str = "routing: reports\nentries:\n\
+        - {name: scams, when: {any: [{field: {path: report.policy, eq: scam}}, \
+           {text: {in: [text], words: [wallet]}}]}, item_types: [post], queue: scams}\n\
+        - {item_types: [user], queue: users}\n\
+        - {when: {field: {path: report.reporters, gte: 10}}, queue: crowd}\n";
+
+    fn choose(
+        config: &Compiled,
+        type_id: &str,
+        text: &'static str,
+        known: &Json,
+    ) -> (String, Option<String>) {
+        let item = ItemKey::new(type_id, "1");
+        let values = Text(text);
+        let cause = Routed { item: &item, values: Some(&values), known, now: Millis(0) };
+        let choice = config.router(RoutingList::Reports).unwrap().choose(cause);
+        (choice.queue.to_string(), choice.routed_by)
+    }
+
+    #[test]
+    fn first_entry_that_matches_chooses_the_queue() {
+        let config = compile(REPORTS).unwrap();
+        let by = |queue: &str, entry: &str| (queue.to_owned(), Some(entry.to_owned()));
+        let many = json!({"report": {"reporters": 10}});
+        assert_eq!(choose(&config, "post", "my wallet", &many), by("scams", "reports/scams"));
+        let scam = json!({"report": {"policy": "scam"}});
+        assert_eq!(choose(&config, "post", "", &scam), by("scams", "reports/scams"));
+        assert_eq!(choose(&config, "user", "", &scam), by("users", "reports/2"));
+        assert_eq!(choose(&config, "post", "", &many), by("crowd", "reports/3"));
+        let few = json!({"report": {"reporters": 9}});
+        assert_eq!(choose(&config, "post", "", &few), ("default".to_owned(), None));
+    }
+
+    #[test]
+    fn every_entry_is_explained() {
+        let config = compile(REPORTS).unwrap();
+        let item = ItemKey::new("post", "1");
+        let known = json!({"report": {"reporters": 12}});
+        let cause = Routed { item: &item, values: None, known: &known, now: Millis(0) };
+        let told = config.router(RoutingList::Reports).unwrap().explain(cause);
+        let told: Vec<_> =
+            told.iter().map(|it| (&*it.name, it.matches, it.concerns, it.tree.is_some())).collect();
+        let expected = [("scams", false, true, true), ("2", false, false, false), ("3", true, true, true)];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn faults_of_routing_name_the_entry() {
+        for (routing, expected) in [
+            ("entries: [{queue: scam}]", "entries[0].queue: There is no queue `scam`"),
+            ("entries: [{queue: second-look}]", "its class is `appeal`"),
+            ("entries: [{queue: scams}, {queue: users}]", "entries[1]: The entry is never reached"),
+            (
+                "entries: [{queue: scams, when: {field: {path: report.polcy, eq: a}}}]",
+                "entries[0].when.field",
+            ),
+            (
+                "entries: [{queue: scams, when: {strikes: {gte: 1}}}]",
+                "remove strikes, count, media and score",
+            ),
+            ("entries: [{queue: scams, item_types: [pots]}]", "entries[0].item_types[0]"),
+            (
+                "entries: [{queue: scams, when: {field: {path: appeal.reason, eq: a}}}]",
+                "entries[0].when.field",
+            ),
+        ] {
+            let faults = compile(&format!("routing: reports\n{routing}\n")).unwrap_err().join("\n");
+            assert!(faults.contains(expected), "{routing}: {faults}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! `tidegate routing ...`: where routing lists send jobs.
+//!
+//! The running service answers, since it has the items.
+
+use std::{
+    io::Read as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context as _;
+use clap::{ArgGroup, Args, Subcommand};
+use serde_json::{Map, Value as Json, json};
+
+use super::documents;
+use crate::{client::Server, output::say};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Routing {
+    /// Say which entry of a routing list takes the job of a cause, and why the others do not
+    Explain(Explain),
+}
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true).args(["item", "cause"])))]
+pub(crate) struct Explain {
+    /// The list: reports, rules or appeals
+    #[arg(long, value_name = "LIST")]
+    list: String,
+    /// The newest version of a stored item
+    #[arg(long, value_name = "TYPE/ID")]
+    item: Option<String>,
+    /// A JSON file with `item` (`typeId`, `data`) and what is known: `report`, `appeal`, `rules`, `media`; `-` reads
+    /// standard input
+    #[arg(long, value_name = "FILE")]
+    cause: Option<PathBuf>,
+    /// A folder of documents to try in the place of the live ones
+    #[arg(long, value_name = "DIR")]
+    config: Option<PathBuf>,
+    /// The settings file; ./tidegate.toml if it is there and none is named
+    #[arg(long, env = "TIDEGATE_CONFIG", value_name = "FILE")]
+    settings: Option<PathBuf>,
+    #[command(flatten)]
+    server: Server,
+}
+
+impl Routing {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        let Self::Explain(wanted) = self;
+        let mut body = match (&wanted.item, &wanted.cause) {
+            (Some(item), _) => of_item(item)?,
+            (None, Some(file)) => read(file)?,
+            (None, None) => anyhow::bail!("--item or --cause is needed"),
+        };
+        body.insert("list".to_owned(), wanted.list.into());
+        if let Some(folder) = &wanted.config {
+            body.insert("files".to_owned(), json!(documents::read(folder)?));
+        }
+        let client = wanted.server.open(wanted.settings.as_deref())?;
+        say(client.post::<Json>("/routing/explain", &Json::Object(body)).await?);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn of_item(item: &str) -> anyhow::Result<Map<String, Json>> {
+    let (type_id, id) =
+        item.split_once('/').context("--item needs an item type and an id, as in post/1234")?;
+    Ok([("item".to_owned(), json!({"typeId": type_id, "id": id}))].into_iter().collect())
+}
+
+fn read(file: &Path) -> anyhow::Result<Map<String, Json>> {
+    let mut text = String::new();
+    if file.as_os_str() == "-" {
+        std::io::stdin().read_to_string(&mut text).context("standard input")?;
+    } else {
+        text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    }
+    serde_json::from_str(&text).with_context(|| format!("{}: a JSON object is needed", file.display()))
+}

@@ -1,0 +1,95 @@
+//! Review queues and routing as operators and review tools meet them.
+
+use crate::support::{Demo, Place, post, report, text};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+const DOCUMENTS: &str = "queue: scams\nname: Scams\ntarget_age: 4h\naccess: {people: [ann], roles: [lead]}\n---\n\
+    routing: reports\nentries:\n\
+    - {name: wallets, when: {text: {in: [text], words: [wallet]}}, queue: scams}\n\
+    - {name: crowd, when: {field: {path: report.reporters, gte: 2}}, queue: scams}\n";
+
+async fn configured(place: &Place) -> Demo {
+    let demo = place.start().await.unwrap();
+    let change = json!({"files": [{"name": "queues.yaml", "text": DOCUMENTS}]});
+    let (status, answer) = demo.command("/config", &change).await;
+    assert_eq!(status, 200, "{answer}");
+    demo
+}
+
+async fn reported(demo: &Demo, queue: &str, id: &str, text: &str) -> Value {
+    let sent = report(&post(id, "mallory", text));
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    demo.job(queue, id).await
+}
+
+#[tokio::test]
+async fn queues_are_counted_and_open_to_their_reviewers_only() {
+    let place = Place::new();
+    let demo = configured(&place).await;
+    let job = reported(&demo, "scams", "p1", "my wallet").await;
+    assert_eq!((&job["routedBy"], &job["signals"]["reporters"]), (&json!("reports/wallets"), &json!(1)));
+    let of = |list: &Value, key: &str| {
+        let found = list["items"].as_array().unwrap().iter().find(|queue| queue["key"] == key).cloned();
+        found.unwrap_or_else(|| panic!("no {key}: {list}"))
+    };
+    let queue = of(&demo.admin("/queues").await, "scams");
+    assert_eq!(
+        (&queue["open"], &queue["claimed"], &queue["withinTarget"]),
+        (&json!(1), &json!(0), &json!(true))
+    );
+    assert_eq!((&queue["lastHour"]["opened"], &queue["class"]), (&json!(1), &json!("review")));
+
+    let path = format!("/jobs/{}/claim", job["id"].as_str().unwrap());
+    let bob = json!({"reviewer": "bob"});
+    let (status, answer) = demo.command(&path, &bob).await;
+    assert_eq!(status, 403, "{answer}");
+    assert!(answer["detail"].as_str().unwrap().contains("not open to bob"), "{answer}");
+    assert_eq!(demo.command("/jobs/claim-next", &json!({"queue": "scams", "reviewer": "bob"})).await.0, 403);
+    let lead = json!({"queue": "scams", "reviewer": "bob", "roles": ["lead"]});
+    let (status, answer) = demo.command("/jobs/claim-next", &lead).await;
+    assert_eq!((status.as_u16(), &answer["id"]), (200, &job["id"]), "{answer}");
+    assert_eq!(of(&demo.admin("/queues").await, "scams")["claimed"], 1);
+
+    let first = demo.admin("/queues?limit=1").await;
+    assert_eq!((&first["items"][0]["key"], &first["next"]), (&json!("appeals"), &json!("appeals")));
+    assert_eq!(demo.admin("/queues?limit=1&cursor=escalations").await["items"][0]["key"], "scams");
+}
+
+#[tokio::test]
+async fn routing_is_explained_for_stored_and_given_items() {
+    let place = Place::new();
+    let demo = configured(&place).await;
+    demo.submit(&post("p1", "mallory", "my wallet")).await;
+    demo.evaluated("post", "p1").await;
+    let explain = async |args: &[&str]| -> Value {
+        let command = ["routing", "explain", "--list", "reports"];
+        serde_json::from_str(&place.tell(&[&command, args].concat()).await).unwrap()
+    };
+    let stored = explain(&["--item", "post/p1"]).await;
+    assert_eq!((&stored["queue"], &stored["routedBy"]), (&json!("scams"), &json!("reports/wallets")));
+
+    let cause = place.folder.path().join("cause.json");
+    let given = json!({"item": {"typeId": "post", "data": post("x", "mallory", "hello")["data"]}, "report": {"reporters": 1}});
+    std::fs::write(&cause, given.to_string()).unwrap();
+    let few = explain(&["--cause", cause.to_str().unwrap()]).await;
+    assert_eq!((&few["queue"], few.get("routedBy")), (&json!("default"), None), "{few}");
+    let entries = few["entries"].as_array().unwrap();
+    assert_eq!(entries.iter().map(|entry| &entry["matches"]).collect::<Vec<_>>(), [false, false], "{few}");
+    assert_eq!(entries[0]["tree"]["text"]["outcome"], "failed", "{few}");
+
+    // Documents that are not live yet.
+    let folder = place.folder.path().join("candidate");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("queues.yaml"), DOCUMENTS.replace("gte: 2", "gte: 1")).unwrap();
+    let tried = explain(&["--cause", cause.to_str().unwrap(), "--config", folder.to_str().unwrap()]).await;
+    assert_eq!(tried["routedBy"], "reports/crowd", "{tried}");
+
+    let data = place.data();
+    let args =
+        ["routing", "explain", "--list", "users", "--item", "post/p1", "--data", data.to_str().unwrap()];
+    let output = place.run(&args).await;
+    assert_ne!(output.status.code(), Some(0));
+    assert!(text(&output.stderr).contains("reports, rules or appeals"), "{}", text(&output.stderr));
+    drop(demo);
+}
