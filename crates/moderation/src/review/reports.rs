@@ -70,19 +70,22 @@ fn cause(report: &records::Report) -> Uuid {
 
 /// Chooses class and queue. A report of child sexual abuse material skips routing and never enters the review queues.
 async fn job_request(deps: &Deps, report: &records::Report, written_at: Millis) -> Result<JobRequest, Error> {
-    let config = effects::config(deps, &report.org, report.config_version, written_at).await?;
-    let (class, Choice { queue, routed_by }) = if report.csam {
-        let queue = BuiltInQueue::ChildSafety.into();
-        (JobClass::ChildSafety, Choice { queue, routed_by: None })
+    let (class, config, choice) = if report.csam {
+        // Child safety does not wait for a configuration, on which only the job's priority depends.
+        let choice = Choice { queue: BuiltInQueue::ChildSafety.into(), routed_by: None };
+        (JobClass::ChildSafety, deps.live.org(&report.org), choice)
     } else {
-        (JobClass::Review, route(deps, &config, report, written_at).await?)
+        let config = effects::config(deps, &report.org, report.config_version, written_at).await?;
+        let choice = route(deps, &config, report, written_at).await?;
+        (JobClass::Review, Some(config), choice)
     };
+    let Choice { queue, routed_by } = choice;
     let policy = report.policy_id.as_ref().map(|policy| PolicyId::new(&policy.id));
-    let signals = Signals {
-        severity: priority::severity(&config, policy.as_ref()),
-        reach: priority::reach(&config, &queue, &report.item.data),
+    let signals = config.as_deref().map_or_else(Signals::default, |config| Signals {
+        severity: priority::severity(config, policy.as_ref()),
+        reach: priority::reach(config, &queue, &report.item.data),
         reporters: 0,
-    };
+    });
     Ok(JobRequest {
         org: report.org.clone(),
         class,
@@ -98,12 +101,7 @@ async fn job_request(deps: &Deps, report: &records::Report, written_at: Millis) 
             rules: "[]".to_owned(),
             hits: None,
         },
-        placement: Placement {
-            routed_by,
-            signals,
-            reporter: Some(report.reporter.clone()),
-            config: Some(config),
-        },
+        placement: Placement { routed_by, signals, reporter: Some(report.reporter.clone()), config },
     })
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::support::{fixture, org, post, sent};
 use bytes::Bytes;
+use tidegate_catalog::orgs;
 use tidegate_moderation::{
     Deps,
     effects::{self, Kind, Plan},
@@ -263,6 +264,7 @@ async fn a_due_row_waits_while_its_claim_may_still_decide() {
 #[tokio::test]
 async fn the_item_of_a_replayed_report_keeps_its_old_place() {
     let (deps, _folder) = fixture().await;
+    orgs::create(&deps.store, &org(), "Acme", Millis::now()).await.unwrap();
     let mut report = records::Report {
         org: org(),
         config_version: ConfigVersion(1),
