@@ -6,6 +6,7 @@ use std::{collections::HashSet, time::Duration};
 use tidegate_moderation::{
     jobs::{self, Cause, JobRequest, Placement},
     priority::Signals,
+    queue_counts,
     review::queues::{self, Claim, Reviewer},
 };
 use tidegate_schemas::{
@@ -15,7 +16,10 @@ use tidegate_schemas::{
 };
 use tidegate_store::{
     At, Replaced, Store, WriteTime,
-    tables::review::jobs::{CauseKind, Job, JobCause, JobState, QueueEntry},
+    tables::review::{
+        jobs::{CauseKind, Job, JobCause, JobState, QueueEntry},
+        queue_counts::{QueueChange, QueueEvent},
+    },
 };
 use uuid::Uuid;
 
@@ -324,13 +328,13 @@ async fn a_job_that_rises_is_listed_once_at_its_new_priority() {
     let Fixture { store, _folder } = fixture();
     let now = Millis::now();
     let job = jobs::open_or_join(&store, &request_of("p", 1, Severity::None), now).await.unwrap();
-    let later = now.plus(Duration::from_secs(60));
-    jobs::open_or_join(&store, &request_of("p", 2, Severity::Severe), later).await.unwrap();
+    // At the same instant, so that the priority alone tells its entries apart.
+    jobs::open_or_join(&store, &request_of("p", 2, Severity::Severe), now).await.unwrap();
     let queue = QueueId::new("default");
-    let waiting = queues::waiting(&store, &org(), &queue, 10, later, |_| true).await.unwrap();
+    let waiting = queues::waiting(&store, &org(), &queue, 10, now, |_| true).await.unwrap();
     assert_eq!(waiting.iter().map(|job| (job.job_id, job.priority)).collect::<Vec<_>>(), [(job, 9)]);
     // A decision of milder causes does not lower it.
-    jobs::open_or_join(&store, &request_of("p", 3, Severity::None), later).await.unwrap();
+    jobs::open_or_join(&store, &request_of("p", 3, Severity::None), now).await.unwrap();
     assert_eq!(store.get::<Job>(&(org(), job)).await.unwrap().unwrap().priority, 9);
 }
 
@@ -364,4 +368,25 @@ async fn an_entry_of_an_earlier_priority_is_not_passed_by_while_its_job_is_open(
     assert_eq!(queues::oldest(&store, &org(), &queue, at(9)).await.unwrap(), Some(at(1)));
     // Three days later it is overdue, and found by the entry that it was opened with.
     assert_eq!(next(&store, "a", at(72)).await, Some(rising));
+}
+
+#[tokio::test]
+async fn an_event_of_an_attempt_that_opened_nothing_is_not_counted() {
+    let Fixture { store, _folder } = fixture();
+    let now = Millis::now();
+    let job_id = jobs::open_or_join(&store, &request_of("p1", 1, Severity::None), now).await.unwrap();
+    let queue = QueueId::new("default");
+    // As an opener that crashed, or lost the race, leaves it.
+    let left = QueueEvent {
+        org: org(),
+        queue: queue.clone(),
+        hour: now.0.div_euclid(3_600_000),
+        at: Millis(now.0 - 1),
+        job_id,
+        change: QueueChange::Opened,
+        priority: 0,
+    };
+    store.put(WriteTime::of(now, 0), &[left]).await.unwrap();
+    let counts = queue_counts::counts(&store, &org(), &queue, now).await.unwrap();
+    assert_eq!((counts.open, counts.last_hour.opened), (1, 1));
 }

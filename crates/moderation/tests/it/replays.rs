@@ -14,6 +14,7 @@ use tidegate_moderation::{
         stored::{self, RESENT, Submission},
         submissions::{self, ReplayState},
     },
+    queue_counts,
     review::{
         decisions::{self, Release, StoredDecision},
         reports,
@@ -226,6 +227,12 @@ async fn a_released_decision_is_appended_after_its_lease() {
     assert_eq!(meanwhile, Release::Again(now.plus(LEASE)));
     let after = decisions::release(&deps, &due, LEASE, now.plus(LEASE)).await;
     assert!(after.is_err(), "it is appended: {after:?}");
+    let (queue, later) = (QueueId::new("default"), now.plus(LEASE));
+    let counts = queue_counts::counts(&deps.store, &org(), &queue, later).await.unwrap();
+    assert_eq!(counts.last_hour.closed, 1, "a repeated release closes the job once");
+    // The hour of the first attempt may have been added up already.
+    let row = deps.store.get::<Job>(&(org(), job_id)).await.unwrap().unwrap();
+    assert_eq!(row.closed_at, Some(now));
 }
 
 #[tokio::test]
