@@ -361,15 +361,23 @@ async fn entry_time(
     priority: i64,
     now: Millis,
 ) -> Result<Millis, Error> {
-    let day = now.day();
-    if let Some(known) = store.get::<QueueDay>(&(org.clone(), queue.clone(), priority, day)).await? {
-        return Ok(now.max(known.first_at));
+    let mut at = now;
+    loop {
+        let day = at.day();
+        let key = (org.clone(), queue.clone(), priority, day);
+        let Some(known) = store.get::<QueueDay>(&key).await? else {
+            let first_at = Millis(day * DAY_MS);
+            let new = QueueDay { org: org.clone(), queue: queue.clone(), priority, day, first_at };
+            // Written with the day's start as its time, so that it never overwrites a later mark of the decided part.
+            store.put(WriteTime::of(first_at, 0), &[new]).await?;
+            return Ok(at);
+        };
+        at = at.max(known.first_at);
+        // A day that is over and decided begins at its end.
+        if at.day() == day {
+            return Ok(at);
+        }
     }
-    let first_at = Millis(day * DAY_MS);
-    let new = QueueDay { org: org.clone(), queue: queue.clone(), priority, day, first_at };
-    // Written with the day's start as its time, so that it never overwrites a later mark of the decided part.
-    store.put(WriteTime::of(first_at, 0), &[new]).await?;
-    Ok(now)
 }
 
 async fn put_cause(store: &Store, request: &JobRequest, job_id: JobId) -> Result<(), Error> {

@@ -7,7 +7,7 @@ use std::{cmp::Reverse, time::Duration};
 
 use tidegate_schemas::{
     documents::QueueOrder,
-    ids::{JobId, Millis, OrgId, QueueId},
+    ids::{DAY_MS, JobId, Millis, OrgId, QueueId},
 };
 use tidegate_store::{
     At, Replaced, Store, WriteTime,
@@ -274,17 +274,21 @@ async fn scan_day(
     fits: &impl Fn(&Job) -> bool,
     found: &mut Vec<Job>,
 ) -> Result<(), Error> {
-    if matches!(wanted, Wanted::WaitingSince(end) if day.first_at > end) {
+    let day_end = Millis((day.day + 1) * DAY_MS);
+    let is_finished = day.first_at >= day_end;
+    if is_finished || matches!(wanted, Wanted::WaitingSince(end) if day.first_at > end) {
         return Ok(());
     }
     let partition = (day.org.clone(), day.queue.clone(), day.priority, day.day);
     let mut entries = store.scan::<QueueEntry>(&partition, At::since(day.first_at));
     let mut all_decided = true;
     let mut decided_until = day.first_at;
+    let mut read_all = true;
     'pages: while let Some(entries) = entries.next_page().await? {
         let keys: Vec<_> = entries.iter().map(|entry| (entry.org.clone(), entry.job_id)).collect();
         for (entry, job) in entries.iter().zip(store.get_many::<Job>(&keys).await?) {
             if matches!(wanted, Wanted::WaitingSince(end) if entry.created_at > end) {
+                read_all = false;
                 break 'pages;
             }
             let Some(job) = job else {
@@ -316,8 +320,13 @@ async fn scan_day(
             }
         }
         if found.len() >= limit {
+            read_all = false;
             break;
         }
+    }
+    // A day that is over and decided is not read again. `jobs` puts later entries into the next one.
+    if read_all && all_decided && now.minus(LATE_ENTRIES) >= day_end {
+        decided_until = day_end;
     }
     let settled = decided_until.min(now.minus(LATE_ENTRIES));
     if settled > day.first_at {

@@ -17,7 +17,7 @@ use tidegate_schemas::{
 use tidegate_store::{
     At, Replaced, Store, WriteTime,
     tables::review::{
-        jobs::{CauseKind, Job, JobCause, JobState, QueueEntry},
+        jobs::{CauseKind, Job, JobCause, JobState, QueueDay, QueueEntry},
         queue_counts::{QueueChange, QueueEvent},
     },
 };
@@ -389,4 +389,28 @@ async fn an_event_of_an_attempt_that_opened_nothing_is_not_counted() {
     store.put(WriteTime::of(now, 0), &[left]).await.unwrap();
     let counts = queue_counts::counts(&store, &org(), &queue, now).await.unwrap();
     assert_eq!((counts.open, counts.last_hour.opened), (1, 1));
+}
+
+#[tokio::test]
+async fn a_decided_day_is_not_read_again_and_a_late_job_goes_to_the_next() {
+    let Fixture { store, _folder } = fixture();
+    const HOUR: i64 = 3_600_000;
+    let today = Millis::now().day();
+    let at = |hour: i64| Millis(today * DAY_MS + hour * HOUR);
+    let queue = QueueId::new("default");
+    let first = jobs::open_or_join(&store, &request_of("p1", 1, Severity::None), at(1)).await.unwrap();
+    assert_eq!(queues::oldest(&store, &org(), &queue, at(30)).await.unwrap(), Some(at(1)));
+    let key = (org(), queue.clone(), 0, today);
+    let known = async || store.get::<QueueDay>(&key).await.unwrap().unwrap().first_at;
+    assert!(known().await < at(24), "its job is open");
+    decide(&store, first).await;
+    assert_eq!(next(&store, "a", at(23)).await, None);
+    assert!(known().await < at(24), "the day is not over");
+    assert_eq!(next(&store, "a", at(30)).await, None);
+    assert_eq!(known().await, at(24));
+    // A clock that was set back.
+    let late = jobs::open_or_join(&store, &request_of("p2", 2, Severity::None), at(2)).await.unwrap();
+    let row = store.get::<Job>(&(org(), late)).await.unwrap().unwrap();
+    assert_eq!(row.created_at, at(24));
+    assert_eq!(next(&store, "a", at(30)).await, Some(late));
 }
