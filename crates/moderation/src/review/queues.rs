@@ -22,6 +22,9 @@ const LATE_ENTRIES: Duration = Duration::from_secs(600);
 /// Number of oldest jobs among which a claim starts at random, so that reviewers do not all compete for the first.
 const SPREAD: usize = 50;
 
+/// Least and largest number of entries that are read at once; each costs a read of its job.
+const PAGE: (usize, usize) = (32, 500);
+
 /// Attempts to find the cause of a job that is being opened, and the pause between them. The cause follows the job's row
 /// at once unless the opener crashed.
 const OPENING_ATTEMPTS: u32 = 25;
@@ -280,7 +283,8 @@ async fn scan_day(
         return Ok(());
     }
     let partition = (day.org.clone(), day.queue.clone(), day.priority, day.day);
-    let mut entries = store.scan::<QueueEntry>(&partition, At::since(day.first_at));
+    let page = (2 * limit).clamp(PAGE.0, PAGE.1);
+    let mut entries = store.scan::<QueueEntry>(&partition, At::since(day.first_at).page_size(page));
     let mut all_decided = true;
     let mut decided_until = day.first_at;
     let mut read_all = true;
