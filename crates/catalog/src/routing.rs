@@ -66,6 +66,7 @@ fn reserved(list: RoutingList) -> &'static [(&'static str, Shape)] {
             ("report.policy", TEXT),
             ("report.reason", TEXT),
             ("report.reporters", NUMBER),
+            ("report.accuracy", NUMBER),
             ("rules.matched", TEXTS),
             ("media.banks", TEXTS),
         ],

@@ -12,7 +12,10 @@ use std::{collections::HashSet, sync::Arc};
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     documents::QueueOrder,
-    ids::{AppealId, DAY_MS, ItemKey, JobId, Kind, Millis, OrgId, QueueId, ReportId, SubmissionId, derive},
+    ids::{
+        AppealId, DAY_MS, ItemId, ItemKey, JobId, Kind, Millis, OrgId, QueueId, ReportId, SubmissionId,
+        TypeId, derive,
+    },
     records::JobClass,
     string_enum,
 };
@@ -241,9 +244,10 @@ async fn signals(
 ) -> Result<Signals, Error> {
     let mut signals = request.placement.signals;
     let Some(reporter) = &request.placement.reporter else { return Ok(signals) };
-    let subject = (request.org.clone(), request.subject.type_id.clone(), request.subject.id.clone());
+    let subject = subject(&request.org, request.class, &request.subject);
     let row = SubjectReporter {
         org: request.org.clone(),
+        class: request.class.as_str().to_owned(),
         type_id: request.subject.type_id.clone(),
         item_id: request.subject.id.clone(),
         generation,
@@ -257,6 +261,11 @@ async fn signals(
     Ok(signals)
 }
 
+/// Key of the reporters of a subject.
+pub(crate) fn subject(org: &OrgId, class: JobClass, item: &ItemKey) -> (OrgId, String, TypeId, ItemId) {
+    (org.clone(), class.as_str().to_owned(), item.type_id.clone(), item.id.clone())
+}
+
 /// Returns the number of different users who reported the item so far, and of `with`, up to [`MOST_REPORTERS`].
 pub(crate) async fn reporters(
     store: &Store,
@@ -264,7 +273,7 @@ pub(crate) async fn reporters(
     item: &ItemKey,
     with: &ItemKey,
 ) -> Result<usize, Error> {
-    let subject = (org.clone(), item.type_id.clone(), item.id.clone());
+    let subject = subject(org, JobClass::Review, item);
     let rows = store.scan::<SubjectReporter>(&subject, At::all().limit(MOST_REPORTERS)).all().await?;
     let mut known: HashSet<ItemKey> =
         rows.into_iter().map(|row| ItemKey { type_id: row.reporter_type, id: row.reporter_id }).collect();

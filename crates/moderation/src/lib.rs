@@ -12,6 +12,7 @@ pub mod org_permits;
 pub mod priority;
 pub mod queue_counts;
 pub mod reevaluation;
+pub mod reporters;
 pub mod review;
 pub mod routing;
 pub mod rules;

@@ -45,7 +45,7 @@ use crate::{
         events::{self, DecisionRef},
     },
     items::stored,
-    queue_counts,
+    queue_counts, reporters,
     rules::stats::RuleHit,
 };
 
@@ -333,6 +333,7 @@ pub async fn accept(deps: &Deps, decision: &records::Decision, written_at: Milli
         None => effects::adopt(&deps.store, plan(deps, decision, written_at).await?, Millis::now()).await?,
     };
     deps.store.put(WriteTime::of(decision.decided_at, 0), &[row(decision)?]).await?;
+    reporters::record(&deps.store, decision).await?;
     effects::apply(deps, &plan).await
 }
 

@@ -26,7 +26,7 @@ use crate::{
     },
     jobs::{self, BuiltInQueue, Cause, JobRequest, Placement},
     priority::{self, Signals},
-    routing,
+    reporters, routing,
 };
 
 /// Stores the report, opens its job and appends its item to the log. `is_resent` is true for a replayed dead letter.
@@ -123,7 +123,10 @@ async fn route(
         None => json!({}),
     };
     let policy = report.policy_id.as_ref().map(|policy| routing::policy_key(config, &policy.id));
-    known["report"] = json!({"policy": policy, "reason": report.reason, "reporters": reporters});
+    let accuracy = reporters::accuracy(&deps.store, &report.org, &report.reporter).await?;
+    known["report"] = json!({
+        "policy": policy, "reason": report.reason, "reporters": reporters, "accuracy": accuracy,
+    });
     // A version that does not fit its type is routed by the cause alone.
     let prepared = evaluate::prepare(Arc::clone(config), Source::Report, &report.item, written_at).ok();
     let values = prepared.as_ref().map(Prepared::fields);

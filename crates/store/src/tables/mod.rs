@@ -37,6 +37,7 @@ pub const ALL: &[&Table] = &[
     items::strikes::StrikeReversal::TABLE,
     items::strikes::ActionByItem::TABLE,
     review::reports::Report::TABLE,
+    review::reports::ReporterFinding::TABLE,
     review::appeals::Appeal::TABLE,
     review::appeals::AppealClaim::TABLE,
     review::jobs::Job::TABLE,

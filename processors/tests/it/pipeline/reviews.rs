@@ -83,7 +83,7 @@ async fn causes(world: &World, job_id: JobId, count: usize) {
         .await;
 }
 
-async fn decide(world: &World, queue: &str, verdict: Verdict) -> Job {
+pub(crate) async fn decide(world: &World, queue: &str, verdict: Verdict) -> Job {
     let who = Reviewer { name: "ann".to_owned(), lease: std::time::Duration::from_secs(600) };
     let queue = QueueId::new(queue);
     let job = world

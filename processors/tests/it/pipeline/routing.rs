@@ -1,16 +1,16 @@
 //! Routing lists choose the queue of jobs, and the first choice stays.
 
-use tidegate_moderation::review::queues;
+use tidegate_moderation::{reporters, review::queues};
 use tidegate_schemas::{
     ids::{Millis, QueueId},
-    records::{Appeal, ItemEntry, Report},
+    records::{Appeal, ItemEntry, Report, Verdict},
 };
 use tidegate_store::tables::review::jobs::{Job, SubjectJob};
 use tidegate_stream::Topic;
 
 use super::{
-    reviews::{appeal, report},
-    world::{World, entry, org, post},
+    reviews::{appeal, decide, report},
+    world::{World, entry, org, post, user},
 };
 
 const LISTS: &str = "queue: scams\n---\nqueue: often\n---\nqueue: doubts\n---\nqueue: pleas\nclass: appeal\n---\n\
@@ -60,6 +60,36 @@ async fn reports_and_reviews_wait_where_the_lists_say() {
     assert_eq!(place(&job(&world, "review", "p3").await), ("doubts", Some("rules/doubts")));
     send(&world, "p4", 1, "my wallet", true).await;
     assert_eq!(place(&job(&world, "child_safety", "p4").await), ("child-safety", None));
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reports_of_users_who_were_often_wrong_are_routed_apart() {
+    let mut world = World::new().await;
+    let list = "queue: unlikely\n---\nrouting: reports\nentries:\n\
+                - {name: wrong, when: {field: {path: report.accuracy, lt: 0.5}}, queue: unlikely}\n";
+    world.configure(list, false).await;
+    world.start();
+    send(&world, "p1", 7, "hello", false).await;
+    assert_eq!(place(&job(&world, "review", "p1").await), ("default", None), "nothing is known of the user");
+    decide(&world, "default", Verdict::Ignore).await;
+    let reporter = user("reporter-7");
+    world
+        .until("the decision", async || {
+            reporters::accuracy(&world.deps.store, &org(), &reporter).await.unwrap()
+        })
+        .await;
+    send(&world, "p2", 7, "hello", false).await;
+    assert_eq!(place(&job(&world, "review", "p2").await), ("unlikely", Some("reports/wrong")));
+    send(&world, "p3", 8, "hello", false).await;
+    assert_eq!(place(&job(&world, "review", "p3").await), ("default", None));
+    decide(&world, "unlikely", Verdict::Act).await;
+    world
+        .until("the other decision", async || {
+            let accuracy = reporters::accuracy(&world.deps.store, &org(), &reporter).await.unwrap();
+            (accuracy == Some(0.5)).then_some(())
+        })
+        .await;
     world.drain().await;
 }
 

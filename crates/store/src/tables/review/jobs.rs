@@ -109,9 +109,9 @@ table! {
 }
 
 table! {
-    /// Users who reported the subject of jobs, each once a generation.
+    /// Users who reported the subject of jobs of a class, each once a generation.
     Fact SubjectReporter in "subject_reporters" ttl Some(400 days);
-    partition { org: OrgId, type_id: TypeId, item_id: ItemId }
+    partition { org: OrgId, class: String, type_id: TypeId, item_id: ItemId }
     cluster { generation: i64 [Desc], reporter_type: TypeId [Asc], reporter_id: ItemId [Asc] }
     values { at: Millis }
 }

@@ -3,7 +3,9 @@
 //! It does not hold the job that a report opened; the job's causes name the report.
 
 use bytes::Bytes;
-use tidegate_schemas::ids::{ConfigVersion, ItemKey, Millis, OrgId, ReportId, SubmissionId};
+use tidegate_schemas::ids::{
+    ConfigVersion, DecisionId, ItemId, ItemKey, Millis, OrgId, ReportId, SubmissionId, TypeId,
+};
 
 use crate::table;
 
@@ -31,4 +33,12 @@ table! {
         reported_in_thread: String,
         additional: String,
     }
+}
+
+table! {
+    /// Decision on a job that the user reported. It was upheld if the decision took an action.
+    Fact ReporterFinding in "reporter_findings" ttl Some(400 days);
+    partition { org: OrgId, type_id: TypeId, item_id: ItemId }
+    cluster { at: Millis [Desc], decision_id: DecisionId [Asc] }
+    values { upheld: bool }
 }

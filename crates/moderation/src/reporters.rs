@@ -1,0 +1,61 @@
+//! Accuracy of users who report: the share of the decisions on their reports that took an action.
+
+use tidegate_schemas::{
+    ids::{ItemKey, OrgId},
+    records::{self, Verdict},
+};
+use tidegate_store::{
+    At, Store, WriteTime,
+    tables::review::{
+        jobs::{Job, SubjectReporter},
+        reports::ReporterFinding,
+    },
+};
+
+use crate::{Error, jobs};
+
+/// Number of newest decisions that an accuracy is computed from.
+const DECISIONS: usize = 100;
+
+/// Stores for everybody who reported the job's item whether the decision upheld the report. A replay writes the same
+/// rows.
+pub(crate) async fn record(store: &Store, decision: &records::Decision) -> Result<(), Error> {
+    let upheld = match decision.verdict {
+        Verdict::Act => true,
+        Verdict::Ignore => false,
+        Verdict::Accept | Verdict::Reject => return Ok(()),
+    };
+    // An action of the platform is a decision without a job.
+    let Some(job) = store.get::<Job>(&(decision.org.clone(), decision.job_id)).await? else {
+        return Ok(());
+    };
+    let subject = jobs::subject(&job.org, job.class, &job.item);
+    let mut reporters = store.scan::<SubjectReporter>(&subject, At::under((job.generation,)));
+    while let Some(reporters) = reporters.next_page().await? {
+        let rows: Vec<_> = reporters
+            .into_iter()
+            .map(|reporter| ReporterFinding {
+                org: reporter.org,
+                type_id: reporter.reporter_type,
+                item_id: reporter.reporter_id,
+                at: decision.decided_at,
+                decision_id: decision.decision_id,
+                upheld,
+            })
+            .collect();
+        store.put(WriteTime::of(decision.decided_at, 0), &rows).await?;
+    }
+    Ok(())
+}
+
+/// Returns the share of the newest decisions on a user's reports that took an action; `None` if there was no decision.
+pub async fn accuracy(store: &Store, org: &OrgId, reporter: &ItemKey) -> Result<Option<f64>, Error> {
+    let partition = (org.clone(), reporter.type_id.clone(), reporter.id.clone());
+    let rows = store.scan::<ReporterFinding>(&partition, At::all().limit(DECISIONS)).all().await?;
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let upheld = rows.iter().filter(|row| row.upheld).count();
+    #[allow(clippy::cast_precision_loss, reason = "both are at most `DECISIONS`")]
+    Ok(Some(upheld as f64 / rows.len() as f64))
+}
