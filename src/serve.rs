@@ -9,7 +9,7 @@ use tidegate_catalog::{Banks, Keys, Secrets, change::Changes, first_start};
 use tidegate_console::LocalToken;
 use tidegate_egress::Client;
 use tidegate_media::Decoders;
-use tidegate_moderation::media::Signals;
+use tidegate_moderation::{media::Signals, scores::Scorer};
 use tidegate_schemas::ids::SubmissionId;
 use tidegate_store::{Store, system_clock};
 use tidegate_stream::consumer::inbox::DrainResult;
@@ -196,7 +196,7 @@ impl House<'_> {
                     };
                     console(settings, deps, admin, listener)
                 }),
-                Which::Process => Some(process(settings, &moderation, &processing)?),
+                Which::Process => Some(process(settings, &moderation, &secrets, &processing)?),
                 Which::Deliver => Some(deliver(settings, &moderation, &secrets, &processing)?),
             });
         }
@@ -256,6 +256,7 @@ fn console(
 fn process(
     settings: &Settings,
     moderation: &tidegate_moderation::Deps,
+    secrets: &Secrets,
     health: &tidegate_processors::Health,
 ) -> anyhow::Result<Role> {
     let client = Client::new(settings.egress.clone())?;
@@ -264,6 +265,7 @@ fn process(
         log: moderation.log.clone(),
         store: moderation.store.clone(),
         live: Arc::clone(&moderation.live),
+        scorer: Scorer::new(client.clone(), moderation.store.clone(), secrets.clone(), &settings.scores),
         signals: Signals::new(client, decoders, moderation.store.clone(), &settings.signals),
         health: health.clone(),
     };

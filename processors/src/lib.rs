@@ -15,7 +15,7 @@ mod settings;
 use std::sync::Arc;
 
 use tidegate_catalog::Live;
-use tidegate_moderation::media::Signals;
+use tidegate_moderation::{media::Signals, scores::Scorer};
 use tidegate_store::Store;
 use tidegate_stream::Log;
 
@@ -33,6 +33,7 @@ pub struct Deps {
     pub store: Store,
     pub live: Arc<Live>,
     pub signals: Signals,
+    pub scorer: Scorer,
     /// Shared by all roles of the process.
     pub health: Health,
 }

@@ -24,6 +24,7 @@ use crate::{
         pipeline::ItemPipeline,
         rule_counters::OutcomeCounters,
         rule_limits::RuleLimits,
+        score_wait::ScoreWait,
     },
     scheduler::{decision_due::DueDecisions, due_scanner::DueScanner},
     settings::Settings,
@@ -63,20 +64,24 @@ pub async fn process(
     let tally =
         OutcomeCounters::new(work.store.clone(), settings.rule_metrics, settings.frequent_rule_percent);
     let keeping = tokio::spawn(tally.clone().keep(settings.rule_counts_every(), roles.stop.clone()));
-    let items = |media| ItemPipeline {
+    let items = |media, scores| ItemPipeline {
         deps: work.clone(),
         pool: pool.clone(),
         facts: facts.clone(),
         limits: allowances.clone(),
         counters: tally.clone(),
         media,
+        scores,
     };
     let (passing, slow) = {
         let (signals, settings) = (&roles.deps.signals, &settings.media);
         (MediaWait::passing(signals.clone(), settings), MediaWait::slow(signals.clone(), settings))
     };
-    roles.start(Group::ITEMS.0, Topic::Items, items(passing));
-    roles.start("items-slow", Topic::ItemsSlow, items(slow));
+    let (scorer, waits) = (&roles.deps.scorer, &settings.media);
+    let (passing_scores, slow_scores) =
+        (ScoreWait::passing(scorer.clone(), waits), ScoreWait::slow(scorer.clone(), waits));
+    roles.start(Group::ITEMS.0, Topic::Items, items(passing, passing_scores));
+    roles.start("items-slow", Topic::ItemsSlow, items(slow, slow_scores));
     roles.start("reports", Topic::Reports, RecordHandler::<Report>::new(work.clone()));
     roles.start("appeals", Topic::Appeals, RecordHandler::<Appeal>::new(work.clone()));
     roles.start("strikes", Topic::Strikes, RecordHandler::<Strike>::new(work.clone()));

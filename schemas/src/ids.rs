@@ -89,6 +89,8 @@ text_id! {
     WindowId,
     /// A bank: the key of its document.
     BankId,
+    /// A signal, which is a model that scores items: the key of its document.
+    SignalId,
 }
 
 macro_rules! uuid_id {

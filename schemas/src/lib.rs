@@ -13,7 +13,7 @@ pub mod ids;
 pub mod item_types;
 pub mod json;
 pub mod names;
-mod nearest;
+pub mod nearest;
 pub mod records;
 pub mod string_enum;
 pub mod validation_error;

@@ -25,7 +25,7 @@ pub fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String 
 }
 
 /// A name for a message: whole when short, cut when a hostile client made it long.
-pub(crate) fn shown(name: &str) -> std::borrow::Cow<'_, str> {
+pub fn shown(name: &str) -> std::borrow::Cow<'_, str> {
     match name.char_indices().nth(LONGEST) {
         None => name.into(),
         Some((end, _)) => format!("{}…", &name[..end]).into(),

@@ -44,6 +44,7 @@ pub(crate) struct Settings {
     pub(crate) partial_items: tidegate_egress::settings::PartialItemsEndpoints,
     pub(crate) media: tidegate_media::Limits,
     pub(crate) signals: tidegate_moderation::media::Settings,
+    pub(crate) scores: tidegate_moderation::scores::Settings,
     pub(crate) ingest: tidegate_ingest::Settings,
     pub(crate) processors: tidegate_processors::Settings,
     pub(crate) callbacks: tidegate_processors::callbacks::Settings,
@@ -300,6 +301,7 @@ impl Settings {
         self.partial_items.validate().map_err(Refusal::of("partial_items"))?;
         self.media.validate().map_err(Refusal::of("media"))?;
         self.signals.validate().map_err(Refusal::of("signals"))?;
+        self.scores.validate().map_err(Refusal::of("scores"))?;
         self.ingest.validate().map_err(Refusal::of("ingest"))?;
         self.processors.validate().map_err(Refusal::of("processors"))?;
         self.callbacks.validate().map_err(Refusal::of("callbacks"))?;

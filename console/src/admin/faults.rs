@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_secret_under_another_master_key_is_a_conflict_and_not_a_defect() {
         let error = SecretError::OtherMasterKey {
-            endpoint: "platform".into(),
+            owner: "endpoint platform".to_owned(),
             sealed_under: "0a1b2c3d".to_owned(),
             at_hand: "4e5f6a7b".to_owned(),
         };

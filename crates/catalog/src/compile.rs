@@ -18,7 +18,7 @@ use tidegate_schemas::{
 use uuid::Uuid;
 
 use crate::{
-    Endpoint, ItemType,
+    Endpoint, ItemType, ScoreSignal,
     banks::hashes,
     compiled::{Action, ActionKind, Compiled, Policy, Queue, Threshold},
     content::{Content, EarlierType},
@@ -85,6 +85,11 @@ pub(crate) fn compile(
             .collect(),
         thresholds: set.thresholds.values().map(|(_, it)| threshold(it)).collect(),
         queues: queues(content),
+        signals: set
+            .signals
+            .iter()
+            .map(|(id, (_, it))| (id.clone(), Arc::new(ScoreSignal::new(it, variable_prefix))))
+            .collect(),
         routing,
         plan,
         overloaded: 0,

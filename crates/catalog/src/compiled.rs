@@ -13,10 +13,13 @@ use tidegate_media::banks::{Bank, BankPublisher, HashBanks};
 use tidegate_rules::{ExampleFacts, Plan, RuleError, RuleHead};
 use tidegate_schemas::{
     documents::{self, ActionStrikes, RoutingList, Severity},
-    ids::{ActionId, BankId, ConfigVersion, EndpointId, Millis, OrgId, PolicyId, QueueId, RuleId, TypeId},
+    ids::{
+        ActionId, BankId, ConfigVersion, EndpointId, Millis, OrgId, PolicyId, QueueId, RuleId, SignalId,
+        TypeId,
+    },
 };
 
-use crate::{Endpoint, ItemType, routing::Router};
+use crate::{Endpoint, ItemType, ScoreSignal, routing::Router};
 
 /// A policy under the id that platforms see.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +103,7 @@ pub struct Compiled {
     pub(crate) endpoints: BTreeMap<EndpointId, Endpoint>,
     pub(crate) thresholds: Vec<Threshold>,
     pub(crate) queues: Vec<Queue>,
+    pub(crate) signals: BTreeMap<SignalId, Arc<ScoreSignal>>,
     pub(crate) routing: BTreeMap<RoutingList, Router>,
     pub(crate) plan: Plan,
     /// Rules that their patterns bring to the end of their steps.
@@ -199,6 +203,11 @@ impl Compiled {
     /// The queues that every organisation has, then its own.
     pub fn queues(&self) -> &[Queue] {
         &self.queues
+    }
+
+    /// Returns the signal that conditions name as their model.
+    pub fn signal(&self, model: &str) -> Option<&Arc<ScoreSignal>> {
+        self.signals.get(model)
     }
 
     /// Returns the routing list for a kind of cause; without one, all jobs go to the default queue.

@@ -81,33 +81,47 @@ impl Endpoint {
         variable: impl Fn(&str) -> Option<String>,
         open: impl Fn(&str, &str) -> Result<String, SecretError>,
     ) -> Result<Vec<(String, String)>, Unresolved> {
-        let resolve = |(header, value): &(String, String)| {
-            if is_sealed(value) {
-                return match open(header, value) {
-                    Ok(value) => Ok((header.clone(), value)),
-                    Err(error) => Err(Unresolved::Sealed {
-                        header: header.clone(),
-                        tag: error.tag(),
-                        why: error.to_string(),
-                    }),
-                };
-            }
-            let value = replace(header, value, &self.variable_prefix, |name| {
-                let not_set = || Unresolved::NotSet { header: header.clone(), variable: name.to_owned() };
-                variable(name).ok_or_else(not_set)
-            })?;
-            Ok((header.clone(), value))
-        };
-        self.headers.iter().map(resolve).collect()
+        resolve_headers(&self.headers, &self.variable_prefix, variable, open)
     }
 
     /// Checks that every reference has the right form and names a variable that may be sent; it need not be set here.
     pub(crate) fn check_references(&self) -> Vec<Unresolved> {
-        let check = |(header, value): &(String, String)| {
-            replace(header, value, &self.variable_prefix, |_| Ok(String::new())).err()
-        };
-        self.headers.iter().filter_map(check).collect()
+        check_references(&self.headers, &self.variable_prefix)
     }
+}
+
+/// Returns configured headers with their references replaced and their sealed values opened.
+pub(crate) fn resolve_headers(
+    headers: &[(String, String)],
+    prefix: &str,
+    variable: impl Fn(&str) -> Option<String>,
+    open: impl Fn(&str, &str) -> Result<String, SecretError>,
+) -> Result<Vec<(String, String)>, Unresolved> {
+    let resolve = |(header, value): &(String, String)| {
+        if is_sealed(value) {
+            return match open(header, value) {
+                Ok(value) => Ok((header.clone(), value)),
+                Err(error) => Err(Unresolved::Sealed {
+                    header: header.clone(),
+                    tag: error.tag(),
+                    why: error.to_string(),
+                }),
+            };
+        }
+        let value = replace(header, value, prefix, |name| {
+            let not_set = || Unresolved::NotSet { header: header.clone(), variable: name.to_owned() };
+            variable(name).ok_or_else(not_set)
+        })?;
+        Ok((header.clone(), value))
+    };
+    headers.iter().map(resolve).collect()
+}
+
+/// Returns the references that have the wrong form or name a variable that may not be sent.
+pub(crate) fn check_references(headers: &[(String, String)], prefix: &str) -> Vec<Unresolved> {
+    let check =
+        |(header, value): &(String, String)| replace(header, value, prefix, |_| Ok(String::new())).err();
+    headers.iter().filter_map(check).collect()
 }
 
 fn replace(

@@ -23,6 +23,7 @@ mod private_file;
 pub mod routing;
 pub mod secrets;
 mod settings;
+mod signal;
 mod snapshots;
 
 pub use self::{
@@ -38,4 +39,5 @@ pub use self::{
     private_file::write_private,
     secrets::{MasterKey, MasterKeyError, Secrets, Security},
     settings::{Settings, SettingsError},
+    signal::{AnswerError, ScoreSignal},
 };

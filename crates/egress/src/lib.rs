@@ -12,6 +12,7 @@ pub mod media;
 pub mod outcome;
 pub mod partial_items;
 pub mod resolver;
+pub mod score;
 pub mod settings;
 pub mod signature;
 pub mod target;

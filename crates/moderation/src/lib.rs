@@ -16,6 +16,7 @@ pub mod reporters;
 pub mod review;
 pub mod routing;
 pub mod rules;
+pub mod scores;
 pub mod single_flight;
 mod standing;
 pub mod strikes;

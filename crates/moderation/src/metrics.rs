@@ -17,6 +17,9 @@ const MEDIA_LEFT_RUNNING_DROPPED: &str = "tidegate_media_left_running_dropped_to
 const JOBS_OPENED: &str = "tidegate_jobs_opened_total";
 const JOBS_CLAIMED: &str = "tidegate_jobs_claimed_total";
 const JOBS_ROUTED: &str = "tidegate_jobs_routed_total";
+const SCORE_LOOKUPS: &str = "tidegate_score_lookups_total";
+const SCORE_CALLS: &str = "tidegate_score_calls_total";
+const SCORE_CALL_SECONDS: &str = "tidegate_score_call_seconds";
 const EVALUATIONS_LEFT_OUT: &str = "tidegate_evaluations_left_out_total";
 const EVALUATIONS_UNPUBLISHED: &str = "tidegate_evaluations_unpublished_total";
 
@@ -47,6 +50,9 @@ pub fn describe() {
         "Jobs given to reviewers who asked for the next one, by the reason for the choice."
     );
     describe_counter!(JOBS_ROUTED, "Queues chosen by routing lists, by list and by what chose them.");
+    describe_counter!(SCORE_LOOKUPS, "Scores that rules asked for, by where they were found.");
+    describe_counter!(SCORE_CALLS, "Calls to models, by outcome; `resting` ones were not sent.");
+    describe_histogram!(SCORE_CALL_SECONDS, Unit::Seconds, "Duration of a call to a model.");
     describe_counter!(
         EVALUATIONS_LEFT_OUT,
         "Evaluations that left something out, by what it is; `cpu_time` ended with rules in `deadline`."
@@ -113,6 +119,18 @@ pub(crate) fn background_fetches(number: usize) {
 
 pub(crate) fn background_fetch_dropped() {
     counter!(MEDIA_LEFT_RUNNING_DROPPED).increment(1);
+}
+
+/// `found`: `store`, `joined` or `miss`.
+pub(crate) fn score_lookup(found: &'static str) {
+    counter!(SCORE_LOOKUPS, "found" => found).increment(1);
+}
+
+pub(crate) fn score_call_ended(outcome: &'static str, seconds: f64) {
+    counter!(SCORE_CALLS, "outcome" => outcome).increment(1);
+    if outcome != "resting" {
+        histogram!(SCORE_CALL_SECONDS).record(seconds);
+    }
 }
 
 /// `what`: `matched`, `errored`, `uncounted`, `truncated` or `cpu_time`.

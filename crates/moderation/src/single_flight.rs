@@ -39,6 +39,11 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Send + Sync + 'static,
 {
+    /// Returns the computation of the key if one is under way.
+    pub fn find(&self, key: &K) -> Option<Flight<V>> {
+        self.0.lock().by_key.get(key).and_then(|(_, flight)| flight.upgrade())
+    }
+
     /// Joins the computation of the key, or makes a new one of `start`. The flag is true if it was joined.
     ///
     /// Nothing runs before the returned future is polled.

@@ -140,6 +140,8 @@ enum Answer {
     /// No answer exists, and that is no failure.
     Nobody,
     Failed(String),
+    /// Nobody looked, because it could not change the outcome.
+    Skipped,
 }
 
 /// Why there is no answer.
@@ -148,14 +150,16 @@ pub(crate) enum Missing<'f> {
     /// No answer exists: there is nothing to compare.
     Nobody,
     Failed(&'f str),
+    Skipped,
 }
 
 impl<'f> Missing<'f> {
     /// Standings and windows are there for everybody, so that nobody can say is a failure.
-    fn reason(self) -> &'f str {
+    pub(crate) fn reason(self) -> &'f str {
         match self {
             Self::Nobody => "unknown",
             Self::Failed(reason) => reason,
+            Self::Skipped => "not_looked_up",
         }
     }
 }
@@ -210,6 +214,24 @@ impl Facts {
         self.answer(&need, Answer::Failed(reason.into()));
     }
 
+    /// Sets that nobody looked, because no outcome depends on the answer: explanations show the condition as skipped.
+    pub fn skipped(&mut self, need: Need) {
+        self.answer(&need, Answer::Skipped);
+    }
+
+    /// Sets that nobody asked for the scores among these needs that have no answer.
+    pub fn skip_scores(&mut self, needs: &[Need]) {
+        for need in needs {
+            if matches!(need, Need::Score { .. }) && !self.has(need) {
+                self.skipped(need.clone());
+            }
+        }
+    }
+
+    pub(crate) fn has(&self, need: &Need) -> bool {
+        self.answers.contains_key(&need.question())
+    }
+
     fn answer(&mut self, need: &Need, answer: Answer) {
         self.answers.insert(need.question(), answer);
     }
@@ -222,6 +244,7 @@ impl Facts {
         match self.answers.get(&need.question()) {
             Some(Answer::Nobody) => Err(Missing::Nobody),
             Some(Answer::Failed(reason)) => Err(Missing::Failed(reason)),
+            Some(Answer::Skipped) => Err(Missing::Skipped),
             Some(answer) => fitting(answer).ok_or(Missing::Failed("not_looked_up")),
             None => Err(Missing::Failed("not_looked_up")),
         }

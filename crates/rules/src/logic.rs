@@ -123,6 +123,47 @@ pub(crate) fn decide<E>(node: &Node, leaf: &mut impl FnMut(usize) -> Result<Mask
     }
 }
 
+/// Decides a tree as far as its leaves are known, and gathers the pending leaves that its outcome still depends on, in
+/// document order. Leaves of a part that is decided are left out.
+pub(crate) fn undecided(node: &Node, leaf: &impl Fn(usize) -> Mask, pending: &mut Vec<usize>) -> Mask {
+    let before = pending.len();
+    let mask = match node {
+        Node::Leaf(nth) => {
+            let mask = leaf(*nth);
+            if mask.is_pending() {
+                pending.push(*nth);
+            }
+            mask
+        }
+        Node::Not(inner) => undecided(inner, leaf, pending).not(),
+        // It stops where `decide` stops, since what comes behind was never looked at.
+        Node::All(inner) => {
+            let mut mask = Mask::PASSED;
+            for node in inner {
+                mask = mask.and(undecided(node, leaf, pending));
+                if mask == Mask::FAILED {
+                    break;
+                }
+            }
+            mask
+        }
+        Node::Any(inner) => {
+            let mut mask = Mask::FAILED;
+            for node in inner {
+                mask = mask.or(undecided(node, leaf, pending));
+                if mask == Mask::PASSED {
+                    break;
+                }
+            }
+            mask
+        }
+    };
+    if !mask.is_pending() {
+        pending.truncate(before);
+    }
+    mask
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,6 +220,25 @@ mod tests {
                 assert_eq!((left.and(right), left.or(right)), (Mask(and), Mask(or)), "{left:?} {right:?}");
             }
         }
+    }
+
+    #[test]
+    fn only_pending_leaves_that_matter_are_gathered() {
+        let tree = Node::Any(vec![
+            Node::All(vec![Node::Leaf(0), Node::Leaf(1)]),
+            Node::All(vec![Node::Leaf(2), Node::Not(Box::new(Node::Leaf(3)))]),
+        ]);
+        let gathered = |masks: [Mask; 4]| {
+            let mut pending = Vec::new();
+            let mask = undecided(&tree, &|nth| masks[nth], &mut pending);
+            (mask.is_pending(), pending)
+        };
+        let open = Mask::OPEN;
+        assert_eq!(gathered([open, P, open, open]), (true, vec![0, 2, 3]));
+        assert_eq!(gathered([open, F, open, F]), (true, vec![2]), "the first part is decided");
+        assert_eq!(gathered([P, P, open, open]), (false, vec![]), "the whole is decided");
+        let not_looked_at = Mask::SKIPPED;
+        assert_eq!(gathered([F, not_looked_at, open, F]), (true, vec![2]));
     }
 
     #[test]

@@ -6,12 +6,12 @@ use std::borrow::Cow;
 
 use tidegate_schemas::ids::{
     ActionId, ApiKeyId, AppealId, BankId, CauseId, ConfigVersion, DecisionId, EndpointId, EventId, ItemId,
-    ItemKey, JobId, OrgId, PolicyId, QueueId, ReportId, RuleId, SubmissionId, TypeId, WindowId,
+    ItemKey, JobId, OrgId, PolicyId, QueueId, ReportId, RuleId, SignalId, SubmissionId, TypeId, WindowId,
 };
 
 use crate::{Cell, Column, KeyColumn, Kind, Mismatch, bigint_column, text_column, uuid_column};
 
-text_column! { OrgId, TypeId, ItemId, PolicyId, ActionId, RuleId, EndpointId, QueueId, AppealId, BankId, WindowId }
+text_column! { OrgId, TypeId, ItemId, PolicyId, ActionId, RuleId, EndpointId, QueueId, AppealId, BankId, SignalId, WindowId }
 uuid_column! { SubmissionId, EventId, CauseId, JobId, ReportId, DecisionId, ApiKeyId }
 bigint_column! { ConfigVersion }
 

@@ -126,7 +126,8 @@ impl FactLookup {
                     Some(known) => facts.media(need.clone(), known.clone()),
                     None => facts.unknown(need.clone()),
                 },
-                Need::Score { .. } => facts.unknown(need.clone()),
+                // Asked for once the rest is known, since models are slow and cost money.
+                Need::Score { .. } => {}
             }
         }
         let (standings, counts) = try_join(try_join_all(standings), try_join_all(counts)).await?;

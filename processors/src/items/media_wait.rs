@@ -212,7 +212,7 @@ impl MediaRequest<'_> {
     }
 }
 
-fn bounds(settings: &MediaSettings) -> Bounds {
+pub(super) fn bounds(settings: &MediaSettings) -> Bounds {
     let bytes = usize::try_from(settings.slow_bytes_per_org).unwrap_or(usize::MAX);
     Bounds {
         seats: Shares { all: settings.slow_per_org, per_host: settings.slow_per_host },

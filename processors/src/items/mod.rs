@@ -13,5 +13,6 @@ mod reevaluation;
 mod replays;
 pub(crate) mod rule_counters;
 pub(crate) mod rule_limits;
+pub(crate) mod score_wait;
 pub(crate) mod slow_queue;
 pub(crate) mod window_order;

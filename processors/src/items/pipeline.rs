@@ -30,6 +30,7 @@ use super::{
     media_wait::{MediaRequest, MediaWait, MediaWaitResult},
     rule_counters::OutcomeCounters,
     rule_limits::{LimitRequest, RuleLimits},
+    score_wait::{ScoreRequest, ScoreWait, ScoreWaitResult},
     window_order::WindowGuard,
 };
 use crate::consumer::{
@@ -46,6 +47,7 @@ pub(crate) struct ItemPipeline {
     pub(crate) limits: RuleLimits,
     pub(crate) counters: OutcomeCounters,
     pub(crate) media: MediaWait,
+    pub(crate) scores: ScoreWait,
 }
 
 impl ItemPipeline {
@@ -155,7 +157,7 @@ impl ItemRun<'_> {
         // Counted before anything is waited for, so that slow media delay nobody who asks what windows have counted.
         self.count_windows(&evaluation).await?;
         let Some(evaluation) = self.await_media(evaluation).await? else { return Ok(()) };
-        let (prepared, outcome) = self.look_up_facts(evaluation).await?;
+        let Some((prepared, outcome)) = self.look_up_facts(evaluation).await? else { return Ok(()) };
         let refused = self.check_limits(&prepared, &outcome).await?;
         let plan = self.plan(&prepared, &outcome, &refused).await?;
         self.carry_out(plan).await
@@ -217,11 +219,12 @@ impl ItemRun<'_> {
         Ok(Some(pipeline.pool.run(org, judge).await?))
     }
 
-    /// Looks up what undecided rules ask for, and decides them.
-    async fn look_up_facts(&self, evaluation: Evaluation) -> Result<(Prepared, Outcome), TaskError> {
+    /// Looks up what undecided rules ask for, models last, and decides them. `None`: the item was handed over to the
+    /// topic of those that wait longer.
+    async fn look_up_facts(&self, evaluation: Evaluation) -> Result<Option<(Prepared, Outcome)>, TaskError> {
         let Evaluation { prepared, scan, .. } = evaluation;
         let scan = match scan {
-            ScanResult::Finished(outcome) => return Ok((prepared, outcome)),
+            ScanResult::Finished(outcome) => return Ok(Some((prepared, outcome))),
             ScanResult::Waiting(scan) => scan,
         };
         let asking = FactRequest {
@@ -232,11 +235,29 @@ impl ItemRun<'_> {
             guard: self.window_guard.as_ref(),
         };
         let facts = self.pipeline.facts.fetch(asking, &scan).await?;
+        let (pipeline, job) = (self.pipeline, self.job);
+        let request = ScoreRequest {
+            org: &job.record.org,
+            bytes: self.submission.entry.data.len(),
+            prepared: &prepared,
+            scan: &scan,
+            ticket: &job.ticket,
+            slot: self.slot,
+        };
+        let facts = match pipeline.scores.complete(request, facts).await {
+            ScoreWaitResult::Answered(facts) => facts,
+            ScoreWaitResult::Later => {
+                let (version, media) = (prepared.config.version(), &prepared.media.shown);
+                submissions::accept(&pipeline.deps, &self.submission, version, media, job.is_resent).await?;
+                return Ok(None);
+            }
+            ScoreWaitResult::Left => return Err(TaskError::AssignmentLost),
+        };
         let finish = move || {
             let outcome = evaluate::finish(&prepared, scan, &facts);
             (prepared, outcome)
         };
-        Ok(self.pipeline.pool.run(&self.job.record.org, finish).await?)
+        Ok(Some(pipeline.pool.run(&job.record.org, finish).await?))
     }
 
     /// Asks the limits of rules that are about to act. Returns the rules that may not.

@@ -18,6 +18,7 @@ mod routing;
 mod rule;
 mod rule_life;
 mod set;
+mod signal;
 mod threshold;
 mod tree;
 mod window;
@@ -39,6 +40,7 @@ pub use routing::{Routing, RoutingEntry, RoutingList};
 pub use rule::{Expectation, On, Rule, RuleAction, Status, Test};
 pub use rule_life::{OnError, Percent, Rollout, RolloutBy, RuleLimits};
 pub use set::Set;
+pub use signal::{INPUT, Signal, SignalInput, SignalOutput};
 pub use threshold::Threshold;
 pub use window::Window;
 
@@ -56,6 +58,7 @@ pub enum Document {
     Routing(Routing),
     Window(Window),
     Bank(Bank),
+    Signal(Signal),
 }
 
 /// Kind of a document; its name is the first key of the document.
@@ -71,10 +74,11 @@ pub enum DocumentKind {
     Routing,
     Window,
     Bank,
+    Signal,
 }
 
 impl DocumentKind {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::ItemType,
         Self::Policy,
         Self::Action,
@@ -85,6 +89,7 @@ impl DocumentKind {
         Self::Routing,
         Self::Window,
         Self::Bank,
+        Self::Signal,
     ];
 
     pub fn name(self) -> &'static str {
@@ -99,6 +104,7 @@ impl DocumentKind {
             Self::Routing => "routing",
             Self::Window => "window",
             Self::Bank => "bank",
+            Self::Signal => "signal",
         }
     }
 
@@ -115,6 +121,7 @@ impl DocumentKind {
             Self::Routing => include_str!("../../documents/routing.schema.json"),
             Self::Window => include_str!("../../documents/window.schema.json"),
             Self::Bank => include_str!("../../documents/bank.schema.json"),
+            Self::Signal => include_str!("../../documents/signal.schema.json"),
         }
     }
 }
@@ -132,6 +139,7 @@ impl Document {
             Self::Routing(_) => DocumentKind::Routing,
             Self::Window(_) => DocumentKind::Window,
             Self::Bank(_) => DocumentKind::Bank,
+            Self::Signal(_) => DocumentKind::Signal,
         }
     }
 
@@ -148,6 +156,7 @@ impl Document {
             Self::Routing(document) => &document.key,
             Self::Window(document) => document.key.as_str(),
             Self::Bank(document) => document.key.as_str(),
+            Self::Signal(document) => document.key.as_str(),
         }
     }
 
@@ -164,6 +173,7 @@ impl Document {
             Self::Rule(document) => document.limits.check(&mut faults),
             Self::Window(document) => document.check(&mut faults),
             Self::Bank(document) => document.check(&mut faults),
+            Self::Signal(document) => document.check(&mut faults),
             Self::Queue(document) => document.check(&mut faults),
             Self::Routing(document) => document.check(&mut faults),
             Self::Policy(_) | Self::Endpoint(_) => {}

@@ -329,6 +329,7 @@ fn document(origin: &Origin, tree: Tree, parsed: &mut Parsed) {
         DocumentKind::Routing => read(origin, (kind, tree), Document::Routing, parsed),
         DocumentKind::Window => read(origin, (kind, tree), Document::Window, parsed),
         DocumentKind::Bank => read(origin, (kind, tree), Document::Bank, parsed),
+        DocumentKind::Signal => read(origin, (kind, tree), Document::Signal, parsed),
     }
 }
 

@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Action, ActionStrikes, Bank, Document, DocumentFault, DocumentKind as Kind, Endpoint, FieldDocument,
-    ItemType, Missing, Origin, Policy, Queue, QueueClass, Routing, Rule, Threshold, Window, built_in_class,
+    ItemType, Missing, Origin, Policy, Queue, QueueClass, Routing, Rule, Signal, Threshold, Window,
+    built_in_class,
 };
 use crate::{
-    ids::{ActionId, BankId, EndpointId, QueueId, RuleId, TypeId, WindowId},
+    ids::{ActionId, BankId, EndpointId, QueueId, RuleId, SignalId, TypeId, WindowId},
     item_types::Scalar,
     nearest::{hint, shown},
 };
@@ -27,6 +28,7 @@ pub struct Set {
     pub routing: BTreeMap<String, (Origin, Routing)>,
     pub windows: BTreeMap<WindowId, (Origin, Window)>,
     pub banks: BTreeMap<BankId, (Origin, Bank)>,
+    pub signals: BTreeMap<SignalId, (Origin, Signal)>,
 }
 
 impl Set {
@@ -77,6 +79,7 @@ impl Set {
             Document::Routing(it) => put(&mut self.routing, it.key.clone(), origin, it),
             Document::Window(it) => put(&mut self.windows, it.key.clone(), origin, it),
             Document::Bank(it) => put(&mut self.banks, it.key.clone(), origin, it),
+            Document::Signal(it) => put(&mut self.signals, it.key.clone(), origin, it),
         }
     }
 
@@ -98,6 +101,7 @@ impl Set {
             .chain(all(&self.routing, Document::Routing))
             .chain(all(&self.windows, Document::Window))
             .chain(all(&self.banks, Document::Bank))
+            .chain(all(&self.signals, Document::Signal))
             .collect()
     }
 
@@ -132,6 +136,7 @@ impl Set {
         }
         self.check_queues(&mut faults);
         self.check_routing(&mut faults);
+        self.check_signals(&mut faults);
         for (origin, bank) in self.banks.values() {
             self.check_bank(origin, bank, &mut faults);
             if let Some(file) = &bank.file {
@@ -140,6 +145,27 @@ impl Set {
             }
         }
         if faults.is_empty() { Ok(()) } else { Err(faults) }
+    }
+
+    /// A field that a signal sends is one of some item type.
+    fn check_signals(&self, faults: &mut Vec<DocumentFault>) {
+        let names: BTreeSet<&str> = self
+            .item_types
+            .values()
+            .flat_map(|(_, item_type)| item_type.fields.iter().map(|field| &*field.name))
+            .chain(["images"])
+            .collect();
+        for (origin, signal) in self.signals.values() {
+            for (index, field) in signal.fields.iter().enumerate() {
+                if !names.contains(field.as_str()) {
+                    let near = hint(field, names.iter().copied());
+                    let message = format!("No item type has a field `{}`.{near}", shown(field));
+                    let missing = Some(Missing::Field);
+                    let fault = DocumentFault::new(origin, format!("fields[{index}]"), message);
+                    faults.push(DocumentFault { missing, ..fault });
+                }
+            }
+        }
     }
 
     /// A bank takes back what other banks of hashes say, and what they say is not taken back by themselves.

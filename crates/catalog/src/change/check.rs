@@ -4,17 +4,20 @@
 
 use std::collections::HashSet;
 
+use serde_json::Value;
 use tidegate_egress::{headers::check_headers, target::Target};
 use tidegate_schemas::{
     documents::{
-        ActionKind, DocumentFault, Endpoint, Event, Origin, Parsed, Rule, Set, Status, parse, parse_all,
+        ActionKind, DocumentFault, DocumentKind, Endpoint, Event, Missing, Origin, Parsed, Rule, Set, Signal,
+        Status, parse, parse_all,
     },
-    ids::{ConfigVersion, Millis, OrgId},
+    ids::{ConfigVersion, Millis, OrgId, SignalId},
+    nearest::{hint, shown},
 };
 
 use super::{File, Next, inline};
 use crate::{
-    Compiled, Settings,
+    Compiled, ScoreSignal, Settings, Unresolved,
     compile::{BankEntries, compile, listed, pattern_faults, warnings},
     content::Content,
     endpoint,
@@ -87,6 +90,10 @@ pub(super) fn whole(
     for (origin, document) in content.set.endpoints.values() {
         check_endpoint(origin, document, settings, &mut faults);
     }
+    for (origin, document) in content.set.signals.values() {
+        check_signal(origin, document, settings, &mut faults);
+    }
+    check_scores(&content.set, &mut faults);
     let mut told = Vec::new();
     let compiled =
         match compile(org, version, content, entries, &settings.rules, &settings.header_variable_prefix) {
@@ -134,23 +141,83 @@ fn check_endpoint(
         faults.push(DocumentFault::new(origin, "url", sentence(&found)));
     }
     let endpoint = endpoint::Endpoint::new(document, &settings.header_variable_prefix);
+    check_all_headers(origin, &endpoint.headers, &endpoint.check_references(), faults);
+}
+
+fn check_signal(origin: &Origin, document: &Signal, settings: &Settings, faults: &mut Vec<DocumentFault>) {
+    if let Err(found) = Target::parse(&document.url) {
+        faults.push(DocumentFault::new(origin, "url", sentence(&found)));
+    }
+    let signal = ScoreSignal::new(document, &settings.header_variable_prefix);
+    check_all_headers(origin, signal.headers(), &signal.check_references(), faults);
+}
+
+fn check_all_headers(
+    origin: &Origin,
+    headers: &[(String, String)],
+    references: &[Unresolved],
+    faults: &mut Vec<DocumentFault>,
+) {
     let mut alone = Vec::new();
-    for header in &endpoint.headers {
+    for header in headers {
         if let Err(found) = check_headers(std::slice::from_ref(header)) {
             alone.push(DocumentFault::new(origin, "headers", sentence(&found)));
         }
     }
     // One by one finds all of them; together finds what only the whole can have, such as two spellings of a name.
-    if let (true, Err(found)) = (alone.is_empty(), check_headers(&endpoint.headers)) {
+    if let (true, Err(found)) = (alone.is_empty(), check_headers(headers)) {
         alone.push(DocumentFault::new(origin, "headers", sentence(&found)));
     }
     faults.extend(alone);
-    faults.extend(
-        endpoint
-            .check_references()
-            .iter()
-            .map(|found| DocumentFault::new(origin, "headers", sentence(found))),
-    );
+    faults.extend(references.iter().map(|found| DocumentFault::new(origin, "headers", sentence(found))));
+}
+
+/// Conditions on scores name signals that exist, and labels that those have.
+fn check_scores(set: &Set, faults: &mut Vec<DocumentFault>) {
+    for (origin, rule) in set.rules.values() {
+        let mut scores = Vec::new();
+        scores_in(&rule.when, "when", &mut scores);
+        for (path, score) in scores {
+            let Some(model) = score.get("model").and_then(Value::as_str) else { continue };
+            let Some((_, signal)) = set.signals.get(model) else {
+                let near = hint(model, set.signals.keys().map(SignalId::as_str));
+                let message = format!("There is no signal `{}`.{near}", shown(model));
+                let missing = Some(Missing::Document(DocumentKind::Signal, model.to_owned()));
+                let fault = DocumentFault::new(origin, format!("{path}.model"), message);
+                faults.push(DocumentFault { missing, ..fault });
+                continue;
+            };
+            match score.get("label").and_then(Value::as_str) {
+                None if signal.output.score.is_none() => {
+                    let message = format!("The signal `{model}` has numbers for labels only: add `label`.");
+                    faults.push(DocumentFault::new(origin, path, message));
+                }
+                Some(label) => {
+                    if let Some(known) = signal.known_labels().filter(|known| !known.contains(label)) {
+                        let near = hint(label, known);
+                        let message = format!("The signal `{model}` has no label `{}`.{near}", shown(label));
+                        faults.push(DocumentFault::new(origin, format!("{path}.label"), message));
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+/// Gathers the conditions on scores, each with its path. What is no condition is told elsewhere.
+fn scores_in<'a>(condition: &'a Value, path: &str, found: &mut Vec<(String, &'a Value)>) {
+    for key in ["all", "any"] {
+        for (nth, part) in condition.get(key).and_then(Value::as_array).into_iter().flatten().enumerate() {
+            scores_in(part, &format!("{path}.{key}[{nth}]"), found);
+        }
+    }
+    if let Some(inner) = condition.get("not") {
+        scores_in(inner, &format!("{path}.not"), found);
+    }
+    if let Some(score) = condition.get("score") {
+        found.push((format!("{path}.score"), score));
+    }
 }
 
 /// Actions whose callbacks nobody would take: they are kept as held until somebody does.

@@ -2,48 +2,70 @@
 //!
 //! How a value is sealed and opened is `secrets`' concern.
 
+use std::collections::BTreeMap;
+
 use tidegate_schemas::{
-    documents::{DocumentFault, Set},
-    ids::{EndpointId, OrgId},
+    documents::{DocumentFault, Origin, Set},
+    ids::OrgId,
 };
 
 use super::ApplyError;
-use crate::secrets::{Secrets, is_sealed};
+use crate::secrets::{HeaderOwner, Secrets, is_sealed};
 
 /// A value that is the same as before keeps its sealed text, so that it is no difference. A sealed text that somebody
 /// pulled is taken again at its own place, and refused at any other.
 pub(super) fn seal(secrets: &Secrets, org: &OrgId, current: &Set, next: &mut Set) -> Result<(), ApplyError> {
-    let mut faults = Vec::<DocumentFault>::new();
+    let mut sealing = Sealing { secrets, org, faults: Vec::new() };
     for (key, (origin, endpoint)) in &mut next.endpoints {
         let before = current.endpoints.get(key).map(|(_, before)| &before.headers);
-        for (header, value) in &mut endpoint.headers {
+        sealing.seal(key.into(), origin, &mut endpoint.headers, before)?;
+    }
+    for (key, (origin, signal)) in &mut next.signals {
+        let before = current.signals.get(key).map(|(_, before)| &before.headers);
+        sealing.seal(key.into(), origin, &mut signal.headers, before)?;
+    }
+    if sealing.faults.is_empty() { Ok(()) } else { Err(ApplyError::Invalid(sealing.faults)) }
+}
+
+type Headers = BTreeMap<String, String>;
+
+struct Sealing<'a> {
+    secrets: &'a Secrets,
+    org: &'a OrgId,
+    faults: Vec<DocumentFault>,
+}
+
+impl Sealing<'_> {
+    fn seal(
+        &mut self,
+        owner: HeaderOwner<'_>,
+        origin: &Origin,
+        headers: &mut Headers,
+        before: Option<&Headers>,
+    ) -> Result<(), ApplyError> {
+        for (header, value) in headers {
             let before = before.and_then(|headers| headers.get(header));
             if before == Some(value) && is_sealed(value) || value.contains("${") {
                 continue;
             }
             if is_sealed(value) {
-                if let Err(error) = secrets.open_header(org, key, header, value) {
+                if let Err(error) = self.secrets.open_header(self.org, owner, header, value) {
                     let message =
                         format!("The sealed value of `{header}` does not open here ({error}): write it out.");
-                    faults.push(DocumentFault::new(origin, "headers", message));
+                    self.faults.push(DocumentFault::new(origin, "headers", message));
                 }
                 continue;
             }
-            *value = match before.filter(|before| opens_to(secrets, (org, key, header), before, value)) {
+            *value = match before.filter(|before| self.opens_to(owner, header, before, value)) {
                 Some(before) => before.clone(),
-                None => secrets.seal_header(org, key, header, value)?,
+                None => self.secrets.seal_header(self.org, owner, header, value)?,
             };
         }
+        Ok(())
     }
-    if faults.is_empty() { Ok(()) } else { Err(ApplyError::Invalid(faults)) }
-}
 
-fn opens_to(
-    secrets: &Secrets,
-    (org, endpoint, header): (&OrgId, &EndpointId, &str),
-    sealed: &str,
-    value: &str,
-) -> bool {
-    is_sealed(sealed)
-        && secrets.open_header(org, endpoint, header, sealed).is_ok_and(|before| before == value)
+    fn opens_to(&self, owner: HeaderOwner<'_>, header: &str, sealed: &str, value: &str) -> bool {
+        is_sealed(sealed)
+            && self.secrets.open_header(self.org, owner, header, sealed).is_ok_and(|before| before == value)
+    }
 }

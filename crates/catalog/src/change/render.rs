@@ -67,5 +67,6 @@ fn file_name(kind: DocumentKind) -> &'static str {
         DocumentKind::Routing => "routing",
         DocumentKind::Window => "windows",
         DocumentKind::Bank => "banks",
+        DocumentKind::Signal => "signals",
     }
 }

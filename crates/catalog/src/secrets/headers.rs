@@ -1,59 +1,94 @@
-//! Header values of endpoints as a snapshot keeps them: those that are written out are sealed to their place.
+//! Header values of endpoints and signals as a snapshot keeps them: those that are written out are sealed to their place.
 //!
 //! It changes no document (`change` does). References such as `${CALLBACK_TOKEN}` are no secrets and stay as they are.
 
+use std::fmt;
+
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD as BASE64};
-use tidegate_schemas::ids::{EndpointId, OrgId};
+use tidegate_schemas::ids::{EndpointId, OrgId, SignalId};
 
 use super::{SecretError, Secrets, seal};
 
 /// Prefix of a sealed value, followed by the id of the master key, a colon, and the sealed bytes.
 const MARK: &str = "sealed:";
 
+/// Document whose header a value belongs to. A sealed value opens for its owner only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderOwner<'a> {
+    Endpoint(&'a EndpointId),
+    Signal(&'a SignalId),
+}
+
+impl<'a> From<&'a EndpointId> for HeaderOwner<'a> {
+    fn from(endpoint: &'a EndpointId) -> Self {
+        Self::Endpoint(endpoint)
+    }
+}
+
+impl<'a> From<&'a SignalId> for HeaderOwner<'a> {
+    fn from(signal: &'a SignalId) -> Self {
+        Self::Signal(signal)
+    }
+}
+
+impl fmt::Display for HeaderOwner<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Endpoint(endpoint) => write!(f, "endpoint {endpoint}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+        }
+    }
+}
+
 pub(crate) fn is_sealed(value: &str) -> bool {
     value.starts_with(MARK)
 }
 
 impl Secrets {
-    /// A value's sealed text, which opens for this header of this endpoint only.
+    /// A value's sealed text, which opens for this header of this owner only.
     pub(crate) fn seal_header(
         &self,
         org: &OrgId,
-        endpoint: &EndpointId,
+        owner: HeaderOwner<'_>,
         header: &str,
         value: &str,
     ) -> Result<String, SecretError> {
         let key = &self.0.key;
-        let sealed = seal::seal(key, &place(org, endpoint, header), value)?;
+        let sealed = seal::seal(key, &place(org, owner, header), value)?;
         Ok(format!("{MARK}{}:{}", key.id(), BASE64.encode(sealed)))
     }
 
     /// The value that was sealed.
-    pub fn open_header(
+    pub fn open_header<'a>(
         &self,
         org: &OrgId,
-        endpoint: &EndpointId,
+        owner: impl Into<HeaderOwner<'a>>,
         header: &str,
         sealed: &str,
     ) -> Result<String, SecretError> {
-        let tampered = || SecretError::Tampered { endpoint: endpoint.clone() };
+        let owner = owner.into();
+        let tampered = || SecretError::Tampered { owner: owner.to_string() };
         let rest = sealed.strip_prefix(MARK).ok_or_else(tampered)?;
         let (id, text) = rest.split_once(':').ok_or_else(tampered)?;
         let key = &self.0.key;
         if id != key.id() {
             return Err(SecretError::OtherMasterKey {
-                endpoint: endpoint.clone(),
+                owner: owner.to_string(),
                 sealed_under: id.to_owned(),
                 at_hand: key.id().to_owned(),
             });
         }
         let bytes = BASE64.decode(text).map_err(|_| tampered())?;
-        seal::open(key, &place(org, endpoint, header), &bytes).ok_or_else(tampered)
+        seal::open(key, &place(org, owner, header), &bytes).ok_or_else(tampered)
     }
 }
 
 /// Names of headers are the same in any case.
-fn place(org: &OrgId, endpoint: &EndpointId, header: &str) -> Vec<u8> {
+fn place(org: &OrgId, owner: HeaderOwner<'_>, header: &str) -> Vec<u8> {
     let header = header.to_ascii_lowercase();
-    seal::place("tidegate endpoint header", &[org.as_str(), endpoint.as_str(), &header])
+    let (purpose, owner) = match owner {
+        HeaderOwner::Endpoint(endpoint) => ("tidegate endpoint header", endpoint.as_str()),
+        HeaderOwner::Signal(signal) => ("tidegate signal header", signal.as_str()),
+    };
+    seal::place(purpose, &[org.as_str(), owner, &header])
 }

@@ -16,6 +16,7 @@ use tidegate_store::{
     tables::catalog::secrets::{CURRENT, EndpointSecret, MasterKeyName},
 };
 
+pub use self::headers::HeaderOwner;
 pub(crate) use self::headers::is_sealed;
 pub use self::master_key::{MasterKey, MasterKeyError, Security};
 use crate::{Settings, cache::Cache};
@@ -26,17 +27,17 @@ pub enum SecretError {
     #[error("{0}")]
     Store(Arc<tidegate_store::Error>),
     #[error(
-        "the secret of endpoint {endpoint} is sealed under master key {sealed_under}, and the one at hand is {at_hand}"
+        "the secret of {owner} is sealed under master key {sealed_under}, and the one at hand is {at_hand}"
     )]
-    OtherMasterKey { endpoint: EndpointId, sealed_under: String, at_hand: String },
+    OtherMasterKey { owner: String, sealed_under: String, at_hand: String },
     #[error(
         "the secrets are sealed under the master key with the fingerprint {sealed_under}, and the one at hand is \
          {at_hand}: give the former as security.master_key or security.master_key_file, or, if nobody has it any \
          more, name it as security.lost_master_key"
     )]
     OtherKey { sealed_under: String, at_hand: String },
-    #[error("the sealed secret of endpoint {endpoint} was changed or belongs to another place")]
-    Tampered { endpoint: EndpointId },
+    #[error("the sealed secret of {owner} was changed or belongs to another place")]
+    Tampered { owner: String },
     #[error("the system gives no random bytes")]
     NoRandomness,
 }
@@ -165,14 +166,16 @@ impl Secrets {
         let Some(row) = self.0.store.get::<EndpointSecret>(&key).await? else { return Ok(None) };
         if row.master_key != self.0.key.id() {
             return Err(SecretError::OtherMasterKey {
-                endpoint: endpoint.clone(),
+                owner: HeaderOwner::from(endpoint).to_string(),
                 sealed_under: row.master_key,
                 at_hand: self.0.key.id().to_owned(),
             });
         }
         let text = seal::open(&self.0.key, &place(org, endpoint), &row.sealed);
         let secret = text.and_then(|text| Secret::parse(&text).ok());
-        secret.ok_or_else(|| SecretError::Tampered { endpoint: endpoint.clone() }).map(Some)
+        secret
+            .ok_or_else(|| SecretError::Tampered { owner: HeaderOwner::from(endpoint).to_string() })
+            .map(Some)
     }
 }
 

@@ -15,7 +15,7 @@ use tidegate_store::{
 
 use crate::support::{House, POST, change, files};
 
-fn faults(error: ApplyError) -> Vec<String> {
+pub(crate) fn faults(error: ApplyError) -> Vec<String> {
     match error {
         ApplyError::Invalid(faults) => faults.iter().map(ToString::to_string).collect(),
         other => panic!("{other}"),

@@ -8,4 +8,5 @@ mod hash_banks;
 mod keys;
 mod live;
 mod secrets;
+mod signals;
 mod support;

@@ -29,6 +29,8 @@ pub struct Settings {
     pub response_read_bytes: u64,
     /// Bytes of a callback's response that are stored with the attempt. Default 4 KiB.
     pub response_kept_bytes: usize,
+    /// Largest answer of a model that is read, in bytes; a longer one is a failure. Default 1 MiB.
+    pub score_response_bytes: u64,
     /// Lowest rate of a body after the grace time, in bytes per second; 0 accepts any rate. Default 256.
     pub min_rate: u64,
     /// Time before the rate of a body counts, in milliseconds. Default 5,000.
@@ -59,6 +61,7 @@ impl Default for Settings {
             total_timeout_ms: 15_000,
             response_read_bytes: 16 * 1024,
             response_kept_bytes: 4 * 1024,
+            score_response_bytes: 1 << 20,
             min_rate: 256,
             min_rate_grace_ms: 5_000,
             user_agent: concat!("tidegate/", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -97,6 +100,7 @@ impl Settings {
             ("connect_timeout_ms", self.connect_timeout_ms),
             ("total_timeout_ms", self.total_timeout_ms),
             ("lookups", self.lookups as u64),
+            ("score_response_bytes", self.score_response_bytes),
         ] {
             if value == 0 {
                 return Err(SettingsError::Unusable {

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use tidegate_catalog::Compiled;
-use tidegate_rules::{self as rules, Facts, On, Outcome, PendingExplanation, Scan};
+use tidegate_catalog::{Compiled, ScoreSignal};
+use tidegate_rules::{self as rules, Facts, Need, On, Outcome, PendingExplanation, Scan};
 use tidegate_schemas::{
     ids::{ItemKey, Millis, RuleId, SubmissionId},
     item_types::{Mode, Values},
@@ -16,7 +16,7 @@ use tidegate_schemas::{
 use crate::{
     Error,
     media::{self, Judged, Signal, Wanted},
-    metrics,
+    metrics, scores,
 };
 
 /// An item that fits its type, and the configuration that it is evaluated under.
@@ -102,6 +102,11 @@ pub(crate) fn finish_without_facts(prepared: &Prepared, scan: Scan) -> Option<Ou
     scan.needs().is_empty().then(|| finish(prepared, scan, &Facts::new()))
 }
 
+/// Returns the scores that each rule still depends on; see [`tidegate_rules::Plan::undecided_scores`].
+pub fn undecided_scores(prepared: &Prepared, scan: &Scan, facts: &Facts) -> Vec<Vec<Need>> {
+    prepared.config.plan().undecided_scores(scan, facts)
+}
+
 /// Decides the remaining rules by the facts that were looked up.
 pub fn finish(prepared: &Prepared, scan: Scan, facts: &Facts) -> Outcome {
     prepared.config.plan().finish(scan, facts)
@@ -136,6 +141,12 @@ impl Prepared {
     /// Values of the item's data, as conditions read them.
     pub fn fields(&self) -> &dyn rules::Fields {
         &self.values
+    }
+
+    /// Returns what a model is given of the item; empty if the item has nothing for it.
+    pub fn score_inputs(&self, signal: &ScoreSignal) -> Vec<serde_json::Value> {
+        let fields = self.config.item_type(&self.key.type_id).map(|it| it.fields()).unwrap_or_default();
+        scores::inputs(signal, fields, &self.key, &self.values)
     }
 
     fn item(&self) -> rules::Item<'_> {

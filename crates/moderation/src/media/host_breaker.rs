@@ -9,21 +9,21 @@ use tokio::time::Instant;
 
 /// Thresholds and pauses of the breakers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BreakerSettings {
+pub(crate) struct BreakerSettings {
     /// Failures in a row after which a host rests.
-    pub(super) failures: u32,
-    pub(super) rest: Duration,
-    pub(super) longest_rest: Duration,
+    pub(crate) failures: u32,
+    pub(crate) rest: Duration,
+    pub(crate) longest_rest: Duration,
     /// Longest duration of a probe; after it another fetch may probe.
-    pub(super) probe: Duration,
+    pub(crate) probe: Duration,
     /// Rests in a row that fetches wait for; after them only probes call the host.
-    pub(super) rests: u32,
+    pub(crate) rests: u32,
     /// Number of failing hosts that are remembered.
-    pub(super) hosts: usize,
+    pub(crate) hosts: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Admission {
+pub(crate) enum Admission {
     Allowed,
     /// The fetch is the probe of the host; it counts as abandoned at this instant.
     Probe(Instant),
@@ -36,7 +36,7 @@ pub(super) enum Admission {
 }
 
 #[derive(Debug)]
-pub(super) struct HostBreakers {
+pub(crate) struct HostBreakers {
     settings: BreakerSettings,
     failing: HashMap<OrgHost, Breaker>,
     /// Number of breakers that are not closed. Kept, as each fetch reports it.
@@ -48,9 +48,9 @@ pub(super) struct HostBreakers {
 /// A host as one org knows it. Breakers are per org because one org could otherwise open the breaker of a host for all
 /// others, with addresses at which the host fails.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct OrgHost {
-    pub(super) org: OrgId,
-    pub(super) host: Arc<str>,
+pub(crate) struct OrgHost {
+    pub(crate) org: OrgId,
+    pub(crate) host: Arc<str>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,12 +70,12 @@ enum State {
 }
 
 impl HostBreakers {
-    pub(super) fn new(settings: BreakerSettings) -> Self {
+    pub(crate) fn new(settings: BreakerSettings) -> Self {
         Self { settings, failing: HashMap::new(), open: 0, swept_at: None }
     }
 
     /// Decides whether a fetch from the host may start. After a rest a single probe may.
-    pub(super) fn admit(&mut self, host: &OrgHost, now: Instant) -> Admission {
+    pub(crate) fn admit(&mut self, host: &OrgHost, now: Instant) -> Admission {
         let Some(breaker) = self.failing.get_mut(host) else { return Admission::Allowed };
         match breaker.state {
             State::Closed => Admission::Allowed,
@@ -95,7 +95,7 @@ impl HostBreakers {
     }
 
     /// Ends a probe that was dropped without a result, so that the next fetch may probe.
-    pub(super) fn abandon_probe(&mut self, host: &OrgHost, until: Instant, now: Instant) {
+    pub(crate) fn abandon_probe(&mut self, host: &OrgHost, until: Instant, now: Instant) {
         if let Some(breaker) = self.failing.get_mut(host)
             && breaker.state == (State::Probing { until })
         {
@@ -103,14 +103,14 @@ impl HostBreakers {
         }
     }
 
-    pub(super) fn record_success(&mut self, host: &OrgHost) {
+    pub(crate) fn record_success(&mut self, host: &OrgHost) {
         if let Some(breaker) = self.failing.remove(host) {
             self.open -= usize::from(breaker.is_open());
         }
     }
 
     /// Records a failure and returns true if the host rests now.
-    pub(super) fn record_failure(&mut self, host: &OrgHost, now: Instant) -> bool {
+    pub(crate) fn record_failure(&mut self, host: &OrgHost, now: Instant) -> bool {
         let settings = self.settings;
         if !self.failing.contains_key(host) && !self.has_room(now) {
             return true;
@@ -135,7 +135,7 @@ impl HostBreakers {
     }
 
     /// Number of hosts that rest or are being probed.
-    pub(super) fn open_count(&self) -> usize {
+    pub(crate) fn open_count(&self) -> usize {
         self.open
     }
 

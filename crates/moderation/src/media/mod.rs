@@ -7,7 +7,7 @@ mod body_memory;
 mod fetch;
 mod fetch_scheduler;
 mod fingerprint_cache;
-mod host_breaker;
+pub(crate) mod host_breaker;
 mod lru;
 mod recall;
 mod retry;

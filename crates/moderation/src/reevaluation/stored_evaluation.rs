@@ -15,7 +15,7 @@ use crate::{
     items::evaluate::{self, Prepared, ScanResult},
     media,
     rules::windows::{self, Moment, RowBudget},
-    strikes,
+    scores, strikes,
 };
 
 /// Source of facts about past items.
@@ -104,7 +104,28 @@ async fn facts(
                     facts.unknown(need.clone());
                 }
             },
-            Need::Count { .. } | Need::Score { .. } => {
+            // A model is not asked about the past, but its answer may still be kept.
+            Need::Score { model, .. } => {
+                let kept = match prepared.config.signal(model) {
+                    Some(signal) => {
+                        let inputs = prepared.score_inputs(signal);
+                        if inputs.is_empty() {
+                            facts.unknown(need.clone());
+                            continue;
+                        }
+                        scores::remembered(archive.store, archive.org, signal, &inputs).await?
+                    }
+                    None => None,
+                };
+                match kept {
+                    Some(scores) => facts.scores(need.clone(), (*scores).clone()),
+                    None => {
+                        is_guessed = true;
+                        facts.unknown(need.clone());
+                    }
+                }
+            }
+            Need::Count { .. } => {
                 is_guessed = true;
                 facts.unknown(need.clone());
             }

@@ -150,7 +150,9 @@ impl LeafKind for MediaLeaf {
             let Need::Media { url } = need else { continue };
             match facts.medium(need) {
                 Err(Missing::Nobody) => nobody = true,
-                Err(Missing::Failed(reason)) => failure = failure.or(Some(reason)),
+                Err(missing @ (Missing::Failed(_) | Missing::Skipped)) => {
+                    failure = failure.or(Some(missing.reason()));
+                }
                 Ok(media) => {
                     let found = self.found(media);
                     match self.hidden(media.state) {

@@ -86,6 +86,11 @@ impl LeafKind for ScoreLeaf {
             Ok(_) => (Mask::ERRORED, None, Some("not_a_number")),
             Err(Missing::Nobody) => (Mask::INAPPLICABLE, None, None),
             Err(Missing::Failed(reason)) => (Mask::ERRORED, None, Some(reason)),
+            // No outcome depends on it; if one did, it must not pass.
+            Err(Missing::Skipped) => {
+                let explained = ScoreExplained { outcome: ConditionResult::Skipped, ..explained };
+                return Settled { mask: Mask::ERRORED, explained, reason: None };
+            }
         };
         let explained =
             ScoreExplained { outcome: mask.result(), score, reason: reason.map(str::to_owned), ..explained };

@@ -440,6 +440,16 @@ impl Plan {
         Ok(Some(Open { rule: Arc::clone(rule), leaves, explained, waiting }))
     }
 
+    /// Returns the scores that each rule still depends on once `facts` are known, without those of rules that are
+    /// decided. The caller asks for some of them and calls again.
+    pub fn undecided_scores(&self, scan: &Scan, facts: &Facts) -> Vec<Vec<Need>> {
+        let rules = scan.entries.iter().filter_map(|entry| match entry {
+            Entry::Open(open) if !open.waiting.is_empty() => Some(open.undecided_scores(self, facts)),
+            _ => None,
+        });
+        rules.filter(|needs| !needs.is_empty()).collect()
+    }
+
     /// Decides the rest with what was looked up.
     pub fn finish(&self, scan: Scan, facts: &Facts) -> Outcome {
         let mut outcome =
@@ -481,6 +491,26 @@ impl Plan {
 }
 
 impl Open {
+    fn undecided_scores(&self, plan: &Plan, facts: &Facts) -> Vec<Need> {
+        let mut masks = self.leaves.clone();
+        for Waiting { leaf, needs } in &self.waiting {
+            let predicate = &plan.predicates[self.rule.leaves[*leaf] as usize];
+            if needs.iter().all(|need| facts.has(need)) {
+                masks[*leaf] =
+                    predicate.settle(needs, facts, self.explained[*leaf].clone(), &plan.limits).mask;
+            }
+        }
+        let mut pending = Vec::new();
+        let mask = logic::undecided(&self.rule.when, &|nth| masks[nth], &mut pending);
+        // A rule that can only fail any more asks for nothing.
+        if !mask.may_pass() {
+            return Vec::new();
+        }
+        let waiting = self.waiting.iter().filter(|waiting| pending.contains(&waiting.leaf));
+        let needs = waiting.flat_map(|waiting| &waiting.needs);
+        needs.filter(|need| matches!(need, Need::Score { .. }) && !facts.has(need)).cloned().collect()
+    }
+
     /// The rule's outcome with the facts in it, and the first reason for which a fact is missing.
     fn settle(&mut self, plan: &Plan, facts: &Facts) -> (Mask, Option<String>) {
         let mut first = None;

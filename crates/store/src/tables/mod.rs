@@ -23,6 +23,7 @@ pub const ALL: &[&Table] = &[
     items::limits::RuleAlarm::TABLE,
     items::limits::Cooldown::TABLE,
     items::media_prints::MediaPrint::TABLE,
+    items::scores::SignalScore::TABLE,
     items::windows::HoursEntry::TABLE,
     items::windows::DaysEntry::TABLE,
     items::windows::MonthsEntry::TABLE,

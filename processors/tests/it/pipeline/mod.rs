@@ -16,6 +16,7 @@ mod replays;
 mod retroact;
 mod reviews;
 mod routing;
+mod scores;
 mod standing;
 mod windows;
 mod world;

@@ -16,6 +16,7 @@ use tidegate_media::{Decoders, Limits};
 use tidegate_moderation::{
     self as moderation,
     media::{Settings as SignalSettings, Signals},
+    scores::{self, Scorer},
 };
 use tidegate_processors::{Deps, Health, RoleError, Settings, process};
 use tidegate_schemas::{
@@ -174,6 +175,12 @@ impl World {
         catalog.rules.matched = MATCHED;
         let live = Arc::new(Live::open(store.clone(), catalog.clone()).await.unwrap());
         let secrets = Secrets::new(store.clone(), MasterKey::new([7; 32]), &catalog);
+        let scorer = Scorer::new(
+            Client::new(outside(ports)).unwrap(),
+            store.clone(),
+            secrets.clone(),
+            &scores::Settings { failures: 3, ..Default::default() },
+        );
         let changes = Changes::new(store.clone(), secrets, &catalog);
         let signals = Signals::new(
             Client::new(outside(ports)).unwrap(),
@@ -181,7 +188,7 @@ impl World {
             store.clone(),
             &SignalSettings::default(),
         );
-        let deps = Deps { log, store, live, signals, health: Health::default() };
+        let deps = Deps { log, store, live, signals, scorer, health: Health::default() };
         Self { folder, deps, changes, settings, ports: ports.to_vec(), running: None }
     }
 

@@ -9,5 +9,6 @@ pub mod plans;
 pub mod replays;
 pub mod retroactions;
 pub mod rules;
+pub mod scores;
 pub mod strikes;
 pub mod windows;

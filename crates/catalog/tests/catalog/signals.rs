@@ -1,0 +1,76 @@
+//! Documents of signals that ship, held to exchanges that are written from the services' documentation; and the header
+//! values of signals, which are sealed like those of endpoints.
+
+use std::{collections::HashMap, fs, path::Path};
+
+use serde_json::Value;
+use tidegate_catalog::{Settings, change};
+use tidegate_schemas::ids::Millis;
+
+use super::{
+    changes::faults,
+    support::{House, change as change_of},
+};
+
+#[test]
+fn shipped_signals_speak_the_documented_forms() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for entry in fs::read_dir(root.join("../../deploy/signals")).unwrap() {
+        let path = entry.unwrap().path();
+        files.push((
+            path.file_name().unwrap().to_str().unwrap().to_owned(),
+            fs::read_to_string(path).unwrap(),
+        ));
+    }
+    let settings = Settings::default();
+    let warnings = change::lint(&files, &[], &settings, Millis(0), 9).unwrap();
+    assert_eq!(warnings.total, 0, "{:?}", warnings.listed);
+    let (compiled, _) = change::offline(&files, &settings).unwrap();
+    let mut seen = 0;
+    for entry in fs::read_dir(root.join("tests/exchanges")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|it| it != "json") {
+            continue;
+        }
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let exchange: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        let signal = compiled.signal(name).unwrap_or_else(|| panic!("no signal {name}"));
+        let body: Value = serde_json::from_slice(&signal.body(&exchange["input"])).unwrap();
+        assert_eq!(body, exchange["request"], "{name}");
+        let scores = signal.read(exchange["response"].to_string().as_bytes()).unwrap();
+        let expected: HashMap<String, f64> = serde_json::from_value(exchange["scores"].clone()).unwrap();
+        assert_eq!((scores.whole, scores.labels), (None, expected), "{name}");
+        seen += 1;
+    }
+    assert_eq!(seen, 4);
+}
+
+const SIGNAL: &str =
+    "signal: s\nurl: https://m.example/\nheaders: {X-Key: t0ken}\ninput: text\noutput: {score: /s}\n";
+
+#[tokio::test]
+async fn header_values_of_signals_are_sealed_to_their_place() {
+    let house = House::new().await;
+    let version = house.apply(SIGNAL).await;
+    let pulled = house.changes().pull(&house.org).await.unwrap().files;
+    let (_, pulled) = pulled.into_iter().find(|(name, _)| name == "signals.yaml").unwrap();
+    assert!(!pulled.contains("t0ken") && pulled.contains("sealed:"), "{pulled}");
+    assert_eq!(house.apply(SIGNAL).await, version);
+    assert_eq!(house.apply(&pulled).await, version);
+    let running = house.live().await;
+    let config = running.live.org(&house.org).unwrap();
+    let signal = config.signal("s").unwrap();
+    let secrets = house.secrets();
+    let open = |header: &str, value: &str| secrets.open_header(&house.org, &signal.key, header, value);
+    let headers = signal.resolve_headers(|_| None, open).unwrap();
+    assert_eq!(headers, [("X-Key".to_owned(), "t0ken".to_owned())]);
+    running.stop().await;
+    // Neither another signal nor an endpoint of the same name opens it.
+    let sealed = pulled.lines().find(|line| line.contains("sealed:")).unwrap();
+    let endpoint = format!("endpoint: s\nurl: https://m.example/\nheaders:\n{sealed}\n");
+    for text in [pulled.replace("signal: s", "signal: t"), endpoint] {
+        let found = faults(house.changes().apply(&house.org, change_of(&text)).await.unwrap_err());
+        assert!(found.len() == 1 && found[0].contains("does not open here"), "{found:?}");
+    }
+}

@@ -1,0 +1,50 @@
+//! Asks a model for the scores of an input: one request, and the body of its answer. The caller reads the answer.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use http::header::{self, HeaderValue};
+
+use crate::callback::NotSent;
+use crate::client::{Client, Request};
+use crate::failure::Failure;
+use crate::headers::own_headers;
+use crate::target::Target;
+
+/// One request to a model. `Debug` shows neither URL, headers nor body.
+pub struct ScoreRequest {
+    pub url: String,
+    /// Headers configured on the signal, as `check_headers` accepts them.
+    pub headers: Vec<(String, String)>,
+    pub body: Bytes,
+    /// Time for the whole call, the answer's body included.
+    pub timeout: Duration,
+}
+
+impl std::fmt::Debug for ScoreRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ScoreRequest").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
+/// Asks once. The answer is whole and has a 2xx status; anything else is a failure.
+pub async fn ask(client: &Client, request: ScoreRequest) -> Result<Result<Bytes, Failure>, NotSent> {
+    let target = Target::parse(&request.url)?;
+    let mut headers = own_headers(&request.headers)?;
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("application/json"));
+    let limits = client.limits(request.timeout, client.settings().score_response_bytes);
+    let sent =
+        client.send(Request { method: Method::POST, target, headers, body: request.body, limits }).await;
+    let response = match sent {
+        Ok(response) => response,
+        Err(failure) => return Ok(Err(failure)),
+    };
+    let status = response.status();
+    if !status.is_success() {
+        return Ok(Err(Failure::HttpStatus { status: status.as_u16() }));
+    }
+    let (body, lost) = response.read_prefix().await;
+    Ok(lost.map_or(Ok(body), Err))
+}

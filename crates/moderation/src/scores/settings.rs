@@ -1,0 +1,108 @@
+//! Settings of the section `scores`, with their defaults. A model itself is set up by the document of its signal.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::media::host_breaker::BreakerSettings;
+
+/// The section `scores` of the service's settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Calls to models at once for one organisation in one process; further ones wait. Default 16.
+    pub calls_per_org: usize,
+    /// Inputs of one item for one model, such as pictures; an item with more is `errored`, reason `too_many_inputs`.
+    /// Default 8.
+    pub inputs_per_item: usize,
+    /// Largest request, in bytes; a longer one is `errored`, reason `input_too_long`: text that is cut could hide what
+    /// the model should see. Default 256 KiB.
+    pub request_bytes: usize,
+    /// Failures in a row after which a model rests; meanwhile its scores are `errored`, reason `resting`. Default 5.
+    pub failures: u32,
+    /// First rest of a model, in milliseconds; each further one is twice as long. Default 5,000.
+    pub rest_ms: u64,
+    /// Longest rest, in milliseconds. Default 300,000.
+    pub longest_rest_ms: u64,
+    /// Failing models that are remembered. Default 10,000.
+    pub models: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            calls_per_org: 16,
+            inputs_per_item: 8,
+            request_bytes: 256 << 10,
+            failures: 5,
+            rest_ms: 5_000,
+            longest_rest_ms: 300_000,
+            models: 10_000,
+        }
+    }
+}
+
+/// A value that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    #[error("scores.{0} must be above 0")]
+    Zero(&'static str),
+    #[error("scores.rest_ms = {rest} must not be above scores.longest_rest_ms = {longest}")]
+    Rests { rest: u64, longest: u64 },
+}
+
+impl SettingsError {
+    pub const fn tag(&self) -> &'static str {
+        "setting_unusable"
+    }
+}
+
+impl Settings {
+    /// Rejects values that cannot work.
+    pub fn validate(&self) -> Result<(), SettingsError> {
+        for (name, value) in [
+            ("calls_per_org", self.calls_per_org as u64),
+            ("inputs_per_item", self.inputs_per_item as u64),
+            ("request_bytes", self.request_bytes as u64),
+            ("failures", self.failures.into()),
+            ("rest_ms", self.rest_ms),
+            ("models", self.models as u64),
+        ] {
+            if value == 0 {
+                return Err(SettingsError::Zero(name));
+            }
+        }
+        if self.rest_ms > self.longest_rest_ms {
+            return Err(SettingsError::Rests { rest: self.rest_ms, longest: self.longest_rest_ms });
+        }
+        Ok(())
+    }
+
+    pub(super) fn breakers(&self) -> BreakerSettings {
+        BreakerSettings {
+            failures: self.failures,
+            rest: Duration::from_millis(self.rest_ms),
+            longest_rest: Duration::from_millis(self.longest_rest_ms),
+            // No call takes longer, so a probe that says nothing by then is lost.
+            probe: Duration::from_secs(120),
+            rests: u32::MAX,
+            hosts: self.models,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn unusable_values_are_rejected_by_name() {
+        Settings::default().validate().unwrap();
+        let zero = Settings { failures: 0, ..Settings::default() };
+        assert_eq!(zero.validate().unwrap_err().to_string(), "scores.failures must be above 0");
+        let turned = Settings { rest_ms: 9, longest_rest_ms: 8, ..Settings::default() };
+        assert!(turned.validate().unwrap_err().to_string().contains("scores.longest_rest_ms = 8"));
+    }
+}

@@ -1,0 +1,222 @@
+//! Asks models for the scores that rules still depend on, and waits for them: for a moment beside everybody else's work,
+//! or for long on the topic of slow items.
+//!
+//! It calls no model itself, and decides nothing about the item.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use tidegate_moderation::{
+    items::evaluate::{self, Prepared},
+    scores::Scorer,
+};
+use tidegate_rules::{Facts, Need, Scan};
+use tidegate_schemas::ids::OrgId;
+use tidegate_stream::consumer::ticket::Ticket;
+use tokio::time::{Instant, sleep_until};
+
+use super::{
+    media_wait,
+    slow_queue::{QueuedItem, SlowQueue, wait_permits::WaitPermits},
+};
+use crate::{consumer::slot::ConcurrencySlot, metrics, settings::MediaSettings};
+
+/// Length of the wait, and what follows it.
+enum WaitMode {
+    /// Then the item is handed over.
+    Passing(WaitPermits),
+    /// Then the scores that are missing have failed, as they have when so much time has passed in all.
+    Slow(SlowQueue, Duration),
+}
+
+pub(crate) struct ScoreWait {
+    scorer: Scorer,
+    wait: Duration,
+    mode: WaitMode,
+}
+
+pub(crate) enum ScoreWaitResult {
+    /// The facts are complete.
+    Answered(Facts),
+    /// The item is to be handed over.
+    Later,
+    /// The assignment is gone, and with it all that was waited for.
+    Left,
+}
+
+/// One item, and the ticket that ends the wait if it is lost.
+#[derive(Clone, Copy)]
+pub(crate) struct ScoreRequest<'a> {
+    pub(crate) org: &'a OrgId,
+    /// Bytes that the item takes while it waits.
+    pub(crate) bytes: usize,
+    pub(crate) prepared: &'a Prepared,
+    pub(crate) scan: &'a Scan,
+    pub(crate) ticket: &'a Ticket,
+    pub(crate) slot: &'a ConcurrencySlot,
+}
+
+enum WaitEnd {
+    Answered,
+    TimeIsOver,
+    Lost,
+}
+
+impl ScoreWait {
+    pub(crate) fn passing(scorer: Scorer, settings: &MediaSettings) -> Self {
+        let permits = WaitPermits::new(settings.waiting_per_org, settings.waiting);
+        Self { scorer, wait: Duration::from_millis(settings.wait_ms), mode: WaitMode::Passing(permits) }
+    }
+
+    pub(crate) fn slow(scorer: Scorer, settings: &MediaSettings) -> Self {
+        // A model is one host. Each has its part of its org's permits; which of them answer is the breaker's concern.
+        let queue = SlowQueue::new(media_wait::bounds(settings), |_, _| true);
+        let total = Duration::from_millis(settings.slow_total_ms);
+        let wait = Duration::from_millis(settings.slow_wait_ms);
+        Self { scorer, wait, mode: WaitMode::Slow(queue, total) }
+    }
+
+    /// Adds to the facts the scores that matter. The cheapest model of each rule is asked first, and the next one only
+    /// if the rule still depends on it.
+    pub(crate) async fn complete(&self, request: ScoreRequest<'_>, mut facts: Facts) -> ScoreWaitResult {
+        let models = models(&request, &facts);
+        if !models.is_empty() {
+            let end = match &self.mode {
+                WaitMode::Passing(permits) => {
+                    let Some(_permit) = permits.try_take(request.org) else {
+                        metrics::item_handed_over("share");
+                        return ScoreWaitResult::Later;
+                    };
+                    self.ask_until(request, &mut facts, Instant::now() + self.wait).await
+                }
+                WaitMode::Slow(queue, total) => {
+                    self.ask_in_turn(queue, Instant::now() + *total, request, models, &mut facts).await
+                }
+            };
+            match (end, &self.mode) {
+                (WaitEnd::Lost, _) => return ScoreWaitResult::Left,
+                (WaitEnd::TimeIsOver, WaitMode::Passing(_)) => {
+                    metrics::item_handed_over("time");
+                    return ScoreWaitResult::Later;
+                }
+                (WaitEnd::TimeIsOver, WaitMode::Slow(..)) => fail(&request, &mut facts, "deadline"),
+                (WaitEnd::Answered, _) => {}
+            }
+        }
+        facts.skip_scores(request.scan.needs());
+        ScoreWaitResult::Answered(facts)
+    }
+
+    async fn ask_in_turn(
+        &self,
+        queue: &SlowQueue,
+        end: Instant,
+        request: ScoreRequest<'_>,
+        models: Vec<String>,
+        facts: &mut Facts,
+    ) -> WaitEnd {
+        let hosts = models.into_iter().map(Into::into).collect();
+        let turn = queue.take(request.org, QueuedItem { hosts, bytes: request.bytes });
+        let turn = async {
+            tokio::select! {
+                biased;
+                () = request.ticket.cancelled() => Err(WaitEnd::Lost),
+                turn = turn => Ok(turn),
+                () = sleep_until(end) => Err(WaitEnd::TimeIsOver),
+            }
+        };
+        let _permit = match request.slot.released_during(turn).await {
+            Ok(Ok(permit)) => permit,
+            Ok(Err(full)) => {
+                metrics::slow_item_refused(full.tag());
+                fail(&request, facts, "over_share");
+                return WaitEnd::Answered;
+            }
+            Err(end) => return end,
+        };
+        self.ask_until(request, facts, end.min(Instant::now() + self.wait)).await
+    }
+
+    async fn ask_until(&self, request: ScoreRequest<'_>, facts: &mut Facts, end: Instant) -> WaitEnd {
+        request
+            .slot
+            .released_during(async {
+                tokio::select! {
+                    biased;
+                    () = request.ticket.cancelled() => WaitEnd::Lost,
+                    () = self.ask(request, facts) => WaitEnd::Answered,
+                    () = sleep_until(end) => WaitEnd::TimeIsOver,
+                }
+            })
+            .await
+    }
+
+    /// Asks until no rule depends on a score. Each round answers at least one need, so it ends.
+    async fn ask(&self, request: ScoreRequest<'_>, facts: &mut Facts) {
+        loop {
+            let mut asked: Vec<Need> = Vec::new();
+            for needs in evaluate::undecided_scores(request.prepared, request.scan, facts) {
+                let cheapest = needs.into_iter().min_by_key(|need| cost(request.prepared, need));
+                asked.extend(cheapest.filter(|need| !asked.contains(need)));
+            }
+            if asked.is_empty() {
+                return;
+            }
+            let answers = join_all(asked.iter().map(|need| self.answer(request, need))).await;
+            for (need, answer) in asked.into_iter().zip(answers) {
+                match answer {
+                    Some(Ok(scores)) => facts.scores(need, (*scores).clone()),
+                    Some(Err(reason)) => facts.failed(need, &*reason),
+                    None => facts.unknown(need),
+                }
+            }
+        }
+    }
+
+    /// Returns `None` if the item has nothing for the model.
+    async fn answer(
+        &self,
+        request: ScoreRequest<'_>,
+        need: &Need,
+    ) -> Option<tidegate_moderation::scores::Answer> {
+        let Need::Score { model, .. } = need else { return None };
+        let Some(signal) = request.prepared.config.signal(model) else {
+            return Some(Err("no_signal".into()));
+        };
+        let inputs = request.prepared.score_inputs(signal);
+        if inputs.is_empty() {
+            return None;
+        }
+        Some(self.scorer.score(request.org, signal, &inputs).await)
+    }
+}
+
+fn cost(prepared: &Prepared, need: &Need) -> u32 {
+    match need {
+        Need::Score { model, .. } => prepared.config.signal(model).map_or(0, |signal| signal.cost),
+        _ => 0,
+    }
+}
+
+/// Returns the models that the item may ask, each once.
+fn models(request: &ScoreRequest<'_>, facts: &Facts) -> Vec<String> {
+    if !request.scan.needs().iter().any(|need| matches!(need, Need::Score { .. })) {
+        return Vec::new();
+    }
+    let undecided = evaluate::undecided_scores(request.prepared, request.scan, facts).into_iter().flatten();
+    let mut models: Vec<String> = undecided.filter_map(model).collect();
+    models.sort_unstable();
+    models.dedup();
+    models
+}
+
+fn model(need: Need) -> Option<String> {
+    if let Need::Score { model, .. } = need { Some(model) } else { None }
+}
+
+/// Ends the wait for the scores that are still missing.
+fn fail(request: &ScoreRequest<'_>, facts: &mut Facts, reason: &str) {
+    for need in evaluate::undecided_scores(request.prepared, request.scan, facts).into_iter().flatten() {
+        facts.failed(need, reason);
+    }
+}

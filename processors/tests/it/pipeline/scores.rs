@@ -1,0 +1,261 @@
+//! Models score items: asked only when a rule depends on it, once for equal inputs, and never able to hold up others.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use serde_json::{Value, json};
+use tidegate_moderation::reevaluation::stored_evaluation::{self, Archive};
+use tidegate_processors::Settings;
+use tidegate_store::tables::items::items::{ACCEPTED, EVALUATED, Item};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+};
+
+use super::{
+    media::{impatient, patient},
+    world::{World, entry, org, post},
+};
+
+/// A model that answers by the path of its address, and counts what it is asked.
+struct Model {
+    port: u16,
+    asked: Arc<Mutex<HashMap<String, Vec<Value>>>>,
+    /// Calls of `/held` wait for one of these.
+    go: Arc<Semaphore>,
+}
+
+impl Model {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (asked, go) = (Arc::default(), Arc::new(Semaphore::new(0)));
+        let (all, gate) = (Arc::clone(&asked), Arc::clone(&go));
+        tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                tokio::spawn(serve(socket, Arc::clone(&all), Arc::clone(&gate)));
+            }
+        });
+        Self { port, asked, go }
+    }
+
+    fn asked(&self, path: &str) -> Vec<Value> {
+        self.asked.lock().unwrap().get(path).cloned().unwrap_or_default()
+    }
+
+    /// Documents of a signal at each path.
+    fn signals(&self, paths: &[&str], rest: &str) -> String {
+        let signal = |path: &&str| {
+            let port = self.port;
+            let (key, url) = (&path[1..], format!("http://127.0.0.1:{port}{path}"));
+            format!("signal: {key}\nurl: {url}\ninput: text\noutput: {{score: /score}}\n{rest}\n---\n")
+        };
+        paths.iter().map(signal).collect()
+    }
+}
+
+async fn serve(mut socket: TcpStream, asked: Arc<Mutex<HashMap<String, Vec<Value>>>>, go: Arc<Semaphore>) {
+    let mut bytes = Vec::new();
+    let (head, body) = loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.to_ascii_lowercase();
+            let length: usize =
+                length.split("content-length: ").nth(1).unwrap().lines().next().unwrap().parse().unwrap();
+            if body.len() >= length {
+                break (head.to_owned(), body.to_owned());
+            }
+        }
+        if socket.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
+            return;
+        }
+    };
+    let path = head.split(' ').nth(1).unwrap().to_owned();
+    asked.lock().unwrap().entry(path.clone()).or_default().push(serde_json::from_str(&body).unwrap());
+    let (status, answer) = match path.as_str() {
+        "/hang" => return std::future::pending().await,
+        "/held" => {
+            go.acquire().await.unwrap().forget();
+            ("200 OK", r#"{"score":0.9}"#.to_owned())
+        }
+        "/error" => ("500 Internal Server Error", r#"{"score":1}"#.to_owned()),
+        "/busy" => ("429 Too Many Requests", String::new()),
+        "/moved" => ("302 Found", String::new()),
+        "/html" => ("200 OK", "<html>try again</html>".to_owned()),
+        "/nan" => ("200 OK", r#"{"score":NaN}"#.to_owned()),
+        "/shape" => ("200 OK", r#"{"scores":[1]}"#.to_owned()),
+        "/text" => ("200 OK", r#"{"score":"1"}"#.to_owned()),
+        "/huge" => ("200 OK", format!("{{\"score\":1,\"x\":\"{}\"}}", "x".repeat(50 << 20))),
+        "/slow" => {
+            let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{\"score\":1,";
+            let _gone = socket.write_all(head.as_bytes()).await;
+            while socket.write_all(b" ").await.is_ok() {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+            return;
+        }
+        "/low" => ("200 OK", r#"{"score":0.1}"#.to_owned()),
+        _ => ("200 OK", r#"{"score":0.9}"#.to_owned()),
+    };
+    let length = answer.len();
+    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+    let _gone = socket.write_all(format!("{head}{answer}").as_bytes()).await;
+}
+
+async fn world(settings: Settings, documents: &str) -> World {
+    let mut world = World::beside(settings, &[]).await;
+    world.configure(documents.trim_end_matches("---\n"), false).await;
+    world.start();
+    world
+}
+
+fn rule(name: &str, condition: &str) -> String {
+    format!("rule: {name}\nstatus: live\nitem_types: [post]\nwhen: {condition}\nactions: [ban]\n---\n")
+}
+
+fn listed(json: &str) -> Vec<Value> {
+    serde_json::from_str(json).unwrap()
+}
+
+fn matched(row: &Item) -> Vec<String> {
+    listed(&row.matched).iter().map(|it| it["rule"].as_str().unwrap().to_owned()).collect()
+}
+
+fn errored(row: &Item) -> Vec<(String, String)> {
+    let text = |it: &Value, key: &str| it[key].as_str().unwrap().to_owned();
+    let mut all: Vec<_> =
+        listed(&row.errored).iter().map(|it| (text(it, "rule"), text(it, "reason"))).collect();
+    all.sort();
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_is_asked_once_and_only_if_a_rule_depends_on_it() {
+    let model = Model::start().await;
+    let condition = "{all: [{score: {model: toxic, gte: 0.8}}, {text: {in: [text], words: [maybe]}}]}";
+    let documents = model.signals(&["/toxic"], "") + &rule("toxic", condition);
+    let mut world = world(patient(), &documents).await;
+    let no = world.submit_text("no", "certainly fine").await;
+    assert_eq!(matched(&world.evaluated(&post("no"), no).await), [""; 0]);
+    assert!(model.asked("/toxic").is_empty());
+    for id in ["one", "two"] {
+        let submission = world.submit_text(id, "maybe bad").await;
+        let row = world.evaluated(&post(id), submission).await;
+        assert_eq!(matched(&row), ["toxic"]);
+        assert!(row.matched.contains("0.9"), "{}", row.matched);
+    }
+    assert_eq!(model.asked("/toxic"), [json!({"input": "maybe bad"})]);
+    // An explanation shows the score that is kept, and asks nobody.
+    let row = world.versions(&post("two")).await.remove(0);
+    let config = world.deps.live.org(&org()).unwrap();
+    let (store, org, uncounted) = (&world.deps.store, org(), std::collections::BTreeSet::new());
+    let archive = Archive { store, org: &org, uncounted: &uncounted, window_rows: 9 };
+    let why = stored_evaluation::explain(archive, config, &row, &"toxic".into()).await.unwrap().unwrap();
+    assert!(!why.is_guessed && serde_json::to_string(&why.tree).unwrap().contains("0.9"));
+    assert_eq!(model.asked("/toxic").len(), 1);
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cheapest_model_is_asked_first_and_the_others_only_if_need_be() {
+    let model = Model::start().await;
+    let both = |cheap: &str| {
+        format!("{{all: [{{score: {{model: dear, gte: 0.5}}}}, {{score: {{model: {cheap}, gte: 0.5}}}}]}}")
+    };
+    let documents = model.signals(&["/low", "/fair"], "cost: 1")
+        + &model.signals(&["/dear"], "cost: 9")
+        + &rule("stops", &both("low"));
+    let mut world = world(patient(), &documents).await;
+    let first = world.submit_text("a", "one").await;
+    let row = world.evaluated(&post("a"), first).await;
+    assert_eq!((matched(&row), errored(&row)), (vec![], vec![]));
+    assert_eq!((model.asked("/low").len(), model.asked("/dear").len()), (1, 0));
+    world.configure(rule("goes-on", &both("fair")).trim_end_matches("---\n"), false).await;
+    let second = world.submit_text("b", "two").await;
+    assert_eq!(matched(&world.evaluated(&post("b"), second).await), ["goes-on"]);
+    assert_eq!((model.asked("/low").len(), model.asked("/dear").len()), (2, 1));
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hostile_model_leaves_each_rule_errored_with_its_reason() {
+    let model = Model::start().await;
+    let paths =
+        ["/hang", "/error", "/busy", "/moved", "/html", "/nan", "/shape", "/text", "/huge", "/slow", "/good"];
+    let mut documents = model.signals(&paths, "timeout: 1s");
+    for path in paths {
+        documents += &rule(&path[1..], &format!("{{score: {{model: {}, gte: 0.5}}}}", &path[1..]));
+    }
+    documents += &rule("inverse", "{not: {score: {model: error, gte: 0.5}}}");
+    documents += "signal: inside\nurl: http://10.0.0.1/\ninput: text\noutput: {score: /score}\n---\n";
+    documents += &rule("inside", "{score: {model: inside, gte: 0.5}}");
+    let mut world = world(patient(), &documents).await;
+    let submission = world.submit_text("a", "hello").await;
+    let row = world.evaluated(&post("a"), submission).await;
+    assert_eq!(matched(&row), ["good"]);
+    let expected = [
+        ("busy", "status_429"),
+        ("error", "status_500"),
+        ("hang", "timeout"),
+        ("html", "no_json"),
+        ("huge", "too_large"),
+        ("inside", "blocked_address"),
+        ("inverse", "status_500"),
+        ("moved", "status_302"),
+        ("nan", "no_json"),
+        ("shape", "shape"),
+        ("slow", "timeout"),
+        ("text", "shape"),
+    ];
+    assert_eq!(errored(&row), expected.map(|(rule, why)| (rule.to_owned(), format!("score: {why}"))));
+    assert_eq!(model.asked("/error").len(), 1, "equal calls are one");
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_fails_again_and_again_rests_and_is_not_called() {
+    let model = Model::start().await;
+    let documents = model.signals(&["/error"], "") + &rule("r", "{score: {model: error, gte: 0.5}}");
+    let mut world = world(patient(), &documents).await;
+    for (nth, why) in ["status_500", "status_500", "status_500", "resting"].into_iter().enumerate() {
+        let id = format!("i{nth}");
+        let submission = world.submit_text(&id, &id).await;
+        let row = world.evaluated(&post(&id), submission).await;
+        assert_eq!(errored(&row), [("r".to_owned(), format!("score: {why}"))]);
+    }
+    assert_eq!(model.asked("/error").len(), 3);
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_item_that_waits_for_a_model_goes_to_the_slow_topic_and_holds_nobody() {
+    let model = Model::start().await;
+    let condition = "{all: [{text: {in: [text], words: [maybe]}}, {score: {model: held, gte: 0.5}}]}";
+    let documents = model.signals(&["/held"], "timeout: 60s") + &rule("held", condition);
+    let mut world = world(impatient(), &documents).await;
+    let (slow, quick) = (entry(&post("slow"), "maybe"), entry(&post("quick"), "scamcoin"));
+    let (slow_id, quick_id) = (slow.submission_id, quick.submission_id);
+    // In one record, so that they share a batch.
+    world.submit(vec![slow, quick]).await;
+    assert_eq!(matched(&world.evaluated(&post("quick"), quick_id).await), ["demo-scam"]);
+    world
+        .until("an accepted row and a call", async || {
+            let row = world.versions(&post("slow")).await.into_iter().find(|row| row.state == ACCEPTED);
+            row.filter(|_| !model.asked("/held").is_empty())
+        })
+        .await;
+    model.go.add_permits(9);
+    let evaluated = world
+        .until("an evaluated row", async || {
+            let rows = world.versions(&post("slow")).await.into_iter();
+            rows.filter(|row| row.submission_id == slow_id).find(|row| row.state == EVALUATED)
+        })
+        .await;
+    assert_eq!(matched(&evaluated), ["held"]);
+    // The call went on while the item moved, and its answer served both.
+    assert_eq!(model.asked("/held").len(), 1);
+    world.drain().await;
+}
