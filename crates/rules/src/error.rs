@@ -34,7 +34,7 @@ impl RuleError {
     }
 
     /// One of `shape`, `unknown_key`, `unknown_value`, `unknown_field`, `unknown_item_type`,
-    /// `unknown_window`, `unknown_bank`, `unknown_model`, `type`, `regex`, `expr`, `depth`, `nodes`, `limit`, `empty`,
+    /// `unknown_window`, `unknown_bank`, `unknown_model`, `unknown_rule`, `cycle`, `type`, `regex`, `expr`, `depth`, `nodes`, `limit`, `empty`,
     /// `duplicate`.
     pub fn tag(&self) -> &'static str {
         self.tag

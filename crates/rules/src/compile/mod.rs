@@ -1,6 +1,7 @@
 //! Checks rules against the item types that exist, and turns each into what evaluation runs.
 
 mod examples;
+mod references;
 pub(crate) mod windows;
 
 use std::{
@@ -101,11 +102,18 @@ pub(crate) fn compile(
     let windows = compiler.windows();
     let mut keys = HashSet::new();
     let mut rules = Vec::with_capacity(sources.len());
-    for source in sources {
+    for (source, expanded) in sources.iter().zip(references::expand(sources, limits)) {
         if compiler.context.errors.len() >= ERRORS_LISTED_IN_ALL {
             break;
         }
-        match syntax::parse(source.document, limits) {
+        let document = match expanded {
+            Ok(document) => document,
+            Err(errors) => {
+                compiler.context.extend_errors(errors);
+                continue;
+            }
+        };
+        match syntax::parse(&document, limits) {
             Ok(rule) => {
                 compiler.context.start_document("rule", rule.key.as_str(), &rule.item_types);
                 if !keys.insert(rule.key.clone()) {
@@ -119,7 +127,7 @@ pub(crate) fn compile(
             }
             Err(errors) => {
                 // The rest of it is checked all the same; what it compiles to is not used.
-                let rest = readable(source.document, &errors);
+                let rest = readable(&document, &errors);
                 compiler.context.errors.extend(errors);
                 if let Some(Ok(rule)) = rest.map(|rest| syntax::parse(&rest, limits)) {
                     compiler.context.start_document("rule", rule.key.as_str(), &rule.item_types);

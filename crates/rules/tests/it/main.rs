@@ -11,6 +11,7 @@ mod hostile;
 mod lint;
 mod oracle;
 mod published;
+mod references;
 mod surroundings;
 mod unicode;
 mod unindexed;
