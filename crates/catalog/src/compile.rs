@@ -30,24 +30,8 @@ use crate::{
 const BUILT_IN_QUEUES: [(&str, &str); 3] =
     [("default", "Default"), ("appeals", "Appeals"), ("child-safety", "Child safety")];
 
-/// An entry's id, and its value with what stands beside it.
-pub(crate) type BankEntry = (Uuid, Labelled);
-
-/// The value of an entry, and its labels.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Labelled {
-    pub(crate) value: String,
-    pub(crate) labels: Arc<[String]>,
-}
-
-impl Labelled {
-    fn plain(value: String) -> Self {
-        Self { value, labels: Arc::default() }
-    }
-}
-
-/// Bank entries beside those of documents; `None` if the bank is switched off, documents and all.
-pub(crate) type BankEntries = BTreeMap<BankId, Option<Vec<BankEntry>>>;
+/// Bank entries beside those of documents, by id; `None` if the bank is switched off, documents and all.
+pub(crate) type BankEntries = BTreeMap<BankId, Option<Arc<[rules::BankEntry]>>>;
 
 pub(crate) fn compile(
     org: &OrgId,
@@ -322,23 +306,30 @@ fn form(document: &impl serde::Serialize) -> Value {
 }
 
 /// The entries of its document, and those that were added to it.
-fn bank(key: &BankId, document: &documents::Bank, added: Option<&Option<Vec<BankEntry>>>) -> rules::Bank {
+fn bank(
+    key: &BankId,
+    document: &documents::Bank,
+    added: Option<&Option<Arc<[rules::BankEntry]>>>,
+) -> rules::Bank {
     let kind = document.kind;
     // Rules speak of hashes by their bank's name; what is in it is found before they are asked.
     if kind.hash().is_some() || matches!(added, Some(None)) {
         return rules::Bank { key: key.clone(), kind, entries: [].into() };
     }
+    let added = added.and_then(Option::as_ref);
+    if let Some(added) = added.filter(|_| document.entries.is_empty()) {
+        // The usual case of a large bank, whose entries then stay one list.
+        return rules::Bank { key: key.clone(), kind, entries: Arc::clone(added) };
+    }
     // Checked when the document was read.
     let values = document.entries.iter().filter_map(|value| kind.canonical(value).ok());
-    let written = values.map(|value| (entry_id(key, kind, &value), Labelled::plain(value)));
-    let mut entries: BTreeMap<_, _> = written.collect();
-    entries.extend(added.into_iter().flatten().flatten().cloned());
-    let entries = entries.into_iter().map(|(id, Labelled { value, labels })| rules::BankEntry {
-        id: id.to_string().into(),
-        value,
-        labels,
+    let written = values.map(|value| {
+        let id = entry_id(key, kind, &value);
+        (id, rules::BankEntry { id, value: value.into(), labels: Arc::default() })
     });
-    rules::Bank { key: key.clone(), kind, entries: entries.collect() }
+    let mut entries: BTreeMap<_, _> = written.collect();
+    entries.extend(added.into_iter().flat_map(|added| added.iter().map(|entry| (entry.id, entry.clone()))));
+    rules::Bank { key: key.clone(), kind, entries: entries.into_values().collect() }
 }
 
 /// The rule as `rules` reads it: policies by id, actions in their long form.

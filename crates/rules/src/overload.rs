@@ -62,14 +62,18 @@ impl Load {
     /// All patterns of a condition.
     fn all(text: &TextLeaf) -> Self {
         let works = || text.needles.iter().filter_map(work);
-        let banks = text.bank.iter().filter(|_| works().next().is_some()).cloned().collect();
+        let banks = text.bank().filter(|_| works().next().is_some()).cloned().into_iter().collect();
         Self { work: works().fold(0, u64::saturating_add), patterns: works().count(), banks }
     }
 
     /// The one that takes most.
     fn heaviest(text: &TextLeaf) -> Self {
         let work = text.needles.iter().filter_map(work).max();
-        Self { work: work.unwrap_or_default(), patterns: 1, banks: text.bank.iter().cloned().collect() }
+        Self {
+            work: work.unwrap_or_default(),
+            patterns: 1,
+            banks: text.bank().cloned().into_iter().collect(),
+        }
     }
 
     fn add(&mut self, other: &Self) {

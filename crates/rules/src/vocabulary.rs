@@ -12,6 +12,7 @@ use tidegate_schemas::{
     ids::{BankId, TypeId},
     item_types::{self, ItemType, Scalar},
 };
+use uuid::Uuid;
 
 /// Kind of a field's values, as far as rules tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,12 +113,12 @@ pub struct Bank {
     pub entries: Arc<[BankEntry]>,
 }
 
-/// An entry, in the canonical form of its kind.
+/// An entry, in the canonical form of its kind. There may be millions, so what two places need is shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BankEntry {
     /// Id that outcomes name it by.
-    pub id: Arc<str>,
-    pub value: String,
+    pub id: Uuid,
+    pub value: Arc<str>,
     pub labels: Arc<[String]>,
 }
 
@@ -136,7 +137,51 @@ fn is_empty(labels: &Arc<[String]>) -> bool {
 
 impl Bank {
     pub(crate) fn name(&self, entry: &BankEntry) -> EntryName {
-        EntryName { bank: self.key.clone(), id: Arc::clone(&entry.id), labels: Arc::clone(&entry.labels) }
+        entry_name(&self.key, entry)
+    }
+}
+
+fn entry_name(bank: &BankId, entry: &BankEntry) -> EntryName {
+    EntryName { bank: bank.clone(), id: entry.id.to_string().into(), labels: Arc::clone(&entry.labels) }
+}
+
+/// The entries of a bank that a condition uses, by its own numbering. They are shared with the bank.
+#[derive(Clone, Debug)]
+pub(crate) struct UsedEntries {
+    bank: BankId,
+    all: Arc<[BankEntry]>,
+    /// Number of each used entry in the bank; `None` if all are used.
+    used: Option<Box<[u32]>>,
+}
+
+impl UsedEntries {
+    /// `used` are the numbers of the entries in the bank.
+    pub(crate) fn new(bank: &Bank, used: Vec<u32>) -> Self {
+        let used = (used.len() < bank.entries.len()).then(|| used.into());
+        Self { bank: bank.key.clone(), all: Arc::clone(&bank.entries), used }
+    }
+
+    pub(crate) fn bank(&self) -> &BankId {
+        &self.bank
+    }
+
+    /// Keeps the entries for which `keep` has true.
+    pub(crate) fn retain(&mut self, keep: &[bool]) {
+        let kept = (0_u32..).zip(keep).filter(|(_, keep)| **keep);
+        let used = kept.map(|(nth, _)| self.number(nth)).collect();
+        self.used = Some(used);
+    }
+
+    pub(crate) fn name(&self, nth: usize) -> Option<EntryName> {
+        let number = self.number(u32::try_from(nth).ok()?);
+        self.all.get(number as usize).map(|entry| entry_name(&self.bank, entry))
+    }
+
+    fn number(&self, nth: u32) -> u32 {
+        match &self.used {
+            Some(used) => used.get(nth as usize).copied().unwrap_or(u32::MAX),
+            None => nth,
+        }
     }
 }
 

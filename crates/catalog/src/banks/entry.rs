@@ -52,10 +52,6 @@ pub struct Entry {
 }
 
 impl Entry {
-    pub(super) fn counts(&self, now: Millis) -> bool {
-        self.enabled && self.expires_at.is_none_or(|end| end > now)
-    }
-
     /// Apart from who handed it in, and when.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.enabled == other.enabled

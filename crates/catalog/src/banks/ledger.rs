@@ -7,7 +7,7 @@
 //! and the head says so. A crash in between leaves a revision that is not settled: readers add it from its own rows, and
 //! whoever comes next settles it first, so there is never more than one.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tidegate_schemas::{
@@ -20,7 +20,10 @@ use tidegate_store::{
 };
 use uuid::Uuid;
 
-use super::Entry;
+use super::{
+    Entry,
+    held::{Held, HeldRows},
+};
 use crate::{Error, snapshots};
 
 /// Entries that are written together.
@@ -48,27 +51,6 @@ impl Operation {
     pub(crate) fn remove(kind: BankKind, entry: Entry) -> Self {
         let Entry { id, value, .. } = entry;
         if kind.hash().is_some() { Self::RemoveHash { id, value } } else { Self::Remove(id) }
-    }
-}
-
-/// The entries of a bank at a revision.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Held {
-    pub(crate) revision: i64,
-    pub(crate) enabled: bool,
-    pub(crate) entries: BTreeMap<Uuid, Entry>,
-}
-
-impl Held {
-    pub(crate) fn apply(&mut self, operations: Vec<Operation>) {
-        for operation in operations {
-            match operation {
-                Operation::Put(entry) | Operation::PutHash(entry) => {
-                    drop(self.entries.insert(entry.id, entry));
-                }
-                Operation::Remove(id) | Operation::RemoveHash { id, .. } => drop(self.entries.remove(&id)),
-            }
-        }
     }
 }
 
@@ -212,32 +194,35 @@ pub(crate) async fn catch_up(
     store: &Store,
     org: &OrgId,
     bank: &BankId,
-    held: Option<&Held>,
-) -> Result<Held, Error> {
+    held: Option<&Arc<Held>>,
+) -> Result<Arc<Held>, Error> {
     let head = head(store, org, bank).await?;
     if let Some(held) = held.filter(|held| held.revision <= head.revision)
         && let Some(newer) = since(store, held, &head).await?
     {
         return Ok(newer);
     }
-    whole(store, &head).await
+    whole(store, &head).await.map(Arc::new)
 }
 
 /// `None`: the feed does not reach back so far.
-async fn since(store: &Store, held: &Held, head: &BankHead) -> Result<Option<Held>, Error> {
+async fn since(store: &Store, held: &Arc<Held>, head: &BankHead) -> Result<Option<Arc<Held>>, Error> {
     if held.revision == head.revision {
-        return Ok(Some(held.clone()));
+        return Ok(Some(Arc::clone(held)));
     }
     let Some(changes) = changes(store, held.revision, head).await? else { return Ok(None) };
-    let mut newer = Held { revision: head.revision, enabled: head.enabled, entries: held.entries.clone() };
+    let mut all = Vec::new();
     for (revision, change_id) in changes {
         match operations(store, &head.org, &head.bank, revision, change_id).await {
-            Ok(operations) => newer.apply(operations),
+            Ok(operations) => all.extend(operations),
             Err(Error::Bank { .. }) => return Ok(None),
             Err(error) => return Err(error),
         }
     }
-    Ok(Some(newer))
+    let mut newer = Held::clone(held);
+    newer.apply(all);
+    (newer.revision, newer.enabled) = (head.revision, head.enabled);
+    Ok(Some(Arc::new(newer)))
 }
 
 /// The changes after a revision, by revision and id. `None`: the feed does not reach back so far.
@@ -266,11 +251,12 @@ pub(super) async fn changes(
 /// time, which changes nothing.
 async fn whole(store: &Store, head: &BankHead) -> Result<Held, Error> {
     let partition = BankEntry::partition(head.org.clone(), head.bank.clone());
-    let mut held = Held { revision: head.revision, enabled: head.enabled, entries: BTreeMap::new() };
+    let mut rows = HeldRows::default();
     let mut pages = store.scan::<BankEntry>(&partition, At::all());
-    while let Some(rows) = pages.next_page().await? {
-        held.entries.extend(rows.into_iter().map(|row| (row.entry, entry(row))));
+    while let Some(page) = pages.next_page().await? {
+        page.into_iter().for_each(|row| rows.add(entry(row)));
     }
+    let mut held = rows.held(head.revision, head.enabled);
     if head.settled < head.revision {
         held.apply(operations(store, &head.org, &head.bank, head.revision, head.change_id).await?);
     }

@@ -7,12 +7,8 @@ use std::{collections::HashMap, sync::Arc};
 use tidegate_schemas::ids::{BankId, Millis, OrgId};
 use tidegate_store::Store;
 
-use super::ledger::{self, Held};
-use crate::{
-    Error,
-    compile::{BankEntries, Labelled},
-    content::Content,
-};
+use super::{held::Held, ledger};
+use crate::{Error, compile::BankEntries, content::Content};
 
 /// Entries of an organisation's banks.
 pub(crate) type AllHeld = HashMap<BankId, Arc<Held>>;
@@ -32,10 +28,7 @@ pub(crate) async fn catch_up(
     let mut all = AllHeld::new();
     let lists = content.set.banks.iter().filter(|(_, (_, document))| document.kind.hash().is_none());
     for (bank, _) in lists {
-        let known = held.get(bank);
-        let newer = ledger::catch_up(store, org, bank, known.map(|held| &**held)).await?;
-        let kept = known.filter(|known| known.revision == newer.revision).cloned();
-        all.insert(bank.clone(), kept.unwrap_or_else(|| Arc::new(newer)));
+        all.insert(bank.clone(), ledger::catch_up(store, org, bank, held.get(bank)).await?);
     }
     Ok(all)
 }
@@ -47,17 +40,8 @@ pub(crate) fn entries(held: &AllHeld, now: Millis) -> (BankEntries, Option<Milli
         if !held.enabled {
             return (bank.clone(), None);
         }
-        let entries = held.entries.values().filter(|entry| entry.counts(now));
-        let entries: Vec<_> = entries
-            .map(|entry| {
-                let sooner = |end: Millis| expires.is_none_or(|first| end < first);
-                if let Some(end) = entry.expires_at.filter(|end| sooner(*end)) {
-                    expires = Some(end);
-                }
-                let labels = entry.labels.clone().into();
-                (entry.id, Labelled { value: entry.value.clone(), labels })
-            })
-            .collect();
+        let (entries, first) = held.counting(now);
+        expires = expires.into_iter().chain(first).min();
         (bank.clone(), Some(entries))
     });
     let counting = counting.collect();

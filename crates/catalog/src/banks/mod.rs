@@ -4,6 +4,7 @@
 
 mod entry;
 pub(crate) mod hashes;
+mod held;
 pub(crate) mod ledger;
 mod lists;
 mod origin;

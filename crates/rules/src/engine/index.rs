@@ -3,7 +3,7 @@
 //! It is built once for the rules of one or several item types.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -18,7 +18,7 @@ use super::{
 use crate::{
     compile::Rule,
     leaves::{Leaf, field::SearchedValues as Values, needle::Needle, text::TextLeaf},
-    search::{hashing::BuildFastHasher, pattern::Pattern, scanner::Scanner},
+    search::{hashing::BuildFastHasher, pattern::Pattern, scanner::Scanner, starts},
     text::{View, derived::as_seen},
 };
 
@@ -108,16 +108,6 @@ pub(crate) struct Lookup {
     pub(crate) ranges: Ranges,
     collected: Vec<(f64, f64, u32)>,
     collected_texts: ByText<Vec<Witness>>,
-}
-
-fn starts(lengths: impl Iterator<Item = usize>) -> Box<[u32]> {
-    let mut at = 0;
-    let mut starts = vec![0];
-    for length in lengths {
-        at += length;
-        starts.push(u32::try_from(at).unwrap_or(u32::MAX));
-    }
-    starts.into()
 }
 
 impl Scan {
@@ -237,7 +227,7 @@ impl Index {
         self.lookups = lookups.into_iter().collect();
         self.media = media.into_iter().collect();
         self.witnesses = witnesses;
-        let sample = sample(sought.words.values().flat_map(|words| &words.words));
+        let sample = sample(sought.words.values().flat_map(Words::words));
         for (view, unindexed) in sought.patterns {
             self.patterns.push(unindexed.scan(view, &sample));
         }
@@ -268,9 +258,9 @@ struct UnindexedPatterns {
 #[derive(Default)]
 struct Words {
     slots: BTreeSet<usize>,
-    places: HashMap<Box<[u8]>, usize>,
-    words: Vec<Box<[u8]>>,
-    entries: Vec<Vec<IndexEntry>>,
+    places: HashMap<Box<[u8]>, u32>,
+    /// Each entry with the place of its word. There may be millions, so a word has no list of its own.
+    entries: Vec<(u32, IndexEntry)>,
 }
 
 /// Adds the needles by which a condition is indexed, each in the coarsest form that suits it.
@@ -289,7 +279,7 @@ fn add_needles(sought: &mut IndexTerms, coarsest: View, witness: Witness, text: 
         match &text.needles[nth as usize] {
             Needle::Word { seen, runs, whole, .. } => {
                 let (view, word) = home(seen, finest, coarsest);
-                let proof = match (view == text.view && runs.is_empty(), whole) {
+                let proof = match (view == text.view && runs.is_none(), whole) {
                     (true, false) => Proof::Place,
                     (true, true) => Proof::WholeWord,
                     (false, _) => Proof::Needle,
@@ -313,7 +303,7 @@ fn add_needles(sought: &mut IndexTerms, coarsest: View, witness: Witness, text: 
 }
 
 /// Makes a sample of what texts may look like of the words that are sought in them; nothing else is known of them.
-fn sample<'w>(words: impl Iterator<Item = &'w Box<[u8]>>) -> String {
+fn sample<'w>(words: impl Iterator<Item = &'w [u8]>) -> String {
     const BYTES: usize = 8 << 10;
     let mut sample =
         String::from("On 12/31 at 09:45, call +1 (555) 010-9999 or mail a.b@c.example: $5.00 #1! ÄÖ ");
@@ -360,28 +350,37 @@ fn home(word: &str, finest: View, coarsest: View) -> (View, String) {
 
 impl Words {
     fn add(&mut self, word: &str, entry: IndexEntry) {
-        let next = self.words.len();
-        let place = match self.places.entry(word.as_bytes().into()) {
-            Entry::Occupied(place) => *place.get(),
-            Entry::Vacant(place) => {
-                self.words.push(word.as_bytes().into());
-                self.entries.push(Vec::new());
-                *place.insert(next)
-            }
-        };
-        self.entries[place].push(entry);
+        let next = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
+        let place = *self.places.entry(word.as_bytes().into()).or_insert(next);
+        self.entries.push((place, entry));
     }
 
-    fn scan(self, view: View, first: u32) -> Scan {
-        let words: Vec<&[u8]> = self.words.iter().map(|word| &**word).collect();
+    /// The words in the order in which they came.
+    fn words(&self) -> Vec<&[u8]> {
+        let mut words: Vec<&[u8]> = vec![&[]; self.places.len()];
+        for (word, place) in &self.places {
+            words[*place as usize] = word;
+        }
+        words
+    }
+
+    fn scan(mut self, view: View, first: u32) -> Scan {
+        // Stable: the entries of a word stay in their order.
+        self.entries.sort_by_key(|(place, _)| *place);
+        let mut lengths = vec![0_usize; self.places.len()];
+        for (place, _) in &self.entries {
+            lengths[*place as usize] += 1;
+        }
+        let entries = std::mem::take(&mut self.entries).into_iter().map(|(_, entry)| entry).collect();
+        let words = self.words();
         Scan {
             view,
             first,
-            slots: self.slots.into_iter().collect(),
+            slots: self.slots.iter().copied().collect(),
             scanner: Scanner::new(&words),
             words: words.len(),
-            starts: starts(self.entries.iter().map(Vec::len)),
-            entries: self.entries.concat().into(),
+            starts: starts(lengths.into_iter()),
+            entries,
         }
     }
 }

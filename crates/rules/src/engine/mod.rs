@@ -364,6 +364,7 @@ mod tests {
         banks::BankKind,
         ids::{Millis, SubmissionId, TypeId},
     };
+    use uuid::Uuid;
 
     use super::scratch::Scratch;
     use crate::{
@@ -382,8 +383,8 @@ mod tests {
     #[test]
     fn item_with_millions_of_hits_leaves_no_memory() {
         let entry = |length: usize| BankEntry {
-            id: length.to_string().into(),
-            value: "a".repeat(length),
+            id: Uuid::from_u128(length as u128),
+            value: "a".repeat(length).into(),
             labels: [].into(),
         };
         let post = TypeId::new("post");
@@ -403,7 +404,7 @@ mod tests {
             user: None,
             on: On::Item,
             now: Millis(0),
-            submission: SubmissionId::from(uuid::Uuid::nil()),
+            submission: SubmissionId::from(Uuid::nil()),
         });
         assert_eq!(plan.finish(scan, &crate::Facts::new()).matched.len(), 1);
         Scratch::with(0, 0, |scratch| assert!(scratch.bytes() < 100_000, "{}", scratch.bytes()));

@@ -226,7 +226,7 @@ impl<'a> Context<'a> {
 
     /// Leaves an entry out: one that came into a bank later must not stop the rules that were there before.
     pub(crate) fn unusable(&mut self, bank: &BankId, entry: &BankEntry, why: &str) {
-        let (bank, id) = (shown(bank.as_str()), shown(&entry.id));
+        let (bank, id) = (shown(bank.as_str()), shown(&entry.id.to_string()));
         self.at("bank", |c| {
             c.warn("unusable_entry", format!("entry {id} of bank {bank} is left out: {why}"));
         });

@@ -16,16 +16,15 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Needle {
     Word {
-        written: String,
-        seen: String,
-        runs: Runs,
+        written: Arc<str>,
+        /// The word in its view: `written` itself if that is the same.
+        seen: Arc<str>,
+        /// What it asks of the runs of letters in a text, if anything.
+        runs: Option<Box<Runs>>,
         whole: bool,
     },
     /// `literals`: as they stand in lower case; each match holds one of them.
-    Pattern {
-        pattern: Arc<Pattern>,
-        literals: Option<Vec<String>>,
-    },
+    Pattern { pattern: Arc<Pattern>, literals: Option<Vec<String>> },
 }
 
 /// Bytes of text below which `memmem` makes no search either.
@@ -129,7 +128,7 @@ impl Needle {
                     return Ok(None);
                 }
                 // In a few bytes one is found sooner than a search is made.
-                let finder = (text.len() >= BRIEF).then(|| Finder::new(word));
+                let finder = (text.len() >= BRIEF).then(|| Finder::new(word.as_bytes()));
                 let find = |rest: &[u8]| match &finder {
                     Some(finder) => finder.find(rest),
                     None => memmem::find(rest, word.as_bytes()),
@@ -162,7 +161,7 @@ impl Needle {
     pub(super) fn is_at(&self, text: &ViewedText<'_, '_>, start: usize) -> bool {
         match self {
             Self::Word { seen, runs, whole, .. } => {
-                text.has_runs(runs, start)
+                runs.as_ref().is_none_or(|runs| text.has_runs(runs, start))
                     && (!*whole || text.stands_alone(start, start + seen.len(), in_word))
             }
             Self::Pattern { .. } => false,

@@ -1,7 +1,10 @@
 //! The condition `text`: words or patterns are found in texts of the item. Where one search serves many conditions, the
 //! engine tells what it found.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -20,12 +23,12 @@ use crate::{
     limits::{OutOfSteps, Steps, wide},
     logic::{ConditionResult, Mask},
     reader::{Object, Reader, present},
-    search::{Next, scanner::Scanner},
+    search::{Next, scanner::Scanner, starts},
     text::{
         View,
         derived::{Derived, Runs},
     },
-    vocabulary::EntryName,
+    vocabulary::UsedEntries,
 };
 
 /// Words or patterns, searched in named fields.
@@ -59,18 +62,24 @@ pub(crate) struct TextLeaf {
     /// Number of needles that must be found, each in any of the fields.
     pub(crate) needed: usize,
     bulk: Option<Bulk>,
-    /// Bank of the needles, if they are not the rule's own.
-    pub(crate) bank: Option<BankId>,
-    /// The bank's entry of each needle.
-    entries: Vec<EntryName>,
+    /// The bank's entry of each needle, if they are not the rule's own.
+    entries: Option<UsedEntries>,
 }
 
 /// One search for all words of a condition that has many.
 #[derive(Debug)]
 struct Bulk {
     scanner: Scanner,
-    /// The needles of each word of the scanner.
-    needles: Vec<Vec<usize>>,
+    /// The needles by word of the scanner, and where those of each word start.
+    needles: Box<[u32]>,
+    starts: Box<[u32]>,
+}
+
+impl Bulk {
+    fn needles(&self, word: u32) -> impl Iterator<Item = usize> {
+        let (from, to) = (self.starts[word as usize], self.starts[word as usize + 1]);
+        self.needles[from as usize..to as usize].iter().map(|nth| *nth as usize)
+    }
 }
 
 /// Words that are searched one by one at most.
@@ -87,16 +96,11 @@ impl LeafKind for TextLeaf {
     fn compile(text: Text, context: &mut Context<'_>) -> Option<Self> {
         let slots = context.texts(&text.fields, "text");
         let all = matches!(text.search, Search::AllOf { .. });
-        let bank = match &text.search {
-            Search::Bank { bank, .. } => Some(bank.clone()),
-            _ => None,
-        };
-        let mut entries = Vec::new();
+        let mut entries = None;
         let mut needles = match text.search {
             Search::Bank { bank, whole } => {
-                let found = entries_of(&bank, whole, text.view, context)?;
-                let needles;
-                (needles, entries) = found.into_iter().unzip();
+                let (needles, used) = entries_of(&bank, whole, text.view, context)?;
+                entries = Some(used);
                 needles
             }
             Search::AnyOf { words, whole } | Search::AllOf { words, whole } => {
@@ -118,15 +122,15 @@ impl LeafKind for TextLeaf {
         };
         let needed = if all { needles.len() } else { text.min_distinct };
         if !all && needed > 1 {
-            distinct(&mut needles, &mut entries);
-            if bank.is_none() && needles.len() < needed {
+            distinct(&mut needles, entries.as_mut());
+            if entries.is_none() && needles.len() < needed {
                 let detail =
                     "words that are the same in this view count once, and too few are left to be found";
                 context.at("min_distinct", |c| c.error("limit", detail.to_owned()));
                 return None;
             }
         }
-        Some(Self { slots: slots?, view: text.view, needles, needed, bulk: None, bank, entries })
+        Some(Self { slots: slots?, view: text.view, needles, needed, bulk: None, entries })
     }
 
     fn witness(&self) -> Option<f32> {
@@ -155,7 +159,7 @@ impl LeafKind for TextLeaf {
         }
         // A bank may come to hold other entries.
         let possible = self.needles.iter().filter(|needle| !needle.is_impossible()).count();
-        if self.bank.is_none() && possible < self.needed {
+        if self.entries.is_none() && possible < self.needed {
             return vec![Constraint::never()];
         }
         if let [slot] = self.slots[..] { vec![Constraint::presence(slot, true)] } else { Vec::new() }
@@ -310,6 +314,11 @@ impl Reader<'_> {
 }
 
 impl TextLeaf {
+    /// Bank of the needles, if they are not the rule's own.
+    pub(crate) fn bank(&self) -> Option<&BankId> {
+        self.entries.as_ref().map(UsedEntries::bank)
+    }
+
     /// The needles of which one must be found for the condition to pass, and how often one will be: if `k` of `n` are
     /// needed, the `n - k + 1` rarest.
     pub(crate) fn indexed_needles(&self) -> Option<(f32, Vec<u32>)> {
@@ -346,17 +355,25 @@ impl TextLeaf {
         }
         let mut places: HashMap<&[u8], usize> = HashMap::new();
         let mut seen: Vec<&[u8]> = Vec::new();
-        let mut needles: Vec<Vec<usize>> = Vec::new();
-        for (nth, needle) in self.needles.iter().enumerate() {
+        let mut needles: Vec<(usize, u32)> = Vec::new();
+        for (nth, needle) in (0_u32..).zip(&self.needles) {
             let Needle::Word { seen: word, .. } = needle else { continue };
             let place = *places.entry(word.as_bytes()).or_insert_with_key(|word| {
                 seen.push(word);
-                needles.push(Vec::new());
                 seen.len() - 1
             });
-            needles[place].push(nth);
+            needles.push((place, nth));
         }
-        self.bulk = Some(Bulk { scanner: Scanner::new(&seen), needles });
+        // Stable: the needles of a word stay in their order.
+        needles.sort_by_key(|(place, _)| *place);
+        let mut lengths = vec![0; seen.len()];
+        for (place, _) in &needles {
+            lengths[*place] += 1;
+        }
+        let starts = starts(lengths.into_iter());
+        let scanner = Scanner::new(&seen);
+        self.bulk =
+            Some(Bulk { scanner, needles: needles.into_iter().map(|(_, nth)| nth).collect(), starts });
     }
 
     /// The needles that are found, sorted; no more than `enough`.
@@ -378,10 +395,10 @@ impl TextLeaf {
                         spent = true;
                         return Next::Stop;
                     }
-                    for nth in &bulk.needles[word as usize] {
-                        if missing[*nth] && self.needles[*nth].is_at(&seen, start) {
-                            missing[*nth] = false;
-                            found.push(*nth);
+                    for nth in bulk.needles(word) {
+                        if missing[nth] && self.needles[nth].is_at(&seen, start) {
+                            missing[nth] = false;
+                            found.push(nth);
                         }
                     }
                     if found.len() >= enough { Next::Stop } else { Next::Go }
@@ -456,7 +473,7 @@ impl TextLeaf {
                 start,
                 end,
                 found: excerpt(&seen.original[start..end], input.limits.excerpt_bytes).to_owned(),
-                entry: self.entries.get(nth).cloned(),
+                entry: self.entries.as_ref().and_then(|entries| entries.name(nth)),
             });
         }
         (hits, false)
@@ -478,7 +495,7 @@ fn words_of(words: Vec<String>, whole: bool, view: View, context: &mut Context<'
             );
             return None;
         }
-        needles.push(Needle::Word { written, seen, runs, whole });
+        needles.push(word_of(written.into(), seen, runs, whole));
     }
     if let Some(word) = needles.iter().find(|needle| needle.is_short()) {
         let word = shown(word.written());
@@ -494,7 +511,7 @@ fn entries_of(
     whole: bool,
     view: View,
     context: &mut Context<'_>,
-) -> Option<Vec<(Needle, EntryName)>> {
+) -> Option<(Vec<Needle>, UsedEntries)> {
     let bank = context.bank(bank, &[BankKind::Text, BankKind::Regex])?;
     if bank.kind == BankKind::Regex && (whole || view > View::Lower) {
         let key = if whole { "word" } else { "view" };
@@ -502,23 +519,28 @@ fn entries_of(
         context.at(key, |c| c.error("shape", detail.to_owned()));
         return None;
     }
-    let mut found = Vec::with_capacity(bank.entries.len());
-    for entry in &*bank.entries {
+    let (mut needles, mut used) =
+        (Vec::with_capacity(bank.entries.len()), Vec::with_capacity(bank.entries.len()));
+    for (nth, entry) in (0_u32..).zip(&*bank.entries) {
         let needle = if bank.kind == BankKind::Regex {
             context.count_regex()?;
             compiled(&entry.value, context.limits.regex_bytes)
         } else {
             let (seen, runs) = Derived::of_word(&entry.value, view);
-            let word = Needle::Word { written: entry.value.clone(), seen, runs, whole };
+            let word = word_of(Arc::clone(&entry.value), seen, runs, whole);
             if word.length() > 0 { Ok(word) } else { Err("it has no letters in this view".to_owned()) }
         };
         match needle {
-            Ok(needle) => found.push((needle, bank.name(entry))),
+            Ok(needle) => {
+                needles.push(needle);
+                used.push(nth);
+            }
             Err(why) => context.unusable(&bank.key, entry, &why),
         }
     }
-    context.count_words(found.len())?;
-    let mut short = found.iter().map(|(needle, _)| needle).filter(|needle| needle.is_short());
+    let used = UsedEntries::new(bank, used);
+    context.count_words(needles.len())?;
+    let mut short = needles.iter().filter(|needle| needle.is_short());
     if let Some(first) = short.next() {
         let first = shown(first.written());
         let more = match short.count() {
@@ -529,23 +551,29 @@ fn entries_of(
             format!("entry {first} is found inside of many words{more}: `word: true` finds it only alone");
         context.at("bank", |c| c.warn("short_word", detail));
     }
-    Some(found)
+    Some((needles, used))
+}
+
+fn word_of(written: Arc<str>, seen: String, runs: Runs, whole: bool) -> Needle {
+    let seen = if *seen == *written { Arc::clone(&written) } else { seen.into() };
+    Needle::Word { written, seen, runs: (!runs.is_empty()).then(|| Box::new(runs)), whole }
 }
 
 /// Leaves the first of needles that are found together, each with its entry.
-fn distinct(needles: &mut Vec<Needle>, entries: &mut Vec<EntryName>) {
+fn distinct(needles: &mut Vec<Needle>, entries: Option<&mut UsedEntries>) {
     let mut known = HashSet::new();
     let first: Vec<bool> = needles
         .iter()
         .map(|needle| match needle {
-            Needle::Word { seen, runs, .. } => known.insert((seen.clone(), runs.clone())),
-            Needle::Pattern { pattern, .. } => known.insert((pattern.as_str().to_owned(), Runs::default())),
+            Needle::Word { seen, runs, .. } => known.insert((Arc::clone(seen), runs.clone())),
+            Needle::Pattern { pattern, .. } => known.insert((pattern.as_str().into(), None)),
         })
         .collect();
     let mut kept = first.iter();
     needles.retain(|_| kept.next().is_some_and(|first| *first));
-    let mut kept = first.iter();
-    entries.retain(|_| kept.next().is_some_and(|first| *first));
+    if let Some(entries) = entries {
+        entries.retain(&first);
+    }
 }
 
 fn pattern_of(pattern: &str, view: View, context: &mut Context<'_>) -> Option<Needle> {

@@ -5,7 +5,7 @@
 mod explain;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     convert::Infallible,
     sync::Arc,
 };
@@ -199,9 +199,12 @@ impl Plan {
         let (lists, parts) = partitions(&rules, &predicates, vocabulary);
         let indexes: Vec<_> =
             lists.into_iter().map(|list| Index::new(list, &rules, &predicates, &costs)).collect();
+        // An index of item types that the condition's rules do not concern never asks for it.
+        let alone: HashSet<u32> =
+            indexes.iter().flat_map(|index| unscanned(index, &rules)).copied().collect();
         for (number, predicate) in (0_u32..).zip(&mut predicates) {
             if let Leaf::Text(text) = predicate
-                && (text.needed > 1 || !indexes.iter().all(|index| index.is_scanned(number)))
+                && (text.needed > 1 || alone.contains(&number))
             {
                 text.gather();
             }
@@ -558,6 +561,12 @@ fn partitions(
         lists = vec![(0..).take(rules.len()).collect()];
     }
     (lists, parts)
+}
+
+/// Predicates of an index's rules of which the scan of the texts says nothing.
+fn unscanned<'r>(index: &'r Index, rules: &'r [Arc<Rule>]) -> impl Iterator<Item = &'r u32> {
+    let predicates = index.rules.iter().flat_map(|number| &rules[*number as usize].leaves);
+    predicates.filter(|predicate| !index.is_scanned(**predicate))
 }
 
 /// Paths whose texts some of these rules search.

@@ -142,7 +142,7 @@ impl Grams {
         let probes = passes(words, &entries);
         // One or two entries a bucket: what says where a bucket begins is far memory too.
         let shift = 64 - entries.len().next_power_of_two().trailing_zeros().clamp(5, 24) + 1;
-        let (starts, entries) = bucketed(&entries, shift);
+        let (starts, entries) = bucketed(entries, shift);
         let words = bytes.into();
         (Some(Self { probes, starts, shift, entries, words }), rest)
     }
@@ -340,9 +340,9 @@ fn common(key: u64, width: usize) -> u32 {
 }
 
 /// The entries sorted by bucket, and where each bucket starts.
-fn bucketed(entries: &[Keyed], shift: u32) -> (Box<[u32]>, Box<[Entry]>) {
+fn bucketed(mut entries: Vec<Keyed>, shift: u32) -> (Box<[u32]>, Box<[Entry]>) {
     let bucket = |keyed: &Keyed| hash(keyed.key) >> shift;
-    let mut entries = entries.to_vec();
+    // Stable: words of a bucket stay in their order.
     entries.sort_by_key(bucket);
     let mut starts = Vec::new();
     for (nth, entry) in (0_u32..).zip(&entries) {

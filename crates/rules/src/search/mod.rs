@@ -20,6 +20,17 @@ pub(crate) enum Next {
     Stop,
 }
 
+/// Where the members of each of several lists start once the lists stand one behind the other, and where the last ends.
+pub(crate) fn starts(lengths: impl Iterator<Item = usize>) -> Box<[u32]> {
+    let mut at = 0;
+    let mut starts = vec![0];
+    for length in lengths {
+        at += length;
+        starts.push(u32::try_from(at).unwrap_or(u32::MAX));
+    }
+    starts.into()
+}
+
 /// Length of a text for which likelihoods are guessed.
 const TEXT: f32 = 300.0;
 

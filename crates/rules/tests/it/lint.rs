@@ -3,6 +3,7 @@
 use serde_json::{Value as Json, json};
 use tidegate_rules::{Bank, BankEntry, Container, Kind, Limits, Plan, RuleSource, Shape, Vocabulary};
 use tidegate_schemas::{banks::BankKind, ids::TypeId};
+use uuid::Uuid;
 
 fn vocabulary() -> Vocabulary {
     let mut vocabulary = Vocabulary::new();
@@ -172,8 +173,7 @@ fn successor_of_an_expiring_rule_is_no_duplicate() {
 /// What is said of rules that their patterns bring to the end of their steps.
 fn costly(when: &Json, entries: &[&str]) -> Vec<String> {
     let mut vocabulary = vocabulary();
-    let entry =
-        |value: &&str| BankEntry { id: (*value).into(), value: (*value).to_owned(), labels: [].into() };
+    let entry = |value: &&str| BankEntry { id: Uuid::nil(), value: (*value).into(), labels: [].into() };
     let entries = entries.iter().map(entry).collect();
     vocabulary.bank(Bank { key: "rx".into(), kind: BankKind::Regex, entries });
     let document = json!({"rule": "r", "item_types": ["post"], "when": when});

@@ -9,6 +9,7 @@ use tidegate_schemas::{
     banks::BankKind,
     ids::{ItemKey, Millis, SubmissionId, TypeId},
 };
+use uuid::Uuid;
 
 struct Data(Json);
 
@@ -27,6 +28,10 @@ impl Fields for Data {
 }
 
 const NOW: Millis = Millis(1_767_225_600_000);
+
+fn entry_id(nth: usize) -> Uuid {
+    Uuid::from_u128(nth as u128)
+}
 
 fn vocabulary(windows: &[Json]) -> Vocabulary {
     let mut vocabulary = Vocabulary::new();
@@ -55,8 +60,8 @@ fn vocabulary(windows: &[Json]) -> Vocabulary {
     ];
     for (key, kind, values) in banks {
         let entry = |(nth, value): (usize, &&str)| BankEntry {
-            id: format!("{key}-{nth}").into(),
-            value: (*value).to_owned(),
+            id: entry_id(nth),
+            value: (*value).into(),
             labels: [].into(),
         };
         vocabulary.bank(Bank {
@@ -89,7 +94,7 @@ fn scan(plan: &Plan, data: &Json, on: On) -> Scan {
         user: Some(&user),
         on,
         now: NOW,
-        submission: SubmissionId::from(uuid::Uuid::nil()),
+        submission: SubmissionId::from(Uuid::nil()),
     })
 }
 
@@ -237,7 +242,7 @@ fn explanation_lists_omissions_of_its_own_rule_only() {
     let long = "word ".repeat(14_000);
     let values = Data(json!({"text": long, "site": "https://x.example", "links": links}));
     let type_id = TypeId::new("post");
-    let submission = SubmissionId::from(uuid::Uuid::nil());
+    let submission = SubmissionId::from(Uuid::nil());
     let item = Item { type_id: &type_id, values: &values, user: None, on: On::Item, now: NOW, submission };
     let told = |rule: &str| json!(plan.begin_explanation(&item, &rule.into()).unwrap().left_out);
     assert_eq!(told("counts"), json!({"uncounted": ["asked"]}));
@@ -355,7 +360,7 @@ fn a_place_is_shown_with_its_distance_and_its_area() {
     let bank = plan(&json!({"geo": {"lat": "lat", "lng": "lng", "bank": "places"}}), &[]);
     assert_eq!(
         tree(&alone(&bank, &json!({"lat": 52.52, "lng": 13.405})))["geo"]["hits"],
-        json!([{"field": "lat", "place": "52.52,13.405", "area": "u33d", "entry": {"bank": "places", "id": "places-0"}}])
+        json!([{"field": "lat", "place": "52.52,13.405", "area": "u33d", "entry": {"bank": "places", "id": entry_id(0)}}])
     );
     for nowhere in [json!({"lat": 52.52}), json!({"lat": 152.52, "lng": 13.405}), json!({})] {
         let outcome = alone(
@@ -445,7 +450,7 @@ fn tabs_and_line_ends_do_not_hide_hosts() {
     let plan = Plan::compile(&source, &vocabulary, &Limits::default()).unwrap();
     let matches = |type_id: &str, site: &str| {
         let (type_id, data) = (TypeId::new(type_id), Data(json!({"site": site})));
-        let submission = SubmissionId::from(uuid::Uuid::nil());
+        let submission = SubmissionId::from(Uuid::nil());
         let item = Item { type_id: &type_id, values: &data, user: None, on: On::Item, now: NOW, submission };
         plan.finish(plan.scan(&item), &Facts::new()).matched.len()
     };
@@ -456,16 +461,16 @@ fn tabs_and_line_ends_do_not_hide_hosts() {
 
 #[test]
 fn bank_entry_is_named_and_unusable_ones_skipped() {
-    for (leaf, text, id) in [
-        (json!({"text": {"in": ["text"], "bank": "terms", "view": "folded"}}), "FR33 m0ney", "terms-0"),
-        (json!({"text": {"in": ["text"], "bank": "patterns"}}), "many coinz", "patterns-1"),
-        (json!({"domain": {"in": ["text"], "bank": "domains"}}), "http://x.bad.example/", "domains-0"),
+    for (leaf, text, nth) in [
+        (json!({"text": {"in": ["text"], "bank": "terms", "view": "folded"}}), "FR33 m0ney", 0),
+        (json!({"text": {"in": ["text"], "bank": "patterns"}}), "many coinz", 1),
+        (json!({"domain": {"in": ["text"], "bank": "domains"}}), "http://x.bad.example/", 0),
     ] {
         let plan = compile_all(&[rule("r", &leaf)], &[]).unwrap();
         let warnings = plan.warnings();
         let tree = tree(&alone(&plan, &json!({"text": text})));
         let hits = &tree.as_object().unwrap().values().next().unwrap()["hits"];
-        assert_eq!(hits[0]["entry"]["id"], json!(id), "{tree}");
+        assert_eq!(hits[0]["entry"]["id"], json!(entry_id(nth)), "{tree}");
         assert!(alone(&plan, &json!({"text": "nothing"})).matched.is_empty());
         let unusable = warnings.iter().filter(|warning| warning.tag() == "unusable_entry").count();
         assert_eq!(unusable, usize::from(leaf.get("text").is_some()), "{warnings:?}");
@@ -563,7 +568,7 @@ fn refuted_rules_need_no_facts() {
             user: None,
             on: On::Item,
             now: NOW,
-            submission: SubmissionId::from(uuid::Uuid::nil()),
+            submission: SubmissionId::from(Uuid::nil()),
         };
         let pending = plan.begin_explanation(&item, &"r".into()).unwrap();
         let needs: Vec<_> = pending.needs().cloned().collect();

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value as Json, json};
 use tidegate_rules::{Bank, BankEntry, Container, Kind, Shape, Vocabulary};
 use tidegate_schemas::{banks::BankKind, ids::TypeId};
+use uuid::Uuid;
 
 pub(crate) use self::{dice::Dice, facts::standings};
 use self::{
@@ -147,9 +148,9 @@ impl World {
             if kind == Text && dice.chance(5) {
                 values.clear();
             }
-            let entry = |(nth, value)| BankEntry {
-                id: format!("e{nth}").into(),
-                value,
+            let entry = |(nth, value): (usize, String)| BankEntry {
+                id: Uuid::from_u128(nth as u128),
+                value: value.into(),
                 labels: (0..nth % 3).map(|label| format!("l{label}")).collect(),
             };
             Bank { key: key.into(), kind, entries: values.into_iter().enumerate().map(entry).collect() }

@@ -120,16 +120,16 @@ impl Interpreter<'_> {
             for entry in &*bank.entries {
                 let name = Some(EntryName {
                     bank: bank.key.clone(),
-                    id: entry.id.clone(),
+                    id: entry.id.to_string().into(),
                     labels: entry.labels.clone(),
                 });
                 let numbers: Vec<f64> =
                     entry.value.split(',').filter_map(|number| number.parse().ok()).collect();
                 let shape = match numbers[..] {
                     [lat, lng, metres] => Shape::Circle((lat, lng), metres),
-                    _ => Shape::Cell(entry.value.clone()),
+                    _ => Shape::Cell(entry.value.to_string()),
                 };
-                areas.push((shape, entry.value.clone(), name));
+                areas.push((shape, entry.value.to_string(), name));
             }
         }
         let places = self.places(geo);
@@ -175,8 +175,11 @@ impl Interpreter<'_> {
         if let Some(bank) = &test.bank {
             let bank = self.bank(bank);
             domains.extend(bank.entries.iter().filter_map(|entry| {
-                let name =
-                    EntryName { bank: bank.key.clone(), id: entry.id.clone(), labels: entry.labels.clone() };
+                let name = EntryName {
+                    bank: bank.key.clone(),
+                    id: entry.id.to_string().into(),
+                    labels: entry.labels.clone(),
+                };
                 Some((BankKind::Domain.canonical(&entry.value).ok()?, Some(name)))
             }));
         }

@@ -89,10 +89,10 @@ impl Interpreter<'_> {
                 let usable = bank.entries.iter().filter(|entry| usable(&entry.value));
                 let named = usable.map(|entry| {
                     (
-                        entry.value.clone(),
+                        entry.value.to_string(),
                         Some(EntryName {
                             bank: bank.key.clone(),
-                            id: entry.id.clone(),
+                            id: entry.id.to_string().into(),
                             labels: entry.labels.clone(),
                         }),
                     )
