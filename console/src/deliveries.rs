@@ -2,8 +2,6 @@
 //!
 //! It writes no delivery: the owner of the partition is the only writer, and takes commands from the topic.
 
-use std::{fmt, str::FromStr};
-
 use futures::future;
 use tidegate_moderation::{Deps, Error};
 use tidegate_schemas::{
@@ -16,40 +14,17 @@ use tidegate_store::{
 };
 use tidegate_stream::{Record, Topic};
 
+use crate::day_place::DayPlace;
+
 /// Rows that are read at once.
 const STEP: usize = 500;
-
-/// End of a page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    day: i64,
-    /// Cursor in the day; none if nothing of the day was read yet.
-    after: Option<Cursor>,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}~", self.day)?;
-        self.after.as_ref().map_or(Ok(()), |after| write!(f, "{after}"))
-    }
-}
-
-impl FromStr for Place {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let (day, after) = text.split_once('~').ok_or(())?;
-        let after = if after.is_empty() { None } else { Some(after.parse().map_err(drop)?) };
-        Ok(Self { day: day.parse().map_err(drop)?, after })
-    }
-}
 
 pub(crate) struct Query<F> {
     pub(crate) wants: F,
     pub(crate) limit: usize,
     /// Rows that the page may cost.
     pub(crate) rows: usize,
-    pub(crate) from: Option<Place>,
+    pub(crate) from: Option<DayPlace>,
 }
 
 /// Deliveries, the newest first, and where to go on.
@@ -58,14 +33,14 @@ pub(crate) async fn page(
     org: &OrgId,
     query: Query<impl Fn(&Delivery) -> bool>,
     now: Millis,
-) -> Result<(Vec<Delivery>, Option<Place>), tidegate_store::Error> {
+) -> Result<(Vec<Delivery>, Option<DayPlace>), tidegate_store::Error> {
     let Query { wants, limit, mut rows, from } = query;
     let day = Millis::day;
     let lives = DeliveryByDay::TABLE.ttl.unwrap_or_default();
     let (oldest, newest) = (day(now.minus(lives)), day(now.plus(lives)));
     let mut place = match from {
-        Some(from) => Place { day: from.day.min(newest), ..from },
-        None => Place { day: newest_day(store, org, day(now), newest).await?, after: None },
+        Some(from) => DayPlace { day: from.day.min(newest), ..from },
+        None => DayPlace { day: newest_day(store, org, day(now), newest).await?, after: None },
     };
     let mut found = Vec::new();
     while place.day >= oldest {
@@ -84,13 +59,13 @@ pub(crate) async fn page(
             let Some(delivery) = delivery.filter(is_here) else { continue };
             if found.len() >= limit {
                 let after = listed[..at].last().map(Cursor::after).or(place.after);
-                return Ok((found, Some(Place { day: place.day, after })));
+                return Ok((found, Some(DayPlace { day: place.day, after })));
             }
             found.push(delivery);
         }
         place = match entries.cursor() {
-            Some(after) => Place { day: place.day, after: Some(after) },
-            None => Place { day: place.day - 1, after: None },
+            Some(after) => DayPlace { day: place.day, after: Some(after) },
+            None => DayPlace { day: place.day - 1, after: None },
         };
     }
     Ok((found, None))
@@ -271,13 +246,14 @@ mod tests {
 
     #[test]
     fn a_place_survives_its_text_and_nothing_else_is_one() {
-        for place in
-            [Place { day: 20_778, after: None }, Place { day: 20_778, after: Some("00ff".parse().unwrap()) }]
-        {
-            assert_eq!(place.to_string().parse::<Place>().unwrap(), place);
+        for place in [
+            DayPlace { day: 20_778, after: None },
+            DayPlace { day: 20_778, after: Some("00ff".parse().unwrap()) },
+        ] {
+            assert_eq!(place.to_string().parse::<DayPlace>().unwrap(), place);
         }
         for text in ["", "1", "a~", "1~xyz"] {
-            assert!(text.parse::<Place>().is_err(), "{text}");
+            assert!(text.parse::<DayPlace>().is_err(), "{text}");
         }
     }
 }

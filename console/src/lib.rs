@@ -3,6 +3,7 @@
 //! It decides nothing itself: a handler reads the request, makes one call into `moderation` or `catalog`, and renders.
 
 pub mod admin;
+mod day_place;
 mod deliveries;
 mod settings;
 

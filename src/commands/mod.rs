@@ -3,6 +3,7 @@
 //! Commands that need data talk to the admin API; only `store`, `topics` and the roles open engines themselves.
 
 mod apply;
+mod audit;
 mod banks;
 mod bundle;
 mod check_config;
@@ -90,6 +91,9 @@ enum Command {
     /// Make organisations
     #[command(subcommand)]
     Org(org::Org),
+    /// List what was asked of the admin API, by whom, and how it ended
+    #[command(subcommand)]
+    Audit(audit::Audit),
     /// List what could not be processed, and send it back
     #[command(subcommand)]
     DeadLetters(dead_letters::DeadLetters),
@@ -121,6 +125,7 @@ impl Cli {
             Command::Media(command) => command.run(),
             Command::Keys(command) => alone(command.run()),
             Command::Org(command) => alone(command.run()),
+            Command::Audit(command) => alone(command.run()),
             Command::DeadLetters(command) => alone(command.run()),
             Command::Demo(command) => alone(command.run()),
         }

@@ -299,6 +299,53 @@ async fn rotated_key_works_for_its_overlap() {
 }
 
 #[tokio::test]
+async fn requests_that_change_something_are_audited_with_their_end() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    place.tell(&["org", "create", "acme"]).await;
+    let key = place.tell(&["keys", "create", "--name", "bot", "--scopes", "admin"]).await;
+    let lines = async |arguments: &[&str]| {
+        let listed = place.tell(&[&["audit", "list"], arguments].concat()).await;
+        listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
+    };
+    let made = lines(&["--action", "POST /keys"]).await;
+    let made = made.iter().find(|entry| entry["detail"]["name"] == "bot").unwrap();
+    assert_eq!((&made["actor"], &made["status"]), (&json!("operator"), &json!(201)), "{made}");
+    assert!(!made.to_string().contains(key.trim()), "no secret is recorded");
+
+    let id = made["detail"]["key"].as_str().unwrap().to_owned();
+    let path = format!("/keys/{id}/rotate");
+    assert_eq!(demo.admin_as(key.trim(), Method::POST, &path, Some(&json!({}))).await.0, 201);
+    let missing = "/keys/nobody/revoke";
+    assert_eq!(demo.admin_as(key.trim(), Method::POST, missing, None).await.0, 404);
+    let of_bot = lines(&["--actor", "bot"]).await;
+    let told: Vec<_> = of_bot
+        .iter()
+        .map(|entry| (entry["object"].as_str().unwrap(), entry["status"].as_i64(), &entry["action"]))
+        .collect();
+    let (rotate, revoke) = (json!("POST /keys/{id}/rotate"), json!("POST /keys/{id}/revoke"));
+    assert_eq!(told, [(missing, Some(404), &revoke), (&path, Some(201), &rotate)]);
+
+    // Each page ends where the next begins, and reading adds nothing.
+    let all = lines(&[]).await;
+    let (mut paged, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = demo.admin(&format!("/audit?limit=1{cursor}")).await;
+        paged.extend(page["items"].as_array().unwrap().clone());
+        let Some(next) = page["next"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(paged, all);
+    assert_eq!(lines(&["--until", "2026-01-01T00:00:00Z"]).await, Vec::<Value>::new());
+    let refused = demo.admin_as(key.trim(), Method::GET, "/audit?since=yesterday", None).await;
+    assert_eq!(refused.0, 400);
+
+    let other = place.tell(&["keys", "create", "--scopes", "admin", "--org", "acme"]).await;
+    let seen = demo.admin_as(other.trim(), Method::GET, "/audit", None).await.1;
+    assert!(!seen.to_string().contains("bot"), "another organisation sees its own only: {seen}");
+}
+
+#[tokio::test]
 async fn another_organisation_starts_empty_and_sees_nothing_of_the_first() {
     let place = Place::new();
     let demo = place.start().await.unwrap();

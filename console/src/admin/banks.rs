@@ -8,11 +8,12 @@ use std::{
 };
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::State,
     routing::{get, post},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tidegate_catalog::banks::{BankError, Entry, Given, Origin, Place, Withdrawn};
 use tidegate_media::banks::{Hash, LookupScope, MediaHashes};
 use tidegate_schemas::{
@@ -25,6 +26,7 @@ use uuid::Uuid;
 
 use super::{
     Api, List,
+    audit::AuditDetail,
     caller::Caller,
     extract::{Body, Page, WholeList, id, invalid},
     faults,
@@ -231,7 +233,7 @@ async fn add(
     caller: Caller,
     Path(bank): Path<String>,
     Body(wanted): Body<Added>,
-) -> Result<Json<Taken>, Problem> {
+) -> Result<(Extension<AuditDetail>, Json<Taken>), Problem> {
     if wanted.entries.len() > MOST_ENTRIES {
         return Err(invalid("/entries", format!("One request adds at most {MOST_ENTRIES} entries.")));
     }
@@ -253,19 +255,17 @@ async fn add(
     }
     let bank = BankId::from(bank);
     let taken = api.deps.banks.add(&caller.org, &bank, given, &caller.name).await.map_err(told)?;
-    tracing::info!(
-        target: "audit", org = %caller.org, by = %caller.name, %bank, added = taken.added, changed = taken.changed,
-        "added entries of a bank"
-    );
+    let detail = AuditDetail(json!({"added": taken.added, "changed": taken.changed}));
     let rejected = taken.rejected.into_iter().map(|(index, reason)| Rejected { index, reason });
-    Ok(Json(Taken {
+    let answer = Json(Taken {
         added: taken.added,
         changed: taken.changed,
         unchanged: taken.unchanged,
         rejected: rejected.collect(),
         warnings: taken.warnings,
         revision: taken.revision,
-    }))
+    });
+    Ok((Extension(detail), answer))
 }
 
 fn instant(text: Option<String>, index: usize) -> Result<Option<Millis>, Problem> {
@@ -286,7 +286,6 @@ async fn remove(
     let (ids, no_entries) = ids(&api, &caller, &bank, &named).await?;
     let touched = api.deps.banks.remove(&caller.org, &bank, &ids, &caller.name).await.map_err(told)?;
     let found = touched.found;
-    tracing::info!(target: "audit", org = %caller.org, by = %caller.name, %bank, found, "removed entries of a bank");
     Ok(Json(Found { found, missing: no_entries + ids.len() - found, in_document: touched.written.len() }))
 }
 
@@ -316,7 +315,7 @@ async fn withdraw(
     caller: Caller,
     Path(bank): Path<String>,
     Body(wanted): Body<Withdrawals>,
-) -> Result<Json<Outcomes>, Problem> {
+) -> Result<(Extension<AuditDetail>, Json<Outcomes>), Problem> {
     if wanted.entries.len() > MOST_ENTRIES {
         return Err(invalid("/entries", format!("One request names at most {MOST_ENTRIES} entries.")));
     }
@@ -337,11 +336,8 @@ async fn withdraw(
     let outcomes =
         api.deps.banks.withdraw(&caller.org, &bank, &withdrawals, &caller.name).await.map_err(told)?;
     let of = |what| outcomes.iter().filter(|it| **it == what).count();
-    tracing::info!(
-        target: "audit", org = %caller.org, by = %caller.name, %bank, removed = of(Withdrawn::Removed),
-        changed = of(Withdrawn::Changed), "withdrew entries of a bank"
-    );
-    Ok(Json(Outcomes { outcomes }))
+    let detail = AuditDetail(json!({"removed": of(Withdrawn::Removed), "changed": of(Withdrawn::Changed)}));
+    Ok((Extension(detail), Json(Outcomes { outcomes })))
 }
 
 async fn enable(
@@ -374,9 +370,6 @@ async fn switch(
     let banks = &api.deps.banks;
     let touched = banks.switch(&caller.org, &bank, &ids, enabled, &caller.name).await.map_err(told)?;
     let found = touched.found;
-    tracing::info!(
-        target: "audit", org = %caller.org, by = %caller.name, %bank, found, enabled, "switched entries of a bank"
-    );
     Ok(Json(Found { found, missing: no_entries + ids.len() - found, in_document: touched.written.len() }))
 }
 
@@ -397,7 +390,6 @@ async fn switch_bank(
     let bank = BankId::from(bank);
     let banks = &api.deps.banks;
     banks.switch_bank(&caller.org, &bank, enabled, &caller.name).await.map_err(told)?;
-    tracing::info!(target: "audit", org = %caller.org, by = %caller.name, %bank, enabled, "switched a bank");
     let listed = list(State(api), caller, Query(WholeList::default())).await?;
     let found = listed.0.items.into_iter().find(|it| it.id == bank);
     found.map(Json).ok_or_else(|| Problem::not_found("There is no such bank."))

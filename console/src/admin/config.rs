@@ -5,12 +5,13 @@
 use std::time::Duration;
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::State,
     http::StatusCode,
     routing::{get, post},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tidegate_catalog::change::{ApplyError, Change, Difference, File, How, Waited};
 use tidegate_schemas::{
     documents::DocumentFault,
@@ -19,7 +20,7 @@ use tidegate_schemas::{
 };
 use tidegate_web::{Problem, Query};
 
-use super::{Api, caller::Caller, extract::Body, faults};
+use super::{Api, audit::AuditDetail, caller::Caller, extract::Body, faults};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
@@ -159,7 +160,7 @@ async fn apply(
     State(api): State<Api>,
     caller: Caller,
     Body(documents): Body<Documents>,
-) -> Result<Json<Applied>, Problem> {
+) -> Result<(Extension<AuditDetail>, Json<Applied>), Problem> {
     documents.are_for(&caller.org)?;
     let change = Change {
         expected_version: documents.expected_version,
@@ -168,21 +169,19 @@ async fn apply(
         files: documents.files(),
     };
     let applied = api.deps.changes.apply(&caller.org, change).await.map_err(refused)?;
-    tracing::info!(
-        target: "audit", org = %caller.org, by = %caller.name, version = applied.version.0,
-        changes = applied.differences.len(), "applied a configuration"
-    );
+    let detail = json!({"version": applied.version, "changes": applied.differences.len()});
     // Whoever is answered finds it live here; where it cannot be loaded now, the poll does it.
     if let Err(error) = api.deps.moderation.live.latest(&caller.org).await {
         tracing::warn!(tag = error.tag(), "an applied configuration is not live here yet");
     }
-    Ok(Json(Applied {
+    let answer = Json(Applied {
         org: caller.org,
         version: applied.version,
         changes: applied.differences.into_iter().map(Changed::from).collect(),
         warnings: applied.warnings.iter().map(ToString::to_string).collect(),
         new_secrets: applied.new_secrets,
-    }))
+    });
+    Ok((Extension(AuditDetail(detail)), answer))
 }
 
 async fn validate(

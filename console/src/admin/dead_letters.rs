@@ -3,11 +3,12 @@
 //! Lists show where a letter comes from and why it failed, never its content.
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::State,
     routing::{get, post},
 };
 use serde::Deserialize;
+use serde_json::json;
 use tidegate_moderation::dead_letters::{
     self, DeadLetterError, Filter, ReplayCounts, ReplayOptions, Summary,
 };
@@ -16,6 +17,7 @@ use tidegate_web::{Problem, Query};
 
 use super::{
     Api, List,
+    audit::AuditDetail,
     caller::Caller,
     extract::{Body, invalid, not_a_cursor},
     faults,
@@ -73,7 +75,7 @@ async fn replay(
     State(api): State<Api>,
     caller: Caller,
     Body(body): Body<ReplayBody>,
-) -> Result<Json<ReplayCounts>, Problem> {
+) -> Result<(Extension<AuditDetail>, Json<ReplayCounts>), Problem> {
     let ReplayBody { topic, reason, id, all, again } = body;
     if !all && topic.is_none() && reason.is_none() && id.is_none() {
         return Err(invalid("", "Name an `id`, a `topic` or a `reason`, or say `all`."));
@@ -87,10 +89,9 @@ async fn replay(
     if let (Some(id), 0) = (&filter.id, counts.replayed + counts.refused) {
         return Err(Problem::not_found(format!("There is no such dead letter: `{id}`.")));
     }
-    tracing::info!(
-        target: "audit", org = %caller.org, by = %caller.name, replayed = counts.replayed, "replayed dead letters"
-    );
-    Ok(Json(counts))
+    let detail =
+        json!({"topic": topic, "reason": filter.reason, "id": filter.id, "replayed": counts.replayed});
+    Ok((Extension(AuditDetail(detail)), Json(counts)))
 }
 
 fn filter(

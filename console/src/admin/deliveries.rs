@@ -217,10 +217,6 @@ async fn command(api: &Api, caller: &Caller, event: &str, command: Command) -> R
     if !known.map_err(faults::moderation)? {
         return Err(no_such_delivery());
     }
-    tracing::info!(
-        target: "audit", org = %caller.org, by = %caller.name, %event, command = command.as_str(),
-        "asked about a delivery"
-    );
     Ok(StatusCode::ACCEPTED)
 }
 

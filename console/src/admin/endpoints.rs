@@ -55,6 +55,5 @@ async fn reveal(
     let endpoint = EndpointId::from(endpoint);
     let secret = api.deps.secrets.reveal(&caller.org, &endpoint).await.map_err(faults::secret)?;
     let secret = secret.ok_or_else(|| Problem::not_found("There is no such endpoint."))?;
-    tracing::info!(target: "audit", org = %caller.org, by = %caller.name, %endpoint, "revealed a signing secret");
     Ok(Json(Revealed { id: endpoint, secret }))
 }

@@ -5,12 +5,13 @@
 use std::time::Duration;
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::State,
     http::StatusCode,
     routing::{get, post},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tidegate_catalog::{
     Scope, Scopes,
     keys::{Created, KeyError, KeyInfo, NewKey},
@@ -23,6 +24,7 @@ use tidegate_web::{Path, Problem, Query};
 
 use super::{
     Api, List,
+    audit::AuditDetail,
     caller::Caller,
     extract::{Body, WholeList, id, invalid},
     faults,
@@ -72,8 +74,14 @@ struct NewlyMade {
     info: Key,
 }
 
-fn made(created: Created) -> (StatusCode, Json<NewlyMade>) {
-    (StatusCode::CREATED, Json(NewlyMade { key: created.token.reveal(), info: created.info.into() }))
+type Made = (StatusCode, Extension<AuditDetail>, Json<NewlyMade>);
+
+fn made(created: Created) -> Made {
+    let info = Key::from(created.info);
+    let detail =
+        json!({"key": info.id, "name": info.name, "scopes": info.scopes, "expiresAt": info.expires_at});
+    let answer = NewlyMade { key: created.token.reveal(), info };
+    (StatusCode::CREATED, Extension(AuditDetail(detail)), Json(answer))
 }
 
 #[derive(Deserialize)]
@@ -110,11 +118,7 @@ async fn list(
     Ok(Json(List::whole(keys.into_iter().map(Key::from).collect())))
 }
 
-async fn create(
-    State(api): State<Api>,
-    caller: Caller,
-    Body(wanted): Body<Wanted>,
-) -> Result<(StatusCode, Json<NewlyMade>), Problem> {
+async fn create(State(api): State<Api>, caller: Caller, Body(wanted): Body<Wanted>) -> Result<Made, Problem> {
     let scopes = match wanted.scopes {
         None => Scopes::platform(),
         Some(names) => names
@@ -130,7 +134,6 @@ async fn create(
     let name = wanted.name.unwrap_or_else(|| "key".to_owned());
     let new = NewKey { org: caller.org.clone(), name, scopes, expires_at };
     let created = api.deps.keys.create(new).await.map_err(|error| told(error, "/expiresInSeconds"))?;
-    tracing::info!(target: "audit", org = %caller.org, by = %caller.name, key = %created.info.id, "made an API key");
     Ok(made(created))
 }
 
@@ -141,7 +144,6 @@ async fn revoke(
 ) -> Result<StatusCode, Problem> {
     let key: ApiKeyId = id(&key)?;
     api.deps.keys.revoke(&caller.org, key).await.map_err(|error| told(error, ""))?;
-    tracing::info!(target: "audit", org = %caller.org, by = %caller.name, %key, "revoked an API key");
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -150,14 +152,11 @@ async fn rotate(
     caller: Caller,
     Path(key): Path<String>,
     Body(rotation): Body<Rotation>,
-) -> Result<(StatusCode, Json<NewlyMade>), Problem> {
+) -> Result<Made, Problem> {
     let key: ApiKeyId = id(&key)?;
     let overlap = Duration::from_secs(rotation.overlap_seconds);
     let rotated = api.deps.keys.rotate(&caller.org, key, overlap).await;
     let created = rotated.map_err(|error| told(error, "/overlapSeconds"))?;
-    tracing::info!(
-        target: "audit", org = %caller.org, by = %caller.name, old = %key, key = %created.info.id, "rotated an API key"
-    );
     Ok(made(created))
 }
 

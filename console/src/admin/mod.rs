@@ -2,6 +2,7 @@
 //!
 //! Each resource has a file of its own.
 
+mod audit;
 mod banks;
 mod caller;
 mod config;
@@ -55,6 +56,7 @@ impl<T> List<T> {
 pub fn router(deps: Deps, settings: Settings, http: HttpServer) -> Router {
     let api = Arc::new(Shared { deps, settings, http, trials: rules::Trials::default() });
     let routes = Router::new()
+        .merge(audit::routes())
         .merge(banks::routes())
         .merge(config::routes())
         .merge(dead_letters::routes())
@@ -66,7 +68,8 @@ pub fn router(deps: Deps, settings: Settings, http: HttpServer) -> Router {
         .merge(orgs::routes())
         .merge(policies::routes())
         .merge(queues::routes())
-        .merge(rules::routes());
+        .merge(rules::routes())
+        .layer(from_fn_with_state(Arc::clone(&api), audit::record));
     let router = Router::new()
         .nest("/admin/v1", routes)
         .layer(from_fn_with_state(Arc::clone(&api), caller::authenticate))

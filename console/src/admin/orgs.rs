@@ -2,7 +2,7 @@
 //!
 //! Only the local token opens them: a key belongs to one organisation.
 
-use axum::{Json, Router, extract::State, http::StatusCode, routing::get};
+use axum::{Extension, Json, Router, extract::State, http::StatusCode, routing::get};
 use serde::{Deserialize, Serialize};
 use tidegate_catalog::{
     members::{self, Member},
@@ -13,6 +13,7 @@ use tidegate_web::{Problem, Query};
 
 use super::{
     Api, List,
+    audit::AuditDetail,
     caller::Caller,
     extract::{Body, WholeList, invalid},
     faults,
@@ -66,7 +67,7 @@ async fn create(
     State(api): State<Api>,
     caller: Caller,
     Body(wanted): Body<Wanted>,
-) -> Result<(StatusCode, Json<serde_json::Value>), Problem> {
+) -> Result<(StatusCode, Extension<AuditDetail>, Json<serde_json::Value>), Problem> {
     only_operator(&caller)?;
     let org = OrgId::from(wanted.id);
     let name = wanted.name.unwrap_or_else(|| org.to_string());
@@ -78,8 +79,8 @@ async fn create(
     if !is_new {
         return Err(Problem::conflict(format!("There is an organisation `{org}` already.")));
     }
-    tracing::info!(target: "audit", by = %caller.name, %org, "made an organisation");
-    Ok((StatusCode::CREATED, Json(serde_json::json!({ "id": org, "name": name }))))
+    let made = serde_json::json!({ "id": org, "name": name });
+    Ok((StatusCode::CREATED, Extension(AuditDetail(made.clone())), Json(made)))
 }
 
 async fn list_members(

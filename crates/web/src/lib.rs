@@ -43,5 +43,10 @@ pub use settings::{Settings, SettingsError};
 
 /// The router with [`handle_request`] around whatever it answers.
 pub fn with_envelope(router: Router) -> Router {
-    router.layer(from_fn(|request, next: Next| handle_request(request, |request, _| next.run(request))))
+    router.layer(from_fn(|request, next: Next| {
+        handle_request(request, |mut request, id| {
+            request.extensions_mut().insert(id);
+            next.run(request)
+        })
+    }))
 }

@@ -1,6 +1,6 @@
 //! `/admin/v1/rules/retroactions`: runs of live rules over items that came in before.
 
-use axum::{Json, extract::State, http::StatusCode};
+use axum::{Extension, Json, extract::State, http::StatusCode};
 use serde::Deserialize;
 use tidegate_moderation::reevaluation::retroact::{self, Refusal, Run};
 use tidegate_schemas::ids::{Millis, RuleId};
@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::{Budget, span};
 use crate::admin::{
     Api, List,
+    audit::AuditDetail,
     caller::Caller,
     extract::{Body, WholeList, id, invalid},
     faults,
@@ -43,7 +44,7 @@ pub(super) async fn begin(
     State(api): State<Api>,
     caller: Caller,
     Body(wanted): Body<Wanted>,
-) -> Result<(StatusCode, Json<Run>), Problem> {
+) -> Result<(StatusCode, Extension<AuditDetail>, Json<Run>), Problem> {
     let now = Millis::now();
     let until = wanted.until.unwrap_or_else(|| now.iso());
     let span = span(&wanted.since, &until, None)?;
@@ -56,11 +57,8 @@ pub(super) async fn begin(
     };
     let begun = retroact::begin(&api.deps.moderation, &caller.org, wanted, now).await;
     let run = begun.map_err(faults::moderation)?.map_err(refused)?;
-    tracing::info!(
-        target: "audit", org = %caller.org, by = %caller.name, run = %run.id, dry_run = run.dry_run,
-        "began to let rules act on stored items"
-    );
-    Ok((StatusCode::CREATED, Json(run)))
+    let detail = serde_json::json!({"run": run.id, "dryRun": run.dry_run});
+    Ok((StatusCode::CREATED, Extension(AuditDetail(detail)), Json(run)))
 }
 
 pub(super) async fn list(

@@ -96,9 +96,5 @@ pub(super) async fn record(
     let store = &api.deps.moderation.store;
     let done = baselines::record(store, &caller.org, &measurement, &recorded.rules, Millis::now()).await;
     done.map_err(faults::moderation)?;
-    tracing::info!(
-        target: "audit", org = %caller.org, by = %caller.name, rules = recorded.rules.len(),
-        "recorded how often rules are expected to match"
-    );
     Ok(Json(Answer { recorded: recorded.rules.len() }))
 }

@@ -59,6 +59,7 @@ pub const ALL: &[&Table] = &[
     callbacks::deliveries::DeliveryByDay::TABLE,
     callbacks::due::Due::TABLE,
     callbacks::due::DueCursor::TABLE,
+    catalog::audit::AuditEntry::TABLE,
     catalog::orgs::Org::TABLE,
     catalog::configs::ConfigHead::TABLE,
     catalog::configs::ConfigSnapshot::TABLE,

@@ -1,5 +1,6 @@
 //! Configuration of organisations, and the credentials that speak for them.
 
+pub mod audit;
 pub mod banks;
 pub mod configs;
 pub mod keys;

@@ -1,0 +1,228 @@
+//! `/admin/v1/audit`: what was asked of this API, by whom, and how it ended.
+//!
+//! Every request that may change something is recorded here, whatever its route, before it is carried out; handlers only
+//! add details. A request whose row cannot be written is refused, so nothing happens without one.
+
+use axum::{
+    Json, Router,
+    extract::{MatchedPath, Request, State},
+    http::Method,
+    middleware::Next,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tidegate_schemas::{
+    ids::{CauseId, Millis, OrgId},
+    item_types::datetime,
+};
+use tidegate_store::{At, Cursor, Row as _, WriteTime, tables::catalog::audit::AuditEntry};
+use tidegate_web::{Problem, Query, RequestId};
+
+use super::{
+    Api, List,
+    caller::Caller,
+    extract::{invalid, not_a_cursor},
+    faults,
+    job_list::limit,
+};
+use crate::day_place::DayPlace;
+
+/// Path of the API, which actions and objects leave out.
+const PREFIX: &str = "/admin/v1";
+
+/// POSTs that only read: their bodies do not fit into a query.
+const READS: [&str; 5] =
+    ["/banks/match", "/config/validate", "/routing/explain", "/rules/backtest", "/rules/explain"];
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new().route("/audit", get(list))
+}
+
+/// Details of what a request did, for its row. A handler puts them into its answer.
+#[derive(Clone, Debug)]
+pub(super) struct AuditDetail(pub(super) Value);
+
+/// Records the request if it may change something or shows a secret.
+pub(super) async fn record(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let route = route.strip_prefix(PREFIX).unwrap_or(route);
+    if is_read(request.method(), route) {
+        return next.run(request).await;
+    }
+    let Some(caller) = request.extensions().get::<Caller>().cloned() else {
+        return Problem::internal().into_response();
+    };
+    let path = request.uri().path();
+    let at = Millis::now();
+    let mut row = AuditEntry {
+        org: caller.org.clone(),
+        day: at.day(),
+        at,
+        entry_id: CauseId::random().0,
+        actor: caller.name.to_string(),
+        action: format!("{} {route}", request.method()),
+        object: path.strip_prefix(PREFIX).unwrap_or(path).to_owned(),
+        request_id: request.extensions().get::<RequestId>().map_or_else(String::new, ToString::to_string),
+        status: None,
+        detail: None,
+    };
+    let store = &api.deps.moderation.store;
+    if let Err(error) = store.put(WriteTime::of(at, 0), std::slice::from_ref(&row)).await {
+        return faults::store(error).into_response();
+    }
+    let answer = next.run(request).await;
+    row.status = Some(answer.status().as_u16().into());
+    row.detail = answer.extensions().get::<AuditDetail>().map(|detail| detail.0.to_string());
+    // The row of the beginning stays: it says that the request was made, and not how it ended.
+    if let Err(error) = store.put(WriteTime::of(at, 1), std::slice::from_ref(&row)).await {
+        tracing::warn!(tag = error.tag(), org = %row.org, action = row.action, "an audited request's end is not recorded");
+    }
+    tracing::info!(
+        target: "audit", org = %row.org, by = row.actor, action = row.action, status = row.status,
+        detail = row.detail, "audited"
+    );
+    answer
+}
+
+fn is_read(method: &Method, route: &str) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+        || (*method == Method::POST && READS.contains(&route))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    since: Option<String>,
+    until: Option<String>,
+    actor: Option<String>,
+    /// Method and route, or the route alone.
+    action: Option<String>,
+    /// Beginning of the path that was called.
+    object: Option<String>,
+    limit: Option<usize>,
+    cursor: Option<String>,
+    #[serde(rename = "org")]
+    _org: Option<String>,
+}
+
+impl ListQuery {
+    fn wants(&self, entry: &AuditEntry, until: Millis) -> bool {
+        let is_action = |wanted: &String| {
+            entry.action == *wanted || entry.action.split_once(' ').is_some_and(|(_, route)| route == wanted)
+        };
+        entry.at < until
+            && self.actor.as_ref().is_none_or(|actor| *actor == entry.actor)
+            && self.action.as_ref().is_none_or(is_action)
+            && self.object.as_ref().is_none_or(|object| entry.object.starts_with(object.as_str()))
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    at: String,
+    actor: String,
+    action: String,
+    object: String,
+    /// Status of the answer; `null` if the end of the request is not known.
+    status: Option<i64>,
+    detail: Option<Value>,
+    request_id: String,
+}
+
+impl From<AuditEntry> for Entry {
+    fn from(row: AuditEntry) -> Self {
+        Self {
+            at: row.at.iso(),
+            actor: row.actor,
+            action: row.action,
+            object: row.object,
+            status: row.status,
+            detail: row.detail.and_then(|detail| serde_json::from_str(&detail).ok()),
+            request_id: row.request_id,
+        }
+    }
+}
+
+/// Lists entries, the newest first.
+async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<List<Entry>>, Problem> {
+    let most = limit(&api, query.limit)?;
+    let now = Millis::now();
+    let instant = |text: &Option<String>| match text {
+        Some(text) => datetime::parse(text).map(Some).ok_or_else(|| {
+            invalid("", format!("`{text}` is no time: expected one such as 2026-01-31T12:00:00Z."))
+        }),
+        None => Ok(None),
+    };
+    let (since, until) = (instant(&query.since)?, instant(&query.until)?);
+    let kept = now.minus(AuditEntry::TABLE.ttl.unwrap_or_default());
+    let since = since.unwrap_or(kept).max(kept);
+    // Clocks of other processes may be ahead by a little.
+    let until = until.unwrap_or_else(|| now.plus(CLOCKS));
+    let from = query.cursor.as_deref().map(str::parse).transpose().map_err(|()| not_a_cursor())?;
+    let place = from.unwrap_or(DayPlace { day: until.day(), after: None });
+    let (items, next) = page(&api, &caller.org, &query, (since, until), most, place).await?;
+    Ok(Json(List { items, next: next.map(|place| place.to_string()) }))
+}
+
+/// Difference of clocks up to which the newest entries are listed.
+const CLOCKS: std::time::Duration = std::time::Duration::from_secs(60);
+
+async fn page(
+    api: &Api,
+    org: &OrgId,
+    query: &ListQuery,
+    (since, until): (Millis, Millis),
+    most: usize,
+    mut place: DayPlace,
+) -> Result<(Vec<Entry>, Option<DayPlace>), Problem> {
+    let store = &api.deps.moderation.store;
+    let mut rows_left = api.settings.rows_per_page;
+    let mut found = Vec::new();
+    while place.day >= since.day() {
+        let step = rows_left.min(most);
+        if step == 0 || found.len() >= most {
+            return Ok((found, Some(place)));
+        }
+        let range = At::all().limit(step).after(place.after.clone());
+        let mut entries = store.scan::<AuditEntry>(&(org.clone(), place.day), range);
+        let listed = entries.all().await.map_err(faults::store)?;
+        // A day without entries costs a read as well.
+        rows_left = rows_left.saturating_sub(listed.len().max(1));
+        for (nth, entry) in listed.iter().enumerate() {
+            if entry.at < since || !query.wants(entry, until) {
+                continue;
+            }
+            if found.len() >= most {
+                let after = listed[..nth].last().map(Cursor::after).or(place.after);
+                return Ok((found, Some(DayPlace { day: place.day, after })));
+            }
+            found.push(Entry::from(entry.clone()));
+        }
+        place = match entries.cursor() {
+            Some(after) => DayPlace { day: place.day, after: Some(after) },
+            None => DayPlace { day: place.day - 1, after: None },
+        };
+    }
+    Ok((found, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_requests_that_read_are_left_out() {
+        assert!(is_read(&Method::GET, "/keys") && is_read(&Method::POST, "/rules/backtest"));
+        assert!(!is_read(&Method::POST, "/keys") && !is_read(&Method::DELETE, "/keys/{id}"));
+        assert!(
+            !is_read(&Method::PUT, "/config") && !is_read(&Method::POST, "/endpoints/{key}/secret/reveal")
+        );
+    }
+}

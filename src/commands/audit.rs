@@ -1,0 +1,73 @@
+//! `tidegate audit`: lists what was asked of the admin API, by whom, and how it ended.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{client::Connection, output::say};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Audit {
+    /// List requests that changed something or showed a secret, newest first, one JSON object per line
+    List {
+        /// Show requests from this time on, such as 2026-01-31T12:00:00Z
+        #[arg(long)]
+        since: Option<String>,
+        /// Show requests before this time
+        #[arg(long)]
+        until: Option<String>,
+        /// Show requests of this key or person only
+        #[arg(long)]
+        actor: Option<String>,
+        /// Show requests of this route only, such as `/keys/{id}/rotate` or `POST /keys`
+        #[arg(long)]
+        action: Option<String>,
+        /// Show requests whose path begins like this, such as `/banks/words`
+        #[arg(long)]
+        object: Option<String>,
+        /// Largest number to list
+        #[arg(long, default_value_t = 50)]
+        limit: usize,
+        #[command(flatten)]
+        connection: Connection,
+    },
+}
+
+#[derive(Deserialize)]
+struct Page {
+    items: Vec<Value>,
+    next: Option<String>,
+}
+
+/// Largest `limit` of one request.
+const PAGE: usize = 100;
+
+impl Audit {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        let Self::List { since, until, actor, action, object, limit, connection } = self;
+        let client = connection.open()?;
+        let (mut remaining, mut cursor) = (limit, None::<String>);
+        while remaining > 0 {
+            let mut query = vec![("limit", remaining.min(PAGE).to_string())];
+            let given = [
+                ("since", &since),
+                ("until", &until),
+                ("actor", &actor),
+                ("action", &action),
+                ("object", &object),
+                ("cursor", &cursor),
+            ];
+            query.extend(given.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))));
+            let page: Page = client.get("/audit", &query).await?;
+            remaining = remaining.saturating_sub(page.items.len());
+            page.items.iter().for_each(say);
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
