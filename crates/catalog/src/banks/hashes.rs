@@ -24,7 +24,8 @@ use uuid::Uuid;
 
 use super::{
     Banks, Entry, Touched,
-    ledger::{self, BUCKETS, Operation},
+    ledger::{self, BUCKETS},
+    operation::Operation,
     rates::Rates,
 };
 use crate::{Error, content::Content};

@@ -8,7 +8,7 @@ use tidegate_rules::BankEntry;
 use tidegate_schemas::ids::Millis;
 use uuid::Uuid;
 
-use super::{Entry, ledger::Operation};
+use super::{Entry, operation::Operation};
 
 /// The entries of a bank at a revision.
 #[derive(Clone, Debug, PartialEq)]

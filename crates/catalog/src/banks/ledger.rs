@@ -9,11 +9,7 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-use tidegate_schemas::{
-    banks::BankKind,
-    ids::{BankId, Millis, OrgId},
-};
+use tidegate_schemas::ids::{BankId, Millis, OrgId};
 use tidegate_store::{
     At, Batch, Inserted, Replaced, Split, Store, WriteTime,
     tables::catalog::banks::{BankChange, BankEntry, BankHash, BankHead, BankRevision},
@@ -23,36 +19,12 @@ use uuid::Uuid;
 use super::{
     Entry,
     held::{Held, HeldRows},
+    operation::Operation,
 };
 use crate::{Error, snapshots};
 
 /// Entries that are written together.
 const AT_ONCE: usize = 500;
-
-/// Effect of a change on one entry.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Operation {
-    Put(Entry),
-    Remove(Uuid),
-    /// The same of a bank of hashes.
-    PutHash(Entry),
-    RemoveHash {
-        id: Uuid,
-        value: String,
-    },
-}
-
-impl Operation {
-    pub(crate) fn put(kind: BankKind, entry: Entry) -> Self {
-        if kind.hash().is_some() { Self::PutHash(entry) } else { Self::Put(entry) }
-    }
-
-    pub(crate) fn remove(kind: BankKind, entry: Entry) -> Self {
-        let Entry { id, value, .. } = entry;
-        if kind.hash().is_some() { Self::RemoveHash { id, value } } else { Self::Remove(id) }
-    }
-}
 
 /// A bank whose head nobody has written yet.
 fn unwritten(org: &OrgId, bank: &BankId) -> BankHead {

@@ -7,6 +7,7 @@ pub(crate) mod hashes;
 mod held;
 pub(crate) mod ledger;
 mod lists;
+mod operation;
 mod origin;
 mod pages;
 pub(crate) mod rates;
@@ -27,8 +28,8 @@ use tidegate_store::{
 };
 use uuid::Uuid;
 
-use self::ledger::Operation;
 pub(crate) use self::lists::{AllHeld, all, catch_up, entries};
+use self::operation::Operation;
 pub use self::{
     entry::{Entry, Given},
     origin::{Origin, Withdrawn},

@@ -1,0 +1,32 @@
+//! What a change does to one entry of a bank, as its rows keep it.
+
+use serde::{Deserialize, Serialize};
+use tidegate_schemas::banks::BankKind;
+use uuid::Uuid;
+
+use super::Entry;
+
+/// Effect of a change on one entry.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Operation {
+    Put(Entry),
+    Remove(Uuid),
+    /// The same of a bank of hashes.
+    PutHash(Entry),
+    RemoveHash {
+        id: Uuid,
+        value: String,
+    },
+}
+
+impl Operation {
+    pub(crate) fn put(kind: BankKind, entry: Entry) -> Self {
+        if kind.hash().is_some() { Self::PutHash(entry) } else { Self::Put(entry) }
+    }
+
+    pub(crate) fn remove(kind: BankKind, entry: Entry) -> Self {
+        let Entry { id, value, .. } = entry;
+        if kind.hash().is_some() { Self::RemoveHash { id, value } } else { Self::Remove(id) }
+    }
+}
