@@ -21,8 +21,8 @@ pub(crate) enum Keys {
         /// Purpose of the key
         #[arg(long, default_value = "key", value_parser = name)]
         name: String,
-        /// Rights of the key: items:write, items:read, reports:write, appeals:write, policies:read, actions:write, admin; by default
-        /// those that a platform needs
+        /// Rights of the key: items:write, items:read, reports:write, appeals:write, policies:read, actions:write, admin,
+        /// child_safety; by default those that a platform needs
         #[arg(long, value_delimiter = ',')]
         scopes: Option<Vec<String>>,
         /// Days after which the key expires

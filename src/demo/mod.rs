@@ -108,7 +108,7 @@ impl Demo {
                 .await?
             }
         };
-        let admin: Scopes = [Scope::Admin].into_iter().collect();
+        let admin: Scopes = [Scope::Admin, Scope::ChildSafety].into_iter().collect();
         let admin_key =
             key(wiring.keys, &org, "demo admin", admin, before.as_ref().map(|it| &it.admin_key)).await?;
 

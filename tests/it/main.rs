@@ -9,6 +9,7 @@ mod banks_guide;
 mod banks_withdrawn;
 mod bundle_commands;
 mod bundle_convert;
+mod child_safety;
 mod commands;
 mod content;
 mod data_folder;

@@ -12,10 +12,11 @@ use axum::{
     routing::get,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidegate_schemas::{
-    ids::{CauseId, Millis, OrgId},
+    ids::{CauseId, JobId, Millis, OrgId},
     item_types::datetime,
+    records::JobClass,
 };
 use tidegate_store::{At, Cursor, Row as _, WriteTime, tables::catalog::audit::AuditEntry};
 use tidegate_web::{Problem, Query, RequestId};
@@ -84,6 +85,25 @@ pub(super) async fn record(State(api): State<Api>, request: Request, next: Next)
         detail = row.detail, "audited"
     );
     answer
+}
+
+/// Records that a job of child safety is shown to the caller, before it is. The answer's status is not known by then.
+pub(super) async fn record_view(api: &Api, caller: &Caller, job: JobId) -> Result<(), Problem> {
+    let at = Millis::now();
+    let row = AuditEntry {
+        org: caller.org.clone(),
+        day: at.day(),
+        at,
+        entry_id: CauseId::random().0,
+        actor: caller.name.to_string(),
+        action: "GET /jobs/{id}".to_owned(),
+        object: format!("/jobs/{job}"),
+        request_id: caller.request_id.to_string(),
+        status: None,
+        detail: Some(json!({ "class": JobClass::ChildSafety }).to_string()),
+    };
+    let put = api.deps.moderation.store.put(WriteTime::of(at, 0), &[row]).await;
+    put.map_err(faults::store)
 }
 
 fn is_read(method: &Method, route: &str) -> bool {

@@ -12,9 +12,9 @@ use axum::{
 };
 use serde::Deserialize;
 use subtle::ConstantTimeEq;
-use tidegate_catalog::{DEFAULT_ORG, Scope};
+use tidegate_catalog::{DEFAULT_ORG, Scope, Scopes};
 use tidegate_schemas::ids::OrgId;
-use tidegate_web::{AnswerFor, Problem, Query, Scheme, authorize, bearer};
+use tidegate_web::{AnswerFor, Problem, Query, RequestId, Scheme, authorize, bearer};
 
 use super::Api;
 
@@ -49,12 +49,27 @@ pub(crate) struct Caller {
     pub(crate) name: Arc<str>,
     /// The operator of the installation, who may also act for all organisations.
     pub(crate) is_operator: bool,
+    scopes: Scopes,
+    pub(crate) request_id: Arc<str>,
 }
 
 impl Caller {
     /// The reviewer that a request speaks for: a review tool names its own people.
     pub(crate) fn reviewer(&self, named: Option<String>) -> String {
         named.unwrap_or_else(|| self.name.to_string())
+    }
+
+    /// True if the caller may see jobs of child safety. The operator, who holds the data, may; every view is audited.
+    pub(crate) fn may_child_safety(&self) -> bool {
+        self.is_operator || self.scopes.contains(Scope::ChildSafety)
+    }
+
+    /// Refuses callers without the scope `child_safety`.
+    pub(crate) fn needs_child_safety(&self) -> Result<(), Problem> {
+        if self.may_child_safety() {
+            return Ok(());
+        }
+        Err(Problem::forbidden(format!("The key lacks the scope `{}`.", Scope::ChildSafety.name())))
     }
 }
 
@@ -65,6 +80,8 @@ struct Named {
 
 pub(crate) async fn authenticate(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     let caller = caller(&api, request.headers(), request.uri()).await;
+    let request_id = request.extensions().get::<RequestId>().map_or("", RequestId::as_str);
+    let caller = caller.map(|caller| Caller { request_id: Arc::from(request_id), ..caller });
     match caller.and_then(|caller| api.http.admit(&request, &caller.org).map(|()| caller)) {
         Ok(caller) => {
             let org = AnswerFor(caller.org.clone());
@@ -91,12 +108,20 @@ async fn caller(api: &Api, headers: &HeaderMap, uri: &Uri) -> Result<Caller, Pro
             org: named.inspect(tidegate_web::record_org).unwrap_or_else(|| OrgId::new(DEFAULT_ORG)),
             name: Arc::from("operator"),
             is_operator: true,
+            scopes: Scopes::default(),
+            request_id: Arc::from(""),
         }),
         Some(key) => match named {
             Some(named) if named != key.org => {
                 Err(Problem::forbidden("The key belongs to another organisation."))
             }
-            _ => Ok(Caller { org: key.org, name: key.name, is_operator: false }),
+            _ => Ok(Caller {
+                org: key.org,
+                name: key.name,
+                is_operator: false,
+                scopes: key.scopes,
+                request_id: Arc::from(""),
+            }),
         },
     }
 }

@@ -10,7 +10,10 @@ use tidegate_moderation::review::{
     job_view::{self, Summary},
     queues::is_present,
 };
-use tidegate_schemas::ids::{OrgId, QueueId};
+use tidegate_schemas::{
+    ids::{OrgId, QueueId},
+    records::JobClass,
+};
 use tidegate_store::{
     At, Cursor,
     tables::review::jobs::{Job, QueueDay, QueueEntry},
@@ -19,6 +22,7 @@ use tidegate_web::Problem;
 
 use super::{
     Api, List,
+    caller::Caller,
     extract::{invalid, not_a_cursor},
     faults,
 };
@@ -98,10 +102,11 @@ impl Place {
     }
 }
 
-pub(super) async fn page(api: &Api, org: &OrgId, wanted: &Wanted) -> Result<List<Summary>, Problem> {
+pub(super) async fn page(api: &Api, caller: &Caller, wanted: &Wanted) -> Result<List<Summary>, Problem> {
     if !matches!(wanted.state.as_deref(), None | Some("open" | "decided" | "all")) {
         return Err(invalid("", "`state` is open, decided or all."));
     }
+    let org = &caller.org;
     let from = wanted.cursor.as_deref().map(Place::from_str).transpose();
     let from = from.ok().filter(|from| match (from, &wanted.queue) {
         (Some(from), Some(queue)) => from.queue == *queue,
@@ -113,6 +118,7 @@ pub(super) async fn page(api: &Api, org: &OrgId, wanted: &Wanted) -> Result<List
         api,
         org,
         wanted,
+        child_safety: caller.may_child_safety(),
         items: Vec::new(),
         most: limit(api, wanted.limit)?,
         rows_left: api.settings.rows_per_page,
@@ -165,6 +171,8 @@ struct Page<'a> {
     api: &'a Api,
     org: &'a OrgId,
     wanted: &'a Wanted,
+    /// True if the caller may see jobs of child safety.
+    child_safety: bool,
     items: Vec<Job>,
     most: usize,
     rows_left: usize,
@@ -228,7 +236,7 @@ impl Page<'_> {
         let keys: Vec<_> = entries.iter().map(|entry| (entry.org.clone(), entry.job_id)).collect();
         let jobs = self.api.deps.moderation.store.get_many::<Job>(&keys).await?;
         for (at, (entry, job)) in entries.iter().zip(jobs).enumerate() {
-            if let Some(job) = job.filter(|job| is_present(entry, job) && self.wanted.wants(job)) {
+            if let Some(job) = job.filter(|job| is_present(entry, job) && self.shows(job)) {
                 if self.items.len() >= self.most {
                     return Ok(Some(at));
                 }
@@ -236,6 +244,10 @@ impl Page<'_> {
             }
         }
         Ok(None)
+    }
+
+    fn shows(&self, job: &Job) -> bool {
+        (self.child_safety || job.class != JobClass::ChildSafety) && self.wanted.wants(job)
     }
 
     fn done(self, next: Option<Place>) -> Result<List<Summary>, Problem> {

@@ -20,15 +20,16 @@ use tidegate_moderation::review::{
     queues::{self, Claim, Reviewer},
 };
 use tidegate_schemas::{
+    documents::QueueClass,
     ids::{ActionId, JobId, Millis, PolicyId, QueueId, SubmissionId},
     names,
-    records::Verdict,
+    records::{JobClass, Verdict},
 };
 use tidegate_store::{Cursor, tables::review::jobs::Job};
 use tidegate_web::{Path, Problem, Query};
 
 use super::{
-    Api, List,
+    Api, List, audit,
     caller::Caller,
     extract::{Body, Page, id, invalid},
     faults, job_list,
@@ -127,7 +128,7 @@ async fn list(
     caller: Caller,
     Query(wanted): Query<job_list::Wanted>,
 ) -> Result<Json<List<Summary>>, Problem> {
-    job_list::page(&api, &caller.org, &wanted).await.map(Json)
+    job_list::page(&api, &caller, &wanted).await.map(Json)
 }
 
 async fn one(
@@ -137,7 +138,9 @@ async fn one(
 ) -> Result<Json<JobView>, Problem> {
     let limits = cause_limits(&api, None)?;
     let config = config(&api, &caller).await?;
-    let answer = job_view::answer(&api.deps.moderation.store, &config, id(&job)?, limits).await;
+    let job = id(&job)?;
+    shown(&api, &caller, job).await?;
+    let answer = job_view::answer(&api.deps.moderation.store, &config, job, limits).await;
     answer.map_err(faults::moderation)?.map(Json).ok_or_else(no_such_job)
 }
 
@@ -151,8 +154,7 @@ async fn causes(
     let limits = cause_limits(&api, page.limit)?;
     let after: Option<Cursor> = page.after()?;
     let (store, job) = (&api.deps.moderation.store, id(&job)?);
-    let known = store.get::<Job>(&(caller.org.clone(), job)).await.map_err(faults::store)?;
-    known.ok_or_else(no_such_job)?;
+    shown(&api, &caller, job).await?;
     let config = config(&api, &caller).await?;
     let found = job_view::causes(store, &config, job, after, limits).await;
     let (items, next) = found.map_err(faults::moderation)?;
@@ -180,9 +182,9 @@ async fn claim(
 ) -> Result<Json<Summary>, Problem> {
     let who = reviewer_of(&api, &caller, reviewer)?;
     let (store, job) = (&api.deps.moderation.store, id(&job)?);
-    let row = store.get::<Job>(&(caller.org.clone(), job)).await.map_err(faults::store)?;
+    let row = shown(&api, &caller, job).await?;
     let config = config(&api, &caller).await?;
-    check_access(&config, &row.ok_or_else(no_such_job)?.queue, &who, &roles)?;
+    check_access(&config, &row.queue, &who, &roles)?;
     let claim = queues::claim(store, &caller.org, job, &who, Millis::now()).await;
     match claim.map_err(faults::moderation)? {
         Claim::Yours(job) => summary(*job),
@@ -208,10 +210,20 @@ async fn claim_next(
     let store = &api.deps.moderation.store;
     let config = config(&api, &caller).await?;
     check_access(&config, &queue, &who, &roles)?;
+    check_class(&config, &caller, &queue)?;
     let order = config.queue(&queue).map(|queue| queue.document.order.clone()).unwrap_or_default();
     let claimed = queues::claim_next(store, &caller.org, &queue, &order, &who, Millis::now(), draw).await;
     match claimed.map_err(faults::moderation)? {
-        Some(job) => Ok(summary(job)?.into_response()),
+        Some(job) => {
+            if let Err(refused) = check_and_record(&api, &caller, &job).await {
+                // The queue's document says nothing of child safety, or the row cannot be written: nobody saw the job.
+                let (epoch, name) = (job.epoch, &who.name);
+                let released = queues::release(store, &caller.org, job.job_id, epoch, name).await;
+                released.map_err(faults::moderation)?;
+                return Err(refused);
+            }
+            Ok(summary(job)?.into_response())
+        }
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
 }
@@ -224,12 +236,11 @@ async fn release(
 ) -> Result<StatusCode, Problem> {
     let who = caller.reviewer(reviewer);
     let (store, job) = (&api.deps.moderation.store, id(&job)?);
+    known(&api, &caller, job).await?;
     let released = queues::release(store, &caller.org, job, epoch, &who).await;
     if released.map_err(faults::moderation)? {
         return Ok(StatusCode::NO_CONTENT);
     }
-    let known = store.get::<Job>(&(caller.org.clone(), job)).await.map_err(faults::store)?;
-    known.ok_or_else(no_such_job)?;
     Err(Problem::conflict("The claim is not yours, or not any more."))
 }
 
@@ -254,6 +265,7 @@ async fn decide(
             format!("A reason has at most {longest} bytes (review.reason_bytes)."),
         ));
     }
+    known(&api, &caller, job).await?;
     let (actions, parameters) = separated(said.actions);
     let request = DecisionRequest {
         verdict,
@@ -281,7 +293,7 @@ async fn decide(
     }
 }
 
-fn reviewer_of(api: &Api, caller: &Caller, named: Option<String>) -> Result<Reviewer, Problem> {
+pub(super) fn reviewer_of(api: &Api, caller: &Caller, named: Option<String>) -> Result<Reviewer, Problem> {
     let name = caller.reviewer(named);
     if !names::is_name(&name) {
         return Err(invalid("/reviewer", format!("A reviewer's name {}.", names::RULE)));
@@ -305,11 +317,45 @@ fn check_access(
     )))
 }
 
+/// Returns the job if the caller may work on it.
+pub(super) async fn known(api: &Api, caller: &Caller, job: JobId) -> Result<Job, Problem> {
+    let row =
+        api.deps.moderation.store.get::<Job>(&(caller.org.clone(), job)).await.map_err(faults::store)?;
+    let row = row.ok_or_else(no_such_job)?;
+    if row.class == JobClass::ChildSafety {
+        caller.needs_child_safety()?;
+    }
+    Ok(row)
+}
+
+/// Returns the job if the caller may see it. A view of a child-safety job is in the audit before the job is shown.
+pub(super) async fn shown(api: &Api, caller: &Caller, job: JobId) -> Result<Job, Problem> {
+    let row = known(api, caller, job).await?;
+    check_and_record(api, caller, &row).await?;
+    Ok(row)
+}
+
+async fn check_and_record(api: &Api, caller: &Caller, job: &Job) -> Result<(), Problem> {
+    if job.class != JobClass::ChildSafety {
+        return Ok(());
+    }
+    caller.needs_child_safety()?;
+    audit::record_view(api, caller, job.job_id).await
+}
+
+/// Refuses callers without the scope of the queue's class.
+fn check_class(config: &Compiled, caller: &Caller, queue: &QueueId) -> Result<(), Problem> {
+    match config.queue(queue).map(|queue| queue.document.class()) {
+        Some(QueueClass::ChildSafety) => caller.needs_child_safety(),
+        _ => Ok(()),
+    }
+}
+
 fn summary(job: Job) -> Result<Json<Summary>, Problem> {
     job_view::summary(job).map(Json).map_err(faults::moderation)
 }
 
-fn no_such_job() -> Problem {
+pub(super) fn no_such_job() -> Problem {
     Problem::not_found("There is no such job.")
 }
 

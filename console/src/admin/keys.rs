@@ -126,6 +126,9 @@ async fn create(State(api): State<Api>, caller: Caller, Body(wanted): Body<Wante
             .parse()
             .map_err(|error: tidegate_catalog::keys::UnknownScope| invalid("/scopes", error.to_string()))?,
     };
+    if scopes.contains(Scope::ChildSafety) {
+        caller.needs_child_safety()?;
+    }
     if wanted.expires_in_seconds == Some(0) {
         return Err(invalid("/expiresInSeconds", "The key would have expired already: at least 1 second."));
     }
@@ -154,6 +157,13 @@ async fn rotate(
     Body(rotation): Body<Rotation>,
 ) -> Result<Made, Problem> {
     let key: ApiKeyId = id(&key)?;
+    // The new key may do what the old one may, and its token goes to the caller.
+    if !caller.may_child_safety() {
+        let keys = api.deps.keys.list(&caller.org).await.map_err(|error| told(error, ""))?;
+        if keys.iter().any(|known| known.id == key && known.scopes.contains(Scope::ChildSafety)) {
+            caller.needs_child_safety()?;
+        }
+    }
     let overlap = Duration::from_secs(rotation.overlap_seconds);
     let rotated = api.deps.keys.rotate(&caller.org, key, overlap).await;
     let created = rotated.map_err(|error| told(error, "/overlapSeconds"))?;

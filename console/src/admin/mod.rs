@@ -13,6 +13,7 @@ mod extract;
 mod faults;
 mod items;
 mod job_list;
+mod job_notes;
 mod jobs;
 mod keys;
 mod orgs;
@@ -63,6 +64,7 @@ pub fn router(deps: Deps, settings: Settings, http: HttpServer) -> Router {
         .merge(deliveries::routes())
         .merge(endpoints::routes())
         .merge(items::routes())
+        .merge(job_notes::routes())
         .merge(jobs::routes())
         .merge(keys::routes())
         .merge(orgs::routes())

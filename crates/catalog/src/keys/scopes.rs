@@ -13,12 +13,14 @@ pub enum Scope {
     AppealsWrite,
     PoliciesRead,
     ActionsWrite,
-    /// The admin API, with everything in it.
+    /// The admin API, without the jobs of class child_safety.
     Admin,
+    /// Jobs of class child_safety, beside `admin`. No other scope implies it.
+    ChildSafety,
 }
 
 impl Scope {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::ItemsWrite,
         Self::ItemsRead,
         Self::ReportsWrite,
@@ -26,6 +28,7 @@ impl Scope {
         Self::PoliciesRead,
         Self::ActionsWrite,
         Self::Admin,
+        Self::ChildSafety,
     ];
 
     pub fn name(self) -> &'static str {
@@ -37,6 +40,7 @@ impl Scope {
             Self::PoliciesRead => "policies:read",
             Self::ActionsWrite => "actions:write",
             Self::Admin => "admin",
+            Self::ChildSafety => "child_safety",
         }
     }
 }
@@ -49,14 +53,14 @@ pub struct Scopes(u8);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there is no scope `{0}`; there are items:write, items:read, reports:write, appeals:write, policies:read, \
-     actions:write, admin"
+     actions:write, admin, child_safety"
 )]
 pub struct UnknownScope(String);
 
 impl Scopes {
-    /// Returns the scopes that a platform needs, without any of the administration.
+    /// Returns the scopes that a platform needs, without any of the administration and without child safety.
     pub fn platform() -> Self {
-        Scope::ALL.into_iter().filter(|scope| *scope != Scope::Admin).collect()
+        Scope::ALL.into_iter().filter(|scope| !matches!(scope, Scope::Admin | Scope::ChildSafety)).collect()
     }
 
     pub fn contains(self, scope: Scope) -> bool {
@@ -134,5 +138,7 @@ mod tests {
         assert!("items".parse::<Scopes>().is_err());
         assert!(Scopes::of_stored("everything:write").is_empty());
         assert!(!Scopes::platform().contains(Scope::Admin) && all.contains(Scope::Admin));
+        assert!(!Scopes::platform().contains(Scope::ChildSafety) && all.contains(Scope::ChildSafety));
+        assert!(!"admin".parse::<Scopes>().unwrap().contains(Scope::ChildSafety));
     }
 }

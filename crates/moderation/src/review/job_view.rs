@@ -21,6 +21,7 @@ use tidegate_store::{
 };
 
 use super::{
+    comments::{self, Comment},
     decisions::{Parameters, StoredDecision},
     thread,
 };
@@ -105,6 +106,9 @@ pub struct JobView {
     /// Cursor of the causes that exceed the limits of this answer.
     #[serde(rename = "nextCause", skip_serializing_if = "Option::is_none")]
     pub next_cause: Option<String>,
+    /// The first comments, oldest first; `GET jobs/{id}/comments` has all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub comments: Vec<Comment>,
     /// The item as it is known now; absent until a processor stored it.
     #[serde(rename = "latestItem", skip_serializing_if = "Option::is_none")]
     pub latest_item: Option<stored::Answer>,
@@ -259,7 +263,8 @@ pub async fn answer(
     let (causes, next) = causes(store, config, job_id, None, limits).await?;
     let latest_item = stored::answer(store, org, &job.item, None).await?;
     let next_cause = next.map(|cursor| cursor.to_string());
-    Ok(Some(JobView { job: summary(job)?, causes, next_cause, latest_item }))
+    let (comments, _) = comments::list(store, org, job_id, None, limits.causes).await?;
+    Ok(Some(JobView { job: summary(job)?, causes, next_cause, comments, latest_item }))
 }
 
 /// Returns causes of a job, in no order, and a cursor if there may be more.

@@ -50,6 +50,7 @@ pub const ALL: &[&Table] = &[
     review::queue_counts::QueueEvent::TABLE,
     review::queue_counts::QueueHour::TABLE,
     review::queue_counts::QueueClaim::TABLE,
+    review::comments::JobComment::TABLE,
     review::context_media::ContextMedia::TABLE,
     review::decisions::Decision::TABLE,
     review::decisions::DecisionDue::TABLE,

@@ -39,6 +39,8 @@ string_enum! {
         Appeal = "appeal",
         Rule = "rule",
         Threshold = "threshold",
+        /// A moderator sent the item of another job to the child-safety team.
+        Escalation = "escalation",
     }
 }
 

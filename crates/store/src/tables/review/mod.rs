@@ -1,6 +1,7 @@
 //! Reports, appeals, their jobs and what was decided.
 
 pub mod appeals;
+pub mod comments;
 pub mod context_media;
 pub mod decisions;
 pub mod jobs;

@@ -1,0 +1,115 @@
+//! The scope of child safety and the audit log, as an integrator meets them.
+
+use crate::support::{Demo, Place, post, report};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+/// A key of scope `admin` without child safety.
+async fn plain_admin(demo: &Demo) -> Value {
+    let (status, made) = demo.command("/keys", &json!({ "name": "night shift", "scopes": ["admin"] })).await;
+    assert_eq!(status, 201, "{made}");
+    made
+}
+
+async fn child_safety_job(demo: &Demo, item: &str) -> Value {
+    let mut sent = report(&post(item, "mallory", "hm"));
+    sent["reportedForReason"] = json!({ "csam": true });
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    demo.job("child-safety", item).await
+}
+
+async fn audit(demo: &Demo, query: &str) -> Vec<Value> {
+    demo.admin(&format!("/audit?{query}")).await["items"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn child_safety_jobs_need_their_scope_and_views_are_audited() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let job = child_safety_job(&demo, "c1").await;
+    let id = job["id"].as_str().unwrap();
+    let admin = plain_admin(&demo).await;
+    let key = admin["key"].as_str().unwrap();
+
+    let listed = demo.admin_as(key, Method::GET, "/jobs?state=all&itemId=c1", None).await;
+    assert_eq!((listed.0.as_u16(), &listed.1["items"]), (200, &json!([])));
+    let decision = json!({ "epoch": 1, "verdict": "ignore" });
+    for (method, path, body) in [
+        (Method::GET, format!("/jobs/{id}"), None),
+        (Method::GET, format!("/jobs/{id}/causes"), None),
+        (Method::POST, format!("/jobs/{id}/claim"), Some(json!({}))),
+        (Method::POST, format!("/jobs/{id}/release"), Some(json!({ "epoch": 1 }))),
+        (Method::POST, format!("/jobs/{id}/decisions"), Some(decision)),
+        (Method::POST, "/jobs/claim-next".to_owned(), Some(json!({ "queue": "child-safety" }))),
+        (Method::POST, "/keys".to_owned(), Some(json!({ "scopes": ["admin", "child_safety"] }))),
+    ] {
+        let (status, answer) = demo.admin_as(key, method, &path, body.as_ref()).await;
+        assert_eq!(status, 403, "{path}: {answer}");
+        assert!(answer["detail"].as_str().unwrap().contains("child_safety"), "{path}: {answer}");
+    }
+    assert!(
+        audit(&demo, &format!("object=/jobs/{id}&action=GET%20/jobs/%7Bid%7D")).await.is_empty(),
+        "nothing was shown"
+    );
+
+    demo.admin(&format!("/jobs/{id}")).await;
+    let (status, claimed) = demo.command("/jobs/claim-next", &json!({ "queue": "child-safety" })).await;
+    assert_eq!(status, 200, "{claimed}");
+    let decision = json!({ "epoch": claimed["epoch"], "verdict": "ignore" });
+    assert_eq!(demo.command(&format!("/jobs/{id}/decisions"), &decision).await.0, 202);
+    let rows = audit(&demo, &format!("object=/jobs/{id}&actor=demo%20admin")).await;
+    let mut actions: Vec<_> = rows.iter().map(|row| row["action"].as_str().unwrap()).collect();
+    // Rows of one millisecond have no order among themselves.
+    actions.sort_unstable();
+    assert_eq!(actions, ["GET /jobs/{id}", "GET /jobs/{id}", "POST /jobs/{id}/decisions"], "{rows:?}");
+    assert!(rows.iter().all(|row| !row["requestId"].as_str().unwrap().is_empty()), "{rows:?}");
+}
+
+#[tokio::test]
+async fn key_of_child_safety_is_rotated_only_by_its_like() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let scopes = json!({ "name": "safety", "scopes": ["admin", "child_safety"] });
+    let (status, made) = demo.command("/keys", &scopes).await;
+    assert_eq!(status, 201, "{made}");
+    let admin = plain_admin(&demo).await;
+    let path = format!("/keys/{}/rotate", made["id"].as_str().unwrap());
+    let key = admin["key"].as_str().unwrap();
+    let (status, answer) = demo.admin_as(key, Method::POST, &path, Some(&json!({}))).await;
+    assert_eq!(status, 403, "{answer}");
+    assert_eq!(demo.command(&path, &json!({})).await.0, 201);
+}
+
+#[tokio::test]
+async fn escalation_opens_one_child_safety_job_and_keeps_the_first_reason() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let sent = report(&post("c2", "mallory", "hm"));
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let job = demo.job("default", "c2").await;
+    let path = format!("/jobs/{}/escalate", job["id"].as_str().unwrap());
+    let admin = plain_admin(&demo).await;
+    let key = admin["key"].as_str().unwrap();
+    let mut answers = Vec::new();
+    for reason in ["looks young", "again"] {
+        let body = json!({ "reason": reason });
+        let (status, answer) = demo.admin_as(key, Method::POST, &path, Some(&body)).await;
+        assert_eq!(status, 200, "{answer}");
+        answers.push(answer["jobId"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(answers[0], answers[1]);
+    let opened = demo.admin(&format!("/jobs/{}", answers[0])).await;
+    assert_eq!((&opened["class"], &opened["queue"]), (&json!("child_safety"), &json!("child-safety")));
+    assert_eq!(opened["causes"].as_array().unwrap().len(), 1, "{opened}");
+    assert_eq!(opened["causes"][0]["kind"], "escalation");
+    assert_eq!(opened["comments"].as_array().unwrap().len(), 1, "{opened}");
+    assert_eq!(opened["comments"][0]["text"], "looks young");
+    assert_eq!(demo.job("default", "c2").await["state"], "open");
+    let again = demo.command(&format!("/jobs/{}/escalate", answers[0]), &json!({ "reason": "x" })).await;
+    assert_eq!(again.0, 409, "{}", again.1);
+    assert_eq!(demo.command(&path, &json!({ "reason": " " })).await.0, 400);
+
+    let comments = format!("/jobs/{}/comments", job["id"].as_str().unwrap());
+    assert_eq!(demo.command(&comments, &json!({ "text": "see the other one" })).await.0, 201);
+    assert_eq!(demo.admin(&comments).await["items"][0]["text"], "see the other one");
+}
