@@ -1,7 +1,7 @@
 //! Comments of moderators on jobs, oldest first.
 
 use serde::Serialize;
-use tidegate_schemas::ids::{JobId, Millis, OrgId};
+use tidegate_schemas::ids::{CauseId, JobId, Millis, OrgId};
 use tidegate_store::{At, Cursor, Store, WriteTime, tables::review::comments::JobComment};
 use uuid::Uuid;
 
@@ -31,7 +31,7 @@ pub async fn add(
     text: &str,
     now: Millis,
 ) -> Result<Comment, Error> {
-    put(store, org, job_id, Uuid::new_v4(), author, text, now).await
+    put(store, org, job_id, CauseId::random().0, author, text, now).await
 }
 
 /// Writes a comment under an id. A comment that is there already stays as it is.
