@@ -174,8 +174,12 @@ impl House<'_> {
             None => None,
         };
 
-        let moderation =
-            tidegate_moderation::Deps { log: log.clone(), store: store.clone(), live: Arc::clone(&live) };
+        let moderation = tidegate_moderation::Deps {
+            log: log.clone(),
+            store: store.clone(),
+            live: Arc::clone(&live),
+            partial_items: Arc::new(self.settings.partial_items.clone()),
+        };
         let mut all = Vec::new();
         for role in self.which {
             let settings = self.settings;
@@ -266,6 +270,11 @@ fn process(
         store: moderation.store.clone(),
         live: Arc::clone(&moderation.live),
         scorer: Scorer::new(client.clone(), moderation.store.clone(), secrets.clone(), &settings.scores),
+        partial_items: tidegate_processors::PartialItems {
+            endpoints: Arc::clone(&moderation.partial_items),
+            client: client.clone(),
+            secrets: secrets.clone(),
+        },
         signals: Signals::new(client, decoders, moderation.store.clone(), &settings.signals),
         health: health.clone(),
     };

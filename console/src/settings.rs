@@ -26,6 +26,8 @@ pub struct Settings {
     pub cause_bytes: usize,
     /// Greatest length of a decision's reason in bytes; each of its callbacks carries it. Default 16 KiB.
     pub reason_bytes: usize,
+    /// Age in milliseconds from which on the platform is asked for newer data of the item of a claimed job. Default 600,000.
+    pub refresh_after_ms: u64,
     /// Milliseconds for which a request that evaluates stored items waits for its turn: a backtest, an explanation of other
     /// documents, a step of a retroaction. Default 20,000.
     pub turn_wait_ms: u64,
@@ -41,6 +43,7 @@ impl Default for Settings {
             rows_per_page: 5_000,
             cause_bytes: 4 << 20,
             reason_bytes: 16 << 10,
+            refresh_after_ms: 600_000,
             turn_wait_ms: 20_000,
         }
     }
@@ -68,6 +71,10 @@ impl SettingsError {
 const LONGEST_UNDO_MS: u64 = 86_400_000;
 
 impl Settings {
+    pub(crate) const fn refresh_after(&self) -> Duration {
+        Duration::from_millis(self.refresh_after_ms)
+    }
+
     pub(crate) const fn turn_wait(&self) -> Duration {
         Duration::from_millis(self.turn_wait_ms)
     }
@@ -80,6 +87,10 @@ impl Settings {
         }
         if self.lease_ms < 1_000 {
             return unusable("lease_ms", self.lease_ms, "must be at least 1000");
+        }
+        if self.refresh_after_ms < 1_000 {
+            let why = "must be at least 1000: each claim would ask the platform";
+            return unusable("refresh_after_ms", self.refresh_after_ms, why);
         }
         if self.page == 0 {
             return unusable("page", 0, "must be at least 1");

@@ -14,7 +14,8 @@ mod settings;
 
 use std::sync::Arc;
 
-use tidegate_catalog::Live;
+use tidegate_catalog::{Live, Secrets};
+use tidegate_egress::{Client, settings::PartialItemsEndpoints};
 use tidegate_moderation::{media::Signals, scores::Scorer};
 use tidegate_store::Store;
 use tidegate_stream::Log;
@@ -34,6 +35,15 @@ pub struct Deps {
     pub live: Arc<Live>,
     pub signals: Signals,
     pub scorer: Scorer,
+    pub partial_items: PartialItems,
     /// Shared by all roles of the process.
     pub health: Health,
+}
+
+/// What platforms are asked for items with.
+#[derive(Clone)]
+pub struct PartialItems {
+    pub endpoints: Arc<PartialItemsEndpoints>,
+    pub client: Client,
+    pub secrets: Secrets,
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tidegate_moderation as moderation;
+use tidegate_moderation::{self as moderation, partial_items::fetcher::Fetcher};
 use tidegate_schemas::records::{Appeal, Decision, Report, Strike};
 use tidegate_stream::{
     Topic,
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Deps,
+    Deps, PartialItems,
     consumer::{consumer_loop::ConsumerLoop, error::RoleError, handler::Handler},
     handlers::RecordHandler,
     items::{
@@ -26,7 +26,7 @@ use crate::{
         rule_limits::RuleLimits,
         score_wait::ScoreWait,
     },
-    scheduler::{decision_due::DueDecisions, due_scanner::DueScanner},
+    scheduler::{decision_due::DueDecisions, due_scanner::DueScanner, partial_due::DuePartialItems},
     settings::Settings,
 };
 
@@ -34,6 +34,8 @@ use crate::{
 const LAST_COUNTS: Duration = Duration::from_secs(2);
 
 const DUE: Role = Role("decisions-due");
+
+const PARTIAL_ITEMS_DUE: Role = Role("partial-items-due");
 
 /// Runs the role until `stop` and its drain. The first consumer that fails ends the others, and its error is returned.
 pub async fn process(
@@ -50,7 +52,11 @@ pub async fn process(
         log: deps.log.reserved(),
         store: deps.store.clone(),
         live: Arc::clone(&deps.live),
+        partial_items: Arc::clone(&deps.partial_items.endpoints),
     };
+    let PartialItems { client, secrets, .. } = deps.partial_items.clone();
+    let fetcher = Fetcher::new(work.clone(), client, secrets, |name| std::env::var(name).ok())
+        .map_err(|error| RoleError::Broken { role: Role("process"), detail: error.to_string() })?;
     let mut roles =
         Roles { deps, settings: Arc::clone(&settings), stop: stop.child_token(), tasks: JoinSet::new() };
 
@@ -82,7 +88,9 @@ pub async fn process(
         (ScoreWait::passing(scorer.clone(), waits), ScoreWait::slow(scorer.clone(), waits));
     roles.start(Group::ITEMS.0, Topic::Items, items(passing, passing_scores));
     roles.start("items-slow", Topic::ItemsSlow, items(slow, slow_scores));
-    roles.start("reports", Topic::Reports, RecordHandler::<Report>::new(work.clone()));
+    let reports = roles.consume("reports", Topic::Reports);
+    roles.scan_partial_items(&reports, fetcher);
+    roles.work("reports", reports, RecordHandler::<Report>::new(work.clone()));
     roles.start("appeals", Topic::Appeals, RecordHandler::<Appeal>::new(work.clone()));
     roles.start("strikes", Topic::Strikes, RecordHandler::<Strike>::new(work.clone()));
     let inbox = roles.consume("decisions", Topic::Decisions);
@@ -138,6 +146,26 @@ impl Roles {
         let (ownership, stop) = (inbox.ownership(), self.stop.clone());
         self.tasks.spawn(async move {
             scanner.run(ownership, stop).await;
+            Ok(DrainResult::Clean)
+        });
+    }
+
+    /// Works off the requests for items whose subjects lie in the partitions of reports that this process owns.
+    fn scan_partial_items(&mut self, inbox: &Inbox, fetcher: Fetcher) {
+        let stop = self.stop.clone();
+        let table = DuePartialItems::new(fetcher, stop.clone());
+        let asking = table.tasks();
+        let poll = Duration::from_millis(self.settings.partial_items_poll_ms);
+        let sweep = Duration::from_millis(self.settings.partial_items_sweep_ms);
+        let (settings, health) = (Arc::clone(&self.settings), self.deps.health.clone());
+        let scanner =
+            DueScanner::new(PARTIAL_ITEMS_DUE, Topic::Reports, table, poll, sweep, settings, health);
+        let ownership = inbox.ownership();
+        self.tasks.spawn(async move {
+            scanner.run(ownership, stop.clone()).await;
+            stop.cancelled().await;
+            asking.close();
+            asking.wait().await;
             Ok(DrainResult::Clean)
         });
     }

@@ -31,6 +31,10 @@ pub struct Settings {
     pub decision_poll_ms: u64,
     /// Interval between two complete reads of the last ten minutes of due decisions, in milliseconds. Default 5,000.
     pub decision_sweep_ms: u64,
+    /// Interval between two searches for requests for items that wait for their turn, in milliseconds. Default 250.
+    pub partial_items_poll_ms: u64,
+    /// Interval between two complete reads of the last ten minutes of such requests, in milliseconds. Default 5,000.
+    pub partial_items_sweep_ms: u64,
     /// Time after which a decision that was released and not appended, since its process died in between, is appended
     /// again, in milliseconds. Should be above the duration of an append; a decision that is appended twice has its
     /// effects once. Default 30,000.
@@ -76,6 +80,8 @@ impl Default for Settings {
             defect_patience_ms: 60_000,
             decision_poll_ms: 250,
             decision_sweep_ms: 5_000,
+            partial_items_poll_ms: 250,
+            partial_items_sweep_ms: 5_000,
             decision_lease_ms: 30_000,
             drain_ms: 30_000,
             rule_metrics: 1_000,
@@ -217,6 +223,8 @@ impl Settings {
                 ("retry_min_ms", self.retry_min_ms),
                 ("decision_poll_ms", self.decision_poll_ms),
                 ("decision_sweep_ms", self.decision_sweep_ms),
+                ("partial_items_poll_ms", self.partial_items_poll_ms),
+                ("partial_items_sweep_ms", self.partial_items_sweep_ms),
                 ("drain_ms", self.drain_ms),
                 ("window_rows", self.window_rows as u64),
                 ("counting_threads", self.counting_threads as u64),

@@ -290,6 +290,8 @@ pub enum Kind {
     WindowMember,
     /// org, run, the submission that is repeated
     Retroaction,
+    /// org, and the report, appeal or claim for which items are asked for
+    PartialRequest,
 }
 
 impl Kind {
@@ -312,6 +314,7 @@ impl Kind {
             Self::BankEntry => "bank-entry",
             Self::WindowMember => "window-member",
             Self::Retroaction => "retroaction",
+            Self::PartialRequest => "partial-request",
         }
     }
 }

@@ -14,10 +14,13 @@ use axum::{
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tidegate_catalog::Compiled;
-use tidegate_moderation::review::{
-    decisions::{self, DecisionRequest, Parameters, Refusal},
-    job_view::{self, Cause, CauseLimits, DecisionView, JobView, Summary},
-    queues::{self, Claim, Reviewer},
+use tidegate_moderation::{
+    partial_items::claims,
+    review::{
+        decisions::{self, DecisionRequest, Parameters, Refusal},
+        job_view::{self, Cause, CauseLimits, DecisionView, JobView, Summary},
+        queues::{self, Claim, Reviewer},
+    },
 };
 use tidegate_schemas::{
     documents::QueueClass,
@@ -187,7 +190,10 @@ async fn claim(
     check_access(&config, &row.queue, &who, &roles)?;
     let claim = queues::claim(store, &caller.org, job, &who, Millis::now()).await;
     match claim.map_err(faults::moderation)? {
-        Claim::Yours(job) => summary(*job),
+        Claim::Yours(job) => {
+            refresh(&api, &job);
+            summary(*job)
+        }
         Claim::Opening => Err(Problem::conflict("The job is still being opened: try again in a moment.")),
         Claim::Taken { by, until } => {
             Err(Problem::conflict(format!("The job is claimed by {by} until {}.", until.iso())))
@@ -222,10 +228,28 @@ async fn claim_next(
                 released.map_err(faults::moderation)?;
                 return Err(refused);
             }
+            refresh(&api, &job);
             Ok(summary(job)?.into_response())
         }
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
+}
+
+/// Lets newer data of the job be asked for. The claim is answered at once: a look-up that is lost with the process is made
+/// by the next claim.
+fn refresh(api: &Api, job: &Job) {
+    let deps = &api.deps.moderation;
+    if !deps.partial_items.has(&job.org) {
+        return;
+    }
+    let (deps, job, refresh_after) = (deps.clone(), job.clone(), api.settings.refresh_after());
+    tokio::spawn(async move {
+        let asked = claims::refresh_claimed(&deps, &job, refresh_after, Millis::now()).await;
+        if let Err(error) = asked {
+            tracing::warn!(org = %job.org, job = %job.job_id, tag = error.tag(),
+                "newer data of a claimed job is not asked for: {error}");
+        }
+    });
 }
 
 async fn release(

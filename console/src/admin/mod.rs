@@ -17,6 +17,7 @@ mod job_notes;
 mod jobs;
 mod keys;
 mod orgs;
+mod partial_items;
 mod policies;
 mod queues;
 mod rules;
@@ -68,6 +69,7 @@ pub fn router(deps: Deps, settings: Settings, http: HttpServer) -> Router {
         .merge(jobs::routes())
         .merge(keys::routes())
         .merge(orgs::routes())
+        .merge(partial_items::routes())
         .merge(policies::routes())
         .merge(queues::routes())
         .merge(rules::routes())

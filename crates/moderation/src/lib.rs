@@ -9,6 +9,7 @@ pub mod jobs;
 pub mod media;
 pub mod metrics;
 pub mod org_permits;
+pub mod partial_items;
 pub mod priority;
 pub mod queue_counts;
 pub mod reevaluation;
@@ -26,6 +27,7 @@ mod error;
 use std::sync::Arc;
 
 use tidegate_catalog::Live;
+use tidegate_egress::settings::PartialItemsEndpoints;
 use tidegate_store::Store;
 use tidegate_stream::Log;
 
@@ -37,4 +39,6 @@ pub struct Deps {
     pub log: Log,
     pub store: Store,
     pub live: Arc<Live>,
+    /// Orgs whose platforms can be asked for items.
+    pub partial_items: Arc<PartialItemsEndpoints>,
 }

@@ -22,6 +22,10 @@ const SCORE_CALLS: &str = "tidegate_score_calls_total";
 const SCORE_CALL_SECONDS: &str = "tidegate_score_call_seconds";
 const EVALUATIONS_LEFT_OUT: &str = "tidegate_evaluations_left_out_total";
 const EVALUATIONS_UNPUBLISHED: &str = "tidegate_evaluations_unpublished_total";
+const PARTIAL_ITEMS_REQUESTS: &str = "tidegate_partial_items_requests_total";
+const PARTIAL_ITEMS_SECONDS: &str = "tidegate_partial_items_seconds";
+const PARTIAL_ITEMS_ENTRIES: &str = "tidegate_partial_items_entries_total";
+const PARTIAL_ITEMS_JOINED: &str = "tidegate_partial_items_joined_total";
 
 /// Registers the help text of every metric of this crate.
 pub fn describe() {
@@ -58,6 +62,20 @@ pub fn describe() {
         "Evaluations that left something out, by what it is; `cpu_time` ended with rules in `deadline`."
     );
     describe_counter!(EVALUATIONS_UNPUBLISHED, "Evaluations that were too large for the evaluations topic.");
+    describe_counter!(PARTIAL_ITEMS_REQUESTS, "Requests for items to platforms, by outcome.");
+    describe_histogram!(
+        PARTIAL_ITEMS_SECONDS,
+        Unit::Seconds,
+        "Duration of a request for items to a platform."
+    );
+    describe_counter!(
+        PARTIAL_ITEMS_ENTRIES,
+        "Items that platforms were asked for and entries of their answers, by what became of them."
+    );
+    describe_counter!(
+        PARTIAL_ITEMS_JOINED,
+        "Requests for items that joined an equal one that was under way."
+    );
 }
 
 pub(crate) fn job_opened(class: &'static str) {
@@ -140,6 +158,21 @@ pub(crate) fn evaluation_left_out(what: &'static str) {
 
 pub(crate) fn evaluation_unpublished() {
     counter!(EVALUATIONS_UNPUBLISHED).increment(1);
+}
+
+/// `outcome`: `ok`, `endpoint_response`, `invalid_response` or `endpoint_unreachable`.
+pub(crate) fn partial_items_asked(outcome: &'static str, seconds: f64) {
+    counter!(PARTIAL_ITEMS_REQUESTS, "outcome" => outcome).increment(1);
+    histogram!(PARTIAL_ITEMS_SECONDS).record(seconds);
+}
+
+/// `what`: `found`, `missing`, `dropped` or `invalid`.
+pub(crate) fn partial_items_entries(what: &'static str, number: usize) {
+    counter!(PARTIAL_ITEMS_ENTRIES, "what" => what).increment(number as u64);
+}
+
+pub(crate) fn partial_items_joined() {
+    counter!(PARTIAL_ITEMS_JOINED).increment(1);
 }
 
 fn gauge_value(number: usize) -> u32 {

@@ -29,6 +29,11 @@ impl OrgPermits {
         self.semaphore(org).acquire_owned().await.expect("nobody closes the semaphore")
     }
 
+    /// Returns a permit of the org if one is free.
+    pub fn try_acquire(&self, org: &OrgId) -> Option<OwnedSemaphorePermit> {
+        self.semaphore(org).try_acquire_owned().ok()
+    }
+
     fn semaphore(&self, org: &OrgId) -> Arc<Semaphore> {
         let mut orgs = self.orgs.lock();
         if let Some(semaphore) = orgs.get(org).and_then(Weak::upgrade) {

@@ -26,7 +26,7 @@ impl Handler for ItemPipeline {
         let is_plain = !job.maybe_replayed
             && !job.is_resent
             && job.context_of.is_none()
-            && record.source != Source::Retroact
+            && !is_never_counted(record.source)
             && record.report_id.is_none();
         let part = |entry: &ItemEntry| NewPart {
             key: Key { org: record.org.clone(), item: entry.key() },
@@ -72,9 +72,14 @@ impl ItemPipeline {
     /// Returns the place of the item among those that are counted in windows. Only items that come in are counted.
     pub(super) fn window_guard(&self, job: &ItemJob, index: usize) -> Option<WindowGuard> {
         let org = &job.record.org;
-        let is_new = job.context_of.is_none() && job.record.source != Source::Retroact;
+        let is_new = job.context_of.is_none() && !is_never_counted(job.record.source);
         let counts =
             || self.deps.live.org(org).is_some_and(|config| config.plan().windows().next().is_some());
         (is_new && counts()).then(|| self.facts.place(org, job.record.items[index].submission_id))
     }
+}
+
+/// True if windows do not count the items: they are repeated, or the service fetched them itself.
+fn is_never_counted(source: Source) -> bool {
+    matches!(source, Source::Retroact | Source::PartialItems)
 }

@@ -5,6 +5,7 @@ mod attached_media;
 pub(crate) mod compute_pool;
 mod counting_threads;
 pub(crate) mod fact_lookup;
+mod fetched;
 mod handler;
 mod job;
 pub(crate) mod media_wait;

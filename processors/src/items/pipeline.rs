@@ -110,6 +110,7 @@ impl ItemPipeline {
             ItemRun { pipeline: self, job: &job, index, submission, config, no_reviews, slot, window_guard };
         match job.record.source {
             Source::Retroact => run.reevaluate().await,
+            Source::PartialItems => run.store_fetched().await,
             _ => run.run().await,
         }
     }
@@ -145,8 +146,8 @@ pub(super) struct ItemRun<'a> {
 }
 
 /// An item that fits its type, and how far its rules are decided.
-struct Evaluation {
-    prepared: Prepared,
+pub(super) struct Evaluation {
+    pub(super) prepared: Prepared,
     scan: ScanResult,
     wanted: Vec<Wanted>,
 }
@@ -164,7 +165,7 @@ impl ItemRun<'_> {
     }
 
     /// Checks the item against its type, and decides what can be decided from the item alone.
-    async fn prepare(&self) -> Result<Evaluation, TaskError> {
+    pub(super) async fn prepare(&self) -> Result<Evaluation, TaskError> {
         let (job, index, config) = (Arc::clone(self.job), self.index, Arc::clone(&self.config));
         let prepare = move || {
             let Submission { header, entry, at, .. } = submission(&job, index);
@@ -178,7 +179,9 @@ impl ItemRun<'_> {
 
     /// Stores what the item adds to windows.
     async fn count_windows(&self, evaluation: &Evaluation) -> Result<(), TaskError> {
-        if let ScanResult::Waiting(scan) = &evaluation.scan {
+        // Fetched items add to nothing: the platform may send the same ones again and again.
+        let is_counted = self.job.record.source != Source::PartialItems;
+        if let (true, ScanResult::Waiting(scan)) = (is_counted, &evaluation.scan) {
             let counted = (moment(self.job, self.index), scan.entries());
             self.pipeline.facts.count(&self.job.record.org, [counted]).await?;
         }
@@ -187,7 +190,10 @@ impl ItemRun<'_> {
     }
 
     /// Waits for the item's media. `None`: the item was handed over to the topic of those that wait longer.
-    async fn await_media(&mut self, mut evaluation: Evaluation) -> Result<Option<Evaluation>, TaskError> {
+    pub(super) async fn await_media(
+        &mut self,
+        mut evaluation: Evaluation,
+    ) -> Result<Option<Evaluation>, TaskError> {
         if evaluation.wanted.is_empty() || self.job.is_without_media {
             return Ok(Some(evaluation));
         }

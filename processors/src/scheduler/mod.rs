@@ -3,3 +3,4 @@
 pub(crate) mod decision_due;
 pub(crate) mod due_index;
 pub(crate) mod due_scanner;
+pub(crate) mod partial_due;

@@ -79,6 +79,9 @@ struct Inner {
 /// A missing secret is looked for again after this time: an endpoint waits for it.
 const MISSING_FOR: Duration = Duration::from_secs(5);
 
+/// Stands for the partial items endpoint where secrets name their endpoint. No document can have this key.
+const PARTIAL_ITEMS: &str = "@partial-items";
+
 impl Secrets {
     pub fn new(store: Store, key: MasterKey, settings: &Settings) -> Self {
         Self::with_clock(store, key, settings, system_clock())
@@ -159,6 +162,17 @@ impl Secrets {
         let made = matches!(self.0.store.insert_new(&row).await?, Inserted::New);
         self.0.opened.forget(&(org.clone(), endpoint.clone()));
         Ok(made)
+    }
+
+    /// Returns the secret that requests for items are signed with. It is made when it is first asked for.
+    pub async fn for_partial_items(&self, org: &OrgId) -> Result<Secret, SecretError> {
+        let endpoint = EndpointId::new(PARTIAL_ITEMS);
+        if let Some(secret) = self.for_endpoint(org, &endpoint).await? {
+            return Ok(secret);
+        }
+        self.ensure(org, &endpoint).await?;
+        let secret = self.for_endpoint(org, &endpoint).await?;
+        secret.ok_or_else(|| SecretError::Tampered { owner: HeaderOwner::from(&endpoint).to_string() })
     }
 
     async fn read(&self, org: &OrgId, endpoint: &EndpointId) -> Result<Option<Secret>, SecretError> {

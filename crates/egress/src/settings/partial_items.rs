@@ -23,6 +23,8 @@ pub struct PartialItemsSettings {
     pub response_bytes: u64,
     /// Bytes of an answer that cannot be read that the log and the stored request show, escaped. Default 64.
     pub prefix_bytes: usize,
+    /// Bytes of entries that do not fit their types that are kept with one request. Default 64 KiB.
+    pub kept_invalid_bytes: usize,
     /// Requests that run at once for one org in one process. Default 4.
     pub requests_per_org: usize,
     /// Failures in a row after which an endpoint rests: it is not called, and requests for it wait. Default 5.
@@ -42,6 +44,7 @@ impl Default for PartialItemsSettings {
             items: 100,
             response_bytes: 8 << 20,
             prefix_bytes: 64,
+            kept_invalid_bytes: 64 << 10,
             requests_per_org: 4,
             failures: 5,
             rest_ms: 10_000,
@@ -57,6 +60,7 @@ impl PartialItemsSettings {
             ("partial_items.total_ms", self.total_ms, 600_000),
             ("partial_items.items", self.items as u64, 1_000),
             ("partial_items.response_bytes", self.response_bytes, 256 << 20),
+            ("partial_items.kept_invalid_bytes", self.kept_invalid_bytes as u64, 4 << 20),
             ("partial_items.requests_per_org", self.requests_per_org as u64, 1_000),
             ("partial_items.failures", u64::from(self.failures), 1_000),
             ("partial_items.rest_ms", self.rest_ms, 86_400_000),

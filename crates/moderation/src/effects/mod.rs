@@ -36,6 +36,7 @@ pub use rule_gates::{Again, Claim, Evaluated, Expected, Refused, Watch, claims};
 
 use crate::{
     Deps, Error,
+    items::{evaluate::Prepared, stored::Submission},
     priority::Signals,
     rules::stats::{RuleHit, RuleOutcome},
     standing,
@@ -205,6 +206,15 @@ impl Plan {
             verdicts: Vec::new(),
             counted: Vec::new(),
         }
+    }
+
+    /// Plan of an item that no rule acts on: only its media were looked at.
+    pub fn without_effects(submission: &Submission<'_>, prepared: &Prepared) -> Result<Self, Error> {
+        let (org, id) = (&submission.header.org, submission.entry.submission_id);
+        let media = serde_json::to_string(&prepared.media.shown).map_err(Error::corrupt("list"))?;
+        let findings = Findings { media, ..Findings::nothing(submission.at.append_ms) };
+        let plan = Self::empty(org, id.0, Kind::Item, prepared.config.version());
+        Ok(Self { evaluation: Some(findings), ..plan })
     }
 
     /// True if anything is done beyond storing the findings.

@@ -34,10 +34,11 @@ pub fn kept() -> Duration {
     ItemOfHour::TABLE.ttl.unwrap_or(Duration::MAX)
 }
 
-/// Returns the index row of a submission. Repeated submissions have none: they are found by their original.
+/// Returns the index row of a submission. Repeated submissions have none: they are found by their original. Nor have
+/// items that were fetched: rules never acted on them.
 pub(crate) fn row(submission: &Submission<'_>) -> Option<ItemOfHour> {
     let Submission { header, entry, at, .. } = submission;
-    if header.source == Source::Retroact {
+    if matches!(header.source, Source::Retroact | Source::PartialItems) {
         return None;
     }
     let draw = draw(entry.submission_id);

@@ -67,7 +67,8 @@ pub async fn find(
 ) -> Result<Option<Item>, Error> {
     match submission {
         Some(wanted) => find_since(store, org, item, wanted, Millis(i64::MIN)).await,
-        None => match newest_of(store, org, item, |_| true).await? {
+        // Fetched data completes what was sent, and is no newer version of it.
+        None => match newest_of(store, org, item, |place| !is_fetched_part(place)).await? {
             Some(place) => get(store, org, item, coordinates(&place)).await,
             None => Ok(None),
         },
@@ -133,6 +134,12 @@ pub fn coordinates(row: &ItemPlace) -> (Millis, i64, i64) {
 pub async fn newest_place(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<ItemPlace>, Error> {
     let original = records::Variant::Original.as_str();
     newest_of(store, org, item, |place| place.variant == original).await
+}
+
+/// True for a partial version that the service fetched itself.
+fn is_fetched_part(place: &ItemPlace) -> bool {
+    place.source == records::Source::PartialItems.as_str()
+        && place.variant == records::Variant::Partial.as_str()
 }
 
 /// Returns the newest submission that is wanted, or else the newest one.

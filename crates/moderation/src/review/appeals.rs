@@ -32,6 +32,7 @@ use crate::{
         evaluate::{self, Prepared},
     },
     jobs::{self, Cause, JobRequest, Placement},
+    partial_items,
     priority::{self, Signals},
     routing,
 };
@@ -85,8 +86,9 @@ pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -
         },
         placement: Placement { routed_by, signals, reporter: None, config: Some(config) },
     };
-    jobs::open_for_appeal(&deps.store, &request, &appeal.appeal_id, Millis::now()).await?;
-    look_at_media(deps, appeal, request.cause.id).await
+    let job = jobs::open_for_appeal(&deps.store, &request, &appeal.appeal_id, Millis::now()).await?;
+    look_at_media(deps, appeal, request.cause.id).await?;
+    partial_items::ask_for_appeal(deps, appeal, job, written_at).await
 }
 
 /// Chooses the queue by the routing list for appeals.

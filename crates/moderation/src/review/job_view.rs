@@ -28,6 +28,7 @@ use super::{
 use crate::{
     Error,
     items::{context, context_media, stored},
+    partial_items::views,
     priority::Signals,
 };
 
@@ -112,6 +113,9 @@ pub struct JobView {
     /// The item as it is known now; absent until a processor stored it.
     #[serde(rename = "latestItem", skip_serializing_if = "Option::is_none")]
     pub latest_item: Option<stored::Answer>,
+    /// Items that the platform was asked for; absent if it was not.
+    #[serde(rename = "partialItems", skip_serializing_if = "Option::is_none")]
+    pub partial_items: Option<views::OfJob>,
 }
 
 /// Limits of the causes in one answer. The first cause is always shown, and each is shown as a whole.
@@ -264,7 +268,9 @@ pub async fn answer(
     let latest_item = stored::answer(store, org, &job.item, None).await?;
     let next_cause = next.map(|cursor| cursor.to_string());
     let (comments, _) = comments::list(store, org, job_id, None, limits.causes).await?;
-    Ok(Some(JobView { job: summary(job)?, causes, next_cause, comments, latest_item }))
+    let partial_items = views::of_job(store, org, job_id).await?;
+    let job = summary(job)?;
+    Ok(Some(JobView { job, causes, next_cause, comments, latest_item, partial_items }))
 }
 
 /// Returns causes of a job, in no order, and a cursor if there may be more.

@@ -25,6 +25,7 @@ use crate::{
         stored::{self, RESENT},
     },
     jobs::{self, BuiltInQueue, Cause, JobRequest, Placement},
+    partial_items,
     priority::{self, Signals},
     reporters, routing,
 };
@@ -38,9 +39,10 @@ pub async fn accept(
 ) -> Result<(), Error> {
     deps.store.put(WriteTime::of(written_at, 0), &[row(report, written_at)?]).await?;
     let request = job_request(deps, report, written_at).await?;
-    jobs::open_or_join(&deps.store, &request, Millis::now()).await?;
+    let job = jobs::open_or_join(&deps.store, &request, Millis::now()).await?;
     submit_item(deps, report, is_resent).await?;
-    fetch_context_media(deps, report).await
+    fetch_context_media(deps, report).await?;
+    partial_items::ask_for_report(deps, report, job, written_at).await
 }
 
 /// Hands over the media of the other items. Those of the reported item are fetched with its submission.

@@ -18,7 +18,7 @@ use tidegate_moderation::{
     media::{Settings as SignalSettings, Signals},
     scores::{self, Scorer},
 };
-use tidegate_processors::{Deps, Health, RoleError, Settings, process};
+use tidegate_processors::{Deps, Health, PartialItems, RoleError, Settings, process};
 use tidegate_schemas::{
     ids::{ConfigVersion, EventId, ItemKey, Millis, OrgId, SubmissionId},
     records::{self, Callback, ItemEntry, Items, Source, Variant},
@@ -181,14 +181,16 @@ impl World {
             secrets.clone(),
             &scores::Settings { failures: 3, ..Default::default() },
         );
-        let changes = Changes::new(store.clone(), secrets, &catalog);
+        let changes = Changes::new(store.clone(), secrets.clone(), &catalog);
+        let client = Client::new(outside(ports)).unwrap();
         let signals = Signals::new(
-            Client::new(outside(ports)).unwrap(),
+            client.clone(),
             Decoders::new(Limits::default()).unwrap(),
             store.clone(),
             &SignalSettings::default(),
         );
-        let deps = Deps { log, store, live, signals, scorer, health: Health::default() };
+        let partial_items = PartialItems { endpoints: Arc::default(), client, secrets };
+        let deps = Deps { log, store, live, signals, scorer, partial_items, health: Health::default() };
         Self { folder, deps, changes, settings, ports: ports.to_vec(), running: None }
     }
 
@@ -252,8 +254,8 @@ impl World {
     }
 
     pub(crate) fn moderation(&self) -> moderation::Deps {
-        let Deps { log, store, live, .. } = self.deps.clone();
-        moderation::Deps { log, store, live }
+        let Deps { log, store, live, partial_items, .. } = self.deps.clone();
+        moderation::Deps { log, store, live, partial_items: partial_items.endpoints }
     }
 
     pub(crate) async fn version(&self) -> ConfigVersion {

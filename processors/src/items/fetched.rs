@@ -1,0 +1,17 @@
+//! Items that the service fetched from a platform: stored with their media, and nothing else. They complete what is known
+//! about an item; rules act on what platforms submit.
+
+use tidegate_moderation::{effects::Plan, items::submissions};
+
+use super::pipeline::ItemRun;
+use crate::consumer::error::TaskError;
+
+impl ItemRun<'_> {
+    pub(super) async fn store_fetched(mut self) -> Result<(), TaskError> {
+        let evaluation = self.prepare().await?;
+        let Some(evaluation) = self.await_media(evaluation).await? else { return Ok(()) };
+        let plan = Plan::without_effects(&self.submission, &evaluation.prepared)?;
+        submissions::carry_out(&self.pipeline.deps, &self.submission, plan).await?;
+        Ok(())
+    }
+}
