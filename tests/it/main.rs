@@ -17,6 +17,7 @@ mod demo;
 mod disk_full;
 mod lost_data;
 mod media;
+mod partial_items;
 mod queues;
 mod rules_files;
 mod rules_input;

@@ -1,7 +1,7 @@
 //! Items that the service fetched from a platform: stored with their media, and nothing else. They complete what is known
 //! about an item; rules act on what platforms submit.
 
-use tidegate_moderation::{effects::Plan, items::submissions};
+use tidegate_moderation::items::submissions;
 
 use super::pipeline::ItemRun;
 use crate::consumer::error::TaskError;
@@ -10,7 +10,7 @@ impl ItemRun<'_> {
     pub(super) async fn store_fetched(mut self) -> Result<(), TaskError> {
         let evaluation = self.prepare().await?;
         let Some(evaluation) = self.await_media(evaluation).await? else { return Ok(()) };
-        let plan = Plan::without_effects(&self.submission, &evaluation.prepared)?;
+        let plan = submissions::plan_of_fetched(&self.submission, &evaluation.prepared)?;
         submissions::carry_out(&self.pipeline.deps, &self.submission, plan).await?;
         Ok(())
     }

@@ -123,11 +123,8 @@ impl DueTable for DuePartialItems {
         let (fetcher, stop) = (self.fetcher.clone(), self.stop.clone());
         self.tasks.spawn(async move {
             let org = done.id.0.clone();
-            match stop.run_until_cancelled(fetcher.work_off(row, permit)).await {
-                Some(Err(error)) => {
-                    tracing::warn!(%org, tag = error.tag(), "a request for items is made again: {error}");
-                }
-                Some(Ok(())) | None => {}
+            if let Some(Err(error)) = stop.run_until_cancelled(fetcher.work_off(row, permit)).await {
+                tracing::warn!(%org, tag = error.tag(), "a request for items is made again: {error}");
             }
             drop(done);
         });

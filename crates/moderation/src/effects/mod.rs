@@ -19,7 +19,7 @@ use tidegate_catalog::Compiled;
 use tidegate_rules::Omissions;
 use tidegate_schemas::{
     documents::Event,
-    ids::{ActionId, CauseId, ConfigVersion, EndpointId, EventId, ItemKey, Millis, OrgId, QueueId, RuleId},
+    ids::{ActionId, CauseId, ConfigVersion, EndpointId, EventId, ItemKey, Millis, OrgId, QueueId, RuleId, SubmissionId},
     string_enum,
 };
 use tidegate_store::{
@@ -36,7 +36,6 @@ pub use rule_gates::{Again, Claim, Evaluated, Expected, Refused, Watch, claims};
 
 use crate::{
     Deps, Error,
-    items::{evaluate::Prepared, stored::Submission},
     priority::Signals,
     rules::stats::{RuleHit, RuleOutcome},
     standing,
@@ -209,12 +208,15 @@ impl Plan {
     }
 
     /// Plan of an item that no rule acts on: only its media were looked at.
-    pub fn without_effects(submission: &Submission<'_>, prepared: &Prepared) -> Result<Self, Error> {
-        let (org, id) = (&submission.header.org, submission.entry.submission_id);
-        let media = serde_json::to_string(&prepared.media.shown).map_err(Error::corrupt("list"))?;
-        let findings = Findings { media, ..Findings::nothing(submission.at.append_ms) };
-        let plan = Self::empty(org, id.0, Kind::Item, prepared.config.version());
-        Ok(Self { evaluation: Some(findings), ..plan })
+    pub fn without_effects(
+        org: &OrgId,
+        submission: SubmissionId,
+        appended_at: Millis,
+        media: String,
+        version: ConfigVersion,
+    ) -> Self {
+        let findings = Findings { media, ..Findings::nothing(appended_at) };
+        Self { evaluation: Some(findings), ..Self::empty(org, submission.0, Kind::Item, version) }
     }
 
     /// True if anything is done beyond storing the findings.

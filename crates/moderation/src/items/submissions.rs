@@ -125,6 +125,13 @@ pub fn plan(
     plan
 }
 
+/// Plan of an item that was fetched: what its media are, and no effects.
+pub fn plan_of_fetched(submission: &Submission<'_>, prepared: &Prepared) -> Result<Plan, Error> {
+    let media = serde_json::to_string(&prepared.media.shown).map_err(Error::corrupt("list"))?;
+    let (org, version) = (&submission.header.org, prepared.config.version());
+    Ok(Plan::without_effects(org, submission.entry.submission_id, submission.at.append_ms, media, version))
+}
+
 /// Chooses the queue of a review that rules ask for without naming one.
 fn route(config: &Compiled, prepared: &Prepared, review: &mut PlannedReview) {
     let policies = review.rules.iter().filter_map(|rule| config.rule(rule)).flat_map(|rule| &rule.policies);

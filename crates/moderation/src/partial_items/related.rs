@@ -26,7 +26,7 @@ pub(crate) async fn ask_for_report(
     if !deps.partial_items.has(org) {
         return Ok(());
     }
-    let config = config(deps, org).await?;
+    let Some(config) = known_config(deps, org).await? else { return Ok(()) };
     let sent = report.thread.iter().chain(&report.additional).filter(|item| item.fault.is_none());
     let sent: HashSet<_> = sent.map(|item| (&item.type_id, &item.id)).collect();
     let named = report.reported_in_thread.iter().cloned().chain(related(&config, &report.item));
@@ -55,7 +55,7 @@ pub(crate) async fn ask_for_appeal(
     if !deps.partial_items.has(org) {
         return Ok(());
     }
-    let config = config(deps, org).await?;
+    let Some(config) = known_config(deps, org).await? else { return Ok(()) };
     let sent: HashSet<_> = appeal.additional.iter().map(|item| (&item.type_id, &item.id)).collect();
     let mut candidates = related(&config, &appeal.item);
     candidates.retain(|key| !sent.contains(&(&key.type_id, &key.id)));
@@ -77,6 +77,18 @@ pub(super) async fn config(deps: &Deps, org: &OrgId) -> Result<std::sync::Arc<Co
     match deps.live.org(org) {
         Some(config) => Ok(config),
         None => Ok(deps.live.latest(org).await?),
+    }
+}
+
+/// `None`: nothing is configured that could say which items are related. The job stands without them.
+async fn known_config(deps: &Deps, org: &OrgId) -> Result<Option<std::sync::Arc<Compiled>>, Error> {
+    match config(deps, org).await {
+        Ok(config) => Ok(Some(config)),
+        Err(Error::Catalog(error)) if !matches!(error, tidegate_catalog::Error::Store(_)) => {
+            tracing::warn!(%org, tag = error.tag(), "items are not asked for without a configuration");
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use tidegate_schemas::ids::{ItemKey, JobId, Millis, OrgId};
 use tidegate_store::{
-    WriteTime,
+    At, WriteTime,
     tables::review::partial_requests::{
         PartialDue, PartialRequest, PartialRequestOfJob, PartialState, PartialTrigger,
     },
@@ -33,6 +33,13 @@ pub async fn store(deps: &Deps, request: NewRequest) -> Result<(), Error> {
     let key = (org.clone(), at.day(), at, id);
     if deps.store.get::<PartialRequest>(&key).await?.is_some_and(|row| row.state != PartialState::Pending) {
         return Ok(());
+    }
+    if let Some(job_id) = job_id {
+        // A report that is sent again under its key has the same id and another time.
+        let earlier = deps.store.scan::<PartialRequestOfJob>(&(org.clone(), job_id), At::all()).all().await?;
+        if earlier.iter().any(|row| row.request_id == id && row.requested_at != at) {
+            return Ok(());
+        }
     }
     // The time of now: scanners do not look at the minute of a record that came to processing late.
     let due_at = Millis::now();

@@ -10,6 +10,7 @@ mod left_out;
 mod life;
 mod media;
 mod missing;
+mod partial_items;
 mod poison;
 mod queues;
 mod replays;

@@ -22,7 +22,7 @@ pub(crate) async fn fixture() -> (Deps, TempDir) {
     let log = Log::open_embedded(db.clone(), &stream).unwrap();
     let store = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
     let live = Arc::new(Live::open(store.clone(), tidegate_catalog::Settings::default()).await.unwrap());
-    (Deps { log, store, live }, folder)
+    (Deps { log, store, live, partial_items: Arc::default() }, folder)
 }
 
 pub(crate) fn org() -> OrgId {

@@ -1,0 +1,230 @@
+//! Items that the platform is asked for: what reports name, and what comes back.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tidegate_moderation::partial_items::requests::{self, NewRequest};
+use tidegate_processors::{PartialItems, Settings};
+use tidegate_schemas::{
+    ids::{ItemKey, Kind, Millis, derive},
+    records::{ItemEntry, Report},
+};
+use tidegate_store::tables::review::{
+    jobs::Job,
+    partial_requests::{PartialRequest, PartialState, PartialTrigger},
+};
+use tidegate_stream::Topic;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+
+use super::{
+    reviews::report,
+    world::{World, entry, org, post},
+};
+
+/// A platform that answers with the items that it has, and remembers what it was asked.
+#[derive(Clone, Default)]
+struct Platform {
+    items: Arc<Mutex<Vec<Value>>>,
+    asked: Arc<Mutex<Vec<Value>>>,
+    hangs: bool,
+}
+
+impl Platform {
+    async fn serve(self) -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                tokio::spawn(self.clone().answer(socket));
+            }
+        });
+        port
+    }
+
+    async fn answer(self, mut socket: TcpStream) {
+        let mut bytes = Vec::new();
+        let body: Value = loop {
+            if socket.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
+                return;
+            }
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            let body = text.split_once("\r\n\r\n").and_then(|(_, body)| serde_json::from_str(body).ok());
+            if let Some(body) = body {
+                break body;
+            }
+        };
+        self.asked.lock().unwrap().push(body);
+        if self.hangs {
+            return std::future::pending().await;
+        }
+        let answer = json!({"items": *self.items.lock().unwrap()}).to_string();
+        let head =
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", answer.len());
+        let _gone = socket.write_all(format!("{head}{answer}").as_bytes()).await;
+    }
+
+    fn has(&self, id: &str, data: &Value) {
+        self.items.lock().unwrap().push(json!({"id": id, "typeId": "post", "data": data}));
+    }
+
+    fn asked(&self) -> Vec<Value> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+async fn world(platform: &Platform) -> World {
+    let port = platform.clone().serve().await;
+    let settings = Settings { partial_items_poll_ms: 20, ..Settings::default() };
+    let mut world = World::beside(settings, &[]).await;
+    let endpoints = json!({ org().as_str(): {"url": format!("http://127.0.0.1:{port}/items")} });
+    let endpoints = Arc::new(serde_json::from_value(endpoints).unwrap());
+    world.deps.partial_items = PartialItems { endpoints, ..world.deps.partial_items.clone() };
+    world
+}
+
+async fn requests_of(world: &World) -> Vec<PartialRequest> {
+    world.rows::<PartialRequest>(&(org(), Millis::now().day())).await
+}
+
+async fn settled(world: &World, state: PartialState) -> PartialRequest {
+    let settled = async || requests_of(world).await.into_iter().find(|row| row.state == state);
+    world.until("a settled request", settled).await
+}
+
+fn refresh(item: &ItemKey) -> NewRequest {
+    let at = Millis::now();
+    NewRequest {
+        org: org(),
+        id: derive(Kind::PartialRequest, &[item.id.as_str().as_bytes(), &at.0.to_be_bytes()]),
+        trigger: PartialTrigger::Refresh,
+        job_id: None,
+        subject: item.clone(),
+        items: vec![item.clone()],
+        at,
+    }
+}
+
+/// A report of `p1` that names an entry of its thread which nobody sent.
+async fn send(world: &World) -> Report {
+    let report = Report {
+        reported_in_thread: vec![post("t1"), post("t2")],
+        ..report(world.version().await, 1, "hello", false)
+    };
+    world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
+    report
+}
+
+#[tokio::test]
+async fn items_that_a_report_names_are_fetched_and_stored_without_effects() {
+    let platform = Platform::default();
+    platform.has("t1", &json!({"text": "free scamcoin here"}));
+    platform.has("foreign", &json!({"text": "nobody asked"}));
+    let mut world = world(&platform).await;
+    world.start();
+    let report = send(&world).await;
+    let row = settled(&world, PartialState::Done).await;
+    // The author of the reported item was never submitted either.
+    let creator = json!({"id": "u1", "typeId": "user"});
+    assert_eq!(
+        platform.asked(),
+        [json!({"items": [{"id": "t1", "typeId": "post"}, {"id": "t2", "typeId": "post"}, creator]})]
+    );
+    let list = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    assert_eq!((list(&row.found)[0]["id"].as_str(), row.dropped), (Some("t1"), 1));
+    assert_eq!(list(&row.missing), json!([{"typeId": "post", "id": "t2"}, creator]));
+    assert_eq!(
+        (row.trigger, row.http_status, row.job_id.is_some()),
+        (PartialTrigger::Report, Some(200), true)
+    );
+
+    let fetched = world.until("the fetched item", async || world.versions(&post("t1")).await.pop()).await;
+    assert_eq!(fetched.source, "partial_items");
+    world.evaluated(&post("t1"), fetched.submission_id).await;
+    world.evaluated(&post("p1"), report.item.submission_id).await;
+    // The text matches a live rule, which acts on what is submitted and not on what is fetched.
+    let stored = world.versions(&post("t1")).await.pop().unwrap();
+    assert_eq!(stored.matched, "[]");
+    assert_eq!(world.callbacks().await.len(), 0);
+    world.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn report_that_is_sent_again_asks_once() {
+    let platform = Platform::default();
+    let mut first = world(&platform).await;
+    first.start();
+    let report = send(&first).await;
+    settled(&first, PartialState::Done).await;
+    first.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
+    first.drain().await;
+    assert_eq!(requests_of(&first).await.len(), 1);
+    assert_eq!(platform.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn request_that_was_stored_before_a_crash_is_made_after_it() {
+    let platform = Platform::default();
+    platform.has("p9", &json!({"text": "hello"}));
+    let mut world = world(&platform).await;
+    requests::store(&world.moderation(), refresh(&post("p9"))).await.unwrap();
+    assert_eq!(platform.asked().len(), 0, "only the role asks");
+    world.start();
+    settled(&world, PartialState::Done).await;
+    world.until("the item", async || world.versions(&post("p9")).await.pop()).await;
+    world.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn fetched_item_never_stands_before_a_submitted_one() {
+    let platform = Platform::default();
+    platform.has("p1", &json!({"text": "newer"}));
+    let mut world = world(&platform).await;
+    world.start();
+    let submission = world.submit_text("p1", "submitted").await;
+    world.evaluated(&post("p1"), submission).await;
+    requests::store(&world.moderation(), refresh(&post("p1"))).await.unwrap();
+    settled(&world, PartialState::Done).await;
+    world.until("both", async || (world.versions(&post("p1")).await.len() == 2).then_some(())).await;
+    let store = &world.deps.store;
+    let latest = tidegate_moderation::items::stored::answer(store, &org(), &post("p1"), None).await.unwrap();
+    let latest = serde_json::to_value(latest.unwrap()).unwrap();
+    assert_eq!(latest["submissionId"], json!(submission), "{latest}");
+    world.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn platform_that_hangs_holds_up_no_report() {
+    let platform = Platform { hangs: true, ..Platform::default() };
+    let mut world = world(&platform).await;
+    world.start();
+    let report = send(&world).await;
+    world.until("a call", async || (!platform.asked().is_empty()).then_some(())).await;
+    world.evaluated(&post("p1"), report.item.submission_id).await;
+    let other = ItemEntry { ..entry(&post("p2"), "hello") };
+    let submission = other.submission_id;
+    world.submit(vec![other]).await;
+    world.evaluated(&post("p2"), submission).await;
+    let row = requests_of(&world).await.pop().unwrap();
+    assert_eq!(row.state, PartialState::Pending);
+    let job = world.deps.store.get::<Job>(&(org(), row.job_id.unwrap())).await.unwrap();
+    assert!(job.is_some(), "the job is open while the platform hangs");
+    world.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn entry_that_does_not_fit_its_type_is_kept_and_marked() {
+    let platform = Platform::default();
+    platform.has("p7", &json!({"text": {"not": "a text"}}));
+    let mut world = world(&platform).await;
+    world.start();
+    requests::store(&world.moderation(), refresh(&post("p7"))).await.unwrap();
+    let row = settled(&world, PartialState::Done).await;
+    let invalid: Value = serde_json::from_str(&row.invalid).unwrap();
+    assert_eq!(invalid[0]["id"], "p7");
+    assert!(invalid[0]["faults"][0].as_str().is_some(), "{invalid}");
+    assert_eq!(world.versions(&post("p7")).await.len(), 0);
+    world.stop().await.unwrap();
+}
