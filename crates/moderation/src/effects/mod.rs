@@ -19,7 +19,10 @@ use tidegate_catalog::Compiled;
 use tidegate_rules::Omissions;
 use tidegate_schemas::{
     documents::Event,
-    ids::{ActionId, CauseId, ConfigVersion, EndpointId, EventId, ItemKey, Millis, OrgId, QueueId, RuleId, SubmissionId},
+    ids::{
+        ActionId, CauseId, ConfigVersion, EndpointId, EventId, ItemKey, Millis, OrgId, QueueId, RuleId,
+        SubmissionId,
+    },
     string_enum,
 };
 use tidegate_store::{
