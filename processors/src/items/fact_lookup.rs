@@ -72,8 +72,8 @@ impl FactLookup {
     }
 
     /// Returns the item's place among those that are counted. Items are counted in the order in which they take it.
-    pub(crate) fn place(&self, org: &OrgId, submission: SubmissionId) -> WindowGuard {
-        self.order.take(org, submission)
+    pub(crate) fn place(&self, org: &OrgId, submission: SubmissionId, may_be_replay: bool) -> WindowGuard {
+        self.order.take(org, submission, may_be_replay)
     }
 
     /// Counts items of an org in their windows.

@@ -75,8 +75,15 @@ impl ItemPipeline {
         let is_new = job.context_of.is_none() && !is_never_counted(job.record.source);
         let counts =
             || self.deps.live.org(org).is_some_and(|config| config.plan().windows().next().is_some());
-        (is_new && counts()).then(|| self.facts.place(org, job.record.items[index].submission_id))
+        let submission = job.record.items[index].submission_id;
+        (is_new && counts()).then(|| self.facts.place(org, submission, may_be_replay(job, index)))
     }
+}
+
+/// True if an earlier run may have stored something of the item.
+pub(super) fn may_be_replay(job: &ItemJob, index: usize) -> bool {
+    let entry = &job.record.items[index];
+    job.maybe_replayed || entry.keyed || entry.origin.is_some()
 }
 
 /// True if windows do not count the items: they are repeated, or the service fetched them itself.

@@ -26,6 +26,7 @@ use tidegate_schemas::{
 use super::{
     compute_pool::ComputePool,
     fact_lookup::{FactLookup, FactRequest},
+    handler::may_be_replay,
     job::{ItemBatchPart, ItemJob, evaluate_batch, moment, submission},
     media_wait::{MediaRequest, MediaWait, MediaWaitResult},
     rule_counters::OutcomeCounters,
@@ -95,15 +96,14 @@ impl ItemPipeline {
         }
         let window_guard = self.window_guard(&job, index).map(Arc::new);
         let submission = submission(&job, index);
-        let may_be_replay =
-            is_retry || job.maybe_replayed || submission.entry.keyed || submission.entry.origin.is_some();
-        if may_be_replay {
+        if is_retry || may_be_replay(&job, index) {
             let state = submissions::replay_state(&self.deps, &submission).await?;
             if !matches!(state, ReplayState::Fresh) {
                 drop(window_guard);
                 return self.finish_earlier_run(&job, &submission, state).await;
             }
         }
+        window_guard.iter().for_each(|guard| guard.set_evaluated_here());
         let no_reviews = submissions::no_reviews(&self.deps, &job.record).await?;
         let config = self.config(&job.record, submission.at.append_ms).await?;
         let run =

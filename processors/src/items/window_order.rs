@@ -2,7 +2,8 @@
 //!
 //! Items are numbered as they start. Whoever reads a window waits until all earlier ones have stored their rows, and leaves
 //! out the rows of later ones. Rows of other processes always count, so that of several items of one key the k-th that is
-//! counted sees at least k, wherever they are counted.
+//! counted sees at least k, wherever they are counted. So do rows of an item that may be a replay: an earlier process has
+//! counted it, and unless its evaluation is found to be missing, it is not counted again.
 //!
 //! There is no deadlock: an item that waits has stored its own rows, and one that has not waits for nobody.
 
@@ -27,14 +28,21 @@ pub(crate) struct WindowOrder(Arc<Mutex<HashMap<OrgId, OrgOrder>>>);
 #[derive(Default)]
 struct OrgOrder {
     last: u64,
-    /// Numbers of items.
-    numbers: HashMap<SubmissionId, u64>,
+    numbers: HashMap<SubmissionId, Number>,
     /// Items whose rows are not stored yet.
     uncounted: BTreeMap<u64, CancellationToken>,
     /// Guards of each item.
     guards: BTreeMap<u64, usize>,
     /// Items since the oldest that has a guard.
     recent: VecDeque<(u64, SubmissionId)>,
+}
+
+/// Number of an item.
+#[derive(Clone, Copy)]
+struct Number {
+    number: u64,
+    /// True if the item is evaluated in this process. Only then may earlier items leave its rows out.
+    is_evaluated_here: bool,
 }
 
 /// Place of an item in the order. Guards of one item share it as long as one of them is there.
@@ -46,14 +54,16 @@ pub(crate) struct WindowGuard {
 }
 
 impl WindowOrder {
-    pub(crate) fn take(&self, org: &OrgId, submission: SubmissionId) -> WindowGuard {
+    /// `may_be_replay`: an earlier process may have evaluated the item; see [`WindowGuard::set_evaluated_here`].
+    pub(crate) fn take(&self, org: &OrgId, submission: SubmissionId, may_be_replay: bool) -> WindowGuard {
         let mut orgs = self.0.lock();
         let order = orgs.entry(org.clone()).or_default();
         let number = match order.numbers.get(&submission) {
-            Some(number) => *number,
+            Some(known) => known.number,
             None => {
                 order.last += 1;
-                order.numbers.insert(submission, order.last);
+                let number = Number { number: order.last, is_evaluated_here: !may_be_replay };
+                order.numbers.insert(submission, number);
                 order.uncounted.insert(order.last, CancellationToken::new());
                 order.recent.push_back((order.last, submission));
                 order.last
@@ -65,6 +75,15 @@ impl WindowOrder {
 }
 
 impl WindowGuard {
+    /// Says that the item is no replay, or one whose evaluation is missing. Call it before its rows are stored.
+    pub(crate) fn set_evaluated_here(&self) {
+        let mut orgs = self.order.0.lock();
+        let order = orgs.get_mut(&self.org);
+        if let Some(known) = order.and_then(|order| order.numbers.get_mut(&self.submission)) {
+            known.is_evaluated_here = true;
+        }
+    }
+
     /// Says that the item's rows are stored.
     pub(crate) fn set_counted(&self) {
         if let Some(order) = self.order.0.lock().get_mut(&self.org)
@@ -91,13 +110,16 @@ impl WindowGuard {
     pub(crate) fn drop_later(&self, rows: &mut Vec<Added>) {
         let orgs = self.order.0.lock();
         let Some(order) = orgs.get(&self.org) else { return };
-        rows.retain(|row| order.numbers.get(&row.submission_id).is_none_or(|number| *number <= self.number));
+        rows.retain(|row| {
+            let known = order.numbers.get(&row.submission_id);
+            known.is_none_or(|known| known.number <= self.number || !known.is_evaluated_here)
+        });
     }
 }
 
 impl OrgOrder {
     fn forget(&mut self, number: u64, submission: SubmissionId) {
-        if self.numbers.get(&submission) == Some(&number) {
+        if self.numbers.get(&submission).is_some_and(|known| known.number == number) {
             self.numbers.remove(&submission);
         }
     }
@@ -170,8 +192,8 @@ mod tests {
     async fn reader_waits_for_earlier_items_and_for_nobody_else() {
         let (order, org, other) = (WindowOrder::default(), OrgId::new("o"), OrgId::new("n"));
         let ids = [(); 4].map(|()| SubmissionId::random());
-        let [first, second, own, later] = ids.map(|id| order.take(&org, id));
-        let stranger = order.take(&other, ids[0]);
+        let [first, second, own, later] = ids.map(|id| order.take(&org, id, false));
+        let stranger = order.take(&other, ids[0], false);
         own.set_counted();
         let mut asking = own.wait_for_earlier().boxed();
         assert!(poll!(&mut asking).is_pending());
@@ -188,11 +210,11 @@ mod tests {
     fn item_that_failed_before_it_was_counted_comes_last() {
         let (order, org) = (WindowOrder::default(), OrgId::new("o"));
         let ids = [(); 2].map(|()| SubmissionId::random());
-        let [started, other] = ids.map(|id| order.take(&org, id));
-        drop(order.take(&org, ids[0]));
+        let [started, other] = ids.map(|id| order.take(&org, id, false));
+        drop(order.take(&org, ids[0], false));
         other.set_counted();
         assert_eq!(seen(&other, &ids), 2, "nothing is known of the one that failed");
-        let again = order.take(&org, ids[0]);
+        let again = order.take(&org, ids[0], false);
         again.set_counted();
         assert_eq!((seen(&other, &ids), seen(&again, &ids)), (1, 2));
         drop((started, other, again));
@@ -200,11 +222,22 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_a_replay_count_until_it_is_evaluated_anew() {
+        let (order, org) = (WindowOrder::default(), OrgId::new("o"));
+        let ids = [(); 2].map(|()| SubmissionId::random());
+        let own = order.take(&org, ids[0], false);
+        let replay = order.take(&org, ids[1], true);
+        assert_eq!(seen(&own, &ids), 2, "an earlier process has counted it, and nobody may do so again");
+        replay.set_evaluated_here();
+        assert_eq!((seen(&own, &ids), seen(&replay, &ids)), (1, 2));
+    }
+
+    #[test]
     fn items_without_readers_are_forgotten() {
         let (order, org) = (WindowOrder::default(), OrgId::new("o"));
-        let waits = order.take(&org, SubmissionId::random());
+        let waits = order.take(&org, SubmissionId::random(), false);
         for _ in 0..2 * REMEMBERED {
-            order.take(&org, SubmissionId::random()).set_counted();
+            order.take(&org, SubmissionId::random(), false).set_counted();
         }
         let kept = |order: &WindowOrder| {
             order.0.lock().get(&org).map_or(0, |order| order.numbers.len().max(order.recent.len()))
