@@ -1,4 +1,4 @@
-//! Where a page of a list ends whose rows are kept by day.
+//! End of a page of a list whose rows are kept by day.
 
 use std::{fmt, str::FromStr};
 

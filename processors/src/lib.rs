@@ -40,7 +40,7 @@ pub struct Deps {
     pub health: Health,
 }
 
-/// What platforms are asked for items with.
+/// Endpoints, client and secrets with which platforms are asked for items.
 #[derive(Clone)]
 pub struct PartialItems {
     pub endpoints: Arc<PartialItemsEndpoints>,

@@ -39,7 +39,7 @@ pub struct Routed<'a> {
     pub item: &'a ItemKey,
     /// Values of the item's data; none if the data do not fit the item's type.
     pub values: Option<&'a dyn Fields>,
-    /// What is known of the cause: an object for each reserved name, such as `{"report": {"reporters": 3}}`.
+    /// Facts about the cause: an object for each reserved name, such as `{"report": {"reporters": 3}}`.
     pub known: &'a Json,
     pub now: Millis,
 }

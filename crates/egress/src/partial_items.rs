@@ -58,7 +58,7 @@ pub struct Answer {
 #[derive(Debug, Clone)]
 pub struct Entry {
     pub item: SubmittedItem,
-    /// What is wrong with the entry: it came more than once, so that the first one counts, or its data is too long.
+    /// Faults of the entry: it came more than once, so that the first one counts, or its data is too long.
     pub faults: Vec<String>,
     /// False if the data cannot be stored.
     pub is_usable: bool,

@@ -140,7 +140,7 @@ enum Answer {
     /// No answer exists, and that is no failure.
     Nobody,
     Failed(String),
-    /// Nobody looked, because it could not change the outcome.
+    /// The look-up was left out, because it could not change the outcome.
     Skipped,
 }
 

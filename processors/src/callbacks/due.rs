@@ -5,11 +5,11 @@
 //! A due row is settled as soon as it was acted on, because the next one is written before. So a delivery comes due again
 //! whatever becomes of this process. Due rows outlive deliveries, so none has to be rebuilt after an outage.
 
-use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tidegate_schemas::ids::{EventId, Millis, OrgId};
 use tidegate_store::{
-    At, Split, WriteTime,
+    Store,
     tables::callbacks::{
         deliveries::{Delivery, DeliveryState},
         due::{Due, DueCursor},
@@ -20,8 +20,8 @@ use super::{delivery_rows as rows, dispatcher::Dispatcher, endpoint_queues::Offe
 use crate::{
     consumer::error::TaskError,
     scheduler::{
-        due_index::{DueRow, FollowUp},
-        due_scanner::DueTable,
+        due_index::FollowUp,
+        stored_due::{StoredDueTable, stored_due_row},
     },
 };
 
@@ -31,64 +31,17 @@ const UNWRITTEN_RECHECK: Duration = Duration::from_secs(15);
 
 pub(crate) struct DueDeliveries(pub(crate) Arc<Dispatcher>);
 
-impl DueDeliveries {
-    async fn cursor(&self, shard: i64) -> Result<Option<DueCursor>, TaskError> {
-        Ok(self.0.store.get(&(shard,)).await?)
-    }
-}
+stored_due_row!(Due with DueCursor, by event_id: EventId);
 
-impl DueRow for Due {
-    type Id = (Millis, OrgId, EventId);
-
-    fn id(&self) -> Self::Id {
-        (self.due_at, self.org.clone(), self.event_id)
-    }
-
-    fn minute(&self) -> i64 {
-        self.minute
-    }
-
-    fn due_at(&self) -> Millis {
-        self.due_at
-    }
-}
-
-impl DueTable for DueDeliveries {
+impl StoredDueTable for DueDeliveries {
     type Row = Due;
 
-    async fn read_minute(
-        &self,
-        shard: u32,
-        minute: i64,
-        due: Option<RangeInclusive<Millis>>,
-    ) -> Result<Vec<Due>, TaskError> {
-        let partition = (i64::from(shard), minute);
-        let range = due.map_or_else(At::all, |due| At::range((), due));
-        Ok(self.0.store.scan::<Due>(&partition, range).all().await?)
+    fn store(&self) -> &Store {
+        &self.0.store
     }
 
-    async fn saved_cursor(&self, shard: u32) -> Result<Option<i64>, TaskError> {
+    fn take_over(&self, shard: u32) {
         self.0.took_over(shard, Millis::now());
-        Ok(self.cursor(i64::from(shard)).await?.map(|cursor| cursor.minute))
-    }
-
-    async fn oldest_minute(&self, shard: u32) -> Result<Option<i64>, TaskError> {
-        let shard = i64::from(shard);
-        let mut oldest = None;
-        let mut rows = self.0.store.scan_all::<Due>(&Split::whole());
-        while let Some(rows) = rows.next_page().await? {
-            let own = rows.iter().filter(|row| row.shard == shard).map(|row| row.minute);
-            oldest = own.chain(oldest).min();
-        }
-        Ok(oldest)
-    }
-
-    async fn save_cursor(&self, shard: u32, minute: i64) -> Result<(), TaskError> {
-        let shard = i64::from(shard);
-        let last = self.cursor(shard).await?.and_then(|cursor| cursor.written).map(WriteTime);
-        let at = WriteTime::after(last, Millis::now());
-        let row = DueCursor { shard, minute, written: Some(at.0) };
-        Ok(self.0.store.put(at, &[row]).await?)
     }
 
     async fn act(&self, due: &Due, _: Millis) -> Result<FollowUp, TaskError> {

@@ -1,21 +1,21 @@
 //! Due rows of requests for items. Each is worked off by a task of its own, so that a platform that does not answer holds
 //! back nobody else's.
 
-use std::{collections::HashSet, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tidegate_moderation::partial_items::fetcher::Fetcher;
 use tidegate_schemas::ids::{Millis, OrgId};
 use tidegate_store::{
-    At, Split, WriteTime,
+    Store,
     tables::review::partial_requests::{PartialCursor, PartialDue, PartialRequest, PartialState},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
 use super::{
-    due_index::{DueRow, FollowUp},
-    due_scanner::DueTable,
+    due_index::FollowUp,
+    stored_due::{StoredDueTable, stored_due_row},
 };
 use crate::consumer::error::TaskError;
 
@@ -41,63 +41,15 @@ impl DuePartialItems {
     pub(crate) fn tasks(&self) -> TaskTracker {
         self.tasks.clone()
     }
-
-    async fn cursor(&self, shard: i64) -> Result<Option<PartialCursor>, TaskError> {
-        Ok(self.fetcher.deps().store.get(&(shard,)).await?)
-    }
 }
 
-impl DueRow for PartialDue {
-    type Id = (Millis, OrgId, Uuid);
+stored_due_row!(PartialDue with PartialCursor, by request_id: Uuid);
 
-    fn id(&self) -> Self::Id {
-        (self.due_at, self.org.clone(), self.request_id)
-    }
-
-    fn minute(&self) -> i64 {
-        self.minute
-    }
-
-    fn due_at(&self) -> Millis {
-        self.due_at
-    }
-}
-
-impl DueTable for DuePartialItems {
+impl StoredDueTable for DuePartialItems {
     type Row = PartialDue;
 
-    async fn read_minute(
-        &self,
-        shard: u32,
-        minute: i64,
-        due: Option<RangeInclusive<Millis>>,
-    ) -> Result<Vec<PartialDue>, TaskError> {
-        let partition = (i64::from(shard), minute);
-        let range = due.map_or_else(At::all, |due| At::range((), due));
-        Ok(self.fetcher.deps().store.scan::<PartialDue>(&partition, range).all().await?)
-    }
-
-    async fn saved_cursor(&self, shard: u32) -> Result<Option<i64>, TaskError> {
-        Ok(self.cursor(i64::from(shard)).await?.map(|cursor| cursor.minute))
-    }
-
-    async fn oldest_minute(&self, shard: u32) -> Result<Option<i64>, TaskError> {
-        let shard = i64::from(shard);
-        let mut oldest = None;
-        let mut rows = self.fetcher.deps().store.scan_all::<PartialDue>(&Split::whole());
-        while let Some(rows) = rows.next_page().await? {
-            let own = rows.iter().filter(|row| row.shard == shard).map(|row| row.minute);
-            oldest = own.chain(oldest).min();
-        }
-        Ok(oldest)
-    }
-
-    async fn save_cursor(&self, shard: u32, minute: i64) -> Result<(), TaskError> {
-        let shard = i64::from(shard);
-        let last = self.cursor(shard).await?.and_then(|cursor| cursor.written).map(WriteTime);
-        let at = WriteTime::after(last, Millis::now());
-        let row = PartialCursor { shard, minute, written: Some(at.0) };
-        Ok(self.fetcher.deps().store.put(at, &[row]).await?)
+    fn store(&self) -> &Store {
+        &self.fetcher.deps().store
     }
 
     async fn act(&self, due: &PartialDue, now: Millis) -> Result<FollowUp, TaskError> {

@@ -1,4 +1,4 @@
-//! What a change does to one entry of a bank, as its rows keep it.
+//! Effect of a change on one entry of a bank, as the rows of the change keep it.
 
 use serde::{Deserialize, Serialize};
 use tidegate_schemas::banks::BankKind;

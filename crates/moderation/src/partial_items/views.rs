@@ -53,7 +53,7 @@ pub struct ErrorView {
     pub detail: String,
 }
 
-/// What was asked for a job and what came back.
+/// Requests for a job, and the items that came back.
 #[derive(Debug, Serialize)]
 pub struct OfJob {
     pub requests: Vec<RequestView>,

@@ -1,6 +1,6 @@
 //! Scores of models for items: asks each model within limits, joins equal questions, and keeps the answers.
 //!
-//! When to ask, and how long an item waits, is decided by the item pipeline.
+//! The item pipeline decides when to ask, and how long an item waits.
 
 mod inputs;
 mod settings;

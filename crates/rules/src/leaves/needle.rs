@@ -19,7 +19,7 @@ pub(crate) enum Needle {
         written: Arc<str>,
         /// The word in its view: `written` itself if that is the same.
         seen: Arc<str>,
-        /// What it asks of the runs of letters in a text, if anything.
+        /// Letters that the word has several times in a row, if any; the text must have as many there.
         runs: Option<Box<Runs>>,
         whole: bool,
     },

@@ -20,7 +20,7 @@ pub(crate) enum Next {
     Stop,
 }
 
-/// Where the members of each of several lists start once the lists stand one behind the other, and where the last ends.
+/// Start of each list once lists of these lengths stand one behind the other, and the end of the last.
 pub(crate) fn starts(lengths: impl Iterator<Item = usize>) -> Box<[u32]> {
     let mut at = 0;
     let mut starts = vec![0];

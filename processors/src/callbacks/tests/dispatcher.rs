@@ -15,7 +15,7 @@ use crate::{
     callbacks::{Deps, due::DueDeliveries},
     scheduler::{
         due_index::{FollowUp, minute_of},
-        due_scanner::DueTable as _,
+        stored_due::StoredDueTable as _,
     },
 };
 

@@ -1,4 +1,4 @@
-//! What was asked of the admin API, by whom, and how it ended.
+//! Audit of the admin API: requests that changed something, who made them, and how they ended.
 //!
 //! It does not decide what is audited; the console does.
 

@@ -1,0 +1,140 @@
+//! Due rows as tables of the store keep them: partitions of a shard and a minute, and a row with each shard's cursor.
+//!
+//! A table says which store it is in and what a row leads to; reading and the cursor are the same for all.
+
+use std::ops::RangeInclusive;
+
+use tidegate_schemas::ids::Millis;
+use tidegate_store::{At, Fact, Split, Store, WriteTime};
+
+use super::{
+    due_index::{DueRow, FollowUp},
+    due_scanner::DueTable,
+};
+use crate::consumer::error::TaskError;
+
+/// Due row that is a fact of the store.
+pub(crate) trait StoredDueRow: DueRow + Fact<Partition = (i64, i64)> {
+    type Cursor: StoredCursor;
+
+    fn shard(&self) -> i64;
+    /// Returns the range of the rows of a minute that are due in a time.
+    fn due_in(due: RangeInclusive<Millis>) -> At<Self::Cluster>;
+}
+
+/// Row with the oldest minute that a shard's scanner still has to look at.
+pub(crate) trait StoredCursor: Fact<Key = (i64,)> {
+    fn new(shard: i64, minute: i64, written: WriteTime) -> Self;
+    fn minute(&self) -> i64;
+    /// Returns the write time of this row: the next write comes after it, whatever the clock says.
+    fn written(&self) -> Option<WriteTime>;
+}
+
+/// Declares a table's row and cursor. The columns have the same names in all of them.
+macro_rules! stored_due_row {
+    ($row:ident with $cursor:ident, by $id:ident: $id_type:ty) => {
+        impl $crate::scheduler::due_index::DueRow for $row {
+            type Id = (Millis, OrgId, $id_type);
+
+            fn id(&self) -> Self::Id {
+                (self.due_at, self.org.clone(), self.$id)
+            }
+
+            fn minute(&self) -> i64 {
+                self.minute
+            }
+
+            fn due_at(&self) -> Millis {
+                self.due_at
+            }
+        }
+
+        impl $crate::scheduler::stored_due::StoredDueRow for $row {
+            type Cursor = $cursor;
+
+            fn shard(&self) -> i64 {
+                self.shard
+            }
+
+            fn due_in(
+                due: std::ops::RangeInclusive<Millis>,
+            ) -> tidegate_store::At<<Self as tidegate_store::Row>::Cluster> {
+                tidegate_store::At::range((), due)
+            }
+        }
+
+        impl $crate::scheduler::stored_due::StoredCursor for $cursor {
+            fn new(shard: i64, minute: i64, written: tidegate_store::WriteTime) -> Self {
+                Self { shard, minute, written: Some(written.0) }
+            }
+
+            fn minute(&self) -> i64 {
+                self.minute
+            }
+
+            fn written(&self) -> Option<tidegate_store::WriteTime> {
+                self.written.map(tidegate_store::WriteTime)
+            }
+        }
+    };
+}
+pub(crate) use stored_due_row;
+
+/// Table of the store whose rows come due, and the action on such a row.
+pub(crate) trait StoredDueTable: Send + Sync + 'static {
+    type Row: StoredDueRow;
+
+    fn store(&self) -> &Store;
+
+    /// Notes that a shard was taken over, before anything of it is read.
+    fn take_over(&self, _shard: u32) {}
+
+    fn act(&self, row: &Self::Row, now: Millis) -> impl Future<Output = Result<FollowUp, TaskError>> + Send;
+}
+
+type Cursor<T> = <<T as StoredDueTable>::Row as StoredDueRow>::Cursor;
+
+async fn cursor<T: StoredDueTable>(table: &T, shard: i64) -> Result<Option<Cursor<T>>, TaskError> {
+    Ok(table.store().get(&(shard,)).await?)
+}
+
+impl<T: StoredDueTable> DueTable for T {
+    type Row = T::Row;
+
+    async fn read_minute(
+        &self,
+        shard: u32,
+        minute: i64,
+        due: Option<RangeInclusive<Millis>>,
+    ) -> Result<Vec<T::Row>, TaskError> {
+        let range = due.map_or_else(At::all, T::Row::due_in);
+        Ok(self.store().scan::<T::Row>(&(i64::from(shard), minute), range).all().await?)
+    }
+
+    async fn saved_cursor(&self, shard: u32) -> Result<Option<i64>, TaskError> {
+        self.take_over(shard);
+        Ok(cursor(self, i64::from(shard)).await?.map(|cursor| cursor.minute()))
+    }
+
+    async fn oldest_minute(&self, shard: u32) -> Result<Option<i64>, TaskError> {
+        let shard = i64::from(shard);
+        let mut oldest = None;
+        let mut rows = self.store().scan_all::<T::Row>(&Split::whole());
+        while let Some(rows) = rows.next_page().await? {
+            let own = rows.iter().filter(|row| row.shard() == shard).map(DueRow::minute);
+            oldest = own.chain(oldest).min();
+        }
+        Ok(oldest)
+    }
+
+    async fn save_cursor(&self, shard: u32, minute: i64) -> Result<(), TaskError> {
+        let shard = i64::from(shard);
+        let last = cursor(self, shard).await?.and_then(|cursor| cursor.written());
+        let at = WriteTime::after(last, Millis::now());
+        Ok(self.store().put(at, &[Cursor::<T>::new(shard, minute, at)]).await?)
+    }
+
+    async fn act(&self, row: &T::Row, now: Millis) -> Result<FollowUp, TaskError> {
+        StoredDueTable::act(self, row, now).await
+    }
+}
