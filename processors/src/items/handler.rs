@@ -5,7 +5,7 @@ use tidegate_schemas::records::{self, ItemEntry, Record as _, Source};
 use tracing::Instrument as _;
 
 use super::{
-    job::{ItemBatchPart, ItemJob, submission},
+    job::{ItemBatchPart, ItemJob, may_be_replay, submission},
     pipeline::ItemPipeline,
     window_order::WindowGuard,
 };
@@ -78,12 +78,6 @@ impl ItemPipeline {
         let submission = job.record.items[index].submission_id;
         (is_new && counts()).then(|| self.facts.place(org, submission, may_be_replay(job, index)))
     }
-}
-
-/// True if an earlier run may have stored something of the item.
-pub(super) fn may_be_replay(job: &ItemJob, index: usize) -> bool {
-    let entry = &job.record.items[index];
-    job.maybe_replayed || entry.keyed || entry.origin.is_some()
 }
 
 /// True if windows do not count the items: they are repeated, or the service fetched them itself.

@@ -26,6 +26,12 @@ pub(super) type ItemBatchPart = BatchPart<records::Items, Option<WindowGuard>>;
 /// Computing time of a batch. Items beyond it are handled one by one, so that slow rules hold no compute thread.
 const BATCH_TIME: Duration = Duration::from_millis(10);
 
+/// True if an earlier run may have stored something of the item.
+pub(super) fn may_be_replay(job: &ItemJob, index: usize) -> bool {
+    let entry = &job.record.items[index];
+    job.maybe_replayed || entry.keyed || entry.origin.is_some()
+}
+
 /// The item of a record, at the coordinates of the first record that held it.
 pub(super) fn submission(job: &ItemJob, index: usize) -> Submission<'_> {
     let here = Coordinates {

@@ -26,8 +26,7 @@ use tidegate_schemas::{
 use super::{
     compute_pool::ComputePool,
     fact_lookup::{FactLookup, FactRequest},
-    handler::may_be_replay,
-    job::{ItemBatchPart, ItemJob, evaluate_batch, moment, submission},
+    job::{ItemBatchPart, ItemJob, evaluate_batch, may_be_replay, moment, submission},
     media_wait::{MediaRequest, MediaWait, MediaWaitResult},
     rule_counters::OutcomeCounters,
     rule_limits::{LimitRequest, RuleLimits},
