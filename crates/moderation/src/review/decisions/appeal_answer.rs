@@ -1,0 +1,101 @@
+//! Plan of the answer to an appeal: its events, and the reversals of strikes if it is accepted.
+
+use tidegate_catalog::Compiled;
+use tidegate_schemas::{
+    documents::Event,
+    ids::{CauseId, EventId, Kind, Millis, derive},
+    records::{self, Verdict},
+};
+use tidegate_store::tables::{
+    items::{rules::Finding, strikes::ActionByItem},
+    review::appeals::Appeal,
+};
+
+use super::findings;
+use crate::{
+    Deps, Error,
+    effects::{Plan, PlannedCallback, PlannedStrike, events},
+    review::{appeals, decision_events},
+};
+
+/// Adds the answer to the plan of the decision.
+pub(super) async fn plan(
+    plan: &mut Plan,
+    deps: &Deps,
+    config: &Compiled,
+    decision: &records::Decision,
+    written_at: Millis,
+) -> Result<(), Error> {
+    let missing = |detail: &str| Error::Corrupt { what: "appeal", detail: detail.to_owned() };
+    let appeal_id = decision.appeal_id.clone().ok_or_else(|| missing("its decision names none"))?;
+    let appeal = deps
+        .store
+        .get::<Appeal>(&(decision.org.clone(), appeal_id.clone()))
+        .await?
+        .ok_or_else(|| missing("its row is gone"))?;
+    let accepted = decision.verdict == Verdict::Accept;
+    let against = appeals::against(&deps.store, &appeal).await?;
+    let taken_back: &[ActionByItem] = if accepted { &against } else { &[] };
+    let listening: Vec<_> = config
+        .endpoints_for(Event::AppealDecision.name())
+        .map(|endpoint| Some(endpoint.key.clone()))
+        .collect();
+    // Without an endpoint the event is kept as held rather than lost.
+    let endpoints = if listening.is_empty() { vec![None] } else { listening };
+    for endpoint in endpoints {
+        let name = endpoint.as_ref().map_or("", |endpoint| endpoint.as_str());
+        let event_id: EventId =
+            derive(Kind::AppealEvent, &[decision.decision_id.as_bytes(), name.as_bytes()]);
+        let event = events::AppealEvent {
+            id: event_id,
+            event_type: Event::AppealDecision,
+            occurred_at: decision.decided_at.iso(),
+            appeal_id: appeal_id.clone(),
+            appealed_by: appeal.appealed_by.clone(),
+            appeal_decision: if accepted { "ACCEPT" } else { "REJECT" },
+            item: events::item(config, &appeal.item),
+            decision_reason: decision.reason.clone(),
+            custom: decision_events::answer(config, endpoint.as_ref(), taken_back),
+        };
+        plan.callbacks.push(PlannedCallback {
+            event_id,
+            event_type: Event::AppealDecision,
+            endpoint,
+            subject: appeal.item.clone(),
+            occurred_at: decision.decided_at,
+            body: events::body(&event),
+            counts: None,
+        });
+    }
+    let finding = if accepted { Finding::Overturned } else { Finding::Confirmed };
+    let hits = findings::hits(against.iter().filter_map(|row| row.hits.as_deref()))?;
+    findings::add(plan, &appeal.item, hits, finding, written_at);
+    if accepted {
+        plan.strikes = reversals(decision, &appeal, against, written_at);
+    }
+    Ok(())
+}
+
+/// Returns reversals of the strikes that the appealed actions carried.
+fn reversals(
+    decision: &records::Decision,
+    appeal: &Appeal,
+    against: Vec<ActionByItem>,
+    written_at: Millis,
+) -> Vec<PlannedStrike> {
+    against
+        .into_iter()
+        .filter(|row| row.points != 0)
+        .filter_map(|row| {
+            Some(PlannedStrike {
+                user: row.user?,
+                cause: derive(Kind::Reversal, &[decision.decision_id.as_bytes(), row.event_id.as_bytes()]),
+                at: written_at,
+                points: row.points,
+                action: row.action,
+                item: appeal.item.clone(),
+                reverses: Some(CauseId(row.event_id.0)),
+            })
+        })
+        .collect()
+}

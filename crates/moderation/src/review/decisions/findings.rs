@@ -1,0 +1,33 @@
+//! Findings of a decision about the rules that led to it.
+
+use tidegate_schemas::ids::{ItemKey, Millis};
+use tidegate_store::tables::items::rules::Finding;
+
+use crate::{
+    Error,
+    effects::{Plan, PlannedFinding},
+    rules::stats::RuleHit,
+};
+
+/// Returns each rule version once per day: the first hit stands for equal ones.
+pub(super) fn hits<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec<RuleHit>, Error> {
+    let mut all: Vec<RuleHit> = Vec::new();
+    for text in texts {
+        let hits: Vec<RuleHit> = serde_json::from_str(text).map_err(Error::corrupt("hits"))?;
+        for hit in hits {
+            let same = |other: &RuleHit| {
+                (&other.rule, &other.version, other.at.day()) == (&hit.rule, &hit.version, hit.at.day())
+            };
+            if !all.iter().any(same) {
+                all.push(hit);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Adds the finding about each hit to the plan.
+pub(super) fn add(plan: &mut Plan, item: &ItemKey, hits: Vec<RuleHit>, finding: Finding, at: Millis) {
+    let planned = |hit| PlannedFinding { hit, item: item.clone(), finding, at };
+    plan.verdicts.extend(hits.into_iter().map(planned));
+}

@@ -1,0 +1,203 @@
+//! Storing a decision with the job, and its release to the log when the time to undo it is over.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use tidegate_schemas::{
+    ids::{ActionId, ConfigVersion, DecisionId, JobId, Kind, Millis, OrgId, PolicyId, derive},
+    records::{self, Record as _, Verdict},
+};
+use tidegate_store::{
+    Replaced, WriteTime,
+    tables::review::{
+        decisions::DecisionDue,
+        jobs::{DecisionState, Job, JobState},
+        queue_counts::QueueChange,
+    },
+};
+use tidegate_stream::{Record, Topic};
+
+use super::request::{self, DecisionRequest, Refusal};
+use crate::{Deps, Error, queue_counts, review::decision_events::Parameters};
+
+/// A decision as the job's row carries it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredDecision {
+    pub decision_id: DecisionId,
+    pub config_version: ConfigVersion,
+    pub verdict: Verdict,
+    pub actions: Vec<ActionId>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: Parameters,
+    pub policies: Vec<PolicyId>,
+    pub reason: Option<String>,
+    pub decided_by: String,
+    pub decided_at: Millis,
+    pub release_at: Millis,
+}
+
+/// Stores the decision. Its effects follow when the time to undo it is over.
+pub async fn decide(
+    deps: &Deps,
+    org: &OrgId,
+    job_id: JobId,
+    request: &DecisionRequest,
+    undo: Duration,
+    now: Millis,
+) -> Result<Result<StoredDecision, Refusal>, Error> {
+    let Some(mut job) = deps.store.get::<Job>(&(org.clone(), job_id)).await? else {
+        return Ok(Err(Refusal::NotFound));
+    };
+    // Checked before anything is written, so that a request without a claim leaves no due row.
+    if let Some(refusal) = request::not_open_to(&job, request) {
+        return Ok(Err(refusal));
+    }
+    let config = deps.live.latest(org).await?;
+    if let Err(refusal) = request::check(&config, &job, request) {
+        return Ok(Err(refusal));
+    }
+    let decided = StoredDecision {
+        decision_id: decision_id(job_id, request.epoch),
+        config_version: config.version(),
+        verdict: request.verdict,
+        actions: request::each_once(&request.actions),
+        parameters: request.parameters.clone(),
+        policies: request::each_once(&request.policies),
+        reason: request.reason.clone(),
+        decided_by: request.decided_by.clone(),
+        decided_at: now,
+        release_at: now.plus(undo),
+    };
+    put_due(deps, &job, &decided, now).await?;
+    loop {
+        if let Some(refusal) = request::not_open_to(&job, request) {
+            return Ok(Err(refusal));
+        }
+        let next = Job {
+            state: JobState::Decided,
+            decision: Some(serde_json::to_string(&decided).map_err(Error::corrupt("decision"))?),
+            decision_state: Some(DecisionState::Pending),
+            lease_until: None,
+            ..job.clone()
+        };
+        match deps.store.replace(&next, job.version).await? {
+            Replaced::Yes => return Ok(Ok(decided)),
+            Replaced::No(current) => job = current,
+            Replaced::Gone => return Ok(Err(Refusal::NotFound)),
+        }
+    }
+}
+
+fn decision_id(job_id: JobId, epoch: i64) -> DecisionId {
+    derive(Kind::Decision, &[job_id.as_bytes(), &epoch.to_be_bytes()])
+}
+
+async fn put_due(deps: &Deps, job: &Job, decided: &StoredDecision, now: Millis) -> Result<(), Error> {
+    let shard = deps.log.partition(Topic::Decisions, &job.item.log_key(&job.org)).index;
+    let due = DecisionDue {
+        shard: i64::from(shard),
+        minute: decided.release_at.minute(),
+        due_at: decided.release_at,
+        org: job.org.clone(),
+        job_id: job.job_id,
+        decision_id: decided.decision_id,
+    };
+    deps.store.put(WriteTime::of(now, 0), &[due]).await?;
+    Ok(())
+}
+
+/// Next step for a due row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// The row is done with.
+    Settled,
+    /// The row is to be released again at this instant.
+    Again(Millis),
+}
+
+/// Time for which a due row without a decision is kept: the console may still be writing, and its clock may be minutes
+/// behind.
+const DECISION_FOLLOWS: Duration = Duration::from_secs(3_600);
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Appends a decision whose time to undo is over, or whose release has outlived its lease. Only the owner of the shard may
+/// call it.
+pub async fn release(deps: &Deps, due: &DecisionDue, lease: Duration, now: Millis) -> Result<Release, Error> {
+    let Some(job) = deps.store.get::<Job>(&(due.org.clone(), due.job_id)).await? else {
+        return Ok(Release::Settled);
+    };
+    let decided: Option<StoredDecision> =
+        job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("decision"))?;
+    let Some(decided) = decided.filter(|decided| decided.decision_id == due.decision_id) else {
+        // The decision may still follow only while the claim that it was made under is the job's present one.
+        let may_follow = job.state == JobState::Open && decision_id(job.job_id, job.epoch) == due.decision_id;
+        let is_new = now < due.due_at.plus(DECISION_FOLLOWS);
+        return Ok(if may_follow && is_new {
+            Release::Again(now.plus(LOOK_AGAIN))
+        } else {
+            Release::Settled
+        });
+    };
+    match job.decision_state {
+        Some(DecisionState::Pending) if now < decided.release_at => Ok(Release::Again(decided.release_at)),
+        Some(DecisionState::Released) if job.lease_until.is_some_and(|lease| now < lease) => {
+            Ok(Release::Again(job.lease_until.unwrap_or(now)))
+        }
+        Some(DecisionState::Pending | DecisionState::Released) => {
+            append(deps, job, &decided, now.plus(lease), now).await
+        }
+        _ => Ok(Release::Settled),
+    }
+}
+
+async fn append(
+    deps: &Deps,
+    job: Job,
+    decided: &StoredDecision,
+    lease: Millis,
+    now: Millis,
+) -> Result<Release, Error> {
+    let closed_at = job.closed_at.unwrap_or(now);
+    if job.closed_at.is_none() {
+        queue_counts::announce(&deps.store, &job, QueueChange::Closed, closed_at).await?;
+    }
+    let job = Job { closed_at: Some(closed_at), ..job };
+    let released =
+        Job { decision_state: Some(DecisionState::Released), lease_until: Some(lease), ..job.clone() };
+    if !deps.store.replace(&released, job.version).await?.is_done() {
+        // The decision was undone, or another scanner was faster.
+        return Ok(Release::Again(now));
+    }
+    tidegate_stream::failpoint!("after_due_release");
+    let key = job.item.log_key(&job.org);
+    let record = record(&job, decided);
+    let partition = deps.log.partition(Topic::Decisions, &key);
+    deps.log.append(&[(partition, Record::new(&key, record.to_datum()))]).await?;
+    let marked = Job { decision_state: Some(DecisionState::Appended), lease_until: None, ..job.clone() };
+    if deps.store.replace(&marked, job.version + 1).await?.is_done() {
+        return Ok(Release::Settled);
+    }
+    Ok(Release::Again(lease))
+}
+
+fn record(job: &Job, decided: &StoredDecision) -> records::Decision {
+    records::Decision {
+        org: job.org.clone(),
+        config_version: decided.config_version,
+        decision_id: decided.decision_id,
+        job_id: job.job_id,
+        class: job.class,
+        item: job.item.clone(),
+        appeal_id: job.appeal_id.clone(),
+        decided_at: decided.decided_at,
+        decided_by: decided.decided_by.clone(),
+        verdict: decided.verdict,
+        actions: decided.actions.clone(),
+        policies: decided.policies.clone(),
+        reason: decided.reason.clone(),
+        parameters: (!decided.parameters.is_empty())
+            .then(|| serde_json::json!(decided.parameters).to_string()),
+        reported_items: Vec::new(),
+    }
+}
