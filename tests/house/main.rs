@@ -27,11 +27,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("scheduler", &["schemas"]),
     ("exporter", &["schemas", "store"]),
     ("catalog", &["schemas", "rules", "media", "stream", "store", "egress"]),
-    ("moderation", &["schemas", "rules", "media", "stream", "store", "egress", "catalog"]),
+    ("moderation", &["schemas", "rules", "media", "stream", "store", "egress", "scheduler", "catalog"]),
     ("web", &["schemas", "rules", "media", "stream", "store", "egress", "catalog"]),
     ("ingest", &["schemas", "rules", "media", "stream", "store", "egress", "catalog", "moderation", "web"]),
     ("console", &["schemas", "rules", "media", "stream", "store", "egress", "catalog", "moderation", "web"]),
-    ("processors", &["schemas", "rules", "media", "stream", "store", "egress", "catalog", "moderation"]),
+    (
+        "processors",
+        &["schemas", "rules", "media", "stream", "store", "egress", "scheduler", "catalog", "moderation"],
+    ),
     (
         "tidegate",
         &[

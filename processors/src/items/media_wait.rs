@@ -6,7 +6,7 @@ use std::{collections::HashMap, time::Duration};
 
 use futures::FutureExt as _;
 use parking_lot::Mutex;
-use tidegate_moderation::media::{self, Look, Search, Shares, Signal, Signals, Wanted};
+use tidegate_moderation::media::{self, Look, Search, Signal, Signals, Wanted};
 use tidegate_schemas::{
     ids::{ItemKey, OrgId},
     wire::answers::Media,
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::{
     consumer::slot::ConcurrencySlot,
     items::slow_queue::wait_permits::WaitPermits,
-    items::slow_queue::{Bounds, QueueFull, QueuedItem, RunPermit, SlowQueue},
+    items::slow_queue::{Bounds, QueueFull, QueuedItem, RunPermit, Shares, SlowQueue},
     metrics,
     settings::MediaSettings,
 };

@@ -1,8 +1,8 @@
 //! Keeps fetches running that no item waits for any more: bounded in time and in number.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use tidegate_scheduler::{Limits, Scheduler};
 use tidegate_schemas::ids::OrgId;
 use tokio::time::timeout;
 
@@ -10,34 +10,18 @@ use crate::metrics;
 
 /// Cheap to clone; clones share the limit.
 #[derive(Clone)]
-pub(super) struct BackgroundFetches(Arc<Shared>);
-
-struct Shared {
-    limit: usize,
-    running: Mutex<Running>,
-}
-
-#[derive(Default)]
-struct Running {
-    total: usize,
-    by_org: HashMap<OrgId, usize>,
-}
-
-/// Right to run one background fetch, released on drop.
-struct Permit {
-    owner: BackgroundFetches,
-    org: OrgId,
-}
+pub(super) struct BackgroundFetches(Scheduler);
 
 impl BackgroundFetches {
     pub(super) fn new(limit: usize) -> Self {
-        Self(Arc::new(Shared { limit, running: Mutex::default() }))
+        let limits = Limits { running: limit, ..Limits::UNLIMITED };
+        Self(Scheduler::new(limits, |_, _| true, |totals| metrics::background_fetches(totals.running)))
     }
 
     /// Runs a fetch of the org for at most `max_duration`. Drops it instead if the org would then have more background
     /// fetches than are left for all others.
     pub(super) fn spawn(&self, org: &OrgId, fetch: impl Future + Send + 'static, max_duration: Duration) {
-        let Some(permit) = self.try_acquire(org) else {
+        let Some(permit) = self.0.try_acquire(org, &[], 0) else {
             metrics::background_fetch_dropped();
             return;
         };
@@ -45,32 +29,6 @@ impl BackgroundFetches {
             drop(timeout(max_duration, fetch).await);
             drop(permit);
         }));
-    }
-
-    fn try_acquire(&self, org: &OrgId) -> Option<Permit> {
-        let running = &mut *self.0.running.lock();
-        let own = running.by_org.get(org).copied().unwrap_or_default();
-        if own >= self.0.limit.saturating_sub(running.total) {
-            return None;
-        }
-        running.by_org.insert(org.clone(), own + 1);
-        running.total += 1;
-        metrics::background_fetches(running.total);
-        Some(Permit { owner: self.clone(), org: org.clone() })
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        let running = &mut *self.owner.0.running.lock();
-        running.total -= 1;
-        if let Some(own) = running.by_org.get_mut(&self.org) {
-            *own -= 1;
-            if *own == 0 {
-                running.by_org.remove(&self.org);
-            }
-        }
-        metrics::background_fetches(running.total);
     }
 }
 
@@ -85,9 +43,8 @@ mod tests {
 
     use super::*;
 
-    fn running(fetches: &BackgroundFetches, org: &OrgId) -> (usize, usize) {
-        let running = fetches.0.running.lock();
-        (running.total, running.by_org.get(org).copied().unwrap_or_default())
+    fn running(fetches: &BackgroundFetches) -> usize {
+        fetches.0.totals().running
     }
 
     #[tokio::test]
@@ -96,9 +53,9 @@ mod tests {
         let mut had = Vec::new();
         for org in ["a", "b", "c", "d", "e", "f"].map(OrgId::new) {
             (0..100).for_each(|_| fetches.spawn(&org, pending::<()>(), PATIENCE));
-            had.push(running(&fetches, &org));
+            had.push(running(&fetches));
         }
-        assert_eq!(had, [(8, 8), (12, 4), (14, 2), (15, 1), (16, 1), (16, 0)]);
+        assert_eq!(had, [8, 8 + 4, 8 + 4 + 2, 15, 16, 16]);
     }
 
     #[tokio::test]
@@ -111,21 +68,20 @@ mod tests {
         fetches.spawn(&org, async move { told }, PATIENCE);
         assert!(dropped.await.is_err(), "the third is dropped");
         let until = async |running_then: usize| {
-            let are_so_many = async || (running(&fetches, &org).1 == running_then).then_some(());
+            let are_so_many = async || (running(&fetches) == running_then).then_some(());
             eventually("room", PATIENCE, are_so_many).await.unwrap();
         };
         until(1).await;
         drop(end);
         until(0).await;
-        assert!(fetches.0.running.lock().by_org.is_empty());
         fetches.spawn(&org, pending::<()>(), PATIENCE);
-        assert_eq!(running(&fetches, &org), (1, 1));
+        assert_eq!(running(&fetches), 1);
     }
 
     #[tokio::test]
     async fn a_limit_of_zero_drops_every_fetch() {
         let (fetches, org) = (BackgroundFetches::new(0), OrgId::new("a"));
         fetches.spawn(&org, pending::<()>(), PATIENCE);
-        assert_eq!(running(&fetches, &org), (0, 0));
+        assert_eq!(running(&fetches), 0);
     }
 }

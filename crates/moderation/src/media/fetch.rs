@@ -27,7 +27,7 @@ use super::{
     Depth, Look, Settings,
     body::{Body, ReceivedBody},
     body_memory::{BodyMemory, Reservation},
-    fetch_scheduler::{Gate, Inside},
+    fetch_scheduler::{FetchPermit, FetchScheduler},
     fingerprint_cache::FingerprintCache,
     host_breaker::{Admission, HostBreakers, OrgHost},
     lru::LruCache,
@@ -70,7 +70,7 @@ pub(super) struct Fetcher(Arc<Inner>);
 struct Inner {
     client: Client,
     decoders: Decoders,
-    gate: Gate,
+    scheduler: FetchScheduler,
     breakers: Mutex<HostBreakers>,
     /// Signalled when the probe of a host ends.
     probes: watch::Sender<()>,
@@ -100,7 +100,7 @@ impl Fetcher {
         let probe = Duration::from_millis(client.settings().media.total_ms);
         Self(Arc::new(Inner {
             decoders,
-            gate: Gate::new(settings.bounds()),
+            scheduler: FetchScheduler::new(settings.limits(), settings.hosts),
             breakers: Mutex::new(HostBreakers::new(settings.breakers(probe))),
             probes: watch::Sender::default(),
             retries: settings.retries(),
@@ -118,7 +118,7 @@ impl Fetcher {
     }
 
     pub(super) fn is_known(&self, org: &OrgId, host: &Arc<str>) -> bool {
-        self.0.gate.is_known(&OrgHost { org: org.clone(), host: Arc::clone(host) })
+        self.0.scheduler.is_known(org, host)
     }
 
     /// Joins the fetch of the medium that is under way, or starts one. Nothing runs before it is polled.
@@ -178,14 +178,17 @@ impl Inner {
         let org = &key.org;
         let mut body = Body::new(key.depth, self.decoders.limits().bytes, self.body_memory.clone(), org);
         let (mut usage, mut way) = (AttemptUsage::default(), Freshness::default());
-        let mut inside: Option<Inside> = None;
+        let mut permit: Option<FetchPermit> = None;
         let mut probe = None;
         loop {
             let host = OrgHost { org: org.clone(), host: target.host().into() };
-            if inside.as_ref().is_none_or(|inside| *inside.host() != host.host) {
+            if permit.as_ref().is_none_or(|permit| *permit.host() != host.host) {
                 // A fetch that waits for one host must not hold the permit of another one.
-                drop(inside.take());
-                inside = Some(self.gate.enter(&host).await);
+                drop(permit.take());
+                let Ok(acquired) = self.scheduler.acquire(&host).await else {
+                    return Attempt::Ended(Look::failed("over_share"));
+                };
+                permit = Some(acquired);
                 let (admission, ended) = {
                     let mut breakers = self.breakers.lock();
                     (breakers.admit(&host, Instant::now()), self.probes.subscribe())
@@ -217,7 +220,7 @@ impl Inner {
                 FetchOutcome::Ok(answer) => {
                     // The permit is held while decoding, so that the limits per org and host also bound the decoders.
                     let print = self.fingerprint(key.depth, body.finish()).await;
-                    drop(inside);
+                    drop(permit);
                     self.cache_answer(key, &print, &answer.freshness.limited_by(&way));
                     Look::Seen(print)
                 }
@@ -263,10 +266,10 @@ impl Inner {
         };
         match outcome {
             FetchOutcome::Ok(_) | FetchOutcome::Unchanged(_) | FetchOutcome::Redirected { .. } => {
-                self.gate.learn(host, true);
+                self.scheduler.set_known(host, true);
             }
             // A single address that fails says nothing about the others of the host.
-            _ if rests => self.gate.learn(host, false),
+            _ if rests => self.scheduler.set_known(host, false),
             _ => {}
         }
         metrics::media_hosts_resting(open);

@@ -36,7 +36,6 @@ use self::{
 };
 pub use self::{
     bank_matching::{Judged, judge, pending},
-    fetch_scheduler::{Shares, Taken},
     recall::recall,
     settings::{Settings, SettingsError},
 };

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tidegate_scheduler::Limits;
 
-use super::{fetch_scheduler::Bounds, host_breaker::BreakerSettings, retry::Retries};
+use super::{host_breaker::BreakerSettings, retry::Retries};
 
 /// The section `signals` of the service's settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,13 +150,14 @@ impl Settings {
         Ok(())
     }
 
-    pub(super) fn bounds(&self) -> Bounds {
-        Bounds {
-            all: self.fetches,
-            at_host: self.fetches_per_host_in_all,
-            per_host: self.fetches_per_host,
-            per_org: self.fetches_per_org,
-            known: self.hosts,
+    /// Returns the limits of fetches. Waiting ones need none: they belong to items, which are bounded where they wait.
+    pub(super) fn limits(&self) -> Limits {
+        Limits {
+            running: self.fetches,
+            running_per_org: self.fetches_per_org,
+            running_per_key: self.fetches_per_host_in_all,
+            running_per_org_and_key: self.fetches_per_host,
+            ..Limits::UNLIMITED
         }
     }
 

@@ -73,10 +73,21 @@ fn key_at_its_limit_blocks_no_other_key() {
 
 #[test]
 fn keys_that_hang_leave_a_permit_to_the_next_key_of_their_org() {
-    for (keys, is_proven) in [(12, false), (12, true), (31, false), (60, true)] {
+    for (keys, is_proven, each) in [
+        (1, false, 8),
+        (12, false, 3),
+        (31, false, 1),
+        (1, true, 8),
+        (4, true, 8),
+        (12, true, 5),
+        (63, true, 1),
+    ] {
         let mut queue = FairQueue::new(fetches());
         crowd(&mut queue, "a", keys, 20, is_proven);
-        assert!(start_all(&mut queue).len() >= keys, "each of {keys} runs some");
+        let mut running = BTreeMap::<_, usize>::new();
+        start_all(&mut queue).iter().for_each(|grant| *running.entry(grant.keys.clone()).or_default() += 1);
+        assert!(running.values().all(|own| *own == each || *own + 1 == each), "{keys}: {running:?}");
+        assert_eq!(running.len(), keys);
         queue.push(Request { is_proven, ..request("a", &["good"]) }, 9_999).unwrap();
         assert_eq!(queue.start_next().unwrap().1, 9_999, "{keys}");
     }

@@ -3,6 +3,7 @@
 //! It does not know what is waited for, nor for how long; `org` says whose turn it is.
 
 mod org;
+mod shares;
 pub(crate) mod wait_permits;
 
 use std::{collections::HashMap, sync::Arc};
@@ -14,7 +15,10 @@ use tokio::sync::oneshot;
 use crate::metrics;
 
 use self::org::{Admission, Org, Seated, Sums};
-pub(crate) use self::org::{Bounds, QueueFull, QueuedItem};
+pub(crate) use self::{
+    org::{Bounds, QueueFull, QueuedItem},
+    shares::Shares,
+};
 
 /// Cheap to clone; clones share all bounds.
 #[derive(Clone)]
@@ -129,7 +133,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use futures::{FutureExt as _, future::BoxFuture, poll};
-    use tidegate_moderation::media::Shares;
 
     use super::*;
 

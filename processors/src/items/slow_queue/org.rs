@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use tidegate_moderation::media::{Shares, Taken};
+use super::shares::{Shares, Taken};
 
 /// Limits of one org.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,37 +4,37 @@
 
 /// What an org may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shares {
-    pub all: usize,
-    pub per_host: usize,
+pub(crate) struct Shares {
+    pub(crate) all: usize,
+    pub(crate) per_host: usize,
 }
 
 /// What an org has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
-    pub all: usize,
+pub(crate) struct Taken {
+    pub(crate) all: usize,
     /// Of hosts that are not known.
-    pub by_strangers: usize,
+    pub(crate) by_strangers: usize,
 }
 
 impl Shares {
     /// Whether a host that has `own` may have one more. None has more than it leaves, so that there is always some for
     /// the next host; and hosts that are not known have no more than half, as names for them are free.
-    pub fn admits(self, taken: Taken, own: usize, is_known: bool) -> bool {
+    pub(crate) fn admits(self, taken: Taken, own: usize, is_known: bool) -> bool {
         self.admits_more(taken, own, 1, is_known)
     }
 
     /// The same of so many more.
-    pub fn admits_more(self, taken: Taken, own: usize, more: usize, is_known: bool) -> bool {
+    pub(crate) fn admits_more(self, taken: Taken, own: usize, more: usize, is_known: bool) -> bool {
         let left = if is_known { self.left(taken) } else { self.left_to_strangers(taken) };
         own.saturating_add(more) <= left.min(self.per_host)
     }
 
-    pub fn left(self, taken: Taken) -> usize {
+    pub(crate) fn left(self, taken: Taken) -> usize {
         self.all.saturating_sub(taken.all)
     }
 
-    pub fn left_to_strangers(self, taken: Taken) -> usize {
+    pub(crate) fn left_to_strangers(self, taken: Taken) -> usize {
         self.left(taken).min(self.all.div_ceil(2).saturating_sub(taken.by_strangers))
     }
 }
