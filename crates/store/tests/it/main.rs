@@ -4,26 +4,16 @@
 //! lie in bytes, which the engine's own tests show.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[path = "contract/embedded.rs"]
 mod embedded_only;
-#[path = "contract/facts.rs"]
 mod facts;
-#[path = "contract/faults.rs"]
 mod faults;
-#[path = "contract/fixture.rs"]
 mod fixture;
-#[path = "contract/migrations.rs"]
 mod migrations;
-#[path = "contract/restart.rs"]
 mod restart;
-#[path = "contract/scans.rs"]
 mod scans;
-#[path = "contract/tables.rs"]
 mod tables;
 #[cfg(feature = "tls")]
-#[path = "contract/tls.rs"]
 mod tls;
-#[path = "contract/versioned.rs"]
 mod versioned;
 
 macro_rules! contract {

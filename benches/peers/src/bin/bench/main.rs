@@ -2,21 +2,13 @@
 //!
 //! `benches/run` builds what is measured and calls this.
 
-#[path = "bench/cluster.rs"]
 mod cluster;
-#[path = "bench/growth.rs"]
 mod growth;
-#[path = "bench/images.rs"]
 mod images;
-#[path = "bench/ingest.rs"]
 mod ingest;
-#[path = "bench/load.rs"]
 mod load;
-#[path = "bench/pipeline.rs"]
 mod pipeline;
-#[path = "bench/rules.rs"]
 mod rules;
-#[path = "bench/start.rs"]
 mod start;
 
 use std::path::PathBuf;

@@ -28,7 +28,7 @@ fn shipped_signals_speak_the_documented_forms() {
     assert_eq!(warnings.total, 0, "{:?}", warnings.listed);
     let (compiled, _) = change::offline(&files, &settings).unwrap();
     let mut seen = 0;
-    for entry in fs::read_dir(root.join("tests/exchanges")).unwrap() {
+    for entry in fs::read_dir(root.join("tests/it/exchanges")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_none_or(|it| it != "json") {
             continue;
