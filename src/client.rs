@@ -15,29 +15,29 @@ use serde_json::Value;
 
 use crate::{server_file, settings::Settings};
 
-/// Address of the admin API and the key to use. By default the process on the data folder of this machine.
+/// Address of the admin API and the key to use. Default: the process that runs on the data folder of this machine.
 #[derive(Debug, Args)]
 pub(crate) struct Connection {
     #[command(flatten)]
     server: Server,
-    /// The settings file that names the data folder
+    /// Settings file that names the data folder
     #[arg(long, env = "TIDEGATE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
-/// The same for commands with a name of their own for the settings file.
+/// Options of [`Connection`] for commands that name the settings file differently.
 #[derive(Debug, Args)]
 pub(crate) struct Server {
     /// Address of the admin API, such as http://127.0.0.1:8081
     #[arg(long, env = "TIDEGATE_SERVER", value_name = "URL", hide_env_values = true)]
     server: Option<String>,
-    /// A key of scope `admin`
+    /// API key with the scope `admin`
     #[arg(long, env = "TIDEGATE_TOKEN", value_name = "KEY", hide_env_values = true)]
     token: Option<String>,
-    /// The organisation to act for; only with the token of server.json
+    /// Organisation to act for; only with the token from server.json
     #[arg(long, env = "TIDEGATE_ORG", value_name = "ID")]
     org: Option<String>,
-    /// The data folder of the process to talk to
+    /// Data folder of the process to talk to
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }

@@ -6,20 +6,20 @@ mod client;
 mod commands;
 mod database;
 mod demo;
-mod full_files;
 mod health;
 mod metrics;
 mod open;
 mod open_files;
 mod operations;
 mod output;
+mod retry_open;
 mod roles;
 mod runtime;
 mod serve;
 mod server_file;
 mod settings;
+mod sigxfsz;
 mod telemetry;
-mod waiting;
 
 use std::process::ExitCode;
 
@@ -35,6 +35,6 @@ fn main() -> ExitCode {
     // One provider for all of rustls' users; a second installation would be refused, and there is none.
     let _first = rustls::crypto::ring::default_provider().install_default();
     output::ended(
-        full_files::outlive().and_then(|()| command.run()).unwrap_or_else(|error| output::failed(&error)),
+        sigxfsz::ignore().and_then(|()| command.run()).unwrap_or_else(|error| output::failed(&error)),
     )
 }

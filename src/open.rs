@@ -1,6 +1,6 @@
-//! Opens what the roles work on: the log, the store, keys and secrets, and the live configurations.
+//! Opens what the roles need: the log, the store, keys and secrets, and the live configurations.
 //!
-//! It starts no role. Embedded, log and store share one database; that is why both are opened here.
+//! The embedded log and store share one database, so both are opened here.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -11,12 +11,12 @@ use tidegate_store::Store;
 use tidegate_stream::{Log, settings::EngineKind};
 
 use crate::{
-    database::{self, Starting},
+    database::{self, LockedDataFolder},
+    retry_open::{OpenError, OpenRetry},
     settings::{Settings, StoreEngine},
-    waiting::{Fault, Patience},
 };
 
-/// Everything, opened once a process.
+/// Everything that the roles share, opened once per process.
 pub(crate) struct Opened {
     pub(crate) log: Log,
     pub(crate) store: Store,
@@ -25,42 +25,42 @@ pub(crate) struct Opened {
     pub(crate) secrets: Secrets,
 }
 
-/// Opens all of it. Servers that are away are waited for; what is wrong with the settings or the data is told at once.
-pub(crate) async fn open(settings: &Settings, patience: &Patience) -> anyhow::Result<Opened> {
+/// Opens everything. Unavailable servers are retried; errors in settings or data end the start at once.
+pub(crate) async fn open(settings: &Settings, retry: &OpenRetry) -> anyhow::Result<Opened> {
     let embedded = !settings.embedded_parts().is_empty();
     let data = embedded.then_some(settings.data.folder.as_path());
-    let mut starting = None;
+    let mut folder = None;
     if let Some(data) = data {
-        make_folder(data)?;
-        starting = Some(Starting::on(data, settings.data.accepts_loss)?);
-        has_its_key(settings)?;
+        create_folder(data)?;
+        folder = Some(LockedDataFolder::lock(data, settings.data.accepts_loss)?);
+        check_master_key_exists(settings)?;
     }
     let master = MasterKey::load(&settings.security, data)?;
-    let (log, store) = log_and_store(settings, starting, patience).await?;
+    let (log, store) = log_and_store(settings, folder, retry).await?;
     let keys = Keys::new(store.clone(), &settings.catalog);
     let secrets = Secrets::new(store.clone(), master, &settings.catalog);
     let lost = settings.security.lost_master_key.as_deref();
-    let claimed = patience.open("master key", async || {
+    let claimed = retry.open("master key", async || {
         secrets.claim(lost).await.map_err(|error| {
             let is_outage = error.is_outage();
-            Fault::of(error, is_outage)
+            OpenError::new(error, is_outage)
         })
     });
     claimed.await?;
-    let live = patience.open("configurations", async || {
+    let live = retry.open("configurations", async || {
         let opened = Live::open(store.clone(), settings.catalog.clone()).await;
         opened.map_err(|error| {
             let is_outage = matches!(&error, CatalogError::Store(error) if error.is_outage());
-            Fault::of(error, is_outage)
+            OpenError::new(error, is_outage)
         })
     });
     let live = live.await.context("the configurations cannot be loaded")?;
     Ok(Opened { log, store, live: Arc::new(live), keys, secrets })
 }
 
-/// A new key would open none of the secrets that the data holds. The key is made before the database, so data
-/// without one has lost it.
-fn has_its_key(settings: &Settings) -> anyhow::Result<()> {
+/// Fails if there is data but no master key. The key is created before the database, so it must have been lost, and a new
+/// key could not open the stored secrets.
+fn check_master_key_exists(settings: &Settings) -> anyhow::Result<()> {
     let (security, folder) = (&settings.security, &settings.data.folder);
     let file = MasterKey::file_in(folder);
     let is_named = security.master_key.is_some() || security.master_key_file.is_some();
@@ -77,12 +77,12 @@ fn has_its_key(settings: &Settings) -> anyhow::Result<()> {
 
 async fn log_and_store(
     settings: &Settings,
-    starting: Option<Starting>,
-    patience: &Patience,
+    folder: Option<LockedDataFolder>,
+    retry: &OpenRetry,
 ) -> anyhow::Result<(Log, Store)> {
-    let database = match starting {
+    let database = match folder {
         None => None,
-        Some(starting) => Some(tokio::task::spawn_blocking(move || starting.open_database()).await??),
+        Some(folder) => Some(tokio::task::spawn_blocking(move || folder.open_database()).await??),
     };
     let disk = Arc::new(DiskSpace::of(&database::folder_in(&settings.data.folder)));
     let log = async {
@@ -93,7 +93,7 @@ async fn log_and_store(
                 let open = move || Log::open_embedded_marked(database, &settings, mark, disk);
                 Ok(tokio::task::spawn_blocking(open).await??)
             }
-            _ => patience.open("log", async || kafka(settings).await).await,
+            _ => retry.open("log", async || kafka(settings).await).await,
         }
     };
     let store = async {
@@ -104,7 +104,7 @@ async fn log_and_store(
                 let open = move || Store::open_embedded_marked(&database, settings, mark, disk);
                 Ok(tokio::task::spawn_blocking(open).await??)
             }
-            _ => patience.open("store", async || cql(settings).await).await,
+            _ => retry.open("store", async || cql(settings).await).await,
         }
     };
     if settings.stream.engine == EngineKind::Embedded {
@@ -115,31 +115,31 @@ async fn log_and_store(
     tokio::try_join!(log, store)
 }
 
-async fn kafka(settings: &Settings) -> Result<Log, Fault> {
+async fn kafka(settings: &Settings) -> Result<Log, OpenError> {
     Log::open_kafka(settings.stream.clone()).await.map_err(|error| {
         let is_outage = error.is_outage();
-        Fault::of(error, is_outage)
+        OpenError::new(error, is_outage)
     })
 }
 
 /// A store whose tables are not those of this version must not be written to.
-async fn cql(settings: &Settings) -> Result<Store, Fault> {
+async fn cql(settings: &Settings) -> Result<Store, OpenError> {
     let fault = |error: tidegate_store::Error| {
         let is_outage = error.is_outage();
-        Fault::of(error, is_outage)
+        OpenError::new(error, is_outage)
     };
     let store = Store::open_cql(settings.store.cql.clone()).await.map_err(fault)?;
     let missing = store.migrate(tidegate_store::Migration::Check).await.map_err(fault)?;
     if !missing.is_empty() {
         let list: Vec<_> = missing.iter().map(ToString::to_string).collect();
         let text = format!("the store lacks {}: run `tidegate store migrate`", list.join(", "));
-        return Err(Fault::Refused(anyhow::Error::msg(text)));
+        return Err(OpenError::Refused(anyhow::Error::msg(text)));
     }
     Ok(store)
 }
 
 /// Creates a folder that only its owner may read: it holds what platforms sent, and keys.
-pub(crate) fn make_folder(folder: &Path) -> anyhow::Result<()> {
+pub(crate) fn create_folder(folder: &Path) -> anyhow::Result<()> {
     if folder.is_dir() {
         return Ok(());
     }

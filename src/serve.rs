@@ -23,11 +23,11 @@ use crate::{
     open::{self, Opened},
     open_files, operations,
     output::say,
+    retry_open::{OpenError, OpenRetry, PlaceholderServers},
     roles::{self, End, Phase, Role, Timing},
     server_file::{self, Addresses},
     settings::{Loaded, Settings},
     telemetry,
-    waiting::{Fault, Patience, Rooms},
 };
 
 /// The roles that there are.
@@ -104,15 +104,15 @@ async fn begin(
     servers: &Servers,
     greets: bool,
 ) -> anyhow::Result<Opened> {
-    let (patience, rooms) = (Patience::new(health.clone()), Rooms::default());
+    let (retry, placeholders) = (OpenRetry::new(health.clone()), PlaceholderServers::default());
     for listener in [&servers.api, &servers.console].into_iter().flatten() {
-        patience.answer_on(listener, &rooms)?;
+        retry.answer_unavailable(listener, &placeholders)?;
     }
-    let opened = open::open(settings, &patience).await?;
+    let opened = open::open(settings, &retry).await?;
     if greets {
-        patience.open("first start", async || greet(&opened.store, &opened.keys).await).await?;
+        retry.open("first start", async || greet(&opened.store, &opened.keys).await).await?;
     }
-    rooms.close().await;
+    placeholders.close().await;
     Ok(opened)
 }
 
@@ -168,7 +168,7 @@ impl House<'_> {
         };
         let written = match addresses.console {
             Some(console) => {
-                open::make_folder(&self.settings.data.folder)?;
+                open::create_folder(&self.settings.data.folder)?;
                 Some(server_file::write(&self.settings.data.folder, console, token.reveal())?)
             }
             None => None,
@@ -318,11 +318,11 @@ fn local_token() -> String {
 }
 
 /// Creates the first organisation on an empty store and prints its key, once.
-async fn greet(store: &Store, keys: &Keys) -> Result<(), Fault> {
+async fn greet(store: &Store, keys: &Keys) -> Result<(), OpenError> {
     let first = first_start(store, keys, &system_clock()).await;
     let first = first.map_err(|error| {
         let is_outage = error.is_outage();
-        Fault::of(error, is_outage)
+        OpenError::new(error, is_outage)
     });
     if let Some(first) = first? {
         say(format!(

@@ -1,4 +1,4 @@
-//! `tidegate apply DIR`: makes the documents in a folder the configuration.
+//! `tidegate apply DIR`: makes the documents in a folder the live configuration.
 //!
 //! Documents that are not in the folder stay, unless `--prune` says otherwise.
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     documents::{self, Change},
-    pulled::Pulled,
+    pull_state::PullState,
 };
 use crate::{
     client::{Client, Connection},
@@ -19,15 +19,15 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct Apply {
-    /// The folder of documents
+    /// Folder with the documents
     folder: PathBuf,
-    /// Wait until every running process uses the new configuration
+    /// Wait up to 30 seconds until every running process uses the new configuration
     #[arg(long)]
     wait: bool,
-    /// Remove documents that are not in the folder
+    /// Delete live documents that are not in the folder
     #[arg(long)]
     prune: bool,
-    /// Go over changes that somebody else made since the folder was pulled, or over another organisation
+    /// Overwrite changes made since the folder was pulled, or the configuration of another organisation
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -55,11 +55,11 @@ struct Waited {
 impl Apply {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let files = documents::read(&self.folder)?;
-        let pulled = Pulled::read_whole(&self.folder)?;
+        let pulled = PullState::read_complete(&self.folder)?;
         let expected = pulled.as_ref().filter(|_| !self.force);
         let client = self.connection.open()?;
         let mut body = json!({ "files": files, "prune": self.prune });
-        if let Some(Pulled { version, org, .. }) = expected {
+        if let Some(PullState { version, org, .. }) = expected {
             body["expectedVersion"] = json!(version);
             expect_org(&mut body, org.as_deref());
         }
@@ -87,7 +87,7 @@ impl Apply {
                 ));
             }
             let org = applied.org.or(pulled.org);
-            Pulled { version: applied.version, org, ..pulled }.write(&self.folder)?;
+            PullState { version: applied.version, org, ..pulled }.write(&self.folder)?;
         }
         if self.wait { wait(&client, applied.version).await } else { Ok(ExitCode::SUCCESS) }
     }

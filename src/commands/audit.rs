@@ -18,16 +18,16 @@ pub(crate) enum Audit {
         /// Show requests before this time
         #[arg(long)]
         until: Option<String>,
-        /// Show requests of this key or person only
+        /// Show only requests of this key or person
         #[arg(long)]
         actor: Option<String>,
-        /// Show requests of this route only, such as `/keys/{id}/rotate` or `POST /keys`
+        /// Show only requests of this route, such as `/keys/{id}/rotate` or `POST /keys`
         #[arg(long)]
         action: Option<String>,
-        /// Show requests whose path begins like this, such as `/banks/words`
+        /// Show only requests whose path starts with this, such as `/banks/words`
         #[arg(long)]
         object: Option<String>,
-        /// Largest number to list
+        /// Maximum number to list
         #[arg(long, default_value_t = 50)]
         limit: usize,
         #[command(flatten)]

@@ -17,7 +17,7 @@ pub(crate) enum DeadLetters {
     List {
         #[command(flatten)]
         selection: Selection,
-        /// Largest number to list
+        /// Maximum number to list
         #[arg(long, default_value_t = 50)]
         limit: usize,
         #[command(flatten)]
@@ -30,7 +30,7 @@ pub(crate) enum DeadLetters {
         /// Replay all dead letters that were not replayed yet
         #[arg(long)]
         all: bool,
-        /// Also replay those that were replayed before; one named by --id always is
+        /// Also replay letters that were replayed before; a letter named by --id is always replayed
         #[arg(long)]
         again: bool,
         #[command(flatten)]
@@ -40,13 +40,13 @@ pub(crate) enum DeadLetters {
 
 #[derive(Debug, Args)]
 pub(crate) struct Selection {
-    /// Show letters from this topic only, such as `items`
+    /// Select letters from this topic, such as `items`
     #[arg(long)]
     topic: Option<String>,
-    /// Show letters with this reason only
+    /// Select letters with this reason
     #[arg(long)]
     reason: Option<String>,
-    /// Show the letter with this id only
+    /// Select the letter with this id
     #[arg(long)]
     id: Option<String>,
 }

@@ -1,6 +1,4 @@
-//! `tidegate demo send`: plays a platform's user against a running `tidegate up --demo`.
-//!
-//! It only uses the API that any platform would.
+//! `tidegate demo send`: acts as a platform's user against a running `tidegate up --demo`, through the public API.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -17,10 +15,10 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Demo {
-    /// Send something, and show what became of it
+    /// Send sample content, and show the result
     Send {
         what: What,
-        /// The demo's data folder; ./tidegate-demo if left out
+        /// Data folder of the demo; default: ./tidegate-demo
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
     },
@@ -32,7 +30,7 @@ pub(crate) enum What {
     Scam,
     /// A user reports a post
     Report,
-    /// A user appeals against what happened to a scam
+    /// A user appeals against the removal of a scam
     Appeal,
 }
 

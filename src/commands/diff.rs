@@ -1,4 +1,4 @@
-//! `tidegate diff DIR`: what `apply` would change; the exit code tells whether anything.
+//! `tidegate diff DIR`: lists what `apply` would change. The exit code is 2 if there are changes.
 //!
 //! It shows names, not values: headers and addresses are secrets.
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{
     apply::expect_org,
     documents::{self, Change},
-    pulled::Pulled,
+    pull_state::PullState,
 };
 use crate::{
     client::Connection,
@@ -20,12 +20,12 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
-    /// The folder of documents
+    /// Folder with the documents
     folder: PathBuf,
-    /// Compare as `apply --prune` would
+    /// Include the documents that `apply --prune` would delete
     #[arg(long)]
     prune: bool,
-    /// Compare also with another organisation than the one that the folder was pulled from
+    /// Compare even if the folder was pulled from another organisation
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -40,7 +40,7 @@ struct Checked {
 impl Diff {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let files = documents::read(&self.folder)?;
-        let pulled = Pulled::read(&self.folder)?.filter(|_| !self.force);
+        let pulled = PullState::read(&self.folder)?.filter(|_| !self.force);
         let client = self.connection.open()?;
         let mut body = json!({ "files": files, "prune": self.prune });
         expect_org(&mut body, pulled.as_ref().and_then(|pulled| pulled.org.as_deref()));

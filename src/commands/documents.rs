@@ -1,6 +1,6 @@
 //! The documents in a folder: which files they are.
 //!
-//! It reads no document (the catalog does), and does not know what was pulled (`pulled` does).
+//! It reads no document (the catalog does), and does not know what was pulled (`pull_state` does).
 
 use std::{
     collections::BTreeMap,

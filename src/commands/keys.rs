@@ -16,39 +16,39 @@ use crate::{client::Connection, output::say};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Keys {
-    /// Make a key, and print it once
+    /// Create a key and print it; it cannot be shown again
     Create {
-        /// Purpose of the key
+        /// Name of the key, such as its purpose
         #[arg(long, default_value = "key", value_parser = name)]
         name: String,
-        /// Rights of the key: items:write, items:read, reports:write, appeals:write, policies:read, actions:write, admin,
-        /// child_safety; by default those that a platform needs
+        /// Scopes of the key: items:write, items:read, reports:write, appeals:write, policies:read, actions:write, admin,
+        /// child_safety; default: those that a platform needs
         #[arg(long, value_delimiter = ',')]
         scopes: Option<Vec<String>>,
-        /// Days after which the key expires
+        /// Days until the key expires; default: never
         #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
         expires_in_days: Option<u64>,
         #[command(flatten)]
         connection: Connection,
     },
-    /// List keys, the ended ones included
+    /// List all keys, including revoked and expired ones
     List {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Replace a key by a new one with the same rights, and print it once
+    /// Replace a key by a new one with the same scopes, and print it; it cannot be shown again
     Rotate {
-        /// Its id, as `list` shows it
+        /// Id of the key, as `list` shows it
         id: String,
-        /// Hours for which the old key still works
+        /// Hours until the old key stops working
         #[arg(long, value_name = "HOURS", default_value_t = 24)]
         overlap_hours: u64,
         #[command(flatten)]
         connection: Connection,
     },
-    /// End a key
+    /// Revoke a key at once
     Revoke {
-        /// Its id, as `list` shows it
+        /// Id of the key, as `list` shows it
         id: String,
         #[command(flatten)]
         connection: Connection,

@@ -13,16 +13,16 @@ use crate::output::{complain, counted, say};
 
 #[derive(Debug, Args)]
 pub(crate) struct Lint {
-    /// The folder of documents
+    /// Folder with the documents
     folder: PathBuf,
-    /// List everything, and not only the first hundred faults and warnings of a kind
+    /// List all errors and warnings, not only the first hundred of each kind
     #[arg(long)]
     all: bool,
     #[command(flatten)]
     file: SettingsFile,
 }
 
-/// Faults, and warnings of one kind, that are listed unless all are asked for.
+/// Number of errors, and of warnings of one kind, that are listed without `--all`.
 const LISTED: usize = 100;
 
 impl Lint {

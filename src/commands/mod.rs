@@ -1,6 +1,6 @@
-//! The command line. One file a subcommand.
+//! The command line, one file per subcommand.
 //!
-//! Commands that need data talk to the admin API; only `store`, `topics` and the roles open engines themselves.
+//! Commands that need data call the admin API; only `store`, `topics` and the roles open engines themselves.
 
 mod apply;
 mod audit;
@@ -17,7 +17,7 @@ mod lint;
 mod media;
 mod org;
 mod pull;
-mod pulled;
+mod pull_state;
 mod role;
 mod routing;
 mod rules;
@@ -34,7 +34,7 @@ use crate::{
     settings::{self, Loaded, Override},
 };
 
-/// Takes platforms' content, evaluates rules, opens review jobs, and calls the platform back.
+/// Content governance: receives content, evaluates rules, opens review jobs and sends callbacks.
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version, about, propagate_version = true)]
 pub(crate) struct Cli {
@@ -46,58 +46,58 @@ pub(crate) struct Cli {
 enum Command {
     /// Run all roles in one process
     Up(up::Up),
-    /// Run the API that platforms call
+    /// Run the API for platforms
     Ingest(role::Role),
-    /// Run the consumers that evaluate, open jobs and count strikes
+    /// Run the processors, which evaluate items, open review jobs and count strikes
     Process(role::Role),
     /// Run the delivery of callbacks
     Deliver(role::Role),
     /// Run the console and the admin API
     Console(role::Role),
-    /// Print the effective settings, and where each was set
+    /// Print the effective settings and where each one was set
     CheckConfig(check_config::CheckConfig),
-    /// Look after the store's tables
+    /// Create or check the tables of the store
     #[command(subcommand)]
     Store(store::Store),
-    /// Look after the log's topics
+    /// Create the topics of the log
     #[command(subcommand)]
     Topics(topics::Topics),
-    /// Make the documents in a folder the configuration
+    /// Make the documents in a folder the live configuration
     Apply(apply::Apply),
-    /// Write the configuration into a folder
+    /// Write the live configuration into a folder
     Pull(pull::Pull),
-    /// Compare the documents in a folder with the configuration (exit code 2: they differ)
+    /// Compare the documents in a folder with the live configuration (exit code 2: they differ)
     Diff(diff::Diff),
     /// Check the documents in a folder, without a server
     Lint(lint::Lint),
-    /// Run, test, measure and compare rules
+    /// Check, run, test, measure and compare rules
     #[command(subcommand)]
     Rules(rules::Rules),
-    /// Say where routing lists send jobs
+    /// Explain to which queue a routing list sends a job
     #[command(subcommand)]
     Routing(routing::Routing),
     /// Add, list and remove entries of banks
     #[command(subcommand)]
     Banks(banks::Banks),
-    /// Check, compare and describe data bundles
+    /// Convert, check, inspect and compare data bundles
     #[command(subcommand)]
     Bundle(bundle::Bundle),
     /// Hash and compare pictures, without a server
     #[command(subcommand)]
     Media(media::Media),
-    /// Make, list and end API keys
+    /// Create, list, rotate and revoke API keys
     #[command(subcommand)]
     Keys(keys::Keys),
-    /// Make organisations
+    /// Create organisations
     #[command(subcommand)]
     Org(org::Org),
-    /// List what was asked of the admin API, by whom, and how it ended
+    /// List requests to the admin API with author and result
     #[command(subcommand)]
     Audit(audit::Audit),
-    /// List what could not be processed, and send it back
+    /// List records that could not be processed, and replay them
     #[command(subcommand)]
     DeadLetters(dead_letters::DeadLetters),
-    /// Play with a running `tidegate up --demo`
+    /// Send sample content to a running `tidegate up --demo`
     #[command(subcommand)]
     Demo(demo::Demo),
 }
@@ -112,46 +112,46 @@ impl Cli {
             Command::Deliver(command) => command.run(Which::Deliver),
             Command::Console(command) => command.run(Which::Console),
             Command::CheckConfig(command) => command.run(),
-            Command::Store(command) => alone(command.run()),
-            Command::Topics(command) => alone(command.run()),
-            Command::Apply(command) => alone(command.run()),
-            Command::Pull(command) => alone(command.run()),
-            Command::Diff(command) => alone(command.run()),
+            Command::Store(command) => run_single_threaded(command.run()),
+            Command::Topics(command) => run_single_threaded(command.run()),
+            Command::Apply(command) => run_single_threaded(command.run()),
+            Command::Pull(command) => run_single_threaded(command.run()),
+            Command::Diff(command) => run_single_threaded(command.run()),
             Command::Lint(command) => command.run(),
             Command::Rules(command) => command.run(),
-            Command::Routing(command) => alone(command.run()),
-            Command::Banks(command) => alone(command.run()),
+            Command::Routing(command) => run_single_threaded(command.run()),
+            Command::Banks(command) => run_single_threaded(command.run()),
             Command::Bundle(command) => Ok(command.run()),
             Command::Media(command) => command.run(),
-            Command::Keys(command) => alone(command.run()),
-            Command::Org(command) => alone(command.run()),
-            Command::Audit(command) => alone(command.run()),
-            Command::DeadLetters(command) => alone(command.run()),
-            Command::Demo(command) => alone(command.run()),
+            Command::Keys(command) => run_single_threaded(command.run()),
+            Command::Org(command) => run_single_threaded(command.run()),
+            Command::Audit(command) => run_single_threaded(command.run()),
+            Command::DeadLetters(command) => run_single_threaded(command.run()),
+            Command::Demo(command) => run_single_threaded(command.run()),
         }
     }
 }
 
-/// Runs a command that does one thing at a time.
-fn alone(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+/// Runs a command on a runtime with one worker thread.
+fn run_single_threaded(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
     runtime::run(runtime::Settings { workers: 1, ..runtime::Settings::default() }, command)
 }
 
 /// Exit codes of the commands that run roles.
 const EXIT_CODES: &str = "\
-SIGTERM and SIGINT drain; a second signal, more than a second later, does not wait for it.
+SIGTERM and SIGINT drain and stop the process; a second signal, more than a second later, ends the drain.
 
 Exit codes:
-  0  drained: nothing was cut off; what waited for a server or for media is read again at the next start
-  1  it could not start, or another fault
-  2  the command line or the settings are refused
-  3  ended with work under way; it is done again at the next start
-  4  a role failed, and is named";
+  0  drained: no work was interrupted; work that waited for a server or for media is read again at the next start
+  1  the start failed, or another error
+  2  invalid command line or settings
+  3  stopped with work in progress, which is repeated at the next start
+  4  a role failed; the message names it";
 
 /// Settings file to read.
 #[derive(Debug, Args)]
 struct SettingsFile {
-    /// The settings file; ./tidegate.toml if it is there and none is named
+    /// Settings file; default: ./tidegate.toml if it exists
     #[arg(long, env = "TIDEGATE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -161,19 +161,19 @@ impl SettingsFile {
         Ok(settings::load(self.config.as_deref(), overrides)?)
     }
 
-    /// Loads like `load`, for commands that start a service.
+    /// Loads the settings and checks those that a service needs to start.
     fn load_to_start(&self, overrides: Vec<Override>) -> anyhow::Result<Loaded> {
         Ok(self.load(overrides)?.check_start()?)
     }
 }
 
-/// Addresses and folders that the command line may set over everything else.
+/// Addresses and folders that the command line sets; they take precedence over all other sources.
 #[derive(Debug, Args)]
 struct Places {
-    /// The folder of embedded data and of server.json
+    /// Folder for embedded data and server.json
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Address of the API for platforms; port 0 takes a free one
+    /// Address of the API for platforms; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS")]
     api_listen: Option<String>,
     /// Address of the console and the admin API

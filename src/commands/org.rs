@@ -11,11 +11,11 @@ use crate::{client::Connection, output::say};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Org {
-    /// Make an organisation; then make its first key with `tidegate keys create --org ID`
+    /// Create an organisation; create its first key with `tidegate keys create --org ID`
     Create {
-        /// Its id, for ever
+        /// Id of the organisation; it cannot be changed later
         id: String,
-        /// Name for people; the id by default
+        /// Display name; default: the id
         #[arg(long)]
         name: Option<String>,
         #[command(flatten)]

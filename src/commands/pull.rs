@@ -1,7 +1,6 @@
-//! `tidegate pull DIR`: writes the configuration into a folder, one file a kind, in its canonical form.
+//! `tidegate pull DIR`: writes the live configuration into a folder, one file per kind, in canonical form.
 //!
-//! Comments and file layouts of whoever applied it are not kept by the service. Files that it did not write are not its
-//! business: it neither changes nor removes them.
+//! The service does not store comments or file layout. Files that no pull wrote are neither changed nor removed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,20 +16,19 @@ use tidegate_schemas::documents::{Document, named_files, parse};
 
 use super::{
     documents::{self, File},
-    pulled::{Hashes, Pulled, hash, write_whole},
+    pull_state::{FileHashes, PullState, sha256_hex, write_atomically},
 };
 use crate::{
     client::Connection,
     output::{complain, say},
 };
 
-/// Files that an earlier pull wrote and that the configuration has no more are removed. A file that was changed since
-/// refuses the pull.
+/// Removes files of an earlier pull that the configuration no longer contains. Fails if a file was edited since that pull.
 #[derive(Debug, Args)]
 pub(crate) struct Pull {
-    /// The folder to write to
+    /// Folder to write to
     folder: PathBuf,
-    /// Write over, and remove, also files that were changed since they were pulled, and write over others in their place
+    /// Overwrite and remove files even if they were edited since the last pull or come from elsewhere
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -51,7 +49,7 @@ impl Pull {
         let configuration: Configuration = client.get("/config", &[]).await?;
         fs::create_dir_all(&self.folder)
             .with_context(|| format!("the folder {} cannot be made", self.folder.display()))?;
-        let before = Pulled::read(&self.folder)?;
+        let before = PullState::read(&self.folder)?;
         if before.is_none() && !self.force && !documents::all(&self.folder)?.is_empty() {
             bail!(
                 "{} holds documents that were not pulled: name another folder, or --force",
@@ -64,7 +62,7 @@ impl Pull {
             bail!("nothing was written: `--force` writes over these files, or name another folder");
         }
         plan.carry_out(&self.folder)?;
-        plan.others(&self.folder)?.iter().for_each(complain);
+        plan.describe_unpulled_files(&self.folder)?.iter().for_each(complain);
         say(format!("version {}", plan.configuration.version));
         Ok(ExitCode::SUCCESS)
     }
@@ -72,23 +70,23 @@ impl Pull {
 
 /// Changes that a pull makes in a folder.
 struct Plan {
-    before: Option<Pulled>,
+    before: Option<PullState>,
     configuration: Configuration,
-    /// Hashes of the existing files whose names the pull knows.
-    there: Hashes,
-    /// Files of `configuration` that are not there as they should be.
+    /// FileHashes of the existing files whose names the pull knows.
+    there: FileHashes,
+    /// Indices of the files of `configuration` that are missing or differ.
     write: Vec<usize>,
     remove: Vec<String>,
-    /// Why not: each names a file.
+    /// Reasons against writing, one per file.
     refusals: Vec<String>,
 }
 
 impl Plan {
-    fn new(folder: &Path, before: Option<Pulled>, configuration: Configuration) -> anyhow::Result<Self> {
-        let recorded = before.iter().flat_map(Pulled::known).map(|(name, _)| name.clone());
-        let recorded = recorded.filter(|name| lies_in_it(name));
+    fn new(folder: &Path, before: Option<PullState>, configuration: Configuration) -> anyhow::Result<Self> {
+        let recorded = before.iter().flat_map(PullState::written_files).map(|(name, _)| name.clone());
+        let recorded = recorded.filter(|name| is_plain_file_name(name));
         let mut plan = Self {
-            there: Hashes::new(),
+            there: FileHashes::new(),
             write: Vec::new(),
             remove: recorded.collect::<BTreeSet<_>>().into_iter().collect(),
             refusals: Vec::new(),
@@ -96,20 +94,25 @@ impl Plan {
             configuration,
         };
         for (place, file) in plan.configuration.files.iter().enumerate() {
-            if !lies_in_it(&file.name) {
+            if !is_plain_file_name(&file.name) {
                 bail!("the server names a file that no folder has: {:?}", file.name);
             }
             plan.remove.retain(|name| *name != file.name);
             let there = content_hash(&folder.join(&file.name))?;
             plan.there.extend(there.clone().map(|there| (file.name.clone(), there)));
-            if there != Some(hash(file.text.as_bytes())) {
+            if there != Some(sha256_hex(file.text.as_bytes())) {
                 plan.write.push(place);
-                plan.refusals.extend(refusal(plan.before.as_ref(), folder, &file.name, there));
+                plan.refusals.extend(describe_refusal(plan.before.as_ref(), folder, &file.name, there));
             }
         }
         for name in std::mem::take(&mut plan.remove) {
             if let Some(there) = content_hash(&folder.join(&name))? {
-                plan.refusals.extend(refusal(plan.before.as_ref(), folder, &name, Some(there.clone())));
+                plan.refusals.extend(describe_refusal(
+                    plan.before.as_ref(),
+                    folder,
+                    &name,
+                    Some(there.clone()),
+                ));
                 plan.there.insert(name.clone(), there);
                 plan.remove.push(name);
             }
@@ -117,21 +120,21 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Until the last step the folder says that it holds two versions: after a crash `apply` refuses it, and the next
-    /// pull knows both contents of each file as its own.
+    /// Writes the files. Until the last step the pull state names both versions: after a crash `apply` refuses the folder,
+    /// and the next pull recognises both contents of each file.
     fn carry_out(&self, folder: &Path) -> anyhow::Result<()> {
         let new = self.configuration.files.iter();
-        let new: Hashes = new.map(|file| (file.name.clone(), hash(file.text.as_bytes()))).collect();
+        let new: FileHashes = new.map(|file| (file.name.clone(), sha256_hex(file.text.as_bytes()))).collect();
         let Configuration { version, org, .. } = &self.configuration;
         let (version, org) = (*version, org.clone());
         let (old_version, old_org) =
             self.before.as_ref().map_or((version, &org), |before| (before.version, &before.org));
         let writing = Some(new.clone());
-        Pulled { version: old_version, org: old_org.clone(), files: self.there.clone(), writing }
+        PullState { version: old_version, org: old_org.clone(), files: self.there.clone(), writing }
             .write(folder)?;
         for file in self.write.iter().map(|place| &self.configuration.files[*place]) {
             let path = folder.join(&file.name);
-            write_whole(&path, file.text.as_bytes())?;
+            write_atomically(&path, file.text.as_bytes())?;
             say(path.display());
         }
         for name in &self.remove {
@@ -139,11 +142,11 @@ impl Plan {
             fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
             say(format!("removed {}", path.display()));
         }
-        Pulled { version, org, files: new, writing: None }.write(folder)
+        PullState { version, org, files: new, writing: None }.write(folder)
     }
 
-    /// Returns how files that were not pulled would take part in the next `apply`.
-    fn others(&self, folder: &Path) -> anyhow::Result<Vec<String>> {
+    /// Describes what the next `apply` would do with files that were not pulled.
+    fn describe_unpulled_files(&self, folder: &Path) -> anyhow::Result<Vec<String>> {
         let names = |document: &Document| (document.kind(), document.key().to_owned());
         let mut known = BTreeMap::new();
         for file in &self.configuration.files {
@@ -179,9 +182,14 @@ impl Plan {
     }
 }
 
-/// Why a file must not be written or removed without being asked for it.
-fn refusal(before: Option<&Pulled>, folder: &Path, name: &str, there: Option<String>) -> Option<String> {
-    let known = before.into_iter().flat_map(Pulled::known);
+/// Returns the reason why a file must not be written or removed without `--force`.
+fn describe_refusal(
+    before: Option<&PullState>,
+    folder: &Path,
+    name: &str,
+    there: Option<String>,
+) -> Option<String> {
+    let known = before.into_iter().flat_map(PullState::written_files);
     let ours: Vec<_> = known.filter(|(known, _)| *known == name).map(|(_, hash)| hash).collect();
     let was_there = before.is_some_and(|before| before.files.contains_key(name));
     let why = match there {
@@ -194,14 +202,14 @@ fn refusal(before: Option<&Pulled>, folder: &Path, name: &str, there: Option<Str
     Some(format!("{} {why}", folder.join(name).display()))
 }
 
-/// True if the name is a file in the folder and no path out of it.
-fn lies_in_it(name: &str) -> bool {
+/// True if the name is a plain file name, so that it cannot lead out of the folder.
+fn is_plain_file_name(name: &str) -> bool {
     matches!(Path::new(name).components().collect::<Vec<_>>()[..], [Component::Normal(_)])
 }
 
 fn content_hash(path: &Path) -> anyhow::Result<Option<String>> {
     match fs::read(path) {
-        Ok(content) => Ok(Some(hash(&content))),
+        Ok(content) => Ok(Some(sha256_hex(&content))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
@@ -216,7 +224,7 @@ mod tests {
     fn plan(folder: &Path, version: i64, files: &[(&str, &str)]) -> Plan {
         let file = |(name, text): &(&str, &str)| File { name: (*name).into(), text: (*text).into() };
         let configuration = Configuration { version, org: None, files: files.iter().map(file).collect() };
-        Plan::new(folder, Pulled::read(folder).unwrap(), configuration).unwrap()
+        Plan::new(folder, PullState::read(folder).unwrap(), configuration).unwrap()
     }
 
     #[test]
@@ -231,7 +239,7 @@ mod tests {
         fs::create_dir_all(path.join("c.yaml/x")).unwrap();
         broken.carry_out(path).unwrap_err();
         assert_eq!(fs::read_to_string(path.join("a.yaml")).unwrap(), "queue: other\n");
-        let refused = Pulled::read_whole(path).unwrap_err().to_string();
+        let refused = PullState::read_complete(path).unwrap_err().to_string();
         assert!(refused.contains("broke off") && refused.contains("pull again"), "{refused}");
 
         fs::remove_dir_all(path.join("c.yaml")).unwrap();
@@ -239,7 +247,7 @@ mod tests {
         assert_eq!(again.refusals, [""; 0]);
         again.carry_out(path).unwrap();
         assert!(!path.join("b.yaml").exists());
-        let pulled = Pulled::read_whole(path).unwrap().unwrap();
+        let pulled = PullState::read_complete(path).unwrap().unwrap();
         assert_eq!((pulled.version, pulled.files.len()), (3, 2));
     }
 
@@ -268,7 +276,7 @@ mod tests {
         let plan = plan(path, 5, &[("same.yaml", "queue: a\n"), ("other.yaml", "queue: b\n")]);
         assert!(plan.refusals.len() == 1 && plan.refusals[0].contains("other.yaml"), "{:?}", plan.refusals);
         assert_eq!(plan.remove, [""; 0], "it may be somebody's own");
-        let told = plan.others(path).unwrap();
+        let told = plan.describe_unpulled_files(path).unwrap();
         assert!(told.len() == 1 && told[0].contains("gone.yaml") && told[0].contains("queue: a"), "{told:?}");
     }
 

@@ -17,27 +17,27 @@ use crate::{client::Server, output::say};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Routing {
-    /// Say which entry of a routing list takes the job of a cause, and why the others do not
+    /// Explain which entry of a routing list takes a job, and why the others do not
     Explain(Explain),
 }
 
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true).args(["item", "cause"])))]
 pub(crate) struct Explain {
-    /// The list: reports, rules or appeals
+    /// Routing list: reports, rules or appeals
     #[arg(long, value_name = "LIST")]
     list: String,
-    /// The newest version of a stored item
+    /// Stored item, in its newest version
     #[arg(long, value_name = "TYPE/ID")]
     item: Option<String>,
-    /// A JSON file with `item` (`typeId`, `data`) and what is known: `report`, `appeal`, `rules`, `media`; `-` reads
-    /// standard input
+    /// JSON file with `item` (`typeId`, `data`) and known facts (`report`, `appeal`, `rules`, `media`); `-` reads standard
+    /// input
     #[arg(long, value_name = "FILE")]
     cause: Option<PathBuf>,
-    /// A folder of documents to try in the place of the live ones
+    /// Folder with documents to test instead of the live ones
     #[arg(long, value_name = "DIR")]
     config: Option<PathBuf>,
-    /// The settings file; ./tidegate.toml if it is there and none is named
+    /// Settings file; default: ./tidegate.toml if it exists
     #[arg(long, env = "TIDEGATE_CONFIG", value_name = "FILE")]
     settings: Option<PathBuf>,
     #[command(flatten)]

@@ -15,12 +15,12 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Store {
-    /// Make the tables and columns that are missing; the version before runs on beside it
+    /// Create missing tables and columns; processes of the previous version keep running
     Migrate {
-        /// Only print what is missing (exit code 2 if something is)
+        /// Only print what is missing (exit code 2 if anything is)
         #[arg(long, conflicts_with = "expand")]
         check: bool,
-        /// Make what is missing, and nothing else; the default
+        /// Create what is missing, and change nothing else; the default
         #[arg(long)]
         expand: bool,
         #[command(flatten)]

@@ -12,7 +12,7 @@ use crate::output::{complain, say};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Topics {
-    /// Make the topics that are missing
+    /// Create missing topics
     Create {
         #[command(flatten)]
         file: SettingsFile,

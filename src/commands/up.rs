@@ -19,13 +19,14 @@ pub(crate) struct Up {
     file: SettingsFile,
     #[command(flatten)]
     places: Places,
-    /// Sample types, rules and policies, and a platform that verifies and prints callbacks; data in ./tidegate-demo
+    /// Start with sample types, rules and policies, and a sample platform that verifies and prints callbacks; data in
+    /// ./tidegate-demo
     #[arg(long)]
     demo: bool,
-    /// Start although data that was durable is missing, and say what is gone
+    /// Start even if durable data is missing, and log what is lost
     #[arg(long)]
     accept_loss: bool,
-    /// Address of the demo's platform
+    /// Address of the sample platform
     #[arg(long, value_name = "ADDRESS", requires = "demo", default_value = "127.0.0.1:8090")]
     receiver_listen: std::net::SocketAddr,
 }

@@ -1,9 +1,9 @@
-//! Check of the database's journals before it opens them, because opening one cuts it off at the first bytes that are no
-//! batch, and goes on as if nothing had stood there.
+//! Checks the journals before the database opens them: opening truncates a journal silently at the first bytes that are not
+//! a batch.
 //!
 //! After a crash a journal may end in half a batch, zeros, or, after a loss of power, in later batches without earlier
-//! ones. Two things prove a damage: bytes behind the end of a journal that was finished, and a batch behind the gap that
-//! was written after the sync of one before it.
+//! ones. Two things prove damage: bytes after the last batch of a finished journal, and a batch after the gap that was
+//! written after a sync of an earlier one.
 
 use std::{
     collections::BTreeMap,
@@ -15,18 +15,18 @@ use std::{
 use tidegate_schemas::Durable;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Last bytes of a batch.
+/// Bytes at the end of each batch.
 const MAGIC: &[u8] = b"FJL\x03";
 const BUFFER: usize = 1 << 20;
 
-/// Bytes of a journal behind its last readable batch.
+/// Bytes of a journal after its last readable batch.
 #[derive(Debug)]
-pub(super) struct Tail {
+pub(super) struct UnreadableTail {
     pub(super) file: PathBuf,
     pub(super) at: u64,
-    /// Description of the damage if acknowledged writes stood there; `None`: a crash leaves such bytes too.
+    /// Description of the damage if acknowledged writes are lost; `None` if a crash alone explains the bytes.
     pub(super) damage: Option<String>,
-    /// True if something durable stood there, also where the database itself will tell.
+    /// True if durable writes are lost, even if the log or the store will report it as well.
     pub(super) is_loss: bool,
 }
 
@@ -49,7 +49,10 @@ pub(super) fn journals(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 }
 
 /// Reads all journals, and returns those that end in something unreadable. Nothing is changed.
-pub(super) fn check(journals: &[(u64, PathBuf)], durable: Option<&Durable>) -> io::Result<Vec<Tail>> {
+pub(super) fn check(
+    journals: &[(u64, PathBuf)],
+    durable: Option<&Durable>,
+) -> io::Result<Vec<UnreadableTail>> {
     let mut tails = Vec::new();
     let mut before = Counters::new();
     for (index, (_, path)) in journals.iter().enumerate() {
@@ -68,8 +71,8 @@ struct Journal {
 
 /// Result of reading a batch.
 enum Batch {
-    Whole(Counters),
-    /// Bytes that are no batch, or not all of one.
+    Complete(Counters),
+    /// No batch, or an incomplete one.
     None,
 }
 
@@ -91,26 +94,27 @@ impl Journal {
         is_finished: bool,
         before: &mut Counters,
         durable: Option<&Durable>,
-    ) -> io::Result<Option<Tail>> {
+    ) -> io::Result<Option<UnreadableTail>> {
         let mut valid = 0;
-        while let Batch::Whole(counters) = self.batch()? {
+        while let Batch::Complete(counters) = self.read_batch()? {
             before.extend(counters);
             valid = self.position;
         }
         let Some(content) = self.first_content(valid)? else { return Ok(None) };
         let (mut batches, mut seen) = (0_u64, before.clone());
-        // The log and the store find out as well, and know what is missing.
-        let is_loss = before.iter().any(|(writer, count)| *count < marked(writer, durable));
+        // The log and the store detect this as well, and can say what is missing.
+        let is_loss = before.iter().any(|(writer, count)| *count < durable_syncs(writer, durable));
         let mut proof = is_finished;
         let mut from = valid;
         while let Some(next) = self.next_batch(from)? {
             self.seek(next)?;
             from = next;
-            while let Batch::Whole(counters) = self.batch()? {
+            while let Batch::Complete(counters) = self.read_batch()? {
                 batches += 1;
                 from = self.position;
                 for (writer, count) in counters {
-                    proof |= count <= marked(writer, durable) || proves_sync(writer, count, before, &seen);
+                    proof |=
+                        count <= durable_syncs(writer, durable) || proves_sync(writer, count, before, &seen);
                     seen.insert(writer, count);
                 }
             }
@@ -123,55 +127,60 @@ impl Journal {
                 self.path.display()
             )
         });
-        Ok(Some(Tail { file: self.path.clone(), at: valid, is_loss: is_loss || damage.is_some(), damage }))
+        Ok(Some(UnreadableTail {
+            file: self.path.clone(),
+            at: valid,
+            is_loss: is_loss || damage.is_some(),
+            damage,
+        }))
     }
 
-    /// Reads one batch; the position is behind it only if it is whole.
-    fn batch(&mut self) -> io::Result<Batch> {
-        match self.whole_batch() {
-            Ok(Some(counters)) => Ok(Batch::Whole(counters)),
+    /// Reads one batch. The position moves past it only if it is complete.
+    fn read_batch(&mut self) -> io::Result<Batch> {
+        match self.parse_batch() {
+            Ok(Some(counters)) => Ok(Batch::Complete(counters)),
             Ok(None) => Ok(Batch::None),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Batch::None),
             Err(error) => Err(error),
         }
     }
 
-    fn whole_batch(&mut self) -> io::Result<Option<Counters>> {
+    fn parse_batch(&mut self) -> io::Result<Option<Counters>> {
         let mut counters = Counters::new();
-        let [tag] = self.bytes()?;
+        let [tag] = self.read_array()?;
         if tag != 1 {
             return Ok(None);
         }
-        let items = u32::from_le_bytes(self.bytes()?);
-        let _sequence: [u8; 8] = self.bytes()?;
+        let items = u32::from_le_bytes(self.read_array()?);
+        let _sequence: [u8; 8] = self.read_array()?;
         let mut sum = Xxh3::new();
         for _ in 0..items {
-            let [tag] = self.bytes()?;
+            let [tag] = self.read_array()?;
             sum.update(&[tag]);
             match tag {
                 2 => {
                     // Kind, compression, keyspace, and the lengths of key, value and stored value.
-                    let head: [u8; 20] = self.bytes()?;
+                    let head: [u8; 20] = self.read_array()?;
                     sum.update(&head);
                     let key = usize::from(u16::from_le_bytes([head[10], head[11]]));
                     let value = u32::from_le_bytes([head[16], head[17], head[18], head[19]]);
-                    let [key, value] = [self.some(key as u64)?, self.some(u64::from(value))?];
+                    let [key, value] = [self.read_bytes(key as u64)?, self.read_bytes(u64::from(value))?];
                     sum.update(&key);
                     sum.update(&value);
-                    if let Some((writer, count)) = counter(&key, &value) {
+                    if let Some((writer, count)) = sync_counter(&key, &value) {
                         counters.insert(writer, count);
                     }
                 }
-                4 => sum.update(&self.bytes::<8>()?),
+                4 => sum.update(&self.read_array::<8>()?),
                 _ => return Ok(None),
             }
         }
-        let end: [u8; 13] = self.bytes()?;
+        let end: [u8; 13] = self.read_array()?;
         let is_whole = end[0] == 3 && end[1..9] == sum.digest().to_le_bytes() && end[9..] == *MAGIC;
         Ok(is_whole.then_some(counters))
     }
 
-    fn bytes<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+    fn read_array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let mut bytes = [0; N];
         self.reader.read_exact(&mut bytes)?;
         self.position += N as u64;
@@ -183,8 +192,8 @@ impl Journal {
         Ok(())
     }
 
-    /// A length that leads out of the file is no length.
-    fn some(&mut self, length: u64) -> io::Result<Vec<u8>> {
+    /// Reads bytes; fails if the length, which may be garbage, exceeds the file.
+    fn read_bytes(&mut self, length: u64) -> io::Result<Vec<u8>> {
         if self.position + length > self.length {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -194,12 +203,12 @@ impl Journal {
         Ok(bytes)
     }
 
-    /// Position of the first byte from there on that is not zero.
+    /// Returns the position of the next byte that is not zero.
     fn first_content(&mut self, from: u64) -> io::Result<Option<u64>> {
         self.find(from, |bytes| bytes.iter().position(|byte| *byte != 0))
     }
 
-    /// Position behind the next end of a batch.
+    /// Returns the position after the next end of a batch.
     fn next_batch(&mut self, from: u64) -> io::Result<Option<u64>> {
         let length = MAGIC.len();
         let found = self.find(from, |bytes| bytes.windows(length).position(|bytes| bytes == MAGIC))?;
@@ -223,13 +232,13 @@ impl Journal {
             if length < buffer.len() {
                 return Ok(None);
             }
-            // What is looked for may lie across two pieces.
+            // The pattern may span two blocks.
             from += (length - MAGIC.len()) as u64;
         }
     }
 }
 
-fn marked(writer: &str, durable: Option<&Durable>) -> u64 {
+fn durable_syncs(writer: &str, durable: Option<&Durable>) -> u64 {
     durable.map_or(0, |durable| {
         if writer == tidegate_stream::embedded::SYNCS_KEY { durable.log_syncs } else { durable.store_syncs }
     })
@@ -245,7 +254,7 @@ fn proves_sync(writer: &'static str, count: u64, before: &Counters, seen: &Count
     }
 }
 
-fn counter(key: &[u8], value: &[u8]) -> Option<(&'static str, u64)> {
+fn sync_counter(key: &[u8], value: &[u8]) -> Option<(&'static str, u64)> {
     let writers = [tidegate_stream::embedded::SYNCS_KEY, tidegate_store::embedded::SYNCS_KEY];
     let writer = writers.into_iter().find(|writer| writer.as_bytes() == key)?;
     Some((writer, u64::from_be_bytes(value.try_into().ok()?)))

@@ -29,7 +29,7 @@ fn items(index: u32) -> Partition {
 async fn open_all(data: &Path, accepts_loss: bool) -> anyhow::Result<(Log, Store)> {
     let data = data.to_owned();
     let opened = tokio::task::spawn_blocking(move || {
-        let (database, mark) = Starting::on(&data, accepts_loss)?.open_database()?;
+        let (database, mark) = LockedDataFolder::lock(&data, accepts_loss)?.open_database()?;
         let disk = Arc::new(DiskSpace::of(&folder_in(&data)));
         let log =
             Log::open_embedded_marked(database.clone(), &settings(), Arc::clone(&mark), Arc::clone(&disk))?;
@@ -186,7 +186,7 @@ async fn what_a_crash_leaves_behind_the_last_sync_is_no_loss() {
 
     // Writes without a sync of which a loss of power kept only the last.
     let before = content(&journal);
-    let (database, _mark) = Starting::on(data.path(), false).unwrap().open_database().unwrap();
+    let (database, _mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
     let table = database.keyspace("t", fjall::KeyspaceCreateOptions::default).unwrap();
     for n in 0..100_u32 {
         table.insert(n.to_be_bytes(), [b'x'; 100]).unwrap();
@@ -201,7 +201,7 @@ async fn what_a_crash_leaves_behind_the_last_sync_is_no_loss() {
 #[tokio::test]
 async fn data_of_an_older_version_gets_a_mark() {
     let data = tempfile::tempdir().unwrap();
-    let (database, _) = Starting::on(data.path(), false).unwrap().open_database().unwrap();
+    let (database, _) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
     let log = Log::open_embedded(database, &settings()).unwrap();
     append(&log, items(0)).await;
     assert_eq!(log.close(Instant::now() + Duration::from_secs(60)).await, DrainResult::Clean);

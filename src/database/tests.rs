@@ -4,7 +4,7 @@
 use super::*;
 
 fn open_in(data: &Path) -> anyhow::Result<Database> {
-    Ok(Starting::on(data, false)?.open_database()?.0)
+    Ok(LockedDataFolder::lock(data, false)?.open_database()?.0)
 }
 
 fn table(database: &Database) -> fjall::Keyspace {
@@ -197,7 +197,7 @@ fn a_damaged_database_that_lacks_its_name_is_not_passed_over_for_an_empty_folder
 #[test]
 fn while_one_starts_another_makes_nothing() {
     let data = tempfile::tempdir().unwrap();
-    let starting = Starting::on(data.path(), false).unwrap();
+    let starting = LockedDataFolder::lock(data.path(), false).unwrap();
     let refused = format!("{:#}", open_in(data.path()).err().unwrap());
     assert!(refused.contains("is being opened by another process"), "{refused}");
     assert_eq!(fs::read_dir(data.path()).unwrap().count(), 0);

@@ -1,6 +1,6 @@
-//! `tidegate banks export`: writes all entries of a bank, in the order of their ids, so that equal banks are equal files.
+//! `tidegate banks export`: writes all entries of a bank in the order of their ids, so that equal banks give equal files.
 //!
-//! Who added an entry and when is not written: `import` would not keep it.
+//! Author and time of an entry are not written, because `import` would not keep them.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tidegate_bank_exchange::join_labels;
 
-use super::{PAGE, known, page};
+use super::{PAGE, find_bank, page};
 use crate::{client::Client, output::complain};
 
 /// Format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::commands) enum Shape {
-    /// Values only
+pub(in crate::commands) enum ExportFormat {
+    /// Only the values, one per line
     Lines,
     Csv,
     Ndjson,
@@ -27,7 +27,7 @@ pub(in crate::commands) enum Shape {
 /// The part of an entry that a file keeps.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Kept {
+struct ExportedEntry {
     value: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     labels: Vec<String>,
@@ -66,11 +66,11 @@ pub(super) async fn run(
     client: &Client,
     bank: &str,
     with_document: bool,
-    shape: Shape,
+    shape: ExportFormat,
 ) -> anyhow::Result<ExitCode> {
-    known(client, bank).await?;
+    find_bank(client, bank).await?;
     let mut out = BufWriter::new(io::stdout());
-    if shape == Shape::Csv {
+    if shape == ExportFormat::Csv {
         out.write_all(&row(COLUMNS.map(str::to_owned))?)?;
     }
     let mut cursor = None;
@@ -88,13 +88,13 @@ pub(super) async fn run(
         }
         for entry in page.items {
             let is_off = entry["enabled"] == Value::Bool(false);
-            let kept = Kept { disabled: is_off, ..serde_json::from_value(entry.clone())? };
-            if shape == Shape::Lines {
+            let kept = ExportedEntry { disabled: is_off, ..serde_json::from_value(entry.clone())? };
+            if shape == ExportFormat::Lines {
                 write(&mut out, &kept, shape)?;
                 continue;
             }
             for Origin { source, reference } in origins(&entry)? {
-                write(&mut out, &Kept { source, reference, ..kept.clone() }, shape)?;
+                write(&mut out, &ExportedEntry { source, reference, ..kept.clone() }, shape)?;
             }
         }
         cursor = page.next;
@@ -113,14 +113,14 @@ fn row(cells: [String; 8]) -> anyhow::Result<Vec<u8>> {
     Ok(writer.into_inner()?)
 }
 
-fn write(out: &mut impl Write, entry: &Kept, shape: Shape) -> anyhow::Result<()> {
+fn write(out: &mut impl Write, entry: &ExportedEntry, shape: ExportFormat) -> anyhow::Result<()> {
     match shape {
-        Shape::Lines => writeln!(out, "{}", entry.value)?,
-        Shape::Ndjson => {
+        ExportFormat::Lines => writeln!(out, "{}", entry.value)?,
+        ExportFormat::Ndjson => {
             serde_json::to_writer(&mut *out, entry)?;
             writeln!(out)?;
         }
-        Shape::Csv => {
+        ExportFormat::Csv => {
             let optional = |text: &Option<String>| text.clone().unwrap_or_default();
             let row = row([
                 entry.value.clone(),

@@ -1,6 +1,6 @@
-//! `tidegate banks import`: sends a file's entries, some at a time, and tells what became of each.
+//! `tidegate banks import`: sends the entries of a file in batches and reports rejected ones.
 //!
-//! It holds no more of the file than one request, and the names of what is withdrawn with what came under them since.
+//! Memory holds one batch, and the withdrawn references with the values that were listed again since.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -22,9 +22,10 @@ use tidegate_schemas::{
 };
 
 use super::{
-    Outcome, Outcomes, PAGE, Taken, known, page,
-    progress::{Progress, Subject},
-    sum::Sum,
+    AddResult, PAGE, WithdrawResult, WithdrawResults,
+    counts::ImportCounts,
+    find_bank, page,
+    progress::{ImportTarget, Progress},
 };
 use crate::{client::Client, output::complain};
 
@@ -33,11 +34,11 @@ use crate::{client::Client, output::complain};
 const BATCH: usize = 10_000;
 const BATCH_BYTES: usize = 2 << 20;
 
-/// Entries from one line about how far it is to the next.
-const TELL_EVERY: u64 = 100_000;
+/// Number of entries between two progress lines.
+const PROGRESS_EVERY: u64 = 100_000;
 
-/// Bits of a PDQ hash of a picture that is no junk.
-const USUALLY_SET: RangeInclusive<u32> = 118..=138;
+/// Usual number of set bits in the PDQ hash of a real picture.
+const USUAL_BITS_SET: RangeInclusive<u32> = 118..=138;
 
 pub(super) async fn run(
     client: &Client,
@@ -46,7 +47,7 @@ pub(super) async fn run(
     format: Format,
     resume: bool,
 ) -> anyhow::Result<ExitCode> {
-    let (found, kind) = known(client, bank).await?;
+    let (found, kind) = find_bank(client, bank).await?;
     let is_standard_input = file.as_os_str() == "-";
     if resume && is_standard_input {
         bail!("standard input cannot be resumed");
@@ -61,7 +62,7 @@ pub(super) async fn run(
     let digest = if resume { digest(file).with_context(unreadable)? } else { String::new() };
     let (server, bank_name) = (client.server().to_owned(), bank.to_owned());
     let org = format!("{} since {}", found.org, found.org_since.unwrap_or_default());
-    let subject = Subject { server, org, bank: bank_name, format, file: digest };
+    let subject = ImportTarget { server, org, bank: bank_name, format, file: digest };
     let kept = match &beside {
         Some(beside) => Progress::read(beside, &subject, found.revision)?,
         None => None,
@@ -85,7 +86,7 @@ pub(super) async fn run(
         match entry {
             Ok(entry) => import.take(entry).await?,
             Err(fault) => {
-                // What stood before it is taken like the whole of another file.
+                // Entries before the broken part are imported like a whole file.
                 import.finish().await?;
                 complain(format!(
                     "{:#}: the rest was not read",
@@ -146,8 +147,8 @@ impl Import<'_> {
         let FileEntry { position, change } = entry;
         match change {
             Ok(Change::Add(entry)) => {
-                self.doubt(position, &entry);
-                self.is_given_again(&entry);
+                self.check_bits(position, &entry);
+                self.note_relisted(&entry);
                 self.size += entry.to_string().len();
                 self.waiting.push((position, Request::Add(entry)));
             }
@@ -171,26 +172,26 @@ impl Import<'_> {
         if self.waiting.len() + self.remarks.len() >= BATCH || self.size >= BATCH_BYTES {
             self.send().await?;
         }
-        if self.read.is_multiple_of(TELL_EVERY) {
+        if self.read.is_multiple_of(PROGRESS_EVERY) {
             complain(format!("{} entries read", self.read));
         }
         Ok(())
     }
 
-    /// PDQ sets half of its bits, so a hash that does not is hardly one. It is added all the same.
-    fn doubt(&mut self, position: Position, entry: &Value) {
+    /// Remarks on PDQ hashes with an unusual number of set bits: PDQ sets half of them. The entry is added all the same.
+    fn check_bits(&mut self, position: Position, entry: &Value) {
         let hash = Some(value(entry)).filter(|_| self.kind == BankKind::Pdq);
         let Some(hash) = hash.and_then(|hash| Hash::parse(HashKind::Pdq, hash.trim())) else { return };
         let set: u32 = hash.bytes().iter().map(|byte| byte.count_ones()).sum();
-        if !USUALLY_SET.contains(&set) {
+        if !USUAL_BITS_SET.contains(&set) {
             let remark = format!("{set} of its bits are set; of a picture's hash about 128 are");
             self.remarks.push((position, remark));
         }
     }
 
-    /// Notes that a withdrawn name is listed again. Withdrawals by name run at the end and must spare what was listed
-    /// after them.
-    fn is_given_again(&mut self, entry: &Value) {
+    /// Records that a withdrawn reference is listed again. Withdrawals by reference run at the end and must spare values
+    /// that were listed after them.
+    fn note_relisted(&mut self, entry: &Value) {
         let text = |key: &str| entry[key].as_str().unwrap_or_default();
         let of_source = self.progress.withdrawn.get_mut(text("source"));
         if let Some(values) = of_source.and_then(|it| it.get_mut(text("reference")))
@@ -240,23 +241,23 @@ impl Import<'_> {
         }
         if !entries.is_empty() {
             let path = format!("/banks/{}/entries", self.bank);
-            let taken: Taken = self.client.post(&path, &json!({"entries": entries})).await?;
-            let rejected = taken.rejected.iter();
+            let result: AddResult = self.client.post(&path, &json!({"entries": entries})).await?;
+            let rejected = result.rejected.iter();
             self.remarks.extend(rejected.map(|it| (positions[it.index], it.reason.clone())));
-            taken.tell_warnings();
-            self.progress.sum.add(&Sum::of(&taken));
-            self.progress.revision = self.progress.revision.max(taken.revision);
+            result.print_warnings();
+            self.progress.sum.add(&ImportCounts::from_result(&result));
+            self.progress.revision = self.progress.revision.max(result.revision);
         }
         if !withdrawn.is_empty() {
-            let outcomes = self.take_back(&withdrawn).await?;
+            let outcomes = self.withdraw_entries(&withdrawn).await?;
             outcomes.into_iter().for_each(|outcome| self.progress.sum.count(outcome));
         }
         Ok(())
     }
 
-    async fn take_back(&self, named: &[Value]) -> anyhow::Result<Vec<Outcome>> {
+    async fn withdraw_entries(&self, named: &[Value]) -> anyhow::Result<Vec<WithdrawResult>> {
         let path = format!("/banks/{}/entries/withdraw", self.bank);
-        let told: Outcomes = self.client.post(&path, &json!({"entries": named})).await?;
+        let told: WithdrawResults = self.client.post(&path, &json!({"entries": named})).await?;
         if told.outcomes.len() != named.len() {
             bail!("the service tells of {} of {} withdrawn entries", told.outcomes.len(), named.len());
         }
@@ -265,31 +266,31 @@ impl Import<'_> {
 
     async fn finish(mut self) -> anyhow::Result<ExitCode> {
         self.send().await?;
-        self.withdraw().await?;
+        self.withdraw_by_reference().await?;
         if let Some(beside) = &self.beside {
             fs::remove_file(beside).with_context(|| format!("cannot remove {}", beside.display()))?;
         }
-        Ok(self.progress.sum.told())
+        Ok(self.progress.sum.print())
     }
 
-    /// Withdraws by name. The service has no look-up by name, so all entries are read once.
-    async fn withdraw(&mut self) -> anyhow::Result<()> {
+    /// Withdraws by reference. The service has no look-up by reference, so all entries are read once.
+    async fn withdraw_by_reference(&mut self) -> anyhow::Result<()> {
         if self.progress.withdrawn.is_empty() {
             return Ok(());
         }
         let (mut named, mut cursor) = (Vec::new(), None);
         loop {
             let page = page(self.client, self.bank, PAGE, cursor).await?;
-            page.items.iter().for_each(|entry| self.name_withdrawn(entry, &mut named));
+            page.items.iter().for_each(|entry| self.collect_withdrawn(entry, &mut named));
             cursor = page.next;
             if cursor.is_none() {
                 break;
             }
         }
-        // A name may have had several hashes.
-        let mut by_name: BTreeMap<(String, String), Outcome> = BTreeMap::new();
+        // A reference may have had several hashes.
+        let mut by_name: BTreeMap<(String, String), WithdrawResult> = BTreeMap::new();
         for named in named.chunks(BATCH) {
-            for (named, outcome) in named.iter().zip(self.take_back(named).await?) {
+            for (named, outcome) in named.iter().zip(self.withdraw_entries(named).await?) {
                 let text = |key: &str| named[key].as_str().unwrap_or_default().to_owned();
                 let most = by_name.entry((text("source"), text("reference"))).or_insert(outcome);
                 *most = outcome.max(*most);
@@ -302,7 +303,7 @@ impl Import<'_> {
     }
 
     /// Collects the origins of an entry that withdraw it.
-    fn name_withdrawn(&self, entry: &Value, named: &mut Vec<Value>) {
+    fn collect_withdrawn(&self, entry: &Value, named: &mut Vec<Value>) {
         let value = entry["value"].as_str().unwrap_or_default();
         let also = entry["also"].as_array().into_iter().flatten();
         for origin in also.chain([entry]) {

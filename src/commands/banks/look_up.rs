@@ -1,6 +1,4 @@
-//! Looks hashes up in the banks of a running process, and says what they are like.
-//!
-//! It makes no hashes of pictures.
+//! Looks up hashes in the banks of a running process, and prints the matches.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -24,7 +22,7 @@ struct Match {
     labels: Vec<String>,
 }
 
-/// Prints a line a match, and says how many there are. `hashes` are digits by kind, `banks` all if there are none.
+/// Prints one line per match, and returns their number. `hashes` are hexadecimal by kind; an empty `banks` means all.
 pub(in crate::commands) async fn look_up(
     client: &Client,
     name: &str,

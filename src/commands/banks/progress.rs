@@ -10,11 +10,11 @@ use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 use tidegate_bank_exchange::Format;
 
-use super::sum::Sum;
+use super::counts::ImportCounts;
 
 /// Target and file of an import; progress of another subject is not used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Subject {
+pub(super) struct ImportTarget {
     pub(super) server: String,
     pub(super) org: String,
     pub(super) bank: String,
@@ -25,12 +25,12 @@ pub(super) struct Subject {
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct Progress {
-    subject: Subject,
+    subject: ImportTarget,
     /// Revision of the bank after the finished part. A bank that was created anew begins before it.
     pub(super) revision: i64,
     /// Entries that are done with, from the file's beginning.
     pub(super) done: u64,
-    pub(super) sum: Sum,
+    pub(super) sum: ImportCounts,
     pub(super) withdrawn: Withdrawn,
 }
 
@@ -38,12 +38,12 @@ pub(super) struct Progress {
 pub(super) type Withdrawn = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 impl Progress {
-    pub(super) fn new(subject: Subject, revision: i64) -> Self {
-        Self { subject, revision, done: 0, sum: Sum::default(), withdrawn: Withdrawn::new() }
+    pub(super) fn new(subject: ImportTarget, revision: i64) -> Self {
+        Self { subject, revision, done: 0, sum: ImportCounts::default(), withdrawn: Withdrawn::new() }
     }
 
     /// `None`: there is none. What is of another import is refused.
-    pub(super) fn read(beside: &Path, subject: &Subject, revision: i64) -> anyhow::Result<Option<Self>> {
+    pub(super) fn read(beside: &Path, subject: &ImportTarget, revision: i64) -> anyhow::Result<Option<Self>> {
         let shown = beside.display();
         let Ok(kept) = fs::read(beside) else { return Ok(None) };
         let kept: Self = serde_json::from_slice(&kept)

@@ -1,6 +1,6 @@
 //! `tidegate bundle diff`: differences between two bundles.
 //!
-//! It shows ids, names of fields, numbers of summaries and flags of data cards, and no other values.
+//! Prints ids, field names, totals and data card flags, and no other values.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -20,13 +20,13 @@ use crate::output::say;
 
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
-    /// The one before; gzip and zstd are unpacked
+    /// Old bundle; gzip and zstd are unpacked
     #[arg(value_name = "A")]
     before: PathBuf,
-    /// The one after; `-` reads standard input
+    /// New bundle; `-` reads standard input
     #[arg(value_name = "B")]
     after: PathBuf,
-    /// Number of elements to list; all are counted
+    /// Maximum number of differing elements to list; all are counted
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     max_shown: usize,
     /// Print one JSON object
@@ -36,7 +36,7 @@ pub(crate) struct Diff {
     costs: ReadLimits,
 }
 
-/// They are not the same; as with `diff`.
+/// Exit code if the bundles differ, as for `diff(1)`.
 const DIFFERENT: u8 = 1;
 
 impl Diff {
@@ -92,7 +92,7 @@ fn tell(difference: &Difference) {
     }
 }
 
-/// Bytes of a value that are shown whole.
+/// Length in bytes up to which a value is shown in full.
 const SHOWN: usize = 80;
 
 fn shown(value: Option<&String>) -> String {
@@ -106,7 +106,7 @@ fn shown(value: Option<&String>) -> String {
     }
 }
 
-/// A sign and a word for it.
+/// Returns the sign and the word for a change.
 fn told(change: Change) -> (char, &'static str) {
     match change {
         Change::Added => ('+', "added"),

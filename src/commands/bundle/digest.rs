@@ -14,7 +14,7 @@ use crate::output::{complain, say};
 pub(crate) struct Digest {
     #[command(flatten)]
     input: Input,
-    /// Hash the canonical form (RFC 8785), which is the same for all ways to write the same content
+    /// Hash the canonical form (RFC 8785), which is equal for all spellings of the same content
     #[arg(long)]
     jcs: bool,
     #[command(flatten)]

@@ -20,10 +20,10 @@ use crate::output::{complain, say};
 pub(crate) struct Inspect {
     #[command(flatten)]
     input: Input,
-    /// Show what people wrote: the items' texts
+    /// Show the texts that people wrote
     #[arg(long)]
     texts: bool,
-    /// Number of items to list, as far as --memory holds them; the others are counted [default: 50, in JSON all]
+    /// Maximum number of items to list, as far as --memory holds them; all are counted [default: 50, in JSON all]
     #[arg(long, value_name = "COUNT")]
     items: Option<usize>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -146,7 +146,7 @@ fn line(fields: &Map<String, Value>) -> String {
     fields.join(", ")
 }
 
-/// A text in quotes, so that nothing in it moves the terminal's cursor.
+/// Quotes a text, so that no control character reaches the terminal.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => format!("\"{}\"", text.escape_debug()),

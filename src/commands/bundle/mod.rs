@@ -1,4 +1,4 @@
-//! `tidegate bundle ...`: data bundles from and to files, without server or store.
+//! `tidegate bundle ...`: reads and writes data bundles in files, without a server.
 
 mod convert;
 mod diff;
@@ -16,22 +16,22 @@ use crate::output::{REFUSED, complain};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bundle {
-    /// Make a bundle from another tool's export, or something else from a bundle
+    /// Convert another tool's export to a bundle, or a bundle to tables
     Convert(Box<convert::Convert>),
-    /// Check a bundle: how it is written, what it refers to, its totals, and what its data card promises
+    /// Check a bundle: syntax and schema, references, totals, and the promises of its data card
     Validate(validate::Validate),
-    /// Show what is in a bundle: head, totals, data card, items; no texts unless asked
+    /// Show the content of a bundle: head, totals, data card and items, without free text by default
     Inspect(inspect::Inspect),
     /// Compare two bundles by the ids of their elements (exit code 1: they differ)
     Diff(diff::Diff),
-    /// Print a bundle's SHA-256
+    /// Print the SHA-256 of a bundle
     Digest(digest::Digest),
     /// Print the JSON Schema of bundles (draft 2020-12)
     Schema(schema::Schema),
 }
 
 impl Bundle {
-    /// Exit codes are those of all bundle commands: 0 for well, 1 for a content that is not, 2 for all other faults.
+    /// Returns the exit code: 0 for success, 1 for invalid or different content, 2 for all other errors.
     pub(crate) fn run(self) -> ExitCode {
         let result = match self {
             Self::Convert(command) => command.run(),
@@ -51,7 +51,7 @@ impl Bundle {
 /// A bundle that is read.
 #[derive(Debug, Args)]
 struct Input {
-    /// The bundle; `-` reads standard input; gzip and zstd are unpacked
+    /// Bundle to read; `-` reads standard input; gzip and zstd are unpacked
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
@@ -70,16 +70,16 @@ impl Input {
 /// Limits on reading.
 #[derive(Debug, Args)]
 struct ReadLimits {
-    /// Memory for what must be remembered of a bundle; more goes to unnamed files in the folder for temporary ones
+    /// Memory for ids and references; beyond it, unnamed files in the folder for temporary files are used
     #[arg(long, value_name = "MIB", default_value_t = 128)]
     memory: usize,
-    /// Deepest nesting of values
+    /// Maximum nesting depth of values
     #[arg(long, value_name = "LEVELS", default_value_t = 64, value_parser = clap::value_parser!(u16).range(6..=500))]
     max_depth: u16,
-    /// Longest string
+    /// Maximum length of a string
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().string)]
     max_string: usize,
-    /// Largest number of unknown members of an object
+    /// Maximum number of unknown members of an object
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().members)]
     max_members: usize,
 }

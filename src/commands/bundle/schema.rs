@@ -23,7 +23,7 @@ pub(super) struct Constants {
     /// Value of the bundle's `schema`
     #[arg(long, value_name = "URL")]
     pub(super) schema_url: Option<String>,
-    /// The constants and the branded field of another tool
+    /// Use the constants and the branded field of another tool
     #[arg(long, value_name = "TOOL")]
     pub(super) rename_constants: Option<Tool>,
 }

@@ -19,22 +19,22 @@ use crate::output::say;
 pub(crate) struct Validate {
     #[command(flatten)]
     input: Input,
-    /// Level of the checks; each level includes those before it
+    /// Last level of checks; each level includes those before it
     #[arg(long, value_enum, default_value_t = UpTo::Privacy)]
     level: UpTo,
-    /// Check for what another tool takes, too; its constants are wanted
+    /// Also check that another tool accepts the bundle, with that tool's constants
     #[arg(long, value_name = "TOOL")]
     compat: Option<Tool>,
     /// Required value of the bundle's `schema`
     #[arg(long, value_name = "URL")]
     schema_url: Option<String>,
-    /// Number of responses required behind a figure of a bundle fit for sharing
+    /// Minimum number of responses behind each figure of a bundle marked for sharing
     #[arg(long, value_name = "COUNT", default_value_t = K_FLOOR, value_parser = clap::value_parser!(u64).range(K_FLOOR..))]
     k: u64,
-    /// Number of findings to list, as far as a quarter of --memory holds them; all are counted
+    /// Maximum number of findings to list, as far as a quarter of --memory holds them; all are counted
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     max_errors: usize,
-    /// Show the value at each finding; it may be somebody's data
+    /// Show the value at each finding; it may be personal data
     #[arg(long)]
     show_values: bool,
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -47,11 +47,11 @@ pub(crate) struct Validate {
 enum UpTo {
     /// Lexical rules and the JSON Schema
     Schema,
-    /// And ids, references, and what makes no sense together
+    /// Also ids, references and contradictions between fields
     Refs,
-    /// And the totals
+    /// Also the totals
     Summary,
-    /// And what the data card promises
+    /// Also the promises of the data card
     Privacy,
 }
 

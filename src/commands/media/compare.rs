@@ -16,11 +16,11 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
-    /// A picture
+    /// First picture
     one: PathBuf,
-    /// Another picture
+    /// Second picture
     other: PathBuf,
-    /// Print a line of JSON
+    /// Print one line of JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -18,7 +18,7 @@ pub(crate) struct Hash {
     /// Pictures, or any files
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Print one line of JSON a file
+    /// Print one line of JSON per file
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -26,7 +26,7 @@ pub(crate) struct Hash {
 }
 
 impl Hash {
-    /// A file that cannot be read is named, and the others are hashed all the same.
+    /// Hashes all readable files; unreadable ones are reported.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let decoders = Decoders::new(self.settings.load(Vec::new())?.settings.media)?;
         let mut code = ExitCode::SUCCESS;

@@ -15,7 +15,7 @@ use tidegate_schemas::hex;
 use super::read::fingerprint;
 use crate::{
     client::Connection,
-    commands::{alone, banks::look_up},
+    commands::{banks::look_up, run_single_threaded},
     output::{complain, say},
 };
 
@@ -24,10 +24,10 @@ pub(crate) struct Match {
     /// Pictures, or any files
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Look in these banks only
+    /// Search only these banks
     #[arg(long = "bank", value_name = "BANK")]
     banks: Vec<String>,
-    /// Look pictures up turned and mirrored, too; by default as `catalog.hash_banks.turned` says
+    /// Also look up turned and mirrored pictures; default: the setting `catalog.hash_banks.turned`
     #[arg(long, value_name = "BOOL")]
     turned: Option<bool>,
     #[command(flatten)]
@@ -35,10 +35,10 @@ pub(crate) struct Match {
 }
 
 impl Match {
-    /// A file that cannot be read is named, and the others are looked up all the same.
+    /// Looks up all readable files; unreadable ones are reported.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let Self { files, banks, turned, connection } = self;
-        alone(async move {
+        run_single_threaded(async move {
             let settings = connection.settings()?;
             let compared = settings.catalog.hash_banks;
             let compared = Settings { turned: turned.unwrap_or(compared.turned), ..compared };
@@ -74,7 +74,7 @@ fn asked(print: &Fingerprint, settings: &Settings) -> MediaHashes {
     hashes
 }
 
-/// Why no picture is looked up, and what is.
+/// Describes which hashes are missing and why.
 fn left_out(print: &Fingerprint, hashes: &MediaHashes, settings: &Settings) -> String {
     let mut why = print.state.to_string();
     let told = match (print.reason, print.frames.iter().map(|frame| frame.quality).max()) {

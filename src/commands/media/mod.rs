@@ -13,11 +13,11 @@ use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Media {
-    /// Print the state, the hashes and the digests of files
+    /// Print state, perceptual hashes and digests of files
     Hash(hash::Hash),
-    /// Print how far two pictures are apart, by each kind of hash
+    /// Print the distance between two pictures for each kind of hash
     Compare(compare::Compare),
-    /// Look files up in the banks of a running service
+    /// Hash files and look them up in the banks of a running service
     Match(look_up::Match),
 }
 

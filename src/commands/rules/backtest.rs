@@ -1,6 +1,6 @@
-//! `tidegate rules backtest`: what the documents in a folder would do instead of the live ones, on stored items.
+//! `tidegate rules backtest`: evaluates stored items with the documents in a folder, and compares with the live ones.
 //!
-//! The running service judges, a few seconds' worth of items a request; here the findings are added up and told.
+//! The running service evaluates a few seconds' worth of items per request; this command adds up and prints the results.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,27 +31,27 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct Backtest {
-    /// The folder of documents to try
+    /// Folder with the documents to test
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Compare as `apply --prune` would: documents that are not in the folder are removed
+    /// Test as `apply --prune` would apply them: without live documents that are not in the folder
     #[arg(long)]
     prune: bool,
     #[command(flatten)]
     span: Span,
-    /// Percent of the items, always the same ones; numbers are then scaled up
+    /// Percentage of the items to evaluate, always the same ones; results are scaled up
     #[arg(long, value_name = "PERCENT", default_value_t = 100.0)]
     sample: f64,
-    /// Test these rules only
+    /// Test only these rules
     #[arg(long, value_name = "RULE")]
     rule: Vec<RuleId>,
-    /// Also rules that changed in no way
+    /// Include rules that did not change
     #[arg(long)]
     all: bool,
-    /// Keep how often the rules match, for the alarm of these versions; it takes at least a day of items
+    /// Store the match rate of each rule for the alarm of these versions; needs at least one day of items
     #[arg(long)]
     record: bool,
-    /// One JSON object instead of lines
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -61,10 +61,10 @@ pub(crate) struct Backtest {
 /// Range of time in which items came in.
 #[derive(Debug, Args)]
 pub(super) struct Span {
-    /// Start of the range: an instant (2026-01-31T12:00:00Z), or a time ago (7d, 12h)
+    /// Start of the range: a time (2026-01-31T12:00:00Z) or an age (7d, 12h)
     #[arg(long, value_name = "WHEN", default_value = "7d")]
     pub(super) since: String,
-    /// Until then; now, if left out
+    /// End of the range; default: now
     #[arg(long, value_name = "WHEN")]
     pub(super) until: Option<String>,
 }

@@ -1,7 +1,7 @@
-//! `tidegate rules diff`: how the documents of two folders differ, and on which items their rules match differently.
+//! `tidegate rules diff`: compares the documents of two folders, and the matches of their rules on given items.
 //!
-//! Documents are compared member by member, after they were read: comments, quotes and the order of files and members
-//! are no difference. No store is read: users have no strikes.
+//! Documents are compared member by member after parsing: comments, quotes and order are no difference. No store is
+//! read, so users have no strikes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,10 +33,10 @@ use crate::{
 pub(crate) struct Diff {
     #[command(flatten)]
     folder: Folder,
-    /// The folder that it is compared with: what is there now
+    /// Folder with the old documents
     #[arg(long, value_name = "DIR")]
     against: PathBuf,
-    /// Also say which matches of these items come and go; one item a line, `-` reads standard input
+    /// Also list matches that appear or disappear on these items; one item per line, `-` reads standard input
     #[arg(long, value_name = "FILE")]
     items: Option<PathBuf>,
 }

@@ -1,7 +1,7 @@
-//! `tidegate rules explain`: what each condition of one rule comes to, on items of a file or on a stored item.
+//! `tidegate rules explain`: shows the result of each condition of one rule, for items of a file or a stored item.
 //!
-//! With a file it reads no store, so what it looks up is nothing, as for `run`. A stored item is judged by the running
-//! service, which looks up what was known when the item came in.
+//! With a file no store is read and all look-ups are empty, as for `run`. A stored item is evaluated by the running
+//! service with the facts that were known when the item arrived.
 
 use std::{
     path::{Path, PathBuf},
@@ -23,19 +23,19 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true).args(["items", "item"])))]
 pub(crate) struct Explain {
-    /// A file with one item a line; `-` reads standard input
+    /// File with one item per line; `-` reads standard input
     #[arg(long, value_name = "FILE", requires = "config")]
     items: Option<PathBuf>,
-    /// The newest version of a stored item, judged by the running service
+    /// Stored item, evaluated in its newest version by the running service
     #[arg(long, value_name = "TYPE/ID", value_parser = item_key)]
     item: Option<ItemKey>,
-    /// The rule
+    /// Rule to explain
     #[arg(long, value_name = "RULE")]
     rule: RuleId,
-    /// The folder of documents; with a stored item the live ones, if left out
+    /// Folder with the documents; default for a stored item: the live documents
     #[arg(long, value_name = "DIR")]
     config: Option<PathBuf>,
-    /// The settings file; ./tidegate.toml if it is there and none is named
+    /// Settings file; default: ./tidegate.toml if it exists
     #[arg(long, env = "TIDEGATE_CONFIG", value_name = "FILE")]
     settings: Option<PathBuf>,
     #[command(flatten)]

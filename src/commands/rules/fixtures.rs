@@ -1,6 +1,4 @@
-//! Fixture of a line beside its item: the rules that it must match, and the surrounding facts.
-//!
-//! It reads no items.
+//! Fixture of a line: the rules that the item must match, and the facts that the evaluation may use.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +6,7 @@ use serde_json::Value as Json;
 use tidegate_catalog::Compiled;
 use tidegate_rules::ExampleFacts;
 
-/// The keys of an item, and of what only a fixture has.
+/// Keys of an item and of a fixture.
 const KEYS: [&str; 9] =
     ["id", "typeId", "typeVersion", "typeSchemaVariant", "type", "data", "on", "name", "expect"];
 

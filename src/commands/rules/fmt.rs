@@ -1,6 +1,6 @@
-//! `tidegate rules fmt`: writes the documents of a folder in the form in which the service writes them itself.
+//! `tidegate rules fmt`: rewrites the documents of a folder in canonical form, as `pull` writes them.
 //!
-//! A file with comments is left as it is and named: the canonical form holds none.
+//! Files with comments are reported and left alone: the canonical form has no comments.
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
@@ -15,10 +15,10 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct Fmt {
-    /// The folder of documents
+    /// Folder with the documents
     #[arg(long = "config", value_name = "DIR")]
     folder: PathBuf,
-    /// Write nothing; exit code 2: there is something to write
+    /// Write nothing; exit code 2 if a file is not in canonical form
     #[arg(long)]
     check: bool,
 }

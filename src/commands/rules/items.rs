@@ -1,6 +1,4 @@
-//! Items in files: one a line, in either form in which the API takes them.
-//!
-//! It evaluates nothing.
+//! Reads items from files, one per line, in either form that the API accepts.
 
 use std::{
     fs::File,
@@ -24,19 +22,19 @@ use tidegate_schemas::{
 
 use crate::{commands::encoding, output::complain};
 
-/// Some programs begin a text with it, to say that it is UTF-8.
+/// Byte order mark, which some programs put before UTF-8 text.
 const MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// A line of a file: an item, or why it is none.
+/// Line of a file: an item, or the reason why it is none.
 pub(super) struct Line {
     pub(super) key: Option<ItemKey>,
     pub(super) item: Result<Prepared, String>,
 }
 
-/// Longest line that is kept: no item is as long, and a file without line ends must not fill the memory.
+/// Maximum length of a line. No item is as long, and a file without line ends must not fill the memory.
 const LONGEST: usize = 16 << 20;
 
-/// Lines of a file, each with its number. Blank ones are passed over.
+/// Lines of a file with their numbers, without blank ones.
 pub(super) struct Lines {
     name: String,
     input: Box<dyn BufRead>,
@@ -98,7 +96,7 @@ impl Iterator for Lines {
     }
 }
 
-/// Counts the lines that are no items, and tells the first of them.
+/// Counts the lines that are no items, and prints the first ones.
 #[derive(Default)]
 pub(super) struct Refused(pub(super) usize);
 

@@ -1,6 +1,6 @@
-//! `tidegate rules ...`: what authors of rules need: most of it before anything is applied, and without a server.
+//! `tidegate rules ...`: tools for authors of rules, most of them without a server.
 //!
-//! It judges no document itself: the catalog does, as it will when the documents are applied.
+//! Documents are checked by the catalog, exactly as when they are applied.
 
 mod backtest;
 mod bench;
@@ -22,7 +22,7 @@ use tidegate_moderation::items::evaluate::{self, Prepared, ScanResult};
 use tidegate_rules::{ExampleFacts, Explained, Facts, Omissions, Outcome};
 use tidegate_schemas::{ids::RuleId, nearest};
 
-use super::{alone, documents, lint::Lint};
+use super::{documents, lint::Lint, run_single_threaded};
 use crate::{
     output::{REFUSED, complain, counted},
     settings,
@@ -30,25 +30,25 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Rules {
-    /// Check the documents in a folder: their faults, and what is hardly meant; the same as `tidegate lint`
+    /// Check the documents in a folder for errors and likely mistakes; the same as `tidegate lint`
     Lint(Lint),
-    /// Evaluate items from a file against the rules in a folder: one JSON line an item
+    /// Evaluate items from a file against the rules in a folder; prints one JSON line per item
     Run(run::Run),
-    /// Say what each condition of a rule comes to, on items from a file or on a stored one
+    /// Show the result of each condition of a rule, for items from a file or for a stored item
     Explain(explain::Explain),
-    /// Compare the documents of two folders, and what their rules match (exit code 2: they differ)
+    /// Compare the documents of two folders and the matches of their rules (exit code 2: they differ)
     Diff(diff::Diff),
-    /// Write the documents of a folder in canonical form
+    /// Rewrite the documents of a folder in canonical form
     Fmt(fmt::Fmt),
-    /// Run the examples beside the rules, and files of items with what they should match
+    /// Run the examples of the rules, and files of items with expected matches
     Test(test::Test),
-    /// Measure the rules in a folder on items from a file
+    /// Measure how fast the rules in a folder evaluate items from a file
     Bench(bench::Bench),
-    /// Compare the documents in a folder with the live ones on stored items
+    /// Evaluate stored items with the documents in a folder, and compare with the live ones
     Backtest(backtest::Backtest),
-    /// Say what rules came to, and how moderators judged
+    /// Show how often rules matched, and what moderators decided
     Stats(stats::Stats),
-    /// Let live rules act on items that came in before
+    /// Apply live rules to items that were stored before
     Retroact(retroact::Retroact),
 }
 
@@ -57,19 +57,19 @@ impl Rules {
         match self {
             Self::Lint(command) => command.run(),
             Self::Run(command) => command.run(),
-            Self::Explain(command) => alone(command.run()),
+            Self::Explain(command) => run_single_threaded(command.run()),
             Self::Diff(command) => command.run(),
             Self::Fmt(command) => command.run(),
             Self::Test(command) => command.run(),
             Self::Bench(command) => command.run(),
-            Self::Backtest(command) => alone(command.run()),
-            Self::Stats(command) => alone(command.run()),
-            Self::Retroact(command) => alone(command.run()),
+            Self::Backtest(command) => run_single_threaded(command.run()),
+            Self::Stats(command) => run_single_threaded(command.run()),
+            Self::Retroact(command) => run_single_threaded(command.run()),
         }
     }
 }
 
-/// Says which rule was meant, perhaps.
+/// Reports an unknown rule, with the most similar name.
 fn no_such_rule<'a>(rule: &str, rules: impl IntoIterator<Item = &'a str>) -> ExitCode {
     let near = nearest(rule, rules).map_or_else(String::new, |it| format!(" (did you mean \"{it}\"?)"));
     complain(format!("error: no rule \"{rule}\" is evaluated{near}"));
@@ -79,21 +79,21 @@ fn no_such_rule<'a>(rule: &str, rules: impl IntoIterator<Item = &'a str>) -> Exi
 /// Folder of the rules.
 #[derive(Debug, Args)]
 struct Folder {
-    /// The folder of documents
+    /// Folder with the documents
     #[arg(long = "config", value_name = "DIR")]
     folder: PathBuf,
-    /// The settings file; ./tidegate.toml if it is there and none is named
+    /// Settings file; default: ./tidegate.toml if it exists
     #[arg(long, env = "TIDEGATE_CONFIG", value_name = "FILE")]
     settings: Option<PathBuf>,
 }
 
 impl Folder {
-    /// The documents as they would run; their faults are printed.
+    /// Compiles the documents and prints their errors.
     fn compile(&self) -> anyhow::Result<Option<Arc<Compiled>>> {
         Ok(self.compiled()?.ok())
     }
 
-    /// The same, with the faults.
+    /// Compiles the documents, prints their errors and returns them.
     fn compiled(&self) -> anyhow::Result<Result<Arc<Compiled>, Vec<String>>> {
         let settings = settings::load(self.settings.as_deref(), Vec::new())?.settings.catalog;
         let files: Vec<_> =
@@ -109,13 +109,13 @@ impl Folder {
     }
 }
 
-/// Evaluates an item without a store: nobody has strikes, windows have counted nothing, media and scores are unknown.
+/// Evaluates an item without a store: no strikes, empty windows, unknown media and scores.
 fn evaluate(prepared: &Prepared) -> Outcome {
-    evaluate_among(prepared, &ExampleFacts::default())
+    evaluate_with(prepared, &ExampleFacts::default())
 }
 
-/// Evaluates an item with what is said to be known.
-fn evaluate_among(prepared: &Prepared, facts: &ExampleFacts) -> Outcome {
+/// Evaluates an item with the given facts.
+fn evaluate_with(prepared: &Prepared, facts: &ExampleFacts) -> Outcome {
     match evaluate::scan(prepared) {
         ScanResult::Finished(outcome) => outcome,
         ScanResult::Waiting(scan) => {

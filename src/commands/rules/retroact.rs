@@ -1,6 +1,7 @@
-//! `tidegate rules retroact`: lets live rules act on items that came in before they were.
+//! `tidegate rules retroact`: applies live rules to items that were stored before the rules.
 //!
-//! The running service finds the items and keeps how far the run is; here it is driven, slowly enough, and told.
+//! The running service selects the items and stores the progress of the run; this command requests step after step at
+//! the given rate, and prints the result.
 
 use std::{
     collections::BTreeMap,
@@ -23,28 +24,28 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct Retroact {
-    /// The live rules that are to act
+    /// Live rules to apply
     #[arg(value_name = "RULE", required_unless_present_any = ["resume", "list"])]
     rules: Vec<String>,
-    /// Start of the range of items: an instant (2026-01-31T12:00:00Z), or a time ago (7d, 12h)
+    /// Start of the range of items: a time (2026-01-31T12:00:00Z) or an age (7d, 12h)
     #[arg(long, value_name = "WHEN", required_unless_present_any = ["resume", "list"])]
     since: Option<String>,
-    /// Until then; now, if left out
+    /// End of the range; default: now
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
     /// Only print what would be done
     #[arg(long)]
     dry_run: bool,
-    /// Go on with a run
+    /// Continue the run with this id
     #[arg(long, value_name = "RUN", conflicts_with_all = ["rules", "since", "until", "dry_run"])]
     resume: Option<String>,
     /// List the runs
     #[arg(long, conflicts_with_all = ["rules", "since", "until", "dry_run", "resume"])]
     list: bool,
-    /// Send at most so many items a second: what comes in now goes before them
+    /// Maximum items per second, so that new items are not delayed
     #[arg(long, value_name = "ITEMS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
     per_second: u64,
-    /// One JSON object at the end instead of lines
+    /// Print one JSON object at the end
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -105,7 +106,7 @@ impl Retroact {
     }
 }
 
-/// Steps until the run is at its end.
+/// Requests steps until the run is finished.
 async fn drive(client: &Client, id: &str, per_second: u64) -> anyhow::Result<(Run, Json)> {
     let mut sent_before = None;
     loop {

@@ -1,6 +1,6 @@
-//! `tidegate rules run`: what each item of a file matches, as one JSON line.
+//! `tidegate rules run`: prints the matches of each item of a file as one JSON line.
 //!
-//! It reads no store: nobody has strikes.
+//! No store is read, so users have no strikes.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -15,10 +15,10 @@ use crate::output::say;
 pub(crate) struct Run {
     #[command(flatten)]
     folder: Folder,
-    /// A file with one item a line; `-` reads standard input
+    /// File with one item per line; `-` reads standard input
     #[arg(long, value_name = "FILE")]
     items: PathBuf,
-    /// Also say why each rule matched
+    /// Also print why each rule matched
     #[arg(long)]
     explain: bool,
 }

@@ -1,6 +1,6 @@
-//! `tidegate rules stats`: what each version of a rule came to, and how moderators judged.
+//! `tidegate rules stats`: prints matches of each rule version, and the decisions of moderators on them.
 //!
-//! The running service counts; here it is only told.
+//! The running service counts; this command only prints.
 
 use std::process::ExitCode;
 
@@ -16,10 +16,10 @@ use crate::{client::Connection, output::say};
 pub(crate) struct Stats {
     #[command(flatten)]
     span: Span,
-    /// Show this rule only
+    /// Show only this rule
     #[arg(long, value_name = "RULE")]
     rule: Option<String>,
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
     #[command(flatten)]

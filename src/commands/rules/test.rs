@@ -1,6 +1,6 @@
-//! `tidegate rules test`: the examples beside the rules, and files of items with what they should match.
+//! `tidegate rules test`: runs the examples of the rules, and files of items with expected matches.
 //!
-//! It reads no store: what there is to be counted, they say themselves.
+//! No store is read: the examples state the facts, such as strikes and counts.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use tidegate_rules::TestResult;
 use tidegate_schemas::ids::Millis;
 
 use super::{
-    Folder, evaluate_among,
+    Folder, evaluate_with,
     fixtures::{self, Fixture},
     items, no_such_rule,
 };
@@ -29,19 +29,19 @@ use crate::output::{complain, say};
 pub(crate) struct Test {
     #[command(flatten)]
     folder: Folder,
-    /// A file with one item a line, each with `expect`: the rules that it must match, and no others; `-` reads standard
-    /// input. It may be given several times
+    /// File with one item per line, each with `expect`, the exact list of matching rules; `-` reads standard input; may be
+    /// repeated
     #[arg(long, value_name = "FILE")]
     fixtures: Vec<PathBuf>,
-    /// Only this rule's examples, and only it of what items match
+    /// Test only the examples and expected matches of this rule
     #[arg(long, value_name = "RULE")]
     rule: Option<String>,
-    /// Write a report in the form of JUnit
+    /// Write a JUnit report to this file
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
 }
 
-/// One test, and what went wrong.
+/// One test with its failure, if any.
 struct Case {
     suite: String,
     name: String,
@@ -143,9 +143,9 @@ impl Test {
         Ok(())
     }
 
-    /// What an item matches otherwise than it should.
+    /// Returns the difference between actual and expected matches of an item.
     fn compared(&self, prepared: &Prepared, fixture: &Fixture) -> Option<String> {
-        let outcome = evaluate_among(prepared, &fixture.facts);
+        let outcome = evaluate_with(prepared, &fixture.facts);
         let matched: BTreeSet<_> = outcome.matched.iter().map(|it| it.rule.as_str()).collect();
         let expected: BTreeSet<_> = fixture.expect.iter().map(String::as_str).collect();
         let list = |one: &BTreeSet<&str>, other: &BTreeSet<&str>| {
@@ -180,7 +180,7 @@ fn junit(cases: &[Case]) -> String {
     xml
 }
 
-/// The report where documents are at fault, so that there is nothing to test.
+/// JUnit report for documents with errors, where no test can run.
 fn broken(faults: &[String]) -> String {
     let count = faults.len();
     let mut xml = format!(

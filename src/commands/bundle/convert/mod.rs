@@ -34,10 +34,10 @@ use crate::output::{complain, say};
 
 #[derive(Debug, Args)]
 pub(crate) struct Convert {
-    /// Files, a folder or a zip archive, packed with gzip or zstd or not; `-` reads standard input
+    /// Files, a folder or a zip archive, optionally compressed with gzip or zstd; `-` reads standard input
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
-    /// The bundle; `-` writes to standard output
+    /// Bundle to write; `-` writes to standard output
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
     /// Tool that the export comes from; detected by default
@@ -46,35 +46,35 @@ pub(crate) struct Convert {
     /// Polis: variant of the export; detected by default
     #[arg(long, value_name = "A-F", ignore_case = true)]
     variant: Option<Variant>,
-    /// Polis: value of a vote of agreement, whatever the export declares
+    /// Polis: value that means agreement, regardless of what the export declares
     #[arg(long, value_name = "agree=+1|agree=-1", value_parser = vote_sign)]
     vote_sign: Option<VoteSign>,
     /// Polis: id of a participant whose statements are the organizer's
     #[arg(long, value_name = "ID")]
     organizer: Vec<String>,
-    /// All Our Ideas: reason for a skip that means that both ideas are equal, in place of those known
+    /// All Our Ideas: skip reason that means that both ideas are equal, instead of the known ones
     #[arg(long, value_name = "TEXT")]
     equal_reason: Vec<String>,
-    /// Format to write instead of a bundle; `-o` names a folder then
+    /// Write this format instead of a bundle; `-o` then names a folder
     #[arg(long, value_name = "SHAPE")]
     to: Option<OutputFormat>,
-    /// Tables: leave cells as they are that a spreadsheet may take for formulas
+    /// Tables: do not escape cells that a spreadsheet could run as formulas
     #[arg(long, requires = "to")]
     exact_cells: bool,
     /// Tables of votes: naming of participants
     #[arg(long, value_name = "IDS", default_value = "numbers")]
     voter_ids: VoterIds,
-    /// The same content beside the bundle: `parquet` (without outcomes, and by default above 16 MiB), `ndjson` or
+    /// Further format to write beside the bundle: `parquet` (without outcomes; the default above 16 MiB), `ndjson` or
     /// `none`
     #[arg(long, value_name = "FORM", value_delimiter = ',')]
     sidecar: Vec<SidecarArg>,
-    /// Describes the bundle and its sidecars: `datapackage.json` and `manifest-sha256.txt`
+    /// Write `datapackage.json` and `manifest-sha256.txt`, which describe the bundle and its sidecars
     #[arg(long, value_name = "KIND")]
     package: Option<Package>,
-    /// Package: license, as an id of SPDX's list, `LicenseRef-` and a name, or a URI
+    /// Package: license as an SPDX id, `LicenseRef-` and a name, or a URI
     #[arg(long, value_name = "ID|URI", requires = "package")]
     license: Option<String>,
-    /// Every answer, not only the latest of each participant
+    /// Keep every answer, not only the latest of each participant
     #[arg(long)]
     events: bool,
     #[command(flatten)]
@@ -90,13 +90,13 @@ pub(crate) struct Convert {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What may be known of participants")]
 struct Privacy {
-    /// Each answer under a pseudonym, or counts for everybody
+    /// Write each answer under a pseudonym, or only counts that may be public
     #[arg(long, value_name = "PROFILE", default_value = "private")]
     profile: Profile,
-    /// Number of people required behind a figure of a public bundle
+    /// Minimum number of people behind each figure of a public bundle
     #[arg(long, value_name = "COUNT", default_value_t = K_DEFAULT)]
     k: u64,
-    /// Treatment of participants' texts; by default `keep` in a private bundle and `redact` in a public one
+    /// Treatment of participants' texts; default: `keep` in a private bundle, `redact` in a public one
     #[arg(long, value_name = "TREATMENT")]
     text: Option<Text>,
     /// Name of the person who has read the texts of a public bundle
@@ -105,13 +105,13 @@ struct Privacy {
     /// Naming of participants in a private bundle
     #[arg(long, value_name = "IDS", default_value = "pseudonyms")]
     participants: Participants,
-    /// Makes pseudonyms with the bytes of this file, so that bundles can be linked; a fresh key otherwise
+    /// Key file for pseudonyms, so that bundles made with the same key can be linked; default: a fresh key
     #[arg(long, value_name = "FILE")]
     linkage_key_file: Option<PathBuf>,
-    /// Says that the bundle is not to be shared, whatever its content would allow
+    /// Mark the bundle as not to be shared, even if its content would allow it
     #[arg(long)]
     not_for_sharing: bool,
-    /// A further limitation in the bundle's data card
+    /// Limitation to add to the bundle's data card
     #[arg(long, value_name = "TEXT")]
     limitation: Vec<String>,
 }
@@ -119,7 +119,7 @@ struct Privacy {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What the bundle says of its source")]
 struct Source {
-    /// The source's id; pseudonyms differ from source to source
+    /// Id of the source; pseudonyms of different sources differ
     #[arg(long, value_name = "ID")]
     source_id: Option<String>,
     /// Title, instead of the one in the export
@@ -131,13 +131,13 @@ struct Source {
     /// Address of the source, instead of the one in the export
     #[arg(long, value_name = "URL")]
     source_url: Option<String>,
-    /// Cuts a title or description that is too long
+    /// Truncate a title or description that is too long
     #[arg(long)]
     truncate_metadata: bool,
-    /// Time at which the bundle was made; `SOURCE_DATE_EPOCH` and then the clock by default
+    /// Creation time of the bundle; default: `SOURCE_DATE_EPOCH`, otherwise the current time
     #[arg(long, value_name = "TIME", value_parser = moment)]
     as_of: Option<Timestamp>,
-    /// Id in place of one made of the content
+    /// Id of the bundle; default: derived from its content
     #[arg(long, value_name = "ID")]
     bundle_id: Option<String>,
 }
@@ -145,31 +145,31 @@ struct Source {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "How it runs")]
 struct Running {
-    /// Shows what would be in the bundle, or why it would be refused, and writes nothing
+    /// Print what the bundle would contain, or why it would be refused, and write nothing
     #[arg(long)]
     dry_run: bool,
-    /// Replaces files that are there
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
-    /// Number of threads: with 1, one thread sorts and writes rows, else two do; the number of cores by default
+    /// Number of threads: with 1, one thread sorts and writes rows, otherwise two; default: the number of cores
     #[arg(long, value_name = "COUNT")]
     threads: Option<usize>,
-    /// Megabytes for rows that have to be put in order; more goes to disk
+    /// Memory in megabytes for sorting rows; larger inputs are sorted on disk
     #[arg(long, value_name = "MB", default_value_t = Limits::default().memory >> 20)]
     memory: usize,
-    /// Megabytes of one row of the input
+    /// Maximum size in megabytes of one input row
     #[arg(long, value_name = "MB", default_value_t = Limits::default().record >> 20)]
     max_record: usize,
-    /// Largest ratio of a large file's size to its packed size
+    /// Maximum ratio of a large file's unpacked to its packed size
     #[arg(long, value_name = "TIMES", default_value_t = Limits::default().expansion)]
     max_expansion: u64,
-    /// Files of one folder or archive
+    /// Maximum number of files in one folder or archive
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().files)]
     max_files: usize,
-    /// Report progress on standard error; by default on a terminal only
+    /// Report progress on standard error; default: only on a terminal
     #[arg(long, value_name = "FORM")]
     progress: Option<Progress>,
-    /// Prints what was done as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -290,7 +290,7 @@ impl Convert {
     }
 }
 
-/// More than can be counted is as good as no bound.
+/// Converts megabytes to bytes; a number that overflows means no limit.
 fn bytes(megabytes: usize) -> usize {
     megabytes.saturating_mul(1 << 20)
 }

@@ -25,7 +25,7 @@ pub(super) enum OutputFormat {
     PolisCsv,
     SensemakingCsv,
     Ndjson,
-    /// Items and responses: outcomes are not in it
+    /// Items and responses, without outcomes
     Parquet,
 }
 
@@ -75,11 +75,11 @@ pub(super) enum Text {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Participants {
     Pseudonyms,
-    /// Pseudonyms that the input has from an earlier bundle stay as they are
+    /// Pseudonyms of an earlier bundle in the input stay as they are
     KeepPseudonyms,
-    /// The ids of the site that the tool was embedded in: a direct identifier
+    /// Ids of the site that the tool was embedded in: a direct identifier
     ExternalIds,
-    /// The tool's own ids: a direct identifier
+    /// Ids of the tool itself: a direct identifier
     SourceIds,
 }
 

@@ -17,19 +17,19 @@ use tidegate_exporter::{meter::Meter, plural::counted};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Progress {
-    /// A line that is written over
+    /// One line that is updated in place
     Text,
-    /// An object a line, for programs
+    /// One JSON object per line, for programs
     Json,
     None,
 }
 
-/// The form that was decided on.
+/// Form of the progress report, chosen from the option and the terminal.
 pub(super) struct ProgressForm(Progress);
 
 const OFTEN: Duration = Duration::from_millis(500);
 
-/// Shows until it is dropped.
+/// Thread that prints the progress until it is dropped.
 pub(super) struct ProgressThread {
     done: Option<Sender<()>>,
     showing: Option<JoinHandle<()>>,

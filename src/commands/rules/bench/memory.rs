@@ -1,14 +1,12 @@
-//! The memory that the process has: all of it, whatever it holds.
-//!
-//! It does not know what a part of it is for.
+//! Resident memory of the process.
 
 use std::fs;
 
 /// Resident memory in KB, now and at its peak; none where the system does not report it.
 #[derive(Clone, Copy)]
-pub(super) struct Resident(Option<(u64, u64)>);
+pub(super) struct ResidentMemory(Option<(u64, u64)>);
 
-impl Resident {
+impl ResidentMemory {
     /// Reads the present and the greatest resident memory.
     pub(super) fn now() -> Self {
         Self(fs::read_to_string("/proc/self/status").ok().as_deref().and_then(read))
@@ -24,7 +22,7 @@ fn read(status: &str) -> Option<(u64, u64)> {
 }
 
 /// Describes the memory at each time, in order.
-pub(super) fn told(times: &[(&str, Resident)]) -> String {
+pub(super) fn describe(times: &[(&str, ResidentMemory)]) -> String {
     let known: Option<Vec<_>> = times.iter().map(|(when, it)| Some((when, it.0?))).collect();
     let Some(known) = known else { return "memory: this system does not say".to_owned() };
     // The kernel counts in steps: what is there now may be more than the most that it knows of.
@@ -42,12 +40,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_memory_is_told_and_where_it_is_not_known_that_is_said() {
-        let at = |now, most| Resident(Some((now, most)));
-        let said = told(&[("before", at(10_000, 12_000)), ("after", at(30_000, 52_000))]);
+    fn memory_is_described_or_said_to_be_unknown() {
+        let at = |now, most| ResidentMemory(Some((now, most)));
+        let said = describe(&[("before", at(10_000, 12_000)), ("after", at(30_000, 52_000))]);
         assert_eq!(said, "memory of the process: 10.2 MB before, 30.7 MB after; 53.2 MB at most");
-        assert_eq!(told(&[("a", at(2_000, 1_000))]), "memory of the process: 2.0 MB a; 2.0 MB at most");
-        assert_eq!(told(&[("a", at(1, 1)), ("b", Resident(None))]), "memory: this system does not say");
+        assert_eq!(describe(&[("a", at(2_000, 1_000))]), "memory of the process: 2.0 MB a; 2.0 MB at most");
+        assert_eq!(
+            describe(&[("a", at(1, 1)), ("b", ResidentMemory(None))]),
+            "memory: this system does not say"
+        );
         assert_eq!(read("VmPeak:\t 9 kB\nVmHWM:\t 8 kB\nVmRSS:\t  7 kB\n"), Some((7, 8)));
         assert_eq!(read("VmRSS:\t 7 kB\n"), None);
     }

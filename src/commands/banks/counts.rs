@@ -4,25 +4,25 @@ use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Outcome, Taken};
+use super::{AddResult, WithdrawResult};
 use crate::output::say;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Sum {
+pub(super) struct ImportCounts {
     added: usize,
     pub(super) changed: usize,
     unchanged: usize,
     pub(super) removed: usize,
-    /// Taken back, but not there from whoever takes it back.
+    /// Withdrawals of entries that the withdrawing source had not listed.
     pub(super) missing: usize,
     /// Hashes of another kind.
     pub(super) others: usize,
     pub(super) rejected: usize,
 }
 
-impl Sum {
-    pub(super) fn of(taken: &Taken) -> Self {
-        let Taken { added, changed, unchanged, rejected, .. } = taken;
+impl ImportCounts {
+    pub(super) fn from_result(result: &AddResult) -> Self {
+        let AddResult { added, changed, unchanged, rejected, .. } = result;
         let rejected = rejected.len();
         Self { added: *added, changed: *changed, unchanged: *unchanged, rejected, ..Self::default() }
     }
@@ -37,15 +37,15 @@ impl Sum {
         self.rejected += other.rejected;
     }
 
-    pub(super) fn count(&mut self, outcome: Outcome) {
+    pub(super) fn count(&mut self, outcome: WithdrawResult) {
         match outcome {
-            Outcome::Removed => self.removed += 1,
-            Outcome::Changed => self.changed += 1,
-            Outcome::Missing => self.missing += 1,
+            WithdrawResult::Removed => self.removed += 1,
+            WithdrawResult::Changed => self.changed += 1,
+            WithdrawResult::Missing => self.missing += 1,
         }
     }
 
-    pub(super) fn told(&self) -> ExitCode {
+    pub(super) fn print(&self) -> ExitCode {
         let Self { added, changed, unchanged, removed, missing, others, rejected } = self;
         let all = added + changed + unchanged + removed + missing + others + rejected;
         let mut text = format!(

@@ -1,9 +1,9 @@
-//! `tidegate rules bench`: what the rules in a folder cost on items from a file, on one core.
+//! `tidegate rules bench`: measures evaluation of items from a file on one core.
 //!
-//! It reads no store, so it leaves out what look-ups cost.
+//! Reads no store, so the cost of look-ups is left out.
 
+mod histogram;
 mod memory;
-mod times;
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use anyhow::bail;
 use clap::Args;
 use tidegate_schemas::ids::Millis;
 
-use self::{memory::Resident, times::Times};
+use self::{histogram::DurationHistogram, memory::ResidentMemory};
 use super::{
     Folder, evaluate,
     items::{self, Refused},
@@ -28,19 +28,19 @@ use crate::output::say;
 pub(crate) struct Bench {
     #[command(flatten)]
     folder: Folder,
-    /// A file with one item a line; `-` reads standard input
+    /// File with one item per line; `-` reads standard input
     #[arg(long, value_name = "FILE")]
     items: PathBuf,
-    /// Seconds to measure
+    /// Duration of the measurement in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: u64,
 }
 
 impl Bench {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let (bare, began) = (Resident::now(), Instant::now());
+        let (bare, began) = (ResidentMemory::now(), Instant::now());
         let Some(config) = self.folder.compile()? else { return Ok(ExitCode::FAILURE) };
-        let (build, compiled) = (began.elapsed(), Resident::now());
+        let (build, compiled) = (began.elapsed(), ResidentMemory::now());
         let now = Millis::now();
         let (mut read, mut refused) = (Vec::new(), Refused::default());
         for line in items::lines(&self.items)? {
@@ -56,10 +56,10 @@ impl Bench {
                 refused => bail!("none of {refused} items fits its type"),
             }
         }
-        let with_items = Resident::now();
+        let with_items = ResidentMemory::now();
         let matching = read.iter().filter(|prepared| !evaluate(prepared).matched.is_empty()).count();
-        let (began, end) = (spent(), Instant::now() + Duration::from_secs(self.seconds));
-        let mut times = Times::default();
+        let (began, end) = (cpu_time(), Instant::now() + Duration::from_secs(self.seconds));
+        let mut times = DurationHistogram::default();
         while Instant::now() < end {
             for prepared in &read {
                 let began = Instant::now();
@@ -67,9 +67,9 @@ impl Bench {
                 times.add(began.elapsed());
             }
         }
-        let spent = (spent() - began).as_secs_f64();
+        let spent = (cpu_time() - began).as_secs_f64();
         let rate = times.count() as f64 / spent.max(f64::MIN_POSITIVE);
-        let (half, most, all) = (times.within(50), times.within(99), times.longest());
+        let (half, most, all) = (times.percentile(50), times.percentile(99), times.longest());
         let figures = config.plan().size();
         say(format!("{matching} items of {} match a rule; {} do not fit their type", read.len(), refused.0));
         say(format!("{rate:.0} items a second of CPU, each {:?}", Duration::from_secs_f64(1.0 / rate)));
@@ -84,18 +84,18 @@ impl Bench {
         ));
         say(format!("{} words are sought, in {} KB", figures.words, figures.search_bytes / 1_000));
         say(format!("read and compiled in {build:?}"));
-        say(memory::told(&[
+        say(memory::describe(&[
             ("before", bare),
             ("with the rules", compiled),
             ("with the items", with_items),
-            ("after they were evaluated", Resident::now()),
+            ("after they were evaluated", ResidentMemory::now()),
         ]));
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// Returns the CPU time of the thread, or wall time where the system does not report it.
-fn spent() -> Duration {
+fn cpu_time() -> Duration {
     let told = fs::read_to_string("/proc/thread-self/schedstat").ok();
     let nanos = told.and_then(|told| told.split(' ').next()?.parse().ok());
     nanos.map_or_else(|| CLOCK.elapsed(), Duration::from_nanos)

@@ -1,6 +1,4 @@
-//! `.tidegate.json`: of which organisation, and in which version, a folder was pulled, and what each pulled file held.
-//!
-//! It decides nothing about files; `pull` does.
+//! `.tidegate.json`: organisation and version from which a folder was pulled, and the hash of each pulled file.
 
 use std::{
     collections::BTreeMap,
@@ -15,26 +13,26 @@ use sha2::{Digest as _, Sha256};
 use tidegate_schemas::hex;
 
 /// Names of files, each with the SHA-256 of its content.
-pub(super) type Hashes = BTreeMap<String, String>;
+pub(super) type FileHashes = BTreeMap<String, String>;
 
 /// State of the last pull. `apply` refuses to replace another version, or another organisation.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Pulled {
+pub(super) struct PullState {
     pub(super) version: i64,
-    /// Organisation of the pull. Earlier versions did not store it.
+    /// Organisation of the pull. Missing in files of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) org: Option<String>,
-    /// The files that `pull` wrote. Earlier versions did not keep them.
+    /// Files that `pull` wrote. Missing in files of earlier versions.
     #[serde(default)]
-    pub(super) files: Hashes,
-    /// The files that a pull under way writes; if it broke off, the folder holds some of both versions.
+    pub(super) files: FileHashes,
+    /// Files that an unfinished pull was writing. If present, the folder may hold files of two versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) writing: Option<Hashes>,
+    pub(super) writing: Option<FileHashes>,
 }
 
 const NAME: &str = ".tidegate.json";
 
-impl Pulled {
+impl PullState {
     pub(super) fn read(folder: &Path) -> anyhow::Result<Option<Self>> {
         let path = folder.join(NAME);
         match fs::read(&path) {
@@ -46,8 +44,8 @@ impl Pulled {
         }
     }
 
-    /// Reads like `read`, for callers that take the folder for one version.
-    pub(super) fn read_whole(folder: &Path) -> anyhow::Result<Option<Self>> {
+    /// Reads the state like `read`, and fails if the last pull was not finished.
+    pub(super) fn read_complete(folder: &Path) -> anyhow::Result<Option<Self>> {
         let pulled = Self::read(folder)?;
         if pulled.as_ref().is_some_and(|pulled| pulled.writing.is_some()) {
             bail!(
@@ -58,31 +56,31 @@ impl Pulled {
         Ok(pulled)
     }
 
-    /// Returns the files that pulls wrote. A pull that broke off leaves either of two contents.
-    pub(super) fn known(&self) -> impl Iterator<Item = (&String, &String)> {
+    /// Returns the files that pulls wrote, with their hashes. An unfinished pull leaves either of two contents.
+    pub(super) fn written_files(&self) -> impl Iterator<Item = (&String, &String)> {
         self.files.iter().chain(self.writing.iter().flatten())
     }
 
     pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
-        write_whole(&folder.join(NAME), &serde_json::to_vec(self)?)
+        write_atomically(&folder.join(NAME), &serde_json::to_vec(self)?)
     }
 }
 
-pub(super) fn hash(content: &[u8]) -> String {
+pub(super) fn sha256_hex(content: &[u8]) -> String {
     hex(&Sha256::digest(content))
 }
 
-/// A file has its old content or its new one, also after a crash.
-pub(super) fn write_whole(path: &Path, content: &[u8]) -> anyhow::Result<()> {
+/// Writes a file so that it has its old or its new content, also after a crash.
+pub(super) fn write_atomically(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     let named = path.file_name().unwrap_or_default().to_string_lossy();
-    // Hidden, so that one that is left behind is no document.
+    // A hidden name: a file left behind by a crash must not be read as a document.
     let beside: PathBuf = path.with_file_name(format!(".{named}.new"));
     let write = || {
         let mut file = fs::File::create(&beside)?;
         file.write_all(content)?;
         file.sync_all()?;
         fs::rename(&beside, path)?;
-        // So that no later file is there after a loss of power, and this one is not.
+        // Syncs the folder, so that files reach the disk in the order in which they were written.
         #[cfg(unix)]
         fs::File::open(path.parent().unwrap_or(path))?.sync_all()?;
         Ok::<_, io::Error>(())

@@ -1,6 +1,5 @@
-//! The folder of the embedded database: made whole or not at all, and told from what only looks like one.
-//!
-//! It does not know what is kept in the database.
+//! Folder of the embedded database: created completely or not at all, and checked for lost or damaged data before it is
+//! opened.
 
 mod journal;
 
@@ -16,22 +15,22 @@ use anyhow::{Context as _, bail};
 use fjall::Database;
 use tidegate_schemas::{DiskSpace, Durable, DurableMark};
 
-/// Inside the data folder.
+/// Name of the database folder inside the data folder.
 const FOLDER: &str = "db";
-/// The same while it is made.
+/// Name of the database folder while it is created.
 const UNFINISHED: &str = "db.new";
-/// Inside it, a folder for each table.
+/// Folder inside the database folder with one folder per table.
 const TABLES: &str = "keyspaces";
-/// The first of these.
+/// Folder of the table that lists all tables.
 const LIST_OF_TABLES: &str = "0";
-/// Empty; locked while it is open.
+/// Empty file that is locked while the database is open.
 const LOCK: &str = "lock";
 /// File that the database writes into a new folder before it takes a row, and its length.
 const MARKER: &str = "version";
 const MARKER_BYTES: u64 = 4;
-/// Bounds of the size of finished journals, from which on the database flushes what keeps the oldest one.
-const LEAST_JOURNALS: u64 = 64 << 20;
-const MOST_JOURNALS: u64 = 512 << 20;
+/// Bounds of the total size of finished journals above which the database flushes the tables that need the oldest one.
+const MIN_JOURNAL_BYTES: u64 = 64 << 20;
+const MAX_JOURNAL_BYTES: u64 = 512 << 20;
 
 pub(crate) fn folder_in(data: &Path) -> PathBuf {
     data.join(FOLDER)
@@ -40,21 +39,21 @@ pub(crate) fn folder_in(data: &Path) -> PathBuf {
 /// True if the folder may hold a database with data.
 pub(crate) fn is_in(data: &Path) -> bool {
     let folder = folder_in(data);
-    (folder.exists() && !is_husk(&folder).unwrap_or_default()) || has_tables(&data.join(UNFINISHED))
+    (folder.exists() && !holds_no_data(&folder).unwrap_or_default()) || has_tables(&data.join(UNFINISHED))
 }
 
-/// The data folder while a process makes what it lacks. Of two that start at once, one is refused before it makes
-/// anything: a key that another one made over it would open nothing.
-pub(crate) struct Starting {
+/// Data folder, locked by this process during its start. The lock keeps two processes that start at once from creating two
+/// master keys.
+pub(crate) struct LockedDataFolder {
     data: PathBuf,
-    /// None where folders cannot be locked.
+    /// `None` on systems where folders cannot be locked.
     _lock: Option<File>,
     mark: Arc<DurableMark>,
 }
 
-impl Starting {
-    /// Takes the folder, and refuses one whose database is gone unless the loss is accepted.
-    pub(crate) fn on(data: &Path, accepts_loss: bool) -> anyhow::Result<Self> {
+impl LockedDataFolder {
+    /// Locks the folder. Fails if its database is missing, unless the loss is accepted.
+    pub(crate) fn lock(data: &Path, accepts_loss: bool) -> anyhow::Result<Self> {
         let lock = lock(data)?;
         let file = DurableMark::path_in(data);
         let mark = DurableMark::open(data, accepts_loss).with_context(|| {
@@ -65,17 +64,17 @@ impl Starting {
             )
         })?;
         let starting = Self { data: data.to_owned(), _lock: lock, mark: Arc::new(mark) };
-        starting.has_its_database()?;
+        starting.check_database_exists()?;
         Ok(starting)
     }
 
-    fn has_its_database(&self) -> anyhow::Result<()> {
+    fn check_database_exists(&self) -> anyhow::Result<()> {
         let folder = folder_in(&self.data);
         let Some(durable) = self.mark.found().filter(|durable| !durable.is_empty()) else { return Ok(()) };
         if is_finished(&folder) || is_finished(&self.data.join(UNFINISHED)) {
             return Ok(());
         }
-        let lost = format!("{} is gone, and with it {}", folder.display(), told(durable));
+        let lost = format!("{} is gone, and with it {}", folder.display(), describe_durable(durable));
         if !self.mark.accepts_loss() {
             bail!("{lost}: put it or a backup back, or start with --accept-loss to begin with nothing");
         }
@@ -83,11 +82,11 @@ impl Starting {
         Ok(())
     }
 
-    /// Opens the database, making it if there is none. Returns it with the mark of what was durable.
+    /// Opens the database, creating it if there is none. Returns it with the mark of the durable writes.
     pub(crate) fn open_database(self) -> anyhow::Result<(Database, Arc<DurableMark>)> {
         let (folder, unfinished) = (folder_in(&self.data), self.data.join(UNFINISHED));
         if !is_finished(&folder) {
-            make(&self.data, &folder, &unfinished)?;
+            create(&self.data, &folder, &unfinished)?;
         }
         if unfinished.exists() {
             let (unused, used) = (unfinished.display(), folder.display());
@@ -100,9 +99,10 @@ impl Starting {
                 folder.display()
             );
         }
-        let open_elsewhere = || anyhow::anyhow!("{} is open in {}", folder.display(), another());
+        let open_elsewhere =
+            || anyhow::anyhow!("{} is open in {}", folder.display(), describe_other_process());
         {
-            // Nobody else may write to the journals while they are checked.
+            // No other process may write to the journals while they are checked.
             let lock = File::options().create(true).append(true).open(folder.join(LOCK))?;
             if !is_free(&lock) {
                 return Err(open_elsewhere());
@@ -116,8 +116,8 @@ impl Starting {
         }
     }
 
-    /// Refuses journals that lack what was durable, before the database cuts them off there. What a crash left behind the
-    /// last whole batch is cut off.
+    /// Fails if journals lack durable writes; opening the database would silently truncate them there. Bytes that a crash
+    /// left after the last complete batch are truncated.
     fn check_journals(&self, folder: &Path) -> anyhow::Result<()> {
         let read = || format!("the journals of {} cannot be read", folder.display());
         let journals = journal::journals(folder).with_context(read)?;
@@ -152,13 +152,13 @@ impl Starting {
             tracing::warn!("accepted as lost: {lost}");
         }
         for tail in tails {
-            self.cut(&tail).with_context(|| format!("{} cannot be cut off", tail.file.display()))?;
+            self.truncate(&tail).with_context(|| format!("{} cannot be cut off", tail.file.display()))?;
         }
         Ok(())
     }
 
-    /// Cuts a journal off behind its last whole batch. A copy stays of one that lost something.
-    fn cut(&self, tail: &journal::Tail) -> anyhow::Result<()> {
+    /// Truncates a journal after its last complete batch. A copy is kept if durable writes were lost.
+    fn truncate(&self, tail: &journal::UnreadableTail) -> anyhow::Result<()> {
         if tail.is_loss {
             let name = tail.file.file_name().unwrap_or_default().to_string_lossy();
             let copy = self.data.join(format!("damaged-{name}"));
@@ -172,7 +172,7 @@ impl Starting {
     }
 }
 
-/// Locks the file of the database, with the patience that the database has: a process that ends may still be letting go.
+/// Returns true if the lock file can be locked. Retries as the database does: an ending process may still hold it.
 #[expect(clippy::disallowed_methods, reason = "it runs on a thread that may block")]
 fn is_free(lock: &File) -> bool {
     const TRIES: u32 = 3;
@@ -185,44 +185,43 @@ fn is_free(lock: &File) -> bool {
     !matches!(lock.try_lock(), Err(TryLockError::WouldBlock))
 }
 
-/// Describes everything that was durable.
-fn told(durable: &Durable) -> String {
+/// Describes all durable writes.
+fn describe_durable(durable: &Durable) -> String {
     let partitions = durable.ends.iter().flat_map(|(topic, ends)| {
         ends.iter().map(move |(partition, end)| format!(", {topic}[{partition}] offsets 0 to {}", end - 1))
     });
     format!("all {} writes of the store{}", durable.store_syncs, partitions.collect::<String>())
 }
 
-fn another() -> &'static str {
+fn describe_other_process() -> &'static str {
     "another process: one process opens embedded data, every command reaches it through the admin API of that process"
 }
 
 fn open(folder: &Path) -> fjall::Result<Database> {
     if is_finished(folder) {
-        // A backup may have left it out.
+        // A backup may have left out the lock file.
         File::options().create(true).append(true).open(folder.join(LOCK))?;
     }
     let place = if folder.exists() { folder } else { folder.parent().unwrap_or(folder) };
     let total = DiskSpace::of(place).space().map_or(u64::MAX, |space| space.total);
     Database::builder(folder)
         .max_cached_files(Some(crate::open_files::tables()))
-        // On a small disk journals must not take most of it before they are flushed.
-        .max_journaling_size((total / 8).clamp(LEAST_JOURNALS, MOST_JOURNALS))
+        // On a small disk, journals must not fill most of it before they are flushed.
+        .max_journaling_size((total / 8).clamp(MIN_JOURNAL_BYTES, MAX_JOURNAL_BYTES))
         .open()
 }
 
-/// Creates the database in a temporary folder: one that is half made, as on a full disk, could not be opened by
-/// anybody.
-fn make(data: &Path, folder: &Path, unfinished: &Path) -> anyhow::Result<()> {
+/// Creates the database in a temporary folder and renames it: a partly created one, as on a full disk, could not be opened.
+fn create(data: &Path, folder: &Path, unfinished: &Path) -> anyhow::Result<()> {
     let cannot = || format!("{} cannot be made", folder.display());
     if fs::symlink_metadata(folder).is_ok() {
-        return make_in_place(folder, unfinished).with_context(cannot);
+        return create_in_place(folder, unfinished).with_context(cannot);
     }
     let made = (|| {
-        // A whole one lacked its name only.
+        // A finished database from an earlier start is only renamed.
         if !is_finished(unfinished) {
             clear(unfinished)?;
-            // What it holds is on the disk when it is closed.
+            // Closing the database syncs it to disk.
             drop(open(unfinished).with_context(|| format!("{} cannot be made", unfinished.display()))?);
         }
         fs::rename(unfinished, folder)?;
@@ -231,14 +230,14 @@ fn make(data: &Path, folder: &Path, unfinished: &Path) -> anyhow::Result<()> {
         anyhow::Ok(())
     })();
     made.inspect_err(|_| {
-        // Room is what may be missing.
+        // The disk may be full, so free the space.
         let _left_for_the_next_start = clear(unfinished).and_then(|()| Ok(fs::remove_dir(unfinished)?));
     })
     .with_context(cannot)
 }
 
-/// It may be a link, or a disk of its own: what is there stays, and the database is made in it.
-fn make_in_place(folder: &Path, unfinished: &Path) -> anyhow::Result<()> {
+/// Creates the database in an existing folder, which may be a link or a mount point and cannot be replaced.
+fn create_in_place(folder: &Path, unfinished: &Path) -> anyhow::Result<()> {
     if may_hold_rows(unfinished).with_context(|| format!("{} cannot be read", unfinished.display()))? {
         bail!(
             "what may be a database that lacks its name only is in {}: give it that name, or move it away to begin with \
@@ -249,7 +248,7 @@ fn make_in_place(folder: &Path, unfinished: &Path) -> anyhow::Result<()> {
     if !folder.exists() {
         bail!("it leads to nothing: put back what it is to lead to, or remove it to begin with nothing");
     }
-    // Another data folder may lead to the same.
+    // Another data folder may link to the same database folder.
     let _lock = lock(folder)?;
     if !is_finished(folder) {
         clear(folder)?;
@@ -258,12 +257,12 @@ fn make_in_place(folder: &Path, unfinished: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes away what is left of a database that holds nothing, but for the folder itself.
+/// Removes the remains of a database without data, except the folder itself.
 fn clear(folder: &Path) -> anyhow::Result<()> {
     if !folder.exists() || is_finished(folder) {
         return Ok(());
     }
-    if !is_husk(folder).with_context(|| format!("{} cannot be read", folder.display()))? {
+    if !holds_no_data(folder).with_context(|| format!("{} cannot be read", folder.display()))? {
         bail!(
             "{} is no database that can be opened, because its file `{MARKER}` is missing or cut off, and it is not \
              empty: put a backup in its place, or move it away to begin with nothing",
@@ -292,31 +291,33 @@ fn lock(folder: &Path) -> anyhow::Result<Option<File>> {
     let Ok(lock) = File::open(folder) else { return Ok(None) };
     match lock.try_lock() {
         Ok(()) => Ok(Some(lock)),
-        Err(TryLockError::WouldBlock) => bail!("{} is being opened by {}", folder.display(), another()),
+        Err(TryLockError::WouldBlock) => {
+            bail!("{} is being opened by {}", folder.display(), describe_other_process())
+        }
         Err(TryLockError::Error(_)) => Ok(None),
     }
 }
 
-/// A whole database with a table at least: one that was just made has none but the list of them.
+/// True if the folder is a finished database with at least one table besides the list of tables.
 fn has_tables(folder: &Path) -> bool {
     let Ok(tables) = fs::read_dir(folder.join(TABLES)) else { return false };
     is_finished(folder) && tables.filter_map(Result::ok).any(|table| table.file_name() != LIST_OF_TABLES)
 }
 
-/// The list is there before any table and any row is, and the folder for both before the marker; where one was removed, the
-/// database opens as an empty one.
+/// True if the list of tables was removed. It is written before any table and before the marker; without it the database
+/// would open as an empty one.
 fn has_lost_tables(folder: &Path) -> bool {
     let tables = folder.join(TABLES);
     let has_list = || tables.join(LIST_OF_TABLES).join("current").exists();
     !tables.is_dir() || (!has_list() && has_rows(folder))
 }
 
-/// A table was made, or something was written down that makes one.
+/// True if the folder has a table, or a journal that would create one.
 fn has_rows(folder: &Path) -> bool {
     has_tables(folder) || has_journal(folder)
 }
 
-/// A journal with something in it: it is made of zeros.
+/// True if a journal has content. New journals consist of zeros.
 fn has_journal(folder: &Path) -> bool {
     let Ok(files) = fs::read_dir(folder) else { return false };
     let paths = files.filter_map(Result::ok).map(|file| file.path());
@@ -329,7 +330,7 @@ fn may_hold_rows(folder: &Path) -> io::Result<bool> {
     if !folder.exists() {
         return Ok(false);
     }
-    if is_finished(folder) { Ok(has_rows(folder)) } else { Ok(!is_husk(folder)?) }
+    if is_finished(folder) { Ok(has_rows(folder)) } else { Ok(!holds_no_data(folder)?) }
 }
 
 fn is_finished(folder: &Path) -> bool {
@@ -338,7 +339,7 @@ fn is_finished(folder: &Path) -> bool {
 
 /// True if the folder holds only remains of a database that was never finished or was removed under a process: a lock,
 /// a journal of zeros, folders of empty tables. Such a folder holds no data.
-fn is_husk(folder: &Path) -> io::Result<bool> {
+fn holds_no_data(folder: &Path) -> io::Result<bool> {
     if is_finished(folder) {
         return Ok(false);
     }
@@ -350,8 +351,7 @@ fn is_husk(folder: &Path) -> io::Result<bool> {
             let found = fs::symlink_metadata(&path)?;
             if found.is_dir() {
                 folders.push(path);
-            } else if !found.is_file() || !(path == marker || is_of_an_empty_table(&path) || is_zero(&path)?)
-            {
+            } else if !found.is_file() || !(path == marker || is_table_manifest(&path) || is_zero(&path)?) {
                 return Ok(false);
             }
         }
@@ -359,8 +359,8 @@ fn is_husk(folder: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The list of a table's files, which are in a folder of their own.
-fn is_of_an_empty_table(path: &Path) -> bool {
+/// True if the path is the manifest of a table (a list of its files) in a folder of its own.
+fn is_table_manifest(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_list =
         name == "current" || name.strip_prefix('v').is_some_and(|number| number.parse::<u64>().is_ok());

@@ -1,12 +1,12 @@
-//! `tidegate banks`: adds, lists, switches and removes entries of banks, and looks hashes up in them.
+//! `tidegate banks`: adds, lists, enables, disables and removes entries of banks, and looks up hashes.
 //!
 //! A bank itself is a document (`tidegate apply`).
 
+mod counts;
 mod export;
 mod import;
 mod look_up;
 mod progress;
-mod sum;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use tidegate_bank_exchange::Format;
 use tidegate_schemas::banks::{BankKind, HashKind};
 
+use self::counts::ImportCounts;
 pub(in crate::commands) use self::look_up::look_up;
-use self::sum::Sum;
 use crate::{
     client::{Client, Connection},
     output::{complain, say},
@@ -31,60 +31,60 @@ pub(crate) enum Banks {
         #[command(flatten)]
         connection: Connection,
     },
-    /// List entries of a bank, one JSON object a line; first those of its document, as `inDocument`
+    /// List the entries of a bank, one JSON object per line; those of its document first, marked `inDocument`
     Show {
         bank: String,
-        /// Greatest number of entries
+        /// Maximum number of entries
         #[arg(long, default_value_t = 100)]
         limit: usize,
         #[command(flatten)]
         connection: Connection,
     },
-    /// Add the entries of a file; what cannot be an entry is named with its line, the rest is added
+    /// Add the entries of a file; invalid entries are reported with their line, all others are added
     Import {
         bank: String,
-        /// `-` reads standard input
+        /// File to import; `-` reads standard input
         file: PathBuf,
-        /// Format of the file; by default from its name: `.csv`, `.ndjson`, `.jsonl`, `.xml`, or else one entry a line
+        /// Format of the file; default: by extension (.csv, .ndjson, .jsonl, .xml), otherwise one entry per line
         #[arg(long, value_enum)]
         format: Option<Format>,
-        /// Keep how far it is in FILE.resume, and go on from there if it broke off before
+        /// Store the progress in FILE.resume, and continue an interrupted import
         #[arg(long)]
         resume: bool,
         #[command(flatten)]
         connection: Connection,
     },
-    /// Write all entries of a bank to standard output, in an order that stays; `import` reads it
+    /// Write all entries of a bank to standard output in a stable order, in a form that `import` reads
     Export {
         bank: String,
-        /// Write first the entries that the bank's document holds
+        /// Include the entries of the bank's document; they come first
         #[arg(long)]
         document: bool,
-        #[arg(long, value_enum, default_value_t = export::Shape::Ndjson)]
-        format: export::Shape,
+        #[arg(long, value_enum, default_value_t = export::ExportFormat::Ndjson)]
+        format: export::ExportFormat,
         #[command(flatten)]
         connection: Connection,
     },
-    /// Look up hashes in the banks, as the running service does
+    /// Look up hashes in the banks of the running service
     Match {
-        /// Hashes in hexadecimal digits
+        /// Hashes in hexadecimal
         #[arg(required = true)]
         hashes: Vec<String>,
         /// Kind of the hashes
         #[arg(long, value_parser = HashKind::ALL.map(HashKind::name))]
         kind: String,
-        /// Look in these banks only
+        /// Search only these banks
         #[arg(long = "bank")]
         banks: Vec<String>,
         #[command(flatten)]
         connection: Connection,
     },
-    /// Add entries, or change what stands beside them
+    /// Add entries, or change the labels, source and other fields of existing ones
     Add {
         bank: String,
         #[arg(required = true)]
         values: Vec<String>,
-        /// Shown with every match
+        /// Labels, shown with every match
         #[arg(long, value_delimiter = ',')]
         labels: Vec<String>,
         /// Source of the entries
@@ -93,13 +93,13 @@ pub(crate) enum Banks {
         /// Time at which the entries expire, such as 2026-12-31T00:00:00Z
         #[arg(long)]
         expires_at: Option<String>,
-        /// Bits that may differ, in place of the bank's; of hashes that are compared by likeness
+        /// Maximum number of differing bits for a match, instead of the bank's; only for perceptual hashes
         #[arg(long)]
         distance: Option<u32>,
-        /// Name of the entries at their source; for hashes
+        /// Id of the entries at their source; only for hashes
         #[arg(long)]
         reference: Option<String>,
-        /// Why they are there; of hashes
+        /// Reason for the entries; only for hashes
         #[arg(long)]
         note: Option<String>,
         #[command(flatten)]
@@ -113,14 +113,14 @@ pub(crate) enum Banks {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Switch entries on again, or the whole bank if none is named
+    /// Enable entries, or the whole bank if no entry is named
     Enable {
         bank: String,
         values: Vec<String>,
         #[command(flatten)]
         connection: Connection,
     },
-    /// Switch entries off, or the whole bank if none is named
+    /// Disable entries, or the whole bank if no entry is named
     Disable {
         bank: String,
         values: Vec<String>,
@@ -138,7 +138,7 @@ struct Listed {
 #[serde(rename_all = "camelCase")]
 struct Bank {
     id: String,
-    /// A server of before does not say.
+    /// Not sent by older servers.
     #[serde(default)]
     org: String,
     #[serde(default)]
@@ -153,25 +153,25 @@ struct Bank {
 struct Page {
     items: Vec<Value>,
     next: Option<String>,
-    /// Entries of the bank's document, on the first page; an older server sends none.
+    /// Entries of the bank's document, on the first page. Not sent by older servers.
     #[serde(default)]
     document: Vec<Value>,
 }
 
 #[derive(Deserialize)]
-struct Taken {
+struct AddResult {
     added: usize,
     changed: usize,
     unchanged: usize,
     rejected: Vec<Rejected>,
-    /// A server of before has none.
+    /// Not sent by older servers.
     #[serde(default)]
     warnings: Vec<String>,
     revision: i64,
 }
 
-impl Taken {
-    fn tell_warnings(&self) {
+impl AddResult {
+    fn print_warnings(&self) {
         self.warnings.iter().for_each(|warning| complain(format!("warning: {warning}")));
     }
 }
@@ -184,7 +184,7 @@ struct Rejected {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Found {
+struct SwitchResult {
     found: usize,
     missing: usize,
     #[serde(default)]
@@ -194,18 +194,18 @@ struct Found {
 /// Result of withdrawing an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Outcome {
+enum WithdrawResult {
     Missing,
     Changed,
     Removed,
 }
 
 #[derive(Deserialize)]
-struct Outcomes {
-    outcomes: Vec<Outcome>,
+struct WithdrawResults {
+    outcomes: Vec<WithdrawResult>,
 }
 
-/// Greatest number of entries in one request.
+/// Maximum number of entries in one request.
 const PAGE: usize = 1_000;
 
 impl Banks {
@@ -249,17 +249,18 @@ impl Banks {
                     })
                 };
                 let body = json!({"entries": values.iter().map(entry).collect::<Vec<_>>()});
-                let taken: Taken = connection.open()?.post(&format!("/banks/{bank}/entries"), &body).await?;
-                for rejected in &taken.rejected {
+                let result: AddResult =
+                    connection.open()?.post(&format!("/banks/{bank}/entries"), &body).await?;
+                for rejected in &result.rejected {
                     complain(format!("{}: {}", values[rejected.index], rejected.reason));
                 }
-                taken.tell_warnings();
-                Ok(Sum::of(&taken).told())
+                result.print_warnings();
+                Ok(ImportCounts::from_result(&result).print())
             }
             Self::Remove { bank, values, connection } => {
                 let path = format!("/banks/{bank}/entries/remove");
-                let found: Found = connection.open()?.post(&path, &json!({"values": values})).await?;
-                Ok(said("removed", &found))
+                let found: SwitchResult = connection.open()?.post(&path, &json!({"values": values})).await?;
+                Ok(print_switched("removed", &found))
             }
             Self::Enable { bank, values, connection } => switch(connection, &bank, &values, "enable").await,
             Self::Disable { bank, values, connection } => switch(connection, &bank, &values, "disable").await,
@@ -279,14 +280,14 @@ async fn switch(
         say(format!("{bank}: {how}d"));
         return Ok(ExitCode::SUCCESS);
     }
-    let found: Found =
+    let found: SwitchResult =
         client.post(&format!("/banks/{bank}/entries/{how}"), &json!({"values": values})).await?;
-    Ok(said(&format!("{how}d"), &found))
+    Ok(print_switched(&format!("{how}d"), &found))
 }
 
-fn said(how: &str, found: &Found) -> ExitCode {
+fn print_switched(how: &str, found: &SwitchResult) -> ExitCode {
     say(format!("{} {how}, {} not there", found.found, found.missing));
-    // What is in the document is on whatever is said of rows.
+    // Disabling a stored entry has no effect on an equal entry of the document.
     let stays = if how == "enabled" { 0 } else { found.in_document };
     if stays > 0 {
         complain(format!("{stays} of them count until the bank's document is changed: it holds them"));
@@ -319,7 +320,7 @@ async fn page(client: &Client, bank: &str, limit: usize, cursor: Option<String>)
     client.get(&format!("/banks/{bank}/entries"), &query).await
 }
 
-async fn known(client: &Client, bank: &str) -> anyhow::Result<(Bank, BankKind)> {
+async fn find_bank(client: &Client, bank: &str) -> anyhow::Result<(Bank, BankKind)> {
     let listed: Listed = client.get("/banks", &[]).await?;
     let found = listed.items.into_iter().find(|it| it.id == bank);
     let found = found.ok_or_else(|| anyhow!("there is no bank `{bank}`"))?;
