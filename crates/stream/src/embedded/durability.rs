@@ -7,7 +7,9 @@ use tidegate_schemas::{Durable, DurableMark};
 
 use super::{
     format::{self, MetaKey},
-    state::{State, StoredPartition, storage},
+    recovery::storage,
+    state::State,
+    stored_partition::StoredPartition,
 };
 use crate::{
     error::OpenError,

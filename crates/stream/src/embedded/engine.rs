@@ -14,7 +14,8 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    state::{ReadError, State},
+    state::State,
+    stored_partition::ReadError,
     writer::{Commit, WriteRequest},
 };
 use crate::{
@@ -171,7 +172,7 @@ impl EmbeddedEngine {
             // The end first: a start that moves meanwhile is seen by the check below.
             let end = stored.end();
             let before = records.len();
-            bytes += self.state.read(
+            bytes += stored.read(
                 reader.partition,
                 reader.next,
                 end,

@@ -8,9 +8,11 @@ mod disk_watch;
 mod durability;
 mod engine;
 mod format;
+mod recovery;
 mod retention;
 mod segments;
 mod state;
+mod stored_partition;
 mod writer;
 
 use std::{
@@ -39,7 +41,8 @@ use self::{
     disk_watch::DiskWatch,
     engine::EmbeddedEngine,
     retention::RetentionTask,
-    state::{ReadError, State},
+    state::State,
+    stored_partition::ReadError,
     writer::{Append, LogWriter, Trim, WriteRequest},
 };
 use crate::{
@@ -267,12 +270,12 @@ impl EmbeddedLog {
             let more = match order {
                 Order::Oldest => {
                     let from = from.unwrap_or(start).max(start);
-                    state.read(partition, from, end, limit, BYTES, &mut records)?;
+                    stored.read(partition, from, end, limit, BYTES, &mut records)?;
                     records.last().map_or(from, |last| last.at.offset.next().0) < end
                 }
                 Order::Newest => {
                     let below = from.unwrap_or(end).min(end);
-                    records = state.read_back(partition, start, below, limit, BYTES)?;
+                    records = stored.read_back(partition, start, below, limit, BYTES)?;
                     records.last().map_or(below, |last| last.at.offset.0) > start
                 }
             };
