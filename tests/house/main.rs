@@ -4,6 +4,7 @@
 
 mod architecture;
 mod cycles;
+mod layout;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

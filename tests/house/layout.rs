@@ -1,0 +1,84 @@
+//! Layout of the sources: one module style, and one test binary per crate.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Returns the Rust files with a folder of the same name beside them, sorted, by their path from `root`.
+fn files_beside_their_folder(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+            let (path, name) = (entry.path(), entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                if name != "target" && !name.to_string_lossy().starts_with('.') {
+                    folders.push(path);
+                }
+            } else if path.extension().is_some_and(|ending| ending == "rs")
+                && path.with_extension("").is_dir()
+            {
+                found.push(path.strip_prefix(root).unwrap().to_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// True if the manifest declares the test binary, with a comment inside the declaration.
+fn gives_a_reason(manifest: &str, test: &str) -> bool {
+    let name = format!("name = \"{test}\"");
+    manifest.split("\n[").any(|table| {
+        let mut lines = table.lines();
+        lines.next() == Some("[test]]")
+            && table.lines().any(|line| line == name)
+            && table.lines().any(|line| line.starts_with("# "))
+    })
+}
+
+#[test]
+fn a_module_with_children_is_a_folder_with_mod_rs() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let found = files_beside_their_folder(root);
+    assert!(found.is_empty(), "move each to `mod.rs` of its folder: {found:?}");
+}
+
+#[test]
+fn a_file_beside_its_folder_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["src/a", "src/b", "target/c"] {
+        fs::create_dir_all(folder.path().join(name)).unwrap();
+    }
+    for name in ["src/a.rs", "src/b/mod.rs", "src/d.rs", "target/c.rs"] {
+        fs::write(folder.path().join(name), "").unwrap();
+    }
+    assert_eq!(files_beside_their_folder(folder.path()), [Path::new("src/a.rs")]);
+}
+
+#[test]
+fn a_second_test_binary_has_a_reason_in_its_manifest() {
+    let mut count = 0;
+    for package in crate::packages() {
+        let manifest = fs::read_to_string(&package.manifest_path).unwrap();
+        for target in package.targets.iter().filter(|target| target.is_test() && target.name != "it") {
+            count += 1;
+            assert!(
+                gives_a_reason(&manifest, &target.name),
+                "{} has the test binary {}: move it to tests/it, or declare it as [[test]] with the reason as a \
+                 comment",
+                package.name,
+                target.name
+            );
+        }
+    }
+    assert!(count > 3, "{count} targets were read");
+}
+
+#[test]
+fn a_reason_belongs_to_the_test_that_it_stands_beside() {
+    let manifest = "[package]\nname = \"memory\"\n\n[[test]]\n# It counts.\nname = \"memory\"\n\n[[test]]\nname = \"b\"\n";
+    assert!(gives_a_reason(manifest, "memory"));
+    assert!(!gives_a_reason(manifest, "b") && !gives_a_reason(manifest, "c"));
+}
