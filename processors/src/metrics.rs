@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use tidegate_scheduler::fair_queue::{QueueFull, Totals};
 use tidegate_store::tables::callbacks::deliveries::DeliveryState;
 use tidegate_stream::topics::Role;
 
@@ -151,12 +152,18 @@ pub(crate) fn item_handed_over(why: &'static str) {
     counter!(MEDIA_ITEMS_SLOW, "why" => why).increment(1);
 }
 
-pub(crate) fn slow_item_refused(bound: &'static str) {
+pub(crate) fn slow_item_refused(full: QueueFull) {
+    let bound = match full {
+        QueueFull::Entries => "items",
+        QueueFull::Weight => "bytes",
+    };
     counter!(MEDIA_SLOW_REFUSED, "why" => bound).increment(1);
 }
 
-pub(crate) fn set_slow_queue(running: u64, queued: u64, bytes: u64) {
-    for (name, value) in [(MEDIA_SLOW_SEATED, running), (MEDIA_SLOW_LINE, queued), (MEDIA_SLOW_BYTES, bytes)]
+pub(crate) fn set_slow_queue(totals: Totals) {
+    let Totals { running, waiting, weight } = totals;
+    for (name, value) in
+        [(MEDIA_SLOW_SEATED, running), (MEDIA_SLOW_LINE, waiting), (MEDIA_SLOW_BYTES, weight)]
     {
         gauge!(name).set(value as f64);
     }

@@ -106,7 +106,8 @@ pub struct MediaSettings {
     /// Time that an item waits for its media before it is handed over to the topic `items-slow`, in milliseconds.
     /// Default 2,000.
     pub wait_ms: u64,
-    /// Items that wait like this at once; further ones are handed over at once. Default 4,096.
+    /// Items that wait like this at once; further ones are handed over at once. An organisation has no more of them than
+    /// it leaves to the others. Default 4,096.
     pub waiting: usize,
     /// The same for one organisation. Default 512.
     pub waiting_per_org: usize,

@@ -2,11 +2,12 @@
 //!
 //! It fetches nothing itself, and decides nothing about the item.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tidegate_moderation::media::{self, Look, Search, Signal, Signals, Wanted};
+use tidegate_scheduler::{Limits, Scheduler, fair_queue::QueueFull};
 use tidegate_schemas::{
     ids::{ItemKey, OrgId},
     wire::answers::Media,
@@ -16,8 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{
     consumer::slot::ConcurrencySlot,
-    items::slow_queue::wait_permits::WaitPermits,
-    items::slow_queue::{Bounds, QueueFull, QueuedItem, RunPermit, Shares, SlowQueue},
+    items::slow_queue::{RunPermit, SlowQueue},
     metrics,
     settings::MediaSettings,
 };
@@ -25,7 +25,7 @@ use crate::{
 /// Length of the wait, and what follows it.
 enum WaitMode {
     /// Then the item is handed over.
-    Passing(WaitPermits),
+    Passing(Scheduler),
     /// Then what is missing has failed, as it has when so much time has passed in all.
     Slow(SlowQueue, Duration),
 }
@@ -60,16 +60,15 @@ pub(crate) struct MediaRequest<'a> {
 
 impl MediaWait {
     pub(crate) fn passing(signals: Signals, settings: &MediaSettings) -> Self {
-        let seats = WaitPermits::new(settings.waiting_per_org, settings.waiting);
-        Self::new(signals, settings.wait_ms, settings, WaitMode::Passing(seats))
+        let permits = passing_permits(settings);
+        Self::new(signals, settings.wait_ms, settings, WaitMode::Passing(permits))
     }
 
     pub(crate) fn slow(signals: Signals, settings: &MediaSettings) -> Self {
-        let bounds = bounds(settings);
         let known = signals.clone();
-        let line = SlowQueue::new(bounds, move |org, host| known.is_known(org, host));
+        let queue = SlowQueue::new(slow_limits(settings), move |org, host| known.is_known(org, host));
         let total = Duration::from_millis(settings.slow_total_ms);
-        Self::new(signals, settings.slow_wait_ms, settings, WaitMode::Slow(line, total))
+        Self::new(signals, settings.slow_wait_ms, settings, WaitMode::Slow(queue, total))
     }
 
     fn new(signals: Signals, wait_ms: u64, settings: &MediaSettings, lane: WaitMode) -> Self {
@@ -83,18 +82,20 @@ impl MediaWait {
         wanted: &[Wanted],
     ) -> MediaWaitResult {
         match &self.lane {
-            WaitMode::Passing(seats) => self.in_passing(seats, request, wanted).await,
-            WaitMode::Slow(line, total) => self.slowly(line, Instant::now() + *total, request, wanted).await,
+            WaitMode::Passing(permits) => self.in_passing(permits, request, wanted).await,
+            WaitMode::Slow(queue, total) => {
+                self.slowly(queue, Instant::now() + *total, request, wanted).await
+            }
         }
     }
 
     async fn in_passing(
         &self,
-        seats: &WaitPermits,
+        permits: &Scheduler,
         request: MediaRequest<'_>,
         wanted: &[Wanted],
     ) -> MediaWaitResult {
-        let Some(_seat) = seats.try_take(request.org) else {
+        let Some(_permit) = permits.try_acquire(request.org, &[], 0) else {
             metrics::item_handed_over("share");
             return MediaWaitResult::Later(media::pending(unknown(wanted)));
         };
@@ -118,12 +119,12 @@ impl MediaWait {
 
     async fn slowly(
         &self,
-        line: &SlowQueue,
+        queue: &SlowQueue,
         end: Instant,
         request: MediaRequest<'_>,
         wanted: &[Wanted],
     ) -> MediaWaitResult {
-        // What is remembered needs no seat. What is not is let go: who stands in line may hold no turn.
+        // What is remembered needs no permit. What is not is dropped: an item in the queue may hold no fetch.
         let hosts = {
             let mut search = self.signals.gather(request.org, wanted);
             if search.settle().now_or_never().is_some() {
@@ -131,13 +132,12 @@ impl MediaWait {
             }
             search.awaited_hosts()
         };
-        let guest = QueuedItem { hosts, bytes: request.bytes };
-        let seat = request.slot.released_during(request.seat(line, guest, end)).await;
+        let permit = request.slot.released_during(request.acquire(queue, &hosts, end)).await;
         let mut search = self.signals.gather(request.org, wanted);
-        let _seat = match seat {
-            Ok(Ok(seat)) => seat,
+        let _permit = match permit {
+            Ok(Ok(permit)) => permit,
             Ok(Err(full)) => {
-                metrics::slow_item_refused(full.tag());
+                metrics::slow_item_refused(full);
                 return MediaWaitResult::Found(all_failed(wanted, "over_share"));
             }
             Err(WaitEnd::Lost) => return MediaWaitResult::Left,
@@ -147,7 +147,7 @@ impl MediaWait {
                 return MediaWaitResult::Found(search.end());
             }
         };
-        // From its seat on it has a time of its own, so that it is looked for although others stood before it.
+        // From its permit on it has a time of its own, so that its media are fetched although others ran before it.
         match request.wait_for(&mut search, end.min(Instant::now() + self.wait)).await {
             WaitEnd::Settled | WaitEnd::TimeIsOver => MediaWaitResult::Found(search.end()),
             WaitEnd::Lost => MediaWaitResult::Left,
@@ -184,16 +184,16 @@ enum WaitEnd {
 }
 
 impl MediaRequest<'_> {
-    async fn seat(
+    async fn acquire(
         &self,
-        line: &SlowQueue,
-        guest: QueuedItem,
+        queue: &SlowQueue,
+        hosts: &[Arc<str>],
         end: Instant,
     ) -> Result<Result<RunPermit, QueueFull>, WaitEnd> {
         tokio::select! {
             biased;
             () = self.ticket.cancelled() => Err(WaitEnd::Lost),
-            seat = line.take(self.org, guest) => Ok(seat),
+            permit = queue.acquire(self.org, hosts, self.bytes) => Ok(permit),
             () = sleep_until(end) => Err(WaitEnd::TimeIsOver),
         }
     }
@@ -212,13 +212,24 @@ impl MediaRequest<'_> {
     }
 }
 
-pub(super) fn bounds(settings: &MediaSettings) -> Bounds {
+/// Returns permits for items that wait for a moment. Nobody waits for one: an item that gets none is handed over.
+pub(super) fn passing_permits(settings: &MediaSettings) -> Scheduler {
+    let limits =
+        Limits { running: settings.waiting, running_per_org: settings.waiting_per_org, ..Limits::UNLIMITED };
+    Scheduler::new(limits, |_, _| true, |_| {})
+}
+
+/// Returns the limits of items that may wait for long. There is none for all orgs: what they hold in all is bounded by
+/// the budget of the consumer.
+pub(super) fn slow_limits(settings: &MediaSettings) -> Limits {
     let bytes = usize::try_from(settings.slow_bytes_per_org).unwrap_or(usize::MAX);
-    Bounds {
-        seats: Shares { all: settings.slow_per_org, per_host: settings.slow_per_host },
-        seat_bytes: bytes / 3,
-        line: settings.slow_line_per_org,
-        line_bytes: bytes - bytes / 3,
+    Limits {
+        running_per_org: settings.slow_per_org,
+        running_per_org_and_key: settings.slow_per_host,
+        weight_per_org: bytes / 3,
+        waiting_per_org: settings.slow_line_per_org,
+        waiting_weight_per_org: bytes - bytes / 3,
+        ..Limits::UNLIMITED
     }
 }
 
@@ -236,6 +247,49 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[test]
+    fn org_leaves_as_many_waits_to_others_as_it_has() {
+        let settings = MediaSettings { waiting: 5, waiting_per_org: 2, ..MediaSettings::default() };
+        let permits = passing_permits(&settings);
+        let held = |org: &str| {
+            let org = OrgId::new(org);
+            (0..9).filter_map(|_| permits.try_acquire(&org, &[], 0)).collect::<Vec<_>>()
+        };
+        let (first, second, third) = (held("a"), held("b"), held("c"));
+        assert_eq!((first.len(), second.len(), third.len()), (2, 2, 1));
+        assert!(held("d").is_empty(), "all are taken");
+        drop(first);
+        assert_eq!((held("d").len(), held("b").len()), (1, 0));
+    }
+
+    #[test]
+    fn each_slow_setting_bounds_what_it_names() {
+        let settings = MediaSettings {
+            slow_per_org: 10,
+            slow_per_host: 3,
+            slow_line_per_org: 2,
+            slow_bytes_per_org: 300,
+            ..MediaSettings::default()
+        };
+        let (queue, org) = (Scheduler::new(slow_limits(&settings), |_, _| true, |_| {}), OrgId::new("o"));
+        let run = |host: &str, bytes| queue.try_acquire(&org, &[host.into()], bytes);
+        let wait = |bytes| {
+            let (queue, org) = (queue.clone(), org.clone());
+            async move { queue.acquire(&org, &["h".into()], bytes).await }.boxed()
+        };
+        let of_host: Vec<_> = (0..9).filter_map(|_| run("h", 10)).collect();
+        assert_eq!(of_host.len(), 3);
+        assert!(run("i", 71).is_none());
+        let others: Vec<_> = (0..9).filter_map(|nth| run(&nth.to_string(), 10)).collect();
+        assert_eq!(of_host.len() + others.len(), 10);
+        let mut first = wait(100);
+        assert!((&mut first).now_or_never().is_none());
+        assert_eq!(wait(101).now_or_never().map(Result::err), Some(Some(QueueFull::Weight)));
+        let mut second = wait(100);
+        assert!((&mut second).now_or_never().is_none());
+        assert_eq!(wait(0).now_or_never().map(Result::err), Some(Some(QueueFull::Entries)));
+    }
 
     #[test]
     fn a_version_that_follows_a_late_one_does_not_wait() {

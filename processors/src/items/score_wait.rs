@@ -11,20 +11,18 @@ use tidegate_moderation::{
     scores::Scorer,
 };
 use tidegate_rules::{Facts, Need, Scan};
+use tidegate_scheduler::Scheduler;
 use tidegate_schemas::ids::OrgId;
 use tidegate_stream::consumer::ticket::Ticket;
 use tokio::time::{Instant, sleep_until};
 
-use super::{
-    media_wait,
-    slow_queue::{QueuedItem, SlowQueue, wait_permits::WaitPermits},
-};
+use super::{media_wait, slow_queue::SlowQueue};
 use crate::{consumer::slot::ConcurrencySlot, metrics, settings::MediaSettings};
 
 /// Length of the wait, and what follows it.
 enum WaitMode {
     /// Then the item is handed over.
-    Passing(WaitPermits),
+    Passing(Scheduler),
     /// Then the scores that are missing have failed, as they have when so much time has passed in all.
     Slow(SlowQueue, Duration),
 }
@@ -64,13 +62,13 @@ enum WaitEnd {
 
 impl ScoreWait {
     pub(crate) fn passing(scorer: Scorer, settings: &MediaSettings) -> Self {
-        let permits = WaitPermits::new(settings.waiting_per_org, settings.waiting);
+        let permits = media_wait::passing_permits(settings);
         Self { scorer, wait: Duration::from_millis(settings.wait_ms), mode: WaitMode::Passing(permits) }
     }
 
     pub(crate) fn slow(scorer: Scorer, settings: &MediaSettings) -> Self {
         // A model is one host. Each has its part of its org's permits; which of them answer is the breaker's concern.
-        let queue = SlowQueue::new(media_wait::bounds(settings), |_, _| true);
+        let queue = SlowQueue::new(media_wait::slow_limits(settings), |_, _| true);
         let total = Duration::from_millis(settings.slow_total_ms);
         let wait = Duration::from_millis(settings.slow_wait_ms);
         Self { scorer, wait, mode: WaitMode::Slow(queue, total) }
@@ -83,7 +81,7 @@ impl ScoreWait {
         if !models.is_empty() {
             let end = match &self.mode {
                 WaitMode::Passing(permits) => {
-                    let Some(_permit) = permits.try_take(request.org) else {
+                    let Some(_permit) = permits.try_acquire(request.org, &[], 0) else {
                         metrics::item_handed_over("share");
                         return ScoreWaitResult::Later;
                     };
@@ -115,20 +113,19 @@ impl ScoreWait {
         models: Vec<String>,
         facts: &mut Facts,
     ) -> WaitEnd {
-        let hosts = models.into_iter().map(Into::into).collect();
-        let turn = queue.take(request.org, QueuedItem { hosts, bytes: request.bytes });
-        let turn = async {
+        let hosts: Vec<_> = models.into_iter().map(Into::into).collect();
+        let permit = async {
             tokio::select! {
                 biased;
                 () = request.ticket.cancelled() => Err(WaitEnd::Lost),
-                turn = turn => Ok(turn),
+                permit = queue.acquire(request.org, &hosts, request.bytes) => Ok(permit),
                 () = sleep_until(end) => Err(WaitEnd::TimeIsOver),
             }
         };
-        let _permit = match request.slot.released_during(turn).await {
+        let _permit = match request.slot.released_during(permit).await {
             Ok(Ok(permit)) => permit,
             Ok(Err(full)) => {
-                metrics::slow_item_refused(full.tag());
+                metrics::slow_item_refused(full);
                 fail(&request, facts, "over_share");
                 return WaitEnd::Answered;
             }
