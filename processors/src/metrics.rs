@@ -160,12 +160,14 @@ pub(crate) fn slow_item_refused(full: QueueFull) {
     counter!(MEDIA_SLOW_REFUSED, "why" => bound).increment(1);
 }
 
-pub(crate) fn set_slow_queue(totals: Totals) {
-    let Totals { running, waiting, weight } = totals;
-    for (name, value) in
-        [(MEDIA_SLOW_SEATED, running), (MEDIA_SLOW_LINE, waiting), (MEDIA_SLOW_BYTES, weight)]
-    {
-        gauge!(name).set(value as f64);
+/// Adds to the gauges by how much a queue of slow items has changed. There is one for media and one for models.
+pub(crate) fn slow_queue_changed(before: Totals, after: Totals) {
+    for (name, before, after) in [
+        (MEDIA_SLOW_SEATED, before.running, after.running),
+        (MEDIA_SLOW_LINE, before.waiting, after.waiting),
+        (MEDIA_SLOW_BYTES, before.weight, after.weight),
+    ] {
+        gauge!(name).increment(after as f64 - before as f64);
     }
 }
 

@@ -2,9 +2,13 @@
 //!
 //! The fair scheduler says who is next. What is waited for, and for how long, is in `media_wait` and `score_wait`.
 
-use std::sync::Arc;
+use std::{mem::replace, sync::Arc};
 
-use tidegate_scheduler::{Limits, Permit, Scheduler, fair_queue::QueueFull};
+use parking_lot::Mutex;
+use tidegate_scheduler::{
+    Limits, Permit, Scheduler,
+    fair_queue::{QueueFull, Totals},
+};
 use tidegate_schemas::ids::OrgId;
 
 use crate::metrics;
@@ -28,7 +32,9 @@ impl SlowQueue {
         is_known: impl Fn(&OrgId, &Arc<str>) -> bool + Send + Sync + 'static,
     ) -> Self {
         let are_known = move |org: &OrgId, hosts: &[Arc<str>]| hosts.iter().all(|host| is_known(org, host));
-        Self(Scheduler::new(limits, are_known, metrics::set_slow_queue))
+        let shown = Mutex::new(Totals::default());
+        let show = move |totals| metrics::slow_queue_changed(replace(&mut *shown.lock(), totals), totals);
+        Self(Scheduler::new(limits, are_known, show))
     }
 
     /// Waits for a permit for an item of so many bytes. `hosts` are those that it waits for, sorted, each once. Dropping
@@ -53,205 +59,5 @@ impl Drop for RunPermit {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use futures::{FutureExt as _, future::BoxFuture, poll};
-    use tidegate_scheduler::fair_queue::Totals;
-
-    use super::*;
-
-    fn limits(items: usize, per_host: usize) -> Limits {
-        Limits {
-            running_per_org: items,
-            running_per_org_and_key: per_host,
-            weight_per_org: 100,
-            waiting_per_org: 4,
-            waiting_weight_per_org: 50,
-            ..Limits::UNLIMITED
-        }
-    }
-
-    /// A queue for which hosts are known whose name begins so.
-    fn queue_that_knows(limits: Limits, name: &'static str) -> SlowQueue {
-        SlowQueue::new(limits, move |_, host| host.starts_with(name))
-    }
-
-    /// A queue for which each host is known.
-    fn queue(items: usize, per_host: usize) -> SlowQueue {
-        queue_that_knows(limits(items, per_host), "")
-    }
-
-    type Acquired<'a> = BoxFuture<'a, Result<RunPermit, QueueFull>>;
-
-    fn acquire<'a>(queue: &'a SlowQueue, org: &'a OrgId, hosts: &[&str], bytes: usize) -> Acquired<'a> {
-        let hosts: Vec<_> = hosts.iter().map(|host| Arc::from(*host)).collect();
-        async move { queue.acquire(org, &hosts, bytes).await }.boxed()
-    }
-
-    fn now(queue: &SlowQueue, org: &OrgId, hosts: &[&str], bytes: usize) -> Result<RunPermit, QueueFull> {
-        acquire(queue, org, hosts, bytes).now_or_never().unwrap()
-    }
-
-    #[tokio::test]
-    async fn hanging_host_leaves_permits_to_other_hosts_of_its_org() {
-        let (queue, org) = (queue(5, 2), OrgId::new("o"));
-        let hanging: Vec<_> = (0..2).map(|_| now(&queue, &org, &["hangs"], 1).unwrap()).collect();
-        let (mut third, mut both) =
-            (acquire(&queue, &org, &["hangs"], 1), acquire(&queue, &org, &["good", "hangs"], 1));
-        assert!(poll!(&mut third).is_pending() && poll!(&mut both).is_pending());
-        for _ in 0..5 {
-            drop(now(&queue, &org, &["good"], 1).unwrap());
-        }
-        drop(hanging);
-        let third = third.now_or_never().unwrap().unwrap();
-        let both = both.now_or_never().unwrap().unwrap();
-        assert_eq!(queue.0.totals(), Totals { running: 2, waiting: 0, weight: 2 });
-        drop((third, both));
-        assert_eq!(queue.0.totals(), Totals::default());
-    }
-
-    /// Not on a runtime, which lets a task poll only so many times before it yields.
-    #[test]
-    fn many_hanging_hosts_leave_a_permit_to_the_next_one() {
-        let (queue, org) = (queue(64, 16), OrgId::new("o"));
-        let mut stuck = Vec::new();
-        for nth in 0..12 * 16 {
-            stuck.extend(acquire(&queue, &org, &[&(nth % 12).to_string()], 0).now_or_never());
-        }
-        assert!(stuck.len() >= 4 * 12, "{}", stuck.len());
-        for _ in 0..100 {
-            drop(now(&queue, &org, &["good"], 0).unwrap());
-        }
-    }
-
-    /// A queue for which `known` is a known host, and `good` becomes one.
-    fn queue_that_learns(limits: Limits, is_good_known: &Arc<AtomicBool>) -> SlowQueue {
-        let is_good_known = Arc::clone(is_good_known);
-        SlowQueue::new(limits, move |_, host| {
-            &**host == "known" || (&**host == "good" && is_good_known.load(Ordering::SeqCst))
-        })
-    }
-
-    #[tokio::test]
-    async fn half_is_left_to_hosts_as_soon_as_they_are_known() {
-        let (known, org) = (Arc::new(AtomicBool::new(false)), OrgId::new("o"));
-        let queue = queue_that_learns(limits(6, 2), &known);
-        let _hanging = ["a", "b", "c"].map(|host| now(&queue, &org, &[host], 1).unwrap());
-        let beside = now(&queue, &org, &["known"], 1).unwrap();
-        let (mut first, mut second, mut both) = (
-            acquire(&queue, &org, &["good"], 1),
-            acquire(&queue, &org, &["good"], 1),
-            acquire(&queue, &org, &["d", "good"], 1),
-        );
-        assert!(poll!(&mut first).is_pending() && poll!(&mut both).is_pending());
-        known.store(true, Ordering::SeqCst);
-        // Nothing ended meanwhile. The next item of the host lets the first one run, whose turn it is.
-        assert!(poll!(&mut second).is_pending());
-        let first = first.now_or_never().unwrap().unwrap();
-        // Neither item asks for this host, whose end lets the second one run.
-        drop(beside);
-        let _second = second.now_or_never().unwrap().unwrap();
-        drop(first);
-        assert!(poll!(&mut both).is_pending(), "one of its hosts is not known");
-    }
-
-    #[tokio::test]
-    async fn end_of_any_item_lets_hosts_run_that_became_known() {
-        let (known, org) = (Arc::new(AtomicBool::new(false)), OrgId::new("o"));
-        let queue = queue_that_learns(limits(4, 2), &known);
-        let _hanging = ["a", "b"].map(|host| now(&queue, &org, &[host], 1).unwrap());
-        let beside = now(&queue, &org, &["known"], 1).unwrap();
-        let mut waiting = acquire(&queue, &org, &["good"], 1);
-        assert!(poll!(&mut waiting).is_pending());
-        known.store(true, Ordering::SeqCst);
-        drop(beside);
-        assert!(poll!(&mut waiting).is_ready());
-    }
-
-    #[tokio::test]
-    async fn full_queue_refuses_items_of_its_own_org_only() {
-        let (queue, org) = (queue(5, 2), OrgId::new("o"));
-        let _running: Vec<_> =
-            ["a", "b", "c", "d", "e"].map(|host| now(&queue, &org, &[host], 1).unwrap()).into();
-        let mut waiting = Vec::new();
-        for _ in 0..4 {
-            let mut one = acquire(&queue, &org, &["a"], 1);
-            assert!(poll!(&mut one).is_pending());
-            waiting.push(one);
-        }
-        assert_eq!(now(&queue, &org, &["a"], 1).err(), Some(QueueFull::Entries));
-        now(&queue, &OrgId::new("other"), &["a"], 1).unwrap();
-        waiting.pop();
-        assert!(poll!(&mut acquire(&queue, &org, &["a"], 1)).is_pending(), "one left the queue");
-    }
-
-    #[tokio::test]
-    async fn item_that_finds_no_bytes_waits_until_some_are_free() {
-        let (queue, org) = (queue(9, 9), OrgId::new("o"));
-        let first = now(&queue, &org, &["a"], 50).unwrap();
-        let mut second = acquire(&queue, &org, &["a"], 10);
-        assert!(poll!(&mut second).is_pending(), "it has half of them");
-        let mut large = acquire(&queue, &org, &["b"], 60);
-        assert_eq!(now(&queue, &org, &["a"], 50).err(), Some(QueueFull::Weight));
-        assert_eq!(now(&queue, &org, &["b"], 60).err(), Some(QueueFull::Weight));
-        let small = now(&queue, &org, &["b"], 20).unwrap();
-        drop(second);
-        assert!(poll!(&mut large).is_pending(), "the queue is empty");
-        assert_eq!(now(&queue, &org, &["a"], 30).err(), Some(QueueFull::Weight));
-        assert_eq!(queue.0.totals(), Totals { running: 2, waiting: 1, weight: 130 });
-        drop(first);
-        drop(large.now_or_never().unwrap().unwrap());
-        drop(small);
-        assert_eq!(queue.0.totals(), Totals::default());
-    }
-
-    #[tokio::test]
-    async fn unknown_hosts_leave_half_of_the_bytes_to_known_ones() {
-        let (queue, org) = (queue_that_knows(limits(64, 16), "good"), OrgId::new("o"));
-        let mut stuck: Vec<_> = ["a", "b"].map(|host| now(&queue, &org, &[host], 25).unwrap()).into();
-        let mut waiting = Vec::new();
-        for nth in 0..4 {
-            waiting.push(acquire(&queue, &org, &[&nth.to_string()], 25));
-            let _pending = poll!(waiting.last_mut().unwrap());
-        }
-        assert_eq!(
-            now(&queue, &org, &["c"], 25).err(),
-            Some(QueueFull::Weight),
-            "neither to run nor to wait"
-        );
-        let known = now(&queue, &org, &["good.1"], 25).unwrap();
-        now(&queue, &org, &["good.2"], 25).unwrap();
-        drop(known);
-        assert!(poll!(&mut waiting[0]).is_pending());
-        stuck.pop();
-        assert!(poll!(&mut waiting[0]).is_ready());
-    }
-
-    #[tokio::test]
-    async fn item_above_all_bytes_runs_and_harms_no_known_host() {
-        let (queue, org) = (queue_that_knows(limits(64, 16), "good"), OrgId::new("o"));
-        let monster = now(&queue, &org, &["a"], 5_000).unwrap();
-        let mut other = acquire(&queue, &org, &["b"], 5_000);
-        assert!(poll!(&mut other).is_pending());
-        assert_eq!(now(&queue, &org, &["c"], 1).err(), Some(QueueFull::Weight));
-        drop(now(&queue, &org, &["good"], 70).unwrap());
-        drop(monster);
-        assert!(poll!(&mut other).is_ready());
-    }
-
-    #[test]
-    fn heavy_items_of_a_hanging_host_leave_bytes_to_the_next() {
-        let (queue, org) = (queue(64, 16), OrgId::new("o"));
-        let mut stuck = Vec::new();
-        for nth in 0..12 {
-            stuck.extend(acquire(&queue, &org, &[&(nth % 3).to_string()], 10).now_or_never());
-        }
-        assert!(stuck.iter().all(Result::is_ok) && stuck.len() >= 6, "{}", stuck.len());
-        for _ in 0..100 {
-            drop(now(&queue, &org, &["good"], 10).unwrap());
-        }
-    }
-}
+#[path = "tests/slow_queue.rs"]
+mod tests;
