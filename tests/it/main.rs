@@ -24,5 +24,6 @@ mod rules_input;
 mod rules_on_items;
 mod settings;
 mod support;
+mod two_orgs;
 mod versions;
 mod waiting;

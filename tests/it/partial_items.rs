@@ -11,7 +11,7 @@ use tokio::{
 use crate::support::{Demo, Place, post, report};
 
 /// A platform that has `p1`, or one that never answers. Returns its port.
-async fn platform(answers: bool) -> u16 {
+pub(crate) async fn platform(answers: bool) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {

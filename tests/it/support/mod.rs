@@ -120,12 +120,23 @@ impl Demo {
 
     /// A request of the platform.
     pub(crate) async fn platform(&self, method: Method, path: &str, body: Option<&Value>) -> Answer {
-        let url = format!("{}{path}", self.var("TIDEGATE_URL"));
-        let request = self.http.request(method, url).header("x-api-key", self.var("TIDEGATE_API_KEY"));
+        self.platform_as(self.var("TIDEGATE_API_KEY"), method, path, body).await
+    }
+
+    /// A request of the platform, with any key; without one if it is empty.
+    pub(crate) async fn platform_as(
+        &self,
+        key: &str,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Answer {
+        let request = self.http.request(method, format!("{}{path}", self.var("TIDEGATE_URL")));
+        let request = if key.is_empty() { request } else { request.header("x-api-key", key) };
         answer(request, body).await
     }
 
-    /// A request of the operator, with any token.
+    /// A request of the operator, with any token; without one if it is empty.
     pub(crate) async fn admin_as(
         &self,
         token: &str,
@@ -133,8 +144,9 @@ impl Demo {
         path: &str,
         body: Option<&Value>,
     ) -> Answer {
-        let url = format!("{}/admin/v1{path}", self.var("TIDEGATE_ADMIN_URL"));
-        answer(self.http.request(method, url).bearer_auth(token), body).await
+        let request = self.http.request(method, format!("{}/admin/v1{path}", self.var("TIDEGATE_ADMIN_URL")));
+        let request = if token.is_empty() { request } else { request.bearer_auth(token) };
+        answer(request, body).await
     }
 
     pub(crate) async fn admin(&self, path: &str) -> Value {

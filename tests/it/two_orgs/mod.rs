@@ -1,0 +1,205 @@
+//! Two organisations: nothing of one is seen or changed with the keys of the other, on any route of either API.
+
+mod routes;
+mod rows;
+mod setup;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use reqwest::Method;
+use serde_json::Value;
+use tidegate_catalog::Scope;
+use tidegate_test_support::{PATIENCE, eventually_ok};
+
+use self::{
+    rows::{ADMIN, PLATFORM, Row},
+    setup::{SEALED, TwoOrgs, operator, stable, two_orgs},
+};
+use crate::support::{Answer, Place};
+
+const PLATFORM_PREFIX: &str = "/api/v1";
+
+/// Names of values that are no ids, or too short to be looked for in an answer.
+const NO_IDS: [&str; 7] = ["since", "until", "hash", "jobs", "deliveries", "fetched", "letter"];
+/// Names of values that are the same in both requests.
+const COMMON: [&str; 5] = ["since", "until", "hash", "jobs", "deliveries"];
+
+type Ids = BTreeMap<&'static str, String>;
+
+impl TwoOrgs {
+    /// A request to the API of the row, under a key or the operator's token.
+    async fn send(&self, row: &Row, key: &str, path: &str, body: &str) -> Answer {
+        let (method, template) = row.route.split_once(' ').unwrap();
+        let method: Method = method.parse().unwrap();
+        let body = (!body.is_empty()).then(|| serde_json::from_str::<Value>(body).unwrap());
+        if template.starts_with(PLATFORM_PREFIX) {
+            return self
+                .demo
+                .platform_as(key, method, &format!("{PLATFORM_PREFIX}{path}"), body.as_ref())
+                .await;
+        }
+        self.demo.admin_as(key, method, path, body.as_ref()).await
+    }
+
+    /// Ids of the same form that nobody has.
+    fn missing(&self) -> Ids {
+        self.ids
+            .iter()
+            .map(|(name, id)| (*name, if COMMON.contains(name) { id.clone() } else { other(id) }))
+            .collect()
+    }
+
+    /// Reads everything that the first organisation can read.
+    async fn snapshot(&self) -> BTreeMap<String, (u16, String)> {
+        let mut all = BTreeMap::new();
+        for row in ADMIN.iter().chain(PLATFORM).filter(|row| row.route.starts_with("GET")) {
+            // Lists of the installation, which no key opens, are nobody's.
+            for (_, path, _) in row.requests.iter().filter(|(status, _, _)| *status != 403) {
+                let (path, _) = filled(path, &self.ids);
+                let is_platform = row.route.contains(PLATFORM_PREFIX);
+                let key = if is_platform { self.demo.var("TIDEGATE_API_KEY") } else { &self.operator };
+                let mut answer = self.send(row, key, &path, "").await;
+                assert_eq!(answer.0, 200, "{} {path}: {}", row.route, answer.1);
+                if row.route == "GET /audit" {
+                    // Views of child safety are audited, also those that this makes.
+                    answer.1["items"]
+                        .as_array_mut()
+                        .unwrap()
+                        .retain(|entry| entry["action"] != "GET /jobs/{id}");
+                }
+                all.insert(format!("{} {path}", row.route), stable(answer, &Ids::new()));
+            }
+        }
+        all
+    }
+
+    /// Waits until whatever the stranger sent has its effects.
+    async fn consumed(&self) {
+        eventually_ok("all records to be consumed and counted", PATIENCE, async || {
+            let counted = self.demo.admin_as(&self.stranger, Method::GET, "/rules/stats", None).await.1;
+            if counted["items"] == serde_json::json!([]) {
+                anyhow::bail!("the rule of the stranger's items is not counted");
+            }
+            let metrics = self.demo.operations("/metrics").await.1;
+            let lag = metrics.lines().filter(|line| line.starts_with("tidegate_consumer_lag_records"));
+            let lag: f64 = lag.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum();
+            if lag > 0.0 { anyhow::bail!("{lag} records are left") } else { Ok(()) }
+        })
+        .await
+        .unwrap();
+    }
+}
+
+/// The text with another last digit.
+fn other(id: &str) -> String {
+    let last = if id.ends_with('0') { '1' } else { '0' };
+    let mut id = id.to_owned();
+    id.pop();
+    id.push(last);
+    id
+}
+
+/// The text with ids in their places, and those that were put there.
+fn filled(text: &str, ids: &Ids) -> (String, Ids) {
+    let (mut text, mut used) = (text.to_owned(), Ids::new());
+    for (name, id) in ids {
+        let place = format!("<{name}>");
+        if text.contains(&place) {
+            text = text.replace(&place, id);
+            used.insert(name, id.clone());
+        }
+    }
+    (text, used)
+}
+
+#[test]
+fn each_route_has_a_row_in_the_matrix() {
+    let of = |rows: &[Row]| rows.iter().map(|row| row.route.to_owned()).collect::<BTreeSet<_>>();
+    let platform: BTreeSet<_> = routes::of_platform().into_iter().map(|it| it.route).collect();
+    for (code, rows) in [(routes::of_admin(), of(ADMIN)), (platform, of(PLATFORM))] {
+        let without: Vec<_> = code.difference(&rows).collect();
+        assert!(without.is_empty(), "routes without a row in tests/it/two_orgs/rows.rs: {without:?}");
+        let gone: Vec<_> = rows.difference(&code).collect();
+        assert!(gone.is_empty(), "rows without a route: {gone:?}");
+    }
+}
+
+#[tokio::test]
+async fn keys_of_one_org_reach_nothing_of_another() {
+    let place = Place::new();
+    let orgs = two_orgs(&place).await;
+    let missing = orgs.missing();
+    let before = orgs.snapshot().await;
+    for row in ADMIN.iter().chain(PLATFORM) {
+        for (status, path, body) in row.requests {
+            let mut answers = Vec::new();
+            for ids in [&orgs.ids, &missing] {
+                let ((path, in_path), (body, in_body)) = (filled(path, ids), filled(body, ids));
+                let answer = orgs.send(row, &orgs.stranger, &path, &body).await;
+                assert_eq!(answer.0, *status, "{} {path}: {}", row.route, answer.1);
+                let used: Ids = in_path.into_iter().chain(in_body).collect();
+                let answer = stable(answer, &used);
+                let seen = orgs.ids.iter().filter(|(name, _)| !NO_IDS.contains(name));
+                let seen: Vec<_> = seen.filter(|(_, id)| answer.1.contains(id.as_str())).collect();
+                assert!(seen.is_empty(), "{} {path} shows {seen:?}: {}", row.route, answer.1);
+                assert!(!answer.1.contains(SEALED), "{} {path}: {}", row.route, answer.1);
+                answers.push(answer);
+                if used.is_empty() {
+                    break;
+                }
+            }
+            answers.dedup();
+            assert_eq!(answers.len(), 1, "{} {path} tells which ids exist: {answers:?}", row.route);
+        }
+    }
+    orgs.consumed().await;
+    for (request, after) in orgs.snapshot().await {
+        assert_eq!(before[&request], after, "{request} has changed");
+    }
+    // The ids mean something to the organisation that they belong to.
+    for row in ADMIN {
+        for (_, path, body) in row.requests.iter().filter(|(status, _, _)| *status == 404) {
+            let ((path, _), (body, _)) = (filled(path, &orgs.ids), filled(body, &orgs.ids));
+            let (status, answer) = orgs.send(row, &orgs.operator, &path, &body).await;
+            assert_ne!(status, 404, "{} {path}: {answer}", row.route);
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_route_asks_for_a_key_and_its_scope() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let operator = operator(&place);
+    let key_without = async |left_out: Scope| {
+        let scopes: Vec<_> =
+            Scope::ALL.into_iter().filter(|scope| *scope != left_out).map(Scope::name).collect();
+        let body = serde_json::json!({ "name": "almost", "scopes": scopes });
+        let (status, made) = demo.admin_as(&operator, Method::POST, "/keys", Some(&body)).await;
+        assert_eq!(status, 201, "{made}");
+        made["key"].as_str().unwrap().to_owned()
+    };
+    let no_admin = key_without(Scope::Admin).await;
+    for route in routes::of_admin() {
+        let (method, template) = route.split_once(' ').unwrap();
+        let (method, path): (Method, _) = (method.parse().unwrap(), template.replace(['{', '}'], ""));
+        for (key, path, status) in [
+            ("", path.clone(), 401),
+            (&*no_admin, path.clone(), 403),
+            (demo.var("TIDEGATE_ADMIN_KEY"), format!("{path}?org=other"), 403),
+        ] {
+            let answer = demo.admin_as(key, method.clone(), &path, None).await;
+            assert_eq!(answer.0, status, "{route}: {}", answer.1);
+        }
+    }
+    for routes::PlatformRoute { route, scope } in routes::of_platform() {
+        let (method, template) = route.split_once(' ').unwrap();
+        let (method, path): (Method, _) = (method.parse().unwrap(), template.replace(['{', '}'], ""));
+        let scope = Scope::ALL.into_iter().find(|known| format!("{known:?}") == scope);
+        let without = key_without(scope.expect("a scope that exists")).await;
+        for (key, status) in [("", 401), (&*without, 403)] {
+            let answer = demo.platform_as(key, method.clone(), &path, None).await;
+            assert_eq!(answer.0, status, "{route}: {}", answer.1);
+        }
+    }
+}
