@@ -113,3 +113,60 @@ async fn escalation_opens_one_child_safety_job_and_keeps_the_first_reason() {
     assert_eq!(demo.command(&comments, &json!({ "text": "see the other one" })).await.0, 201);
     assert_eq!(demo.admin(&comments).await["items"][0]["text"], "see the other one");
 }
+
+#[tokio::test]
+async fn items_of_child_safety_are_hidden_without_the_scope() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    demo.submit(&post("c3", "mallory", "buy scamcoin today")).await;
+    let event = demo.received("action.automatic", 1).await[0]["id"].as_str().unwrap().to_owned();
+    demo.evaluated("post", "c3").await;
+    let admin = plain_admin(&demo).await;
+    let key = admin["key"].as_str().unwrap();
+    let get = async |path: &str| demo.admin_as(key, Method::GET, path, None).await;
+    let deliveries = "/deliveries?itemId=c3";
+    assert_eq!(get("/items?id=c3").await.0, 200);
+    assert_eq!(get(deliveries).await.1["items"][0]["eventId"], event);
+    let delivery = format!("/deliveries/{event}");
+    assert_eq!(get(&delivery).await.0, 200);
+
+    let job = child_safety_job(&demo, "c3").await;
+    for path in ["/items?id=c3", &delivery] {
+        let (status, answer) = get(path).await;
+        assert_eq!(status, 403, "{path}: {answer}");
+        assert!(answer["detail"].as_str().unwrap().contains("child_safety"), "{path}: {answer}");
+    }
+    assert_eq!(get(deliveries).await.1["items"], json!([]));
+    demo.admin("/items?id=c3").await;
+    demo.admin(&delivery).await;
+    assert_eq!(audit(&demo, "object=/items&actor=demo%20admin").await.len(), 1);
+    assert_eq!(audit(&demo, &format!("object={delivery}")).await.len(), 1);
+
+    // Out of child safety: with the scope and a reason, and the reports go along.
+    let path = format!("/jobs/{}/move", job["id"].as_str().unwrap());
+    let body = json!({ "queue": "default", "reason": "an adult" });
+    assert_eq!(demo.admin_as(key, Method::POST, &path, Some(&body)).await.0, 403);
+    let (status, answer) = demo.command(&path, &json!({ "queue": "default" })).await;
+    assert_eq!(status, 400, "{answer}");
+    let mut opened = Vec::new();
+    for _ in 0..2 {
+        let (status, answer) = demo.command(&path, &body).await;
+        assert_eq!(status, 200, "{answer}");
+        opened.push(answer["jobId"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(opened[0], opened[1]);
+    let review = get(&format!("/jobs/{}", opened[0])).await.1;
+    assert_eq!((&review["class"], &review["queue"]), (&json!("review"), &json!("default")), "{review}");
+    assert_eq!(review["causes"][0]["report"]["csam"], true, "{review}");
+    assert_eq!(review["comments"].as_array().unwrap().len(), 1, "{review}");
+    assert_eq!(demo.admin(&format!("/jobs/{}", job["id"].as_str().unwrap())).await["state"], "moved");
+    assert_eq!(get("/items?id=c3").await.0, 200);
+    assert_eq!(get(deliveries).await.1["items"].as_array().unwrap().len(), 1);
+    let queues = demo.admin("/queues").await;
+    let safety = queues["items"].as_array().unwrap().iter().find(|it| it["key"] == "child-safety").cloned();
+    assert_eq!(safety.unwrap()["open"], 0, "{queues}");
+
+    let again = child_safety_job(&demo, "c3").await;
+    assert_ne!(again["id"], job["id"], "a later report opens another one");
+    assert_eq!(get("/items?id=c3").await.0, 403);
+}

@@ -93,3 +93,82 @@ async fn routing_is_explained_for_stored_and_given_items() {
     assert!(text(&output.stderr).contains("reports, rules or appeals"), "{}", text(&output.stderr));
     drop(demo);
 }
+
+#[tokio::test]
+async fn moved_job_waits_and_counts_in_the_other_queue_only() {
+    let place = Place::new();
+    let demo = configured(&place).await;
+    let job = reported(&demo, "default", "m1", "hello").await;
+    let id = job["id"].as_str().unwrap();
+    let path = format!("/jobs/{id}/move");
+    let claim = json!({"reviewer": "ann"});
+    assert_eq!(demo.command(&format!("/jobs/{id}/claim"), &claim).await.0, 200);
+
+    for (body, status, says) in [
+        (json!({"queue": "scams", "reviewer": "bob"}), 409, "claimed by ann"),
+        (json!({"queue": "nowhere", "reviewer": "ann"}), 400, "no queue nowhere"),
+        (json!({"queue": "child-safety", "reviewer": "ann"}), 400, "escalate"),
+        (json!({"queue": "appeals", "reviewer": "ann"}), 400, "of class appeal"),
+        (json!({"queue": "scams", "reason": " ", "reviewer": "ann"}), 400, "text is needed"),
+    ] {
+        let (got, answer) = demo.command(&path, &body).await;
+        assert_eq!(got, status, "{body}: {answer}");
+        assert!(answer.to_string().contains(says), "{body}: {answer}");
+    }
+    let body = json!({"queue": "scams", "reason": "sells coins", "reviewer": "ann"});
+    for _ in 0..2 {
+        let (status, answer) = demo.command(&path, &body).await;
+        assert_eq!((status.as_u16(), &answer["jobId"]), (200, &job["id"]), "{answer}");
+    }
+    let moved = demo.admin(&format!("/jobs/{id}")).await;
+    assert_eq!((&moved["queue"], moved.get("claimedBy")), (&json!("scams"), None), "{moved}");
+    assert_eq!(moved["moves"].as_array().unwrap().len(), 1, "{moved}");
+    let texts: Vec<_> = moved["comments"].as_array().unwrap().iter().map(|it| &it["text"]).collect();
+    assert_eq!(texts, ["Moved from default to scams: sells coins"]);
+
+    let queues = demo.admin("/queues").await;
+    let counts = |key: &str| {
+        let queue = queues["items"].as_array().unwrap().iter().find(|it| it["key"] == key).cloned().unwrap();
+        [&queue["open"], &queue["lastHour"]["opened"], &queue["lastHour"]["closed"]]
+            .map(|it| it.as_i64().unwrap())
+    };
+    assert_eq!((counts("default"), counts("scams")), ([0, 1, 1], [1, 1, 0]), "{queues}");
+    assert_eq!(demo.command("/jobs/claim-next", &json!({"queue": "default"})).await.0, 204);
+    let ann = json!({"queue": "scams", "reviewer": "ann"});
+    let (status, claimed) = demo.command("/jobs/claim-next", &ann).await;
+    assert_eq!((status.as_u16(), &claimed["id"]), (200, &job["id"]), "{claimed}");
+    let rows = demo.admin(&format!("/audit?object={path}")).await;
+    let moved: Vec<_> = rows["items"].as_array().unwrap().iter().filter(|row| row["status"] == 200).collect();
+    assert_eq!(moved[0]["detail"]["to"], "scams", "{rows}");
+}
+
+#[tokio::test]
+async fn skipped_job_goes_to_others_first() {
+    let place = Place::new();
+    let demo = configured(&place).await;
+    let one = reported(&demo, "default", "k1", "hello").await;
+    let two = reported(&demo, "default", "k2", "hello").await;
+    let next = async |reviewer: &str| {
+        demo.command("/jobs/claim-next", &json!({"queue": "default", "reviewer": reviewer})).await.1
+    };
+    let skip = async |job: &Value, reviewer: &str| {
+        let body = json!({"epoch": job["epoch"], "reviewer": reviewer, "reason": "no Greek"});
+        demo.command(&format!("/jobs/{}/skip", job["id"].as_str().unwrap()), &body).await.0.as_u16()
+    };
+    let first = next("ann").await;
+    let other = if first["id"] == one["id"] { &two } else { &one };
+    assert_eq!(skip(&first, "bob").await, 409, "the claim is not bob's");
+    assert_eq!(skip(&first, "ann").await, 204);
+    let second = next("ann").await;
+    assert_eq!(second["id"], other["id"], "the skipped one comes last");
+    assert_eq!(next("bob").await["id"], first["id"], "others get it");
+    let again = demo.admin(&format!("/jobs/{}", first["id"].as_str().unwrap())).await;
+    assert_eq!(
+        (&again["skips"][0]["by"], &again["comments"][0]["text"]),
+        (&json!("ann"), &json!("Skipped: no Greek"))
+    );
+    assert_eq!(skip(&again, "bob").await, 204);
+    assert_eq!(skip(&second, "ann").await, 204);
+    // Nothing else is left: the one that was skipped longest ago.
+    assert_eq!(next("ann").await["id"], first["id"]);
+}

@@ -14,7 +14,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidegate_schemas::{
-    ids::{CauseId, JobId, Millis, OrgId},
+    ids::{CauseId, Millis, OrgId},
     item_types::datetime,
     records::JobClass,
 };
@@ -87,8 +87,14 @@ pub(super) async fn record(State(api): State<Api>, request: Request, next: Next)
     answer
 }
 
-/// Records that a job of child safety is shown to the caller, before it is. The answer's status is not known by then.
-pub(super) async fn record_view(api: &Api, caller: &Caller, job: JobId) -> Result<(), Problem> {
+/// Records that content of child safety is shown to the caller, before it is: `route` and the object's path. The answer's
+/// status is not known by then.
+pub(super) async fn record_view(
+    api: &Api,
+    caller: &Caller,
+    route: &str,
+    object: String,
+) -> Result<(), Problem> {
     let at = Millis::now();
     let row = AuditEntry {
         org: caller.org.clone(),
@@ -96,8 +102,8 @@ pub(super) async fn record_view(api: &Api, caller: &Caller, job: JobId) -> Resul
         at,
         entry_id: CauseId::random().0,
         actor: caller.name.to_string(),
-        action: "GET /jobs/{id}".to_owned(),
-        object: format!("/jobs/{job}"),
+        action: format!("GET {route}"),
+        object,
         request_id: caller.request_id.to_string(),
         status: None,
         detail: Some(json!({ "class": JobClass::ChildSafety }).to_string()),

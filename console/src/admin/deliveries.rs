@@ -21,6 +21,7 @@ use tidegate_web::{Path, Problem, Query};
 use super::{
     Api, List,
     caller::Caller,
+    child_safety,
     extract::{id, invalid, not_a_cursor},
     faults,
     job_list::limit,
@@ -174,7 +175,10 @@ async fn list(
     let store = &api.deps.moderation.store;
     let page = deliveries::page(store, &caller.org, query, Millis::now()).await;
     let (found, next) = page.map_err(faults::store)?;
-    let items = found.iter().map(Delivery::from).collect();
+    let subjects: Vec<_> = found.iter().map(|delivery| delivery.subject.clone()).collect();
+    let hidden = child_safety::hidden(&api, &caller, &subjects).await?;
+    let shown = found.iter().filter(|delivery| !hidden.contains(&delivery.subject));
+    let items = shown.map(Delivery::from).collect();
     Ok(Json(List { items, next: next.map(|place| place.to_string()) }))
 }
 
@@ -185,6 +189,9 @@ async fn one(
 ) -> Result<Json<Whole>, Problem> {
     let found = deliveries::one(&api.deps.moderation.store, &caller.org, id(&event)?).await;
     let (row, attempts) = found.map_err(faults::store)?.ok_or_else(no_such_delivery)?;
+    let subject = std::slice::from_ref(&row.subject);
+    let object = format!("/deliveries/{}", row.event_id);
+    child_safety::check_and_record(&api, &caller, subject, "/deliveries/{id}", object).await?;
     Ok(Json(Whole {
         delivery: Delivery::from(&row),
         body: std::str::from_utf8(&row.body)

@@ -6,7 +6,7 @@ use tidegate_moderation::items::stored;
 use tidegate_schemas::ids::{ItemId, ItemKey};
 use tidegate_web::{Problem, Query};
 
-use super::{Api, List, caller::Caller, faults, jobs};
+use super::{Api, List, caller::Caller, child_safety, faults, jobs};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new().route("/items", get(list))
@@ -26,8 +26,10 @@ async fn list(
 ) -> Result<Json<List<stored::Answer>>, Problem> {
     let config = jobs::config(&api, &caller).await?;
     let mut items = Vec::new();
-    for item_type in config.item_types() {
-        let key = ItemKey { type_id: item_type.key.clone(), id: id.clone() };
+    let of_type = |type_id| ItemKey { type_id, id: id.clone() };
+    let keys: Vec<_> = config.item_types().map(|item_type| of_type(item_type.key.clone())).collect();
+    child_safety::check_and_record(&api, &caller, &keys, "/items", format!("/items?id={id}")).await?;
+    for key in keys {
         let found = stored::answer(&api.deps.moderation.store, &caller.org, &key, None).await;
         items.extend(found.map_err(faults::moderation)?);
     }

@@ -99,7 +99,7 @@ async fn escalate(
     }
 }
 
-fn check_text(api: &Api, pointer: &str, text: &str) -> Result<(), Problem> {
+pub(super) fn check_text(api: &Api, pointer: &str, text: &str) -> Result<(), Problem> {
     let longest = api.settings.reason_bytes;
     if text.trim().is_empty() {
         return Err(invalid(pointer, "A text is needed."));

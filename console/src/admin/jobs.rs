@@ -326,7 +326,7 @@ pub(super) fn reviewer_of(api: &Api, caller: &Caller, named: Option<String>) -> 
 }
 
 /// Refuses reviewers whom the access of the job's queue does not name.
-fn check_access(
+pub(super) fn check_access(
     config: &Compiled,
     queue: &QueueId,
     reviewer: &Reviewer,
@@ -364,7 +364,7 @@ async fn check_and_record(api: &Api, caller: &Caller, job: &Job) -> Result<(), P
         return Ok(());
     }
     caller.needs_child_safety()?;
-    audit::record_view(api, caller, job.job_id).await
+    audit::record_view(api, caller, "/jobs/{id}", format!("/jobs/{}", job.job_id)).await
 }
 
 /// Refuses callers without the scope of the queue's class.
@@ -383,6 +383,6 @@ pub(super) fn no_such_job() -> Problem {
     Problem::not_found("There is no such job.")
 }
 
-fn decided_already() -> Problem {
-    Problem::conflict("The job is decided already.")
+pub(super) fn decided_already() -> Problem {
+    Problem::conflict("The job is decided already, or moved to another class.")
 }

@@ -5,6 +5,7 @@
 mod audit;
 mod banks;
 mod caller;
+mod child_safety;
 mod config;
 mod dead_letters;
 mod deliveries;
@@ -13,6 +14,7 @@ mod extract;
 mod faults;
 mod items;
 mod job_list;
+mod job_moves;
 mod job_notes;
 mod jobs;
 mod keys;
@@ -65,6 +67,7 @@ pub fn router(deps: Deps, settings: Settings, http: HttpServer) -> Router {
         .merge(deliveries::routes())
         .merge(endpoints::routes())
         .merge(items::routes())
+        .merge(job_moves::routes())
         .merge(job_notes::routes())
         .merge(jobs::routes())
         .merge(keys::routes())

@@ -22,6 +22,7 @@ use tidegate_web::{Path, Problem, Query};
 use super::{
     Api, List,
     caller::Caller,
+    child_safety,
     extract::{Page, WholeList},
     faults,
     job_list::limit,
@@ -117,7 +118,13 @@ async fn one(
 ) -> Result<Json<RequestView>, Problem> {
     let found = views::find(&api.deps.moderation.store, &caller.org, &id).await;
     let found = found.map_err(faults::moderation)?;
-    found.map(Json).ok_or_else(|| Problem::not_found("There is no such request."))
+    let found = found.ok_or_else(|| Problem::not_found("There is no such request."))?;
+    let visible = child_safety::visible_requests(&api, &caller, vec![found]).await?.pop();
+    let Some(row) = visible else {
+        caller.needs_child_safety()?;
+        return Err(Problem::internal());
+    };
+    views::request(row).map(Json).map_err(faults::moderation)
 }
 
 /// Lists requests, the newest first.
@@ -136,14 +143,20 @@ async fn list(
     while place.day >= oldest {
         let range = At::all().limit(limit - items.len()).after(place.after.clone());
         let mut rows = store.scan::<PartialRequest>(&(caller.org.clone(), place.day), range);
-        for row in rows.all().await.map_err(faults::store)? {
-            place.after = Some(Cursor::after(&row));
+        let found = rows.all().await.map_err(faults::store)?;
+        if let Some(last) = found.last() {
+            place.after = Some(Cursor::after(last));
+        }
+        let read_all = rows.cursor().is_none();
+        for row in child_safety::visible_requests(&api, &caller, found).await? {
             items.push(views::request(row).map_err(faults::moderation)?);
         }
         if items.len() >= limit {
             return Ok(Json(List { items, next: Some(place.to_string()) }));
         }
-        place = DayPlace { day: place.day - 1, after: None };
+        if read_all {
+            place = DayPlace { day: place.day - 1, after: None };
+        }
     }
     Ok(Json(List { items, next: None }))
 }

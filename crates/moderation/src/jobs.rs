@@ -306,7 +306,8 @@ fn text(signals: Signals) -> Result<String, Error> {
     serde_json::to_string(&signals).map_err(Error::corrupt("job"))
 }
 
-async fn put_entry(store: &Store, job: &Job, at: Millis, now: Millis) -> Result<(), Error> {
+/// Writes the pointer to a job in its queue. It is written before the job's row says that it waits there.
+pub(crate) async fn put_entry(store: &Store, job: &Job, at: Millis, now: Millis) -> Result<(), Error> {
     let entry = QueueEntry {
         org: job.org.clone(),
         queue: job.queue.clone(),
@@ -349,6 +350,8 @@ async fn open(
         signals: Some(text(signals)?),
         routed_by: request.placement.routed_by.clone(),
         closed_at: None,
+        moves: None,
+        skips: None,
         version: 1,
     };
     put_entry(store, &job, created_at, now).await?;
@@ -361,9 +364,9 @@ async fn open(
     Ok(inserted)
 }
 
-/// Returns the instant of a new job's queue entry. It is now, or the instant from which the day is scanned if that is
+/// Returns the instant of a new queue entry. It is now, or the instant from which the day is scanned if that is
 /// later because of a clock that was ahead: nobody would find an earlier entry.
-async fn entry_time(
+pub(crate) async fn entry_time(
     store: &Store,
     org: &OrgId,
     queue: &QueueId,

@@ -5,6 +5,7 @@
 pub mod dead_letters;
 pub mod effects;
 pub mod items;
+mod job_moves;
 pub mod jobs;
 pub mod media;
 pub mod metrics;

@@ -16,6 +16,8 @@ const MEDIA_LEFT_RUNNING: &str = "tidegate_media_left_running";
 const MEDIA_LEFT_RUNNING_DROPPED: &str = "tidegate_media_left_running_dropped_total";
 const JOBS_OPENED: &str = "tidegate_jobs_opened_total";
 const JOBS_CLAIMED: &str = "tidegate_jobs_claimed_total";
+const JOBS_MOVED: &str = "tidegate_jobs_moved_total";
+const JOBS_SKIPPED: &str = "tidegate_jobs_skipped_total";
 const JOBS_ROUTED: &str = "tidegate_jobs_routed_total";
 const SCORE_LOOKUPS: &str = "tidegate_score_lookups_total";
 const SCORE_CALLS: &str = "tidegate_score_calls_total";
@@ -48,6 +50,8 @@ pub fn describe() {
         MEDIA_LEFT_RUNNING_DROPPED,
         "Fetches that were dropped because too many run without a waiting item."
     );
+    describe_counter!(JOBS_MOVED, "Review jobs that moderators moved to another queue, by class.");
+    describe_counter!(JOBS_SKIPPED, "Claims of review jobs that reviewers gave back to somebody else.");
     describe_counter!(JOBS_OPENED, "Review jobs that were opened, by class.");
     describe_counter!(
         JOBS_CLAIMED,
@@ -82,7 +86,15 @@ pub(crate) fn job_opened(class: &'static str) {
     counter!(JOBS_OPENED, "class" => class).increment(1);
 }
 
-/// `reason`: `overdue` or `priority`.
+pub(crate) fn job_moved(class: &'static str) {
+    counter!(JOBS_MOVED, "class" => class).increment(1);
+}
+
+pub(crate) fn job_skipped() {
+    counter!(JOBS_SKIPPED).increment(1);
+}
+
+/// `reason`: `overdue`, `priority` or `skipped`.
 pub(crate) fn job_claimed(reason: &'static str) {
     counter!(JOBS_CLAIMED, "reason" => reason).increment(1);
 }

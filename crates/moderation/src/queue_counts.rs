@@ -15,7 +15,7 @@ use tidegate_store::{
     },
 };
 
-use crate::Error;
+use crate::{Error, job_moves};
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -165,10 +165,17 @@ async fn events(
         let keys: Vec<_> = rows.iter().map(|row| (org.clone(), row.job_id)).collect();
         for (row, job) in rows.iter().zip(store.get_many::<Job>(&keys).await?) {
             // An attempt that a crash or another writer cut off left an event of another instant.
-            let says_so = job.is_some_and(|job| match row.change {
-                QueueChange::Opened => job.created_at == row.at,
-                QueueChange::Closed => job.closed_at == Some(row.at),
-            });
+            let Some(job) = job else { continue };
+            let moves = job_moves::of(&job)?;
+            let says_so = match row.change {
+                QueueChange::Opened => {
+                    job.created_at == row.at || moves.iter().any(|it| it.at == row.at && it.to == *queue)
+                }
+                QueueChange::Closed => {
+                    job.closed_at == Some(row.at)
+                        || moves.iter().any(|it| it.at == row.at && it.from == *queue)
+                }
+            };
             if says_so {
                 happened.push((row.change, row.at));
             }

@@ -90,11 +90,10 @@ pub fn public_id(requested_at: Millis, id: Uuid) -> String {
 }
 
 /// Returns the request that a public id names.
-pub async fn find(store: &Store, org: &OrgId, id: &str) -> Result<Option<RequestView>, Error> {
+pub async fn find(store: &Store, org: &OrgId, id: &str) -> Result<Option<PartialRequest>, Error> {
     let parsed = id.split_once('-').and_then(|(at, id)| Some((Millis(at.parse().ok()?), id.parse().ok()?)));
     let Some((at, id)) = parsed else { return Ok(None) };
-    let row = store.get::<PartialRequest>(&(org.clone(), at.day(), at, id)).await?;
-    row.map(request).transpose()
+    Ok(store.get::<PartialRequest>(&(org.clone(), at.day(), at, id)).await?)
 }
 
 /// Returns the newest requests for a job, and the items that they brought.

@@ -23,11 +23,12 @@ use tidegate_store::{
 use super::{
     comments::{self, Comment},
     decisions::{Parameters, StoredDecision},
-    thread,
+    skips, thread,
 };
 use crate::{
     Error,
     items::{context, context_media, stored},
+    job_moves,
     partial_items::views,
     priority::Signals,
 };
@@ -61,6 +62,29 @@ pub struct Summary {
     pub decision: Option<DecisionView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision_state: Option<DecisionState>,
+    /// Moves to other queues, the oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub moves: Vec<MoveView>,
+    /// The last skip of each reviewer, the oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skips: Vec<SkipView>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MoveView {
+    pub at: String,
+    pub from: QueueId,
+    pub to: QueueId,
+    /// Review job that has the causes of a job that left child safety.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<JobId>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct SkipView {
+    pub at: String,
+    pub by: String,
 }
 
 /// A decision as the API shows it.
@@ -236,7 +260,13 @@ pub fn summary(job: Job) -> Result<Summary, Error> {
         job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("job"))?;
     let signals = job.signals.as_deref().map(serde_json::from_str).transpose();
     let signals = signals.map_err(Error::corrupt("job"))?;
+    let moves = job_moves::of(&job)?.into_iter();
+    let skips = skips::of(&job)?.into_iter();
     Ok(Summary {
+        moves: moves
+            .map(|it| MoveView { at: it.at.iso(), from: it.from, to: it.to, job_id: it.job })
+            .collect(),
+        skips: skips.map(|it| SkipView { at: it.at.iso(), by: it.by }).collect(),
         id: job.job_id,
         class: job.class,
         queue: job.queue,

@@ -1,11 +1,14 @@
 //! Human review: queues, decisions, and the reports and appeals that open jobs.
 
 pub mod appeals;
+pub mod child_safety;
 pub mod comments;
 mod decision_events;
 pub mod decisions;
 pub mod escalation;
 pub mod job_view;
+pub mod moves;
 pub mod queues;
 pub mod reports;
+pub mod skips;
 mod thread;

@@ -3,7 +3,11 @@
 //! The index of a queue only grows, and a job's row is the truth. Each day of a queue stores up to where all its entries
 //! are decided, with a margin for late entries, so that a claim does not read the whole day.
 
-use std::{cmp::Reverse, time::Duration};
+use std::{
+    cmp::Reverse,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use tidegate_schemas::{
     documents::QueueOrder,
@@ -14,6 +18,7 @@ use tidegate_store::{
     tables::review::jobs::{DecisionState, Job, JobState, QueueDay, QueueEntry},
 };
 
+use super::skips;
 use crate::{Error, jobs::has_cause, metrics, queue_counts};
 
 /// Longest delay between the instant of a queue entry and its write.
@@ -131,7 +136,7 @@ pub async fn release(
 }
 
 /// Claims the next free job: one that has waited for longer than the queue's bound, the oldest first, or else one of the
-/// oldest of the highest priority. `draw` picks the one to start at among equals.
+/// oldest of the highest priority, or else one that the reviewer skipped. `draw` picks the one to start at among equals.
 pub async fn claim_next(
     store: &Store,
     org: &OrgId,
@@ -144,6 +149,12 @@ pub async fn claim_next(
     let is_free = |job: &Job| {
         job.lease_until.is_none_or(|until| until <= now) || job.claimed_by.as_deref() == Some(&reviewer.name)
     };
+    let has_skipped = AtomicBool::new(false);
+    let is_new = |job: &Job| {
+        let is_skipped = is_free(job) && skips::skipped_at(job, &reviewer.name).is_some();
+        has_skipped.fetch_or(is_skipped, Ordering::Relaxed);
+        is_free(job) && !is_skipped
+    };
     let mut opening = None;
     let mut days: Vec<QueueDay> =
         store.scan::<QueueDay>(&(org.clone(), queue.clone()), At::all()).all().await?;
@@ -152,7 +163,7 @@ pub async fn claim_next(
     days.sort_by_key(|day| day.first_at);
     let mut found = Vec::new();
     for day in &days {
-        scan_day(store, day, now, (overdue, SPREAD), &is_free, &mut found).await?;
+        scan_day(store, day, now, (overdue, SPREAD), &is_new, &mut found).await?;
         if found.len() >= SPREAD {
             break;
         }
@@ -169,13 +180,29 @@ pub async fn claim_next(
     for equals in days.chunk_by(|one, other| rank(one) == rank(other)) {
         let mut found = Vec::new();
         for day in equals {
-            scan_day(store, day, now, (Wanted::Present, SPREAD), &is_free, &mut found).await?;
+            scan_day(store, day, now, (Wanted::Present, SPREAD), &is_new, &mut found).await?;
             if found.len() >= SPREAD {
                 break;
             }
         }
         if let Some(job) = claim_one_of(store, org, &found, reviewer, now, &draw, &mut opening).await? {
             metrics::job_claimed("priority");
+            return Ok(Some(job));
+        }
+    }
+    if has_skipped.into_inner() {
+        let is_skipped = |job: &Job| is_free(job) && skips::skipped_at(job, &reviewer.name).is_some();
+        let mut found = Vec::new();
+        for day in &days {
+            scan_day(store, day, now, (Wanted::Present, SPREAD), &is_skipped, &mut found).await?;
+            if found.len() >= SPREAD {
+                break;
+            }
+        }
+        // The one that was skipped longest ago, so that a reviewer who is alone sees all of them in turn.
+        found.sort_by_key(|job| skips::skipped_at(job, &reviewer.name));
+        if let Some(job) = claim_one_of(store, org, &found, reviewer, now, &|_| 0, &mut opening).await? {
+            metrics::job_claimed("skipped");
             return Ok(Some(job));
         }
     }

@@ -190,6 +190,8 @@ fn claimed(job_id: JobId, now: Millis) -> Job {
         signals: None,
         routed_by: None,
         closed_at: None,
+        moves: None,
+        skips: None,
         version: 1,
     }
 }

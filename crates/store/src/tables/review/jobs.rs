@@ -17,6 +17,8 @@ string_enum! {
         /// A reviewer may claim the job.
         Open = "open",
         Decided = "decided",
+        /// A child-safety job whose causes wait in a review job now.
+        Moved = "moved",
     }
 }
 
@@ -71,8 +73,12 @@ table! {
         signals: Option<String>,
         /// Routing list and entry that chose the queue.
         routed_by: Option<String>,
-        /// Time at which the decision could no longer be undone.
+        /// Time at which the decision could no longer be undone, or the job moved to another class.
         closed_at: Option<Millis>,
+        /// JSON: moves to other queues, the oldest first.
+        moves: Option<String>,
+        /// JSON: the last skip of each reviewer, the oldest first.
+        skips: Option<String>,
     }
 }
 

@@ -12,9 +12,9 @@ use crate::{string_column, table};
 string_enum! {
     /// Change of a queue by a job.
     pub enum QueueChange {
-        /// The job was opened in the queue; `created_at` of its row is the event's time.
+        /// The job was opened in the queue or moved into it; `created_at` of its row or one of its moves has the event's time.
         Opened = "opened",
-        /// The job's decision was released; `closed_at` of its row is the event's time.
+        /// The job was closed or moved out; `closed_at` of its row or one of its moves has the event's time.
         Closed = "closed",
     }
 }
