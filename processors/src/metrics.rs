@@ -71,7 +71,10 @@ pub fn describe() {
         MEDIA_SLOW_REFUSED,
         "Items of items-slow that found the queue of their org full, by bound."
     );
-    describe_gauge!(MEDIA_SLOW_SEATED, "Items of items-slow whose media are being fetched.");
+    describe_gauge!(
+        MEDIA_SLOW_SEATED,
+        "Items of items-slow whose media are being fetched or whose models are asked."
+    );
     describe_gauge!(MEDIA_SLOW_LINE, "Items of items-slow that are queued.");
     describe_gauge!(
         MEDIA_SLOW_BYTES,
