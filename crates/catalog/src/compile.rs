@@ -215,6 +215,9 @@ fn action(document: &documents::Action) -> Action {
             documents::ActionKind::EnqueueReview => {
                 ActionKind::EnqueueReview { queue: document.queue.clone() }
             }
+            documents::ActionKind::EnqueueChildSafety => {
+                ActionKind::EnqueueChildSafety { queue: document.queue.clone() }
+            }
         },
         strikes: document.strikes,
         parameters: document.parameters.iter().filter_map(default).collect(),

@@ -55,6 +55,8 @@ pub enum ActionKind {
     Callback { endpoint: Option<EndpointId> },
     /// Opens a job in this queue, or else in the default one.
     EnqueueReview { queue: Option<QueueId> },
+    /// Opens a job of child safety in this queue, or else in the one that every organisation has.
+    EnqueueChildSafety { queue: Option<QueueId> },
 }
 
 impl Action {
@@ -67,7 +69,7 @@ impl Action {
     pub fn endpoint(&self) -> Option<&EndpointId> {
         match &self.kind {
             ActionKind::Callback { endpoint } => endpoint.as_ref(),
-            ActionKind::EnqueueReview { .. } => None,
+            ActionKind::EnqueueReview { .. } | ActionKind::EnqueueChildSafety { .. } => None,
         }
     }
 }

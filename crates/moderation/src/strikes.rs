@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tidegate_catalog::{ActionKind, Compiled, Threshold};
+use tidegate_catalog::{Compiled, Threshold};
 use tidegate_schemas::{
     documents::Event,
     ids::{ActionId, EventId, Kind, Millis, derive},
@@ -20,7 +20,6 @@ use tidegate_store::{
 use crate::{
     Deps, Error,
     effects::{self, events},
-    jobs::BuiltInQueue,
     priority::Signals,
     standing::History,
 };
@@ -171,11 +170,11 @@ fn review(
     crossing: &Crossing<'_>,
 ) -> Option<effects::PlannedReview> {
     let action = config.action(&crossing.threshold.action)?;
-    let ActionKind::EnqueueReview { queue } = &action.kind else { return None };
+    let queue = effects::PlannedQueue::of(&action.kind)?;
     let cause = [b"threshold", crossing.threshold.key.as_bytes(), strike.cause.as_bytes()];
     Some(effects::PlannedReview {
         subject: strike.user.clone(),
-        queue: queue.clone().unwrap_or_else(|| BuiltInQueue::Default.into()),
+        queue,
         cause: derive(Kind::JobCause, &cause),
         at: strike.at,
         rules: Vec::new(),

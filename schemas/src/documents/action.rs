@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::Value;
 
-use super::is_false;
+use super::{is_false, queue::QueueClass};
 use crate::{
     ids::{ActionId, EndpointId, QueueId},
     nearest::hint,
@@ -26,7 +26,7 @@ pub struct Action {
     /// Endpoint of the callback; by default all endpoints that take the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<EndpointId>,
-    /// Queue of the job; `default` by default.
+    /// Queue of the job; `default`, or `child-safety` for a job of child safety, by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueId>,
     /// Strikes that the item's creator gets.
@@ -89,6 +89,19 @@ pub enum ActionKind {
     Callback,
     /// Opens a job for moderators.
     EnqueueReview,
+    /// Opens a job for the child-safety team.
+    EnqueueChildSafety,
+}
+
+impl ActionKind {
+    /// Class of the job that the action opens, if it opens one.
+    pub fn queue_class(self) -> Option<QueueClass> {
+        match self {
+            Self::Callback => None,
+            Self::EnqueueReview => Some(QueueClass::Review),
+            Self::EnqueueChildSafety => Some(QueueClass::ChildSafety),
+        }
+    }
 }
 
 /// A value that whoever takes the action fills in.
@@ -167,11 +180,12 @@ impl Action {
     }
 
     pub(super) fn check(&self, faults: &mut Vec<(String, String)>) {
-        if self.kind == ActionKind::EnqueueReview && self.endpoint.is_some() {
+        if self.kind != ActionKind::Callback && self.endpoint.is_some() {
             faults.push(("endpoint".into(), "Only an action of kind `callback` has an endpoint.".into()));
         }
         if self.kind == ActionKind::Callback && self.queue.is_some() {
-            faults.push(("queue".into(), "Only an action of kind `enqueue_review` has a queue.".into()));
+            let message = "Only an action of kind `enqueue_review` or `enqueue_child_safety` has a queue.";
+            faults.push(("queue".into(), message.into()));
         }
         let mut names = HashSet::new();
         for (index, parameter) in self.parameters.iter().enumerate() {

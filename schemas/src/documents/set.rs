@@ -113,8 +113,8 @@ impl Set {
             if let Some(endpoint) = &action.endpoint {
                 known(&self.endpoints, endpoint.as_str(), Kind::Endpoint, origin, "endpoint", &mut faults);
             }
-            if let Some(queue) = &action.queue {
-                self.check_queue(origin, queue, QueueClass::Review, "queue", &mut faults);
+            if let (Some(queue), Some(class)) = (&action.queue, action.kind.queue_class()) {
+                self.check_queue(origin, queue, class, "queue", &mut faults);
             }
         }
         for (origin, threshold) in self.thresholds.values() {

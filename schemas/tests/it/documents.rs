@@ -496,7 +496,7 @@ actions: [hide, {id: hide, params: {hours: many, why: ham}}, {id: hide, params: 
 }
 
 #[test]
-fn a_review_names_a_queue_that_takes_reviews() {
+fn an_action_names_a_queue_that_takes_its_jobs() {
     let yaml = "\
 queue: spam
 ---
@@ -515,15 +515,35 @@ queue: spma
 action: of_another_kind
 kind: enqueue_review
 queue: appeals
+---
+queue: minors
+class: child_safety
+---
+action: hand-over
+kind: enqueue_child_safety
+queue: minors
+---
+action: to-reviewers
+kind: enqueue_child_safety
+queue: spam
+---
+action: to-the-team
+kind: enqueue_review
+queue: minors
 ";
     let expected = [
         "all.yaml:11: document 4: queue: There is no queue `spma`. Did you mean `spam`?",
         "all.yaml:15: document 5: queue: Jobs of the class `review` do not go to `appeals`: its class is `appeal`. Name another queue.",
+        "all.yaml:26: document 8: queue: Jobs of the class `child_safety` do not go to `spam`: its class is `review`. Name another queue.",
+        "all.yaml:30: document 9: queue: Jobs of the class `review` do not go to `minors`: its class is `child_safety`. Name another queue.",
     ];
     assert_eq!(validate(yaml), expected);
     let callback = "action: a\nkind: callback\nqueue: q";
-    let expected = "a.yaml:3: document 1: queue: Only an action of kind `enqueue_review` has a queue.";
+    let expected = "a.yaml:3: document 1: queue: Only an action of kind `enqueue_review` or `enqueue_child_safety` has a queue.";
     assert_eq!(messages(&[("a.yaml", callback)]), [expected]);
+    let calling = "action: a\nkind: enqueue_child_safety\nendpoint: e";
+    let expected = "a.yaml:3: document 1: endpoint: Only an action of kind `callback` has an endpoint.";
+    assert_eq!(messages(&[("a.yaml", calling)]), [expected]);
 }
 
 #[test]

@@ -78,6 +78,7 @@ const TABLE: &[(bool, &str)] = &[
         true,
         r#"{"action":"a","kind":"enqueue_review","parameters":[{"name":"x","type":"SELECT","options":["a"]}]}"#,
     ),
+    (true, r#"{"action":"a","kind":"enqueue_child_safety","queue":"child-safety"}"#),
     (false, r#"{"action":"a"}"#),
     (false, r#"{"action":"a","kind":"delete"}"#),
     (false, r#"{"action":"a","kind":"callback","strikes":1.5}"#),

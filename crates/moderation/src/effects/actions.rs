@@ -4,16 +4,15 @@ use serde_json::{Map, Value, json};
 use tidegate_catalog::{ActionKind, Compiled};
 use tidegate_schemas::{
     documents::Event,
-    ids::{ActionId, CauseId, EndpointId, EventId, ItemKey, Kind, Millis, PolicyId, QueueId, RuleId, derive},
+    ids::{ActionId, CauseId, EndpointId, EventId, ItemKey, Kind, Millis, PolicyId, RuleId, derive},
 };
 use uuid::Uuid;
 
 use super::{
-    Plan, PlannedAction, PlannedCallback, PlannedReview, PlannedStrike,
+    Plan, PlannedAction, PlannedCallback, PlannedQueue, PlannedReview, PlannedStrike,
     events::{self, ActionEvent, ActionRef, Conflict, DecisionRef, Named},
 };
 use crate::{
-    jobs::BuiltInQueue,
     priority::{self, Signals},
     rules::stats::RuleHit,
 };
@@ -52,16 +51,15 @@ impl Plan {
     /// Adds the action. One that is no longer configured still has its event, which is kept as held without an endpoint.
     pub(crate) fn take(&mut self, config: &Compiled, input: &ActionInput<'_>) {
         let action = config.action(input.action);
-        match action.map(|action| &action.kind) {
-            Some(ActionKind::EnqueueReview { queue }) => {
-                self.enqueue(config, input, queue.as_ref());
+        match action.map(|action| (&action.kind, PlannedQueue::of(&action.kind))) {
+            Some((kind, Some(queue))) => {
+                self.enqueue(config, input, queue, *kind == ActionKind::EnqueueReview { queue: None });
                 // Subscribers hear of each decision, also of one that only asks for another review.
                 if input.decision.is_some() {
                     self.call_back(config, input, None);
                 }
             }
-            Some(ActionKind::Callback { endpoint }) => self.call_back(config, input, endpoint.clone()),
-            None => self.call_back(config, input, None),
+            _ => self.call_back(config, input, action.and_then(|action| action.endpoint().cloned())),
         }
         let points = action
             .filter(|_| input.user.is_some())
@@ -90,17 +88,23 @@ impl Plan {
         }
     }
 
-    fn enqueue(&mut self, config: &Compiled, input: &ActionInput<'_>, queue: Option<&QueueId>) {
+    fn enqueue(
+        &mut self,
+        config: &Compiled,
+        input: &ActionInput<'_>,
+        queue: PlannedQueue,
+        is_routable: bool,
+    ) {
         self.reviews.push(PlannedReview {
             subject: input.item.clone(),
-            queue: queue.cloned().unwrap_or_else(|| BuiltInQueue::Default.into()),
+            queue,
             cause: derive::<Uuid>(Kind::JobCause, &[self.cause.as_bytes(), input.action.as_str().as_bytes()]),
             at: input.at,
             rules: input.rules.iter().map(|rule| rule.id.clone()).collect(),
             hits: input.hits.clone(),
             signals: Signals { severity: priority::severity(config, input.policies), ..Signals::default() },
             routed_by: None,
-            is_routable: queue.is_none(),
+            is_routable,
         });
     }
 

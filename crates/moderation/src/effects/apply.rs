@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use tidegate_schemas::{
-    ids::Millis,
+    ids::{JobId, Millis},
     records::{self, Command, JobClass, Record as _},
 };
 use tidegate_store::{
@@ -11,7 +11,7 @@ use tidegate_store::{
 };
 use tidegate_stream::{Record, Topic, failpoint};
 
-use super::{Kind, Plan, PlannedCallback, PlannedFinding, PlannedStrike};
+use super::{Kind, Plan, PlannedCallback, PlannedFinding, PlannedReview, PlannedStrike};
 use crate::{
     Deps, Error,
     jobs::{self, Cause, JobRequest, Placement},
@@ -34,35 +34,8 @@ pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
         };
         deps.store.put(WriteTime::of(action.at, 0), &[row]).await?;
     }
-    // A threshold is crossed by a user, not by a submission.
-    let (kind, submission_id) = match plan.kind {
-        Kind::Threshold => (CauseKind::Threshold, None),
-        Kind::Item | Kind::Decision => (CauseKind::Rule, Some(plan.cause.into())),
-    };
     for review in &plan.reviews {
-        let request = JobRequest {
-            org: plan.org.clone(),
-            class: JobClass::Review,
-            subject: review.subject.clone(),
-            queue: review.queue.clone(),
-            cause: Cause {
-                id: review.cause,
-                kind,
-                at: review.at,
-                report_id: None,
-                appeal_id: None,
-                submission_id,
-                rules: serde_json::to_string(&review.rules).map_err(Error::corrupt("plan"))?,
-                hits: versions(&review.hits)?,
-            },
-            placement: Placement {
-                routed_by: review.routed_by.clone(),
-                signals: review.signals,
-                reporter: None,
-                config: deps.live.org(&plan.org),
-            },
-        };
-        jobs::open_or_join(&deps.store, &request, Millis::now()).await?;
+        open_job(deps, plan, review).await?;
     }
     for PlannedFinding { hit, item, finding, at } in &plan.verdicts {
         let finding =
@@ -71,6 +44,40 @@ pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
     }
     failpoint!("after_apply_rows");
     append(deps, plan).await
+}
+
+/// Opens or joins the job of a planned review. Returns the job.
+pub(crate) async fn open_job(deps: &Deps, plan: &Plan, review: &PlannedReview) -> Result<JobId, Error> {
+    let class = review.queue.class();
+    let (kind, submission_id) = match plan.kind {
+        // A threshold is crossed by a user, not by a submission.
+        Kind::Threshold => (CauseKind::Threshold, None),
+        Kind::Decision if class == JobClass::ChildSafety => (CauseKind::Escalation, None),
+        Kind::Item | Kind::Decision => (CauseKind::Rule, Some(plan.cause.into())),
+    };
+    let request = JobRequest {
+        org: plan.org.clone(),
+        class,
+        subject: review.subject.clone(),
+        queue: review.queue.id().clone(),
+        cause: Cause {
+            id: review.cause,
+            kind,
+            at: review.at,
+            report_id: None,
+            appeal_id: None,
+            submission_id,
+            rules: serde_json::to_string(&review.rules).map_err(Error::corrupt("plan"))?,
+            hits: versions(&review.hits)?,
+        },
+        placement: Placement {
+            routed_by: review.routed_by.clone(),
+            signals: review.signals,
+            reporter: None,
+            config: deps.live.org(&plan.org),
+        },
+    };
+    jobs::open_or_join(&deps.store, &request, Millis::now()).await
 }
 
 fn versions(hits: &[RuleHit]) -> Result<Option<String>, Error> {

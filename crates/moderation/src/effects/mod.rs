@@ -9,6 +9,7 @@ mod apply;
 mod bounded_list;
 pub mod events;
 mod plan;
+mod planned_queue;
 mod rule_gates;
 
 use std::collections::HashMap;
@@ -20,8 +21,7 @@ use tidegate_rules::Omissions;
 use tidegate_schemas::{
     documents::Event,
     ids::{
-        ActionId, CauseId, ConfigVersion, EndpointId, EventId, ItemKey, Millis, OrgId, QueueId, RuleId,
-        SubmissionId,
+        ActionId, CauseId, ConfigVersion, EndpointId, EventId, ItemKey, Millis, OrgId, RuleId, SubmissionId,
     },
     string_enum,
 };
@@ -33,7 +33,9 @@ use uuid::Uuid;
 
 pub(crate) use actions::{ActionInput, copy_of, subscribers};
 pub use apply::apply;
+pub(crate) use apply::open_job;
 pub use plan::plan_item;
+pub use planned_queue::PlannedQueue;
 pub(crate) use rule_gates::event_of;
 pub use rule_gates::{Again, Claim, Evaluated, Expected, Refused, Watch, claims};
 
@@ -166,7 +168,7 @@ pub struct PlannedStrike {
 #[serde(rename_all = "camelCase")]
 pub struct PlannedReview {
     pub subject: ItemKey,
-    pub queue: QueueId,
+    pub queue: PlannedQueue,
     pub cause: Uuid,
     pub at: Millis,
     pub rules: Vec<RuleId>,

@@ -12,7 +12,7 @@ use tidegate_schemas::{
 };
 
 use super::{
-    ActionInput, Findings, Kind, Plan, PlannedReview,
+    ActionInput, Findings, Kind, Plan, PlannedQueue, PlannedReview,
     bounded_list::BoundedList,
     events,
     rule_gates::{self, Evaluated, RuleMatch, event_id},
@@ -267,7 +267,7 @@ fn review(plan: &mut Plan, config: &Compiled, evaluated: &Evaluated<'_>, why: &s
     let policies = hits.iter().filter_map(|hit| config.rule(&hit.rule)).flat_map(|rule| &rule.policies);
     plan.reviews.push(PlannedReview {
         subject: evaluated.item.clone(),
-        queue: BuiltInQueue::Default.into(),
+        queue: PlannedQueue::Review(BuiltInQueue::Default.into()),
         cause: derive(IdKind::JobCause, &[plan.cause.as_bytes(), b"rules", why.as_bytes()]),
         at: evaluated.append_ms,
         rules: hits.iter().map(|hit| hit.rule.clone()).collect(),

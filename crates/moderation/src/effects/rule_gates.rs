@@ -205,7 +205,8 @@ pub(super) fn refused(
     let Some(action) = config.action(action) else { return Some("unknown_action") };
     match action.kind {
         ActionKind::EnqueueReview { .. } => evaluated.no_reviews,
-        ActionKind::Callback { .. } => None,
+        // A report of child safety opens that job by itself, and the rule adds its hit to it.
+        ActionKind::Callback { .. } | ActionKind::EnqueueChildSafety { .. } => None,
     }
 }
 

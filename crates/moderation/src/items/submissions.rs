@@ -23,7 +23,7 @@ use tidegate_stream::{Record, Topic, error::AppendError};
 
 use crate::{
     Deps, Error,
-    effects::{self, Again, Claim, Evaluated, Findings, Plan, PlannedReview, Refused},
+    effects::{self, Again, Claim, Evaluated, Findings, Plan, PlannedQueue, PlannedReview, Refused},
     items::{
         evaluate::Prepared,
         history,
@@ -120,7 +120,7 @@ pub fn plan(
         if review.is_routable {
             route(config, prepared, review);
         }
-        review.signals.reach = priority::reach(config, &review.queue, &submission.entry.data);
+        review.signals.reach = priority::reach(config, review.queue.id(), &submission.entry.data);
     }
     plan
 }
@@ -141,7 +141,7 @@ fn route(config: &Compiled, prepared: &Prepared, review: &mut PlannedReview) {
     let known = json!({"rules": {"matched": review.rules, "policies": policies}, "media": {"banks": banks}});
     let item = (&prepared.key, Some(prepared.fields()));
     let choice = routing::choose(config, RoutingList::Rules, item, &known, review.at);
-    (review.queue, review.routed_by) = (choice.queue, choice.routed_by);
+    (review.queue, review.routed_by) = (PlannedQueue::Review(choice.queue), choice.routed_by);
 }
 
 fn evaluated<'a>(
