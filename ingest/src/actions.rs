@@ -174,5 +174,6 @@ fn record(
         reason: request.note,
         parameters: (!request.parameters.is_empty()).then(|| by_action.to_string()),
         reported_items: request.reported_items,
+        related: Vec::new(),
     }
 }

@@ -170,3 +170,62 @@ async fn items_of_child_safety_are_hidden_without_the_scope() {
     assert_ne!(again["id"], job["id"], "a later report opens another one");
     assert_eq!(get("/items?id=c3").await.0, 403);
 }
+
+const HAND_OVER: &str = "\
+action: hand_over
+kind: enqueue_child_safety
+---
+rule: known-words
+status: live
+item_types: [post]
+when: {text: {in: [text], words: [handover]}}
+actions: [hand_over]
+";
+
+#[tokio::test]
+async fn job_of_a_rule_needs_the_scope_and_its_view_is_audited() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let change = json!({"files": [{"name": "rules.yaml", "text": HAND_OVER}]});
+    let (status, answer) = demo.command("/config", &change).await;
+    assert_eq!(status, 200, "{answer}");
+    demo.submit(&post("c3", "mallory", "handover")).await;
+    let job = demo.job("child-safety", "c3").await;
+    assert_eq!(job["class"], "child_safety");
+    let path = format!("/jobs/{}", job["id"].as_str().unwrap());
+    let admin = plain_admin(&demo).await;
+    let refused = demo.admin_as(admin["key"].as_str().unwrap(), Method::GET, &path, None).await;
+    assert_eq!(refused.0, 403, "{}", refused.1);
+    assert!(audit(&demo, &format!("object={path}&action=GET%20/jobs/%7Bid%7D")).await.is_empty());
+    let whole = demo.whole_job(&job).await;
+    assert_eq!(
+        (&whole["causes"][0]["kind"], &whole["causes"][0]["rules"]),
+        (&json!("rule"), &json!(["known-words"]))
+    );
+    assert!(!audit(&demo, &format!("object={path}&action=GET%20/jobs/%7Bid%7D")).await.is_empty());
+
+    // The platform and a moderator without the scope hand items over, too.
+    let action =
+        json!({"actionId": "hand_over", "itemId": "c4", "itemTypeId": "post", "note": "seen elsewhere"});
+    let (status, answer) = demo.platform(Method::POST, "/api/v1/actions/", Some(&action)).await;
+    assert_eq!(status, 202, "{answer}");
+    let job = demo.job("child-safety", "c4").await;
+    let whole = demo.whole_job(&job).await;
+    assert_eq!(whole["causes"][0]["kind"], "escalation", "{whole}");
+    let sent = report(&post("c5", "mallory", "hm"));
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let job = demo.job("default", "c5").await;
+    demo.whole_job(&job).await;
+    let key = admin["key"].as_str().unwrap();
+    let path = format!("/jobs/{}", job["id"].as_str().unwrap());
+    let claim = demo.admin_as(key, Method::POST, &format!("{path}/claim"), Some(&json!({}))).await;
+    assert_eq!(claim.0, 200, "{}", claim.1);
+    let decision = json!({
+        "epoch": claim.1["epoch"], "verdict": "act", "actions": ["limit_reach"], "reason": "the author, too",
+        "related": [{"item": {"id": "mallory", "typeId": "user"}, "actions": ["hand_over"]}],
+    });
+    let decided = demo.admin_as(key, Method::POST, &format!("{path}/decisions"), Some(&decision)).await;
+    assert_eq!(decided.0, 202, "{}", decided.1);
+    let job = demo.job("child-safety", "mallory").await;
+    assert_eq!((&job["item"]["typeId"], &job["class"]), (&json!("user"), &json!("child_safety")));
+}

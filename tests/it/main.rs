@@ -19,6 +19,7 @@ mod lost_data;
 mod media;
 mod partial_items;
 mod queues;
+mod related_decisions;
 mod rules_files;
 mod rules_input;
 mod rules_on_items;

@@ -12,19 +12,18 @@ use axum::{
     routing::{get, post},
 };
 use serde::Deserialize;
-use serde_json::{Map, Value};
 use tidegate_catalog::Compiled;
 use tidegate_moderation::{
     partial_items::claims,
     review::{
-        decisions::{self, DecisionRequest, Parameters, Refusal},
+        decisions::{self, Refusal},
         job_view::{self, Cause, CauseLimits, DecisionView, JobView, Summary},
         queues::{self, Claim, Reviewer},
     },
 };
 use tidegate_schemas::{
     documents::QueueClass,
-    ids::{ActionId, JobId, Millis, PolicyId, QueueId, SubmissionId},
+    ids::{JobId, Millis, QueueId, SubmissionId},
     names,
     records::{JobClass, Verdict},
 };
@@ -34,6 +33,7 @@ use tidegate_web::{Path, Problem, Query};
 use super::{
     Api, List, audit,
     caller::Caller,
+    decision_body::DecisionBody,
     extract::{Body, Page, id, invalid},
     faults, job_list,
 };
@@ -76,54 +76,6 @@ struct Released {
     epoch: i64,
     #[serde(default)]
     reviewer: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Said {
-    /// Epoch of the claim, as its answer named it.
-    epoch: i64,
-    verdict: String,
-    #[serde(default)]
-    actions: Vec<SaidAction>,
-    #[serde(default)]
-    policies: Vec<PolicyId>,
-    #[serde(default)]
-    reason: Option<String>,
-    #[serde(default)]
-    reviewer: Option<String>,
-}
-
-/// An action as a moderator names it.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "an action is its id, or an object of `id` and `parameters`")]
-enum SaidAction {
-    Plain(ActionId),
-    With(ActionWithParameters),
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ActionWithParameters {
-    id: ActionId,
-    #[serde(default)]
-    parameters: Map<String, Value>,
-}
-
-/// Separates the actions from their parameters. Of an action that is named twice, the first mention counts.
-fn separated(said: Vec<SaidAction>) -> (Vec<ActionId>, Parameters) {
-    let (mut actions, mut parameters) = (Vec::with_capacity(said.len()), Parameters::new());
-    for action in said {
-        let (id, given) = match action {
-            SaidAction::Plain(id) => (id, Map::new()),
-            SaidAction::With(ActionWithParameters { id, parameters }) => (id, parameters),
-        };
-        if !given.is_empty() && !actions.contains(&id) {
-            parameters.insert(id.clone(), given);
-        }
-        actions.push(id);
-    }
-    (actions, parameters)
 }
 
 async fn list(
@@ -273,7 +225,7 @@ async fn decide(
     State(api): State<Api>,
     caller: Caller,
     Path(job): Path<String>,
-    Body(said): Body<Said>,
+    Body(said): Body<DecisionBody>,
 ) -> Result<(StatusCode, Json<DecisionView>), Problem> {
     let job: JobId = id(&job)?;
     let verdict = said
@@ -290,16 +242,8 @@ async fn decide(
         ));
     }
     known(&api, &caller, job).await?;
-    let (actions, parameters) = separated(said.actions);
-    let request = DecisionRequest {
-        verdict,
-        actions,
-        parameters,
-        policies: said.policies,
-        reason: said.reason,
-        decided_by: caller.reviewer(said.reviewer),
-        epoch: said.epoch,
-    };
+    let by = caller.reviewer(said.reviewer.clone());
+    let request = said.into_request(verdict, by);
     let undo = api.settings.undo();
     let taken =
         decisions::decide(&api.deps.moderation, &caller.org, job, &request, undo, Millis::now()).await;

@@ -8,6 +8,7 @@ mod caller;
 mod child_safety;
 mod config;
 mod dead_letters;
+mod decision_body;
 mod deliveries;
 mod endpoints;
 mod extract;

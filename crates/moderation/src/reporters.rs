@@ -22,7 +22,8 @@ const DECISIONS: usize = 100;
 pub(crate) async fn record(store: &Store, decision: &records::Decision) -> Result<(), Error> {
     let upheld = match decision.verdict {
         Verdict::Act => true,
-        Verdict::Ignore => false,
+        // The item was spared, but something that belongs to it was not.
+        Verdict::Ignore => !decision.related.is_empty(),
         Verdict::Accept | Verdict::Reject => return Ok(()),
     };
     // An action of the platform is a decision without a job.

@@ -5,7 +5,7 @@ use crate::ids::{ActionId, AppealId, ConfigVersion, DecisionId, ItemKey, JobId, 
 
 record! {
     /// A moderator's decision of a job, released after the time to undo it.
-    pub struct Decision: "decision" = 12 {
+    pub struct Decision: "decision" = 13 {
         /// The organisation, from the credential.
         pub org: OrgId,
         /// The configuration that the sender worked with; a reader loads at least this one first.
@@ -36,5 +36,23 @@ record! {
         pub parameters: Option<String> => length,
         /// Further items that the actions are about.
         pub reported_items: Vec<ItemKey>,
+        /// Actions on items that belong to the job.
+        pub related: Vec<RelatedActions>,
+    }
+}
+
+record! {
+    /// Actions of a decision on an item that belongs to its job.
+    pub struct RelatedActions {
+        /// The item.
+        pub item: ItemKey,
+        /// The user who receives the strikes.
+        pub user: Option<ItemKey>,
+        /// The actions to take.
+        pub actions: Vec<ActionId>,
+        /// The policies that are violated.
+        pub policies: Vec<PolicyId>,
+        /// Values of the actions' parameters: a JSON object of objects, by the action's id.
+        pub parameters: Option<String> => length,
     }
 }

@@ -30,7 +30,7 @@ pub use self::{
     avro::{AvroError, Malformed},
     callback::Callback,
     dead_letter::DeadLetter,
-    decision::Decision,
+    decision::{Decision, RelatedActions},
     evaluation::Evaluation,
     evolution::{compatible, read_value, resolve, write_value},
     items::Items,
@@ -87,6 +87,7 @@ pub const SCHEMAS: &[CheckedIn] = &[
     current::<Report>(),
     current::<Appeal>(),
     current::<Evaluation>(),
+    older::<Decision>(12, include_str!("../../avro/decision.v12.avsc")),
     current::<Decision>(),
 ];
 

@@ -50,7 +50,18 @@ pub struct DecisionRef {
     pub reason: Option<String>,
     pub policies: Vec<PolicyRef>,
     pub actions: Vec<DecidedAction>,
+    /// Actions on items that belong to the job.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub related: Vec<DecidedRelated>,
     pub decided_at: String,
+}
+
+/// Actions of a decision on an item that belongs to its job.
+#[derive(Clone, Debug, Serialize)]
+pub struct DecidedRelated {
+    pub item: ItemKey,
+    pub actions: Vec<DecidedAction>,
+    pub policies: Vec<PolicyId>,
 }
 
 /// An action of a decision, with the parameters that the moderator gave.

@@ -1,5 +1,6 @@
 //! Items: evaluates a submission, stores it with its effects, and reads what is stored.
 
+pub(crate) mod author;
 pub mod batch;
 pub mod context;
 pub mod context_media;

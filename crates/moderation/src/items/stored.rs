@@ -4,25 +4,23 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tidegate_catalog::Compiled;
 use tidegate_rules::Omissions;
 use tidegate_schemas::{
     ids::{
         ActionId, EventId, ItemId, ItemKey, Millis, OrgId, PolicyId, ReportId, RuleId, SubmissionId, TypeId,
     },
-    records::{self, Coordinates, ItemEntry, JobClass},
+    records::{self, Coordinates, ItemEntry},
 };
 use tidegate_store::{
     At, Store,
     tables::{
         callbacks::deliveries::Delivery,
         items::items::{EVALUATED, Item, ItemPlace, Stage, SubmissionPlace},
-        review::{jobs::JobCause, reports::Report},
     },
 };
 
 use super::context;
-use crate::{Deps, Error, rules::stats::Suppressed};
+use crate::{Error, rules::stats::Suppressed};
 
 /// Number of index rows read at once; each has some hundred bytes.
 const STEP: usize = 500;
@@ -191,35 +189,6 @@ pub async fn newest(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option
         Some(place) => get(store, org, item, coordinates(&place)).await,
         None => Ok(None),
     }
-}
-
-/// Returns the user who receives strikes for a decision on an item: its creator, or the user that the item is.
-///
-/// Read from the newest version, or from the report that opened the job if no version is stored yet.
-pub(crate) async fn struck_user(
-    deps: &Deps,
-    config: &Compiled,
-    decision: &records::Decision,
-) -> Result<Option<ItemKey>, Error> {
-    let type_id = &decision.item.type_id;
-    let Some(today) = config.item_type(type_id) else { return Ok(None) };
-    let (version, data) = match newest(&deps.store, &decision.org, &decision.item).await? {
-        Some(row) => (row.type_version, Some(row.data)),
-        None => (None, reported_data(&deps.store, decision).await?),
-    };
-    let item_type = config.item_type_at(type_id, version.as_deref()).unwrap_or(today);
-    Ok(item_type.creator(&decision.item, data.as_deref().unwrap_or(b"{}")))
-}
-
-async fn reported_data(store: &Store, decision: &records::Decision) -> Result<Option<bytes::Bytes>, Error> {
-    if decision.class == JobClass::Appeal {
-        return Ok(None);
-    }
-    let partition = (decision.org.clone(), decision.job_id);
-    let causes = store.scan::<JobCause>(&partition, At::all()).all().await?;
-    let Some(report_id) = causes.iter().find_map(|cause| cause.report_id) else { return Ok(None) };
-    let report = store.get::<Report>(&(decision.org.clone(), report_id)).await?;
-    Ok(report.map(|report| report.data))
 }
 
 /// An item as the API shows it.

@@ -10,4 +10,4 @@ mod related;
 pub mod requests;
 pub mod views;
 
-pub(crate) use related::{ask_for_appeal, ask_for_report};
+pub(crate) use related::{ask_for_appeal, ask_for_report, named_items};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use tidegate_catalog::Compiled;
+use tidegate_catalog::{Compiled, ItemType};
 use tidegate_schemas::{
     ids::{ItemKey, JobId, Kind, Millis, OrgId, derive},
     item_types::{Mode, Role},
@@ -92,12 +92,14 @@ async fn known_config(deps: &Deps, org: &OrgId) -> Result<Option<std::sync::Arc<
     }
 }
 
-/// Returns the items in the fields with the roles thread, parent and creator.
 fn related(config: &Compiled, item: &ItemEntry) -> Vec<ItemKey> {
-    let Some(item_type) = config.item_type_at(&item.type_id, item.type_version.as_deref()) else {
-        return Vec::new();
-    };
-    let Ok(values) = item_type.check(&item.data, Mode::Partial, &Pointer::Root) else { return Vec::new() };
+    let item_type = config.item_type_at(&item.type_id, item.type_version.as_deref());
+    item_type.map(|item_type| named_items(item_type, &item.data)).unwrap_or_default()
+}
+
+/// Returns the items in the fields with the roles thread, parent and creator. Data that does not fit the type names none.
+pub(crate) fn named_items(item_type: &ItemType, data: &[u8]) -> Vec<ItemKey> {
+    let Ok(values) = item_type.check(data, Mode::Partial, &Pointer::Root) else { return Vec::new() };
     [Role::Thread, Role::Parent, Role::Creator]
         .into_iter()
         .filter_map(|role| values.related(role).cloned())

@@ -22,7 +22,7 @@ use crate::{
     Error,
     effects::{
         Plan, PlannedCallback, copy_of,
-        events::{self, ActionEvent, DecidedAction, DecisionRef},
+        events::{self, ActionEvent, DecidedAction, DecidedRelated, DecisionRef},
         subscribers,
     },
 };
@@ -30,24 +30,38 @@ use crate::{
 /// Values of parameters by their names, by the action that they are given to.
 pub type Parameters = BTreeMap<ActionId, Map<String, Value>>;
 
+/// Actions on a related item, with the parameters that they are given.
+pub(super) type RelatedWithParameters<'a> = (&'a records::RelatedActions, Parameters);
+
 /// Returns the decision as its events carry it.
 pub(super) fn reference(
     config: &Compiled,
     decision: &records::Decision,
     parameters: &Parameters,
+    related: &[RelatedWithParameters<'_>],
 ) -> DecisionRef {
-    let action = |id: &ActionId| DecidedAction {
-        id: id.clone(),
-        parameters: parameters.get(id).cloned().unwrap_or_default(),
-    };
+    let related = related.iter().map(|(related, parameters)| DecidedRelated {
+        item: related.item.clone(),
+        actions: decided(&related.actions, parameters),
+        policies: related.policies.clone(),
+    });
     DecisionRef {
         id: decision.decision_id,
         verdict: decision.verdict,
         reason: decision.reason.clone(),
         policies: events::policies(config, &decision.policies),
-        actions: decision.actions.iter().map(action).collect(),
+        actions: decided(&decision.actions, parameters),
+        related: related.collect(),
         decided_at: decision.decided_at.iso(),
     }
+}
+
+fn decided(actions: &[ActionId], parameters: &Parameters) -> Vec<DecidedAction> {
+    let action = |id: &ActionId| DecidedAction {
+        id: id.clone(),
+        parameters: parameters.get(id).cloned().unwrap_or_default(),
+    };
+    actions.iter().map(action).collect()
 }
 
 /// Returns the reports that led to the job and the reason of the decision, for `custom`. Empty for a job without reports.

@@ -22,7 +22,7 @@ use tidegate_store::{
 
 use super::{
     comments::{self, Comment},
-    decisions::{Parameters, StoredDecision},
+    decisions::{Parameters, StoredDecision, StoredRelated},
     skips, thread,
 };
 use crate::{
@@ -98,6 +98,9 @@ pub struct DecisionView {
     #[serde(skip_serializing_if = "Parameters::is_empty")]
     pub parameters: Parameters,
     pub policies: Vec<PolicyId>,
+    /// Actions on items that belong to the job.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub related: Vec<StoredRelated>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     pub decided_by: String,
@@ -115,6 +118,7 @@ impl From<StoredDecision> for DecisionView {
             actions: decided.actions,
             parameters: decided.parameters,
             policies: decided.policies,
+            related: decided.related,
             reason: decided.reason,
             decided_by: decided.decided_by,
             decided_at: decided.decided_at.iso(),

@@ -77,6 +77,7 @@ async fn taken_back(deps: &Deps) -> Vec<u128> {
         reason: None,
         parameters: None,
         reported_items: Vec::new(),
+        related: Vec::new(),
     };
     decisions::accept(deps, &decision, Millis::now()).await.unwrap();
     let plan = effects::stored(&deps.store, &org(), decision.decision_id.0).await.unwrap().unwrap();

@@ -210,6 +210,7 @@ async fn a_released_decision_is_appended_after_its_lease() {
         actions: Vec::new(),
         parameters: decisions::Parameters::new(),
         policies: Vec::new(),
+        related: Vec::new(),
         reason: None,
         decided_by: "ann".to_owned(),
         decided_at: now,

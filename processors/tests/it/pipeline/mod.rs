@@ -2,6 +2,7 @@
 
 mod along;
 mod batches;
+mod child_safety;
 mod cluster;
 mod history;
 mod hosts;
@@ -13,6 +14,7 @@ mod missing;
 mod partial_items;
 mod poison;
 mod queues;
+mod related;
 mod replays;
 mod retroact;
 mod reviews;

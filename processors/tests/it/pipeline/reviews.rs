@@ -64,7 +64,7 @@ async fn send_report(world: &World, nth: u8, text: &str, csam: bool) -> Report {
     report
 }
 
-async fn job(world: &World, class: &str, generation: i64) -> Job {
+pub(crate) async fn job(world: &World, class: &str, generation: i64) -> Job {
     world
         .until("the job", async || {
             let key = (org(), class.to_owned(), "post".into(), "p1".into());
@@ -83,25 +83,36 @@ async fn causes(world: &World, job_id: JobId, count: usize) {
         .await;
 }
 
-pub(crate) async fn decide(world: &World, queue: &str, verdict: Verdict) -> Job {
+/// Claims the next job of the queue.
+pub(crate) async fn claim(world: &World, queue: &str) -> Job {
     let who = Reviewer { name: "ann".to_owned(), lease: std::time::Duration::from_secs(600) };
     let queue = QueueId::new(queue);
-    let job = world
+    world
         .until("a job to claim", async || {
             let (store, order) = (&world.deps.store, QueueOrder::default());
             queues::claim_next(store, &org(), &queue, &order, &who, Millis::now(), |_| 0).await.unwrap()
         })
-        .await;
-    let request = DecisionRequest {
+        .await
+}
+
+/// Request of a decision under a claim.
+pub(crate) fn request(job: &Job, verdict: Verdict, actions: &[&str]) -> DecisionRequest {
+    DecisionRequest {
         verdict,
-        actions: if verdict == Verdict::Act { vec!["limit_reach".into()] } else { Vec::new() },
+        actions: actions.iter().map(|action| (*action).into()).collect(),
         parameters: decisions::Parameters::new(),
         policies: Vec::new(),
+        related: Vec::new(),
         reason: Some("no violation".to_owned()),
         decided_by: "ann".to_owned(),
         epoch: job.epoch,
-    };
-    let deps = world.moderation();
+    }
+}
+
+pub(crate) async fn decide(world: &World, queue: &str, verdict: Verdict) -> Job {
+    let job = claim(world, queue).await;
+    let actions: &[&str] = if verdict == Verdict::Act { &["limit_reach"] } else { &[] };
+    let (deps, request) = (world.moderation(), request(&job, verdict, actions));
     decisions::decide(&deps, &org(), job.job_id, &request, SHORT, Millis::now()).await.unwrap().unwrap();
     job
 }

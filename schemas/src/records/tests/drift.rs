@@ -5,8 +5,8 @@ use proptest::{collection::vec, prelude::any, prop_assert_eq, proptest};
 use super::{
     super::{
         Appeal, Callback, Command, ContextItem, Coordinates, DeadLetter, Decision, Evaluation, Header,
-        ItemEntry, Items, JobClass, Mention, Record, Report, SCHEMAS, Source, Strike, Variant, Verdict,
-        read_value, write_value,
+        ItemEntry, Items, JobClass, Mention, Record, RelatedActions, Report, SCHEMAS, Source, Strike,
+        Variant, Verdict, read_value, write_value,
     },
     decoded,
     draw::{Draw, Entropy},
@@ -60,6 +60,7 @@ fn every_field_and_symbol_is_called_in_rust_as_in_the_schema() {
         ("ItemEntry", ItemEntry::NAMES),
         ("ContextItem", ContextItem::NAMES),
         ("Mention", Mention::NAMES),
+        ("RelatedActions", RelatedActions::NAMES),
         ("Header", Header::NAMES),
         ("Coordinates", Coordinates::NAMES),
         ("ItemKey", ItemKey::NAMES),

@@ -13,8 +13,8 @@ use uuid::Uuid;
 use super::{
     super::{
         Appeal, Callback, CheckedIn, Command, ContextItem, Coordinates, DeadLetter, Decision, Evaluation,
-        Header, ItemEntry, Items, JobClass, Mention, Record, Report, SCHEMAS, Source, Strike, Variant,
-        Verdict, read_value, resolve,
+        Header, ItemEntry, Items, JobClass, Mention, Record, RelatedActions, Report, SCHEMAS, Source, Strike,
+        Variant, Verdict, read_value, resolve,
     },
     decoded, encoded, for_each_record, parse, schema_of,
 };
@@ -133,6 +133,13 @@ impl Sample for Decision {
             reason: Some("clear".into()),
             parameters: Some(r#"{"ban":{"hours":24}}"#.into()),
             reported_items: vec![ItemKey::new("post", "post-2")],
+            related: vec![RelatedActions {
+                item: ItemKey::new("comment", "comment-1"),
+                user: Some(ItemKey::new("user", "author")),
+                actions: vec!["warn".into()],
+                policies: vec!["policy-2".into()],
+                parameters: Some(r#"{"warn":{"text":"no"}}"#.into()),
+            }],
         }
     }
 }

@@ -8,10 +8,12 @@
 mod appeal_answer;
 mod findings;
 mod plan;
+mod related;
 mod release;
 mod request;
 
 pub use super::decision_events::Parameters;
 pub use plan::accept;
+pub use related::{RelatedRequest, StoredRelated};
 pub use release::{Release, StoredDecision, decide, release};
 pub use request::{DecisionRequest, Refusal};

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     documents::Event,
-    ids::{ActionId, ItemKey, Kind, Millis, derive},
-    records::{self, Verdict},
+    ids::{ActionId, EventId, ItemKey, Kind, Millis, PolicyId, derive},
+    records::{self, JobClass, Verdict},
 };
 use tidegate_store::{
     At, WriteTime,
@@ -15,13 +15,16 @@ use tidegate_store::{
     },
 };
 
-use super::{appeal_answer, findings};
+use super::{appeal_answer, findings, related::StoredRelated};
 use crate::{
     Deps, Error,
     effects::{self, ActionInput, Plan, events::DecisionRef},
-    items::stored,
+    items::author,
     reporters,
-    review::decision_events::{self, Parameters},
+    review::{
+        comments,
+        decision_events::{self, Parameters},
+    },
     rules::stats::RuleHit,
 };
 
@@ -33,7 +36,21 @@ pub async fn accept(deps: &Deps, decision: &records::Decision, written_at: Milli
     };
     deps.store.put(WriteTime::of(decision.decided_at, 0), &[row(decision)?]).await?;
     reporters::record(&deps.store, decision).await?;
-    effects::apply(deps, &plan).await
+    effects::apply(deps, &plan).await?;
+    comment_escalations(deps, decision, &plan).await
+}
+
+/// Adds the reason of a decision to the child-safety jobs that it opened, because their reviewers do not see the decided job.
+async fn comment_escalations(deps: &Deps, decision: &records::Decision, plan: &Plan) -> Result<(), Error> {
+    let Some(reason) = decision.reason.as_deref().filter(|reason| !reason.trim().is_empty()) else {
+        return Ok(());
+    };
+    for review in plan.reviews.iter().filter(|review| review.queue.class() == JobClass::ChildSafety) {
+        let job = effects::open_job(deps, plan, review).await?;
+        let (by, at) = (&decision.decided_by, decision.decided_at);
+        comments::put(&deps.store, &decision.org, job, review.cause, by, reason, at).await?;
+    }
+    Ok(())
 }
 
 fn row(decision: &records::Decision) -> Result<Decision, Error> {
@@ -51,7 +68,26 @@ fn row(decision: &records::Decision) -> Result<Decision, Error> {
         reason: decision.reason.clone(),
         decided_by: decision.decided_by.clone(),
         decided_at: decision.decided_at,
+        related: related_text(decision)?,
     })
+}
+
+/// Returns the actions on related items as a JSON list, for the decision's row.
+fn related_text(decision: &records::Decision) -> Result<Option<String>, Error> {
+    if decision.related.is_empty() {
+        return Ok(None);
+    }
+    let stored = decision.related.iter().map(|related| {
+        Ok(StoredRelated {
+            item: related.item.clone(),
+            user: related.user.clone(),
+            actions: related.actions.clone(),
+            parameters: parameters(related.parameters.as_deref())?,
+            policies: related.policies.clone(),
+        })
+    });
+    let stored = stored.collect::<Result<Vec<_>, Error>>()?;
+    serde_json::to_string(&stored).map(Some).map_err(Error::corrupt("decision"))
 }
 
 async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> Result<Plan, Error> {
@@ -63,18 +99,40 @@ async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> 
             let acts = decision.verdict == Verdict::Act;
             let causes = causes_of_job(deps, decision).await?;
             let hits = findings::hits(causes.iter().filter_map(|cause| cause.hits.as_deref()))?;
-            let user = stored::struck_user(deps, &config, decision).await?;
+            let user = author::struck_user(deps, &config, decision).await?;
             let about = decision_events::about(&deps.store, &config, decision, &causes).await?;
-            let mut parameters = parameters(decision)?;
-            let told = decision_events::reference(&config, decision, &parameters);
+            let given = parameters(decision.parameters.as_deref())?;
+            let related = decision
+                .related
+                .iter()
+                .map(|related| Ok((related, parameters(related.parameters.as_deref())?)))
+                .collect::<Result<Vec<_>, Error>>()?;
+            let told = decision_events::reference(&config, decision, &given, &related);
+            let context = Context { config: &config, decision, told: &told, written_at };
             if acts {
-                for action in &decision.actions {
-                    let given = parameters.remove(action).unwrap_or_default();
-                    let by = (&told, &about);
-                    take(&mut plan, &config, decision, (action, given), by, user.as_ref(), &hits, written_at);
-                }
+                let target = Target {
+                    item: &decision.item,
+                    user: user.as_ref(),
+                    policies: &decision.policies,
+                    hits: &hits,
+                    about: &about,
+                    reported_items: &decision.reported_items,
+                };
+                context.take_all(&mut plan, &target, &decision.actions, &given);
             } else {
                 decision_events::tell(&mut plan, &config, decision, (&told, &about), user.as_ref());
+            }
+            // Reports and rule hits are about the job's item, so a related one has none.
+            for (related, given) in &related {
+                let target = Target {
+                    item: &related.item,
+                    user: related.user.as_ref(),
+                    policies: &related.policies,
+                    hits: &[],
+                    about: &Map::new(),
+                    reported_items: &[],
+                };
+                context.take_all(&mut plan, &target, &related.actions, given);
             }
             let finding = if acts { Finding::Confirmed } else { Finding::Rejected };
             findings::add(&mut plan, &decision.item, hits, finding, written_at);
@@ -86,9 +144,9 @@ async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> 
     Ok(plan)
 }
 
-/// Returns the parameters that the decision gives to its actions.
-fn parameters(decision: &records::Decision) -> Result<Parameters, Error> {
-    let given = decision.parameters.as_deref().map(serde_json::from_str).transpose();
+/// Reads the parameters that a record gives to its actions.
+fn parameters(text: Option<&str>) -> Result<Parameters, Error> {
+    let given = text.map(serde_json::from_str).transpose();
     Ok(given.map_err(Error::corrupt("decision"))?.unwrap_or_default())
 }
 
@@ -97,37 +155,63 @@ async fn causes_of_job(deps: &Deps, decision: &records::Decision) -> Result<Vec<
     Ok(deps.store.scan::<JobCause>(&partition, At::all()).all().await?)
 }
 
-#[allow(clippy::too_many_arguments, reason = "the parts of one input")]
-fn take(
-    plan: &mut Plan,
-    config: &Compiled,
-    decision: &records::Decision,
-    (id, parameters): (&ActionId, Map<String, Value>),
-    (told, about): (&DecisionRef, &Map<String, Value>),
-    user: Option<&ItemKey>,
-    hits: &[RuleHit],
+/// Item that actions of a decision are taken on, with everything that differs between the job's own and a related one.
+struct Target<'a> {
+    item: &'a ItemKey,
+    /// User who receives the strikes.
+    user: Option<&'a ItemKey>,
+    policies: &'a [PolicyId],
+    hits: &'a [RuleHit],
+    /// Further values for `custom`.
+    about: &'a Map<String, Value>,
+    reported_items: &'a [ItemKey],
+}
+
+/// Decision whose actions are added to a plan.
+struct Context<'a> {
+    config: &'a Compiled,
+    decision: &'a records::Decision,
+    told: &'a DecisionRef,
+    /// Append time of the decision.
     written_at: Millis,
-) {
-    plan.take(
-        config,
-        &ActionInput {
-            action: id,
-            event_id: derive(Kind::DecisionEvent, &[decision.decision_id.as_bytes(), id.as_str().as_bytes()]),
-            event_type: Event::ModeratorDecision,
-            item: &decision.item,
-            user,
-            at: written_at,
-            occurred_at: decision.decided_at,
-            policies: &decision.policies,
-            rules: Vec::new(),
-            rules_more: 0,
-            hits: hits.to_vec(),
-            reason: decision.reason.clone(),
-            parameters,
-            conflicts: Vec::new(),
-            decision: Some(told),
-            about,
-            reported_items: &decision.reported_items,
-        },
-    );
+}
+
+impl Context<'_> {
+    fn take_all(&self, plan: &mut Plan, target: &Target<'_>, actions: &[ActionId], given: &Parameters) {
+        for action in actions {
+            plan.take(
+                self.config,
+                &ActionInput {
+                    action,
+                    event_id: self.event_id(target.item, action),
+                    event_type: Event::ModeratorDecision,
+                    item: target.item,
+                    user: target.user,
+                    at: self.written_at,
+                    occurred_at: self.decision.decided_at,
+                    policies: target.policies,
+                    rules: Vec::new(),
+                    rules_more: 0,
+                    hits: target.hits.to_vec(),
+                    reason: self.decision.reason.clone(),
+                    parameters: given.get(action).cloned().unwrap_or_default(),
+                    conflicts: Vec::new(),
+                    decision: Some(self.told),
+                    about: target.about,
+                    reported_items: target.reported_items,
+                },
+            );
+        }
+    }
+
+    /// Returns the id of the event of an action. Those of related items have the item in it, so that they never meet the
+    /// event of the same action on the job's own item.
+    fn event_id(&self, item: &ItemKey, action: &ActionId) -> EventId {
+        let (decision, action) = (self.decision.decision_id.as_bytes(), action.as_str().as_bytes());
+        if *item == self.decision.item {
+            return derive(Kind::DecisionEvent, &[decision, action]);
+        }
+        let (type_id, id) = (item.type_id.as_str().as_bytes(), item.id.as_str().as_bytes());
+        derive(Kind::DecisionEvent, &[decision, b"related", type_id, id, action])
+    }
 }

@@ -17,7 +17,10 @@ use tidegate_store::{
 };
 use tidegate_stream::{Record, Topic};
 
-use super::request::{self, DecisionRequest, Refusal};
+use super::{
+    related::{self, StoredRelated},
+    request::{self, DecisionRequest, Refusal},
+};
 use crate::{Deps, Error, queue_counts, review::decision_events::Parameters};
 
 /// A decision as the job's row carries it.
@@ -31,6 +34,9 @@ pub struct StoredDecision {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: Parameters,
     pub policies: Vec<PolicyId>,
+    /// Actions on items that belong to the job.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub related: Vec<StoredRelated>,
     pub reason: Option<String>,
     pub decided_by: String,
     pub decided_at: Millis,
@@ -57,6 +63,10 @@ pub async fn decide(
     if let Err(refusal) = request::check(&config, &job, request) {
         return Ok(Err(refusal));
     }
+    let related = match related::resolve(deps, &config, &job, &request.related).await? {
+        Ok(related) => related,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
     let decided = StoredDecision {
         decision_id: decision_id(job_id, request.epoch),
         config_version: config.version(),
@@ -64,6 +74,7 @@ pub async fn decide(
         actions: request::each_once(&request.actions),
         parameters: request.parameters.clone(),
         policies: request::each_once(&request.policies),
+        related,
         reason: request.reason.clone(),
         decided_by: request.decided_by.clone(),
         decided_at: now,
@@ -196,8 +207,23 @@ fn record(job: &Job, decided: &StoredDecision) -> records::Decision {
         actions: decided.actions.clone(),
         policies: decided.policies.clone(),
         reason: decided.reason.clone(),
-        parameters: (!decided.parameters.is_empty())
-            .then(|| serde_json::json!(decided.parameters).to_string()),
+        parameters: text(&decided.parameters),
         reported_items: Vec::new(),
+        related: decided.related.iter().map(related_record).collect(),
     }
+}
+
+fn related_record(related: &StoredRelated) -> records::RelatedActions {
+    records::RelatedActions {
+        item: related.item.clone(),
+        user: related.user.clone(),
+        actions: related.actions.clone(),
+        policies: related.policies.clone(),
+        parameters: text(&related.parameters),
+    }
+}
+
+/// Returns parameters in the form of records.
+fn text(parameters: &Parameters) -> Option<String> {
+    (!parameters.is_empty()).then(|| serde_json::json!(parameters).to_string())
 }

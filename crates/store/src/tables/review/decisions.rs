@@ -26,6 +26,8 @@ table! {
         reason: Option<String>,
         decided_by: String,
         decided_at: Millis,
+        /// JSON list of the actions on items that belong to the job.
+        related: Option<String>,
     }
 }
 

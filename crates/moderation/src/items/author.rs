@@ -1,0 +1,86 @@
+//! Author of an item, who receives the strikes for actions on it.
+
+use tidegate_catalog::Compiled;
+use tidegate_schemas::{
+    ids::ItemKey,
+    records::{self, JobClass},
+};
+use tidegate_store::{
+    At, Store,
+    tables::{
+        items::items::Item,
+        review::{jobs::JobCause, reports::Report},
+    },
+};
+
+use super::stored::newest;
+use crate::{Deps, Error};
+
+/// Returns the user who receives strikes for a decision on an item: its creator, or the user that the item is.
+///
+/// Read from the newest version, or from the report that opened the job if no version is stored yet.
+pub(crate) async fn struck_user(
+    deps: &Deps,
+    config: &Compiled,
+    decision: &records::Decision,
+) -> Result<Option<ItemKey>, Error> {
+    if config.item_type(&decision.item.type_id).is_none() {
+        return Ok(None);
+    }
+    let found = match newest(&deps.store, &decision.org, &decision.item).await? {
+        Some(row) => Some(ItemData::from(row)),
+        None => {
+            let data = reported_data(&deps.store, decision).await?;
+            data.map(|data| ItemData { type_version: None, data })
+        }
+    };
+    Ok(author_in(config, &decision.item, found.as_ref()))
+}
+
+/// Data of an item, as a platform sent it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ItemData {
+    pub(crate) type_version: Option<String>,
+    pub(crate) data: bytes::Bytes,
+}
+
+impl From<Item> for ItemData {
+    fn from(row: Item) -> Self {
+        Self { type_version: row.type_version, data: row.data }
+    }
+}
+
+/// Returns the creator of an item, or the user that the item is. Read from the newest version, or from what was sent along
+/// if no version is stored.
+pub(crate) async fn find(
+    store: &Store,
+    config: &Compiled,
+    item: &ItemKey,
+    sent: Option<ItemData>,
+) -> Result<Option<ItemKey>, Error> {
+    if config.item_type(&item.type_id).is_none() {
+        return Ok(None);
+    }
+    let stored = newest(store, config.org(), item).await?;
+    Ok(author_in(config, item, stored.map(ItemData::from).or(sent).as_ref()))
+}
+
+fn author_in(config: &Compiled, item: &ItemKey, found: Option<&ItemData>) -> Option<ItemKey> {
+    let (version, data) = match found {
+        Some(found) => (found.type_version.as_deref(), &*found.data),
+        None => (None, &b"{}"[..]),
+    };
+    let today = config.item_type(&item.type_id)?;
+    config.item_type_at(&item.type_id, version).unwrap_or(today).creator(item, data)
+}
+
+async fn reported_data(store: &Store, decision: &records::Decision) -> Result<Option<bytes::Bytes>, Error> {
+    if decision.class == JobClass::Appeal {
+        return Ok(None);
+    }
+    let partition = (decision.org.clone(), decision.job_id);
+    let causes = store.scan::<JobCause>(&partition, At::all()).all().await?;
+    let Some(report_id) = causes.iter().find_map(|cause| cause.report_id) else { return Ok(None) };
+    let report = store.get::<Report>(&(decision.org.clone(), report_id)).await?;
+    Ok(report.map(|report| report.data))
+}

@@ -1,0 +1,174 @@
+//! Actions of kind `enqueue_child_safety`, by rules, thresholds and moderators.
+
+use serde_json::Value;
+use tidegate_moderation::review::{
+    comments,
+    decisions::{self, Refusal},
+};
+use tidegate_schemas::{
+    ids::{ItemKey, Millis},
+    records::{Decision, Verdict},
+};
+use tidegate_store::tables::review::jobs::{CauseKind, Job, JobCause, SubjectJob};
+use tidegate_stream::Topic;
+use tidegate_test_support::pictures::{Answer, Host, picture};
+
+use super::{
+    media::{patient, with_images},
+    reviews::{claim, report, request},
+    world::{SHORT, World, org, post, user},
+};
+
+const DOCUMENTS: &str = "\
+queue: minors
+class: child_safety
+---
+action: hand_over
+kind: enqueue_child_safety
+---
+action: hand_over_user
+kind: enqueue_child_safety
+queue: minors
+---
+rule: known-hash
+status: live
+on: [item, report]
+item_types: [post]
+when: {text: {in: [text], words: [match]}}
+actions: [hand_over]
+---
+threshold: three
+strikes: 3
+within: 30d
+action: hand_over_user
+";
+
+async fn world() -> World {
+    let mut world = World::new().await;
+    world.configure(DOCUMENTS, false).await;
+    world.start();
+    world
+}
+
+/// The first job of the class about the item, with its causes.
+async fn job(world: &World, class: &str, item: &ItemKey) -> Option<(Job, Vec<JobCause>)> {
+    let key = (org(), class.to_owned(), item.type_id.clone(), item.id.clone());
+    let pointer = world.deps.store.get::<SubjectJob>(&key).await.unwrap()?;
+    assert_eq!(pointer.generation, 1);
+    let job = world.deps.store.get::<Job>(&(org(), pointer.job_id)).await.unwrap()?;
+    Some((job, world.rows::<JobCause>(&(org(), pointer.job_id)).await))
+}
+
+async fn opened(world: &World, item: &ItemKey) -> (Job, Vec<JobCause>) {
+    world
+        .until("the child-safety job", async || {
+            job(world, "child_safety", item).await.filter(|(_, causes)| !causes.is_empty())
+        })
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_opens_a_child_safety_job_and_no_review() {
+    let mut world = world().await;
+    world.submit_text("p1", "match").await;
+    let (found, causes) = opened(&world, &post("p1")).await;
+    assert_eq!(found.queue.as_str(), "child-safety");
+    assert_eq!((causes.len(), causes[0].kind), (1, CauseKind::Rule));
+    assert!(causes[0].rules.contains("known-hash"), "{}", causes[0].rules);
+    // A later version joins the job that is open.
+    world.submit_text("p1", "match doubtful").await;
+    world
+        .until("the second cause", async || (opened(&world, &post("p1")).await.1.len() == 2).then_some(()))
+        .await;
+    world.drain().await;
+    let (review, causes) = job(&world, "review", &post("p1")).await.unwrap();
+    assert_ne!(review.job_id, found.job_id);
+    assert_eq!(causes.len(), 1, "only the rule that asks for a review is a cause of the review");
+    assert!(world.events("action.automatic").await.is_empty(), "nobody is called back");
+
+    let mut second = world.image().await;
+    second.start();
+    second.drain().await;
+    assert_eq!(opened(&second, &post("p1")).await.1.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_adds_its_hit_to_the_job_of_a_child_safety_report() {
+    let mut world = world().await;
+    let report = report(world.version().await, 1, "match", true);
+    world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
+    world.until("both causes", async || (opened(&world, &post("p1")).await.1.len() == 2).then_some(())).await;
+    world.drain().await;
+    assert!(job(&world, "review", &post("p1")).await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn threshold_hands_the_user_over_to_the_queue_it_names() {
+    let mut world = world().await;
+    for id in ["p1", "p2", "p3"] {
+        world.submit_text(id, "scamcoin").await;
+    }
+    let (job, causes) = opened(&world, &user("u1")).await;
+    assert_eq!((job.queue.as_str(), causes[0].kind), ("minors", CauseKind::Threshold));
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn decision_that_hands_over_is_an_escalation_with_its_reason() {
+    let mut world = world().await;
+    world.submit_text("p1", "doubtful").await;
+    let review = claim(&world, "default").await;
+    let deps = world.moderation();
+    let decide = async |job: &Job, actions: &[&str]| {
+        let request = request(job, Verdict::Act, actions);
+        decisions::decide(&deps, &org(), job.job_id, &request, SHORT, Millis::now()).await.unwrap()
+    };
+    decide(&review, &["hand_over"]).await.unwrap();
+    world.until("its callback", async || world.events("decision.moderator").await.pop()).await;
+    // The record is appended again, as after a crash of the scanner.
+    let record: Decision = world.tail(Topic::Decisions).await[0].decode().unwrap();
+    world.append(Topic::Decisions, &post("p1").log_key(&org()), &record).await;
+    world.until("the second round", async || (world.callbacks().await.len() == 2).then_some(())).await;
+    let (child_safety, causes) = opened(&world, &post("p1")).await;
+    assert_eq!((causes.len(), causes[0].kind, causes[0].submission_id), (1, CauseKind::Escalation, None));
+    let store = world.deps.store.clone();
+    let comments = async || {
+        let listed = comments::list(&store, &org(), child_safety.job_id, None, 10).await.unwrap();
+        listed.0.into_iter().map(|comment| (comment.author, comment.text)).collect::<Vec<_>>()
+    };
+    let expected = vec![("ann".to_owned(), "no violation".to_owned())];
+    world.until("the reason", async || (comments().await == expected).then_some(())).await;
+
+    let claimed = claim(&world, "child-safety").await;
+    let refusal = decide(&claimed, &["limit_reach", "hand_over"]).await.unwrap_err();
+    assert!(matches!(&refusal, Refusal::Invalid { pointer, .. } if pointer == "/actions/1"), "{refusal:?}");
+    world.drain().await;
+    assert_eq!(comments().await, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hash_match_opens_a_child_safety_job_without_a_report() {
+    let host = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
+    let mut world = World::beside(patient(), &[host.address.port()]).await;
+    world.start();
+    let send = async |item: &str| {
+        let entry = with_images(&post(item), &[host.url("a.bmp")]);
+        let submission = entry.submission_id;
+        world.submit(vec![entry]).await;
+        world.evaluated(&post(item), submission).await
+    };
+    let before = send("before").await;
+    let media: Value = serde_json::from_str(&before.media).unwrap();
+    let documents = format!(
+        "bank: known\nkind: pdq\ndistance: 0\nentries: [{}]\n---\n\
+         action: hand_over\nkind: enqueue_child_safety\n---\nrule: known\nstatus: live\n\
+         item_types: [post]\nwhen: {{media: {{in: [images], bank: known}}}}\nactions: [hand_over]\n",
+        media[0]["pdq"].as_str().unwrap()
+    );
+    world.configure(&documents, false).await;
+    send("after").await;
+    let (_, causes) = opened(&world, &post("after")).await;
+    assert!(causes[0].rules.contains("known"), "{}", causes[0].rules);
+    assert!(job(&world, "child_safety", &post("before")).await.is_none());
+    world.drain().await;
+}
