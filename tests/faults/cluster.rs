@@ -24,6 +24,7 @@ use crate::{
     load::{Clients, Pace},
     observe, oracle,
     pictures::Pictures,
+    platform::Platform,
     receiver::{Manner, Receiver},
 };
 
@@ -241,9 +242,10 @@ async fn acknowledged_ids_survive_kills_of_roles_broker_and_node() -> Result<()>
     println!("cluster: seed {seed}, {wanted} kills of roles");
     let servers = Servers::start().await?;
     let (receiver, pictures) = (Receiver::start().await?, Pictures::start().await?);
+    let platform = Platform::start().await?;
     receiver.behave("all", Manner::Fail(1));
 
-    let mut house = House::new(&(servers.settings() + &pictures.settings()), &ROLES)?;
+    let mut house = House::new(&(servers.settings() + &pictures.settings() + &platform.settings()), &ROLES)?;
     run_once(&house, &["topics", "create"]).await?;
     run_once(&house, &["store", "migrate"]).await?;
     let mut console = house.start("console", None)?;
@@ -298,7 +300,7 @@ async fn acknowledged_ids_survive_kills_of_roles_broker_and_node() -> Result<()>
     crew.stop().await?;
     crew.start_unharmed().await?;
     observe::quiet(&house).await?;
-    let mut seen = observe::by_api(&house, &receiver, &sent).await?;
+    let mut seen = observe::by_api(&house, &receiver, &platform, &sent).await?;
     crew.stop().await?;
     let store = servers.store().await?;
     observe::by_rows(&store, &sent, &mut seen).await?;

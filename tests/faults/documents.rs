@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     limits::{DAILY, FLOOD, FULL, ONCE, PER_DAY},
     oracle::{REVIEW_ACTION, SCAM_ACTION, THRESHOLD, THRESHOLD_ACTION},
+    own_actions::OWN_ACTION,
     receiver::Receiver,
 };
 
@@ -114,6 +115,11 @@ strikes: 1
 action: {REVIEW_ACTION}
 kind: callback
 endpoint: {scam_endpoint}
+---
+action: {OWN_ACTION}
+kind: callback
+endpoint: {scam_endpoint}
+strikes: 1
 ---
 action: {THRESHOLD_ACTION}
 kind: callback

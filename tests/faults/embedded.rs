@@ -14,6 +14,7 @@ use crate::{
     load::{Clients, Pace},
     observe, oracle,
     pictures::Pictures,
+    platform::Platform,
     receiver::{Manner, Receiver},
 };
 
@@ -50,13 +51,15 @@ pub(crate) async fn first_life(more: &str, receiver: &Receiver, scam_endpoint: &
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: tests/faults/run"]
 async fn acknowledged_ids_survive_kills_on_embedded_data() -> Result<()> {
-    let (seed, wanted) = (number("TIDEGATE_FAULTS_SEED", SEED), number("TIDEGATE_FAULTS_KILLS", 60));
+    let (seed, wanted) = (number("TIDEGATE_FAULTS_SEED", SEED), number("TIDEGATE_FAULTS_KILLS", 68));
     let wanted = usize::try_from(wanted)?;
     println!("embedded: seed {seed}, {wanted} kills");
     let (receiver, pictures) = (Receiver::start().await?, Pictures::start().await?);
+    let platform = Platform::start().await?;
     // Some events need a second attempt, so that kills fall between attempts, too.
     receiver.behave("all", Manner::Fail(1));
-    let house = Arc::new(first_life(&pictures.settings(), &receiver, "scams").await?);
+    let house =
+        Arc::new(first_life(&(pictures.settings() + &platform.settings()), &receiver, "scams").await?);
     let pace = Pace { clients: 6, requests: 100 * wanted as u64, pause: Duration::from_millis(25) };
     let mut clients = Clients::start(&house, &pictures, seed, pace);
     let mut kills = Kills::default();
@@ -86,7 +89,7 @@ async fn acknowledged_ids_survive_kills_on_embedded_data() -> Result<()> {
     let mut process = house.up(None)?;
     house.ready(&mut process).await?;
     observe::drained(&house, &mut process).await?;
-    let mut seen = observe::by_api(&house, &receiver, &sent).await?;
+    let mut seen = observe::by_api(&house, &receiver, &platform, &sent).await?;
     house.stop(&mut process).await?;
     observe::embedded_rows(&house, &sent, &mut seen).await?;
     seen.callbacks = receiver.callbacks();

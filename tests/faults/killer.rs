@@ -14,7 +14,7 @@ use crate::seeded::Seeded;
 pub(crate) type Place = (&'static str, u64);
 
 /// Between taking a request, storing its plan, carrying it out, passing its record, and calling back.
-pub(crate) const PLACES: [Place; 15] = [
+pub(crate) const PLACES: [Place; 17] = [
     ("after_append", 60),
     ("after_poll", 12),
     ("after_accepted", 12),
@@ -27,6 +27,8 @@ pub(crate) const PLACES: [Place; 15] = [
     ("before_complete", 60),
     ("after_commit", 12),
     ("after_due_release", 2),
+    ("after_partial_due", 6),
+    ("after_partial_append", 6),
     ("after_callback_rows", 25),
     ("before_callback", 25),
     ("after_callback", 25),
@@ -72,6 +74,8 @@ pub(crate) fn places_of(role: &str) -> Vec<Place> {
             "after_callback_append",
             "before_complete",
             "after_due_release",
+            "after_partial_due",
+            "after_partial_append",
         ]),
         _ => Vec::new(),
     }

@@ -15,6 +15,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use tidegate_schemas::validation_error::tag;
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
@@ -113,6 +114,8 @@ enum Answer {
     /// Nobody listened: it was not sent.
     Unsent,
     Unknown,
+    /// It is taken, and its outcome is known later.
+    Kept,
 }
 
 impl Load {
@@ -126,10 +129,12 @@ impl Load {
         while !self.stopped() && self.takes_one() {
             count += 1;
             let id = format!("c{number}-{count}");
-            match seeded.below(10) {
+            match seeded.below(16) {
                 0..=6 => self.items(&id, &mut seeded).await?,
                 7..=8 => self.report(&id, &mut seeded).await?,
-                _ => self.appeal(&id, false).await?,
+                9 => self.appeal(&id, false).await?,
+                10..=13 => self.content(&id, &mut seeded).await?,
+                _ => self.own_actions(&id, &mut seeded).await?,
             }
             sleep(self.pause).await;
         }
@@ -189,7 +194,7 @@ impl Load {
         Ok(())
     }
 
-    fn data(&self, id: &str, content: Content, user: &str) -> Value {
+    pub(crate) fn data(&self, id: &str, content: Content, user: &str) -> Value {
         let text = match content {
             Content::Plain => format!("nothing to see in {id}"),
             Content::Scam => format!("buy scamcoin on offer, says {id}"),
@@ -217,6 +222,7 @@ impl Load {
             _ => format!("r-{id}"),
         };
         let user = user(seeded);
+        let named = (seeded.below(2) == 0).then(|| format!("named-{id}"));
         let report = SentReport {
             item: item.clone(),
             user: user.clone(),
@@ -224,18 +230,22 @@ impl Load {
             csam,
             told: Told::Nothing,
             report: None,
+            named: named.clone(),
         };
         let at = {
             let reports = &mut self.sent.lock().unwrap().reports;
             reports.push(report);
             reports.len() - 1
         };
-        let body = json!({
+        let mut body = json!({
             "reporter": { "kind": "user", "typeId": "user", "id": format!("reporter-{id}") },
             "reportedAt": "2026-01-02T03:04:05Z",
             "reportedItem": { "id": item, "typeId": "post", "data": self.data(&item, content, &user) },
             "reportedForReason": { "reason": id, "csam": csam },
         });
+        if let Some(named) = named {
+            body["reportedItemsInThread"] = json!([{ "typeId": "post", "id": named }]);
+        }
         let key = (seeded.below(2) == 0).then_some(id);
         if let Some(answer) = self.send("/api/v1/report", &body, key, StatusCode::CREATED).await? {
             let report = answer["reportId"].as_str().context("an answer names its report")?.to_owned();
@@ -297,7 +307,7 @@ impl Load {
     }
 
     /// With a key, until it is taken; without one, once.
-    async fn send(
+    pub(crate) async fn send(
         &self,
         path: &str,
         body: &Value,
@@ -308,8 +318,9 @@ impl Load {
         loop {
             match self.attempt(path, body, key, wanted).await? {
                 Answer::Taken(answer) => return Ok(Some(answer)),
+                Answer::Kept if key.is_none() => return Ok(Some(Value::Null)),
                 Answer::Unknown if key.is_none() => return Ok(None),
-                Answer::Unsent | Answer::Unknown => sleep(Duration::from_millis(20)).await,
+                Answer::Unsent | Answer::Unknown | Answer::Kept => sleep(Duration::from_millis(20)).await,
             }
             if !self.stopped() {
                 until = Instant::now() + LONG;
@@ -341,6 +352,10 @@ impl Load {
             return Ok(answer.bytes().await.map_or(Answer::Unknown, |bytes| {
                 Answer::Taken(serde_json::from_slice(&bytes).unwrap_or(Value::Null))
             }));
+        }
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            let text = answer.text().await.unwrap_or_default();
+            return Ok(if text.contains(tag::EVALUATION_TIMEOUT) { Answer::Kept } else { Answer::Unknown });
         }
         if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
             return Ok(Answer::Unknown);
@@ -426,12 +441,12 @@ impl Load {
     }
 }
 
-fn text<'a>(value: &'a Value, name: &str) -> Result<&'a str> {
+pub(crate) fn text<'a>(value: &'a Value, name: &str) -> Result<&'a str> {
     value[name].as_str().with_context(|| format!("{name} is missing in {value}"))
 }
 
 /// Few enough that most cross the threshold.
-fn user(seeded: &mut Seeded) -> String {
+pub(crate) fn user(seeded: &mut Seeded) -> String {
     format!("user-{}", seeded.below(200))
 }
 

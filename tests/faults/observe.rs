@@ -12,7 +12,10 @@ use anyhow::{Context as _, Result, bail};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
-use tidegate_schemas::ids::{ItemKey, OrgId};
+use tidegate_schemas::{
+    ids::{ItemKey, OrgId},
+    records::Source,
+};
 use tidegate_store::{
     At, Store,
     tables::items::{
@@ -23,8 +26,11 @@ use tidegate_store::{
 use tidegate_test_support::{Process, eventually_ok};
 
 use crate::{
+    fetched::{Key, SeenRequest},
     house::{House, LONG},
     oracle::{Seen, SeenItem, SeenJob, SeenStrike, Sent},
+    outcomes::Outcome,
+    platform::Platform,
     receiver::Receiver,
 };
 
@@ -63,6 +69,10 @@ async fn left(house: &House) -> Result<Option<String>> {
     if !unsettled.is_empty() {
         return Ok(Some(format!("{} deliveries are not settled, such as {}", unsettled.len(), unsettled[0])));
     }
+    let requests = requests(house).await?;
+    if let Some(request) = requests.iter().find(|request| request.state == "pending") {
+        return Ok(Some(format!("request {} for items is not settled", request.id)));
+    }
     let jobs = house.list("/jobs?state=decided").await?;
     let pending = jobs.iter().filter(|job| job["decisionState"] != "appended").count();
     Ok((pending > 0).then(|| format!("{pending} decisions are not appended")))
@@ -79,20 +89,57 @@ async fn unsettled(house: &House) -> Result<Vec<String>> {
 }
 
 /// Everything but what only the rows tell.
-pub(crate) async fn by_api(house: &Arc<House>, receiver: &Receiver, sent: &Sent) -> Result<Seen> {
+pub(crate) async fn by_api(
+    house: &Arc<House>,
+    receiver: &Receiver,
+    platform: &Platform,
+    sent: &Sent,
+) -> Result<Seen> {
+    let secret = house.admin(Method::POST, "/partial-items/secret/reveal", None).await?.1;
+    let secret = secret["secret"].as_str().context("a secret to ask the platform with")?;
+    let (items, outcomes) = items(house, sent).await?;
     Ok(Seen {
-        items: items(house, sent).await?,
+        items,
+        outcomes,
+        requests: requests(house).await?,
+        asked: platform.asked(),
+        fetched: None,
         callbacks: receiver.callbacks(),
         jobs: jobs(house).await?,
         strikes: None,
         unsettled: unsettled(house).await?,
         dead_letters: house.list("/dead-letters").await?.iter().map(ToString::to_string).collect(),
-        unsigned: receiver.unsigned(),
+        unsigned: receiver.unsigned() + platform.unsigned(secret),
     })
 }
 
+/// The log of requests for items.
+async fn requests(house: &House) -> Result<Vec<SeenRequest>> {
+    let key = |item: &Value| -> Option<Key> {
+        Some((item["typeId"].as_str()?.to_owned(), item["id"].as_str()?.to_owned()))
+    };
+    let keys = |list: &Value| list.as_array().into_iter().flatten().filter_map(key).collect();
+    let listed = house.list("/partial-requests").await?;
+    let request = |request: &Value| -> Option<SeenRequest> {
+        let found = request["found"].as_array().into_iter().flatten();
+        Some(SeenRequest {
+            // The time comes before it.
+            id: request["id"].as_str()?.split_once('-')?.1.to_owned(),
+            state: request["state"].as_str()?.to_owned(),
+            of_claim: request["trigger"] == "claim",
+            asked: keys(&request["asked"]),
+            found: found.filter_map(|it| Some((key(it)?, it["submissionId"].as_str()?.to_owned()))).collect(),
+            missing: keys(&request["missing"]),
+        })
+    };
+    let read = |value: &Value| request(value).with_context(|| format!("a request of another form: {value}"));
+    listed.iter().map(read).collect()
+}
+
+type SeenItems = (BTreeMap<String, SeenItem>, BTreeMap<String, Outcome>);
+
 /// Each acknowledged submission is asked for by its id; of the others, the newest that is there.
-async fn items(house: &Arc<House>, sent: &Sent) -> Result<BTreeMap<String, SeenItem>> {
+async fn items(house: &Arc<House>, sent: &Sent) -> Result<SeenItems> {
     let named = sent.items.iter().map(|(id, item)| (id.clone(), item.submission.clone()));
     let reported: BTreeSet<_> = sent.reports.iter().map(|report| report.item.clone()).collect();
     let wanted: Vec<_> = named.chain(reported.into_iter().map(|id| (id, None))).collect();
@@ -109,14 +156,15 @@ async fn items(house: &Arc<House>, sent: &Sent) -> Result<BTreeMap<String, SeenI
                     let submission = item["submissionId"].as_str().context("an item has a submission")?;
                     let is_evaluated = item["state"] == EVALUATED;
                     let submissions = BTreeMap::from([(submission.to_owned(), is_evaluated)]);
-                    Ok(Some((id, SeenItem { submissions })))
+                    let outcome = (submission.to_owned(), Outcome::stored(&item));
+                    Ok(Some(((id, SeenItem { submissions }), outcome)))
                 }
                 status => bail!("item {id}: {status}"),
             }
         }
     });
     let found: Vec<_> = asked.buffer_unordered(ASKED_AT_ONCE).try_collect().await?;
-    Ok(found.into_iter().flatten().collect())
+    Ok(found.into_iter().flatten().unzip())
 }
 
 async fn jobs(house: &Arc<House>) -> Result<Vec<SeenJob>> {
@@ -168,6 +216,7 @@ pub(crate) async fn by_rows(store: &Store, sent: &Sent, seen: &mut Seen) -> Resu
         .values()
         .map(|item| &item.user)
         .chain(sent.reports.iter().map(|report| &report.user))
+        .chain(sent.own_actions.values().map(|action| &action.user))
         .collect();
     let mut strikes = Vec::new();
     for user in users {
@@ -184,7 +233,23 @@ pub(crate) async fn by_rows(store: &Store, sent: &Sent, seen: &mut Seen) -> Resu
         }
     }
     seen.strikes = Some(strikes);
+    seen.fetched = Some(fetched(store, seen).await?);
     Ok(())
+}
+
+/// Rows that are stored as fetched, of every item that the platform was asked for.
+async fn fetched(store: &Store, seen: &Seen) -> Result<BTreeMap<Key, Vec<String>>> {
+    let asked: BTreeSet<_> = seen.requests.iter().flat_map(|request| &request.asked).collect();
+    let mut fetched: BTreeMap<Key, Vec<String>> = BTreeMap::new();
+    for key in asked {
+        let partition = (OrgId::new(ORG), key.0.as_str().into(), key.1.as_str().into());
+        let rows = store.scan::<Item>(&partition, At::all()).all().await?;
+        let of_platform = rows.into_iter().filter(|row| row.source == Source::PartialItems.as_str());
+        for row in of_platform.filter(|row| row.state == EVALUATED) {
+            fetched.entry(key.clone()).or_default().push(row.submission_id.to_string());
+        }
+    }
+    Ok(fetched)
 }
 
 /// The rows of embedded data, which only one process can open: nothing may run on it.

@@ -11,7 +11,12 @@ use std::{
 
 use anyhow::{Result, bail};
 
-use crate::limits;
+use crate::{
+    fetched::{self, Key, SeenRequest},
+    limits,
+    outcomes::{self, Outcome},
+    own_actions::{self, OWN_ACTION, SentAction},
+};
 
 /// What an item leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +70,8 @@ pub(crate) struct SentReport {
     pub(crate) told: Told,
     /// As the acknowledgement named it.
     pub(crate) report: Option<String>,
+    /// An item that it names and that nobody ever submits.
+    pub(crate) named: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -82,6 +89,10 @@ pub(crate) struct Sent {
     pub(crate) items: BTreeMap<String, SentItem>,
     pub(crate) reports: Vec<SentReport>,
     pub(crate) appeals: BTreeMap<String, SentAppeal>,
+    /// Actions of the platform, by their notes.
+    pub(crate) own_actions: BTreeMap<String, SentAction>,
+    /// What `/content` answered, by submission.
+    pub(crate) outcomes: BTreeMap<String, Outcome>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -100,6 +111,9 @@ pub(crate) struct SeenCallback {
     pub(crate) user: String,
     pub(crate) appeal: String,
     pub(crate) decision: String,
+    /// Id and reason of the decision that it tells of.
+    pub(crate) decided: String,
+    pub(crate) reason: String,
     /// When it happened, as the body says.
     pub(crate) at: String,
     /// Whole, to compare deliveries of one event.
@@ -135,6 +149,14 @@ pub(crate) struct SeenStrike {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) items: BTreeMap<String, SeenItem>,
+    /// Stored outcomes of the submissions that `/content` answered.
+    pub(crate) outcomes: BTreeMap<String, Outcome>,
+    /// The log of requests for items.
+    pub(crate) requests: Vec<SeenRequest>,
+    /// Ids of the requests that reached the platform.
+    pub(crate) asked: BTreeSet<String>,
+    /// Submissions that are stored as fetched; `None`: not looked at yet.
+    pub(crate) fetched: Option<BTreeMap<Key, Vec<String>>>,
     /// Every delivery that the receiver could verify, repeated ones too.
     pub(crate) callbacks: Vec<SeenCallback>,
     pub(crate) jobs: Vec<SeenJob>,
@@ -209,7 +231,7 @@ impl Verdict {
 }
 
 /// How often something that follows from the requests may be there.
-fn bounds(told: impl Iterator<Item = Told>) -> (usize, usize) {
+pub(crate) fn bounds(told: impl Iterator<Item = Told>) -> (usize, usize) {
     told.fold((0, 0), |(least, most), told| (least + usize::from(told == Told::Taken), most + 1))
 }
 
@@ -223,6 +245,9 @@ pub(crate) fn judge(sent: &Sent, seen: &Seen) -> Verdict {
     reversals(sent, seen, &mut verdict);
     limits::judge(sent, seen, &mut verdict);
     removals(sent, seen, &mut verdict);
+    outcomes::judge(sent, seen, &mut verdict);
+    own_actions::judge(sent, seen, &mut verdict);
+    fetched::judge(sent, seen, &mut verdict);
     bodies(seen, &mut verdict);
     verdict
         .lost
@@ -337,7 +362,8 @@ fn actions(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
         events.entry((&callback.item, &callback.action)).or_default().insert(&callback.event);
     }
     let mut strikes: BTreeMap<(&str, &str), Vec<i64>> = BTreeMap::new();
-    for strike in seen.strikes.iter().flatten() {
+    let of_rules = |strike: &&SeenStrike| !own_actions::is_own(sent, &strike.item);
+    for strike in seen.strikes.iter().flatten().filter(of_rules) {
         strikes.entry((&strike.item, &strike.user)).or_default().push(strike.points);
     }
     let scams = sent
@@ -442,7 +468,8 @@ fn reversals(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
 /// One event for each decision on a review job, with its action.
 fn removals(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
     let mut events: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for callback in seen.callbacks.iter().filter(|callback| callback.kind == DECISION) {
+    let of_moderator = |callback: &&SeenCallback| callback.kind == DECISION && callback.action != OWN_ACTION;
+    for callback in seen.callbacks.iter().filter(of_moderator) {
         if callback.action != REVIEW_ACTION {
             verdict.invented.push(format!("a decision to {} item {}", callback.action, callback.item));
         }
@@ -482,6 +509,12 @@ pub(crate) struct Counts {
     pub(crate) jobs: usize,
     pub(crate) strikes: usize,
     pub(crate) reversals: usize,
+    /// Answers of `/content` that were compared with what is stored.
+    pub(crate) outcomes: usize,
+    /// Actions of the platform that were taken.
+    pub(crate) own_actions: usize,
+    /// Items that the platform was asked for and that are stored.
+    pub(crate) fetched: usize,
 }
 
 impl Counts {
@@ -490,9 +523,13 @@ impl Counts {
     pub(crate) fn suffice(&self, kills: usize) -> Result<()> {
         const ACKNOWLEDGED_A_KILL: usize = 5;
         const KILLS_AN_EFFECT: usize = 3;
-        let effects = [self.events, self.jobs, self.strikes];
+        // Clients that wait for outcomes send nothing meanwhile, and few reports name items.
+        const KILLS_A_WAIT: usize = 6;
+        let effects = [self.events, self.jobs, self.strikes, self.own_actions];
+        let waits = [self.outcomes, self.fetched];
         if self.acknowledged < ACKNOWLEDGED_A_KILL * kills
             || effects.iter().any(|count| count * KILLS_AN_EFFECT < kills)
+            || waits.iter().any(|count| count * KILLS_A_WAIT < kills)
         {
             bail!("too little happened for {kills} kills: {self}");
         }
@@ -507,7 +544,8 @@ fn told(sent: &Sent) -> impl Iterator<Item = Told> {
     let decisions =
         sent.appeals.values().filter_map(|appeal| appeal.decision.as_ref()).map(|(_, told)| *told);
     let removals = sent.items.values().filter_map(|item| item.removal);
-    items.chain(reports).chain(appeals).chain(decisions).chain(removals)
+    let own = sent.own_actions.values().map(|action| action.told);
+    items.chain(reports).chain(appeals).chain(decisions).chain(removals).chain(own)
 }
 
 pub(crate) fn taken(sent: &Sent) -> usize {
@@ -524,6 +562,9 @@ pub(crate) fn counts(sent: &Sent, seen: &Seen) -> Counts {
         jobs: seen.jobs.len(),
         strikes: seen.strikes.iter().flatten().count(),
         reversals: seen.strikes.iter().flatten().map(|strike| strike.reversed.len()).sum(),
+        outcomes: sent.outcomes.len(),
+        own_actions: sent.own_actions.values().filter(|action| action.told == Told::Taken).count(),
+        fetched: seen.fetched.iter().flatten().map(|(_, submissions)| submissions.len()).sum(),
     }
 }
 
@@ -532,7 +573,7 @@ impl fmt::Display for Counts {
         write!(
             f,
             "{} acknowledged, {} without an answer; {} events in {} deliveries ({} repeated), {} jobs, {} strikes, \
-             {} of them taken back",
+             {} of them taken back; {} outcomes answered, {} own actions, {} items fetched",
             self.acknowledged,
             self.unanswered,
             self.events,
@@ -540,7 +581,10 @@ impl fmt::Display for Counts {
             self.deliveries - self.events,
             self.jobs,
             self.strikes,
-            self.reversals
+            self.reversals,
+            self.outcomes,
+            self.own_actions,
+            self.fetched
         )
     }
 }

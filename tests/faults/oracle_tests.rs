@@ -15,6 +15,7 @@ fn report(item: &str, report: &str, csam: bool) -> SentReport {
         csam,
         told: Told::Taken,
         report: Some(report.to_owned()),
+        named: None,
     }
 }
 
@@ -33,6 +34,7 @@ fn sent() -> Sent {
             "a1".to_owned(),
             SentAppeal { told: Told::Taken, of_scam: false, decision },
         )]),
+        ..Sent::default()
     }
 }
 
@@ -137,6 +139,9 @@ fn a_run_without_a_fault_is_clean_and_counted() {
         jobs: 4,
         strikes: 3,
         reversals: 0,
+        outcomes: 0,
+        own_actions: 0,
+        fetched: 0,
     };
     assert_eq!(counts(&sent(), &seen()), wanted);
 }
@@ -151,6 +156,9 @@ fn a_run_in_which_little_happened_does_not_suffice() {
         jobs: 4,
         strikes: 4,
         reversals: 1,
+        outcomes: 2,
+        own_actions: 4,
+        fetched: 2,
     };
     assert!(enough.suffice(10).is_ok());
     for too_little in [
@@ -158,6 +166,9 @@ fn a_run_in_which_little_happened_does_not_suffice() {
         Counts { events: 3, ..enough },
         Counts { jobs: 3, ..enough },
         Counts { strikes: 3, ..enough },
+        Counts { outcomes: 1, ..enough },
+        Counts { own_actions: 3, ..enough },
+        Counts { fetched: 1, ..enough },
     ] {
         assert!(too_little.suffice(10).is_err(), "{too_little}");
     }

@@ -93,7 +93,7 @@ impl Receiver {
     }
 }
 
-fn unix_seconds() -> u64 {
+pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
@@ -143,6 +143,8 @@ fn read(body: &[u8]) -> Option<SeenCallback> {
         user: text("/creator/id"),
         appeal: text("/appealId"),
         decision: text("/appealDecision"),
+        decided: text("/decision/id"),
+        reason: text("/decisionReason"),
         at: text("/occurredAt"),
         body: String::from_utf8_lossy(body).into_owned(),
     })

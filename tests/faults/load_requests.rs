@@ -1,0 +1,91 @@
+//! What clients send beside items, reports and appeals: contents of the legacy endpoint and actions of the platform.
+
+use anyhow::{Context as _, Result, bail};
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use crate::{
+    load::{Load, text, user},
+    oracle::{Content, SentItem, Told},
+    outcomes::Outcome,
+    own_actions::{OWN_ACTION, SentAction},
+    seeded::Seeded,
+};
+
+/// Most actions of a request.
+const BATCH: u64 = 4;
+
+impl Load {
+    /// Sends a content, and waits for its outcome in three of four requests.
+    pub(crate) async fn content(&self, id: &str, seeded: &mut Seeded) -> Result<()> {
+        let content = *seeded.pick(&[Content::Plain, Content::Scam, Content::Scam, Content::Threat]);
+        let (item, user) = (format!("{id}-content"), user(seeded));
+        self.sent.lock().unwrap().items.insert(item.clone(), SentItem::new(&user, content));
+        let is_sync = seeded.below(4) > 0;
+        let body = json!({
+            "contentType": "post",
+            "contentId": item,
+            "content": self.data(&item, content, &user),
+            "userId": user,
+            "sync": is_sync,
+        });
+        let key = (seeded.below(2) == 0).then_some(id);
+        let wanted = if is_sync { StatusCode::OK } else { StatusCode::ACCEPTED };
+        let Some(answer) = self.send("/api/v1/content", &body, key, wanted).await? else { return Ok(()) };
+        let mut sent = self.sent.lock().unwrap();
+        let submission = answer["submissionId"].as_str().map(str::to_owned);
+        if let Some(submission) = &submission {
+            sent.outcomes.insert(submission.clone(), Outcome::answered(&answer));
+        }
+        let item = sent.items.get_mut(&item).context("a content that was sent")?;
+        (item.told, item.submission) = (Told::Taken, submission);
+        Ok(())
+    }
+
+    /// Sends one action by itself, or several; some on users that others act on, too. Half of the keyed requests are sent again
+    /// once they are taken: the answer is the same.
+    pub(crate) async fn own_actions(&self, id: &str, seeded: &mut Seeded) -> Result<()> {
+        let count = 1 + seeded.below(BATCH);
+        let is_single = count == 1 && seeded.below(2) == 0;
+        let (mut notes, mut actions) = (Vec::new(), Vec::new());
+        for position in 0..count {
+            let note = format!("{id}-a{position}");
+            let user = if seeded.below(3) == 0 {
+                format!("banned-{}", seeded.below(40))
+            } else {
+                format!("own-{note}")
+            };
+            actions
+                .push(json!({ "actionId": OWN_ACTION, "itemId": user, "itemTypeId": "user", "note": note }));
+            let action = SentAction { user, told: Told::Nothing, decision: None };
+            self.sent.lock().unwrap().own_actions.insert(note.clone(), action);
+            notes.push(note);
+        }
+        let body = if is_single { actions.remove(0) } else { json!({ "actions": actions }) };
+        let key = (seeded.below(2) == 0).then_some(id);
+        let path = "/api/v1/actions";
+        let Some(answer) = self.send(path, &body, key, StatusCode::ACCEPTED).await? else { return Ok(()) };
+        self.taken_actions(&notes, &answer)?;
+        if key.is_some() && seeded.below(2) == 0 {
+            let again = self.send(path, &body, key, StatusCode::ACCEPTED).await?;
+            if again.as_ref() != Some(&answer) {
+                bail!("a repeated request is answered {again:?} instead of {answer}");
+            }
+        }
+        Ok(())
+    }
+
+    fn taken_actions(&self, notes: &[String], answer: &Value) -> Result<()> {
+        let taken = answer["actions"].as_array().context("an answer names its actions")?;
+        let mut sent = self.sent.lock().unwrap();
+        for (at, note) in notes.iter().enumerate() {
+            let action = sent.own_actions.get_mut(note).context("an action that was sent")?;
+            let answered = taken.get(at).with_context(|| format!("action {at} is missing in {answer}"))?;
+            if text(answered, "itemId")? != action.user {
+                bail!("the answer does not stand for the actions: {answer}");
+            }
+            (action.told, action.decision) = (Told::Taken, Some(text(answered, "decisionId")?.to_owned()));
+        }
+        Ok(())
+    }
+}
