@@ -111,6 +111,14 @@ pub(super) const ADMIN: &[Row] = &[
     ),
     row("POST /jobs/{id}/comments", &[(404, "/jobs/<job>/comments", r#"{"text":"said by a stranger"}"#)]),
     row("POST /jobs/{id}/escalate", &[(404, "/jobs/<job>/escalate", r#"{"reason":"of a stranger"}"#)]),
+    row(
+        "POST /jobs/{id}/move",
+        &[
+            (404, "/jobs/<job>/move", r#"{"queue":"default"}"#),
+            (404, "/jobs/<safety>/move", r#"{"queue":"default"}"#),
+        ],
+    ),
+    row("POST /jobs/{id}/skip", &[(404, "/jobs/<job>/skip", r#"{"epoch":1,"reviewer":"ann"}"#)]),
     row("POST /jobs/{id}/claim", &[(404, "/jobs/<job>/claim", ""), (404, "/jobs/<safety>/claim", "")]),
     row("POST /jobs/{id}/release", &[(404, "/jobs/<job>/release", r#"{"epoch":1,"reviewer":"ann"}"#)]),
     row(
