@@ -24,6 +24,7 @@ mod rules;
 mod store;
 mod topics;
 mod up;
+mod users;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -91,6 +92,9 @@ enum Command {
     /// Create organisations
     #[command(subcommand)]
     Org(org::Org),
+    /// Show what is known about a user of the platform
+    #[command(subcommand)]
+    Users(users::Users),
     /// List requests to the admin API with author and result
     #[command(subcommand)]
     Audit(audit::Audit),
@@ -125,6 +129,7 @@ impl Cli {
             Command::Media(command) => command.run(),
             Command::Keys(command) => run_single_threaded(command.run()),
             Command::Org(command) => run_single_threaded(command.run()),
+            Command::Users(command) => run_single_threaded(command.run()),
             Command::Audit(command) => run_single_threaded(command.run()),
             Command::DeadLetters(command) => run_single_threaded(command.run()),
             Command::Demo(command) => run_single_threaded(command.run()),

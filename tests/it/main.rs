@@ -26,5 +26,6 @@ mod rules_on_items;
 mod settings;
 mod support;
 mod two_orgs;
+mod users;
 mod versions;
 mod waiting;

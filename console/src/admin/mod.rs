@@ -24,6 +24,7 @@ mod partial_items;
 mod policies;
 mod queues;
 mod rules;
+mod users;
 
 use std::sync::Arc;
 
@@ -77,6 +78,7 @@ pub fn router(deps: Deps, settings: Settings, http: HttpServer) -> Router {
         .merge(policies::routes())
         .merge(queues::routes())
         .merge(rules::routes())
+        .merge(users::routes())
         .layer(from_fn_with_state(Arc::clone(&api), audit::record));
     let router = Router::new()
         .nest("/admin/v1", routes)

@@ -1,5 +1,6 @@
 //! Accuracy of users who report: the share of the decisions on their reports that took an action.
 
+use serde::Serialize;
 use tidegate_schemas::{
     ids::{ItemKey, OrgId},
     records::{self, Verdict},
@@ -49,14 +50,28 @@ pub(crate) async fn record(store: &Store, decision: &records::Decision) -> Resul
     Ok(())
 }
 
-/// Returns the share of the newest decisions on a user's reports that took an action; `None` if there was no decision.
-pub async fn accuracy(store: &Store, org: &OrgId, reporter: &ItemKey) -> Result<Option<f64>, Error> {
+/// Outcome of the newest decisions on a user's reports, at most 100.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ReporterRecord {
+    pub decided: usize,
+    /// Number of decisions that took an action.
+    pub upheld: usize,
+    /// Share of `upheld` in `decided`; absent without a decision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
+}
+
+/// Returns the outcome of the newest decisions on a user's reports.
+pub async fn outcome(store: &Store, org: &OrgId, reporter: &ItemKey) -> Result<ReporterRecord, Error> {
     let partition = (org.clone(), reporter.type_id.clone(), reporter.id.clone());
     let rows = store.scan::<ReporterFinding>(&partition, At::all().limit(DECISIONS)).all().await?;
-    if rows.is_empty() {
-        return Ok(None);
-    }
-    let upheld = rows.iter().filter(|row| row.upheld).count();
+    let (decided, upheld) = (rows.len(), rows.iter().filter(|row| row.upheld).count());
     #[allow(clippy::cast_precision_loss, reason = "both are at most `DECISIONS`")]
-    Ok(Some(upheld as f64 / rows.len() as f64))
+    let accuracy = (decided > 0).then(|| upheld as f64 / decided as f64);
+    Ok(ReporterRecord { decided, upheld, accuracy })
+}
+
+/// Returns the share of the newest decisions on a user's reports that took an action; `None` if there was no decision.
+pub async fn accuracy(store: &Store, org: &OrgId, reporter: &ItemKey) -> Result<Option<f64>, Error> {
+    Ok(outcome(store, org, reporter).await?.accuracy)
 }

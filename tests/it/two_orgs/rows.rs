@@ -166,6 +166,7 @@ pub(super) const ADMIN: &[Row] = &[
     ),
     row("POST /rules/retroactions/{run}/step", &[(404, "/rules/retroactions/<run>/step", "")]),
     row("GET /rules/stats", &[(200, "/rules/stats", ""), (200, "/rules/stats?rule=<rule>", "")]),
+    row("GET /users/{type}/{id}", &[(404, "/users/user/mallory", "")]),
     // From here on things of the same ids come into being in the other organisation.
     row(
         "PUT /config",

@@ -1,0 +1,179 @@
+//! A user as moderators see them: strikes, standing, jobs and actions about the user, and the outcome of their reports.
+
+use std::collections::HashSet;
+
+use serde::Serialize;
+use tidegate_catalog::Compiled;
+use tidegate_schemas::{
+    ids::{ActionId, CauseId, EventId, ItemId, ItemKey, Millis, OrgId, TypeId},
+    records::JobClass,
+};
+use tidegate_store::{
+    At, Store,
+    tables::{
+        items::strikes::{ActionByItem, Strike, StrikeReversal},
+        review::jobs::{Job, SubjectJob},
+    },
+};
+
+use crate::{
+    Error,
+    items::stored,
+    reporters::{self, ReporterRecord},
+    review::job_view::{self, Summary},
+    strikes,
+};
+
+/// Number of newest strikes that are shown.
+const STRIKES: usize = 50;
+
+/// Number of actions that are read. They are stored in no order of time.
+const ACTIONS: usize = 500;
+
+/// A user as the API shows them.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UserView {
+    pub type_id: TypeId,
+    pub id: ItemId,
+    /// Points that count over all time.
+    pub strikes: i64,
+    /// Points that count for each threshold now.
+    pub standing: Vec<Standing>,
+    /// The newest strikes, the newest first.
+    pub newest_strikes: Vec<StrikeView>,
+    /// The newest job about the user in each class.
+    pub jobs: Vec<Summary>,
+    /// Actions on the user, the newest first; those on the user's items are with the items.
+    pub actions: Vec<ActionView>,
+    /// Outcome of the user's reports.
+    pub reports: ReporterRecord,
+    /// The user's own item, if the platform sent it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latest_item: Option<stored::Answer>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Standing {
+    pub threshold: String,
+    pub strikes: i64,
+    /// Points at which the threshold is crossed.
+    pub limit: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within_seconds: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StrikeView {
+    pub event_id: CauseId,
+    pub at: String,
+    pub points: i64,
+    pub action: ActionId,
+    pub item: ItemKey,
+    /// True if an accepted appeal took the strike back.
+    pub reversed: bool,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ActionView {
+    pub event_id: EventId,
+    pub at: String,
+    pub action: ActionId,
+    pub points: i64,
+}
+
+/// Returns what is known about a user; `None` if no item, strike, job, action or decided report names them. `sees_child_safety`
+/// is false for callers to whom jobs of child safety are not shown.
+pub async fn view(
+    store: &Store,
+    config: &Compiled,
+    user: &ItemKey,
+    sees_child_safety: bool,
+    now: Millis,
+) -> Result<Option<UserView>, Error> {
+    let org = config.org();
+    let newest_strikes = newest_strikes(store, org, user).await?;
+    let jobs = jobs(store, org, user, sees_child_safety).await?;
+    let actions = actions(store, org, user).await?;
+    let reports = reporters::outcome(store, org, user).await?;
+    let latest_item = stored::answer(store, org, user, None).await?;
+    let is_unknown = newest_strikes.is_empty() && jobs.is_empty() && actions.is_empty();
+    if is_unknown && reports.decided == 0 && latest_item.is_none() {
+        return Ok(None);
+    }
+    let mut standing = Vec::new();
+    for threshold in config.thresholds() {
+        let since = threshold.within.map_or(Millis(0), |within| now.minus(within));
+        standing.push(Standing {
+            threshold: threshold.key.clone(),
+            strikes: strikes::total(store, org, user, since).await?,
+            limit: threshold.strikes,
+            within_seconds: threshold.within.map(|within| within.as_secs()),
+        });
+    }
+    Ok(Some(UserView {
+        type_id: user.type_id.clone(),
+        id: user.id.clone(),
+        strikes: strikes::total(store, org, user, Millis(0)).await?,
+        standing,
+        newest_strikes,
+        jobs,
+        actions,
+        reports,
+        latest_item,
+    }))
+}
+
+async fn newest_strikes(store: &Store, org: &OrgId, user: &ItemKey) -> Result<Vec<StrikeView>, Error> {
+    let partition = (org.clone(), user.clone());
+    let strikes = store.scan::<Strike>(&partition, At::all().limit(STRIKES)).all().await?;
+    if strikes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let reversals = store.scan::<StrikeReversal>(&partition, At::all()).all().await?;
+    let reversed: HashSet<CauseId> = reversals.into_iter().map(|row| row.reversed).collect();
+    let view = |row: Strike| StrikeView {
+        event_id: row.cause,
+        at: row.at.iso(),
+        points: row.points,
+        action: row.action,
+        item: row.item,
+        reversed: reversed.contains(&row.cause),
+    };
+    Ok(strikes.into_iter().map(view).collect())
+}
+
+async fn jobs(
+    store: &Store,
+    org: &OrgId,
+    user: &ItemKey,
+    sees_child_safety: bool,
+) -> Result<Vec<Summary>, Error> {
+    let mut classes = vec![JobClass::Review];
+    if sees_child_safety {
+        classes.push(JobClass::ChildSafety);
+    }
+    let keys: Vec<_> = classes
+        .into_iter()
+        .map(|class| (org.clone(), class.as_str().to_owned(), user.type_id.clone(), user.id.clone()))
+        .collect();
+    let pointers = store.get_many::<SubjectJob>(&keys).await?.into_iter().flatten();
+    let jobs: Vec<_> = pointers.map(|pointer| (org.clone(), pointer.job_id)).collect();
+    store.get_many::<Job>(&jobs).await?.into_iter().flatten().map(job_view::summary).collect()
+}
+
+async fn actions(store: &Store, org: &OrgId, user: &ItemKey) -> Result<Vec<ActionView>, Error> {
+    let partition = (org.clone(), user.type_id.clone(), user.id.clone());
+    let mut rows = store.scan::<ActionByItem>(&partition, At::all().limit(ACTIONS)).all().await?;
+    rows.sort_by_key(|row| std::cmp::Reverse(row.at));
+    let view = |row: ActionByItem| ActionView {
+        event_id: row.event_id,
+        at: row.at.iso(),
+        action: row.action,
+        points: row.points,
+    };
+    Ok(rows.into_iter().map(view).collect())
+}
