@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use tidegate_moderation::{self as moderation, partial_items::fetcher::Fetcher};
-use tidegate_schemas::records::{Appeal, Decision, Report, Strike};
+use tidegate_schemas::{
+    ids::Millis,
+    records::{Appeal, Decision, Report, Strike},
+};
 use tidegate_stream::{
     Topic,
     consumer::inbox::{DrainResult, Inbox},
@@ -26,14 +29,22 @@ use crate::{
         rule_limits::RuleLimits,
         score_wait::ScoreWait,
     },
-    scheduler::{decision_due::DueDecisions, due_scanner::DueScanner, partial_due::DuePartialItems},
+    scheduler::{
+        auto_close_turns::AutoCloseTurns, decision_due::DueDecisions, due_scanner::DueScanner,
+        partial_due::DuePartialItems,
+    },
     settings::Settings,
 };
 
 /// Time for the last write of rule counts. While the store is unavailable, a stop does not wait for a few numbers.
 const LAST_COUNTS: Duration = Duration::from_secs(2);
 
+/// Longest interval between two searches for orgs whose old jobs are to be closed.
+const AUTO_CLOSE_POLL: Duration = Duration::from_secs(30);
+
 const DUE: Role = Role("decisions-due");
+
+const AUTO_CLOSE: Role = Role("auto-close");
 
 const PARTIAL_ITEMS_DUE: Role = Role("partial-items-due");
 
@@ -95,6 +106,7 @@ pub async fn process(
     roles.start("strikes", Topic::Strikes, RecordHandler::<Strike>::new(work.clone()));
     let inbox = roles.consume("decisions", Topic::Decisions);
     roles.scan_due(&inbox, work.clone());
+    roles.close_old_jobs(&inbox, work.clone());
     roles.work("decisions", inbox, RecordHandler::<Decision>::new(work));
     let ended = roles.join().await;
     // The counts of the items that ended during the drain.
@@ -143,6 +155,21 @@ impl Roles {
         let sweep = Duration::from_millis(self.settings.decision_sweep_ms);
         let (settings, health) = (Arc::clone(&self.settings), self.deps.health.clone());
         let scanner = DueScanner::new(DUE, Topic::Decisions, table, poll, sweep, settings, health);
+        let (ownership, stop) = (inbox.ownership(), self.stop.clone());
+        self.tasks.spawn(async move {
+            scanner.run(ownership, stop).await;
+            Ok(DrainResult::Clean)
+        });
+    }
+
+    /// Closes old jobs of the orgs whose shard is one of the partitions of decisions that this process owns.
+    fn close_old_jobs(&mut self, inbox: &Inbox, work: moderation::Deps) {
+        let every = Duration::from_millis(self.settings.auto_close_every_ms);
+        let table = AutoCloseTurns::new(work, every, Millis::now());
+        // Each pass reads whole minutes, the next one included, so a turn is known before it is due.
+        let poll = every.min(AUTO_CLOSE_POLL);
+        let (settings, health) = (Arc::clone(&self.settings), self.deps.health.clone());
+        let scanner = DueScanner::new(AUTO_CLOSE, Topic::Decisions, table, poll, poll, settings, health);
         let (ownership, stop) = (inbox.ownership(), self.stop.clone());
         self.tasks.spawn(async move {
             scanner.run(ownership, stop).await;

@@ -35,6 +35,9 @@ pub struct Settings {
     pub partial_items_poll_ms: u64,
     /// Interval between two complete reads of the last ten minutes of such requests, in milliseconds. Default 5,000.
     pub partial_items_sweep_ms: u64,
+    /// Interval between two searches for jobs that are older than `auto_close_after` of their queue, in milliseconds; at
+    /// least 1,000. Default 300,000.
+    pub auto_close_every_ms: u64,
     /// Time after which a decision that was released and not appended, since its process died in between, is appended
     /// again, in milliseconds. Should be above the duration of an append; a decision that is appended twice has its
     /// effects once. Default 30,000.
@@ -82,6 +85,7 @@ impl Default for Settings {
             decision_sweep_ms: 5_000,
             partial_items_poll_ms: 250,
             partial_items_sweep_ms: 5_000,
+            auto_close_every_ms: 300_000,
             decision_lease_ms: 30_000,
             drain_ms: 30_000,
             rule_metrics: 1_000,
@@ -207,6 +211,8 @@ impl SettingsError {
 
 /// Shortest lease. A shorter one would repeat appends that are only slow.
 const SHORTEST_LEASE_MS: u64 = 1_000;
+/// Shortest interval between two searches for old jobs. Each reads the days of every queue that closes its jobs.
+const SHORTEST_AUTO_CLOSE_MS: u64 = 1_000;
 /// Longest lease. A decision waits as long as the lease after a crash.
 const LONGEST_LEASE_MS: u64 = 3_600_000;
 
@@ -245,6 +251,12 @@ impl Settings {
             return Err(SettingsError(format!(
                 "processors.decision_lease_ms = {} must be between {SHORTEST_LEASE_MS} and {LONGEST_LEASE_MS}",
                 self.decision_lease_ms
+            )));
+        }
+        if self.auto_close_every_ms < SHORTEST_AUTO_CLOSE_MS {
+            return Err(SettingsError(format!(
+                "processors.auto_close_every_ms = {} must be at least {SHORTEST_AUTO_CLOSE_MS}",
+                self.auto_close_every_ms
             )));
         }
         if self.frequent_rule_percent > 100 {

@@ -3,6 +3,7 @@
 use crate::support::{Demo, Place, post, report, text};
 use reqwest::Method;
 use serde_json::{Value, json};
+use tidegate_test_support::{PATIENCE, eventually};
 
 const DOCUMENTS: &str = "queue: scams\nname: Scams\ntarget_age: 4h\naccess: {people: [ann], roles: [lead]}\n---\n\
     routing: reports\nentries:\n\
@@ -171,4 +172,45 @@ async fn skipped_job_goes_to_others_first() {
     assert_eq!(skip(&second, "ann").await, 204);
     // Nothing else is left: the one that was skipped longest ago.
     assert_eq!(next("ann").await["id"], first["id"]);
+}
+
+#[tokio::test]
+async fn old_job_closes_by_itself_and_is_in_the_audit() {
+    let place = Place::new();
+    let demo = place.start_with(&[("TIDEGATE__PROCESSORS__AUTO_CLOSE_EVERY_MS", "1000")]).await.unwrap();
+    let config = |text: &str| json!({"files": [{"name": "queues.yaml", "text": text}]});
+    let refused = config("queue: child-safety\nauto_close_after: 30d\n");
+    let (status, answer) = demo.command("/config", &refused).await;
+    assert!(status.is_client_error(), "{answer}");
+    assert!(answer.to_string().contains("A queue of child safety closes no job by itself"), "{answer}");
+
+    let documents = DOCUMENTS.replace("target_age: 4h", "auto_close_after: 1s");
+    assert_eq!(demo.command("/config", &config(&documents)).await.0, 200);
+    let sent = report(&post("p1", "mallory", "my wallet"));
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let closed = eventually("a closed job", PATIENCE, async || {
+        let listed = demo.admin("/jobs?queue=scams&state=closed").await;
+        listed["items"].as_array().unwrap().first().cloned()
+    });
+    let closed = closed.await.unwrap();
+    assert_eq!((&closed["state"], closed.get("decision")), (&json!("closed"), None), "{closed}");
+    assert!(closed["closedAt"].is_string(), "{closed}");
+
+    let id = closed["id"].as_str().unwrap();
+    let (status, answer) = demo.command(&format!("/jobs/{id}/claim"), &json!({"reviewer": "ann"})).await;
+    assert_eq!(status, 409, "{answer}");
+    let queues = demo.admin("/queues").await;
+    let queue = queues["items"].as_array().unwrap().iter().find(|queue| queue["key"] == "scams").unwrap();
+    assert_eq!((&queue["open"], &queue["lastHour"]["closed"]), (&json!(0), &json!(1)), "{queue}");
+    assert_eq!(queue["autoCloseAfterSeconds"], 1);
+    let path = format!("/jobs/{id}");
+    let audited = eventually("the end of the audit entry", PATIENCE, async || {
+        let listed = place.tell(&["audit", "list", "--action", "auto_closed", "--object", &path]).await;
+        let entry: Value = serde_json::from_str(listed.lines().next()?).unwrap();
+        (entry["status"] == 200).then_some(entry)
+    });
+    let audited = audited.await.unwrap();
+    assert_eq!((&audited["actor"], &audited["object"]), (&json!("service"), &json!(path)), "{audited}");
+    assert_eq!(audited["detail"]["autoCloseAfter"], "1s", "{audited}");
+    assert_eq!(demo.admin("/deliveries?itemId=p1").await["items"], json!([]), "nobody decided anything");
 }

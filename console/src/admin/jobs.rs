@@ -328,5 +328,5 @@ pub(super) fn no_such_job() -> Problem {
 }
 
 pub(super) fn decided_already() -> Problem {
-    Problem::conflict("The job is decided already, or moved to another class.")
+    Problem::conflict("The job is decided or closed already, or moved to another class.")
 }

@@ -42,6 +42,9 @@ struct QueueView {
     oldest_age_seconds: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target_age_seconds: Option<u64>,
+    /// Age at which a job that nobody has claimed is closed without a decision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auto_close_after_seconds: Option<u64>,
     /// True if the oldest open job is younger than the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     within_target: Option<bool>,
@@ -108,6 +111,7 @@ async fn view(
         oldest_at: oldest.map(Millis::iso),
         oldest_age_seconds: oldest.map(|at| (now.0 - at.0).max(0) / 1_000),
         target_age_seconds: target.map(|age| age.as_secs()),
+        auto_close_after_seconds: document.auto_close_after.map(Period::seconds),
         within_target: target.map(|age| oldest.is_none_or(|at| at.plus(age) >= now)),
         last_hour: counts.last_hour.into(),
         last_day: counts.last_day.into(),

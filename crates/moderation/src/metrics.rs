@@ -16,6 +16,7 @@ const MEDIA_LEFT_RUNNING: &str = "tidegate_media_left_running";
 const MEDIA_LEFT_RUNNING_DROPPED: &str = "tidegate_media_left_running_dropped_total";
 const JOBS_OPENED: &str = "tidegate_jobs_opened_total";
 const JOBS_CLAIMED: &str = "tidegate_jobs_claimed_total";
+const JOBS_AUTO_CLOSED: &str = "tidegate_jobs_auto_closed_total";
 const JOBS_MOVED: &str = "tidegate_jobs_moved_total";
 const JOBS_SKIPPED: &str = "tidegate_jobs_skipped_total";
 const JOBS_ROUTED: &str = "tidegate_jobs_routed_total";
@@ -57,6 +58,10 @@ pub fn describe() {
         JOBS_CLAIMED,
         "Jobs given to reviewers who asked for the next one, by the reason for the choice."
     );
+    describe_counter!(
+        JOBS_AUTO_CLOSED,
+        "Review jobs that were closed without a decision at the longest age of their queue."
+    );
     describe_counter!(JOBS_ROUTED, "Queues chosen by routing lists, by list and by what chose them.");
     describe_counter!(SCORE_LOOKUPS, "Scores that rules asked for, by where they were found.");
     describe_counter!(SCORE_CALLS, "Calls to models, by outcome; `resting` ones were not sent.");
@@ -97,6 +102,10 @@ pub(crate) fn job_skipped() {
 /// `reason`: `overdue`, `priority` or `skipped`.
 pub(crate) fn job_claimed(reason: &'static str) {
     counter!(JOBS_CLAIMED, "reason" => reason).increment(1);
+}
+
+pub(crate) fn job_auto_closed() {
+    counter!(JOBS_AUTO_CLOSED).increment(1);
 }
 
 /// `chosen_by`: `entry` or `default`.

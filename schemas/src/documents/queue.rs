@@ -13,6 +13,9 @@ use crate::ids::{ActionId, QueueId};
 /// Highest priority of a job. Priorities are few, because each has an index of its own.
 pub const MOST_PRIORITY: i64 = 9;
 
+/// Longest age at which jobs are closed by themselves. Jobs are found by entries of their queue, which are kept for 400 days.
+const LONGEST_AUTO_CLOSE: Period = Period::of_seconds(365 * 86_400);
+
 /// `queue: spam`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,6 +43,9 @@ pub struct Queue {
     /// Age below which its jobs should be decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_age: Option<Period>,
+    /// Age at which a job that nobody has claimed is closed without a decision; never by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_close_after: Option<Period>,
     #[serde(default, skip_serializing_if = "QueueOrder::is_default")]
     pub order: QueueOrder,
 }
@@ -174,6 +180,7 @@ impl Queue {
             hidden_actions: Vec::new(),
             require: Required::default(),
             target_age: None,
+            auto_close_after: None,
             order: QueueOrder::default(),
         }
     }
@@ -186,6 +193,27 @@ impl Queue {
         built_in_class(self.key.as_str()).or(self.class).unwrap_or_default()
     }
 
+    fn auto_close_faults(&self, age: Period) -> impl Iterator<Item = String> + use<> {
+        let class = match self.class() {
+            QueueClass::Review => None,
+            QueueClass::Appeal => Some(
+                "Users wait for the answers to their appeals: a queue of appeals closes no job by itself.",
+            ),
+            QueueClass::ChildSafety => Some("A queue of child safety closes no job by itself."),
+        };
+        let zero = (age.seconds() == 0)
+            .then_some("An age longer than nothing is needed; leave it out to keep jobs open.");
+        let long = (age > LONGEST_AUTO_CLOSE).then(|| {
+            format!(
+                "An age of at most {LONGEST_AUTO_CLOSE} is needed, because queues remember no older jobs."
+            )
+        });
+        let early = self.target_age.filter(|target| age < *target);
+        let early =
+            early.map(|target| format!("Jobs would be closed before the `target_age` of {target} is over."));
+        [class, zero].into_iter().flatten().map(str::to_owned).chain(long).chain(early)
+    }
+
     pub(super) fn check(&self, faults: &mut Vec<(String, String)>) {
         let mut fault = |path: &str, why: String| faults.push((path.to_owned(), why));
         if let (Some(fixed), Some(class)) = (built_in_class(self.key.as_str()), self.class)
@@ -196,6 +224,9 @@ impl Queue {
         }
         if self.target_age.is_some_and(|age| age.seconds() == 0) {
             fault("target_age", "A target needs a period longer than nothing.".into());
+        }
+        for why in self.auto_close_after.iter().flat_map(|age| self.auto_close_faults(*age)) {
+            fault("auto_close_after", why);
         }
         if self.order.max_wait.seconds() == 0 {
             fault("order.max_wait", "The longest wait is a period longer than nothing.".into());
@@ -244,7 +275,15 @@ mod tests {
             ("queue: q\norder: {severity: 10}\n", "order.severity"),
             ("queue: q\norder: {max_wait: 0h}\n", "order.max_wait"),
             ("queue: q\naccess: {people: [ada, ada]}\n", "access.people[1]"),
-            ("queue: q\nauto_close_after: 30d\n", "auto_close_after"),
+            ("queue: q\nauto_close_after: 0s\n", "auto_close_after: An age longer than nothing"),
+            ("queue: q\nauto_close_after: 366d\n", "auto_close_after: An age of at most 365d"),
+            ("queue: q\nauto_close_after: 4h\ntarget_age: 1d\n", "before the `target_age` of 1d is over"),
+            (
+                "queue: q\nclass: child_safety\nauto_close_after: 30d\n",
+                "A queue of child safety closes no job",
+            ),
+            ("queue: child-safety\nauto_close_after: 30d\n", "A queue of child safety closes no job"),
+            ("queue: appeals\nauto_close_after: 30d\n", "Users wait for the answers"),
         ] {
             let found = faults(text).join("\n");
             assert!(found.contains(expected), "{text}: {found}");

@@ -43,7 +43,8 @@ const TABLE: &[(bool, &str)] = &[
     (false, r#"{"policy":7}"#),
     (false, r#"{"policy":"p","parent":7}"#),
     (false, r#"{"policy":"p","words":"x"}"#),
-    (true, r#"{"queue":"q","name":"Q"}"#),
+    (true, r#"{"queue":"q","name":"Q","auto_close_after":"30d"}"#),
+    (false, r#"{"queue":"q","auto_close_after":30}"#),
     (
         true,
         r#"{"queue":"q","description":"d","class":"appeal","access":{"people":["a"],"roles":null},"hidden_actions":["x"],"require":{"reason":true},"target_age":"4h","order":{"severity":0,"reach":{"field":"views","weight":1}}}"#,
@@ -362,11 +363,12 @@ fn full_documents() -> Vec<(DocumentKind, Document)> {
             key: "q".into(),
             name: Some("Q".into()),
             description: Some("about it".into()),
-            class: Some(QueueClass::ChildSafety),
+            class: Some(QueueClass::Review),
             access: Access { people: vec!["ada".into()], roles: vec!["lead".into()] },
             hidden_actions: vec!["a".into()],
             require: Required { reason: true, policy: true },
             target_age: Some(Period::of_seconds(3_600)),
+            auto_close_after: Some(Period::of_seconds(86_400)),
             order: QueueOrder {
                 severity: 1,
                 reporters: 2,

@@ -5,8 +5,8 @@ use serde_json::value::RawValue;
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     ids::{
-        ActionId, AppealId, ConfigVersion, DecisionId, ItemId, ItemKey, JobId, PolicyId, QueueId, ReportId,
-        SubmissionId, TypeId,
+        ActionId, AppealId, ConfigVersion, DecisionId, ItemId, ItemKey, JobId, Millis, PolicyId, QueueId,
+        ReportId, SubmissionId, TypeId,
     },
     records::{JobClass, Verdict},
     wire::reports::REPORTER_KIND,
@@ -51,6 +51,9 @@ pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routed_by: Option<String>,
     pub created_at: String,
+    /// Time at which the decision could no longer be undone, or the job was closed without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub appeal_id: Option<AppealId>,
     pub epoch: i64,
@@ -281,10 +284,11 @@ pub fn summary(job: Job) -> Result<Summary, Error> {
         signals,
         routed_by: job.routed_by,
         created_at: job.created_at.iso(),
+        closed_at: job.closed_at.map(Millis::iso),
         appeal_id: job.appeal_id,
         epoch: job.epoch,
         claimed_by: job.claimed_by,
-        lease_until: job.lease_until.map(tidegate_schemas::ids::Millis::iso),
+        lease_until: job.lease_until.map(Millis::iso),
         decision: decision.map(DecisionView::from),
         decision_state: job.decision_state,
     })

@@ -1,6 +1,7 @@
 //! Human review: queues, decisions, and the reports and appeals that open jobs.
 
 pub mod appeals;
+pub mod auto_close;
 pub mod child_safety;
 pub mod comments;
 mod decision_events;

@@ -257,6 +257,28 @@ pub async fn waiting(
     Ok(found)
 }
 
+/// Returns up to `limit` open jobs that have been in a queue since `end` or longer and match `wanted`, in no order.
+pub(super) async fn waiting_since(
+    store: &Store,
+    (org, queue): (&OrgId, &QueueId),
+    end: Millis,
+    limit: usize,
+    now: Millis,
+    wanted: impl Fn(&Job) -> bool,
+) -> Result<Vec<Job>, Error> {
+    let mut found = Vec::new();
+    let mut days = store.scan::<QueueDay>(&(org.clone(), queue.clone()), At::all());
+    while let Some(days) = days.next_page().await? {
+        for day in days {
+            scan_day(store, &day, now, (Wanted::WaitingSince(end), limit), &wanted, &mut found).await?;
+            if found.len() >= limit {
+                return Ok(found);
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// Returns the time at which the oldest open job of a queue was opened.
 pub async fn oldest(
     store: &Store,

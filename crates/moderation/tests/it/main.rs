@@ -1,6 +1,7 @@
 //! Integration tests of the crate, one binary.
 
 mod appeals;
+mod auto_close;
 mod batch;
 mod jobs;
 mod media;

@@ -18,7 +18,7 @@ use std::{
 
 use tidegate_schemas::ids::Millis;
 
-const MINUTE_MS: i64 = 60_000;
+pub(crate) const MINUTE_MS: i64 = 60_000;
 
 /// Number of past minutes that are read again: the bound on how far a writer's clock may be behind.
 pub(crate) const LATE_MINUTES: i64 = 10;

@@ -7,12 +7,13 @@ use tidegate_moderation::{
         queues::{self, Reviewer},
     },
 };
+use tidegate_processors::Settings;
 use tidegate_schemas::{
     documents::QueueOrder,
     ids::{Millis, QueueId},
     records::{Mention, Verdict},
 };
-use tidegate_store::tables::review::jobs::{DecisionState, Job};
+use tidegate_store::tables::review::jobs::{DecisionState, Job, JobState, SubjectJob};
 use tidegate_stream::Topic;
 
 use super::{
@@ -82,6 +83,37 @@ async fn decisions_have_what_the_queue_requires_and_no_hidden_action() {
     }
     decide(&good).await.unwrap();
     world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_job_is_closed_once_and_no_replay_opens_it() {
+    let mut world = World::with(Settings { auto_close_every_ms: 1_000, ..Settings::default() }).await;
+    world.configure("queue: default\nauto_close_after: 1s\n", false).await;
+    world.start();
+    let first = report(world.version().await, 1, "hello", false);
+    world.append(Topic::Reports, &post("p1").log_key(&org()), &first).await;
+    let newest = async |world: &World| {
+        let key = (org(), "review".to_owned(), "post".into(), "p1".into());
+        let pointer = world.deps.store.get::<SubjectJob>(&key).await.unwrap()?;
+        world.deps.store.get::<Job>(&(org(), pointer.job_id)).await.unwrap()
+    };
+    let is_closed = |job: &Job| job.state == JobState::Closed;
+    let closed = world.until("a closed job", async || newest(&world).await.filter(is_closed)).await;
+    assert_eq!((closed.generation, &closed.decision), (1, &None));
+    world.drain().await;
+    assert!(world.callbacks().await.is_empty(), "nobody decided anything");
+
+    let mut second = world.image().await;
+    second.start();
+    let later = report(second.version().await, 2, "hello", false);
+    second.append(Topic::Reports, &post("p1").log_key(&org()), &later).await;
+    // It comes after the first report, which is processed again.
+    let next =
+        second.until("the next job", async || newest(&second).await.filter(|job| job.generation == 2)).await;
+    assert_ne!(next.job_id, closed.job_id);
+    let row = second.deps.store.get::<Job>(&(org(), closed.job_id)).await.unwrap().unwrap();
+    assert_eq!((row.closed_at, row.version), (closed.closed_at, closed.version));
+    second.drain().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,6 +19,8 @@ string_enum! {
         Decided = "decided",
         /// A child-safety job whose causes wait in a review job now.
         Moved = "moved",
+        /// The job was closed without a decision, since nobody claimed it for the longest age of its queue.
+        Closed = "closed",
     }
 }
 
@@ -73,7 +75,7 @@ table! {
         signals: Option<String>,
         /// Routing list and entry that chose the queue.
         routed_by: Option<String>,
-        /// Time at which the decision could no longer be undone, or the job moved to another class.
+        /// Time at which the decision could no longer be undone, or the job ended without one.
         closed_at: Option<Millis>,
         /// JSON: moves to other queues, the oldest first.
         moves: Option<String>,
