@@ -14,6 +14,6 @@ mod request;
 
 pub use super::decision_events::Parameters;
 pub use plan::accept;
-pub use related::{RelatedRequest, StoredRelated};
+pub use related::StoredRelated;
 pub use release::{Release, StoredDecision, decide, release};
-pub use request::{DecisionRequest, Refusal};
+pub use request::{DecisionRequest, Refusal, RelatedRequest};

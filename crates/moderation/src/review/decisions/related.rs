@@ -14,7 +14,7 @@ use tidegate_store::{
     },
 };
 
-use super::request::{Refusal, each_once};
+use super::request::{Refusal, RelatedRequest, each_once};
 use crate::{
     Deps, Error,
     items::{
@@ -28,16 +28,6 @@ use crate::{
 
 /// Number of possible items that a refusal names.
 const NAMED: usize = 20;
-
-/// Actions on an item that belongs to the job, as requested.
-#[derive(Clone, Debug)]
-pub struct RelatedRequest {
-    pub item: ItemKey,
-    pub actions: Vec<ActionId>,
-    /// Values of the actions' parameters.
-    pub parameters: Parameters,
-    pub policies: Vec<PolicyId>,
-}
 
 /// Actions on an item that belongs to the job, as the job's row carries them and as the API shows them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

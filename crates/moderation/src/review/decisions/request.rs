@@ -5,12 +5,11 @@ use std::{collections::HashSet, hash::Hash};
 use tidegate_catalog::{ActionKind, Compiled};
 use tidegate_schemas::{
     documents::{Queue, Required},
-    ids::{ActionId, PolicyId},
+    ids::{ActionId, ItemKey, PolicyId},
     records::{JobClass, Verdict},
 };
 use tidegate_store::tables::review::jobs::{Job, JobState};
 
-use super::related::RelatedRequest;
 use crate::review::decision_events::Parameters;
 
 /// Number of actions on related items in one decision. Each makes a callback for each endpoint, all in one stored plan.
@@ -30,6 +29,16 @@ pub struct DecisionRequest {
     pub decided_by: String,
     /// Epoch of the claim under which it is made.
     pub epoch: i64,
+}
+
+/// Actions on an item that belongs to the job, as requested.
+#[derive(Clone, Debug)]
+pub struct RelatedRequest {
+    pub item: ItemKey,
+    pub actions: Vec<ActionId>,
+    /// Values of the actions' parameters.
+    pub parameters: Parameters,
+    pub policies: Vec<PolicyId>,
 }
 
 /// Reason why a decision is refused.
