@@ -32,7 +32,7 @@ use super::{
 pub(super) struct Wanted {
     /// All of the organisation's queues, if left out.
     queue: Option<QueueId>,
-    /// `open` (if left out), `decided`, `closed` or `all`.
+    /// `open` (if left out), `decided`, `closed`, `moved` or `all`.
     state: Option<String>,
     /// Only jobs about this item.
     type_id: Option<String>,
@@ -103,8 +103,8 @@ impl Place {
 }
 
 pub(super) async fn page(api: &Api, caller: &Caller, wanted: &Wanted) -> Result<List<Summary>, Problem> {
-    if !matches!(wanted.state.as_deref(), None | Some("open" | "decided" | "closed" | "all")) {
-        return Err(invalid("", "`state` is open, decided, closed or all."));
+    if !matches!(wanted.state.as_deref(), None | Some("open" | "decided" | "closed" | "moved" | "all")) {
+        return Err(invalid("", "`state` is open, decided, closed, moved or all."));
     }
     let org = &caller.org;
     let from = wanted.cursor.as_deref().map(Place::from_str).transpose();

@@ -14,7 +14,7 @@ string_enum! {
     pub enum QueueChange {
         /// The job was opened in the queue or moved into it; `created_at` of its row or one of its moves has the event's time.
         Opened = "opened",
-        /// The job was closed or moved out; `closed_at` of its row or one of its moves has the event's time.
+        /// The job was decided, closed or moved out; `closed_at` of its row or one of its moves has the event's time.
         Closed = "closed",
     }
 }
