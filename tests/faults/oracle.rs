@@ -517,17 +517,22 @@ pub(crate) struct Counts {
     pub(crate) fetched: usize,
 }
 
+/// True if as much was acknowledged as the oracle needs to say something about so many kills.
+pub(crate) fn suffices(acknowledged: usize, kills: usize) -> bool {
+    const ACKNOWLEDGED_A_KILL: usize = 5;
+    acknowledged >= ACKNOWLEDGED_A_KILL * kills
+}
+
 impl Counts {
     /// # Errors
     /// So few effects that their being right says little of so many kills.
     pub(crate) fn suffice(&self, kills: usize) -> Result<()> {
-        const ACKNOWLEDGED_A_KILL: usize = 5;
         const KILLS_AN_EFFECT: usize = 3;
         // Clients that wait for outcomes send nothing meanwhile, and few reports name items.
         const KILLS_A_WAIT: usize = 6;
         let effects = [self.events, self.jobs, self.strikes, self.own_actions];
         let waits = [self.outcomes, self.fetched];
-        if self.acknowledged < ACKNOWLEDGED_A_KILL * kills
+        if !suffices(self.acknowledged, kills)
             || effects.iter().any(|count| count * KILLS_AN_EFFECT < kills)
             || waits.iter().any(|count| count * KILLS_A_WAIT < kills)
         {
