@@ -60,7 +60,11 @@ pub(crate) fn judge(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
     }
     for report in &sent.reports {
         let Some(named) = &report.named else { continue };
-        let (least, most) = bounds([report.told].into_iter());
+        let (mut least, most) = bounds([report.told].into_iter());
+        // What a claim brought before the report was processed to its end is not asked for again.
+        if unsure.iter().any(|(_, id)| id == named) {
+            least = 0;
+        }
         let found = asked.remove(named.as_str()).unwrap_or_default();
         verdict.count(format_args!("requests for item {named}"), found, least, most);
     }

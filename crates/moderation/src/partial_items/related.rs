@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use tidegate_catalog::{Compiled, ItemType};
 use tidegate_schemas::{
-    ids::{ItemKey, JobId, Kind, Millis, OrgId, derive},
+    ids::{ConfigVersion, ItemKey, JobId, Kind, Millis, OrgId, derive},
     item_types::{Mode, Role},
     records::{self, ItemEntry},
     validation_error::Pointer,
@@ -26,7 +26,7 @@ pub(crate) async fn ask_for_report(
     if !deps.partial_items.has(org) {
         return Ok(());
     }
-    let Some(config) = known_config(deps, org).await? else { return Ok(()) };
+    let Some(config) = known_config(deps, org, report.config_version).await? else { return Ok(()) };
     let sent = report.thread.iter().chain(&report.additional).filter(|item| item.fault.is_none());
     let sent: HashSet<_> = sent.map(|item| (&item.type_id, &item.id)).collect();
     let named = report.reported_in_thread.iter().cloned().chain(related(&config, &report.item));
@@ -55,7 +55,7 @@ pub(crate) async fn ask_for_appeal(
     if !deps.partial_items.has(org) {
         return Ok(());
     }
-    let Some(config) = known_config(deps, org).await? else { return Ok(()) };
+    let Some(config) = known_config(deps, org, appeal.config_version).await? else { return Ok(()) };
     let sent: HashSet<_> = appeal.additional.iter().map(|item| (&item.type_id, &item.id)).collect();
     let mut candidates = related(&config, &appeal.item);
     candidates.retain(|key| !sent.contains(&(&key.type_id, &key.id)));
@@ -80,9 +80,18 @@ pub(super) async fn config(deps: &Deps, org: &OrgId) -> Result<std::sync::Arc<Co
     }
 }
 
-/// `None`: nothing is configured that could say which items are related. The job stands without them.
-async fn known_config(deps: &Deps, org: &OrgId) -> Result<Option<std::sync::Arc<Compiled>>, Error> {
-    match config(deps, org).await {
+/// Returns a configuration that knows at least the types of `version`: the one that is live here may be older, and would leave
+/// out items of types that it lacks. `None`: nothing is configured that could say which items are related. The job stands
+/// without them.
+async fn known_config(
+    deps: &Deps,
+    org: &OrgId,
+    version: ConfigVersion,
+) -> Result<Option<std::sync::Arc<Compiled>>, Error> {
+    if let Some(live) = deps.live.org(org).filter(|live| live.version() >= version) {
+        return Ok(Some(live));
+    }
+    match deps.live.latest(org).await.map_err(Error::from) {
         Ok(config) => Ok(Some(config)),
         Err(Error::Catalog(error)) if !matches!(error, tidegate_catalog::Error::Store(_)) => {
             tracing::warn!(%org, tag = error.tag(), "items are not asked for without a configuration");
