@@ -66,10 +66,11 @@ impl Caller {
 
     /// Refuses callers without the scope `child_safety`.
     pub(crate) fn needs_child_safety(&self) -> Result<(), Problem> {
-        if self.may_child_safety() {
-            return Ok(());
-        }
-        Err(Problem::forbidden(format!("The key lacks the scope `{}`.", Scope::ChildSafety.name())))
+        if self.may_child_safety() { Ok(()) } else { Err(Self::lacks_child_safety()) }
+    }
+
+    pub(crate) fn lacks_child_safety() -> Problem {
+        Problem::forbidden(format!("The key lacks the scope `{}`.", Scope::ChildSafety.name()))
     }
 }
 

@@ -44,28 +44,32 @@ pub(super) async fn check_and_record(
     audit::record_view(api, caller, route, object).await
 }
 
-/// Keeps the requests for items that the caller may see: neither made for a child-safety job, nor naming an item that has
-/// one.
+/// Returns the requests for items that the caller may see: without the scope neither those made for a child-safety job, nor
+/// those that name an item which has one. With the scope, their view is in the audit before they are shown.
 pub(super) async fn visible_requests(
     api: &Api,
     caller: &Caller,
-    requests: Vec<PartialRequest>,
+    mut requests: Vec<PartialRequest>,
+    route: &str,
+    object: String,
 ) -> Result<Vec<PartialRequest>, Problem> {
-    if caller.may_child_safety() {
-        return Ok(requests);
-    }
-    // A list that cannot be read names no item, so the caller may not see it.
-    let items = |request: &PartialRequest| serde_json::from_str::<Vec<ItemKey>>(&request.asked).ok();
-    let asked: Vec<ItemKey> = requests.iter().filter_map(items).flatten().collect();
-    let hidden = hidden(api, caller, &asked).await?;
+    let store = &api.deps.moderation.store;
+    let asked = |request: &PartialRequest| serde_json::from_str::<Vec<ItemKey>>(&request.asked).ok();
+    let items: Vec<ItemKey> = requests.iter().filter_map(asked).flatten().collect();
+    let items = restricted(store, &caller.org, &items).await.map_err(faults::moderation)?;
     let keys: Vec<_> = requests.iter().filter_map(|it| Some((caller.org.clone(), it.job_id?))).collect();
-    let jobs = api.deps.moderation.store.get_many::<Job>(&keys).await.map_err(faults::store)?;
-    let closed_to_caller = |job: &Job| job.class == JobClass::ChildSafety && job.state != JobState::Moved;
-    let hidden_jobs: HashSet<JobId> =
-        jobs.into_iter().flatten().filter(closed_to_caller).map(|job| job.job_id).collect();
-    let is_visible = |request: &PartialRequest| {
-        request.job_id.is_none_or(|job| !hidden_jobs.contains(&job))
-            && items(request).is_some_and(|items| items.iter().all(|item| !hidden.contains(item)))
+    let jobs = store.get_many::<Job>(&keys).await.map_err(faults::store)?.into_iter().flatten();
+    let jobs = jobs.filter(|job| job.class == JobClass::ChildSafety && job.state != JobState::Moved);
+    let jobs: HashSet<JobId> = jobs.map(|job| job.job_id).collect();
+    let is_restricted = |request: &PartialRequest| {
+        request.job_id.is_some_and(|job| jobs.contains(&job))
+            // A list that cannot be read may name any item.
+            || asked(request).is_none_or(|asked| asked.iter().any(|item| items.contains(item)))
     };
-    Ok(requests.into_iter().filter(is_visible).collect())
+    if !caller.may_child_safety() {
+        requests.retain(|request| !is_restricted(request));
+    } else if requests.iter().any(is_restricted) {
+        audit::record_view(api, caller, route, object).await?;
+    }
+    Ok(requests)
 }

@@ -119,11 +119,10 @@ async fn one(
     let found = views::find(&api.deps.moderation.store, &caller.org, &id).await;
     let found = found.map_err(faults::moderation)?;
     let found = found.ok_or_else(|| Problem::not_found("There is no such request."))?;
-    let visible = child_safety::visible_requests(&api, &caller, vec![found]).await?.pop();
-    let Some(row) = visible else {
-        caller.needs_child_safety()?;
-        return Err(Problem::internal());
-    };
+    let object = format!("/partial-requests/{id}");
+    let visible =
+        child_safety::visible_requests(&api, &caller, vec![found], "/partial-requests/{id}", object);
+    let row = visible.await?.pop().ok_or_else(Caller::lacks_child_safety)?;
     views::request(row).map(Json).map_err(faults::moderation)
 }
 
@@ -148,7 +147,8 @@ async fn list(
             place.after = Some(Cursor::after(last));
         }
         let read_all = rows.cursor().is_none();
-        for row in child_safety::visible_requests(&api, &caller, found).await? {
+        let route = "/partial-requests";
+        for row in child_safety::visible_requests(&api, &caller, found, route, route.to_owned()).await? {
             items.push(views::request(row).map_err(faults::moderation)?);
         }
         if items.len() >= limit {
