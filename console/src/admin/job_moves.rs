@@ -78,8 +78,8 @@ async fn move_job(
         Err(Refusal::Opening) => {
             Err(Problem::conflict("The job is still being opened: try again in a moment."))
         }
-        Err(Refusal::TooManyMoves) => {
-            Err(Problem::conflict("The job was moved 100 times: decide it where it is."))
+        Err(Refusal::TooManyMoves { most }) => {
+            Err(Problem::conflict(format!("The job was moved {most} times: decide it where it is.")))
         }
         Err(Refusal::Invalid { pointer, detail }) => Err(invalid(pointer, detail)),
     }

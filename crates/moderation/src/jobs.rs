@@ -290,8 +290,7 @@ async fn raised(
     signals: Signals,
     now: Millis,
 ) -> Result<Job, Error> {
-    let known = job.signals.as_deref().map(serde_json::from_str::<Signals>).transpose();
-    let joined = known.map_err(Error::corrupt("job"))?.unwrap_or_default().joined(signals);
+    let joined = Signals::of(job)?.unwrap_or_default().joined(signals);
     let priority = joined.priority(&request.placement.order(&job.queue)).max(job.priority);
     let mut raised = Job { priority, signals: Some(text(joined)?), ..job.clone() };
     if priority != job.priority {

@@ -9,6 +9,9 @@ use tidegate_schemas::{
     documents::{MOST_PRIORITY, QueueOrder, Severity},
     ids::{PolicyId, QueueId},
 };
+use tidegate_store::tables::review::jobs::Job;
+
+use crate::Error;
 
 /// Number of different reporters from which more of them no longer raise the priority. It bounds the rows that a join
 /// reads.
@@ -28,6 +31,12 @@ pub struct Signals {
 }
 
 impl Signals {
+    /// Returns the parts that the job's row stores. Jobs of earlier versions have none.
+    pub(crate) fn of(job: &Job) -> Result<Option<Self>, Error> {
+        let stored = job.signals.as_deref().map(serde_json::from_str).transpose();
+        stored.map_err(Error::corrupt("job"))
+    }
+
     /// Combines the parts of a job with those of a further cause.
     #[must_use]
     pub fn joined(self, other: Self) -> Self {

@@ -11,6 +11,7 @@ use super::comments;
 use crate::{
     Deps, Error,
     jobs::{self, BuiltInQueue, Cause, JobRequest, Placement},
+    priority::Signals,
 };
 
 /// Result of an escalation.
@@ -40,7 +41,7 @@ pub async fn escalate(
         return Ok(Escalation::AlreadyThere);
     }
     let cause: Uuid = derive(Kind::JobCause, &[b"escalation", job_id.as_bytes()]);
-    let signals = job.signals.as_deref().map(serde_json::from_str).transpose();
+    let signals = Signals::of(&job)?.unwrap_or_default();
     let request = JobRequest {
         org: org.clone(),
         class: JobClass::ChildSafety,
@@ -57,7 +58,7 @@ pub async fn escalate(
             hits: None,
         },
         placement: Placement {
-            signals: signals.map_err(Error::corrupt("job"))?.unwrap_or_default(),
+            signals,
             // Child safety does not wait for a configuration, on which only the job's priority depends.
             config: deps.live.org(org),
             ..Placement::default()

@@ -265,8 +265,7 @@ pub struct AppealView {
 pub fn summary(job: Job) -> Result<Summary, Error> {
     let decision: Option<StoredDecision> =
         job.decision.as_deref().map(serde_json::from_str).transpose().map_err(Error::corrupt("job"))?;
-    let signals = job.signals.as_deref().map(serde_json::from_str).transpose();
-    let signals = signals.map_err(Error::corrupt("job"))?;
+    let signals = Signals::of(&job)?;
     let moves = job_moves::of(&job)?.into_iter();
     let skips = skips::of(&job)?.into_iter();
     Ok(Summary {

@@ -17,7 +17,7 @@ use tidegate_store::{
     },
 };
 
-use super::comments;
+use super::{comments, queues};
 use crate::{
     Deps, Error,
     job_moves::{self, JobMove},
@@ -51,7 +51,9 @@ pub enum Refusal {
     },
     /// The job has no cause yet, which is about to follow.
     Opening,
-    TooManyMoves,
+    TooManyMoves {
+        most: usize,
+    },
     Invalid {
         pointer: &'static str,
         detail: String,
@@ -104,13 +106,10 @@ fn refusal(job: &Job, moves: &[JobMove], by: &str, now: Millis) -> Option<Refusa
     if job.state != JobState::Open {
         return Some(Refusal::Closed);
     }
-    match (&job.claimed_by, job.lease_until) {
-        (Some(claimed_by), Some(until)) if claimed_by != by && until > now => {
-            Some(Refusal::Claimed { by: claimed_by.clone(), until })
-        }
-        _ if moves.len() >= MOST_MOVES => Some(Refusal::TooManyMoves),
-        _ => None,
+    if let Some((by, until)) = queues::claimed_by_other(job, by, now) {
+        return Some(Refusal::Claimed { by, until });
     }
+    (moves.len() >= MOST_MOVES).then_some(Refusal::TooManyMoves { most: MOST_MOVES })
 }
 
 /// Gives the job an entry in the other queue and then says so in its row. Its priority is that of the other queue's weights.
@@ -133,7 +132,7 @@ async fn to_queue_of_class(
             }
             return Ok(Ok(job.job_id));
         }
-        let priority = signals(&job)?.priority(&order);
+        let priority = Signals::of(&job)?.unwrap_or_default().priority(&order);
         let at = jobs::entry_time(store, &job.org, &request.queue, priority, now).await?;
         let last = JobMove { at, from: job.queue.clone(), to: request.queue.clone(), job: None };
         moves.push(last.clone());
@@ -174,25 +173,20 @@ async fn out_of_child_safety(
     if request.reason.is_none() {
         return Ok(Err(invalid("/reason", "a job leaves child safety with a reason".to_owned())));
     }
-    let last = job_moves::of(&job)?.pop();
-    if let Some(last) = last.filter(|_| job.state == JobState::Moved)
-        && let Some(opened) = last.job
-    {
-        comment(store, &job.org, job.job_id, &last, request).await?;
-        comment(store, &job.org, opened, &last, request).await?;
-        return Ok(Ok(opened));
-    }
-    if let Some(refusal) = refusal(&job, &job_moves::of(&job)?, &request.by, now) {
-        return Ok(Err(refusal));
-    }
-    let Some(opened) = hand_over_causes(store, &job, config, &request.queue, now).await? else {
-        return Ok(Err(Refusal::Opening));
-    };
     loop {
         let mut moves = job_moves::of(&job)?;
+        if job.state == JobState::Moved
+            && let Some(last) = moves.pop()
+        {
+            return comment_both(store, &job, &last, request).await;
+        }
         if let Some(refusal) = refusal(&job, &moves, &request.by, now) {
             return Ok(Err(refusal));
         }
+        // Again for each version of the job: a cause that joined meanwhile goes along.
+        let Some(opened) = hand_over_causes(store, &job, config, &request.queue, now).await? else {
+            return Ok(Err(Refusal::Opening));
+        };
         let last = JobMove { at: now, from: job.queue.clone(), to: request.queue.clone(), job: Some(opened) };
         moves.push(last.clone());
         let closed = Job {
@@ -207,18 +201,29 @@ async fn out_of_child_safety(
         match store.replace(&closed, job.version).await? {
             Replaced::Yes => {
                 metrics::job_moved(job.class.as_str());
-                comment(store, &job.org, job.job_id, &last, request).await?;
-                comment(store, &job.org, opened, &last, request).await?;
-                return Ok(Ok(opened));
+                return comment_both(store, &job, &last, request).await;
             }
-            Replaced::No(current) => {
-                // A cause that joined meanwhile goes along.
-                job = current;
-                hand_over_causes(store, &job, config, &request.queue, now).await?;
-            }
+            Replaced::No(current) => job = current,
             Replaced::Gone => return Ok(Err(Refusal::NotFound)),
         }
     }
+}
+
+/// Comments a child-safety job that was moved, and the review job that has its causes. Returns the latter.
+async fn comment_both(
+    store: &Store,
+    moved: &Job,
+    last: &JobMove,
+    request: &MoveRequest,
+) -> Result<Result<JobId, Refusal>, Error> {
+    let opened = last.job.ok_or_else(|| Error::Corrupt {
+        what: "job",
+        detail: format!("job {} was moved and does not say where its causes are", moved.job_id),
+    })?;
+    for job in [moved.job_id, opened] {
+        comment(store, &moved.org, job, last, request).await?;
+    }
+    Ok(Ok(opened))
 }
 
 /// Opens or joins the review job for each cause. Returns that job; `None` if there is no cause yet.
@@ -229,7 +234,7 @@ async fn hand_over_causes(
     queue: &QueueId,
     now: Millis,
 ) -> Result<Option<JobId>, Error> {
-    let signals = signals(job)?;
+    let signals = Signals::of(job)?.unwrap_or_default();
     let mut opened = None;
     let mut causes = store.scan::<JobCause>(&(job.org.clone(), job.job_id), At::all());
     while let Some(page) = causes.next_page().await? {
@@ -264,11 +269,6 @@ async fn hand_over_causes(
         }
     }
     Ok(opened)
-}
-
-fn signals(job: &Job) -> Result<Signals, Error> {
-    let known = job.signals.as_deref().map(serde_json::from_str).transpose();
-    Ok(known.map_err(Error::corrupt("job"))?.unwrap_or_default())
 }
 
 fn text(moves: &[JobMove]) -> Result<String, Error> {

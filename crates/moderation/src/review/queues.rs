@@ -90,11 +90,8 @@ async fn claim_at_once(
         if job.state != JobState::Open {
             return Ok(Claim::Decided);
         }
-        if let (Some(by), Some(until)) = (&job.claimed_by, job.lease_until)
-            && *by != reviewer.name
-            && until > now
-        {
-            return Ok(Claim::Taken { by: by.clone(), until });
+        if let Some((by, until)) = claimed_by_other(&job, &reviewer.name, now) {
+            return Ok(Claim::Taken { by, until });
         }
         let renewed = job.claimed_by.as_deref() == Some(&reviewer.name)
             && job.lease_until.is_some_and(|until| until > now);
@@ -111,6 +108,12 @@ async fn claim_at_once(
             Replaced::Gone => return Ok(Claim::NotFound),
         }
     }
+}
+
+/// Returns the other reviewer whose claim holds, and until when.
+pub(super) fn claimed_by_other(job: &Job, reviewer: &str, now: Millis) -> Option<(String, Millis)> {
+    let by = job.claimed_by.as_ref().filter(|by| *by != reviewer)?;
+    job.lease_until.filter(|until| *until > now).map(|until| (by.clone(), until))
 }
 
 /// Gives a claimed job back to its queue. Returns false if the claim was not the reviewer's any more.
@@ -235,42 +238,42 @@ async fn claim_one_of(
     Ok(None)
 }
 
-/// Returns up to `limit` open jobs of a queue that match `wanted`, highest priority first, oldest first within it.
+/// Returns up to `limit` open jobs of a queue that match `fits`, highest priority first, oldest first within it.
 pub async fn waiting(
     store: &Store,
     org: &OrgId,
     queue: &QueueId,
     limit: usize,
     now: Millis,
-    wanted: impl Fn(&Job) -> bool,
+    fits: impl Fn(&Job) -> bool,
 ) -> Result<Vec<Job>, Error> {
-    let mut found = Vec::new();
-    let mut days = store.scan::<QueueDay>(&(org.clone(), queue.clone()), At::all());
-    while let Some(days) = days.next_page().await? {
-        for day in days {
-            scan_day(store, &day, now, (Wanted::Present, limit), &wanted, &mut found).await?;
-            if found.len() >= limit {
-                return Ok(found);
-            }
-        }
-    }
-    Ok(found)
+    scan_queue(store, (org, queue), now, (Wanted::Present, limit), fits).await
 }
 
-/// Returns up to `limit` open jobs that have been in a queue since `end` or longer and match `wanted`, in no order.
+/// Returns up to `limit` open jobs that have been in a queue since `end` or longer and match `fits`, in no order.
 pub(super) async fn waiting_since(
     store: &Store,
     (org, queue): (&OrgId, &QueueId),
     end: Millis,
     limit: usize,
     now: Millis,
-    wanted: impl Fn(&Job) -> bool,
+    fits: impl Fn(&Job) -> bool,
+) -> Result<Vec<Job>, Error> {
+    scan_queue(store, (org, queue), now, (Wanted::WaitingSince(end), limit), fits).await
+}
+
+async fn scan_queue(
+    store: &Store,
+    (org, queue): (&OrgId, &QueueId),
+    now: Millis,
+    (wanted, limit): (Wanted, usize),
+    fits: impl Fn(&Job) -> bool,
 ) -> Result<Vec<Job>, Error> {
     let mut found = Vec::new();
     let mut days = store.scan::<QueueDay>(&(org.clone(), queue.clone()), At::all());
     while let Some(days) = days.next_page().await? {
         for day in days {
-            scan_day(store, &day, now, (Wanted::WaitingSince(end), limit), &wanted, &mut found).await?;
+            scan_day(store, &day, now, (wanted, limit), &fits, &mut found).await?;
             if found.len() >= limit {
                 return Ok(found);
             }
