@@ -77,16 +77,8 @@ impl StoredPartition {
         if records == 0 || from >= below {
             return Ok(0);
         }
-        let mut read = 0;
-        for guard in keyspace.range(format::offset_key(from)..format::offset_key(below)).take(records) {
-            let record = decode(partition, guard)?;
-            read += record.bytes();
-            into.push(record);
-            if read >= bytes {
-                break;
-            }
-        }
-        Ok(read)
+        let range = keyspace.range(format::offset_key(from)..format::offset_key(below));
+        decode_up_to(partition, range.take(records), bytes, into)
     }
 
     /// Reads records backwards, from below `below`.
@@ -104,17 +96,28 @@ impl StoredPartition {
             return Ok(into);
         }
         let range = keyspace.range(format::offset_key(from)..format::offset_key(below));
-        let mut read = 0;
-        for guard in range.rev().take(records) {
-            let record = decode(partition, guard)?;
-            read += record.bytes();
-            into.push(record);
-            if read >= bytes {
-                break;
-            }
-        }
+        decode_up_to(partition, range.rev().take(records), bytes, &mut into)?;
         Ok(into)
     }
+}
+
+/// Decodes records until their bytes reach the limit. Returns their bytes.
+fn decode_up_to(
+    partition: Partition,
+    guards: impl Iterator<Item = fjall::Guard>,
+    limit: usize,
+    into: &mut Vec<FetchedRecord>,
+) -> Result<usize, ReadError> {
+    let mut bytes = 0;
+    for guard in guards {
+        let record = decode(partition, guard)?;
+        bytes += record.bytes();
+        into.push(record);
+        if bytes >= limit {
+            break;
+        }
+    }
+    Ok(bytes)
 }
 
 /// Opens the keyspace of a partition, and creates it if there is none.
