@@ -211,7 +211,7 @@ impl Live {
                 Some(loaded) = follower.loads.join_next() => follower.loaded(loaded.unwrap_or(false)),
                 _ = tick.tick() => follower.poll().await,
             }
-            follower.tell().await;
+            follower.beat().await;
         }
         follower.heartbeat.leave(&self.0.store, (self.0.clock)()).await;
     }
@@ -258,7 +258,7 @@ impl Follower {
         while let Some(loaded) = self.loads.join_next().await {
             self.loaded(loaded.unwrap_or(false));
         }
-        self.tell().await;
+        self.beat().await;
     }
 
     async fn poll(&mut self) {
@@ -317,14 +317,14 @@ impl Follower {
     }
 
     /// Tells the others how far this process is: at once when it got further, else now and then.
-    async fn tell(&mut self) {
+    async fn beat(&mut self) {
         if self.is_current() {
             self.settled = self.seen;
         }
         crate::metrics::age(self.current_at.elapsed());
         let failing = || self.live.failing.lock().values().cloned().collect();
-        let told = self.heartbeat.beat(&self.live.store, self.settled, failing, (self.live.clock)()).await;
-        if let Err(error) = told {
+        let beaten = self.heartbeat.beat(&self.live.store, self.settled, failing, (self.live.clock)()).await;
+        if let Err(error) = beaten {
             tracing::debug!(tag = error.tag(), "cannot renew the membership");
         }
     }
@@ -498,7 +498,7 @@ impl Inner {
             let (entries, bank_expires_at) = banks::entries(&held, now);
             let compiled = compile(&org, version, &content, &entries, &limits, &prefix)
                 .map_err(|faults| joined(&faults))?;
-            let overloaded = tell_overloads(&compiled);
+            let overloaded = warn_of_overloads(&compiled);
             Ok(Compiled { banks: revisions(&held), bank_expires_at, overloaded, ..compiled })
         });
         task.await.unwrap_or_else(|panic| Err(format!("the compiler failed: {panic}")))
@@ -546,7 +546,7 @@ fn revisions(held: &AllHeld) -> Revisions {
 }
 
 /// Rules that end as errored on any text that is not short: nobody who only looks at items would see why.
-fn tell_overloads(compiled: &Compiled) -> usize {
+fn warn_of_overloads(compiled: &Compiled) -> usize {
     let overloads = compiled.plan.overloads();
     for overload in overloads.iter().take(TOLD) {
         let (rules, version) = (overloads.len(), compiled.version.0);

@@ -39,7 +39,7 @@ pub(crate) struct Hashes {
     revisions: Mutex<BTreeMap<BankId, i64>>,
     rates: Mutex<Rates>,
     watched: Mutex<HashMap<BankId, Quarantine>>,
-    told: Mutex<LookupCounts>,
+    counted: Mutex<LookupCounts>,
     rebuilding: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -67,7 +67,7 @@ impl Hashes {
             revisions: Mutex::default(),
             rates: Mutex::new(Rates::new(now)),
             watched: Mutex::default(),
-            told: Mutex::default(),
+            counted: Mutex::default(),
             rebuilding: Arc::default(),
         }
     }
@@ -202,7 +202,7 @@ impl Hashes {
     /// Runs regular maintenance: rebuilds worn parts and quarantines entries whose rate jumps.
     pub(crate) fn look_after(self: &Arc<Self>, store: &Store, banks: &Banks, now: Millis) {
         self.publisher.set_time(now);
-        self.tell();
+        self.count_lookups();
         if let Ok(place) = Arc::clone(&self.rebuilding).try_lock_owned()
             && self.publisher.needs_rebuild()
         {
@@ -262,18 +262,18 @@ impl Hashes {
     }
 
     /// Counters say how much was added since.
-    fn tell(&self) {
-        let (now, mut told) = (self.publisher.counts(), self.told.lock());
+    fn count_lookups(&self) {
+        let (now, mut counted) = (self.publisher.counts(), self.counted.lock());
         crate::metrics::bank_lookups(
-            now.lookups - told.lookups,
-            now.truncated - told.truncated,
-            now.verified - told.verified,
-            now.mismatches - told.mismatches,
+            now.lookups - counted.lookups,
+            now.truncated - counted.truncated,
+            now.verified - counted.verified,
+            now.mismatches - counted.mismatches,
         );
-        if now.mismatches > told.mismatches {
+        if now.mismatches > counted.mismatches {
             tracing::error!(org = %self.org, "the index of a bank of hashes misses entries; comparing all found others");
         }
-        *told = now;
+        *counted = now;
     }
 }
 
