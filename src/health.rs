@@ -141,7 +141,7 @@ impl Health {
     pub(crate) async fn watch(self, parts: Parts, stop: CancellationToken) {
         let mut loads = [("api", Vec::new()), ("admin", Vec::new())];
         loop {
-            self.look(&parts).await;
+            self.probe(&parts).await;
             for ((name, recent), http) in loads.iter_mut().zip([&parts.http.api, &parts.http.admin]) {
                 let (complaint, warning) = overload(recent, http.load());
                 self.part(name, complaint);
@@ -154,7 +154,7 @@ impl Health {
         }
     }
 
-    async fn look(&self, parts: &Parts) {
+    async fn probe(&self, parts: &Parts) {
         let store = match tokio::time::timeout(PATIENCE, parts.store.ping()).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => {
@@ -169,8 +169,8 @@ impl Health {
             self.lose(why.to_owned());
         }
         self.part("store", store);
-        self.part("log", complaint(parts.log.ready()));
-        self.part("processing", complaint(parts.processing.readiness()));
+        self.part("log", reason_not_ready(parts.log.ready()));
+        self.part("processing", reason_not_ready(parts.processing.readiness()));
         let live = (!parts.live.ready()).then(|| "configurations may be out of date".to_owned());
         self.part("configurations", live);
     }
@@ -204,7 +204,7 @@ fn overload(recent: &mut Vec<Load>, now: Load) -> (Option<String>, Option<String
     (all, share.or(lag))
 }
 
-fn complaint(readiness: Readiness) -> Option<String> {
+fn reason_not_ready(readiness: Readiness) -> Option<String> {
     match readiness {
         Readiness::Ready => None,
         Readiness::NotReady { why } => Some(why),

@@ -15,12 +15,12 @@ use tidegate_schemas::names::Lines;
 static LOST: AtomicBool = AtomicBool::new(false);
 
 /// A line on standard output, without what steers a terminal: much of it was written by others. A reader that has gone away is no fault of ours.
-pub(crate) fn say(line: impl Display) {
+pub(crate) fn print_line(line: impl Display) {
     if let Err(error) = writeln!(io::stdout().lock(), "{}", Lines(format_args!("{line}")))
         && error.kind() != io::ErrorKind::BrokenPipe
         && !LOST.swap(true, Ordering::Relaxed)
     {
-        complain(format!("error: standard output: {error}"));
+        print_error(format!("error: standard output: {error}"));
     }
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn ended(code: ExitCode) -> ExitCode {
     if LOST.load(Ordering::Relaxed) { ExitCode::from(REFUSED) } else { code }
 }
 
-pub(crate) fn complain(line: impl Display) {
+pub(crate) fn print_error(line: impl Display) {
     let _reader_gone = writeln!(io::stderr().lock(), "{}", Lines(format_args!("{line}")));
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn counted(number: usize, what: &str) -> String {
 
 /// Prints an error with its causes. A fault of the settings is told apart, for it is repaired elsewhere.
 pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
-    complain(format!("error: {error:#}"));
+    print_error(format!("error: {error:#}"));
     if error.is::<crate::settings::SettingsError>() { ExitCode::from(REFUSED) } else { ExitCode::FAILURE }
 }
 

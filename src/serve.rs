@@ -22,7 +22,7 @@ use crate::{
     health::{self, Health, HttpServers, Parts},
     open::{self, Opened},
     open_files, operations,
-    output::say,
+    output::print_line,
     retry_open::{OpenError, OpenRetry, PlaceholderServers},
     roles::{self, End, Phase, Role, Timing},
     server_file::{self, Addresses},
@@ -30,16 +30,16 @@ use crate::{
     telemetry,
 };
 
-/// The roles that there are.
+/// Role that a process can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum RoleKind {
     Ingest,
     Process,
     Deliver,
     Console,
 }
 
-impl Which {
+impl RoleKind {
     pub(crate) const ALL: [Self; 4] = [Self::Ingest, Self::Process, Self::Deliver, Self::Console];
 
     pub(crate) fn name(self) -> &'static str {
@@ -55,16 +55,16 @@ impl Which {
 /// Time for closing the last parts, also when draining took all its time.
 const CLOSING: Duration = Duration::from_secs(10);
 
-pub(crate) async fn run(loaded: Loaded, which: &[Which], demo: Option<Demo>) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(loaded: Loaded, kinds: &[RoleKind], demo: Option<Demo>) -> anyhow::Result<ExitCode> {
     let settings = loaded.settings;
     telemetry::log(&settings.telemetry)?;
     let files = open_files::raise_limit();
     let metrics = crate::metrics::install()?;
     let (signal, force) = signals()?;
-    let listeners = Listeners::bind(&settings, which, demo.as_ref()).await?;
+    let listeners = Listeners::bind(&settings, kinds, demo.as_ref()).await?;
 
     let health = Health::default();
-    for role in which {
+    for role in kinds {
         health.role(role.name(), health::Role::Starting);
     }
     let background = Background::default();
@@ -73,8 +73,8 @@ pub(crate) async fn run(loaded: Loaded, which: &[Which], demo: Option<Demo>) -> 
     let Listeners { ops: port, servers } = listeners;
     let operations = operations::Server::start(port, ops)?;
 
-    let greets = which.contains(&Which::Console) && demo.is_none();
-    let opened = signal.run_until_cancelled(begin(&settings, &health, &servers, greets)).await;
+    let makes_first_org = kinds.contains(&RoleKind::Console) && demo.is_none();
+    let opened = signal.run_until_cancelled(begin(&settings, &health, &servers, makes_first_org)).await;
     let Some(opened) = opened else {
         background.end().await;
         operations.stop();
@@ -82,8 +82,9 @@ pub(crate) async fn run(loaded: Loaded, which: &[Which], demo: Option<Demo>) -> 
     };
     let end = match opened {
         Ok(opened) => {
-            let house = House { settings: &settings, which, health: &health, background: &background, files };
-            house.run(opened, servers, demo, (signal, force)).await
+            let process =
+                RoleProcess { settings: &settings, kinds, health: &health, background: &background, files };
+            process.run(opened, servers, demo, (signal, force)).await
         }
         Err(error) => Err(error),
     };
@@ -91,7 +92,7 @@ pub(crate) async fn run(loaded: Loaded, which: &[Which], demo: Option<Demo>) -> 
     operations.stop();
     end.map(|end| {
         if let End::Failed { role, error } = &end {
-            crate::output::complain(format!("error: role {role} failed: {error:#}"));
+            crate::output::print_error(format!("error: role {role} failed: {error:#}"));
         }
         end.code()
     })
@@ -102,30 +103,31 @@ async fn begin(
     settings: &Settings,
     health: &Health,
     servers: &Servers,
-    greets: bool,
+    makes_first_org: bool,
 ) -> anyhow::Result<Opened> {
     let (retry, placeholders) = (OpenRetry::new(health.clone()), PlaceholderServers::default());
     for listener in [&servers.api, &servers.console].into_iter().flatten() {
         retry.answer_unavailable(listener, &placeholders)?;
     }
     let opened = open::open(settings, &retry).await?;
-    if greets {
-        retry.open("first start", async || greet(&opened.store, &opened.keys).await).await?;
+    if makes_first_org {
+        retry.open("first start", async || make_first_org(&opened.store, &opened.keys).await).await?;
     }
     placeholders.close().await;
     Ok(opened)
 }
 
-struct House<'a> {
+/// Everything that the roles of this process share, from their start to their end.
+struct RoleProcess<'a> {
     settings: &'a Settings,
-    which: &'a [Which],
+    kinds: &'a [RoleKind],
     health: &'a Health,
     background: &'a Background,
     /// Files that the process may open.
     files: usize,
 }
 
-impl House<'_> {
+impl RoleProcess<'_> {
     async fn run(
         self,
         opened: Opened,
@@ -180,15 +182,15 @@ impl House<'_> {
             live: Arc::clone(&live),
             partial_items: Arc::new(self.settings.partial_items.clone()),
         };
-        let mut all = Vec::new();
-        for role in self.which {
+        let mut roles = Vec::new();
+        for role in self.kinds {
             let settings = self.settings;
             let (api, admin) = (&http.api, &http.admin);
-            all.extend(match role {
-                Which::Ingest => {
+            roles.extend(match role {
+                RoleKind::Ingest => {
                     servers.api.take().map(|listener| ingest(settings, &moderation, &keys, api, listener))
                 }
-                Which::Console => servers.console.take().map(|listener| {
+                RoleKind::Console => servers.console.take().map(|listener| {
                     let deps = tidegate_console::Deps {
                         moderation: moderation.clone(),
                         keys: keys.clone(),
@@ -200,18 +202,18 @@ impl House<'_> {
                     };
                     console(settings, deps, admin, listener)
                 }),
-                Which::Process => Some(process(settings, &moderation, &secrets, &processing)?),
-                Which::Deliver => Some(deliver(settings, &moderation, &secrets, &processing)?),
+                RoleKind::Process => Some(process(settings, &moderation, &secrets, &processing)?),
+                RoleKind::Deliver => Some(deliver(settings, &moderation, &secrets, &processing)?),
             });
         }
         if let Some(demo) = demo {
-            all.push(demo.role());
+            roles.push(demo.role());
         }
         self.health.opened();
         announce(&addresses);
 
         let timing = Timing { linger: self.settings.ops.linger(), drain: self.settings.ops.drain() };
-        let end = roles::run(all, self.health, &timing, signal, force).await;
+        let end = roles::run(roles, self.health, &timing, signal, force).await;
         drop(written);
         let closed = log.close(Instant::now() + CLOSING).await;
         stop_following.cancel();
@@ -240,7 +242,7 @@ fn ingest(
         keys: keys.clone(),
     };
     let (own, http) = (settings.ingest.clone(), http.clone());
-    Role::new(Which::Ingest.name(), Phase::Server, move |stop| async move {
+    Role::new(RoleKind::Ingest.name(), Phase::Server, move |stop| async move {
         Ok(of_web(tidegate_ingest::run(deps, own, http, listener, stop).await?))
     })
 }
@@ -252,7 +254,7 @@ fn console(
     listener: TcpListener,
 ) -> Role {
     let (own, http) = (settings.review.clone(), http.clone());
-    Role::new(Which::Console.name(), Phase::Server, move |stop| async move {
+    Role::new(RoleKind::Console.name(), Phase::Server, move |stop| async move {
         Ok(of_web(tidegate_console::run(deps, own, http, listener, stop).await))
     })
 }
@@ -279,7 +281,7 @@ fn process(
         health: health.clone(),
     };
     let own = settings.processors.clone();
-    Ok(Role::new(Which::Process.name(), Phase::Worker, move |stop| async move {
+    Ok(Role::new(RoleKind::Process.name(), Phase::Worker, move |stop| async move {
         Ok(tidegate_processors::process(deps, own, stop).await?)
     }))
 }
@@ -299,7 +301,7 @@ fn deliver(
         health: health.clone(),
     };
     let (processing, own) = (settings.processors.clone(), settings.callbacks.clone());
-    Ok(Role::new(Which::Deliver.name(), Phase::Worker, move |stop| async move {
+    Ok(Role::new(RoleKind::Deliver.name(), Phase::Worker, move |stop| async move {
         Ok(tidegate_processors::callbacks::deliver(deps, processing, own, stop).await?)
     }))
 }
@@ -318,18 +320,18 @@ fn local_token() -> String {
 }
 
 /// Creates the first organisation on an empty store and prints its key, once.
-async fn greet(store: &Store, keys: &Keys) -> Result<(), OpenError> {
+async fn make_first_org(store: &Store, keys: &Keys) -> Result<(), OpenError> {
     let first = first_start(store, keys, &system_clock()).await;
     let first = first.map_err(|error| {
         let is_outage = error.is_outage();
         OpenError::new(error, is_outage)
     });
     if let Some(first) = first? {
-        say(format!(
+        print_line(format!(
             "made the organisation `{}`, with a key for its platform. It is shown this once:",
             first.org
         ));
-        say(first.key.reveal());
+        print_line(first.key.reveal());
     }
     Ok(())
 }
@@ -340,7 +342,7 @@ fn announce(addresses: &Addresses) {
         .into_iter()
         .filter_map(|(name, address)| Some(format!("{name} http://{}", server_file::reachable(address?))))
         .collect();
-    say(format!("tidegate {} is ready: {}", telemetry::BUILD.version, shown.join(", ")));
+    print_line(format!("tidegate {} is ready: {}", telemetry::BUILD.version, shown.join(", ")));
 }
 
 /// Bound before anything is opened: an address in use is told at once.
@@ -357,9 +359,10 @@ struct Servers {
 }
 
 impl Listeners {
-    async fn bind(settings: &Settings, which: &[Which], demo: Option<&Demo>) -> anyhow::Result<Self> {
-        let api = which.contains(&Which::Ingest).then_some(("api.listen", settings.api.listen));
-        let console = which.contains(&Which::Console).then_some(("console.listen", settings.console.listen));
+    async fn bind(settings: &Settings, kinds: &[RoleKind], demo: Option<&Demo>) -> anyhow::Result<Self> {
+        let api = kinds.contains(&RoleKind::Ingest).then_some(("api.listen", settings.api.listen));
+        let console =
+            kinds.contains(&RoleKind::Console).then_some(("console.listen", settings.console.listen));
         let receiver = demo.map(|demo| ("--receiver-listen", demo.receiver));
         let ops = bind("ops.listen", settings.ops.listen).await?;
         let (api, console, receiver) = (maybe(api).await?, maybe(console).await?, maybe(receiver).await?);

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     client::{Client, Connection},
-    output::{complain, say},
+    output::{print_error, print_line},
 };
 
 #[derive(Debug, Args)]
@@ -65,15 +65,17 @@ impl Apply {
         }
         let applied: Applied = client.post("/config", &body).await?;
         for warning in &applied.warnings {
-            complain(format!("warning: {warning}"));
+            print_error(format!("warning: {warning}"));
         }
         for change in &applied.changes {
-            say(change);
+            print_line(change);
         }
         for endpoint in &applied.new_secrets {
-            say(format!("the endpoint {endpoint} got a signing secret; its receiver verifies with it"));
+            print_line(format!(
+                "the endpoint {endpoint} got a signing secret; its receiver verifies with it"
+            ));
         }
-        say(format!(
+        print_line(format!(
             "version {}{}",
             applied.version,
             if applied.changes.is_empty() { ", unchanged" } else { "" }
@@ -81,7 +83,7 @@ impl Apply {
         if let Some(pulled) = pulled {
             if let (None, Some(org)) = (&pulled.org, &applied.org) {
                 let folder = self.folder.display();
-                complain(format!(
+                print_error(format!(
                     "warning: {folder} did not say of which organisation it was pulled, so nothing held it back from \
                      another one; from now on it is `{org}`'s"
                 ));
@@ -105,11 +107,11 @@ async fn wait(client: &Client, version: i64) -> anyhow::Result<ExitCode> {
     let query = [("version", version.to_string()), ("withinMs", WITHIN_MS.to_owned())];
     let waited: Waited = client.get("/config/wait", &query).await?;
     if waited.state == "running" {
-        say(format!("{} processes run it", waited.members.unwrap_or_default()));
+        print_line(format!("{} processes run it", waited.members.unwrap_or_default()));
         return Ok(ExitCode::SUCCESS);
     }
     for other in &waited.others {
-        complain(format!("{}: {other}", waited.state));
+        print_error(format!("{}: {other}", waited.state));
     }
     Ok(ExitCode::FAILURE)
 }

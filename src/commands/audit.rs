@@ -6,7 +6,7 @@ use clap::Subcommand;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{client::Connection, output::say};
+use crate::{client::Connection, output::print_line};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Audit {
@@ -62,7 +62,7 @@ impl Audit {
             query.extend(given.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))));
             let page: Page = client.get("/audit", &query).await?;
             remaining = remaining.saturating_sub(page.items.len());
-            page.items.iter().for_each(say);
+            page.items.iter().for_each(print_line);
             cursor = page.next;
             if cursor.is_none() {
                 break;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::SettingsFile;
-use crate::{output::say, settings::show};
+use crate::{output::print_line, settings::show};
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckConfig {
@@ -18,7 +18,7 @@ pub(crate) struct CheckConfig {
 impl CheckConfig {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let loaded = self.file.load_to_start(Vec::new())?;
-        say(show(&loaded)?.trim_end());
+        print_line(show(&loaded)?.trim_end());
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tidegate_moderation::dead_letters::ReplayCounts;
 
-use crate::{client::Connection, output::say};
+use crate::{client::Connection, output::print_line};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeadLetters {
@@ -76,7 +76,7 @@ impl DeadLetters {
                     }
                     let page: Page = client.get("/dead-letters", &query).await?;
                     remaining = remaining.saturating_sub(page.items.len());
-                    page.items.iter().for_each(say);
+                    page.items.iter().for_each(print_line);
                     cursor = page.next;
                     if cursor.is_none() {
                         break;
@@ -94,7 +94,7 @@ impl DeadLetters {
                         ", {skipped} skipped because they were replayed before (replay them with --again)"
                     ),
                 };
-                say(format!("{replayed} replayed, {refused} cannot be replayed{before}"));
+                print_line(format!("{replayed} replayed, {refused} cannot be replayed{before}"));
                 Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
             }
         }

@@ -10,7 +10,7 @@ use tidegate_schemas::ids::{Millis, SubmissionId};
 use crate::{
     client,
     demo::{self, EnvFile},
-    output::say,
+    output::print_line,
 };
 
 #[derive(Debug, Subcommand)]
@@ -79,13 +79,13 @@ impl Platform {
         let item = post("Send me one scamcoin and you get two back");
         let sent = self.post("/api/v1/items/async/", &json!({ "items": [item] })).await?;
         let id = item["id"].as_str().unwrap_or_default();
-        say(format!("sent post {id}: {sent}"));
+        print_line(format!("sent post {id}: {sent}"));
         let answer = self.get(&format!("/api/v1/items/post/{id}?wait=10s")).await?;
-        say(format!(
+        print_line(format!(
             "it is {}: rules {}, actions {}",
             answer["state"], answer["matchedRules"], answer["actions"]
         ));
-        say(if self.env.can_verify() {
+        print_line(if self.env.can_verify() {
             format!("the callback is printed by the demo, and listed at {}/received", self.env.receiver_url)
         } else {
             "the callback is held: the key that its signing secret is sealed under is lost".to_owned()
@@ -102,7 +102,7 @@ impl Platform {
             "reportedForReason": { "reason": "I am afraid of this person" },
         });
         let answer = self.post("/api/v1/report", &report).await?;
-        say(format!("reported post {}: {answer}", item["id"]));
+        print_line(format!("reported post {}: {answer}", item["id"]));
         self.jobs("default");
         Ok(())
     }
@@ -126,13 +126,13 @@ impl Platform {
             "violatingPolicies": violated,
         });
         self.post("/api/v1/report/appeal", &appeal).await?;
-        say(format!("appealed as {appeal_id}"));
+        print_line(format!("appealed as {appeal_id}"));
         self.jobs("appeals");
         Ok(())
     }
 
     fn jobs(&self, queue: &str) {
-        say(format!(
+        print_line(format!(
             "a moderator finds its job with\n  curl -H \"Authorization: Bearer $TIDEGATE_ADMIN_KEY\" \
              \"{}/admin/v1/jobs?queue={queue}\"",
             self.env.admin_url

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     client::Connection,
-    output::{DIFFERENT, say},
+    output::{DIFFERENT, print_line},
 };
 
 #[derive(Debug, Args)]
@@ -45,7 +45,7 @@ impl Diff {
         let mut body = json!({ "files": files, "prune": self.prune });
         expect_org(&mut body, pulled.as_ref().and_then(|pulled| pulled.org.as_deref()));
         let checked: Checked = client.post("/config/validate", &body).await?;
-        checked.changes.iter().for_each(say);
+        checked.changes.iter().for_each(print_line);
         Ok(if checked.changes.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
     }
 }

@@ -12,7 +12,7 @@ use tidegate_schemas::{
     names::{self, OneLine},
 };
 
-use crate::{client::Connection, output::say};
+use crate::{client::Connection, output::print_line};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Keys {
@@ -91,22 +91,22 @@ impl Keys {
                 let expires = expires_in_days.map(|days| days.saturating_mul(DAY_SECONDS));
                 let body = json!({ "name": name, "scopes": scopes, "expiresInSeconds": expires });
                 let created: Created = connection.open()?.post("/keys", &body).await?;
-                say(created.key);
+                print_line(created.key);
             }
             Self::List { connection } => {
                 let listed: Listed = connection.open()?.get("/keys", &[]).await?;
                 let now = Millis::now();
-                listed.items.iter().for_each(|key| say(line(key, now)));
+                listed.items.iter().for_each(|key| print_line(line(key, now)));
             }
             Self::Rotate { id, overlap_hours, connection } => {
                 let body = json!({ "overlapSeconds": overlap_hours.saturating_mul(HOUR_SECONDS) });
                 let created: Created = connection.open()?.post(&format!("/keys/{id}/rotate"), &body).await?;
-                say(created.key);
+                print_line(created.key);
             }
             Self::Revoke { id, connection } => {
                 let _nothing: Value =
                     connection.open()?.post(&format!("/keys/{id}/revoke"), &json!({})).await?;
-                say("revoked; every process refuses it within 30 seconds");
+                print_line("revoked; every process refuses it within 30 seconds");
             }
         }
         Ok(ExitCode::SUCCESS)

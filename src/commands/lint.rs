@@ -9,7 +9,7 @@ use tidegate_catalog::change;
 use tidegate_schemas::ids::Millis;
 
 use super::{SettingsFile, documents};
-use crate::output::{complain, counted, say};
+use crate::output::{counted, print_error, print_line};
 
 #[derive(Debug, Args)]
 pub(crate) struct Lint {
@@ -33,21 +33,21 @@ impl Lint {
         let each = if self.all { usize::MAX } else { LISTED };
         match change::lint(&files, &unread, &settings, Millis::now(), each) {
             Ok(warnings) => {
-                warnings.listed.iter().for_each(|warning| complain(format!("warning: {warning}")));
+                warnings.listed.iter().for_each(|warning| print_error(format!("warning: {warning}")));
                 let are = if files.len() == 1 { "is" } else { "are" };
                 let with = match warnings.total {
                     0 => String::new(),
                     total => format!(", with {}", counted(total, "warning")),
                 };
-                say(format!("{} {are} well{with}", counted(files.len(), "file")));
+                print_line(format!("{} {are} well{with}", counted(files.len(), "file")));
                 Ok(ExitCode::SUCCESS)
             }
             Err(faults) => {
-                faults.iter().take(each).for_each(complain);
+                faults.iter().take(each).for_each(print_error);
                 if faults.len() > each {
-                    complain(format!("and {} more: `--all` lists them", faults.len() - each));
+                    print_error(format!("and {} more: `--all` lists them", faults.len() - each));
                 }
-                complain(counted(faults.len(), "fault"));
+                print_error(counted(faults.len(), "fault"));
                 Ok(ExitCode::FAILURE)
             }
         }

@@ -108,13 +108,13 @@ enum Command {
 
 impl Cli {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        use crate::serve::Which;
+        use crate::serve::RoleKind;
         match self.command {
             Command::Up(command) => command.run(),
-            Command::Ingest(command) => command.run(Which::Ingest),
-            Command::Process(command) => command.run(Which::Process),
-            Command::Deliver(command) => command.run(Which::Deliver),
-            Command::Console(command) => command.run(Which::Console),
+            Command::Ingest(command) => command.run(RoleKind::Ingest),
+            Command::Process(command) => command.run(RoleKind::Process),
+            Command::Deliver(command) => command.run(RoleKind::Deliver),
+            Command::Console(command) => command.run(RoleKind::Console),
             Command::CheckConfig(command) => command.run(),
             Command::Store(command) => run_single_threaded(command.run()),
             Command::Topics(command) => run_single_threaded(command.run()),

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use crate::{client::Connection, output::say};
+use crate::{client::Connection, output::print_line};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Org {
@@ -27,7 +27,7 @@ impl Org {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let Self::Create { id, name, connection } = self;
         let _made: Value = connection.open()?.post("/orgs", &json!({ "id": id, "name": name })).await?;
-        say(format!("made {id}; its first key: tidegate keys create --org {id}"));
+        print_line(format!("made {id}; its first key: tidegate keys create --org {id}"));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     client::Connection,
-    output::{complain, say},
+    output::{print_error, print_line},
 };
 
 /// Removes files of an earlier pull that the configuration no longer contains. Fails if a file was edited since that pull.
@@ -58,12 +58,12 @@ impl Pull {
         }
         let plan = Plan::new(&self.folder, before, configuration)?;
         if !self.force && !plan.refusals.is_empty() {
-            plan.refusals.iter().for_each(complain);
+            plan.refusals.iter().for_each(print_error);
             bail!("nothing was written: `--force` writes over these files, or name another folder");
         }
         plan.carry_out(&self.folder)?;
-        plan.describe_unpulled_files(&self.folder)?.iter().for_each(complain);
-        say(format!("version {}", plan.configuration.version));
+        plan.describe_unpulled_files(&self.folder)?.iter().for_each(print_error);
+        print_line(format!("version {}", plan.configuration.version));
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -135,12 +135,12 @@ impl Plan {
         for file in self.write.iter().map(|place| &self.configuration.files[*place]) {
             let path = folder.join(&file.name);
             write_atomically(&path, file.text.as_bytes())?;
-            say(path.display());
+            print_line(path.display());
         }
         for name in &self.remove {
             let path = folder.join(name);
             fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
-            say(format!("removed {}", path.display()));
+            print_line(format!("removed {}", path.display()));
         }
         PullState { version, org, files: new, writing: None }.write(folder)
     }

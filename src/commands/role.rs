@@ -9,7 +9,7 @@ use clap::Args;
 use super::{Places, SettingsFile};
 use crate::{
     runtime,
-    serve::{self, Which},
+    serve::{self, RoleKind},
     settings::SettingsError,
 };
 
@@ -23,18 +23,18 @@ pub(crate) struct Role {
 }
 
 impl Role {
-    pub(crate) fn run(self, which: Which) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(self, kind: RoleKind) -> anyhow::Result<ExitCode> {
         let loaded = self.file.load_to_start(self.places.overrides())?;
         let embedded = loaded.settings.embedded_parts();
         if !embedded.is_empty() {
             let why = format!(
                 "`tidegate {}` is one of several processes, and embedded data is opened by one process only, but {}: \
                  run `tidegate up`, or set stream.engine = \"kafka\" and store.engine = \"cql\"",
-                which.name(),
+                kind.name(),
                 embedded.join(" and ")
             );
             return Err(SettingsError::Contradiction(why).into());
         }
-        runtime::run(loaded.settings.runtime, serve::run(loaded, &[which], None))
+        runtime::run(loaded.settings.runtime, serve::run(loaded, &[kind], None))
     }
 }

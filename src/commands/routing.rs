@@ -13,7 +13,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Map, Value as Json, json};
 
 use super::documents;
-use crate::{client::Server, output::say};
+use crate::{client::Server, output::print_line};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Routing {
@@ -57,7 +57,7 @@ impl Routing {
             body.insert("files".to_owned(), json!(documents::read(folder)?));
         }
         let client = wanted.server.open(wanted.settings.as_deref())?;
-        say(client.post::<Json>("/routing/explain", &Json::Object(body)).await?);
+        print_line(client.post::<Json>("/routing/explain", &Json::Object(body)).await?);
         Ok(ExitCode::SUCCESS)
     }
 }

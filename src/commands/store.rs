@@ -9,7 +9,7 @@ use tidegate_store::{Migration, Store as Tables};
 
 use super::SettingsFile;
 use crate::{
-    output::{DIFFERENT, say},
+    output::{DIFFERENT, print_line},
     settings::StoreEngine,
 };
 
@@ -17,7 +17,7 @@ use crate::{
 pub(crate) enum Store {
     /// Create missing tables and columns; processes of the previous version keep running
     Migrate {
-        /// Only print what is missing (exit code 2 if anything is)
+        /// Print what is missing and change nothing (exit code 2 if anything is)
         #[arg(long, conflicts_with = "expand")]
         check: bool,
         /// Create what is missing, and change nothing else; the default
@@ -33,18 +33,18 @@ impl Store {
         let Self::Migrate { check, expand: _, file } = self;
         let settings = file.load(Vec::new())?.settings.store;
         if settings.engine == StoreEngine::Embedded {
-            say("store.engine = embedded: its tables are made when it is opened");
+            print_line("store.engine = embedded: its tables are made when it is opened");
             return Ok(ExitCode::SUCCESS);
         }
         let tables = Tables::open_cql(settings.cql).await?;
         let mode = if check { Migration::Check } else { Migration::Expand };
         let differences = tables.migrate(mode).await?;
         for difference in &differences {
-            say(format!("{} {difference}", if check { "missing" } else { "made" }));
+            print_line(format!("{} {difference}", if check { "missing" } else { "made" }));
         }
         tables.close().await?;
         if differences.is_empty() {
-            say("the tables are as this version needs them");
+            print_line("the tables are as this version needs them");
         }
         Ok(if check && !differences.is_empty() { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
     }

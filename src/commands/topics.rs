@@ -8,7 +8,7 @@ use clap::Subcommand;
 use tidegate_stream::{kafka, settings::EngineKind};
 
 use super::SettingsFile;
-use crate::output::{complain, say};
+use crate::output::{print_error, print_line};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Topics {
@@ -24,13 +24,13 @@ impl Topics {
         let Self::Create { file } = self;
         let settings = file.load(Vec::new())?.settings.stream;
         if settings.engine == EngineKind::Embedded {
-            say("stream.engine = embedded: its topics are made when it is opened");
+            print_line("stream.engine = embedded: its topics are made when it is opened");
             return Ok(ExitCode::SUCCESS);
         }
         let report = kafka::create_topics(&settings).await?;
-        report.created.iter().for_each(|name| say(format!("made {name}")));
-        report.existing.iter().for_each(|name| say(format!("there is {name}")));
-        report.warnings.iter().for_each(|warning| complain(format!("warning: {warning}")));
+        report.created.iter().for_each(|name| print_line(format!("made {name}")));
+        report.existing.iter().for_each(|name| print_line(format!("there is {name}")));
+        report.warnings.iter().for_each(|warning| print_error(format!("warning: {warning}")));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use super::{Places, SettingsFile};
 use crate::{
     demo, runtime,
-    serve::{self, Which},
+    serve::{self, RoleKind},
 };
 
 #[derive(Debug, Args)]
@@ -42,6 +42,6 @@ impl Up {
         };
         let mut loaded = self.file.load_to_start(overrides)?;
         loaded.settings.data.accepts_loss = self.accept_loss;
-        runtime::run(loaded.settings.runtime, serve::run(loaded, &Which::ALL, demo))
+        runtime::run(loaded.settings.runtime, serve::run(loaded, &RoleKind::ALL, demo))
     }
 }

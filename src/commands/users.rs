@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::Subcommand;
 use serde_json::Value;
 
-use crate::{client::Connection, output::say};
+use crate::{client::Connection, output::print_line};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Users {
@@ -26,7 +26,7 @@ impl Users {
         let Self::Show { type_id, id, connection } = self;
         let path = path(&type_id, &id).context("type and id make no address")?;
         let user: Value = connection.open()?.get(&path, &[]).await?;
-        say(&user);
+        print_line(&user);
         Ok(ExitCode::SUCCESS)
     }
 }

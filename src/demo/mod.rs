@@ -29,7 +29,7 @@ use tokio::net::TcpListener;
 pub(crate) use self::env_file::EnvFile;
 use self::receiver::Receiver;
 use crate::{
-    output::say,
+    output::print_line,
     roles::{Phase, Role},
     server_file::Addresses,
     settings::Override,
@@ -206,7 +206,7 @@ fn invite(folder: &Path, env: &EnvFile) {
     let data =
         if folder == Path::new(FOLDER) { String::new() } else { format!(" --data {}", folder.display()) };
     let callbacks = if env.can_verify() { "printed here" } else { "held" };
-    say(format!(
+    print_line(format!(
         "the demo is ready; callbacks are {callbacks}. In another terminal:
 
   tidegate demo send scam{data}      a post that a rule acts on: a callback

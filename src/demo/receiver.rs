@@ -27,7 +27,7 @@ use tidegate_web::HttpServer;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::output::say;
+use crate::output::print_line;
 
 const FILE: &str = "received.ndjson";
 /// Greatest age of a signature in seconds.
@@ -80,18 +80,18 @@ impl Receiver {
 async fn receive(State(receiver): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {
     let now = u64::try_from(Millis::now().0 / 1_000).unwrap_or(0);
     if let Err(rejected) = signature::verify(&headers, &body, &receiver.secrets, now, TOLERANCE) {
-        say(format!("refused a callback: {rejected}"));
+        print_line(format!("refused a callback: {rejected}"));
         return (StatusCode::UNAUTHORIZED, rejected.tag()).into_response();
     }
     let Ok(callback) = serde_json::from_slice::<Callback>(&body) else {
-        say("refused a callback: its body is no JSON object");
+        print_line("refused a callback: its body is no JSON object");
         return StatusCode::BAD_REQUEST.into_response();
     };
     let received = Arc::clone(&receiver.received);
     let kept = tokio::task::spawn_blocking(move || received.keep(&body)).await;
     match kept {
         Ok(Ok(())) => {
-            say(OneLine(format_args!("{}", callback.line())));
+            print_line(OneLine(format_args!("{}", callback.line())));
             StatusCode::OK.into_response()
         }
         _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),

@@ -246,13 +246,15 @@ impl Loaded {
 fn read_file(path: &Path) -> Result<Node, SettingsError> {
     let text =
         fs::read_to_string(path).map_err(|error| SettingsError::File { path: path.to_owned(), error })?;
-    let table: toml::Table = toml::from_str(&text)
-        .map_err(|error| SettingsError::Toml { path: path.to_owned(), message: told(&error, &text) })?;
+    let table: toml::Table = toml::from_str(&text).map_err(|error| SettingsError::Toml {
+        path: path.to_owned(),
+        message: without_secrets(&error, &text),
+    })?;
     Ok(Node::of_toml(toml::Value::Table(table), &Origin::File(path.to_owned())))
 }
 
 /// Describes a TOML error by place and reason, without the text that stands there: it may be a secret.
-fn told(error: &toml::de::Error, text: &str) -> String {
+fn without_secrets(error: &toml::de::Error, text: &str) -> String {
     let Some(before) = error.span().and_then(|span| text.get(..span.start)) else {
         return error.message().to_owned();
     };

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde::{Deserialize, Serialize};
 
 use super::{AddResult, WithdrawResult};
-use crate::output::say;
+use crate::output::print_line;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ImportCounts {
@@ -58,7 +58,7 @@ impl ImportCounts {
                 text.push_str(&format!(", {count} {what}"));
             }
         }
-        say(text);
+        print_line(text);
         if *rejected == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }

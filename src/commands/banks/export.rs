@@ -13,12 +13,12 @@ use serde_json::Value;
 use tidegate_bank_exchange::join_labels;
 
 use super::{PAGE, find_bank, page};
-use crate::{client::Client, output::complain};
+use crate::{client::Client, output::print_error};
 
 /// Format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::commands) enum ExportFormat {
-    /// Only the values, one per line
+    /// Write the values alone, one per line
     Lines,
     Csv,
     Ndjson,
@@ -82,7 +82,7 @@ pub(super) async fn run(
             }
         } else if !page.document.is_empty() {
             let count = page.document.len();
-            complain(format!(
+            print_error(format!(
                 "{count} entries of the bank's document are left out: `--document` writes them"
             ));
         }

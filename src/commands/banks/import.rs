@@ -27,7 +27,7 @@ use super::{
     find_bank, page,
     progress::{ImportTarget, Progress},
 };
-use crate::{client::Client, output::complain};
+use crate::{client::Client, output::print_error};
 
 /// Number of entries in one request. Rules are compiled anew with each change of a list, so few large requests are
 /// better.
@@ -68,7 +68,7 @@ pub(super) async fn run(
         None => None,
     };
     if let Some(kept) = &kept {
-        complain(format!("going on after {} entries", kept.done));
+        print_error(format!("going on after {} entries", kept.done));
     }
     let progress = kept.unwrap_or_else(|| Progress::new(subject, found.revision));
     let mut import = Import {
@@ -88,7 +88,7 @@ pub(super) async fn run(
             Err(fault) => {
                 // Entries before the broken part are imported like a whole file.
                 import.finish().await?;
-                complain(format!(
+                print_error(format!(
                     "{:#}: the rest was not read",
                     anyhow::Error::from(fault).context(unreadable())
                 ));
@@ -173,7 +173,7 @@ impl Import<'_> {
             self.send().await?;
         }
         if self.read.is_multiple_of(PROGRESS_EVERY) {
-            complain(format!("{} entries read", self.read));
+            print_error(format!("{} entries read", self.read));
         }
         Ok(())
     }
@@ -222,7 +222,7 @@ impl Import<'_> {
         self.size = 0;
         self.remarks.sort_by_key(|(position, _)| *position);
         for (position, remark) in self.remarks.drain(..) {
-            complain(format!("{position}: {remark}"));
+            print_error(format!("{position}: {remark}"));
         }
         self.progress.done = self.read;
         self.keep()

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tidegate_schemas::names::OneLine;
 
-use crate::{client::Client, output::say};
+use crate::{client::Client, output::print_line};
 
 #[derive(Deserialize)]
 struct Answer {
@@ -33,13 +33,13 @@ pub(in crate::commands) async fn look_up(
     for found in &answer.matches {
         let Match { bank, entry, kind, distance, labels } = found;
         let line = format!("{name}  {bank}  {entry}  {kind}  {distance} bits  {}", labels.join(","));
-        say(OneLine(format_args!("{}", line.trim_end())));
+        print_line(OneLine(format_args!("{}", line.trim_end())));
     }
     if answer.truncated {
-        say(format!("{name}  and more"));
+        print_line(format!("{name}  and more"));
     }
     for bank in &answer.suppressed {
-        say(format!("{name}  not counted in {bank}: another bank takes it back"));
+        print_line(format!("{name}  not counted in {bank}: another bank takes it back"));
     }
     Ok(answer.matches.len())
 }

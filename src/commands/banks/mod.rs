@@ -21,7 +21,7 @@ use self::counts::ImportCounts;
 pub(in crate::commands) use self::look_up::look_up;
 use crate::{
     client::{Client, Connection},
-    output::{complain, say},
+    output::{print_error, print_line},
 };
 
 #[derive(Debug, Subcommand)]
@@ -172,7 +172,7 @@ struct AddResult {
 
 impl AddResult {
     fn print_warnings(&self) {
-        self.warnings.iter().for_each(|warning| complain(format!("warning: {warning}")));
+        self.warnings.iter().for_each(|warning| print_error(format!("warning: {warning}")));
     }
 }
 
@@ -216,7 +216,7 @@ impl Banks {
                 for bank in listed.items {
                     let state = if bank.enabled { "on" } else { "off" };
                     let changed = bank.changed_at.as_deref().unwrap_or("never");
-                    say(format!(
+                    print_line(format!(
                         "{}  {}  {state}  revision {}  changed {changed}",
                         bank.id, bank.kind, bank.revision
                     ));
@@ -237,7 +237,7 @@ impl Banks {
                 for hash in &hashes {
                     found += look_up(&client, hash, &json!({ &*kind: hash }), &banks).await?;
                 }
-                say(format!("{found} matches"));
+                print_line(format!("{found} matches"));
                 Ok(ExitCode::SUCCESS)
             }
             Self::Add { bank, values, labels, source, expires_at, distance, reference, note, connection } => {
@@ -252,7 +252,7 @@ impl Banks {
                 let result: AddResult =
                     connection.open()?.post(&format!("/banks/{bank}/entries"), &body).await?;
                 for rejected in &result.rejected {
-                    complain(format!("{}: {}", values[rejected.index], rejected.reason));
+                    print_error(format!("{}: {}", values[rejected.index], rejected.reason));
                 }
                 result.print_warnings();
                 Ok(ImportCounts::from_result(&result).print())
@@ -277,7 +277,7 @@ async fn switch(
     let client = connection.open()?;
     if values.is_empty() {
         let _bank: Value = client.post(&format!("/banks/{bank}/{how}"), &json!({})).await?;
-        say(format!("{bank}: {how}d"));
+        print_line(format!("{bank}: {how}d"));
         return Ok(ExitCode::SUCCESS);
     }
     let found: SwitchResult =
@@ -286,11 +286,11 @@ async fn switch(
 }
 
 fn print_switched(how: &str, found: &SwitchResult) -> ExitCode {
-    say(format!("{} {how}, {} not there", found.found, found.missing));
+    print_line(format!("{} {how}, {} not there", found.found, found.missing));
     // Disabling a stored entry has no effect on an equal entry of the document.
     let stays = if how == "enabled" { 0 } else { found.in_document };
     if stays > 0 {
-        complain(format!("{stays} of them count until the bank's document is changed: it holds them"));
+        print_error(format!("{stays} of them count until the bank's document is changed: it holds them"));
     }
     if found.missing == 0 && stays == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -305,7 +305,7 @@ async fn show(client: &Client, bank: &str, limit: usize) -> anyhow::Result<ExitC
         });
         let all: Vec<_> = in_document.chain(page.items).take(left).collect();
         left -= all.len();
-        all.iter().for_each(say);
+        all.iter().for_each(print_line);
         cursor = page.next;
         if cursor.is_none() {
             break;

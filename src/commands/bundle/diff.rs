@@ -16,7 +16,7 @@ use tidegate_exporter::{
 };
 
 use super::ReadLimits;
-use crate::output::say;
+use crate::output::print_line;
 
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
@@ -56,20 +56,25 @@ impl Diff {
             }
         })?;
         if self.json {
-            say(as_json(&difference));
+            print_line(as_json(&difference));
         } else {
-            tell(&difference);
+            print_difference(&difference);
         }
         Ok(if difference.is_nothing() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
     }
 }
 
-fn tell(difference: &Difference) {
+fn print_difference(difference: &Difference) {
     for member in &difference.members {
         match (&member.before, &member.after) {
-            (None, None) => say(format!("~ {}", member.pointer)),
+            (None, None) => print_line(format!("~ {}", member.pointer)),
             (before, after) => {
-                say(format!("~ {}: {} → {}", member.pointer, shown(before.as_ref()), shown(after.as_ref())));
+                print_line(format!(
+                    "~ {}: {} → {}",
+                    member.pointer,
+                    shown(before.as_ref()),
+                    shown(after.as_ref())
+                ));
             }
         }
     }
@@ -79,15 +84,15 @@ fn tell(difference: &Difference) {
         }
         let fields: Vec<_> = totals.fields.iter().map(|(name, count)| format!("{name} {count}")).collect();
         let fields = if fields.is_empty() { String::new() } else { format!(" ({})", fields.join(", ")) };
-        say(format!(
+        print_line(format!(
             "{list}: {} added, {} removed, {} changed{fields}",
             totals.added, totals.removed, totals.changed
         ));
         for element in difference.elements.iter().filter(|element| LISTS[element.list] == *list) {
-            let (sign, _) = told(element.change);
+            let (sign, _) = label(element.change);
             let fields = element.fields.join(", ");
             let colon = if fields.is_empty() { "" } else { ": " };
-            say(format!("  {sign} {}{colon}{fields}", element.id));
+            print_line(format!("  {sign} {}{colon}{fields}", element.id));
         }
     }
 }
@@ -107,7 +112,7 @@ fn shown(value: Option<&String>) -> String {
 }
 
 /// Returns the sign and the word for a change.
-fn told(change: Change) -> (char, &'static str) {
+fn label(change: Change) -> (char, &'static str) {
     match change {
         Change::Added => ('+', "added"),
         Change::Removed => ('-', "removed"),
@@ -128,7 +133,7 @@ fn as_json(difference: &Difference) -> Value {
     });
     let lists = LISTS.iter().zip(&difference.totals).enumerate().map(|(list, (name, totals))| {
         let elements = difference.elements.iter().filter(|element| element.list == list).map(
-            |element| json!({ "id": element.id, "change": told(element.change).1, "fields": element.fields }),
+            |element| json!({ "id": element.id, "change": label(element.change).1, "fields": element.fields }),
         );
         let told = json!({
             "added": totals.added,

@@ -8,7 +8,7 @@ use tidegate_exporter::bundle::{digest, invalid_json::InvalidJson};
 use tidegate_schemas::hex;
 
 use super::{Input, ReadLimits};
-use crate::output::{complain, say};
+use crate::output::{print_error, print_line};
 
 #[derive(Debug, Args)]
 pub(crate) struct Digest {
@@ -32,7 +32,7 @@ impl Digest {
                     return Err(error).with_context(|| format!("{name} cannot be read"));
                 }
                 Err(unfit) => {
-                    complain(format!("error: {name}: {unfit}"));
+                    print_error(format!("error: {name}: {unfit}"));
                     return Ok(ExitCode::FAILURE);
                 }
             }
@@ -40,7 +40,7 @@ impl Digest {
             let digest = digest::of_bytes(&mut file).with_context(|| format!("{name} cannot be read"))?;
             ("sha256", digest)
         };
-        say(format!("{kind}:{}  {name}", hex(&digest)));
+        print_line(format!("{kind}:{}  {name}", hex(&digest)));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -14,7 +14,7 @@ use tidegate_exporter::{
 };
 
 use super::{Input, ReadLimits, schema::Constants};
-use crate::output::{complain, say};
+use crate::output::{print_error, print_line};
 
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
@@ -61,15 +61,15 @@ impl Inspect {
         match self.format {
             // Of what is something else altogether there is nothing to show.
             Format::Text if overview.stopped.is_some() && overview.is_empty() => {}
-            Format::Text => say(shown(&overview, &name).trim_end()),
-            Format::Json => say(overview.to_json(&name)),
+            Format::Text => print_line(shown(&overview, &name).trim_end()),
+            Format::Json => print_line(overview.to_json(&name)),
         }
         Ok(overview.stopped.map_or(ExitCode::SUCCESS, |unfit| unfit_for_it(&name, &unfit)))
     }
 }
 
 fn unfit_for_it(name: &str, unfit: &InvalidJson) -> ExitCode {
-    complain(format!("error: {name}: {unfit}"));
+    print_error(format!("error: {name}: {unfit}"));
     ExitCode::FAILURE
 }
 

@@ -12,7 +12,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, Subcommand};
 use tidegate_exporter::{bundle::validate::Limits, storage::spill::SpillOptions, unpack::File};
 
-use crate::output::{REFUSED, complain};
+use crate::output::{REFUSED, print_error};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bundle {
@@ -42,7 +42,7 @@ impl Bundle {
             Self::Schema(command) => command.run(),
         };
         result.unwrap_or_else(|error: anyhow::Error| {
-            complain(format!("error: {error:#}"));
+            print_error(format!("error: {error:#}"));
             ExitCode::from(REFUSED)
         })
     }

@@ -9,7 +9,7 @@ use tidegate_exporter::{
     form::{Naming, SCHEMA_URL, schema},
 };
 
-use crate::output::say;
+use crate::output::print_line;
 
 #[derive(Debug, Args)]
 pub(crate) struct Schema {
@@ -57,7 +57,7 @@ pub(super) fn held(url: Option<&str>) -> anyhow::Result<Option<&str>> {
 
 impl Schema {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        say(schema::text(self.constants.naming(), self.constants.schema_url()?).trim_end());
+        print_line(schema::text(self.constants.naming(), self.constants.schema_url()?).trim_end());
         Ok(ExitCode::SUCCESS)
     }
 }

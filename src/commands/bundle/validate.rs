@@ -13,7 +13,7 @@ use super::{
     Input, ReadLimits,
     schema::{Tool, held},
 };
-use crate::output::say;
+use crate::output::print_line;
 
 #[derive(Debug, Args)]
 pub(crate) struct Validate {
@@ -85,9 +85,9 @@ impl Validate {
         let report = validate::validate(&mut self.input.open(), &options)
             .with_context(|| format!("{name} cannot be checked"))?;
         match self.format {
-            Format::Text => say(validate::text(&report, &name)),
-            Format::Json => say(validate::json(&report, &name)),
-            Format::Sarif => say(validate::sarif(&report, &name)),
+            Format::Text => print_line(validate::text(&report, &name)),
+            Format::Json => print_line(validate::json(&report, &name)),
+            Format::Sarif => print_line(validate::sarif(&report, &name)),
         }
         Ok(if report.is_valid() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

@@ -11,7 +11,7 @@ use tidegate_media::{
 use super::read::fingerprint;
 use crate::{
     commands::SettingsFile,
-    output::{complain, say},
+    output::{print_error, print_line},
 };
 
 #[derive(Debug, Args)]
@@ -33,15 +33,15 @@ impl Compare {
         let (one, other) = (fingerprint(&self.one, &decoders)?, fingerprint(&self.other, &decoders)?);
         let comparison = Comparison::of(&one, &other);
         if self.json {
-            say(serde_json::to_string(&comparison)?);
+            print_line(serde_json::to_string(&comparison)?);
         } else {
-            say(text(&comparison));
+            print_line(text(&comparison));
         }
         for (path, print) in [(&self.one, &one), (&self.other, &other)] {
             if print.frames.is_empty() {
-                complain(format!("{} has no hashes: {}", path.display(), why(print)));
+                print_error(format!("{} has no hashes: {}", path.display(), why(print)));
             } else if print.state == State::LowQuality {
-                complain(format!("{} has too little to see for its hash to say anything", path.display()));
+                print_error(format!("{} has too little to see for its hash to say anything", path.display()));
             }
         }
         Ok(if comparison.pdq.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -10,7 +10,7 @@ use tidegate_schemas::hex;
 use super::read::fingerprint;
 use crate::{
     commands::SettingsFile,
-    output::{complain, say},
+    output::{print_error, print_line},
 };
 
 #[derive(Debug, Args)]
@@ -32,10 +32,10 @@ impl Hash {
         let mut code = ExitCode::SUCCESS;
         for path in self.files {
             match fingerprint(&path, &decoders) {
-                Ok(print) if self.json => say(line(&path.display().to_string(), &print)),
-                Ok(print) => say(text(&path.display().to_string(), &print)),
+                Ok(print) if self.json => print_line(line(&path.display().to_string(), &print)),
+                Ok(print) => print_line(text(&path.display().to_string(), &print)),
                 Err(error) => {
-                    complain(format!("error: {error:#}"));
+                    print_error(format!("error: {error:#}"));
                     code = ExitCode::FAILURE;
                 }
             }

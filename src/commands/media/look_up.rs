@@ -16,7 +16,7 @@ use super::read::fingerprint;
 use crate::{
     client::Connection,
     commands::{banks::look_up, run_single_threaded},
-    output::{complain, say},
+    output::{print_error, print_line},
 };
 
 #[derive(Debug, Args)]
@@ -51,17 +51,17 @@ impl Match {
                         let name = path.display().to_string();
                         let hashes = asked(&print, &compared);
                         if hashes.pictures.is_empty() {
-                            complain(format!("{name}: {}", left_out(&print, &hashes, &compared)));
+                            print_error(format!("{name}: {}", left_out(&print, &hashes, &compared)));
                         }
                         found += look_up(&client, &name, &digits(&hashes), &banks).await?;
                     }
                     Err(error) => {
-                        complain(format!("error: {error:#}"));
+                        print_error(format!("error: {error:#}"));
                         code = ExitCode::FAILURE;
                     }
                 }
             }
-            say(format!("{found} matches"));
+            print_line(format!("{found} matches"));
             Ok(code)
         })
     }

@@ -26,7 +26,7 @@ use super::no_such_rule;
 use crate::{
     client::{Client, Connection},
     commands::documents::{self, Change, File},
-    output::{complain, say},
+    output::{print_error, print_line},
 };
 
 #[derive(Debug, Args)]
@@ -127,16 +127,16 @@ impl Backtest {
             return Ok(refused);
         }
         let run = asked.run(&client).await?;
-        run.warnings.iter().for_each(|warning| complain(format!("warning: {warning}")));
-        let told: Vec<_> = run.told(&self.rule, self.all).collect();
+        run.warnings.iter().for_each(|warning| print_error(format!("warning: {warning}")));
+        let reports: Vec<_> = run.reports(&self.rule, self.all).collect();
         if self.json {
-            say(run.json(since, until, self.sample, &told));
+            print_line(run.json(since, until, self.sample, &reports));
         } else {
-            run.say(since, until, self.sample, &told);
+            run.print(since, until, self.sample, &reports);
         }
         if self.record {
             let recorded = run.record(&client, self.sample).await?;
-            complain(format!("recorded how often {recorded} rules match"));
+            print_error(format!("recorded how often {recorded} rules match"));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -237,7 +237,7 @@ pub(super) fn progress(line: &str) {
 /// A rule in the report.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Told {
+struct RuleReport {
     rule: RuleId,
     #[serde(flatten)]
     head: Head,
@@ -293,7 +293,7 @@ impl Run {
         Ok(answer["recorded"].as_u64().unwrap_or_default())
     }
 
-    fn told(&self, only: &[RuleId], all: bool) -> impl Iterator<Item = Told> {
+    fn reports(&self, only: &[RuleId], all: bool) -> impl Iterator<Item = RuleReport> {
         self.heads
             .iter()
             .map(|(rule, head)| (rule, head, self.findings.rules.get(rule).cloned().unwrap_or_default()))
@@ -302,7 +302,7 @@ impl Run {
                 let errored = found.errored != found.live_errored;
                 if only.is_empty() { all || differs || errored } else { only.contains(rule) }
             })
-            .map(|(rule, head, found)| self.tell(rule, head, &found))
+            .map(|(rule, head, found)| self.report(rule, head, &found))
     }
 
     fn per_day(&self, count: u64) -> f64 {
@@ -310,7 +310,7 @@ impl Run {
         if count == 0 { 0.0 } else { count as f64 * self.scale / days }
     }
 
-    fn tell(&self, rule: &RuleId, head: &Head, found: &RuleFindings) -> Told {
+    fn report(&self, rule: &RuleId, head: &Head, found: &RuleFindings) -> RuleReport {
         let acting = self.per_day(found.acting);
         let mut overlaps: Vec<_> = self
             .findings
@@ -325,7 +325,7 @@ impl Run {
             })
             .collect();
         overlaps.sort_by(|left, right| right.both.cmp(&left.both).then_with(|| left.rule.cmp(&right.rule)));
-        Told {
+        RuleReport {
             rule: rule.clone(),
             head: head.clone(),
             hits: found.candidate,
@@ -345,7 +345,7 @@ impl Run {
         }
     }
 
-    fn json(&self, since: Millis, until: Millis, sample: f64, told: &[Told]) -> serde_json::Value {
+    fn json(&self, since: Millis, until: Millis, sample: f64, reports: &[RuleReport]) -> serde_json::Value {
         let found = &self.findings;
         json!({
             "version": self.version,
@@ -361,15 +361,15 @@ impl Run {
             "unlisted": found.unlisted,
             "differing": found.differing,
             "overlapsLeftOut": found.overlaps_left_out,
-            "rules": told,
+            "rules": reports,
         })
     }
 
-    fn say(&self, since: Millis, until: Millis, sample: f64, told: &[Told]) {
-        self.changes.iter().for_each(say);
+    fn print(&self, since: Millis, until: Millis, sample: f64, reports: &[RuleReport]) {
+        self.changes.iter().for_each(print_line);
         let found = &self.findings;
         let of = if sample < 100.0 { format!(" ({sample} % of them)") } else { String::new() };
-        say(format!(
+        print_line(format!(
             "{} items from {} until {}{of}, against version {}: {} match other rules",
             found.items,
             since.iso(),
@@ -378,7 +378,7 @@ impl Run {
             found.differing
         ));
         if found.items > 0 && self.covered != (since..until) {
-            say(format!(
+            print_line(format!(
                 "  they cover only {} until {}, which numbers a day are made from",
                 self.covered.start.iso(),
                 self.covered.end.iso()
@@ -397,54 +397,60 @@ impl Run {
             ),
         ] {
             if count > 0 {
-                say(format!("  {count} {what}"));
+                print_line(format!("  {count} {what}"));
             }
         }
         if !self.uncounted_windows.is_empty() {
-            say(format!("  windows that nobody has counted for yet: {}", self.uncounted_windows.join(", ")));
+            print_line(format!(
+                "  windows that nobody has counted for yet: {}",
+                self.uncounted_windows.join(", ")
+            ));
         }
-        told.iter().for_each(say_rule);
-        if told.is_empty() {
-            say("no rule changed, and no match");
+        reports.iter().for_each(print_rule);
+        if reports.is_empty() {
+            print_line("no rule changed, and no match");
         }
     }
 }
 
-fn say_rule(told: &Told) {
+fn print_rule(report: &RuleReport) {
     let status = |status: Option<tidegate_rules::Status>| {
         status.map_or_else(|| "absent".to_owned(), |status| format!("{status:?}").to_lowercase())
     };
-    let (was, is) = (status(told.head.live_status), status(told.head.status));
+    let (was, is) = (status(report.head.live_status), status(report.head.status));
     let status = if was == is { is } else { format!("{was} -> {is}") };
-    say(format!(
+    print_line(format!(
         "{} ({status}): {} hits, {} new, {} lost; {:.1} a day, {:.0} in its busiest hour; would act on {:.1} a day",
-        told.rule,
-        told.hits,
-        told.new_hits,
-        told.lost_hits,
-        told.hits_per_day,
-        told.busiest_hour,
-        told.actions_per_day
+        report.rule,
+        report.hits,
+        report.new_hits,
+        report.lost_hits,
+        report.hits_per_day,
+        report.busiest_hour,
+        report.actions_per_day
     ));
     let precision = |opinion: Opinion| {
         let decided = opinion.confirmed + opinion.rejected;
         opinion.precision().map(|share| format!("{:.0} % of {decided}", share * 100.0))
     };
-    match (precision(told.decided), precision(told.live_decided)) {
+    match (precision(report.decided), precision(report.live_decided)) {
         (None, None) => {}
         (now, before) => {
             let none = || "nothing decided".to_owned();
-            say(format!(
+            print_line(format!(
                 "  moderators agreed: {} (live: {})",
                 now.unwrap_or_else(none),
                 before.unwrap_or_else(none)
             ));
         }
     }
-    if told.errored > 0 || told.live_errored > 0 {
-        say(format!("  could not be evaluated on {} (live: {})", told.errored, told.live_errored));
+    if report.errored > 0 || report.live_errored > 0 {
+        print_line(format!("  could not be evaluated on {} (live: {})", report.errored, report.live_errored));
     }
-    for overlap in told.overlaps.iter().take(5) {
-        say(format!("  {} matches {} of them, too ({:.2})", overlap.rule, overlap.both, overlap.jaccard));
+    for overlap in report.overlaps.iter().take(5) {
+        print_line(format!(
+            "  {} matches {} of them, too ({:.2})",
+            overlap.rule, overlap.both, overlap.jaccard
+        ));
     }
 }

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     commands::documents,
-    output::{DIFFERENT, complain, say},
+    output::{DIFFERENT, print_error, print_line},
 };
 
 #[derive(Debug, Args)]
@@ -55,7 +55,7 @@ impl Diff {
             return Ok(ExitCode::FAILURE);
         };
         let lines = differences(&before, &after);
-        lines.iter().for_each(say);
+        lines.iter().for_each(print_line);
         let mut different = !lines.is_empty();
         if let Some(file) = &self.items {
             different |= matches(&old, &new, file)?;
@@ -77,7 +77,7 @@ fn read(folder: &Path) -> anyhow::Result<Option<Documents>> {
             Ok(Some(by_key))
         }
         Err(faults) => {
-            faults.iter().for_each(complain);
+            faults.iter().for_each(print_error);
             Ok(None)
         }
     }
@@ -186,9 +186,9 @@ fn matches(before: &Arc<Compiled>, after: &Arc<Compiled>, file: &Path) -> anyhow
     for ((rule, comes), items) in &changed {
         let first = items[..items.len().min(SHOWN)].join(", ");
         let (sign, more) = (if *comes { '+' } else { '-' }, if items.len() > SHOWN { ", ..." } else { "" });
-        say(OneLine(format_args!("{sign} {} matches of {rule}: {first}{more}", items.len())));
+        print_line(OneLine(format_args!("{sign} {} matches of {rule}: {first}{more}", items.len())));
     }
-    say(format!("{read} items compared; {} do not fit their type in both folders", refused.0));
+    print_line(format!("{read} items compared; {} do not fit their type in both folders", refused.0));
     Ok(!changed.is_empty())
 }
 

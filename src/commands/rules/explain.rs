@@ -1,6 +1,6 @@
 //! `tidegate rules explain`: shows the result of each condition of one rule, for items of a file or a stored item.
 //!
-//! With a file no store is read and all look-ups are empty, as for `run`. A stored item is evaluated by the running
+//! No store is read for a file, and all look-ups are empty, as for `run`. A stored item is evaluated by the running
 //! service with the facts that were known when the item arrived.
 
 use std::{
@@ -17,7 +17,7 @@ use super::{Folder, explain, items, no_such_rule};
 use crate::{
     client::Server,
     commands::documents,
-    output::{complain, say},
+    output::{print_error, print_line},
 };
 
 #[derive(Debug, Args)]
@@ -62,7 +62,7 @@ impl Explain {
                 let client = self.server.open(self.settings.as_deref())?;
                 let files = self.config.as_deref().map(documents::read).transpose()?.unwrap_or_default();
                 let wanted = json!({"item": item, "rule": self.rule, "files": files});
-                say(client.post::<Json>("/rules/explain", &wanted).await?);
+                print_line(client.post::<Json>("/rules/explain", &wanted).await?);
                 Ok(ExitCode::SUCCESS)
             }
             (None, None) => bail!("--items or --item is needed"),
@@ -92,11 +92,11 @@ fn of_file(file: &Path, folder: &Folder, rule: &RuleId) -> anyhow::Result<ExitCo
                 if let (Json::Object(said), Json::Object(left_out)) = (&mut said, json!(left_out)) {
                     said.extend(left_out);
                 }
-                say(said);
+                print_line(said);
             }
             Err(fault) => {
                 refused = true;
-                complain(format!("line {number}: {fault}"));
+                print_error(format!("line {number}: {fault}"));
             }
         }
     }

@@ -10,7 +10,7 @@ use tidegate_schemas::documents::{Document, Format, Origin, parse, render};
 
 use crate::{
     commands::documents::{self, File},
-    output::{DIFFERENT, complain, say},
+    output::{DIFFERENT, print_error, print_line},
 };
 
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ impl Fmt {
                 Ok(form) => forms.push(form),
                 Err(faults) => {
                     faulty = true;
-                    faults.iter().for_each(complain);
+                    faults.iter().for_each(print_error);
                 }
             }
         }
@@ -53,10 +53,10 @@ impl Fmt {
         for (file, form) in files.iter().zip(forms) {
             match form {
                 Form::Canonical => {}
-                Form::Commented => complain(format!("{}: has comments, so it stays as it is", file.name)),
+                Form::Commented => print_error(format!("{}: has comments, so it stays as it is", file.name)),
                 Form::Other(text) => {
                     written += 1;
-                    say(&file.name);
+                    print_line(&file.name);
                     if !self.check {
                         self.write(file, &text)?;
                     }

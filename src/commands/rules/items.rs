@@ -20,7 +20,7 @@ use tidegate_schemas::{
     wire,
 };
 
-use crate::{commands::encoding, output::complain};
+use crate::{commands::encoding, output::print_error};
 
 /// Byte order mark, which some programs put before UTF-8 text.
 const MARK: &[u8] = "\u{feff}".as_bytes();
@@ -105,7 +105,7 @@ impl Refused {
         const TOLD: usize = 5;
         self.0 += 1;
         if self.0 <= TOLD {
-            complain(format!("line {number}: {fault}"));
+            print_error(format!("line {number}: {fault}"));
         }
     }
 }

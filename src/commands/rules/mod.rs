@@ -24,7 +24,7 @@ use tidegate_schemas::{ids::RuleId, nearest};
 
 use super::{documents, lint::Lint, run_single_threaded};
 use crate::{
-    output::{REFUSED, complain, counted},
+    output::{REFUSED, counted, print_error},
     settings,
 };
 
@@ -72,7 +72,7 @@ impl Rules {
 /// Reports an unknown rule, with the most similar name.
 fn no_such_rule<'a>(rule: &str, rules: impl IntoIterator<Item = &'a str>) -> ExitCode {
     let near = nearest(rule, rules).map_or_else(String::new, |it| format!(" (did you mean \"{it}\"?)"));
-    complain(format!("error: no rule \"{rule}\" is evaluated{near}"));
+    print_error(format!("error: no rule \"{rule}\" is evaluated{near}"));
     ExitCode::from(REFUSED)
 }
 
@@ -101,8 +101,8 @@ impl Folder {
         match change::offline(&files, &settings) {
             Ok((compiled, _)) => Ok(Ok(Arc::new(compiled))),
             Err(faults) => {
-                faults.iter().for_each(complain);
-                complain(counted(faults.len(), "fault"));
+                faults.iter().for_each(print_error);
+                print_error(counted(faults.len(), "fault"));
                 Ok(Err(faults.iter().map(ToString::to_string).collect()))
             }
         }

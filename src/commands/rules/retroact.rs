@@ -19,7 +19,7 @@ use tidegate_schemas::ids::Millis;
 use super::backtest::{instant, progress};
 use crate::{
     client::{Client, Connection},
-    output::say,
+    output::print_line,
 };
 
 #[derive(Debug, Args)]
@@ -79,7 +79,7 @@ impl Retroact {
         let client = self.connection.open()?;
         if self.list {
             let runs: Runs = client.get("/rules/retroactions", &[]).await?;
-            runs.items.iter().for_each(|run| say(line(run)));
+            runs.items.iter().for_each(|run| print_line(line(run)));
             return Ok(ExitCode::SUCCESS);
         }
         let id = match self.resume {
@@ -89,7 +89,7 @@ impl Retroact {
                     json!({"rules": self.rules, "since": since, "until": until, "dryRun": self.dry_run});
                 let run: Run = client.post("/rules/retroactions", &body).await?;
                 if !self.json {
-                    say(format!("run {}", run.id));
+                    print_line(format!("run {}", run.id));
                 }
                 run.id
             }
@@ -98,9 +98,9 @@ impl Retroact {
             .await
             .with_context(|| format!("the run is where it was: go on with `--resume {id}`"))?;
         if self.json {
-            say(raw);
+            print_line(raw);
         } else {
-            tell(&run);
+            print_run(&run);
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -147,11 +147,14 @@ fn line(run: &Run) -> String {
     )
 }
 
-fn tell(run: &Run) {
+fn print_run(run: &Run) {
     let Progress { items, unfit, superseded, matched, done_before, outside_rollout, sent, rules, actions } =
         &run.progress;
     let would = if run.dry_run { "would be sent again" } else { "were sent again" };
-    say(format!("{items} items from {} until {}: {matched} match, {sent} {would}", run.since, run.until));
+    print_line(format!(
+        "{items} items from {} until {}: {matched} match, {sent} {would}",
+        run.since, run.until
+    ));
     for (count, what) in [
         (done_before, "were acted on before"),
         (outside_rollout, "are outside of the rollout"),
@@ -159,11 +162,11 @@ fn tell(run: &Run) {
         (unfit, "do not fit their item type any more"),
     ] {
         if *count > 0 {
-            say(format!("  {count} {what}"));
+            print_line(format!("  {count} {what}"));
         }
     }
-    rules.iter().for_each(|(rule, count)| say(format!("  rule {rule}: {count}")));
-    actions
-        .iter()
-        .for_each(|(action, count)| say(format!("  action {action}: {count}, as far as limits allow")));
+    rules.iter().for_each(|(rule, count)| print_line(format!("  rule {rule}: {count}")));
+    actions.iter().for_each(|(action, count)| {
+        print_line(format!("  action {action}: {count}, as far as limits allow"))
+    });
 }

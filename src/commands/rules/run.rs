@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json, json};
 use tidegate_schemas::ids::Millis;
 
 use super::{Folder, evaluate, items};
-use crate::output::say;
+use crate::output::print_line;
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
@@ -61,7 +61,7 @@ impl Run {
                     said.insert("refused".to_owned(), json!(fault));
                 }
             }
-            say(Json::Object(said));
+            print_line(Json::Object(said));
         }
         Ok(if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }

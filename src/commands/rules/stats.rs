@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json};
 use tidegate_schemas::ids::Millis;
 
 use super::backtest::Span;
-use crate::{client::Connection, output::say};
+use crate::{client::Connection, output::print_line};
 
 #[derive(Debug, Args)]
 pub(crate) struct Stats {
@@ -60,19 +60,19 @@ impl Stats {
         let is_empty = answer.items.is_empty();
         for item in answer.items {
             if self.json {
-                say(Json::Object(item));
+                print_line(Json::Object(item));
             } else {
-                tell(&serde_json::from_value(Json::Object(item))?);
+                print_rule(&serde_json::from_value(Json::Object(item))?);
             }
         }
         if is_empty && !self.json {
-            say("no rule matched anything in this time");
+            print_line("no rule matched anything in this time");
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn tell(line: &Line) {
+fn print_rule(line: &Line) {
     let held = [
         ("in the background", line.background),
         ("outside its rollout", line.rollout),
@@ -82,7 +82,7 @@ fn tell(line: &Line) {
     ];
     let held = held.iter().filter(|(_, count)| *count > 0).map(|(why, count)| format!(", {count} {why}"));
     let errored = if line.errored > 0 { format!(", {} not evaluated", line.errored) } else { String::new() };
-    say(format!(
+    print_line(format!(
         "{} ({}): {} hits, acted on {}{}{errored}",
         line.rule,
         line.version,
@@ -91,7 +91,7 @@ fn tell(line: &Line) {
         held.collect::<String>()
     ));
     if let Some(precision) = line.precision {
-        say(format!(
+        print_line(format!(
             "  moderators confirmed {}, rejected {}, overturned {}: {:.0} %",
             line.confirmed,
             line.rejected,
@@ -100,6 +100,8 @@ fn tell(line: &Line) {
         ));
     }
     if let Some(at) = &line.alarmed_at {
-        say(format!("  it acts no more since {at}: it matched more often in an hour than was expected"));
+        print_line(format!(
+            "  it acts no more since {at}: it matched more often in an hour than was expected"
+        ));
     }
 }

@@ -23,7 +23,7 @@ use super::{
     fixtures::{self, Fixture},
     items, no_such_rule,
 };
-use crate::output::{complain, say};
+use crate::output::{print_error, print_line};
 
 #[derive(Debug, Args)]
 pub(crate) struct Test {
@@ -80,10 +80,10 @@ impl Test {
         for case in &cases {
             if let Some(fault) = &case.fault {
                 failed += 1;
-                complain(format!("{}, {}: {fault}", case.suite, case.name));
+                print_error(format!("{}, {}: {fault}", case.suite, case.name));
             }
         }
-        say(format!("{} tests, {failed} failed", cases.len()));
+        print_line(format!("{} tests, {failed} failed", cases.len()));
         self.report(&junit(&cases))?;
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

@@ -30,7 +30,7 @@ use self::{
     progress::{Progress, ProgressForm},
 };
 use super::schema::Constants;
-use crate::output::{complain, say};
+use crate::output::{print_error, print_line};
 
 #[derive(Debug, Args)]
 pub(crate) struct Convert {
@@ -180,26 +180,26 @@ impl Convert {
         let to_stdout = self.out.as_os_str() == "-";
         let job = self.job()?;
         let meter = Arc::new(Meter::default());
-        stop_when_told(&meter)?;
+        stop_on_signal(&meter)?;
         let watched = shown.watch(&meter);
         let result = convert::convert(&job, &meter);
         drop(watched);
         match result {
             // The bundle has the place of what else would be printed.
             Ok(report) if to_stdout && !job.dry_run => {
-                lines(&report, job.dry_run).iter().for_each(complain);
+                lines(&report, job.dry_run).iter().for_each(print_error);
                 Ok(ExitCode::SUCCESS)
             }
             Ok(report) => {
                 if json {
-                    say(serde_json::to_string(&report)?);
+                    print_line(serde_json::to_string(&report)?);
                 } else {
-                    lines(&report, job.dry_run).iter().for_each(say);
+                    lines(&report, job.dry_run).iter().for_each(print_line);
                 }
                 Ok(ExitCode::SUCCESS)
             }
             Err(error @ ConvertError::Content { .. }) => {
-                complain(format!("error: {error}"));
+                print_error(format!("error: {error}"));
                 Ok(ExitCode::FAILURE)
             }
             Err(error @ ConvertError::Stopped { .. }) => {
@@ -227,7 +227,7 @@ impl Convert {
                 let read = fs::read(path).and_then(|bytes| Ok((bytes, fs::metadata(path)?)));
                 let (bytes, file) = read.with_context(|| format!("reading {}", path.display()))?;
                 if let Some(mode) = Key::open_to_others(&file) {
-                    complain(format!(
+                    print_error(format!(
                         "warning: {} has mode {mode:04o}, so that others can read the key: chmod 600 keeps it",
                         path.display()
                     ));
@@ -296,7 +296,7 @@ fn bytes(megabytes: usize) -> usize {
 }
 
 /// Ends the conversion at its next block on the first signal, and the process at once on the second.
-fn stop_when_told(meter: &Arc<Meter>) -> anyhow::Result<()> {
+fn stop_on_signal(meter: &Arc<Meter>) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut terminate, mut interrupt) = {

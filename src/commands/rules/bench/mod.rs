@@ -22,7 +22,7 @@ use super::{
     Folder, evaluate,
     items::{self, Refused},
 };
-use crate::output::say;
+use crate::output::print_line;
 
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
@@ -71,20 +71,29 @@ impl Bench {
         let rate = times.count() as f64 / spent.max(f64::MIN_POSITIVE);
         let (half, most, all) = (times.percentile(50), times.percentile(99), times.longest());
         let figures = config.plan().size();
-        say(format!("{matching} items of {} match a rule; {} do not fit their type", read.len(), refused.0));
-        say(format!("{rate:.0} items a second of CPU, each {:?}", Duration::from_secs_f64(1.0 / rate)));
-        say(format!("by the clock half within {half:?}, 99 in 100 within {most:?}, all within {all:?}"));
-        say(format!(
+        print_line(format!(
+            "{matching} items of {} match a rule; {} do not fit their type",
+            read.len(),
+            refused.0
+        ));
+        print_line(format!(
+            "{rate:.0} items a second of CPU, each {:?}",
+            Duration::from_secs_f64(1.0 / rate)
+        ));
+        print_line(format!(
+            "by the clock half within {half:?}, 99 in 100 within {most:?}, all within {all:?}"
+        ));
+        print_line(format!(
             "{} rules with {} conditions, {} of them different",
             figures.rules, figures.conditions, figures.predicates
         ));
-        say(format!(
+        print_line(format!(
             "{} rules are evaluated for each item, because they cannot be indexed",
             figures.unindexed
         ));
-        say(format!("{} words are sought, in {} KB", figures.words, figures.search_bytes / 1_000));
-        say(format!("read and compiled in {build:?}"));
-        say(memory::describe(&[
+        print_line(format!("{} words are sought, in {} KB", figures.words, figures.search_bytes / 1_000));
+        print_line(format!("read and compiled in {build:?}"));
+        print_line(memory::describe(&[
             ("before", bare),
             ("with the rules", compiled),
             ("with the items", with_items),
