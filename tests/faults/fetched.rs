@@ -19,7 +19,7 @@ pub(crate) struct SeenRequest {
     /// A claim asks once, and another claim asks again; for reports and appeals the platform is asked until it answers.
     pub(crate) of_claim: bool,
     pub(crate) asked: BTreeSet<Key>,
-    /// What came, each with its submission.
+    /// Items that came, each with its submission.
     pub(crate) found: BTreeMap<Key, String>,
     pub(crate) missing: BTreeSet<Key>,
 }

@@ -1,4 +1,4 @@
-//! What clients send beside items, reports and appeals: contents of the legacy endpoint and actions of the platform.
+//! Requests of clients beside items, reports and appeals: contents of the legacy endpoint and actions of the platform.
 
 use anyhow::{Context as _, Result, bail};
 use reqwest::StatusCode;

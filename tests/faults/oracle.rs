@@ -91,7 +91,7 @@ pub(crate) struct Sent {
     pub(crate) appeals: BTreeMap<String, SentAppeal>,
     /// Actions of the platform, by their notes.
     pub(crate) own_actions: BTreeMap<String, SentAction>,
-    /// What `/content` answered, by submission.
+    /// Outcomes that `/content` answered, by submission.
     pub(crate) outcomes: BTreeMap<String, Outcome>,
 }
 
