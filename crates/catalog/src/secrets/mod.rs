@@ -171,7 +171,8 @@ impl Secrets {
             return Ok(secret);
         }
         self.ensure(org, &endpoint).await?;
-        let secret = self.for_endpoint(org, &endpoint).await?;
+        // Read anew: it may be remembered that there is none, if another request or process has made it since.
+        let secret = self.read(org, &endpoint).await?;
         secret.ok_or_else(|| SecretError::Tampered { owner: HeaderOwner::from(&endpoint).to_string() })
     }
 

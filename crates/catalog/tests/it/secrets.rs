@@ -122,3 +122,13 @@ async fn an_endpoint_without_a_secret_has_none() {
     assert!(house.secrets().for_endpoint(&house.org, &platform()).await.unwrap().is_none());
     assert!(house.secrets().reveal(&house.org, &platform()).await.unwrap().is_none());
 }
+
+#[tokio::test]
+async fn secret_for_partial_items_that_another_process_made_is_found_at_once() {
+    let house = House::new().await;
+    let (ours, theirs) = (house.secrets(), house.secrets());
+    let none = ours.for_endpoint(&house.org, &EndpointId::new("@partial-items")).await.unwrap();
+    assert!(none.is_none(), "and that is remembered");
+    let made = theirs.for_partial_items(&house.org).await.unwrap();
+    assert_eq!(ours.for_partial_items(&house.org).await.unwrap().expose(), made.expose());
+}
