@@ -292,6 +292,8 @@ pub enum Kind {
     Retroaction,
     /// org, and the report, appeal or claim for which items are asked for
     PartialRequest,
+    /// org, and the form of the console that a key is made with
+    FormKey,
 }
 
 impl Kind {
@@ -315,6 +317,7 @@ impl Kind {
             Self::WindowMember => "window-member",
             Self::Retroaction => "retroaction",
             Self::PartialRequest => "partial-request",
+            Self::FormKey => "form-key",
         }
     }
 }

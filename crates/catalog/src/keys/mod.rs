@@ -106,6 +106,8 @@ pub enum KeyError {
     BadName,
     #[error("no key ends after the year 9999")]
     TooLate,
+    #[error("there is a key with this id already")]
+    Exists,
     #[error("the system gives no random bytes")]
     NoRandomness,
 }
@@ -120,6 +122,7 @@ impl KeyError {
             Self::NoScopes => "key_no_scopes",
             Self::BadName => "key_bad_name",
             Self::TooLate => "key_too_late",
+            Self::Exists => "key_exists",
             Self::NoRandomness => "no_randomness",
         }
     }
@@ -204,14 +207,29 @@ impl Keys {
             return Err(Denied::Missing);
         }
         let token = Token::parse(key).map_err(|_| Denied::Malformed)?;
-        let known = self.0.known.get(&token.id, || Box::pin(self.look_up(token.id))).await;
-        let known = known.map_err(|error| {
-            tracing::warn!(tag = error.tag(), "API keys cannot be checked");
-            Denied::Unavailable
-        })?;
+        let known = self.known(token.id).await?;
         // As much work for a key that does not exist as for a wrong secret.
         let fits = token.has_hash(known.as_ref().map_or(&[0; 32], |known| &known.hash));
         let known = known.filter(|_| fits).ok_or(Denied::Unknown)?;
+        self.admit(&known)
+    }
+
+    /// Returns the caller with the key of this id, for whoever has shown the key itself before.
+    pub async fn holder(&self, id: ApiKeyId) -> Result<Caller, Denied> {
+        let known = self.known(id).await?.ok_or(Denied::Unknown)?;
+        self.admit(&known)
+    }
+
+    async fn known(&self, id: ApiKeyId) -> Result<Option<Arc<Known>>, Denied> {
+        let known = self.0.known.get(&id, || Box::pin(self.look_up(id))).await;
+        known.map_err(|error| {
+            tracing::warn!(tag = error.tag(), "API keys cannot be checked");
+            Denied::Unavailable
+        })
+    }
+
+    /// Returns the caller unless the key or its organisation has ended.
+    fn admit(&self, known: &Known) -> Result<Caller, Denied> {
         let now = (self.0.clock)();
         if known.revoked {
             return Err(Denied::Revoked);
@@ -228,18 +246,15 @@ impl Keys {
 
     /// Makes a key.
     pub async fn create(&self, new: NewKey) -> Result<Created, KeyError> {
+        self.create_once(ApiKeyId::random(), new).await
+    }
+
+    /// Makes a key under this id. A repetition makes none, and cannot show the first one's token.
+    pub async fn create_once(&self, id: ApiKeyId, new: NewKey) -> Result<Created, KeyError> {
         if !names::is_name(&new.name) {
             return Err(KeyError::BadName);
         }
-        self.create_named(new).await
-    }
-
-    async fn create_named(&self, new: NewKey) -> Result<Created, KeyError> {
-        match self.create_with_id(ApiKeyId::random(), new).await? {
-            Some(created) => Ok(created),
-            // Drawn from 122 random bits.
-            None => Err(KeyError::NoRandomness),
-        }
+        self.create_with_id(id, new).await?.ok_or(KeyError::Exists)
     }
 
     /// Makes a key under this id unless there is one.
@@ -275,6 +290,10 @@ impl Keys {
             revoked_at: None,
             version: 0,
         };
+        // A repetition would list the key once more.
+        if self.0.store.get::<ApiKey>(&ApiKey::key(id)).await?.is_some() {
+            return Ok(None);
+        }
         // The list first: a key that works but is not listed could not be found to be revoked.
         self.0.store.put(WriteTime::after(None, now), &[listed]).await?;
         if !self.0.store.insert_new(&row).await?.is_new() {
@@ -316,6 +335,18 @@ impl Keys {
 
     /// Makes a key that may do the same, and lets the old one work for `overlap` more.
     pub async fn rotate(&self, org: &OrgId, id: ApiKeyId, overlap: Duration) -> Result<Created, KeyError> {
+        self.rotate_once(org, id, ApiKeyId::random(), overlap).await
+    }
+
+    /// Rotates a key as [`rotate`](Self::rotate) does, to the key of id `new`. A repetition makes no other key; it ends the
+    /// old one if the first try did not come to that.
+    pub async fn rotate_once(
+        &self,
+        org: &OrgId,
+        id: ApiKeyId,
+        new: ApiKeyId,
+        overlap: Duration,
+    ) -> Result<Created, KeyError> {
         let old = self.row(org, id).await?;
         let now = (self.0.clock)();
         if old.revoked_at.is_some() || old.expires_at.is_some_and(|end| end <= now) {
@@ -326,12 +357,12 @@ impl Keys {
             return Err(KeyError::TooLate);
         }
         let scopes = Scopes::of_stored(&old.scopes);
-        let new = NewKey { org: org.clone(), name: old.name, scopes, expires_at: None };
+        let properties = NewKey { org: org.clone(), name: old.name, scopes, expires_at: None };
         // Its name may be older than the rule for names.
-        let created = self.create_named(new).await?;
+        let created = self.create_with_id(new, properties).await?;
         self.change(org, id, |row| row.expires_at = Some(row.expires_at.map_or(end, |old| old.min(end))))
             .await?;
-        Ok(created)
+        created.ok_or(KeyError::Exists)
     }
 
     async fn look_up(&self, id: ApiKeyId) -> Result<Option<Arc<Known>>, tidegate_store::Error> {

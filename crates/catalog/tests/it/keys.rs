@@ -5,7 +5,7 @@ use tidegate_catalog::{
     keys::{Created, KeyError, NewKey},
     orgs,
 };
-use tidegate_schemas::ids::{Millis, OrgId};
+use tidegate_schemas::ids::{ApiKeyId, Millis, OrgId};
 use tidegate_test_support::{PATIENCE, eventually};
 
 use crate::support::{Hand, House};
@@ -192,4 +192,40 @@ async fn the_store_holds_no_secret_of_a_key() {
     let id = text.split('_').nth(2).unwrap();
     let id = uuid::Uuid::parse_str(id).unwrap();
     assert!(crate::secrets::holds(&bytes, id.as_bytes()), "the search finds what is there");
+}
+
+#[tokio::test]
+async fn repeated_rotation_to_one_id_makes_one_key_and_ends_the_old_one() {
+    let gate = Gate::new().await;
+    let (org, old, new) = (&gate.house.org, gate.create(None).await, ApiKeyId::random());
+    let overlap = Duration::from_secs(3_600);
+    let made = gate.keys.rotate_once(org, old.info.id, new, overlap).await.unwrap();
+    assert_eq!(made.info.id, new);
+    let again = gate.elsewhere().rotate_once(org, old.info.id, new, overlap).await.unwrap_err();
+    assert!(matches!(again, KeyError::Exists), "{again}");
+    assert_eq!(gate.keys.list(org).await.unwrap().iter().filter(|key| key.id == new).count(), 1);
+    gate.keys.authenticate(&made.token.reveal()).await.unwrap();
+
+    // As if the first try had ended between the new key and the old one's end.
+    let (whole, new) = (gate.create(None).await, ApiKeyId::random());
+    let properties =
+        NewKey { org: org.clone(), name: "app".to_owned(), scopes: Scopes::platform(), expires_at: None };
+    gate.keys.create_once(new, properties.clone()).await.unwrap();
+    assert!(gate.keys.rotate_once(org, whole.info.id, new, Duration::ZERO).await.is_err());
+    assert_eq!(gate.keys.authenticate(&whole.token.reveal()).await, Err(Denied::Expired));
+    assert!(matches!(gate.keys.create_once(new, properties).await, Err(KeyError::Exists)));
+}
+
+#[tokio::test]
+async fn holder_of_a_key_is_known_by_its_id_until_the_key_ends() {
+    let gate = Gate::new().await;
+    let created = gate.create(Some(gate.hand.now().plus(Duration::from_secs(60)))).await;
+    let holder = gate.keys.holder(created.info.id).await.unwrap();
+    assert_eq!(holder, gate.keys.authenticate(&created.token.reveal()).await.unwrap());
+    assert_eq!(gate.keys.holder(ApiKeyId::random()).await, Err(Denied::Unknown));
+    gate.hand.move_on(60_000);
+    assert_eq!(gate.keys.holder(created.info.id).await, Err(Denied::Expired));
+    let revoked = gate.create(None).await.info.id;
+    gate.keys.revoke(&gate.house.org, revoked).await.unwrap();
+    assert_eq!(gate.keys.holder(revoked).await, Err(Denied::Revoked));
 }

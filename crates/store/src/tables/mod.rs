@@ -80,6 +80,7 @@ pub const ALL: &[&Table] = &[
     catalog::members::Member::TABLE,
     catalog::secrets::EndpointSecret::TABLE,
     catalog::secrets::MasterKeyName::TABLE,
+    catalog::sessions::Session::TABLE,
 ];
 
 #[cfg(test)]

@@ -7,3 +7,4 @@ pub mod keys;
 pub mod members;
 pub mod orgs;
 pub mod secrets;
+pub mod sessions;
