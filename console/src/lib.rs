@@ -1,11 +1,15 @@
-//! The admin API on the console's port: configuration, keys, jobs, deliveries, dead letters.
+//! The console's port: pages for people, and the admin API for programs.
 //!
-//! It decides nothing itself: a handler reads the request, makes one call into `moderation` or `catalog`, and renders.
+//! It decides nothing itself: a handler reads the request, makes one call into `moderation` or `catalog`, and renders. Pages
+//! call the functions of the admin API.
 
 pub mod admin;
 mod day_place;
 mod deliveries;
+mod html;
+mod pages;
 mod settings;
+mod signin;
 
 use std::sync::Arc;
 
@@ -40,6 +44,8 @@ pub async fn run(
     listener: TcpListener,
     stop: CancellationToken,
 ) -> tidegate_web::Drained {
-    let router = admin::router(deps, settings, http.clone());
+    let api = admin::shared(deps, settings, http.clone());
+    let router = admin::router(&api).merge(pages::router(&api)).with_state(api);
+    let router = tidegate_web::with_envelope(router);
     http.serve(listener, router, stop).await
 }

@@ -31,6 +31,8 @@ pub struct Settings {
     /// Milliseconds for which a request that evaluates stored items waits for its turn: a backtest, an explanation of other
     /// documents, a step of a retroaction. Default 20,000.
     pub turn_wait_ms: u64,
+    /// Milliseconds after which a session of the console ends, whatever was done in it. Default 43,200,000 (12 hours).
+    pub session_ms: u64,
 }
 
 impl Default for Settings {
@@ -45,6 +47,7 @@ impl Default for Settings {
             reason_bytes: 16 << 10,
             refresh_after_ms: 600_000,
             turn_wait_ms: 20_000,
+            session_ms: 43_200_000,
         }
     }
 }
@@ -70,6 +73,9 @@ impl SettingsError {
 /// Due decisions are found in rows that are written before the decision; a day is far beyond any use.
 const LONGEST_UNDO_MS: u64 = 86_400_000;
 
+/// Rows of sessions expire a day after that.
+const LONGEST_SESSION_MS: u64 = 7 * 86_400_000;
+
 impl Settings {
     pub(crate) const fn refresh_after(&self) -> Duration {
         Duration::from_millis(self.refresh_after_ms)
@@ -92,6 +98,9 @@ impl Settings {
             let why = "must be at least 1000: each claim would ask the platform";
             return unusable("refresh_after_ms", self.refresh_after_ms, why);
         }
+        if !(1_000..=LONGEST_SESSION_MS).contains(&self.session_ms) {
+            return unusable("session_ms", self.session_ms, "must be between 1000 and 604800000, a week");
+        }
         if self.page == 0 {
             return unusable("page", 0, "must be at least 1");
         }
@@ -108,6 +117,10 @@ impl Settings {
 
     pub(crate) const fn undo(&self) -> Duration {
         Duration::from_millis(self.undo_ms)
+    }
+
+    pub(crate) const fn session(&self) -> Duration {
+        Duration::from_millis(self.session_ms)
     }
 
     pub(crate) const fn lease(&self) -> Duration {
@@ -129,6 +142,7 @@ mod tests {
             (Settings { lease_ms: 0, ..Settings::default() }, "lease_ms = 0"),
             (Settings { page: 900, ..Settings::default() }, "page = 900 is above review.page_most = 500"),
             (Settings { undo_ms: u64::MAX, ..Settings::default() }, "undo_ms"),
+            (Settings { session_ms: 0, ..Settings::default() }, "session_ms = 0"),
         ] {
             let fault = settings.validate().unwrap_err().to_string();
             assert!(fault.contains(named), "{fault}");

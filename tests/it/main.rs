@@ -11,6 +11,7 @@ mod bundle_commands;
 mod bundle_convert;
 mod child_safety;
 mod commands;
+mod console;
 mod content;
 mod data_folder;
 mod demo;

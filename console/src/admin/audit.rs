@@ -30,8 +30,9 @@ use super::{
 };
 use crate::day_place::DayPlace;
 
-/// Path of the API, which actions and objects leave out.
-const PREFIX: &str = "/admin/v1";
+/// Paths of the API and of the console's settings, which actions and objects leave out: the same change has the same
+/// action, wherever it was asked for.
+const PREFIXES: [&str; 2] = ["/admin/v1", "/settings"];
 
 /// POSTs that only read: their bodies do not fit into a query.
 const READS: [&str; 5] =
@@ -43,12 +44,12 @@ pub(super) fn routes() -> Router<Api> {
 
 /// Details of what a request did, for its row. A handler puts them into its answer.
 #[derive(Clone, Debug)]
-pub(super) struct AuditDetail(pub(super) Value);
+pub(crate) struct AuditDetail(pub(crate) Value);
 
 /// Records the request if it may change something or shows a secret.
-pub(super) async fn record(State(api): State<Api>, request: Request, next: Next) -> Response {
+pub(crate) async fn record(State(api): State<Api>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    let route = route.strip_prefix(PREFIX).unwrap_or(route);
+    let route = without_prefix(route);
     if is_read(request.method(), route) {
         return next.run(request).await;
     }
@@ -64,7 +65,7 @@ pub(super) async fn record(State(api): State<Api>, request: Request, next: Next)
         entry_id: CauseId::random().0,
         actor: caller.name.to_string(),
         action: format!("{} {route}", request.method()),
-        object: path.strip_prefix(PREFIX).unwrap_or(path).to_owned(),
+        object: without_prefix(path).to_owned(),
         request_id: request.extensions().get::<RequestId>().map_or_else(String::new, ToString::to_string),
         status: None,
         detail: None,
@@ -110,6 +111,29 @@ pub(super) async fn record_view(
     };
     let put = api.deps.moderation.store.put(WriteTime::of(at, 0), &[row]).await;
     put.map_err(faults::store)
+}
+
+/// Records that the caller begins a session of the console, before it does.
+pub(crate) async fn record_sign_in(api: &Api, caller: &Caller) -> Result<(), Problem> {
+    let at = Millis::now();
+    let row = AuditEntry {
+        org: caller.org.clone(),
+        day: at.day(),
+        at,
+        entry_id: CauseId::random().0,
+        actor: caller.name.to_string(),
+        action: "POST /sign-in".to_owned(),
+        object: "/sign-in".to_owned(),
+        request_id: caller.request_id.to_string(),
+        status: None,
+        detail: None,
+    };
+    let put = api.deps.moderation.store.put(WriteTime::of(at, 0), &[row]).await;
+    put.map_err(faults::store)
+}
+
+fn without_prefix(path: &str) -> &str {
+    PREFIXES.iter().find_map(|prefix| path.strip_prefix(prefix)).unwrap_or(path)
 }
 
 fn is_read(method: &Method, route: &str) -> bool {

@@ -54,6 +54,22 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    /// The holder of an API key.
+    pub(crate) fn of_key(key: tidegate_catalog::Caller) -> Self {
+        Self {
+            org: key.org,
+            name: key.name,
+            is_operator: false,
+            scopes: key.scopes,
+            request_id: Arc::from(""),
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn with_request_id(self, id: Option<&RequestId>) -> Self {
+        Self { request_id: Arc::from(id.map_or("", RequestId::as_str)), ..self }
+    }
+
     /// The reviewer that a request speaks for: a review tool names its own people.
     pub(crate) fn reviewer(&self, named: Option<String>) -> String {
         named.unwrap_or_else(|| self.name.to_string())
@@ -81,8 +97,7 @@ struct Named {
 
 pub(crate) async fn authenticate(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     let caller = caller(&api, request.headers(), request.uri()).await;
-    let request_id = request.extensions().get::<RequestId>().map_or("", RequestId::as_str);
-    let caller = caller.map(|caller| Caller { request_id: Arc::from(request_id), ..caller });
+    let caller = caller.map(|caller| caller.with_request_id(request.extensions().get()));
     match caller.and_then(|caller| api.http.admit(&request, &caller.org).map(|()| caller)) {
         Ok(caller) => {
             let org = AnswerFor(caller.org.clone());
@@ -116,13 +131,7 @@ async fn caller(api: &Api, headers: &HeaderMap, uri: &Uri) -> Result<Caller, Pro
             Some(named) if named != key.org => {
                 Err(Problem::forbidden("The key belongs to another organisation."))
             }
-            _ => Ok(Caller {
-                org: key.org,
-                name: key.name,
-                is_operator: false,
-                scopes: key.scopes,
-                request_id: Arc::from(""),
-            }),
+            _ => Ok(Caller::of_key(key)),
         },
     }
 }

@@ -27,22 +27,22 @@ use super::{
     faults,
 };
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     /// All of the organisation's queues, if left out.
-    queue: Option<QueueId>,
+    pub(crate) queue: Option<QueueId>,
     /// `open` (if left out), `decided`, `closed`, `moved` or `all`.
-    state: Option<String>,
+    pub(crate) state: Option<String>,
     /// Only jobs about this item.
-    type_id: Option<String>,
-    item_id: Option<String>,
+    pub(crate) type_id: Option<String>,
+    pub(crate) item_id: Option<String>,
     /// Only the job of this appeal.
-    appeal_id: Option<String>,
-    limit: Option<usize>,
-    cursor: Option<String>,
+    pub(crate) appeal_id: Option<String>,
+    pub(crate) limit: Option<usize>,
+    pub(crate) cursor: Option<String>,
     #[serde(rename = "org")]
-    _org: Option<String>,
+    pub(crate) _org: Option<String>,
 }
 
 impl Wanted {
@@ -102,7 +102,7 @@ impl Place {
     }
 }
 
-pub(super) async fn page(api: &Api, caller: &Caller, wanted: &Wanted) -> Result<List<Summary>, Problem> {
+pub(crate) async fn page(api: &Api, caller: &Caller, wanted: &Wanted) -> Result<List<Summary>, Problem> {
     if !matches!(wanted.state.as_deref(), None | Some("open" | "decided" | "closed" | "moved" | "all")) {
         return Err(invalid("", "`state` is open, decided, closed, moved or all."));
     }

@@ -34,7 +34,7 @@ use super::{
     Api, List, audit,
     caller::Caller,
     decision_body::DecisionBody,
-    extract::{Body, Page, id, invalid},
+    extract::{Body, Page, id, invalid, not_a_cursor},
     faults, job_list,
 };
 
@@ -91,12 +91,16 @@ async fn one(
     caller: Caller,
     Path(job): Path<String>,
 ) -> Result<Json<JobView>, Problem> {
-    let limits = cause_limits(&api, None)?;
-    let config = config(&api, &caller).await?;
-    let job = id(&job)?;
-    shown(&api, &caller, job).await?;
+    view(&api, &caller, id(&job)?).await.map(Json)
+}
+
+/// A job with its causes, as far as they fit into one answer.
+pub(crate) async fn view(api: &Api, caller: &Caller, job: JobId) -> Result<JobView, Problem> {
+    let limits = cause_limits(api, None)?;
+    let config = config(api, caller).await?;
+    shown(api, caller, job).await?;
     let answer = job_view::answer(&api.deps.moderation.store, &config, job, limits).await;
-    answer.map_err(faults::moderation)?.map(Json).ok_or_else(no_such_job)
+    answer.map_err(faults::moderation)?.ok_or_else(no_such_job)
 }
 
 /// Lists the causes of a job that exceed the limits of its answer.
@@ -107,13 +111,33 @@ async fn causes(
     Query(page): Query<Page>,
 ) -> Result<Json<List<Cause>>, Problem> {
     let limits = cause_limits(&api, page.limit)?;
-    let after: Option<Cursor> = page.after()?;
-    let (store, job) = (&api.deps.moderation.store, id(&job)?);
-    shown(&api, &caller, job).await?;
-    let config = config(&api, &caller).await?;
-    let found = job_view::causes(store, &config, job, after, limits).await;
+    causes_after(&api, &caller, id(&job)?, page.after()?, limits).await.map(Json)
+}
+
+/// Causes of a job from a place on.
+async fn causes_after(
+    api: &Api,
+    caller: &Caller,
+    job: JobId,
+    after: Option<Cursor>,
+    limits: CauseLimits,
+) -> Result<List<Cause>, Problem> {
+    shown(api, caller, job).await?;
+    let config = config(api, caller).await?;
+    let found = job_view::causes(&api.deps.moderation.store, &config, job, after, limits).await;
     let (items, next) = found.map_err(faults::moderation)?;
-    Ok(Json(List { items, next: next.map(|cursor| cursor.to_string()) }))
+    Ok(List { items, next: next.map(|cursor| cursor.to_string()) })
+}
+
+/// A page of the causes of a job.
+pub(crate) async fn causes_page(
+    api: &Api,
+    caller: &Caller,
+    job: JobId,
+    cursor: Option<&str>,
+) -> Result<List<Cause>, Problem> {
+    let after = cursor.map(str::parse).transpose().map_err(|_| not_a_cursor())?;
+    causes_after(api, caller, job, after, cause_limits(api, None)?).await
 }
 
 /// The configuration that is live here, or else the newest one.

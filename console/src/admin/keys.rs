@@ -1,6 +1,6 @@
 //! `/admin/v1/keys`: API keys of the organisation.
 //!
-//! A key's token is in the answer that makes it, and never again.
+//! A key's token is in the answer that makes it, and never again. The pages of the console call the same functions.
 
 use std::time::Duration;
 
@@ -40,15 +40,15 @@ pub(super) fn routes() -> Router<Api> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Key {
-    id: ApiKeyId,
-    name: String,
-    prefix: String,
-    scopes: Vec<&'static str>,
-    created_at: String,
-    expires_at: Option<String>,
-    revoked_at: Option<String>,
-    last_used_at: Option<String>,
+pub(crate) struct Key {
+    pub(crate) id: ApiKeyId,
+    pub(crate) name: String,
+    pub(crate) prefix: String,
+    pub(crate) scopes: Vec<&'static str>,
+    pub(crate) created_at: String,
+    pub(crate) expires_at: Option<String>,
+    pub(crate) revoked_at: Option<String>,
+    pub(crate) last_used_at: Option<String>,
 }
 
 impl From<KeyInfo> for Key {
@@ -67,33 +67,42 @@ impl From<KeyInfo> for Key {
 }
 
 #[derive(Serialize)]
-struct NewlyMade {
+pub(crate) struct NewlyMade {
     /// Shown now and never again.
-    key: String,
+    pub(crate) key: String,
     #[serde(flatten)]
-    info: Key,
+    pub(crate) info: Key,
+}
+
+impl From<Created> for NewlyMade {
+    fn from(created: Created) -> Self {
+        Self { key: created.token.reveal(), info: Key::from(created.info) }
+    }
+}
+
+impl NewlyMade {
+    pub(crate) fn audit_detail(&self) -> AuditDetail {
+        let Key { id, name, scopes, expires_at, .. } = &self.info;
+        AuditDetail(json!({"key": id, "name": name, "scopes": scopes, "expiresAt": expires_at}))
+    }
 }
 
 type Made = (StatusCode, Extension<AuditDetail>, Json<NewlyMade>);
 
-fn made(created: Created) -> Made {
-    let info = Key::from(created.info);
-    let detail =
-        json!({"key": info.id, "name": info.name, "scopes": info.scopes, "expiresAt": info.expires_at});
-    let answer = NewlyMade { key: created.token.reveal(), info };
-    (StatusCode::CREATED, Extension(AuditDetail(detail)), Json(answer))
+fn made(made: NewlyMade) -> Made {
+    (StatusCode::CREATED, Extension(made.audit_detail()), Json(made))
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
+pub(crate) struct Wanted {
     #[serde(default)]
-    name: Option<String>,
+    pub(crate) name: Option<String>,
     /// The scopes that a platform needs, if left out.
     #[serde(default)]
-    scopes: Option<Vec<String>>,
+    pub(crate) scopes: Option<Vec<String>>,
     #[serde(default)]
-    expires_in_seconds: Option<u64>,
+    pub(crate) expires_in_seconds: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -105,7 +114,7 @@ struct Rotation {
 }
 
 /// Time to put the new key in place of the old one everywhere.
-const fn a_day() -> u64 {
+pub(crate) const fn a_day() -> u64 {
     86_400
 }
 
@@ -114,11 +123,26 @@ async fn list(
     caller: Caller,
     Query(_): Query<WholeList>,
 ) -> Result<Json<List<Key>>, Problem> {
+    Ok(Json(List::whole(all(&api, &caller).await?)))
+}
+
+/// All keys of the organisation, the newest first, the ended ones included.
+pub(crate) async fn all(api: &Api, caller: &Caller) -> Result<Vec<Key>, Problem> {
     let keys = api.deps.keys.list(&caller.org).await.map_err(|error| told(error, ""))?;
-    Ok(Json(List::whole(keys.into_iter().map(Key::from).collect())))
+    Ok(keys.into_iter().map(Key::from).collect())
 }
 
 async fn create(State(api): State<Api>, caller: Caller, Body(wanted): Body<Wanted>) -> Result<Made, Problem> {
+    create_once(&api, &caller, wanted, ApiKeyId::random()).await.map(made)
+}
+
+/// Makes a key under this id, unless there is one.
+pub(crate) async fn create_once(
+    api: &Api,
+    caller: &Caller,
+    wanted: Wanted,
+    id: ApiKeyId,
+) -> Result<NewlyMade, Problem> {
     let scopes = match wanted.scopes {
         None => Scopes::platform(),
         Some(names) => names
@@ -136,8 +160,8 @@ async fn create(State(api): State<Api>, caller: Caller, Body(wanted): Body<Wante
         wanted.expires_in_seconds.map(|seconds| Millis::now().plus(Duration::from_secs(seconds)));
     let name = wanted.name.unwrap_or_else(|| "key".to_owned());
     let new = NewKey { org: caller.org.clone(), name, scopes, expires_at };
-    let created = api.deps.keys.create(new).await.map_err(|error| told(error, "/expiresInSeconds"))?;
-    Ok(made(created))
+    let created = api.deps.keys.create_once(id, new).await;
+    created.map(NewlyMade::from).map_err(|error| told(error, "/expiresInSeconds"))
 }
 
 async fn revoke(
@@ -145,9 +169,12 @@ async fn revoke(
     caller: Caller,
     Path(key): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    let key: ApiKeyId = id(&key)?;
-    api.deps.keys.revoke(&caller.org, key).await.map_err(|error| told(error, ""))?;
+    revoke_key(&api, &caller, id(&key)?).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+pub(crate) async fn revoke_key(api: &Api, caller: &Caller, key: ApiKeyId) -> Result<(), Problem> {
+    api.deps.keys.revoke(&caller.org, key).await.map_err(|error| told(error, ""))
 }
 
 async fn rotate(
@@ -156,7 +183,18 @@ async fn rotate(
     Path(key): Path<String>,
     Body(rotation): Body<Rotation>,
 ) -> Result<Made, Problem> {
-    let key: ApiKeyId = id(&key)?;
+    let overlap = Duration::from_secs(rotation.overlap_seconds);
+    rotate_once(&api, &caller, id(&key)?, ApiKeyId::random(), overlap).await.map(made)
+}
+
+/// Replaces a key by one of the id `new`, unless there is one.
+pub(crate) async fn rotate_once(
+    api: &Api,
+    caller: &Caller,
+    key: ApiKeyId,
+    new: ApiKeyId,
+    overlap: Duration,
+) -> Result<NewlyMade, Problem> {
     // The new key may do what the old one may, and its token goes to the caller.
     if !caller.may_child_safety() {
         let keys = api.deps.keys.list(&caller.org).await.map_err(|error| told(error, ""))?;
@@ -164,10 +202,8 @@ async fn rotate(
             caller.needs_child_safety()?;
         }
     }
-    let overlap = Duration::from_secs(rotation.overlap_seconds);
-    let rotated = api.deps.keys.rotate(&caller.org, key, overlap).await;
-    let created = rotated.map_err(|error| told(error, "/overlapSeconds"))?;
-    Ok(made(created))
+    let rotated = api.deps.keys.rotate_once(&caller.org, key, new, overlap).await;
+    rotated.map(NewlyMade::from).map_err(|error| told(error, "/overlapSeconds"))
 }
 
 /// `period` is the member that says when a key ends.
@@ -178,6 +214,9 @@ fn told(error: KeyError, period: &str) -> Problem {
         KeyError::Ended => Problem::conflict("The key was revoked or has expired."),
         KeyError::NoScopes => invalid("/scopes", "A key needs at least one scope."),
         KeyError::BadName => invalid("/name", format!("A key's name {}.", names::RULE)),
+        KeyError::Exists => Problem::conflict(
+            "The key of this request exists already, and was shown when it was made: rotate it if it was not kept.",
+        ),
         KeyError::TooLate => invalid(period, "No key ends after the year 9999."),
         KeyError::Store(error) => faults::store(error),
         error @ KeyError::NoRandomness => faults::told(false, error.tag(), &error),

@@ -2,27 +2,27 @@
 //!
 //! Each resource has a file of its own.
 
-mod audit;
+pub(crate) mod audit;
 mod banks;
-mod caller;
+pub(crate) mod caller;
 mod child_safety;
 mod config;
 mod dead_letters;
 mod decision_body;
 mod deliveries;
 mod endpoints;
-mod extract;
-mod faults;
+pub(crate) mod extract;
+pub(crate) mod faults;
 mod items;
-mod job_list;
+pub(crate) mod job_list;
 mod job_moves;
 mod job_notes;
-mod jobs;
-mod keys;
+pub(crate) mod jobs;
+pub(crate) mod keys;
 mod orgs;
-mod partial_items;
+pub(crate) mod partial_items;
 mod policies;
-mod queues;
+pub(crate) mod queues;
 mod rules;
 mod users;
 
@@ -30,16 +30,16 @@ use std::sync::Arc;
 
 use axum::{Router, middleware::from_fn_with_state};
 use serde::Serialize;
-use tidegate_web::HttpServer;
+use tidegate_web::{HttpServer, Problem};
 
 pub use self::caller::LocalToken;
 use crate::{Deps, Settings};
 
 /// Dependencies of the handlers.
 pub(crate) struct Shared {
-    deps: Deps,
-    settings: Settings,
-    http: HttpServer,
+    pub(crate) deps: Deps,
+    pub(crate) settings: Settings,
+    pub(crate) http: HttpServer,
     trials: rules::Trials,
 }
 
@@ -58,9 +58,13 @@ impl<T> List<T> {
     }
 }
 
-/// The whole API; every route asks who calls before anything else.
-pub fn router(deps: Deps, settings: Settings, http: HttpServer) -> Router {
-    let api = Arc::new(Shared { deps, settings, http, trials: rules::Trials::default() });
+/// Dependencies of the handlers of one server.
+pub(crate) fn shared(deps: Deps, settings: Settings, http: HttpServer) -> Api {
+    Arc::new(Shared { deps, settings, http, trials: rules::Trials::default() })
+}
+
+/// The whole API; every route asks who calls before anything else, and so does what is no route.
+pub(crate) fn router(api: &Api) -> Router<Api> {
     let routes = Router::new()
         .merge(audit::routes())
         .merge(banks::routes())
@@ -79,10 +83,8 @@ pub fn router(deps: Deps, settings: Settings, http: HttpServer) -> Router {
         .merge(queues::routes())
         .merge(rules::routes())
         .merge(users::routes())
-        .layer(from_fn_with_state(Arc::clone(&api), audit::record));
-    let router = Router::new()
-        .nest("/admin/v1", routes)
-        .layer(from_fn_with_state(Arc::clone(&api), caller::authenticate))
-        .with_state(api);
-    tidegate_web::with_envelope(router)
+        .layer(from_fn_with_state(Arc::clone(api), audit::record))
+        .fallback(|| async { Problem::not_found("No such route.") })
+        .layer(from_fn_with_state(Arc::clone(api), caller::authenticate));
+    Router::new().nest("/admin/v1", routes)
 }

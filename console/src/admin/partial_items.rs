@@ -7,7 +7,7 @@ use axum::{
     http::StatusCode,
     routing::{get, post},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tidegate_moderation::partial_items::{
     requests::{self, NewRequest},
     views::{self, RequestView},
@@ -15,7 +15,7 @@ use tidegate_moderation::partial_items::{
 use tidegate_schemas::ids::{ItemKey, JobId, Millis};
 use tidegate_store::{
     At, Cursor, Row as _,
-    tables::review::partial_requests::{PartialRequest, PartialTrigger},
+    tables::review::partial_requests::{PartialRequest, PartialState, PartialTrigger},
 };
 use tidegate_web::{Path, Problem, Query};
 
@@ -23,7 +23,7 @@ use super::{
     Api, List,
     caller::Caller,
     child_safety,
-    extract::{Page, WholeList},
+    extract::{WholeList, invalid, not_a_cursor},
     faults,
     job_list::limit,
     jobs,
@@ -40,16 +40,16 @@ pub(super) fn routes() -> Router<Api> {
 }
 
 #[derive(Serialize)]
-struct EndpointView<'a> {
+pub(crate) struct EndpointView {
     /// URL without its query, which may carry a secret.
-    url: &'a str,
-    headers: Vec<HeaderView<'a>>,
+    pub(crate) url: String,
+    pub(crate) headers: Vec<HeaderView>,
 }
 
 #[derive(Serialize)]
-struct HeaderView<'a> {
-    name: &'a str,
-    value: &'static str,
+pub(crate) struct HeaderView {
+    pub(crate) name: String,
+    pub(crate) value: &'static str,
 }
 
 #[derive(Serialize)]
@@ -67,11 +67,15 @@ async fn endpoint(
     State(api): State<Api>,
     caller: Caller,
     Query(_): Query<WholeList>,
-) -> Result<Json<serde_json::Value>, Problem> {
-    let found = api.deps.moderation.partial_items.get(&caller.org).ok_or_else(no_endpoint)?;
-    let headers = found.header_names().map(|name| HeaderView { name, value: "***" }).collect();
-    let view = EndpointView { url: found.shown_url(), headers };
-    serde_json::to_value(view).map(Json).map_err(|_| Problem::internal())
+) -> Result<Json<EndpointView>, Problem> {
+    endpoint_of(&api, &caller).map(Json).ok_or_else(no_endpoint)
+}
+
+/// The endpoint that the operator configured for the organisation.
+pub(crate) fn endpoint_of(api: &Api, caller: &Caller) -> Option<EndpointView> {
+    let found = api.deps.moderation.partial_items.get(&caller.org)?;
+    let headers = found.header_names().map(|name| HeaderView { name: name.to_owned(), value: "***" });
+    Some(EndpointView { url: found.shown_url().to_owned(), headers: headers.collect() })
 }
 
 async fn reveal(State(api): State<Api>, caller: Caller) -> Result<Json<Revealed>, Problem> {
@@ -116,49 +120,105 @@ async fn one(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<RequestView>, Problem> {
-    let found = views::find(&api.deps.moderation.store, &caller.org, &id).await;
+    request(&api, &caller, &id).await.map(Json)
+}
+
+/// The request that an id names.
+pub(crate) async fn request(api: &Api, caller: &Caller, id: &str) -> Result<RequestView, Problem> {
+    let found = views::find(&api.deps.moderation.store, &caller.org, id).await;
     let found = found.map_err(faults::moderation)?;
     let found = found.ok_or_else(|| Problem::not_found("There is no such request."))?;
     let object = format!("/partial-requests/{id}");
-    let visible =
-        child_safety::visible_requests(&api, &caller, vec![found], "/partial-requests/{id}", object);
+    let visible = child_safety::visible_requests(api, caller, vec![found], "/partial-requests/{id}", object);
     let row = visible.await?.pop().ok_or_else(Caller::lacks_child_safety)?;
-    views::request(row).map(Json).map_err(faults::moderation)
+    views::request(row).map_err(faults::moderation)
 }
 
-/// Lists requests, the newest first.
+/// Choice and page of a list of requests.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    /// `pending`, `done` or `failed`.
+    pub(crate) state: Option<String>,
+    /// `report`, `appeal`, `claim` or `refresh`.
+    pub(crate) trigger: Option<String>,
+    /// Name of an error.
+    pub(crate) error: Option<String>,
+    pub(crate) limit: Option<usize>,
+    pub(crate) cursor: Option<String>,
+    #[serde(rename = "org")]
+    pub(crate) _org: Option<String>,
+}
+
+struct Choice<'a> {
+    state: Option<PartialState>,
+    trigger: Option<PartialTrigger>,
+    error: Option<&'a str>,
+}
+
+impl<'a> Choice<'a> {
+    fn of(wanted: &'a Wanted) -> Result<Self, Problem> {
+        let state = wanted.state.as_deref().map(str::parse).transpose();
+        let trigger = wanted.trigger.as_deref().map(str::parse).transpose();
+        Ok(Self {
+            state: state.map_err(|_| invalid("/state", "`state` is pending, done or failed."))?,
+            trigger: trigger
+                .map_err(|_| invalid("/trigger", "`trigger` is report, appeal, claim or refresh."))?,
+            error: wanted.error.as_deref(),
+        })
+    }
+
+    fn takes(&self, row: &PartialRequest) -> bool {
+        self.state.is_none_or(|state| state == row.state)
+            && self.trigger.is_none_or(|trigger| trigger == row.trigger)
+            && self.error.is_none_or(|error| row.error.as_deref() == Some(error))
+    }
+}
+
 async fn list(
     State(api): State<Api>,
     caller: Caller,
-    Query(page): Query<Page>,
+    Query(wanted): Query<Wanted>,
 ) -> Result<Json<List<RequestView>>, Problem> {
-    let limit = limit(&api, page.limit)?;
+    page(&api, &caller, &wanted).await.map(Json)
+}
+
+/// Lists requests, the newest first.
+pub(crate) async fn page(api: &Api, caller: &Caller, wanted: &Wanted) -> Result<List<RequestView>, Problem> {
+    let limit = limit(api, wanted.limit)?;
+    let choice = Choice::of(wanted)?;
     let (store, now) = (&api.deps.moderation.store, Millis::now());
     let oldest = now.minus(PartialRequest::TABLE.ttl.unwrap_or_default()).day();
+    let from = wanted.cursor.as_deref().map(str::parse::<DayPlace>).transpose();
     // A clock that is ahead may have written for tomorrow.
-    let mut place = page.after::<DayPlace>()?.unwrap_or(DayPlace { day: now.day() + 1, after: None });
+    let from = from.map_err(|()| not_a_cursor())?;
+    let mut place = from.unwrap_or(DayPlace { day: now.day() + 1, after: None });
     place.day = place.day.min(now.day() + 1);
+    let mut rows_left = api.settings.rows_per_page;
     let mut items = Vec::new();
     while place.day >= oldest {
-        let range = At::all().limit(limit - items.len()).after(place.after.clone());
+        let step = rows_left.min(limit - items.len());
+        if step == 0 {
+            return Ok(List { items, next: Some(place.to_string()) });
+        }
+        let range = At::all().limit(step).after(place.after.clone());
         let mut rows = store.scan::<PartialRequest>(&(caller.org.clone(), place.day), range);
-        let found = rows.all().await.map_err(faults::store)?;
+        let mut found = rows.all().await.map_err(faults::store)?;
+        rows_left -= found.len();
         if let Some(last) = found.last() {
             place.after = Some(Cursor::after(last));
         }
         let read_all = rows.cursor().is_none();
+        found.retain(|row| choice.takes(row));
         let route = "/partial-requests";
-        for row in child_safety::visible_requests(&api, &caller, found, route, route.to_owned()).await? {
+        for row in child_safety::visible_requests(api, caller, found, route, route.to_owned()).await? {
             items.push(views::request(row).map_err(faults::moderation)?);
-        }
-        if items.len() >= limit {
-            return Ok(Json(List { items, next: Some(place.to_string()) }));
         }
         if read_all {
             place = DayPlace { day: place.day - 1, after: None };
         }
     }
-    Ok(Json(List { items, next: None }))
+    Ok(List { items, next: None })
 }
 
 fn no_endpoint() -> Problem {

@@ -23,39 +23,39 @@ pub(super) fn routes() -> Router<Api> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct QueueView {
-    key: QueueId,
-    name: String,
+pub(crate) struct QueueView {
+    pub(crate) key: QueueId,
+    pub(crate) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<String>,
-    class: QueueClass,
-    access: Access,
-    hidden_actions: Vec<ActionId>,
-    require: Required,
-    order: QueueOrder,
-    open: i64,
-    claimed: usize,
+    pub(crate) description: Option<String>,
+    pub(crate) class: QueueClass,
+    pub(crate) access: Access,
+    pub(crate) hidden_actions: Vec<ActionId>,
+    pub(crate) require: Required,
+    pub(crate) order: QueueOrder,
+    pub(crate) open: i64,
+    pub(crate) claimed: usize,
     /// Time at which the oldest open job was opened.
     #[serde(skip_serializing_if = "Option::is_none")]
-    oldest_at: Option<String>,
+    pub(crate) oldest_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    oldest_age_seconds: Option<i64>,
+    pub(crate) oldest_age_seconds: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    target_age_seconds: Option<u64>,
+    pub(crate) target_age_seconds: Option<u64>,
     /// Age at which a job that nobody has claimed is closed without a decision.
     #[serde(skip_serializing_if = "Option::is_none")]
-    auto_close_after_seconds: Option<u64>,
+    pub(crate) auto_close_after_seconds: Option<u64>,
     /// True if the oldest open job is younger than the target.
     #[serde(skip_serializing_if = "Option::is_none")]
-    within_target: Option<bool>,
-    last_hour: FlowView,
-    last_day: FlowView,
+    pub(crate) within_target: Option<bool>,
+    pub(crate) last_hour: FlowView,
+    pub(crate) last_day: FlowView,
 }
 
 #[derive(Serialize)]
-struct FlowView {
-    opened: i64,
-    closed: i64,
+pub(crate) struct FlowView {
+    pub(crate) opened: i64,
+    pub(crate) closed: i64,
 }
 
 impl From<Flow> for FlowView {
@@ -69,9 +69,19 @@ async fn list(
     caller: Caller,
     Query(page): Query<Page>,
 ) -> Result<Json<List<QueueView>>, Problem> {
-    let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog)?;
-    let limit = job_list::limit(&api, page.limit)?;
     let after: Option<String> = page.after()?;
+    page_after(&api, &caller, page.limit, after).await.map(Json)
+}
+
+/// A page of the queues, by key.
+pub(crate) async fn page_after(
+    api: &Api,
+    caller: &Caller,
+    limit: Option<usize>,
+    after: Option<String>,
+) -> Result<List<QueueView>, Problem> {
+    let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog)?;
+    let limit = job_list::limit(api, limit)?;
     // By key, so that a cursor holds while queues come and go.
     let mut queues: Vec<_> = config.queues().iter().collect();
     queues.sort_by_key(|queue| &queue.key);
@@ -79,10 +89,10 @@ async fn list(
     let now = Millis::now();
     let mut items = Vec::new();
     for queue in queues[start..].iter().take(limit) {
-        items.push(view(&api, &caller.org, queue, now).await.map_err(faults::moderation)?);
+        items.push(view(api, &caller.org, queue, now).await.map_err(faults::moderation)?);
     }
     let next = (start + items.len() < queues.len()).then(|| items.last().map(|it| it.key.to_string()));
-    Ok(Json(List { items, next: next.flatten() }))
+    Ok(List { items, next: next.flatten() })
 }
 
 async fn view(

@@ -1,6 +1,6 @@
 //! Receives a body whole and decompressed: bounded in size, in time, in pace, and by the bytes under way over all requests.
 //!
-//! It is called after the caller is known: nobody without a key makes us keep a byte.
+//! It is called after the caller is known: nobody without a key makes us keep more than the fields of a small form.
 
 use std::pin::pin;
 
@@ -44,14 +44,35 @@ impl HttpServer {
         let (parts, mut body) = request.into_parts();
         let coding = Coding::of(&parts.headers)?;
         check_type(&parts.headers)?;
-        let announced = length(&parts.headers);
         let limit = self.settings().body_bytes;
-        if announced.is_some_and(|length| length > limit) {
-            return Err(too_large(limit));
-        }
+        let announced = announced(&parts.headers, limit)?;
         let connection = parts.extensions.get::<Connection>().map(Connection::body_bytes);
         let holder = Holder { org: Some(org.clone()), connection };
-        self.collect(&mut body, coding, announced, holder).await
+        self.collect(&mut body, coding, announced, holder, limit).await
+    }
+
+    /// Reads the fields of a form of at most `limit` bytes: of an organisation, or of somebody who is not known yet.
+    pub async fn read_form(
+        &self,
+        request: Request,
+        org: Option<&OrgId>,
+        limit: usize,
+    ) -> Result<Body, Problem> {
+        let (parts, mut body) = request.into_parts();
+        if Coding::of(&parts.headers)?.is_some() {
+            return Err(unsupported("The form must not be compressed.", "Send it without Content-Encoding."));
+        }
+        check_media_type(
+            &parts.headers,
+            "application/x-www-form-urlencoded",
+            "The body must be a form.",
+            "Send it with `Content-Type: application/x-www-form-urlencoded`.",
+        )?;
+        let limit = limit.min(self.settings().body_bytes);
+        let announced = announced(&parts.headers, limit)?;
+        let connection = parts.extensions.get::<Connection>().map(Connection::body_bytes);
+        let holder = Holder { org: org.cloned(), connection };
+        self.collect(&mut body, None, announced, holder, limit).await
     }
 
     /// Bytes count as they arrive and as they are decompressed: a client that announces a body and sends none takes nothing
@@ -62,13 +83,14 @@ impl HttpServer {
         coding: Option<Coding>,
         announced: Option<usize>,
         holder: Holder,
+        limit: usize,
     ) -> Result<Body, Problem> {
         let settings = self.settings();
         let mut decoder =
             coding.map(|coding| Decompression::new(self, coding, holder.clone())).transpose()?;
         // The length that is announced is that of the compressed body.
-        let most = announced.filter(|_| decoder.is_none()).unwrap_or(settings.body_bytes);
-        let mut collected = Collected::new(self, most, holder)?;
+        let most = announced.filter(|_| decoder.is_none()).unwrap_or(limit);
+        let mut collected = Collected::new(self, most, holder, limit)?;
         let mut pace = Pace::new(self);
         let mut check = pin!(sleep_until(pace.next_check));
         let mut received = 0;
@@ -98,7 +120,7 @@ impl HttpServer {
             received += data.len();
             match &mut decoder {
                 None => collected.push(data)?,
-                Some(_) if received > settings.body_bytes => return Err(too_large(settings.body_bytes)),
+                Some(_) if received > limit => return Err(too_large(limit)),
                 Some(decoder) => decoder.decode(Some(data), received, &mut collected).await?,
             }
         }
@@ -118,6 +140,8 @@ struct Collected<'a> {
     server: &'a HttpServer,
     /// Greatest length that the body can have.
     most: usize,
+    /// Greatest length that a body may have.
+    limit: usize,
     lease: Lease,
     /// The only frame of most bodies: they are not copied.
     first: Option<Bytes>,
@@ -126,9 +150,9 @@ struct Collected<'a> {
 }
 
 impl<'a> Collected<'a> {
-    fn new(server: &'a HttpServer, most: usize, holder: Holder) -> Result<Self, Problem> {
+    fn new(server: &'a HttpServer, most: usize, holder: Holder, limit: usize) -> Result<Self, Problem> {
         let lease = server.bodies().take(holder, 0).map_err(|refusal| server.full(refusal))?;
-        Ok(Self { server, most, lease, first: None, whole: Vec::new(), length: 0 })
+        Ok(Self { server, most, limit, lease, first: None, whole: Vec::new(), length: 0 })
     }
 
     fn push(&mut self, data: Bytes) -> Result<(), Problem> {
@@ -160,8 +184,7 @@ impl<'a> Collected<'a> {
 
     fn count(&mut self, bytes: usize) -> Result<(), Problem> {
         self.length += bytes;
-        let limit = self.server.settings().body_bytes;
-        if self.length > limit { Err(too_large(limit)) } else { Ok(()) }
+        if self.length > self.limit { Err(too_large(self.limit)) } else { Ok(()) }
     }
 
     fn into_body(self) -> Body {
@@ -248,11 +271,24 @@ impl Pace {
 }
 
 fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
+    check_media_type(
+        headers,
+        "application/json",
+        "The body must be JSON.",
+        "Send it with `Content-Type: application/json`.",
+    )
+}
+
+fn check_media_type(
+    headers: &HeaderMap,
+    wanted: &str,
+    title: &'static str,
+    detail: &'static str,
+) -> Result<(), Problem> {
     let sent = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     let mut parts = sent.split(';').map(str::trim);
-    if !parts.next().unwrap_or("").eq_ignore_ascii_case("application/json") {
-        let detail = "Send it with `Content-Type: application/json`.";
-        return Err(unsupported("The body must be JSON.", detail));
+    if !parts.next().unwrap_or("").eq_ignore_ascii_case(wanted) {
+        return Err(unsupported(title, detail));
     }
     let charsets = parts.filter_map(|parameter| parameter.split_once('='));
     let mut charsets = charsets.filter(|(name, _)| name.trim().eq_ignore_ascii_case("charset"));
@@ -268,6 +304,15 @@ fn is_utf8(charset: &str) -> bool {
 
 fn unsupported(title: &'static str, detail: &'static str) -> Problem {
     Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, tag::INVALID_INPUT, title, detail)
+}
+
+/// The length that a body has by its headers.
+fn announced(headers: &HeaderMap, limit: usize) -> Result<Option<usize>, Problem> {
+    let announced = length(headers);
+    if announced.is_some_and(|length| length > limit) {
+        return Err(too_large(limit));
+    }
+    Ok(announced)
 }
 
 fn length(headers: &HeaderMap) -> Option<usize> {

@@ -19,7 +19,8 @@ pub fn describe() {
     describe_counter!(LIMITED, "Requests, streams and connections that a limit refused or ended, by limit.");
 }
 
-pub(crate) fn request_denied(reason: &'static str) {
+/// Counts a request whose key was refused.
+pub fn request_denied(reason: &'static str) {
     counter!(DENIED, "reason" => reason).increment(1);
 }
 

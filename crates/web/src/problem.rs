@@ -218,7 +218,11 @@ fn write_problem(response: Response, problem: Problem, path: &str, id: &RequestI
     Response::from_parts(parts, Body::from(body))
 }
 
+/// The problem that an answer of the router itself stands for. An answer with a content type has its body already.
 fn bare_problem(response: &Response) -> Option<Problem> {
+    if response.headers().contains_key(header::CONTENT_TYPE) {
+        return None;
+    }
     match response.status() {
         StatusCode::NOT_FOUND => Some(Problem::not_found("No such route.")),
         StatusCode::METHOD_NOT_ALLOWED => Some(Problem::new(

@@ -1,6 +1,8 @@
 //! A running `tidegate up --demo` of a test: started on free ports, spoken to as a platform and as an operator.
 //! Knows no particular test.
 
+pub(crate) mod browser;
+
 use std::{
     collections::BTreeMap,
     path::PathBuf,

@@ -12,10 +12,13 @@ use tidegate_catalog::Scope;
 use tidegate_test_support::{PATIENCE, eventually_ok};
 
 use self::{
-    rows::{ADMIN, PLATFORM, Row},
+    rows::{ADMIN, PAGES, PLATFORM, Row},
     setup::{SEALED, TwoOrgs, operator, stable, two_orgs},
 };
-use crate::support::{Answer, Place};
+use crate::support::{
+    Answer, Place,
+    browser::{Browser, Page},
+};
 
 const PLATFORM_PREFIX: &str = "/api/v1";
 
@@ -116,7 +119,9 @@ fn filled(text: &str, ids: &Ids) -> (String, Ids) {
 fn each_route_has_a_row_in_the_matrix() {
     let of = |rows: &[Row]| rows.iter().map(|row| row.route.to_owned()).collect::<BTreeSet<_>>();
     let platform: BTreeSet<_> = routes::of_platform().into_iter().map(|it| it.route).collect();
-    for (code, rows) in [(routes::of_admin(), of(ADMIN)), (platform, of(PLATFORM))] {
+    for (code, rows) in
+        [(routes::of_admin(), of(ADMIN)), (platform, of(PLATFORM)), (routes::of_pages(), of(PAGES))]
+    {
         let without: Vec<_> = code.difference(&rows).collect();
         assert!(without.is_empty(), "routes without a row in tests/it/two_orgs/rows.rs: {without:?}");
         let gone: Vec<_> = rows.difference(&code).collect();
@@ -163,6 +168,78 @@ async fn keys_of_one_org_reach_nothing_of_another() {
             let (status, answer) = orgs.send(row, &orgs.operator, &path, &body).await;
             assert_ne!(status, 404, "{} {path}: {answer}", row.route);
         }
+    }
+}
+
+/// Asks for a page, or sends its form with the session's token.
+async fn visit(browser: &mut Browser, route: &str, path: &str, form: &str, token: &str) -> Page {
+    if route.starts_with("GET") {
+        return browser.get(path).await;
+    }
+    let form = format!("form_token={token}&{form}");
+    browser.request(Method::POST, path, Some(form), &[]).await
+}
+
+#[tokio::test]
+async fn pages_of_one_org_show_nothing_of_another() {
+    let place = Place::new();
+    let orgs = two_orgs(&place).await;
+    let missing = orgs.missing();
+    let before = orgs.snapshot().await;
+    let mut stranger = Browser::signed_in(&orgs.demo, &orgs.stranger).await;
+    let mut owner = Browser::signed_in(&orgs.demo, orgs.demo.var("TIDEGATE_ADMIN_KEY")).await;
+    let token = stranger.get("/settings/keys/new").await.hidden("/settings/keys")[0].1.clone();
+    for row in PAGES {
+        for (status, path, form) in row.requests {
+            let mut answers = Vec::new();
+            for ids in [&orgs.ids, &missing] {
+                let (path, used) = filled(path, ids);
+                let page = visit(&mut stranger, row.route, &path, form, &token).await;
+                assert_eq!(page.status, *status, "{} {path}: {}", row.route, page.body);
+                let mut body = page.body;
+                for (name, id) in &used {
+                    body = body.replace(id.as_str(), &format!("<{name}>"));
+                }
+                let seen = orgs.ids.iter().filter(|(name, _)| !NO_IDS.contains(name));
+                // Both have the queues and rules of the demo, and policies of its keys.
+                let seen: Vec<_> = seen.filter(|(_, id)| body.contains(id.as_str())).collect();
+                assert!(seen.is_empty(), "{} {path} shows {seen:?}: {body}", row.route);
+                assert!(!body.contains(SEALED), "{} {path}: {body}", row.route);
+                answers.push(body);
+                if used.is_empty() {
+                    break;
+                }
+            }
+            answers.dedup();
+            // A page of an error names the request.
+            assert_eq!(answers.len(), 1, "{} {path} tells which ids exist: {answers:?}", row.route);
+            if *status == 404 && row.route.starts_with("GET") && !path.contains("<safety>") {
+                let (path, _) = filled(path, &orgs.ids);
+                assert_eq!(owner.get(&path).await.status, 200, "{path}");
+            }
+        }
+    }
+    for (request, after) in orgs.snapshot().await {
+        // The sign-in of the owner is an entry of its own organisation.
+        if request != "GET /audit /audit" {
+            assert_eq!(before[&request], after, "{request} has changed");
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_page_asks_for_a_session() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    for route in routes::of_pages() {
+        let (_, template) = route.split_once(' ').unwrap();
+        let path = template.replace(['{', '}'], "");
+        if ["/sign-in", "/style.css"].contains(&template) {
+            continue;
+        }
+        let page = visit(&mut Browser::new(&demo), &route, &path, "", "").await;
+        assert_eq!(page.status, 303, "{route}: {}", page.body);
+        assert!(page.location().starts_with("/sign-in") && page.body.is_empty(), "{route}: {}", page.body);
     }
 }
 

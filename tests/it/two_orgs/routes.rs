@@ -1,4 +1,4 @@
-//! Routes of both APIs, read from the code: a route that is added is a route of the matrix.
+//! Routes of both APIs and of the console's pages, read from the code: a route that is added is a route of the matrix.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -33,8 +33,19 @@ pub(super) fn of_platform() -> Vec<PlatformRoute> {
 
 /// Routes of the admin API: whatever `.route(` of its files names.
 pub(super) fn of_admin() -> BTreeSet<String> {
+    of_folders(&["console/src/admin"])
+}
+
+/// Routes of the console's pages and of its sign-in.
+pub(super) fn of_pages() -> BTreeSet<String> {
+    of_folders(&["console/src/pages", "console/src/signin"])
+}
+
+fn of_folders(folders: &[&str]) -> BTreeSet<String> {
     let mut routes = BTreeSet::new();
-    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("console/src"), &mut routes);
+    for folder in folders {
+        collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut routes);
+    }
     routes
 }
 

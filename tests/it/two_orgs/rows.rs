@@ -182,6 +182,44 @@ pub(super) const ADMIN: &[Row] = &[
     row("POST /items/{type}/{id}/refresh", &[(202, "/items/post/<fetched>/refresh", "")]),
 ];
 
+/// Pages of the console; a body is a form.
+pub(super) const PAGES: &[Row] = &[
+    row("GET /", &[(303, "/", "")]),
+    row("GET /style.css", &[(200, "/style.css", "")]),
+    row("GET /sign-in", &[(200, "/sign-in", "")]),
+    row("GET /queues", &[(200, "/queues", "")]),
+    row(
+        "GET /jobs",
+        &[
+            (200, "/jobs?state=all", ""),
+            (200, "/jobs?state=all&queue=<queue>", ""),
+            (200, "/jobs?state=all&typeId=post&itemId=<reported>", ""),
+            (200, "/jobs?queue=default&state=all&cursor=<jobs>", ""),
+        ],
+    ),
+    row(
+        "GET /jobs/{id}",
+        &[(404, "/jobs/<job>", ""), (404, "/jobs/<decided>", ""), (404, "/jobs/<safety>", "")],
+    ),
+    row("GET /jobs/{id}/causes", &[(404, "/jobs/<job>/causes", ""), (404, "/jobs/<safety>/causes", "")]),
+    row(
+        "GET /partial-requests",
+        &[(200, "/partial-requests", ""), (200, "/partial-requests?state=done", "")],
+    ),
+    row("GET /partial-requests/{id}", &[(404, "/partial-requests/<request>", "")]),
+    row("GET /settings/keys", &[(200, "/settings/keys", "")]),
+    row("GET /settings/keys/new", &[(200, "/settings/keys/new", "")]),
+    row("POST /settings/keys", &[(201, "/settings/keys", "name=another&scopes=items:read&once=1")]),
+    row("GET /settings/keys/{id}/rotate", &[(404, "/settings/keys/<key>/rotate", "")]),
+    row("POST /settings/keys/{id}/rotate", &[(404, "/settings/keys/<key>/rotate", "hours=0&once=2")]),
+    row("GET /settings/keys/{id}/revoke", &[(404, "/settings/keys/<key>/revoke", "")]),
+    row("POST /settings/keys/{id}/revoke", &[(404, "/settings/keys/<key>/revoke", "")]),
+    row("GET /settings/partial-items", &[(200, "/settings/partial-items", "")]),
+    row("POST /sign-in", &[(401, "/sign-in", "key=odd")]),
+    // The session has ended then.
+    row("POST /sign-out", &[(303, "/sign-out", "")]),
+];
+
 /// Routes of the platform API.
 pub(super) const PLATFORM: &[Row] = &[
     row(

@@ -1,0 +1,67 @@
+//! Parts that several pages have.
+
+use maud::{Markup, html};
+use tidegate_web::Problem;
+
+/// A message of what went wrong as a whole.
+pub(crate) fn alert(text: &str) -> Markup {
+    html! { div.alert role="alert" { p { (text) } } }
+}
+
+/// The error of the field whose JSON member a problem points at. `id` is what the field's `aria-describedby` names.
+pub(crate) fn field_error(problem: Option<&Problem>, pointer: &str, id: &str) -> Option<Markup> {
+    let at = |error: &&tidegate_schemas::validation_error::ValidationError| {
+        error.pointer.as_deref() == Some(pointer)
+    };
+    let error = problem?.errors.iter().find(at)?;
+    Some(html! { p.error id=(id) { (error.detail) } })
+}
+
+/// An instant as the API writes it, for people: `2026-01-31 12:00:00 UTC`.
+pub(crate) fn time(iso: &str) -> Markup {
+    let text = iso.split('.').next().unwrap_or(iso).trim_end_matches('Z').replace('T', " ");
+    html! { time datetime=(iso) { (text) " UTC" } }
+}
+
+pub(crate) fn code_list<T: AsRef<str>>(words: &[T]) -> Markup {
+    html! { ul.words { @for word in words { li { code { (word.as_ref()) } } } } }
+}
+
+/// The link to the next page of a list. `query` are the parameters of this page without its cursor.
+pub(crate) fn pager(path: &str, query: &[(&str, &str)], next: Option<&str>) -> Markup {
+    let link = next.map(|next| {
+        let chosen = query.iter().copied().filter(|(_, value)| !value.is_empty());
+        link(path, chosen.chain([("cursor", next)]))
+    });
+    html! { @if let Some(link) = link { p.pager { a href=(link) rel="next" { "Next page" } } } }
+}
+
+/// A path with these parameters.
+pub(crate) fn link<'a>(path: &str, query: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let mut pairs = form_urlencoded::Serializer::new(String::new());
+    let query = pairs.extend_pairs(query).finish();
+    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_to_the_next_page_escapes_what_the_query_said() {
+        let link = pager("/jobs", &[("queue", "a&b\"<"), ("state", "")], Some("x~1~")).into_string();
+        assert_eq!(
+            link,
+            "<p class=\"pager\"><a href=\"/jobs?queue=a%26b%22%3C&amp;cursor=x%7E1%7E\" rel=\"next\">Next page</a></p>"
+        );
+        assert_eq!(pager("/jobs", &[], None).into_string(), "");
+    }
+
+    #[test]
+    fn times_are_read_by_people_and_machines() {
+        assert_eq!(
+            time("2026-01-31T12:00:00.123Z").into_string(),
+            "<time datetime=\"2026-01-31T12:00:00.123Z\">2026-01-31 12:00:00 UTC</time>"
+        );
+    }
+}

@@ -1,0 +1,205 @@
+//! Page of one review job: why it is here, what was sent, and what was decided. It changes nothing.
+
+use axum::{extract::State, response::Response};
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+use tidegate_moderation::review::job_view::{
+    AppealView, Cause, DecisionView, JobView, ReportView, SentItem, Summary,
+};
+use tidegate_schemas::ids::ItemKey;
+use tidegate_web::{Path, Problem, Query};
+
+use crate::{
+    admin::{Api, extract::id, jobs},
+    html::{self, Section, code_list, link, pager, time},
+    signin::Signed,
+};
+
+pub(super) async fn one(
+    State(api): State<Api>,
+    signed: Signed,
+    Path(job): Path<String>,
+) -> Result<Response, Problem> {
+    let view = jobs::view(&api, &signed.caller, id(&job)?).await?;
+    let JobView { job, causes, next_cause, comments, latest_item, partial_items } = &view;
+    let more = next_cause
+        .as_ref()
+        .map(|cursor| link(&format!("/jobs/{}/causes", job.id), [("cursor", cursor.as_str())]));
+    let body = html! {
+        (facts(job))
+        @if let Some(decision) = &job.decision { (decided(decision)) }
+        h2 { "Why it is here" }
+        @if causes.is_empty() { p.none { "Its reports are not stored yet." } }
+        @for cause in causes { (cause_of(cause)) }
+        @if let Some(more) = more { p { a href=(more) { "More reports and appeals" } } }
+        @if let Some(latest) = latest_item {
+            h2 { "The item as it is known now" }
+            (json(latest))
+        }
+        @if let Some(asked) = partial_items {
+            h2 { "Partial items" }
+            ul {
+                @for request in &asked.requests {
+                    li {
+                        a href=(format!("/partial-requests/{}", request.id)) { (time(&request.requested_at)) } " " (request.state)
+                        @if let Some(error) = &request.error { ": " code { (error.name) } }
+                    }
+                }
+            }
+            @for item in &asked.items { (json(item)) }
+        }
+        @if !comments.is_empty() {
+            h2 { "Comments" }
+            @for comment in comments {
+                p { strong { (comment.author) } ", " (time(&comment.at)) }
+                pre { (comment.text) }
+            }
+        }
+    };
+    Ok(html::page(signed.frame(), Some(Section::Jobs), "Job", &body))
+}
+
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    cursor: Option<String>,
+}
+
+/// The causes that did not fit into the job's page.
+pub(super) async fn causes(
+    State(api): State<Api>,
+    signed: Signed,
+    Path(job): Path<String>,
+    Query(asked): Query<Asked>,
+) -> Result<Response, Problem> {
+    let job = id(&job)?;
+    let found = jobs::causes_page(&api, &signed.caller, job, asked.cursor.as_deref()).await?;
+    let body = html! {
+        p { a href=(format!("/jobs/{job}")) { "The job" } }
+        @for cause in &found.items { (cause_of(cause)) }
+        (pager(&format!("/jobs/{job}/causes"), &[], found.next.as_deref()))
+    };
+    Ok(html::page(signed.frame(), Some(Section::Jobs), "Reports and appeals of a job", &body))
+}
+
+fn item_name(item: &ItemKey) -> Markup {
+    html! { code { (item.type_id) } " " code { (item.id) } }
+}
+
+fn facts(job: &Summary) -> Markup {
+    html! {
+        dl.facts {
+            dt { "Item" } dd { (item_name(&job.item)) }
+            dt { "Queue" }
+            dd {
+                a href=(super::queues::jobs_link(&job.queue)) { code { (job.queue) } } ", class " (job.class)
+                @if let Some(routed) = &job.routed_by { ", routed by " code { (routed) } }
+            }
+            dt { "State" }
+            dd {
+                (job.state)
+                @if let Some(by) = &job.claimed_by {
+                    ", claimed by " (by)
+                    @if let Some(until) = &job.lease_until { " until " (time(until)) }
+                }
+            }
+            dt { "Priority" } dd { (job.priority) }
+            dt { "Opened" } dd { (time(&job.created_at)) }
+            @if let Some(closed) = &job.closed_at { dt { "Closed" } dd { (time(closed)) } }
+            @if let Some(appeal) = &job.appeal_id { dt { "Appeal" } dd { code { (appeal) } } }
+            @for moved in &job.moves {
+                dt { "Moved" }
+                dd { (time(&moved.at)) " from " code { (moved.from) } " to " code { (moved.to) } }
+            }
+            @for skip in &job.skips { dt { "Skipped" } dd { (time(&skip.at)) " by " (skip.by) } }
+        }
+    }
+}
+
+fn decided(decision: &DecisionView) -> Markup {
+    html! {
+        h2 { "Decision" }
+        dl.facts {
+            dt { "Verdict" } dd { (decision.verdict) }
+            dt { "By" } dd { (decision.decided_by) ", " (time(&decision.decided_at)) }
+            @if !decision.actions.is_empty() { dt { "Actions" } dd { (code_list(&decision.actions)) } }
+            @if !decision.policies.is_empty() { dt { "Policies" } dd { (code_list(&decision.policies)) } }
+            @if let Some(reason) = &decision.reason { dt { "Reason" } dd { (reason) } }
+            @if !decision.related.is_empty() { dt { "Related items" } dd { (json(&decision.related)) } }
+        }
+    }
+}
+
+fn cause_of(cause: &Cause) -> Markup {
+    html! {
+        section.cause {
+            h3 { (cause.kind) ", " (time(&cause.at)) }
+            @if cause.rules.get() != "[]" { p { "Rules" } (raw(&cause.rules)) }
+            @if let Some(report) = &cause.report { (reported(report)) }
+            @if let Some(appeal) = &cause.appeal { (appealed(appeal)) }
+        }
+    }
+}
+
+fn reported(report: &ReportView) -> Markup {
+    html! {
+        dl.facts {
+            dt { "Reported by" }
+            dd {
+                (item_name(&report.reporter.user.key)) ", " (time(&report.reported_at))
+                @if let Some(fault) = &report.reporter.user.fault { p.hint { (fault) } }
+            }
+            @if let Some(policy) = &report.policy { dt { "Policy" } dd { (raw(policy)) } }
+            @if let Some(reason) = &report.reason { dt { "Reason" } dd { (reason) } }
+            @if report.csam { dt { "Child safety" } dd { "the report says so" } }
+        }
+        (sent("Reported item", &report.reported_item))
+        (list("Thread", &report.reported_item_thread))
+        (list("Reported in the thread", &report.reported_items_in_thread))
+        (list("Additional items", &report.additional_items))
+    }
+}
+
+fn appealed(appeal: &AppealView) -> Markup {
+    html! {
+        dl.facts {
+            dt { "Appealed by" }
+            dd {
+                (item_name(&appeal.appealed_by.key)) ", " (time(&appeal.appealed_at))
+                @if let Some(fault) = &appeal.appealed_by.fault { p.hint { (fault) } }
+            }
+            @if let Some(reason) = &appeal.reason { dt { "Reason" } dd { (reason) } }
+        }
+        (list("Actions taken", &appeal.actions_taken))
+        (list("Policies", &appeal.violating_policies))
+        (sent("Item", &appeal.actioned_item))
+        (list("Additional items", &appeal.additional_items))
+    }
+}
+
+fn sent(title: &str, item: &SentItem) -> Markup {
+    html! {
+        h4 { (title) ": " (item_name(&item.key)) }
+        (raw(&item.data))
+    }
+}
+
+fn list(title: &str, entries: &RawValue) -> Markup {
+    html! { @if entries.get() != "[]" { h4 { (title) } (raw(entries)) } }
+}
+
+fn json(value: &impl serde::Serialize) -> Markup {
+    // By way of a value, so that what was sent is laid out as well.
+    let text = serde_json::to_value(value)
+        .and_then(|value| serde_json::to_string_pretty(&value))
+        .unwrap_or_default();
+    html! { pre.json tabindex="0" { (text) } }
+}
+
+/// JSON as it was sent, with its lines; text that is none as it is.
+fn raw(value: &RawValue) -> Markup {
+    match serde_json::from_str::<Value>(value.get()) {
+        Ok(value) => json(&value),
+        Err(_) => html! { pre.json tabindex="0" { (value.get()) } },
+    }
+}

@@ -1,0 +1,43 @@
+//! The pages of the console, behind the sign-in.
+//!
+//! A page calls the functions of the admin API and shows what they answer; it decides nothing itself.
+
+mod job_page;
+mod jobs;
+mod keys;
+mod partial_items;
+mod queues;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    middleware::{from_fn, from_fn_with_state},
+    response::Response,
+    routing::get,
+};
+
+use crate::{
+    admin::{Api, audit},
+    html, signin,
+};
+
+/// All pages, with the sign-in and the page of what is no page.
+pub(crate) fn router(api: &Api) -> Router<Api> {
+    Router::new()
+        .route("/", get(start))
+        .merge(jobs::routes())
+        .merge(keys::routes())
+        .merge(partial_items::routes())
+        .merge(queues::routes())
+        .layer(from_fn_with_state(Arc::clone(api), audit::record))
+        .layer(from_fn_with_state(Arc::clone(api), signin::authenticate))
+        .merge(signin::routes(api))
+        .route("/style.css", get(html::style))
+        .fallback(signin::no_such_page)
+        .layer(from_fn(html::guard))
+}
+
+async fn start() -> Response {
+    signin::see_other("/queues")
+}

@@ -1,0 +1,420 @@
+//! The pages of the console as a browser meets them: sign-in, sessions, forms, and what pages show.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidegate_test_support::{PATIENCE, eventually, eventually_ok};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
+
+use crate::support::{
+    Demo, Place,
+    browser::{Browser, Page},
+    post, report,
+};
+
+const HOSTILE: &str = "\"><script>alert(1)</script>";
+const ESCAPED: &str = "&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;";
+
+/// Makes a key of these scopes, with its id.
+async fn key_with(demo: &Demo, name: &str, scopes: &[&str]) -> (String, String) {
+    let (status, made) = demo.command("/keys", &json!({ "name": name, "scopes": scopes })).await;
+    assert_eq!(status, 201, "{made}");
+    (made["key"].as_str().unwrap().to_owned(), made["id"].as_str().unwrap().to_owned())
+}
+
+fn is_sent_to_sign_in(page: &Page) -> bool {
+    page.status == 303 && page.location().starts_with("/sign-in")
+}
+
+#[tokio::test]
+async fn sign_in_opens_the_pages_and_sign_out_ends_the_session() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let admin = demo.var("TIDEGATE_ADMIN_KEY").to_owned();
+    let mut browser = Browser::new(&demo);
+    assert_eq!(browser.get("/").await.location(), "/sign-in");
+    let asked = "/jobs?queue=default&state=all";
+    let to = browser.get(asked).await.location().to_owned();
+    assert_eq!(to, "/sign-in?next=%2Fjobs%3Fqueue%3Ddefault%26state%3Dall");
+    let page = browser.get(&to).await;
+    let visitor = browser.cookie.clone().unwrap();
+    let page = browser.send(&page, "/sign-in", &[("key", &format!(" {admin} "))]).await;
+    assert_eq!((page.status, page.location()), (303, asked));
+    let set = page.headers["set-cookie"].to_str().unwrap();
+    // On loopback without TLS; the unit tests hold the other form.
+    assert!(set.starts_with("tidegate=") && set.contains("HttpOnly; SameSite=Strict"), "{set}");
+    assert!(set.contains("Max-Age=43200;"), "{set}");
+    let secret = admin.split('_').nth(3).unwrap();
+    assert!(!set.contains(secret), "the key is in the cookie");
+    let session = browser.cookie.clone().unwrap();
+    assert_ne!(session, visitor, "a token from before the sign-in is a session");
+    for path in [
+        "/queues",
+        "/jobs",
+        "/partial-requests",
+        "/settings/keys",
+        "/settings/keys/new",
+        "/settings/partial-items",
+    ] {
+        let page = browser.get(path).await;
+        assert_eq!(page.status, 200, "{path}: {}", page.body);
+        assert!(page.body.contains("Sign out") && !page.body.contains("<script"), "{path}: {}", page.body);
+        for (name, part) in [
+            ("content-security-policy", "default-src 'none'; style-src 'self';"),
+            ("content-security-policy", "frame-ancestors 'none'"),
+            ("x-frame-options", "DENY"),
+            ("referrer-policy", "no-referrer"),
+            ("x-content-type-options", "nosniff"),
+            ("cache-control", "no-store"),
+            ("content-type", "text/html; charset=utf-8"),
+        ] {
+            assert!(page.headers[name].to_str().unwrap().contains(part), "{path}: {name}");
+        }
+    }
+    assert_eq!(browser.get("/style.css").await.headers["content-type"], "text/css; charset=utf-8");
+
+    let page = browser.get("/queues").await;
+    let out = browser.send(&page, "/sign-out", &[]).await;
+    assert_eq!((out.status, out.location()), (303, "/sign-in?out=1"));
+    assert_eq!(browser.cookie, None);
+    browser.cookie = Some(session);
+    assert!(is_sent_to_sign_in(&browser.get("/queues").await), "a copied cookie outlives the sign-out");
+    let entries = demo.admin("/audit").await["items"].as_array().unwrap().clone();
+    let actions: Vec<_> = entries.iter().filter_map(|entry| entry["action"].as_str()).collect();
+    assert_eq!(&actions[..2], ["POST /sign-out", "POST /sign-in"]);
+}
+
+#[tokio::test]
+async fn keys_that_open_nothing_are_refused_in_the_same_words() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let (revoked, id) = key_with(&demo, "gone", &["admin"]).await;
+    assert_eq!(
+        demo.admin_as(demo.var("TIDEGATE_ADMIN_KEY"), Method::DELETE, &format!("/keys/{id}"), None).await.0,
+        204
+    );
+    let (known, _) = key_with(&demo, "mine", &["admin"]).await;
+    let mut unknown = known.clone();
+    unknown.replace_range(unknown.len() - 1.., if known.ends_with('0') { "1" } else { "0" });
+    let mut browser = Browser::new(&demo);
+    for key in ["no key", HOSTILE, &unknown, &revoked] {
+        let page = browser.sign_in(key).await;
+        assert_eq!(page.status, 401, "{key}: {}", page.body);
+        assert!(page.body.contains("This key opens nothing"), "{}", page.body);
+        assert!(!page.body.contains(key), "a key is echoed");
+        assert!(is_sent_to_sign_in(&browser.get("/queues").await));
+    }
+    let page = browser.sign_in(demo.var("TIDEGATE_API_KEY")).await;
+    assert_eq!(page.status, 403);
+    assert!(page.body.contains("lacks the scope admin"), "{}", page.body);
+    assert!(is_sent_to_sign_in(&browser.get("/queues").await));
+}
+
+#[tokio::test]
+async fn session_ends_with_its_key_and_with_its_time() {
+    let place = Place::new();
+    let demo = place.start_with(&[("TIDEGATE__REVIEW__SESSION_MS", "604800000")]).await.unwrap();
+    let (key, id) = key_with(&demo, "ann", &["admin"]).await;
+    let mut browser = Browser::signed_in(&demo, &key).await;
+    // Another process, or this one after a crash, knows the session.
+    demo.stop().await;
+    let demo = place.start().await.unwrap();
+    let cookie = browser.cookie.take();
+    browser = Browser::new(&demo);
+    browser.cookie = cookie;
+    assert_eq!(browser.get("/queues").await.status, 200);
+    let page = browser.get("/settings/keys/new").await;
+    let (status, _) = demo.command(&format!("/keys/{id}/revoke"), &json!({})).await;
+    assert_eq!(status, 204);
+    assert_eq!(browser.get("/queues").await.location(), "/sign-in?next=%2Fqueues");
+    let sent = browser.send(&page, "/settings/keys", &[("name", "late"), ("scopes", "admin")]).await;
+    assert_eq!(sent.location(), "/sign-in?ended=1");
+
+    let body = json!({ "name": "short", "scopes": ["admin"], "expiresInSeconds": 2 });
+    let (_, made) = demo.command("/keys", &body).await;
+    let mut short = Browser::signed_in(&demo, made["key"].as_str().unwrap()).await;
+    ends(&mut short).await;
+    demo.stop().await;
+
+    let demo = place.start_with(&[("TIDEGATE__REVIEW__SESSION_MS", "1000")]).await.unwrap();
+    let (key, _) = key_with(&demo, "bob", &["admin"]).await;
+    let mut brief = Browser::signed_in(&demo, &key).await;
+    ends(&mut brief).await;
+    let names = demo.admin("/keys").await.to_string();
+    assert!(!names.contains("late"), "{names}");
+}
+
+/// Waits until the session has ended by itself.
+async fn ends(browser: &mut Browser) {
+    let ended = async || is_sent_to_sign_in(&browser.get("/queues").await).then_some(());
+    eventually("the session to end", PATIENCE, ended).await.unwrap();
+}
+
+#[tokio::test]
+async fn forms_of_other_pages_and_sites_change_nothing() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let admin = demo.var("TIDEGATE_ADMIN_KEY").to_owned();
+    let mut other = Browser::signed_in(&demo, &admin).await;
+    let foreign = other.get("/settings/keys/new").await.hidden("/settings/keys");
+    let mut browser = Browser::signed_in(&demo, &admin).await;
+    let own = browser.get("/settings/keys/new").await.hidden("/settings/keys");
+    let token = |fields: &[(String, String)]| fields[0].1.clone();
+    assert_eq!(own[0].0, "form_token");
+    assert_ne!(token(&own), token(&foreign));
+    let before = demo.admin("/audit").await["items"].as_array().unwrap().len();
+    let site = "sec-fetch-site";
+    for (form_token, headers) in [
+        (None, &[][..]),
+        (Some(String::new()), &[]),
+        (Some(token(&foreign)), &[]),
+        (Some(token(&own)), &[(site, "cross-site")]),
+        (Some(token(&own)), &[(site, "same-site")]),
+        (Some(token(&own)), &[("origin", "https://evil.example")]),
+    ] {
+        let mut fields = vec![("name", "forged"), ("scopes", "admin"), ("once", "1")];
+        fields.extend(form_token.as_deref().map(|token| ("form_token", token)));
+        let page = browser.post("/settings/keys", &fields, headers).await;
+        assert_eq!(page.status, 403, "{headers:?}: {}", page.body);
+        assert!(page.body.contains("The form"), "{}", page.body);
+    }
+    let json =
+        browser.request(Method::POST, "/settings/keys", None, &[("content-type", "application/json")]).await;
+    assert_eq!(json.status, 415, "{}", json.body);
+    let large = "x".repeat(100_000);
+    assert_eq!(browser.post("/settings/keys", &[("name", &large)], &[]).await.status, 413);
+    assert!(!demo.admin("/keys").await.to_string().contains("forged"));
+    assert_eq!(demo.admin("/audit").await["items"].as_array().unwrap().len(), before);
+    // A stranger's form for the sign-in is refused as well.
+    let stranger = Browser::new(&demo).post("/sign-in", &[("key", &admin)], &[]).await;
+    assert_eq!((stranger.status, stranger.headers.contains_key("set-cookie")), (403, false));
+    let crossed = Browser::new(&demo).post("/sign-in", &[("key", &large)], &[]).await;
+    assert_eq!(crossed.status, 413);
+}
+
+#[tokio::test]
+async fn new_key_is_shown_once_and_its_form_makes_no_second() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let mut browser = Browser::signed_in(&demo, demo.var("TIDEGATE_ADMIN_KEY")).await;
+    let form = browser.get("/settings/keys/new").await;
+    let fields = [("name", HOSTILE), ("scopes", "items:read"), ("scopes", "policies:read"), ("days", "30")];
+    let made = browser.send(&form, "/settings/keys", &fields).await;
+    assert_eq!(made.status, 201, "{}", made.body);
+    assert!(made.body.contains(ESCAPED) && !made.body.contains("<script"), "{}", made.body);
+    let key = shown_key(&made);
+    let policies = demo.platform_as(&key, Method::GET, "/api/v1/policies/", None).await;
+    assert_eq!(policies.0, 200, "{}", policies.1);
+
+    let again = browser.send(&form, "/settings/keys", &fields).await;
+    assert_eq!(again.status, 409, "{}", again.body);
+    assert!(
+        again.body.contains("was shown when it was made") && !again.body.contains(&key),
+        "{}",
+        again.body
+    );
+    let listed = demo.admin("/keys").await;
+    let own: Vec<_> =
+        listed["items"].as_array().unwrap().iter().filter(|key| key["name"] == HOSTILE).collect();
+    assert_eq!(own.len(), 1, "{listed}");
+    assert_eq!(own[0]["scopes"], json!(["items:read", "policies:read"]));
+    let list = browser.get("/settings/keys").await;
+    assert!(list.body.contains(ESCAPED) && !list.body.contains("<script"), "{}", list.body);
+    assert!(!list.body.contains(key.split('_').nth(3).unwrap()), "the list shows a secret");
+
+    let id = own[0]["id"].as_str().unwrap();
+    let action = format!("/settings/keys/{id}/rotate");
+    let form = browser.get(&action).await;
+    let wrong = browser.send(&form, &action, &[("hours", "soon")]).await;
+    assert_eq!(wrong.status, 400);
+    assert!(wrong.body.contains("Enter a whole number of hours"), "{}", wrong.body);
+    let rotated = browser.send(&form, &action, &[("hours", "2")]).await;
+    assert_eq!(rotated.status, 201, "{}", rotated.body);
+    let new = shown_key(&rotated);
+    assert_ne!(new, key);
+    for key in [&key, &new] {
+        assert_eq!(demo.platform_as(key, Method::GET, "/api/v1/policies/", None).await.0, 200);
+    }
+    assert_eq!(browser.send(&form, &action, &[("hours", "2")]).await.status, 409);
+    let listed = demo.admin("/keys").await;
+    let count = listed["items"].as_array().unwrap().iter().filter(|key| key["name"] == HOSTILE).count();
+    assert_eq!(count, 2, "{listed}");
+
+    let action = format!("/settings/keys/{id}/revoke");
+    let form = browser.get(&action).await;
+    assert_eq!(browser.send(&form, &action, &[]).await.location(), "/settings/keys");
+    assert_eq!(demo.platform_as(&key, Method::GET, "/api/v1/policies/", None).await.0, 401);
+    assert_eq!(demo.platform_as(&new, Method::GET, "/api/v1/policies/", None).await.0, 200);
+    let entries = demo.admin("/audit").await["items"].as_array().unwrap().clone();
+    let changes: Vec<_> = entries
+        .iter()
+        .map(|entry| (entry["action"].as_str().unwrap(), entry["status"].as_i64().unwrap_or_default()))
+        .filter(|(action, _)| action.contains("/keys"))
+        .collect();
+    let (rotate, revoke) = ("POST /keys/{id}/rotate", "POST /keys/{id}/revoke");
+    let expected = [
+        (revoke, 303),
+        (rotate, 409),
+        (rotate, 201),
+        (rotate, 400),
+        ("POST /keys", 409),
+        ("POST /keys", 201),
+    ];
+    assert_eq!(changes, expected);
+    assert!(!json!(entries).to_string().contains(key.split('_').nth(3).unwrap()), "the audit has a secret");
+}
+
+/// The key that a page shows.
+fn shown_key(page: &Page) -> String {
+    let start = page.body.find(">tg_").expect("a key") + 1;
+    page.body[start..].split('<').next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn errors_of_a_form_stand_at_its_fields_and_keep_what_was_entered() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let (key, _) = key_with(&demo, "ann", &["admin"]).await;
+    let mut browser = Browser::signed_in(&demo, &key).await;
+    let form = browser.get("/settings/keys/new").await;
+    assert!(!form.body.contains("child_safety"), "a scope that the key may not give is offered");
+    for (fields, error) in [
+        (
+            &[("name", ""), ("scopes", "items:read"), ("days", "77")][..],
+            "name-error\">A key&#39;s name has 1 to 200 bytes",
+        ),
+        (&[("name", "x"), ("days", "77")], "scopes-error\">A key needs at least one scope"),
+        (
+            &[("name", "x"), ("scopes", "items:read"), ("days", "x77")],
+            "days-error\">Enter a whole number of days",
+        ),
+        (
+            &[("name", "x"), ("scopes", "items:read"), ("days", "99999999")],
+            "days-error\">No key ends after the year 9999",
+        ),
+        (&[("name", "x"), ("scopes", "odd"), ("days", "77")], "scopes-error\">there is no scope `odd`"),
+        (
+            &[("name", "x"), ("scopes", "child_safety"), ("days", "77")],
+            "role=\"alert\"><p>The key lacks the scope",
+        ),
+    ] {
+        let page = browser.send(&form, "/settings/keys", fields).await;
+        assert!([400, 403].contains(&page.status), "{error}: {}", page.body);
+        let body = page.body.replace("A key's", "A key&#39;s");
+        assert!(body.contains(error), "{error}: {}", page.body);
+        let days = fields.iter().find(|(name, _)| *name == "days").unwrap().1;
+        assert!(page.body.contains(&format!("value=\"{days}\"")), "{}", page.body);
+    }
+    let made = browser.send(&form, "/settings/keys", &[("name", "x"), ("scopes", "items:read")]).await;
+    assert_eq!(made.status, 201, "a form that was refused can be sent again: {}", made.body);
+}
+
+#[tokio::test]
+async fn unknown_pages_are_pages_and_the_api_keeps_its_envelope() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let mut browser = Browser::new(&demo);
+    for path in ["/nothing", "/settings", "/queues/x/y"] {
+        let page = browser.get(path).await;
+        assert_eq!(
+            (page.status, &page.headers["content-type"]),
+            (404, &"text/html; charset=utf-8".parse().unwrap())
+        );
+        assert!(page.body.contains("There is no page at this address."), "{}", page.body);
+    }
+    let mut signed = Browser::signed_in(&demo, demo.var("TIDEGATE_ADMIN_KEY")).await;
+    for path in [
+        "/settings/keys/00000000-0000-0000-0000-000000000000/rotate",
+        "/settings/keys/odd/revoke",
+        "/partial-requests/1-00000000-0000-0000-0000-000000000000",
+        "/partial-requests/odd",
+    ] {
+        let page = signed.get(path).await;
+        assert_eq!(page.status, 404, "{path}: {}", page.body);
+        assert!(page.body.starts_with("<!DOCTYPE html>"), "{}", page.body);
+    }
+    for path in ["/jobs?cursor=odd", "/partial-requests?state=odd", "/jobs?state=odd"] {
+        let page = signed.get(path).await;
+        assert_eq!(page.status, 400, "{path}: {}", page.body);
+        assert!(page.body.starts_with("<!DOCTYPE html>"), "{}", page.body);
+    }
+    let page = signed.request(Method::DELETE, "/queues", None, &[]).await;
+    assert!([405, 415].contains(&page.status) && page.body.starts_with("<!DOCTYPE html>"), "{}", page.body);
+    let (status, body) = demo.admin_as("", Method::GET, "/no-such-thing", None).await;
+    assert_eq!((status.as_u16(), &body["errors"][0]["status"]), (401, &json!(401)));
+    let (status, body) =
+        demo.admin_as(demo.var("TIDEGATE_ADMIN_KEY"), Method::GET, "/no-such-thing", None).await;
+    assert_eq!((status.as_u16(), &body["title"]), (404, &json!("There is nothing here.")));
+}
+
+/// A platform whose endpoint is broken. Returns its port.
+async fn broken_platform() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut bytes = Vec::new();
+                while !bytes.ends_with(b"]}") && socket.read_buf(&mut bytes).await.unwrap_or(0) > 0 {}
+                let _gone = socket
+                    .write_all(b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                    .await;
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn partial_items_settings_are_masked_and_errors_of_requests_are_shown() {
+    let place = Place::new();
+    let url = format!("http://127.0.0.1:{}/items?secret=sealed-query", broken_platform().await);
+    let env = [
+        ("TIDEGATE__PARTIAL_ITEMS__DEFAULT__URL", url.as_str()),
+        ("TIDEGATE__PARTIAL_ITEMS__DEFAULT__HEADERS__AUTHORIZATION", "Bearer sealed-header"),
+    ];
+    let demo = place.start_with(&env).await.unwrap();
+    let item = report(&post("p1", "mallory", "as it was"));
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&item)).await.0, 201);
+    demo.job("default", "p1").await;
+    let (status, accepted) = demo.command("/items/post/p1/refresh", &json!({})).await;
+    assert_eq!(status, 202, "{accepted}");
+    let id = accepted["requestId"].as_str().unwrap();
+    let request = eventually_ok("the request to fail", PATIENCE, async || {
+        let request = demo.admin(&format!("/partial-requests/{id}")).await;
+        if request["state"] == "failed" { Ok(request) } else { anyhow::bail!("{request}") }
+    })
+    .await
+    .unwrap();
+    assert_eq!(request["error"]["name"], "PartialItemsEndpointResponseError", "{request}");
+
+    let mut browser = Browser::signed_in(&demo, demo.var("TIDEGATE_ADMIN_KEY")).await;
+    let page = browser.get("/settings/partial-items").await.body.to_lowercase();
+    assert!(page.contains("/items</code>") && page.contains("<code>authorization</code>"), "{page}");
+    assert!(page.contains("<code>***</code>") && !page.contains("sealed"), "{page}");
+    let error = "PartialItemsEndpointResponseError";
+    let listed = browser.get("/partial-requests").await.body;
+    assert!(listed.contains(&format!("/partial-requests/{id}")) && listed.contains(error), "{listed}");
+    let chosen = async |browser: &mut Browser, query: &str| {
+        let listed = browser.get(&format!("/partial-requests?{query}")).await;
+        assert_eq!(listed.status, 200, "{query}: {}", listed.body);
+        listed.body.contains(&format!("/partial-requests/{id}\""))
+    };
+    for (query, shown) in [
+        ("state=failed&trigger=refresh&error=", true),
+        ("state=done", false),
+        ("trigger=claim", false),
+        (&*format!("error={error}"), true),
+        ("error=PartialItemsInvalidResponseError", false),
+    ] {
+        assert_eq!(chosen(&mut browser, query).await, shown, "{query}");
+    }
+    let of_api = |listed: Value| listed["items"].as_array().unwrap().len();
+    assert_eq!(of_api(demo.admin(&format!("/partial-requests?error={error}&trigger=refresh")).await), 1);
+    let one = browser.get(&format!("/partial-requests/{id}")).await.body;
+    for shown in [error, "answered with a status other than 2xx", "<dd>500</dd>", "<code>p1</code>"] {
+        assert!(one.contains(shown), "{shown}: {one}");
+    }
+}
