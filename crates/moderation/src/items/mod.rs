@@ -8,3 +8,4 @@ pub mod evaluate;
 pub mod history;
 pub mod stored;
 pub mod submissions;
+mod waiting;

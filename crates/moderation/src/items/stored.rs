@@ -19,7 +19,7 @@ use tidegate_store::{
     },
 };
 
-use super::context;
+use super::{context, waiting};
 use crate::{Error, rules::stats::Suppressed};
 
 /// Number of index rows read at once; each has some hundred bytes.
@@ -277,8 +277,11 @@ pub async fn answer_when_evaluated(
     wait: Duration,
 ) -> Result<Option<Answer>, Error> {
     let give_up = tokio::time::Instant::now() + wait;
-    // Most items are evaluated within milliseconds, so the first look-ups come quickly.
-    let mut pause = Duration::from_millis(2);
+    let waiter = submission.map(waiting::wait_for);
+    // Most items are evaluated within milliseconds, so the first look-ups come quickly. Where only this process evaluates,
+    // each evaluation wakes its waiter, and look-ups in between are in vain.
+    let is_woken = waiter.is_some() && matches!(store, Store::Embedded(_));
+    let mut pause = if is_woken { Duration::from_millis(250) } else { Duration::from_millis(2) };
     // The submission is newer than all stored rows unless it was a dead letter. Only the last look-up searches the older
     // rows, so that polling stays cheap.
     let newest = store.scan::<ItemPlace>(&partition(org, item), At::all().limit(1)).all().await?.pop();
@@ -300,7 +303,16 @@ pub async fn answer_when_evaluated(
                 None => Ok(None),
             };
         }
-        tokio::time::sleep(pause.min(give_up - now)).await;
+        let woken = async {
+            match &waiter {
+                Some(waiter) => waiter.woken().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = woken => {}
+            () = tokio::time::sleep(pause.min(give_up - now)) => {}
+        }
         pause = (pause * 3 / 2).min(Duration::from_millis(250));
     }
 }

@@ -28,6 +28,7 @@ use crate::{
         evaluate::Prepared,
         history,
         stored::{self, RESENT, Submission},
+        waiting,
     },
     metrics, priority, routing,
     rules::stats::RuleOutcome,
@@ -240,6 +241,7 @@ pub async fn finish(deps: &Deps, submission: &Submission<'_>, plan: &Plan) -> Re
     }
     let rows = [EvaluatedRows::new(submission, plan.config_version, findings)];
     deps.store.write(batch_of(&rows)).await?;
+    waiting::evaluated(submission.entry.submission_id);
     Box::pin(effects::apply(deps, plan)).await
 }
 
@@ -291,7 +293,11 @@ impl EvaluatedRows {
 pub async fn store_new(deps: &Deps, submissions: &[EvaluatedRows]) -> Result<(), Error> {
     let mut batch = batch_of(submissions);
     batch.of_new_rows();
-    Ok(deps.store.write(batch).await?)
+    deps.store.write(batch).await?;
+    for rows in submissions {
+        waiting::evaluated(rows.item.submission_id);
+    }
+    Ok(())
 }
 
 fn batch_of(submissions: &[EvaluatedRows]) -> Batch<'_> {
