@@ -64,6 +64,23 @@ where
     })
 }
 
+/// A route that reads something public: without a key, and the same for everybody.
+pub(crate) fn open_route<A: IntoResponse>(
+    endpoint: &'static str,
+    answer: impl Fn() -> A + Clone + Send + Sync + 'static,
+) -> MethodRouter {
+    let answers = Arc::new(metrics::Answers::of(endpoint));
+    on(MethodFilter::GET, move |request: Request| {
+        let (answers, answer) = (Arc::clone(&answers), answer.clone());
+        handle_request(request, move |_, _| async move {
+            let began = Instant::now();
+            let response = answer().into_response();
+            answers.count(response.status(), began.elapsed());
+            response
+        })
+    })
+}
+
 async fn admit(
     api: &Api,
     scope: Scope,

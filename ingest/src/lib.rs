@@ -14,6 +14,7 @@ mod item;
 mod items;
 mod lag;
 pub mod metrics;
+mod openapi;
 mod policies;
 mod refused;
 mod reports;
@@ -35,7 +36,10 @@ use tidegate_web::{Drained, FairBudget, HttpServer, Rates, handle_request};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::{admission::authorized_route, lag::LagGate};
+use crate::{
+    admission::{authorized_route, open_route},
+    lag::LagGate,
+};
 pub use settings::{Settings, SettingsError};
 
 /// Dependencies of the API.
@@ -102,7 +106,7 @@ pub fn router(
         stop,
     });
     let (get, post) = (MethodFilter::GET, MethodFilter::POST);
-    let routes: [(&str, MethodRouter); 7] = [
+    let routes: [(&str, MethodRouter); 9] = [
         ("/api/v1/items/async", authorized_route(&api, "items", Scope::ItemsWrite, post, items::submit)),
         ("/api/v1/actions", authorized_route(&api, "actions", Scope::ActionsWrite, post, actions::submit)),
         ("/api/v1/content", authorized_route(&api, "content", Scope::ItemsWrite, post, content::submit)),
@@ -113,6 +117,8 @@ pub fn router(
         ),
         ("/api/v1/policies", authorized_route(&api, "policies", Scope::PoliciesRead, get, policies::list)),
         ("/api/v1/items/{type_id}/{id}", authorized_route(&api, "item", Scope::ItemsRead, get, item::show)),
+        ("/openapi.json", open_route("openapi", openapi::document)),
+        ("/docs", open_route("docs", openapi::page)),
     ];
     let mut router = Router::new();
     for (path, route) in routes {

@@ -14,6 +14,7 @@ pub mod item_types;
 pub mod json;
 pub mod names;
 pub mod nearest;
+pub mod openapi;
 pub mod records;
 pub mod string_enum;
 pub mod validation_error;

@@ -13,6 +13,7 @@ mod idempotency;
 mod items;
 mod leniency;
 mod look_ups;
+mod openapi;
 mod pressure;
 mod reports;
 mod spans;

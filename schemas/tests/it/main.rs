@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod agreement;
 mod documents;
 mod item_types;
+mod openapi;
 mod published_documents;
 mod wire_json;
 mod wire_requests;

@@ -8,8 +8,30 @@ use tidegate_schemas::{
     json as scanned,
     records::Variant,
     validation_error::ValidationError,
-    wire::{Limits, answers, appeals, items, policies, reports},
+    wire::{Limits, answers, policies},
 };
+
+/// Each request of these tests is also held to the published schemas.
+macro_rules! held_to_its_schema {
+    ($($module:ident: $content:ty = $kind:ident),+) => {$(
+        mod $module {
+            pub(super) use tidegate_schemas::wire::$module::*;
+            use tidegate_schemas::wire::{Limits, Refused, Request};
+
+            use crate::agreement::{Body, hold_parsed};
+
+            pub(super) fn parse(body: &bytes::Bytes, limits: &Limits) -> Result<Request<$content>, Refused> {
+                hold_parsed(Body::$kind, body, tidegate_schemas::wire::$module::parse(body, limits))
+            }
+        }
+    )+};
+}
+
+held_to_its_schema! {
+    items: Vec<SubmittedItem> = Items,
+    reports: ReportRequest = Report,
+    appeals: AppealRequest = Appeal
+}
 
 fn body(value: &Value) -> Bytes {
     Bytes::from(serde_json::to_vec(value).unwrap())

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use tidegate_test_support::{PATIENCE, Process, Program, eventually_ok};
+use tidegate_test_support::{PATIENCE, Process, Program, eventually_ok, openapi::contract};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_tidegate");
 const ANYWHERE: &str = "127.0.0.1:0";
@@ -125,7 +125,7 @@ impl Demo {
         self.platform_as(self.var("TIDEGATE_API_KEY"), method, path, body).await
     }
 
-    /// A request of the platform, with any key; without one if it is empty.
+    /// A request of the platform, with any key; without one if it is empty. Its answer is held to the published description.
     pub(crate) async fn platform_as(
         &self,
         key: &str,
@@ -133,9 +133,11 @@ impl Demo {
         path: &str,
         body: Option<&Value>,
     ) -> Answer {
-        let request = self.http.request(method, format!("{}{path}", self.var("TIDEGATE_URL")));
+        let request = self.http.request(method.clone(), format!("{}{path}", self.var("TIDEGATE_URL")));
         let request = if key.is_empty() { request } else { request.header("x-api-key", key) };
-        answer(request, body).await
+        let answer = answer(request, body).await;
+        contract().check_answer(method.as_str(), path, answer.0.as_u16(), &answer.1).unwrap();
+        answer
     }
 
     /// A request of the operator, with any token; without one if it is empty.
@@ -190,9 +192,14 @@ impl Demo {
         .unwrap()
     }
 
+    /// All verified callbacks, each held to the published description.
     pub(crate) async fn all_received(&self) -> Result<Vec<Value>> {
         let url = format!("{}/received", self.var("TIDEGATE_RECEIVER_URL"));
-        Ok(serde_json::from_slice(&self.http.get(url).send().await?.bytes().await?)?)
+        let received: Vec<Value> = serde_json::from_slice(&self.http.get(url).send().await?.bytes().await?)?;
+        for body in &received {
+            contract().check_webhook(body).unwrap_or_else(|error| panic!("{error}\n{body}"));
+        }
+        Ok(received)
     }
 
     /// The one open job of a queue about an item, once there is one.

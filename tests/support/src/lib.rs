@@ -1,9 +1,10 @@
 //! What tests of several crates share: real servers by name, a faulty link, child processes, what was
-//! written, waiting with a bound.
+//! written, the published description of the API, waiting with a bound.
 //! Knows nothing of Tidegate's own types, so that any crate may use it in its tests.
 
 pub mod eventually;
 pub mod garbled;
+pub mod openapi;
 pub mod own_server;
 pub mod pictures;
 pub mod process;

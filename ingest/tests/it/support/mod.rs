@@ -26,6 +26,7 @@ use tidegate_stream::{
     page_reader::{Order, Query},
     record::PageRecord,
 };
+use tidegate_test_support::openapi::contract;
 use tidegate_web::HttpServer;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -128,8 +129,12 @@ impl Service {
         self.deps.keys.create(new).await.unwrap().token.reveal()
     }
 
+    /// Sends a request. Its answer is held to the published description.
     pub(crate) async fn ask(&self, request: Request<Body>) -> Answer {
-        Answer::of(self.router.clone().oneshot(request).await.unwrap()).await
+        let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+        let answer = Answer::of(self.router.clone().oneshot(request).await.unwrap()).await;
+        contract().check_answer(&method, &path, answer.status.as_u16(), &answer.body).unwrap();
+        answer
     }
 
     pub(crate) fn request(&self, method: &str, path: &str) -> axum::http::request::Builder {
@@ -144,8 +149,17 @@ impl Service {
         self.ask(self.request("GET", path).body(Body::empty()).unwrap()).await
     }
 
+    /// Posts a body. The published description takes it if the service does, and refuses it if its shape is refused.
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
-        self.post_text(path, body.to_string()).await
+        let answer = self.post_text(path, body.to_string()).await;
+        let described = contract().check_request("POST", path, body);
+        if answer.status.is_success() {
+            described
+                .unwrap_or_else(|error| panic!("{path} takes {body}, but its description does not: {error}"));
+        } else if answer.is_misshapen() {
+            assert!(described.is_err(), "{path} refuses the shape of {body}, but its description does not");
+        }
+        answer
     }
 
     pub(crate) async fn post_text(&self, path: &str, body: impl Into<Body>) -> Answer {
@@ -261,6 +275,13 @@ impl Answer {
         self.assert_envelope();
         let errors = self.body["errors"].as_array().unwrap();
         errors.iter().map(|error| error["pointer"].as_str().unwrap_or("")).collect()
+    }
+
+    /// True if the shape of the body is refused for more than a limit, of which no schema knows.
+    fn is_misshapen(&self) -> bool {
+        let errors = self.body["errors"].as_array().into_iter().flatten();
+        let mut of_shape = errors.filter(|error| error["title"] == "Request body failed schema validation.");
+        of_shape.any(|error| !error["detail"].as_str().unwrap_or_default().contains("at most"))
     }
 
     pub(crate) fn detail(&self) -> &str {

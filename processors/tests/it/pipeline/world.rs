@@ -9,6 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use serde_json::Value;
 use tempfile::TempDir;
 use tidegate_catalog::{Change, Changes, Live, MasterKey, Secrets, orgs};
 use tidegate_egress::Client;
@@ -30,7 +31,7 @@ use tidegate_stream::{
     page_reader::{Order, Query},
     record::PageRecord,
 };
-use tidegate_test_support::{PATIENCE, eventually};
+use tidegate_test_support::{PATIENCE, eventually, openapi::contract};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -326,8 +327,17 @@ impl World {
         self.deps.log.read_page(query).await.unwrap().records
     }
 
+    /// Returns the callbacks. Each body is held to the published description.
     pub(crate) async fn callbacks(&self) -> Vec<Callback> {
-        self.tail(Topic::Callbacks).await.iter().map(|tailed| tailed.decode().unwrap()).collect()
+        let callbacks: Vec<Callback> =
+            self.tail(Topic::Callbacks).await.iter().map(|tailed| tailed.decode().unwrap()).collect();
+        for callback in callbacks.iter().filter(|callback| !callback.body.is_empty()) {
+            let mut body: Value = serde_json::from_slice(&callback.body).unwrap();
+            // The owner of the callback adds it.
+            body["sequence"] = 1.into();
+            contract().check_webhook(&body).unwrap_or_else(|error| panic!("{error}\n{body}"));
+        }
+        callbacks
     }
 
     /// The distinct events among the callbacks, of one type.
@@ -350,6 +360,7 @@ impl World {
     }
 
     pub(crate) async fn drain(&mut self) {
+        self.callbacks().await;
         assert_eq!(self.stop().await.unwrap(), DrainResult::Clean);
     }
 }
