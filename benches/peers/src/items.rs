@@ -7,6 +7,9 @@ pub const TEXTS: usize = 4_096;
 /// The size of an item's `data`.
 pub const DATA_BYTES: usize = 300;
 
+/// A word that some of the texts have, for rules that shall match.
+pub const MATCHED_WORD: &str = "harbour";
+
 const MARK: &[u8] = b"bench~";
 const NUMBER_DIGITS: usize = 10;
 const TEXT_DIGITS: usize = 4;
@@ -38,6 +41,12 @@ impl Pool {
 
     pub fn data(&self, text: usize) -> &str {
         &self.0[text % TEXTS]
+    }
+
+    /// Returns true if the text, without the title, has [`MATCHED_WORD`] as a whole word.
+    pub fn is_matched(&self, text: usize) -> bool {
+        let words = self.data(text).trim_start_matches(r#"{"text":""#).split('"').next().unwrap_or_default();
+        words.split(' ').any(|word| word == MATCHED_WORD)
     }
 }
 
@@ -106,6 +115,20 @@ impl Template {
         bytes.extend_from_slice(&body);
         numbers.iter_mut().for_each(|at| *at += moved);
         Self { bytes, numbers }
+    }
+
+    /// One item as `POST /api/v1/content` takes it.
+    pub fn content(pool: &Pool, head: impl Fn(usize) -> String, text: usize) -> Self {
+        let start = r#"{"contentType":"post","contentId":""#;
+        let body = format!("{start}{}\",\"content\":{}}}", id(0, text), pool.data(text));
+        let head = head(body.len());
+        let number = head.len() + start.len() + MARK.len();
+        Self { bytes: (head + &body).into_bytes(), numbers: vec![number] }
+    }
+
+    /// A request without a body.
+    pub fn empty(head: impl Fn(usize) -> String) -> Self {
+        Self { bytes: head(0).into_bytes(), numbers: Vec::new() }
     }
 
     /// Numbers its items from `first` on.
@@ -177,6 +200,24 @@ mod tests {
             let data: serde_json::Value = serde_json::from_str(data).unwrap();
             assert!(data["text"].as_str().unwrap().len() > 50, "{data}");
         }
+    }
+
+    #[test]
+    fn content_has_the_number_and_the_text() {
+        let pool = Pool::new();
+        let mut template = Template::content(&pool, |bytes| format!("{bytes} "), 7);
+        template.number(12);
+        let body = &template.bytes[template.bytes.iter().position(|byte| *byte == b'{').unwrap()..];
+        let body: serde_json::Value = serde_json::from_slice(body).unwrap();
+        assert_eq!(body["contentId"], id(12, 7));
+        assert_eq!(body["content"].to_string().len(), DATA_BYTES);
+    }
+
+    #[test]
+    fn some_texts_have_the_matched_word() {
+        let pool = Pool::new();
+        let matched = (0..TEXTS).filter(|text| pool.is_matched(*text)).count();
+        assert!(matched > TEXTS / 20 && matched < TEXTS * 19 / 20, "{matched} of {TEXTS}");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The load: so many connections, each with one request under way at a time, until a time or a number is reached.
+//! The load: so many connections, each with one request under way at a time, until a time or a number is reached. With a rate
+//! requests arrive at random moments of their own, and wait for a free connection if there is none.
 //!
 //! It prints one line of JSON: what was acknowledged, in what time. It knows items, and nothing of who takes them.
 
@@ -40,27 +41,56 @@ struct Args {
     /// How many items are sent at most.
     #[arg(long, default_value_t = u64::MAX)]
     most: u64,
+    /// Sends each item to `/api/v1/content`, and checks in its answer that this rule matched the texts with the word, and
+    /// no rule the others.
+    #[arg(long)]
+    content: Option<String>,
+    /// Reads the policies instead: a request that costs little.
+    #[arg(long)]
+    policies: bool,
+    /// Requests that arrive in a second, in an open loop; 0: a closed loop.
+    #[arg(long, default_value_t = 0.0)]
+    rate: f64,
+}
+
+/// Moments at which requests arrive, as independent clients would send them: the gaps are exponential.
+struct Arrivals {
+    at: Instant,
+    rate: f64,
+    draw: u64,
+}
+
+impl Arrivals {
+    fn next(&mut self) -> Instant {
+        self.draw = self.draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // Between 0 and 1, never 0.
+        let uniform = ((self.draw >> 33) as f64 + 1.0) / (f64::from(1_u32 << 31) + 1.0);
+        self.at += Duration::from_secs_f64(-uniform.ln() / self.rate);
+        self.at
+    }
 }
 
 struct State {
     next: u64,
     end: u64,
     until: Option<Instant>,
+    arrivals: Option<Arrivals>,
     acknowledged: u64,
     millis: Vec<f64>,
     failed: Option<anyhow::Error>,
 }
 
 impl State {
-    /// The numbers of one request's items.
-    fn take(&mut self, items: u64) -> Option<u64> {
-        let is_over = self.until.is_some_and(|until| Instant::now() >= until);
+    /// The numbers of one request's items, and when it arrives.
+    fn take(&mut self, items: u64) -> Option<(u64, Instant)> {
+        let arrives = self.arrivals.as_mut().map_or_else(Instant::now, Arrivals::next);
+        let is_over = self.until.is_some_and(|until| arrives >= until);
         let first = self.next;
         if is_over || first + items > self.end {
             return None;
         }
         self.next += items;
-        Some(first)
+        Some((first, arrives))
     }
 }
 
@@ -74,6 +104,7 @@ async fn main() -> Result<()> {
         next: args.first,
         end: args.first.saturating_add(args.most),
         until,
+        arrivals: (args.rate > 0.0).then_some(Arrivals { at: began, rate: args.rate, draw: args.first }),
         acknowledged: 0,
         millis: Vec::new(),
         failed: None,
@@ -105,30 +136,57 @@ async fn main() -> Result<()> {
         "{}",
         serde_json::json!({
             "acknowledged": state.acknowledged, "requests": requests, "seconds": took,
-            "p50": table::median(millis), "p99": p99,
+            "p50": table::median(millis.clone()), "p99": p99, "most": millis.last(),
         })
     );
     Ok(())
 }
 
+/// Texts of a connection that sends content, one after the other.
+const TEXTS_A_CONNECTION: usize = 16;
+
 async fn connection(args: &Args, pool: &Pool, state: &RefCell<State>, nth: usize) -> Result<()> {
-    let Args { address, key, items, .. } = args;
+    let Args { address, key, items, content, policies, .. } = args;
+    let route = match (policies, content) {
+        (true, _) => "GET /api/v1/policies",
+        (false, Some(_)) => "POST /api/v1/content",
+        (false, None) => "POST /api/v1/items/async",
+    };
     let head = |bytes: usize| {
         let key = if key.is_empty() { String::new() } else { format!("X-API-KEY: {key}\r\n") };
         format!(
-            "POST /api/v1/items/async HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+            "{route} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
              {key}Content-Length: {bytes}\r\n\r\n"
         )
     };
-    let mut template = Template::new(pool, head, *items, nth * items);
+    // Each request with the parts that its answer must have.
+    let mut templates: Vec<(Template, Vec<String>)> = match content {
+        _ if *policies => vec![(Template::empty(head), vec!["HTTP/1.1 200".to_owned()])],
+        None => {
+            vec![(Template::new(pool, head, *items, nth * items), vec!["HTTP/1.1 202".to_owned()])]
+        }
+        Some(rule) => (nth * TEXTS_A_CONNECTION..(nth + 1) * TEXTS_A_CONNECTION)
+            .map(|text| {
+                let matched = match pool.is_matched(text) {
+                    true => format!(r#""matchedRules":[{{"id":"{rule}","#),
+                    false => r#""matchedRules":[],"#.to_owned(),
+                };
+                (Template::content(pool, head, text), vec!["HTTP/1.1 200".to_owned(), matched])
+            })
+            .collect(),
+    };
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let mut answer = Vec::with_capacity(64 << 10);
-    loop {
-        let first = state.borrow_mut().take(*items as u64);
-        let Some(first) = first else { return Ok(()) };
+    for turn in 0.. {
+        let taken = state.borrow_mut().take(*items as u64);
+        let Some((first, arrives)) = taken else { break };
+        let nth = turn % templates.len();
+        let (template, wanted) = &mut templates[nth];
         template.number(first);
-        let sent = Instant::now();
+        if arrives > Instant::now() {
+            tokio::time::sleep_until(arrives.into()).await;
+        }
         stream.write_all(&template.bytes).await?;
         answer.clear();
         let end = loop {
@@ -141,13 +199,16 @@ async fn connection(args: &Args, pool: &Pool, state: &RefCell<State>, nth: usize
                 bail!("the connection ended");
             }
         };
-        if !answer.starts_with(b"HTTP/1.1 202") || answer.len() != end {
-            bail!("not accepted: {}", String::from_utf8_lossy(&answer[..answer.len().min(500)]));
+        let has = |part: &String| answer.windows(part.len()).any(|window| window == part.as_bytes());
+        if !wanted.iter().all(has) || answer.len() != end {
+            bail!("{wanted:?} is not in {}", String::from_utf8_lossy(&answer[..answer.len().min(900)]));
         }
         let mut state = state.borrow_mut();
         state.acknowledged += *items as u64;
-        state.millis.push(sent.elapsed().as_secs_f64() * 1_000.0);
+        // From the moment at which the request arrived: what waits for a connection waits too.
+        state.millis.push(arrives.elapsed().as_secs_f64() * 1_000.0);
     }
+    Ok(())
 }
 
 /// Where an answer ends, once its head is here.

@@ -2,6 +2,7 @@
 //!
 //! `benches/run` builds what is measured and calls this.
 
+mod answers;
 mod cluster;
 mod growth;
 mod images;
@@ -42,6 +43,8 @@ enum Bench {
     Rules(rules::Args),
     /// Items with photographs against hashing alone, and beside a host that hangs
     Images(images::Args),
+    /// How long a platform and a moderator wait: for the outcome of one item, and for a claimed job
+    Answers(answers::Args),
     /// From the start of the process to the first evaluated item, and memory at rest
     Start(start::Args),
 }
@@ -63,6 +66,7 @@ async fn main() -> Result<()> {
         Bench::Growth(args) => Box::pin(growth::run(&place, &args)).await,
         Bench::Rules(args) => Box::pin(rules::run(&place, &args)).await,
         Bench::Images(args) => Box::pin(images::run(&place, &args)).await,
+        Bench::Answers(args) => Box::pin(answers::run(&place, &args)).await,
         Bench::Start(args) => Box::pin(start::run(&place, &args)).await,
     }
 }

@@ -8,6 +8,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use tidegate_benches::{
     house::{House, UP},
+    items::MATCHED_WORD,
     table::{median, print, spread, thousands, verdict},
 };
 
@@ -96,13 +97,16 @@ fn compare(few: &BTreeMap<usize, Value>, many: &BTreeMap<usize, Value>) -> Resul
     Ok(())
 }
 
+/// Id of the one rule that matches some of the texts.
+pub(crate) const MATCHING: &str = "rule-0";
+
 /// The first of them finds a word of the texts, in the background; the others find words that no text has, in the
 /// shares of rule sets in use.
-fn rules(count: usize) -> String {
+pub(crate) fn rules(count: usize) -> String {
     let mut draw = Draw(0x7469_6465);
     let document = |nth: usize| {
         let when = if nth == 0 {
-            json!({"text": {"in": ["text"], "words": ["harbour"]}})
+            json!({"text": {"in": ["text"], "words": [MATCHED_WORD]}})
         } else {
             condition(&mut draw, nth)
         };
