@@ -167,6 +167,6 @@ fn print_run(run: &Run) {
     }
     rules.iter().for_each(|(rule, count)| print_line(format!("  rule {rule}: {count}")));
     actions.iter().for_each(|(action, count)| {
-        print_line(format!("  action {action}: {count}, as far as limits allow"))
+        print_line(format!("  action {action}: {count}, as far as limits allow"));
     });
 }
