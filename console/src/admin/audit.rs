@@ -56,21 +56,12 @@ pub(crate) async fn record(State(api): State<Api>, request: Request, next: Next)
     let Some(caller) = request.extensions().get::<Caller>().cloned() else {
         return Problem::internal().into_response();
     };
-    let path = request.uri().path();
-    let at = Millis::now();
+    let object = without_prefix(request.uri().path()).to_owned();
     let mut row = AuditEntry {
-        org: caller.org.clone(),
-        day: at.day(),
-        at,
-        entry_id: CauseId::random().0,
-        actor: caller.name.to_string(),
-        action: format!("{} {route}", request.method()),
-        object: without_prefix(path).to_owned(),
         request_id: request.extensions().get::<RequestId>().map_or_else(String::new, ToString::to_string),
-        status: None,
-        detail: None,
+        ..entry(&caller, format!("{} {route}", request.method()), object)
     };
-    let store = &api.deps.moderation.store;
+    let (store, at) = (&api.deps.moderation.store, row.at);
     if let Err(error) = store.put(WriteTime::of(at, 0), std::slice::from_ref(&row)).await {
         return faults::store(error).into_response();
     }
@@ -96,39 +87,34 @@ pub(super) async fn record_view(
     route: &str,
     object: String,
 ) -> Result<(), Problem> {
-    let at = Millis::now();
-    let row = AuditEntry {
-        org: caller.org.clone(),
-        day: at.day(),
-        at,
-        entry_id: CauseId::random().0,
-        actor: caller.name.to_string(),
-        action: format!("GET {route}"),
-        object,
-        request_id: caller.request_id.to_string(),
-        status: None,
-        detail: Some(json!({ "class": JobClass::ChildSafety }).to_string()),
-    };
-    let put = api.deps.moderation.store.put(WriteTime::of(at, 0), &[row]).await;
-    put.map_err(faults::store)
+    let detail = Some(json!({ "class": JobClass::ChildSafety }).to_string());
+    put(api, AuditEntry { detail, ..entry(caller, format!("GET {route}"), object) }).await
 }
 
 /// Records that the caller begins a session of the console, before it does.
 pub(crate) async fn record_sign_in(api: &Api, caller: &Caller) -> Result<(), Problem> {
+    put(api, entry(caller, "POST /sign-in".to_owned(), "/sign-in".to_owned())).await
+}
+
+/// Row of a request whose end is not known yet.
+fn entry(caller: &Caller, action: String, object: String) -> AuditEntry {
     let at = Millis::now();
-    let row = AuditEntry {
+    AuditEntry {
         org: caller.org.clone(),
         day: at.day(),
         at,
         entry_id: CauseId::random().0,
         actor: caller.name.to_string(),
-        action: "POST /sign-in".to_owned(),
-        object: "/sign-in".to_owned(),
+        action,
+        object,
         request_id: caller.request_id.to_string(),
         status: None,
         detail: None,
-    };
-    let put = api.deps.moderation.store.put(WriteTime::of(at, 0), &[row]).await;
+    }
+}
+
+async fn put(api: &Api, row: AuditEntry) -> Result<(), Problem> {
+    let put = api.deps.moderation.store.put(WriteTime::of(row.at, 0), &[row]).await;
     put.map_err(faults::store)
 }
 
