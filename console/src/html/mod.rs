@@ -13,12 +13,12 @@ use axum::{
 use maud::{DOCTYPE, Markup, html};
 use tidegate_web::Problem;
 
-pub(crate) use self::parts::{alert, code_list, field_error, link, pager, time};
+pub(crate) use self::parts::{alert, chosen, code_list, field_error, link, pager, time};
 
 /// Style sheet of all pages.
 pub(crate) const STYLE: &str = include_str!("style.css");
 
-/// Only this process's style sheet and forms: no script, no frame, no foreign address.
+/// Content security policy: this process's style sheet and forms alone, no script, no frame, no foreign address.
 const POLICY: &str =
     "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
@@ -44,7 +44,7 @@ impl Section {
     ];
 }
 
-/// Who is signed in, and the value that the page's forms carry.
+/// Names in the head of a page: who is signed in, and the value that the page's forms carry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame<'a> {
     pub(crate) org: &'a str,

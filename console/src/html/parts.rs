@@ -36,6 +36,11 @@ pub(crate) fn pager(path: &str, query: &[(&str, &str)], next: Option<&str>) -> M
     html! { @if let Some(link) = link { p.pager { a href=(link) rel="next" { "Next page" } } } }
 }
 
+/// Returns the value of a filter; a form sends those that nothing was entered in as empty.
+pub(crate) fn chosen(text: &str) -> Option<String> {
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
 /// A path with these parameters.
 pub(crate) fn link<'a>(path: &str, query: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut pairs = form_urlencoded::Serializer::new(String::new());

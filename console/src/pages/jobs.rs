@@ -13,7 +13,7 @@ use crate::{
         Api,
         job_list::{self, Wanted},
     },
-    html::{self, Section, pager, time},
+    html::{self, Section, chosen, pager, time},
     signin::Signed,
 };
 
@@ -41,8 +41,6 @@ async fn list(
     signed: Signed,
     Query(asked): Query<Asked>,
 ) -> Result<Response, Problem> {
-    // A form sends the fields that nothing was entered in as empty.
-    let chosen = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
     let wanted = Wanted {
         queue: chosen(&asked.queue).map(QueueId::from),
         state: chosen(&asked.state),

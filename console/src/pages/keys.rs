@@ -39,7 +39,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/settings/keys/{id}/revoke", get(ask_revoke).post(revoke))
 }
 
-/// What a key can be used for now.
+/// State of a key by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Works,

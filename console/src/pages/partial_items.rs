@@ -14,7 +14,7 @@ use crate::{
         Api,
         partial_items::{self, Wanted},
     },
-    html::{self, Section, pager, time},
+    html::{self, Section, chosen, pager, time},
     signin::Signed,
 };
 
@@ -92,8 +92,6 @@ async fn list(
     signed: Signed,
     Query(asked): Query<Asked>,
 ) -> Result<Response, Problem> {
-    // A form sends the fields that nothing was chosen in as empty.
-    let chosen = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let wanted = Wanted {
         state: chosen(&asked.state),
         trigger: chosen(&asked.trigger),

@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq as _;
 use tidegate_schemas::hex::{decode, hex};
 use tidegate_web::Problem;
 
-/// Only a page of this very host over TLS can set a cookie of this name.
+/// Name of a cookie that only a page of this very host over TLS can set.
 const NAME: &str = "__Host-tidegate";
 /// Name for a browser that talks to its own machine without TLS.
 const LOCAL_NAME: &str = "tidegate";

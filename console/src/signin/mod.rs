@@ -22,14 +22,14 @@ use tidegate_catalog::{Caller as KeyHolder, Denied, Scope};
 use tidegate_schemas::ids::ApiKeyId;
 use tidegate_web::{AnswerFor, Problem, Query, RequestId};
 
+use self::cookies::Token;
 pub(crate) use self::forms::Fields;
-use self::{cookies::Token, sessions::Active};
 use crate::{
     admin::{Api, audit, caller::Caller},
     html::{self, Frame},
 };
 
-/// Who sends a request of a page.
+/// Caller of a page, with the session that they are signed in by.
 #[derive(Clone, Debug)]
 pub(crate) struct Signed {
     pub(crate) caller: Caller,
@@ -79,12 +79,12 @@ pub(crate) async fn authenticate(State(api): State<Api>, request: Request, next:
     let id = request.extensions().get::<RequestId>().cloned();
     let id_text = id.as_ref().map_or("", RequestId::as_str);
     let token = Token::of(request.headers(), request.uri());
-    let active = match &token {
+    let holder = match &token {
         Some(token) => sessions::find(&api, token).await,
         None => Ok(None),
     };
-    let (token, Active { key }) = match (token, active) {
-        (Some(token), Ok(Some(active))) => (token, active),
+    let (token, key) = match (token, holder) {
+        (Some(token), Ok(Some(key))) => (token, key),
         (_, Ok(_)) => return to_sign_in(&request),
         (_, Err(problem)) => return html::problem_page(problem, None, id_text),
     };
@@ -252,7 +252,7 @@ async fn sign_out(State(api): State<Api>, request: Request) -> Result<Response, 
     Ok((cookie, see_other("/sign-in?out=1")).into_response())
 }
 
-/// Where a sign-in leads to: a page of this console, or the first one.
+/// Returns the path that a sign-in leads to: a page of this console, or the first one.
 fn own_path(next: &str) -> &str {
     let rest = next.strip_prefix('/').unwrap_or("/");
     let is_own = !rest.starts_with(['/', '\\']) && next.bytes().all(|byte| byte.is_ascii_graphic());

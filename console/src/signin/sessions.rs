@@ -8,12 +8,6 @@ use tidegate_web::Problem;
 use super::cookies::Token;
 use crate::admin::{Api, faults};
 
-/// A session that holds, with the key that it was begun with.
-#[derive(Debug)]
-pub(super) struct Active {
-    pub(super) key: KeyHolder,
-}
-
 /// Begins a session with a new token.
 pub(super) async fn begin(api: &Api, key: &KeyHolder) -> Result<Token, Problem> {
     let token = Token::random()?;
@@ -31,16 +25,17 @@ pub(super) async fn begin(api: &Api, key: &KeyHolder) -> Result<Token, Problem> 
     Ok(token)
 }
 
-/// Returns the session of a token: neither ended nor expired, with a key that still opens the admin API. A key that was
+/// Returns the holder of the key that a token's session was begun with, if the session has neither ended nor expired and the
+/// key still opens the admin API. A key that was
 /// revoked by another process counts for as long as look-ups of keys are remembered (`catalog.key_cache_seconds`).
-pub(super) async fn find(api: &Api, token: &Token) -> Result<Option<Active>, Problem> {
+pub(super) async fn find(api: &Api, token: &Token) -> Result<Option<KeyHolder>, Problem> {
     let store = &api.deps.moderation.store;
     let row = store.get::<Session>(&Session::key(token.hash())).await.map_err(faults::store)?;
     let Some(row) = row.filter(|row| row.ended_at.is_none() && Millis::now() < row.expires_at) else {
         return Ok(None);
     };
     match api.deps.keys.holder(row.key_id).await {
-        Ok(key) if key.org == row.org && key.may(Scope::Admin) => Ok(Some(Active { key })),
+        Ok(key) if key.org == row.org && key.may(Scope::Admin) => Ok(Some(key)),
         Err(Denied::Unavailable) => Err(faults::unreachable()),
         Ok(_) | Err(_) => Ok(None),
     }
