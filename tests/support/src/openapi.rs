@@ -1,6 +1,6 @@
 //! The published OpenAPI document as a judge: requests, answers and webhooks against its schemas.
 //!
-//! What the service sends is held to the schemas closed, so that a member that they do not name is an error.
+//! Answers and callbacks of the service are held to closed schemas, so that a member that they do not name is an error.
 
 use std::{
     collections::HashMap,

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tidegate_schemas::ids::SubmissionId;
 use tokio::sync::Notify;
 
-/// Of the process, since the roles that wait and that evaluate share nothing else but log and store.
+/// Look-ups of the process. It is a static because the roles that wait and that evaluate share only log and store.
 static WAITING: LazyLock<Waiting> = LazyLock::new(Waiting::default);
 
 #[derive(Default)]

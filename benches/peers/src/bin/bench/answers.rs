@@ -1,4 +1,4 @@
-//! How long a platform and a moderator wait: for the outcome of one item that `POST /api/v1/content` evaluates, and for the
+//! Waiting times of a platform and a moderator: for the outcome of one item that `POST /api/v1/content` evaluates, and for the
 //! claim of a job while the platform's partial items endpoint hangs.
 //!
 //! Wall-clock figures: on a machine that does other work they are upper bounds.

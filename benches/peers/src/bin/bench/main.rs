@@ -43,7 +43,7 @@ enum Bench {
     Rules(rules::Args),
     /// Items with photographs against hashing alone, and beside a host that hangs
     Images(images::Args),
-    /// How long a platform and a moderator wait: for the outcome of one item, and for a claimed job
+    /// Waiting times of a platform and a moderator: for the outcome of one item, and for a claimed job
     Answers(answers::Args),
     /// From the start of the process to the first evaluated item, and memory at rest
     Start(start::Args),
