@@ -10,6 +10,7 @@ use crate::callback::NotSent;
 use crate::client::{Client, Request};
 use crate::failure::Failure;
 use crate::headers::own_headers;
+use crate::outcome;
 use crate::target::Target;
 
 /// One request to a model. `Debug` shows neither URL, headers nor body.
@@ -28,8 +29,26 @@ impl std::fmt::Debug for ScoreRequest {
     }
 }
 
-/// Asks once. The answer is whole and has a 2xx status; anything else is a failure.
-pub async fn ask(client: &Client, request: ScoreRequest) -> Result<Result<Bytes, Failure>, NotSent> {
+/// A call without a whole answer of status 2xx.
+#[derive(Debug)]
+pub struct ScoreFailure {
+    pub failure: Failure,
+    /// Pause that the model asks for.
+    pub retry_after: Option<Duration>,
+}
+
+impl From<Failure> for ScoreFailure {
+    fn from(failure: Failure) -> Self {
+        Self { failure, retry_after: None }
+    }
+}
+
+/// Asks once. The answer is whole and has a 2xx status; anything else is a failure. `now` is in seconds since 1970.
+pub async fn ask(
+    client: &Client,
+    request: ScoreRequest,
+    now: u64,
+) -> Result<Result<Bytes, ScoreFailure>, NotSent> {
     let target = Target::parse(&request.url)?;
     let mut headers = own_headers(&request.headers)?;
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -39,12 +58,17 @@ pub async fn ask(client: &Client, request: ScoreRequest) -> Result<Result<Bytes,
         client.send(Request { method: Method::POST, target, headers, body: request.body, limits }).await;
     let response = match sent {
         Ok(response) => response,
-        Err(failure) => return Ok(Err(failure)),
+        Err(failure) => return Ok(Err(failure.into())),
     };
     let status = response.status();
     if !status.is_success() {
-        return Ok(Err(Failure::HttpStatus { status: status.as_u16() }));
+        let asked = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after = asked.and_then(|value| outcome::retry_after(value, now));
+        return Ok(Err(ScoreFailure {
+            failure: Failure::HttpStatus { status: status.as_u16() },
+            retry_after,
+        }));
     }
     let (body, lost) = response.read_prefix().await;
-    Ok(lost.map_or(Ok(body), Err))
+    Ok(lost.map_or(Ok(body), |failure| Err(failure.into())))
 }

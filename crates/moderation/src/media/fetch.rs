@@ -392,7 +392,7 @@ fn unix_seconds() -> u64 {
 }
 
 /// Returns a random number from 0 to 1. Every `RandomState` has random keys of its own.
-fn draw() -> f64 {
+pub(crate) fn draw() -> f64 {
     let drawn = RandomState::new().build_hasher().finish() >> 32;
     f64::from(u32::try_from(drawn).unwrap_or_default()) / f64::from(u32::MAX)
 }

@@ -4,13 +4,13 @@ mod background_fetches;
 mod bank_matching;
 mod body;
 mod body_memory;
-mod fetch;
+pub(crate) mod fetch;
 mod fetch_scheduler;
 mod fingerprint_cache;
 pub(crate) mod host_breaker;
 mod lru;
 mod recall;
-mod retry;
+pub(crate) mod retry;
 mod settings;
 
 use std::{

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Retries {
-    pub(super) attempts: u32,
-    pub(super) step: Duration,
-    pub(super) longest: Duration,
+pub(crate) struct Retries {
+    pub(crate) attempts: u32,
+    pub(crate) step: Duration,
+    pub(crate) longest: Duration,
 }
 
 impl Retries {
     /// Returns the pause after the failed attempt `nth`, counted from 1. `draw` is a random number from 0 to 1. `None` if
     /// that was the last attempt, or if the host asks for a longer pause than is waited for.
-    pub(super) fn pause(&self, nth: u32, retry_after: Option<Duration>, draw: f64) -> Option<Duration> {
+    pub(crate) fn pause(&self, nth: u32, retry_after: Option<Duration>, draw: f64) -> Option<Duration> {
         if nth >= self.attempts {
             return None;
         }

@@ -5,7 +5,7 @@
 mod inputs;
 mod settings;
 
-use std::{collections::HashMap, fmt::Write as _, sync::Arc};
+use std::{collections::HashMap, fmt::Write as _, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::future::join_all;
@@ -15,7 +15,7 @@ use serde_json::Value;
 use tidegate_catalog::{ScoreSignal, Secrets};
 use tidegate_egress::{
     Client, Failure,
-    score::{self, ScoreRequest},
+    score::{self, ScoreFailure, ScoreRequest},
 };
 use tidegate_rules::Scores;
 use tidegate_schemas::ids::{Millis, OrgId};
@@ -26,7 +26,11 @@ pub(crate) use self::inputs::inputs;
 pub use self::settings::{Settings, SettingsError};
 use crate::{
     Error,
-    media::host_breaker::{Admission, HostBreakers, OrgHost},
+    media::{
+        fetch::draw,
+        host_breaker::{Admission, HostBreakers, OrgHost},
+        retry::Retries,
+    },
     metrics,
     org_permits::OrgPermits,
     single_flight::SingleFlight,
@@ -149,17 +153,31 @@ impl Scorer {
         digest: String,
         body: Bytes,
     ) -> Answer {
-        let began = Instant::now();
-        let answer = self.call(org, signal, body).await;
-        let outcome = answer.as_ref().map_or_else(CallError::tag, |_| "answered".into());
-        metrics::score_call_ended(class(&outcome), began.elapsed().as_secs_f64());
-        let mut is_resting = false;
-        if answer.as_ref().is_err_and(CallError::is_the_models) {
-            is_resting = self.0.breakers.lock().record_failure(place, Instant::now());
-        } else {
-            // Who sends odd items must not take the model from others: it answered, so it is there.
-            self.0.breakers.lock().record_success(place);
-        }
+        let deadline = Instant::now() + signal.timeout;
+        let mut attempt = 1;
+        let (answer, outcome, is_resting) = loop {
+            let began = Instant::now();
+            let answer = self.call(org, signal, body.clone(), deadline - began).await;
+            let outcome = answer.as_ref().map_or_else(CallError::tag, |_| "answered".into());
+            metrics::score_call_ended(class(&outcome), began.elapsed().as_secs_f64());
+            let mut is_resting = false;
+            if answer.as_ref().is_err_and(CallError::is_the_models) {
+                is_resting = self.0.breakers.lock().record_failure(place, Instant::now());
+            } else {
+                // Who sends odd items must not take the model from others: it answered, so it is there.
+                self.0.breakers.lock().record_success(place);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let retries = Retries { attempts: self.0.settings.attempts, step: RETRY_STEP, longest: left };
+            let retry_after = answer.as_ref().err().and_then(CallError::retry_after);
+            let pause = retry_after.and_then(|asked| retries.pause(attempt, asked, draw()));
+            // A pause that leaves no time for a call would only delay the error.
+            match pause.filter(|pause| *pause < left && !is_resting) {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => break (answer, outcome, is_resting),
+            }
+            attempt += 1;
+        };
         match answer {
             Ok(scores) => {
                 let scores = Arc::new(scores);
@@ -175,14 +193,22 @@ impl Scorer {
         }
     }
 
-    async fn call(&self, org: &OrgId, signal: &ScoreSignal, body: Bytes) -> Result<Scores, CallError> {
+    async fn call(
+        &self,
+        org: &OrgId,
+        signal: &ScoreSignal,
+        body: Bytes,
+        timeout: Duration,
+    ) -> Result<Scores, CallError> {
         let open = |header: &str, value: &str| self.0.secrets.open_header(org, &signal.key, header, value);
         let headers = signal
             .resolve_headers(|name| std::env::var(name).ok(), open)
             .map_err(|error| CallError::NotSent(error.tag()))?;
-        let request = ScoreRequest { url: signal.url.clone(), headers, body, timeout: signal.timeout };
-        let answered =
-            score::ask(&self.0.client, request).await.map_err(|error| CallError::NotSent(error.tag()))?;
+        let request = ScoreRequest { url: signal.url.clone(), headers, body, timeout };
+        let now = u64::try_from(Millis::now().0 / 1_000).unwrap_or_default();
+        let answered = score::ask(&self.0.client, request, now)
+            .await
+            .map_err(|error| CallError::NotSent(error.tag()))?;
         let body = answered.map_err(CallError::Failed)?;
         signal.read(&body).map_err(|error| CallError::Answer(error.tag()))
     }
@@ -198,11 +224,14 @@ impl Scorer {
     }
 }
 
+/// First step of the backoff between the attempts of a call; each further one is twice as long.
+const RETRY_STEP: Duration = Duration::from_millis(250);
+
 /// Why a call brought no scores.
 enum CallError {
     /// The configuration does not allow it: nothing was sent.
     NotSent(&'static str),
-    Failed(Failure),
+    Failed(ScoreFailure),
     /// An answer without the numbers.
     Answer(&'static str),
 }
@@ -212,15 +241,27 @@ impl CallError {
     fn tag(&self) -> Arc<str> {
         match self {
             Self::NotSent(tag) | Self::Answer(tag) => (*tag).into(),
-            Self::Failed(Failure::HttpStatus { status }) => {
+            Self::Failed(ScoreFailure { failure: Failure::HttpStatus { status }, .. }) => {
                 let mut tag = "status_".to_owned();
                 let _infallible = write!(tag, "{status}");
                 tag.into()
             }
-            Self::Failed(Failure::Timeout | Failure::BodyTimeout | Failure::ConnectTimeout) => {
-                "timeout".into()
-            }
-            Self::Failed(failure) => failure.org_tag().into(),
+            Self::Failed(ScoreFailure {
+                failure: Failure::Timeout | Failure::BodyTimeout | Failure::ConnectTimeout,
+                ..
+            }) => "timeout".into(),
+            Self::Failed(failed) => failed.failure.org_tag().into(),
+        }
+    }
+
+    /// Returns the pause that the model asks for, if the call may succeed a moment later. `None`: it is not repeated.
+    fn retry_after(&self) -> Option<Option<Duration>> {
+        match self {
+            Self::Failed(ScoreFailure {
+                failure: Failure::HttpStatus { status: 429 | 502 | 503 | 504 },
+                retry_after,
+            }) => Some(*retry_after),
+            _ => None,
         }
     }
 
@@ -228,7 +269,9 @@ impl CallError {
     fn is_the_models(&self) -> bool {
         match self {
             Self::NotSent(_) => false,
-            Self::Failed(Failure::HttpStatus { status }) => !matches!(status, 400 | 413 | 415 | 422),
+            Self::Failed(ScoreFailure { failure: Failure::HttpStatus { status }, .. }) => {
+                !matches!(status, 400 | 413 | 415 | 422)
+            }
             Self::Failed(_) | Self::Answer(_) => true,
         }
     }

@@ -18,6 +18,9 @@ pub struct Settings {
     /// Largest request, in bytes; a longer one is `errored`, reason `input_too_long`: text that is cut could hide what
     /// the model should see. Default 256 KiB.
     pub request_bytes: usize,
+    /// Attempts of a call, all within the signal's `timeout`: statuses 429, 502, 503 and 504 are tried again after a
+    /// backoff or the model's `Retry-After`. Default 3.
+    pub attempts: u32,
     /// Failures in a row after which a model rests; meanwhile its scores are `errored`, reason `resting`. Default 5.
     pub failures: u32,
     /// First rest of a model, in milliseconds; each further one is twice as long. Default 5,000.
@@ -34,6 +37,7 @@ impl Default for Settings {
             calls_per_org: 16,
             inputs_per_item: 8,
             request_bytes: 256 << 10,
+            attempts: 3,
             failures: 5,
             rest_ms: 5_000,
             longest_rest_ms: 300_000,
@@ -64,6 +68,7 @@ impl Settings {
             ("calls_per_org", self.calls_per_org as u64),
             ("inputs_per_item", self.inputs_per_item as u64),
             ("request_bytes", self.request_bytes as u64),
+            ("attempts", self.attempts.into()),
             ("failures", self.failures.into()),
             ("rest_ms", self.rest_ms),
             ("models", self.models as u64),

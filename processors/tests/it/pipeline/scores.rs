@@ -74,7 +74,12 @@ async fn serve(mut socket: TcpStream, asked: Arc<Mutex<HashMap<String, Vec<Value
         }
     };
     let path = head.split(' ').nth(1).unwrap().to_owned();
-    asked.lock().unwrap().entry(path.clone()).or_default().push(serde_json::from_str(&body).unwrap());
+    let nth = {
+        let mut asked = asked.lock().unwrap();
+        let asked = asked.entry(path.clone()).or_default();
+        asked.push(serde_json::from_str(&body).unwrap());
+        asked.len()
+    };
     let (status, answer) = match path.as_str() {
         "/hang" => return std::future::pending().await,
         "/held" => {
@@ -83,6 +88,8 @@ async fn serve(mut socket: TcpStream, asked: Arc<Mutex<HashMap<String, Vec<Value
         }
         "/error" => ("500 Internal Server Error", r#"{"score":1}"#.to_owned()),
         "/busy" => ("429 Too Many Requests", String::new()),
+        "/once-busy" if nth == 1 => ("429 Too Many Requests\r\nRetry-After: 0", String::new()),
+        "/busy-for-long" => ("503 Service Unavailable\r\nRetry-After: 600", String::new()),
         "/moved" => ("302 Found", String::new()),
         "/html" => ("200 OK", "<html>try again</html>".to_owned()),
         "/nan" => ("200 OK", r#"{"score":NaN}"#.to_owned()),
@@ -212,6 +219,23 @@ async fn a_hostile_model_leaves_each_rule_errored_with_its_reason() {
     ];
     assert_eq!(errored(&row), expected.map(|(rule, why)| (rule.to_owned(), format!("score: {why}"))));
     assert_eq!(model.asked("/error").len(), 1, "equal calls are one");
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_model_is_asked_again_unless_its_pause_is_longer_than_the_timeout() {
+    let model = Model::start().await;
+    let paths = ["/once-busy", "/busy-for-long"];
+    let mut documents = model.signals(&paths, "timeout: 30s");
+    for path in paths {
+        documents += &rule(&path[1..], &format!("{{score: {{model: {}, gte: 0.5}}}}", &path[1..]));
+    }
+    let mut world = world(patient(), &documents).await;
+    let submission = world.submit_text("a", "hello").await;
+    let row = world.evaluated(&post("a"), submission).await;
+    assert_eq!(matched(&row), ["once-busy"]);
+    assert_eq!(errored(&row), [("busy-for-long".to_owned(), "score: status_503".to_owned())]);
+    assert_eq!(paths.map(|path| model.asked(path).len()), [2, 1]);
     world.drain().await;
 }
 
