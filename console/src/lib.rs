@@ -10,6 +10,7 @@ mod html;
 mod pages;
 mod settings;
 mod signin;
+mod user_history;
 
 use std::sync::Arc;
 

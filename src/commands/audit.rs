@@ -3,10 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use serde::Deserialize;
-use serde_json::Value;
 
-use crate::{client::Connection, output::print_line};
+use super::list;
+use crate::client::Connection;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Audit {
@@ -35,39 +34,13 @@ pub(crate) enum Audit {
     },
 }
 
-#[derive(Deserialize)]
-struct Page {
-    items: Vec<Value>,
-    next: Option<String>,
-}
-
-/// Largest `limit` of one request.
-const PAGE: usize = 100;
-
 impl Audit {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let Self::List { since, until, actor, action, object, limit, connection } = self;
-        let client = connection.open()?;
-        let (mut remaining, mut cursor) = (limit, None::<String>);
-        while remaining > 0 {
-            let mut query = vec![("limit", remaining.min(PAGE).to_string())];
-            let given = [
-                ("since", &since),
-                ("until", &until),
-                ("actor", &actor),
-                ("action", &action),
-                ("object", &object),
-                ("cursor", &cursor),
-            ];
-            query.extend(given.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))));
-            let page: Page = client.get("/audit", &query).await?;
-            remaining = remaining.saturating_sub(page.items.len());
-            page.items.iter().for_each(print_line);
-            cursor = page.next;
-            if cursor.is_none() {
-                break;
-            }
-        }
+        let given =
+            [("since", since), ("until", until), ("actor", actor), ("action", action), ("object", object)];
+        let filters: Vec<_> = given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        list::print(&connection.open()?, "/audit", &filters, limit).await?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -14,6 +14,7 @@ mod documents;
 mod encoding;
 mod keys;
 mod lint;
+mod list;
 mod media;
 mod org;
 mod pull;

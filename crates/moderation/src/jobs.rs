@@ -31,7 +31,7 @@ use uuid::Uuid;
 use crate::{
     Error, metrics,
     priority::{MOST_REPORTERS, Signals},
-    queue_counts,
+    queue_counts, user_history,
 };
 
 string_enum! {
@@ -84,6 +84,8 @@ pub struct Placement {
     pub signals: Signals,
     /// User whose report it is.
     pub reporter: Option<ItemKey>,
+    /// User under whom the job is listed: the creator of the item, or the user that it is.
+    pub user: Option<ItemKey>,
     /// Configuration with the weights of the queues; the default ones hold without it.
     pub config: Option<Arc<Compiled>>,
 }
@@ -354,6 +356,9 @@ async fn open(
         version: 1,
     };
     put_entry(store, &job, created_at, now).await?;
+    if let Some(user) = &request.placement.user {
+        user_history::put_job(store, &job.org, user, (job_id, created_at), &job.item).await?;
+    }
     queue_counts::announce(store, &job, QueueChange::Opened, created_at).await?;
     let inserted = store.insert_new(&job).await?;
     if matches!(inserted, Inserted::New) {

@@ -22,6 +22,7 @@ pub mod scores;
 pub mod single_flight;
 mod standing;
 pub mod strikes;
+mod user_history;
 pub mod users;
 
 mod error;

@@ -174,6 +174,7 @@ fn review(
     let cause = [b"threshold", crossing.threshold.key.as_bytes(), strike.cause.as_bytes()];
     Some(effects::PlannedReview {
         subject: strike.user.clone(),
+        user: Some(strike.user.clone()),
         queue,
         cause: derive(Kind::JobCause, &cause),
         at: strike.at,

@@ -3,25 +3,33 @@
 use std::collections::HashSet;
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
-    ids::{ActionId, CauseId, EventId, ItemId, ItemKey, Millis, OrgId, TypeId},
+    ids::{ActionId, CauseId, EventId, ItemId, ItemKey, JobId, Millis, OrgId, ReportId, TypeId},
     records::JobClass,
 };
 use tidegate_store::{
     At, Store,
     tables::{
-        items::strikes::{ActionByItem, Strike, StrikeReversal},
-        review::jobs::{Job, SubjectJob},
+        items::{
+            by_user::{CaseOfUser, ItemOfUser},
+            items::Item,
+            strikes::{ActionByItem, Strike, StrikeReversal},
+        },
+        review::{
+            jobs::{Job, SubjectJob},
+            reports::Report,
+        },
     },
 };
 
 use crate::{
     Error,
-    items::stored,
+    items::{context, stored},
     reporters::{self, ReporterRecord},
     review::job_view::{self, Summary},
-    strikes,
+    strikes, user_history,
 };
 
 /// Number of newest strikes that are shown.
@@ -85,7 +93,7 @@ pub struct ActionView {
     pub points: i64,
 }
 
-/// Returns what is known about a user; `None` if no item, strike, job, action or decided report names them. `sees_child_safety`
+/// Returns what is known about a user; `None` if no item, strike, job, action or report names them. `sees_child_safety`
 /// is false for callers to whom jobs of child safety are not shown.
 pub async fn view(
     store: &Store,
@@ -101,7 +109,11 @@ pub async fn view(
     let reports = reporters::outcome(store, org, user).await?;
     let latest_item = stored::answer(store, org, user, None).await?;
     let is_unknown = newest_strikes.is_empty() && jobs.is_empty() && actions.is_empty();
-    if is_unknown && reports.decided == 0 && latest_item.is_none() {
+    if is_unknown
+        && reports.decided == 0
+        && latest_item.is_none()
+        && !user_history::has_entries(store, org, user, now).await?
+    {
         return Ok(None);
     }
     let mut standing = Vec::new();
@@ -176,4 +188,77 @@ async fn actions(store: &Store, org: &OrgId, user: &ItemKey) -> Result<Vec<Actio
         points: row.points,
     };
     Ok(rows.into_iter().map(view).collect())
+}
+
+/// A report in the lists of a user.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReportEntry {
+    pub id: ReportId,
+    pub reporter: ItemKey,
+    pub reported_at: String,
+    pub item: ItemKey,
+    /// `{id, known}` as the platform named it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    pub csam: bool,
+}
+
+/// Returns the submissions that the pointers name, in their order; `None` for those that are not stored.
+pub async fn items(store: &Store, pointers: &[ItemOfUser]) -> Result<Vec<Option<stored::Answer>>, Error> {
+    let key = |it: &ItemOfUser| {
+        (it.org.clone(), it.type_id.clone(), it.item_id.clone(), it.append_ms, it.offset, it.position)
+    };
+    let keys: Vec<_> = pointers.iter().map(key).collect();
+    let mut answers = Vec::with_capacity(keys.len());
+    for row in store.get_many::<Item>(&keys).await? {
+        answers.push(match row {
+            Some(row) => Some(stored::render(store, row).await?),
+            None => None,
+        });
+    }
+    Ok(answers)
+}
+
+/// Returns the jobs that the pointers name, in their order; `None` where the pointer does not hold, and for jobs of child
+/// safety unless `sees_child_safety`.
+pub async fn jobs_of(
+    store: &Store,
+    pointers: &[CaseOfUser],
+    sees_child_safety: bool,
+) -> Result<Vec<Option<Summary>>, Error> {
+    let keys: Vec<_> = pointers.iter().map(|it| (it.org.clone(), JobId(it.id))).collect();
+    let rows = store.get_many::<Job>(&keys).await?;
+    let shown = |(pointer, job): (&CaseOfUser, Option<Job>)| {
+        job.filter(|job| job.created_at == pointer.at)
+            .filter(|job| sees_child_safety || job.class != JobClass::ChildSafety)
+    };
+    let jobs = pointers.iter().zip(rows).map(shown);
+    jobs.map(|job| job.map(job_view::summary).transpose()).collect()
+}
+
+/// Returns the reports that the pointers name, in their order; `None` for reports of child safety unless
+/// `sees_child_safety`.
+pub async fn reports(
+    store: &Store,
+    pointers: &[CaseOfUser],
+    sees_child_safety: bool,
+) -> Result<Vec<Option<ReportEntry>>, Error> {
+    let keys: Vec<_> = pointers.iter().map(|it| (it.org.clone(), ReportId(it.id))).collect();
+    let entry = |row: Report| {
+        Ok(ReportEntry {
+            id: row.report_id,
+            reporter: row.reporter,
+            reported_at: row.reported_at.iso(),
+            item: row.item,
+            policy: row.policy.map(|policy| context::raw(policy.as_bytes())).transpose()?,
+            reason: row.reason,
+            csam: row.csam,
+        })
+    };
+    let rows = store.get_many::<Report>(&keys).await?.into_iter();
+    let shown = rows.map(|row| row.filter(|row| sees_child_safety || !row.csam));
+    shown.map(|row| row.map(entry).transpose()).collect()
 }

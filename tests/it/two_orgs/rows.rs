@@ -167,6 +167,12 @@ pub(super) const ADMIN: &[Row] = &[
     row("POST /rules/retroactions/{run}/step", &[(404, "/rules/retroactions/<run>/step", "")]),
     row("GET /rules/stats", &[(200, "/rules/stats", ""), (200, "/rules/stats?rule=<rule>", "")]),
     row("GET /users/{type}/{id}", &[(404, "/users/user/mallory", "")]),
+    row("GET /users/{type}/{id}/items", &[(200, "/users/user/mallory/items", "")]),
+    row("GET /users/{type}/{id}/jobs", &[(200, "/users/user/mallory/jobs", "")]),
+    row(
+        "GET /users/{type}/{id}/reports",
+        &[(200, "/users/user/alice/reports", ""), (200, "/users/user/mallory/reports?side=received", "")],
+    ),
     // From here on things of the same ids come into being in the other organisation.
     row(
         "PUT /config",

@@ -97,6 +97,7 @@ impl Plan {
     ) {
         self.reviews.push(PlannedReview {
             subject: input.item.clone(),
+            user: input.user.cloned(),
             queue,
             cause: derive::<Uuid>(Kind::JobCause, &[self.cause.as_bytes(), input.action.as_str().as_bytes()]),
             at: input.at,

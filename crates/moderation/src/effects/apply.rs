@@ -74,6 +74,7 @@ pub(crate) async fn open_job(deps: &Deps, plan: &Plan, review: &PlannedReview) -
             routed_by: review.routed_by.clone(),
             signals: review.signals,
             reporter: None,
+            user: review.user.clone(),
             config: deps.live.org(&plan.org),
         },
     };

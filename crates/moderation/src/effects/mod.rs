@@ -93,11 +93,14 @@ pub struct Findings {
     pub media: String,
     #[serde(default, skip_serializing_if = "Omissions::is_empty")]
     pub left_out: Omissions,
+    /// User who made the item, or the user that it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<ItemKey>,
 }
 
 impl Findings {
     /// Findings of an item without media on which no rule matched or failed.
-    pub(crate) fn nothing(evaluated_at: Millis) -> Self {
+    pub(crate) fn nothing(evaluated_at: Millis, user: Option<ItemKey>) -> Self {
         let none = || "[]".to_owned();
         Self {
             evaluated_at,
@@ -106,6 +109,7 @@ impl Findings {
             actions: none(),
             media: none(),
             left_out: Omissions::default(),
+            user,
         }
     }
 
@@ -168,6 +172,9 @@ pub struct PlannedStrike {
 #[serde(rename_all = "camelCase")]
 pub struct PlannedReview {
     pub subject: ItemKey,
+    /// User under whom the job is listed: the creator of the subject, or the user that it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<ItemKey>,
     pub queue: PlannedQueue,
     pub cause: Uuid,
     pub at: Millis,
@@ -220,7 +227,7 @@ impl Plan {
         media: String,
         version: ConfigVersion,
     ) -> Self {
-        let findings = Findings { media, ..Findings::nothing(appended_at) };
+        let findings = Findings { media, ..Findings::nothing(appended_at, None) };
         Self { evaluation: Some(findings), ..Self::empty(org, submission.0, Kind::Item, version) }
     }
 

@@ -92,6 +92,7 @@ pub fn plan_item(config: &Compiled, evaluated: &Evaluated<'_>) -> Plan {
         actions: json(&actions),
         media: json(&evaluated.media),
         left_out,
+        user: evaluated.user.cloned(),
     });
     plan.counted.extend(found.iter().map(|it| RuleOutcome {
         rule: it.rule.clone(),
@@ -267,6 +268,7 @@ fn review(plan: &mut Plan, config: &Compiled, evaluated: &Evaluated<'_>, why: &s
     let policies = hits.iter().filter_map(|hit| config.rule(&hit.rule)).flat_map(|rule| &rule.policies);
     plan.reviews.push(PlannedReview {
         subject: evaluated.item.clone(),
+        user: evaluated.user.cloned(),
         queue: PlannedQueue::Review(BuiltInQueue::Default.into()),
         cause: derive(IdKind::JobCause, &[plan.cause.as_bytes(), b"rules", why.as_bytes()]),
         at: evaluated.append_ms,

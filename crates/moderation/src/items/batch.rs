@@ -36,7 +36,9 @@ pub fn evaluate(config: &Arc<Compiled>, submission: &Submission<'_>) -> Result<B
     };
     // An outcome without matches and failures has no effects, and nothing in it is published or counted.
     let is_quiet = outcome.is_some_and(|outcome| outcome == Outcome::default()) && !prepared.has_media();
-    let rows = is_quiet
-        .then(|| EvaluatedRows::new(submission, prepared.config.version(), &Findings::nothing(at.append_ms)));
+    let rows = is_quiet.then(|| {
+        let findings = Findings::nothing(at.append_ms, prepared.user.clone());
+        EvaluatedRows::new(submission, prepared.config.version(), &findings)
+    });
     Ok(BatchItem { moment, entries, rows })
 }

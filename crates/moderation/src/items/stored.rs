@@ -317,7 +317,8 @@ pub async fn answer_when_evaluated(
     }
 }
 
-async fn render(store: &Store, row: Item) -> Result<Answer, Error> {
+/// Returns the API's view of a stored submission.
+pub async fn render(store: &Store, row: Item) -> Result<Answer, Error> {
     let matched: Vec<MatchedRule> = serde_json::from_str(&row.matched).map_err(Error::corrupt("item"))?;
     let actions: Vec<ListedAction> = serde_json::from_str(&row.actions).map_err(Error::corrupt("item"))?;
     let left_out = row.left_out.as_deref().map(serde_json::from_str).transpose();

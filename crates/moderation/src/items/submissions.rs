@@ -7,15 +7,18 @@ use tidegate_catalog::Compiled;
 use tidegate_rules::{Omissions, Outcome};
 use tidegate_schemas::{
     documents::RoutingList,
-    ids::{ConfigVersion, Millis},
+    ids::{ConfigVersion, ItemKey, Millis},
     records::{self, ItemEntry, Record as _},
     wire::answers::Media,
 };
 use tidegate_store::{
     Batch, WriteTime,
     tables::{
-        items::history::ItemOfHour,
-        items::items::{ACCEPTED, EVALUATED, Item, ItemPlace, Stage, SubmissionPlace, write_time},
+        items::{
+            by_user::{ItemOfUser, stretch},
+            history::ItemOfHour,
+            items::{ACCEPTED, EVALUATED, Item, ItemPlace, Stage, SubmissionPlace, write_time},
+        },
         review::reports::Report,
     },
 };
@@ -265,16 +268,21 @@ pub struct EvaluatedRows {
     /// Set for a submission that may be sent again.
     place: Option<SubmissionPlace>,
     hour: Option<ItemOfHour>,
+    of_user: Option<ItemOfUser>,
     item: Item,
 }
 
 impl EvaluatedRows {
     pub fn new(submission: &Submission<'_>, config_version: ConfigVersion, findings: &Findings) -> Self {
+        let hour = history::row(submission);
+        // Listed for a user is what is listed for its hour.
+        let made_by = findings.user.as_ref().filter(|_| hour.is_some());
         Self {
             written: write_time(submission.at.append_ms, submission.stage()),
             // Of two records the later one fills the place: it comes here only if the earlier one did not, as a dead letter.
             place: submission.entry.keyed.then(|| place(submission)),
-            hour: history::row(submission),
+            hour,
+            of_user: made_by.and_then(|user| of_user(submission, user)),
             item: Item {
                 state: EVALUATED.to_owned(),
                 evaluated_at: Some(findings.evaluated_at),
@@ -287,6 +295,25 @@ impl EvaluatedRows {
             },
         }
     }
+}
+
+/// Returns the row of a submission under the user who made it. A user's own item is not made by them.
+fn of_user(submission: &Submission<'_>, user: &ItemKey) -> Option<ItemOfUser> {
+    let Submission { header, entry, at, .. } = submission;
+    if entry.key() == *user {
+        return None;
+    }
+    Some(ItemOfUser {
+        org: header.org.clone(),
+        user: user.clone(),
+        stretch: stretch(at.append_ms),
+        append_ms: at.append_ms,
+        submission_id: entry.submission_id,
+        type_id: entry.type_id.clone(),
+        item_id: entry.id.clone(),
+        offset: at.offset,
+        position: i64::from(at.position),
+    })
 }
 
 /// Stores submissions that were never stored before, in one batch.
@@ -302,8 +329,9 @@ pub async fn store_new(deps: &Deps, submissions: &[EvaluatedRows]) -> Result<(),
 
 fn batch_of(submissions: &[EvaluatedRows]) -> Batch<'_> {
     let mut batch = Batch::new();
-    for EvaluatedRows { written, place, hour, .. } in submissions {
+    for EvaluatedRows { written, place, hour, of_user, .. } in submissions {
         batch.put_all(*written, place.as_slice()).put_all(*written, hour.as_slice());
+        batch.put_all(*written, of_user.as_slice());
     }
     // A replay that finds the evaluated row does nothing more, so the other rows must be there before it.
     batch.then();

@@ -34,7 +34,7 @@ use crate::{
     jobs::{self, Cause, JobRequest, Placement},
     partial_items,
     priority::{self, Signals},
-    routing,
+    routing, user_history,
 };
 
 /// Claims the id for an appeal with this digest. Returns true if the id is new, or was claimed with the same digest.
@@ -84,7 +84,13 @@ pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -
             rules: "[]".to_owned(),
             hits: None,
         },
-        placement: Placement { routed_by, signals, reporter: None, config: Some(config) },
+        placement: Placement {
+            routed_by,
+            signals,
+            reporter: None,
+            user: user_history::creator(&config, &appeal.item),
+            config: Some(config),
+        },
     };
     let job = jobs::open_for_appeal(&deps.store, &request, &appeal.appeal_id, Millis::now()).await?;
     look_at_media(deps, appeal, request.cause.id).await?;

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::comments;
 use crate::{
     Deps, Error,
+    items::author,
     jobs::{self, BuiltInQueue, Cause, JobRequest, Placement},
     priority::Signals,
 };
@@ -42,6 +43,12 @@ pub async fn escalate(
     }
     let cause: Uuid = derive(Kind::JobCause, &[b"escalation", job_id.as_bytes()]);
     let signals = Signals::of(&job)?.unwrap_or_default();
+    // Child safety does not wait for a configuration, on which only the job's priority and its user depend.
+    let config = deps.live.org(org);
+    let user = match config.as_deref() {
+        Some(config) => author::find(&deps.store, config, &job.item, None).await?,
+        None => None,
+    };
     let request = JobRequest {
         org: org.clone(),
         class: JobClass::ChildSafety,
@@ -57,12 +64,7 @@ pub async fn escalate(
             rules: "[]".to_owned(),
             hits: None,
         },
-        placement: Placement {
-            signals,
-            // Child safety does not wait for a configuration, on which only the job's priority depends.
-            config: deps.live.org(org),
-            ..Placement::default()
-        },
+        placement: Placement { signals, config, user, ..Placement::default() },
     };
     let opened = jobs::open_or_join(&deps.store, &request, now).await?;
     // The cause's row has the time of the first attempt: with it, a repeated one finds the comment of the first.

@@ -20,6 +20,7 @@ use tidegate_store::{
 use super::{comments, queues};
 use crate::{
     Deps, Error,
+    items::author,
     job_moves::{self, JobMove},
     jobs::{self, Cause, JobRequest, Placement},
     metrics,
@@ -235,6 +236,7 @@ async fn hand_over_causes(
     now: Millis,
 ) -> Result<Option<JobId>, Error> {
     let signals = Signals::of(job)?.unwrap_or_default();
+    let user = author::find(store, config, &job.item, None).await?;
     let mut opened = None;
     let mut causes = store.scan::<JobCause>(&(job.org.clone(), job.job_id), At::all());
     while let Some(page) = causes.next_page().await? {
@@ -262,6 +264,7 @@ async fn hand_over_causes(
                     routed_by: None,
                     signals,
                     reporter: report.map(|report| report.reporter),
+                    user: user.clone(),
                     config: Some(Arc::clone(config)),
                 },
             };

@@ -27,7 +27,7 @@ use crate::{
     jobs::{self, BuiltInQueue, Cause, JobRequest, Placement},
     partial_items,
     priority::{self, Signals},
-    reporters, routing,
+    reporters, routing, user_history,
 };
 
 /// Stores the report, opens its job and appends its item to the log. `is_resent` is true for a replayed dead letter.
@@ -37,8 +37,11 @@ pub async fn accept(
     written_at: Millis,
     is_resent: bool,
 ) -> Result<(), Error> {
-    deps.store.put(WriteTime::of(written_at, 0), &[row(report, written_at)?]).await?;
+    let row = row(report, written_at)?;
+    deps.store.put(WriteTime::of(written_at, 0), std::slice::from_ref(&row)).await?;
     let request = job_request(deps, report, written_at).await?;
+    let listed = user_history::report_rows(&row, request.placement.user.as_ref());
+    deps.store.put(WriteTime::of(written_at, 0), &listed).await?;
     let job = jobs::open_or_join(&deps.store, &request, Millis::now()).await?;
     submit_item(deps, report, is_resent).await?;
     fetch_context_media(deps, report).await?;
@@ -83,6 +86,7 @@ async fn job_request(deps: &Deps, report: &records::Report, written_at: Millis) 
     };
     let Choice { queue, routed_by } = choice;
     let policy = report.policy_id.as_ref().map(|policy| PolicyId::new(&policy.id));
+    let user = config.as_deref().and_then(|config| user_history::creator(config, &report.item));
     let signals = config.as_deref().map_or_else(Signals::default, |config| Signals {
         severity: priority::severity(config, policy.as_ref()),
         reach: priority::reach(config, &queue, &report.item.data),
@@ -103,7 +107,7 @@ async fn job_request(deps: &Deps, report: &records::Report, written_at: Millis) 
             rules: "[]".to_owned(),
             hits: None,
         },
-        placement: Placement { routed_by, signals, reporter: Some(report.reporter.clone()), config },
+        placement: Placement { routed_by, signals, reporter: Some(report.reporter.clone()), config, user },
     })
 }
 

@@ -17,6 +17,8 @@ pub const ALL: &[&Table] = &[
     items::items::Item::TABLE,
     items::items::SubmissionPlace::TABLE,
     items::history::ItemOfHour::TABLE,
+    items::by_user::ItemOfUser::TABLE,
+    items::by_user::CaseOfUser::TABLE,
     items::plans::Plan::TABLE,
     items::limits::RuleDay::TABLE,
     items::limits::RuleHour::TABLE,

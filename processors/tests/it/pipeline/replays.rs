@@ -1,7 +1,10 @@
 //! What a crash leaves is done again, and its effects happen once.
 
 use tidegate_schemas::records::ItemEntry;
-use tidegate_store::tables::items::strikes::Strike;
+use tidegate_store::tables::items::{
+    by_user::{ItemOfUser, stretch},
+    strikes::Strike,
+};
 use tidegate_stream::{Topic, health::Readiness};
 
 use super::world::{World, entry, org, post, user};
@@ -32,6 +35,24 @@ async fn replay_after_a_crash_has_the_same_effects() {
     assert_eq!(second.events(AUTOMATIC).await, first.events(AUTOMATIC).await);
     assert_eq!(second.versions(&post("p1")).await.len(), 2);
     assert_eq!(second.rows::<Strike>(&(org(), user("u1"))).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn item_is_listed_once_for_its_user_after_a_replay() {
+    let mut first = processed().await;
+    let mut second = first.image().await;
+    first.drain().await;
+    second.start();
+    // The scam is found with its plan; this one comes after everything replayed of its item.
+    let marker = second.submit_text("p1", "good morning").await;
+    let newest = second.evaluated(&post("p1"), marker).await;
+    second.drain().await;
+    let partition = (org(), user("u1"), stretch(newest.append_ms));
+    let listed = second.rows::<ItemOfUser>(&partition).await;
+    let listed: Vec<_> = listed.into_iter().map(|it| it.submission_id).collect();
+    let stored = second.versions(&post("p1")).await.into_iter().map(|it| it.submission_id);
+    assert_eq!(listed, stored.collect::<Vec<_>>());
+    assert_eq!(listed.len(), 2);
 }
 
 /// The replay of a scam under other rules carries out the first plan.

@@ -1,5 +1,6 @@
 //! Items that platforms sent, and their effects.
 
+pub mod by_user;
 pub mod history;
 #[allow(clippy::module_inception, reason = "one file a table, and this table is called as its room")]
 pub mod items;
