@@ -42,8 +42,8 @@ const OWN: [(&str, &str); 4] = [
     ("tidegate, 2 threads", "2"),
 ];
 
-/// What a side tells of itself.
-struct Told {
+/// Measurements that a side prints.
+struct Measured {
     /// Seconds of CPU, and by the clock.
     cpu: f64,
     seconds: f64,
@@ -70,7 +70,7 @@ fn main() {
     for rows in tenth.into_iter().chain([millions * 1_000_000]) {
         fs::create_dir_all(&folder).unwrap();
         generate(&folder, rows);
-        let mut sides: BTreeMap<&str, Vec<Told>> = BTreeMap::new();
+        let mut sides: BTreeMap<&str, Vec<Measured>> = BTreeMap::new();
         // In turns, so that all have the same neighbours.
         for _ in 0..rounds {
             for (name, side) in OWN {
@@ -157,11 +157,11 @@ fn generate(folder: &Path, rows: u64) {
         .unwrap();
 }
 
-fn own(folder: &Path, side: &str) -> Told {
+fn own(folder: &Path, side: &str) -> Measured {
     let _cleared = room(folder);
     let output = Command::new(env::current_exe().unwrap()).env(SIDE, side).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    told(&output.stdout)
+    measured(&output.stdout)
 }
 
 fn job(folder: &Path) -> Job {
@@ -180,7 +180,7 @@ fn whole(folder: &Path, threads: usize, sidecars: Vec<Sidecar>) {
     let job = Job { threads, sidecars: Some(sidecars), ..job(folder) };
     let began = Instant::now();
     convert(&job, &Arc::new(Meter::default())).unwrap();
-    tell(began, &folder.join("out/bundle.json"));
+    print_measured(began, &folder.join("out/bundle.json"));
 }
 
 /// Reading and formatting alone: every vote a line, as the votes come, to nowhere. They are counted another time.
@@ -195,7 +195,7 @@ fn bare(folder: &Path) {
 }
 
 /// Counting is not part of the work.
-fn tell(began: Instant, written: &Path) {
+fn print_measured(began: Instant, written: &Path) {
     let (seconds, (cpu, peak)) = (began.elapsed().as_secs_f64(), spent());
     let mut counted = Counted::default();
     let text = fs::File::open(written).unwrap();
@@ -264,7 +264,7 @@ fn spent() -> (f64, u64) {
     (ticks / 100.0, peak.trim().trim_end_matches(" kB").parse().unwrap())
 }
 
-fn python(folder: &Path, script: &str) -> Option<Told> {
+fn python(folder: &Path, script: &str) -> Option<Measured> {
     let python = env::var("TIDEGATE_TEST_PARQUET").ok()?;
     let script = format!(
         "import resource, sys, time\nbegan = time.monotonic()\nvotes, out = sys.argv[1:3]\n{script}\n{PRINT}"
@@ -273,15 +273,15 @@ fn python(folder: &Path, script: &str) -> Option<Told> {
     let paths = [folder.join("votes.csv"), out.0.join("peer.ndjson")];
     let output = Command::new(python).arg("-c").arg(script).args(paths).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Some(told(&output.stdout))
+    Some(measured(&output.stdout))
 }
 
-fn told(output: &[u8]) -> Told {
+fn measured(output: &[u8]) -> Measured {
     let text = String::from_utf8_lossy(output);
     // A database may have shown its progress before.
     let mut words = text.trim_end().rsplit(['\n', '\r']).next().unwrap_or_default().split_whitespace();
     let mut word = || words.next().unwrap();
-    Told {
+    Measured {
         cpu: word().parse().unwrap(),
         seconds: word().parse().unwrap(),
         peak: word().parse().unwrap(),

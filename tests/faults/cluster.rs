@@ -19,7 +19,7 @@ use tokio::{process::Command, time::sleep};
 use crate::{
     documents,
     embedded::{SEED, number},
-    house::{House, LONG},
+    installation::{Installation, LONG},
     killer::{self, End, Kills},
     load::{Clients, Pace},
     observe, oracle,
@@ -142,7 +142,7 @@ replication = {{ simple = 1 }}
 
 /// The processes of the roles, and how the present life of each is to end.
 struct Crew {
-    house: Arc<House>,
+    installation: Arc<Installation>,
     lives: BTreeMap<&'static str, Process>,
     ends: BTreeMap<&'static str, Vec<End>>,
 }
@@ -151,7 +151,7 @@ impl Crew {
     fn start(&mut self, role: &'static str) -> Result<()> {
         let next = self.ends.get(role).and_then(|ends| ends.last());
         let failpoints = next.and_then(|end| end.failpoints());
-        self.lives.insert(role, self.house.start(role, failpoints)?);
+        self.lives.insert(role, self.installation.start(role, failpoints)?);
         Ok(())
     }
 
@@ -165,7 +165,10 @@ impl Crew {
 
     async fn ready(&mut self) -> Result<()> {
         for (role, process) in &mut self.lives {
-            self.house.process_ready(role, process).await.with_context(|| format!("{role} is not ready"))?;
+            self.installation
+                .process_ready(role, process)
+                .await
+                .with_context(|| format!("{role} is not ready"))?;
         }
         Ok(())
     }
@@ -207,20 +210,22 @@ impl Crew {
 
     async fn stop(&mut self) -> Result<()> {
         for (role, mut process) in std::mem::take(&mut self.lives) {
-            self.house.stop(&mut process).await.with_context(|| format!("{role} does not drain"))?;
+            self.installation.stop(&mut process).await.with_context(|| format!("{role} does not drain"))?;
         }
         Ok(())
     }
 }
 
-async fn run_once(house: &House, words: &[&str]) -> Result<()> {
+async fn run_once(installation: &Installation, words: &[&str]) -> Result<()> {
     let (command, rest) = words.split_first().context("a command")?;
-    let program =
-        tidegate_test_support::Program::new(crate::house::binary(), house.dir.path().join("commands.log"))
-            .arg(command)
-            .args(rest)
-            .arg("--config")
-            .arg(house.dir.path().join("tidegate.toml"));
+    let program = tidegate_test_support::Program::new(
+        crate::installation::binary(),
+        installation.dir.path().join("commands.log"),
+    )
+    .arg(command)
+    .args(rest)
+    .arg("--config")
+    .arg(installation.dir.path().join("tidegate.toml"));
     let mut process = program.start()?;
     let status = process.exit(LONG).await?;
     if !status.success() {
@@ -245,31 +250,33 @@ async fn acknowledged_ids_survive_kills_of_roles_broker_and_node() -> Result<()>
     let platform = Platform::start().await?;
     receiver.behave("all", Manner::Fail(1));
 
-    let mut house = House::new(&(servers.settings() + &pictures.settings() + &platform.settings()), &ROLES)?;
-    run_once(&house, &["topics", "create"]).await?;
-    run_once(&house, &["store", "migrate"]).await?;
-    let mut console = house.start("console", None)?;
-    house.process_ready("console", &mut console).await?;
-    house.learn_key(&mut console).await?;
-    house.apply(&documents::all(&receiver, "scams")).await?;
+    let mut installation =
+        Installation::new(&(servers.settings() + &pictures.settings() + &platform.settings()), &ROLES)?;
+    run_once(&installation, &["topics", "create"]).await?;
+    run_once(&installation, &["store", "migrate"]).await?;
+    let mut console = installation.start("console", None)?;
+    installation.process_ready("console", &mut console).await?;
+    installation.learn_key(&mut console).await?;
+    installation.apply(&documents::all(&receiver, "scams")).await?;
     for endpoint in ["all", "scams"] {
-        receiver.trust(&house.secret(endpoint).await?);
+        receiver.trust(&installation.secret(endpoint).await?);
     }
-    house.stop(&mut console).await?;
+    installation.stop(&mut console).await?;
 
-    let house = Arc::new(house);
+    let installation = Arc::new(installation);
     let ends = TURNS.iter().map(|role| {
         let places = killer::places_of(role);
         (*role, killer::plan(seed ^ role.len() as u64, 2 * wanted, &places, Duration::from_secs(2)))
     });
-    let mut crew = Crew { house: Arc::clone(&house), lives: BTreeMap::new(), ends: ends.collect() };
+    let mut crew =
+        Crew { installation: Arc::clone(&installation), lives: BTreeMap::new(), ends: ends.collect() };
     for role in ROLES {
         crew.start(role)?;
     }
     // Places are reached under load alone, so it lasts as long as the kills do. While a role or a server is away, most
     // clients wait for the outcome of a content and send nothing else: with few of them the load would stop.
     let pace = Pace { clients: 12, requests: u64::MAX, pause: Duration::from_millis(150) };
-    let mut clients = Clients::start(&house, &pictures, seed, pace);
+    let mut clients = Clients::start(&installation, &pictures, seed, pace);
     let (mut kills, mut before) = (Kills::default(), BTreeMap::new());
     // More lives, if the load did not reach enough places in those, or little was accepted on a slow machine.
     for turn in 0..2 * wanted {
@@ -297,11 +304,11 @@ async fn acknowledged_ids_survive_kills_of_roles_broker_and_node() -> Result<()>
     crew.start_unharmed().await?;
     let sent = clients.finish().await?;
     // A second time, so that what a replay repeats at a start is seen, too.
-    observe::quiet(&house).await?;
+    observe::quiet(&installation).await?;
     crew.stop().await?;
     crew.start_unharmed().await?;
-    observe::quiet(&house).await?;
-    let mut seen = observe::by_api(&house, &receiver, &platform, &sent).await?;
+    observe::quiet(&installation).await?;
+    let mut seen = observe::by_api(&installation, &receiver, &platform, &sent).await?;
     crew.stop().await?;
     let store = servers.store().await?;
     observe::by_rows(&store, &sent, &mut seen).await?;

@@ -9,7 +9,7 @@ use tidegate_test_support::eventually;
 
 use crate::{
     documents,
-    house::{House, LONG, UP},
+    installation::{Installation, LONG, UP},
     killer::{self, Kills},
     load::{Clients, Pace},
     observe, oracle,
@@ -35,17 +35,17 @@ const LONGEST_LIFE: Duration = Duration::from_millis(1_500);
 const PATIENCE: Duration = Duration::from_secs(6);
 
 /// A first life: the key, the configuration, and the secrets that the receiver verifies with.
-pub(crate) async fn first_life(more: &str, receiver: &Receiver, scam_endpoint: &str) -> Result<House> {
-    let mut house = House::new(more, &[UP])?;
-    let mut process = house.up(None)?;
-    house.ready(&mut process).await?;
-    house.learn_key(&mut process).await?;
-    house.apply(&documents::all(receiver, scam_endpoint)).await?;
+pub(crate) async fn first_life(more: &str, receiver: &Receiver, scam_endpoint: &str) -> Result<Installation> {
+    let mut installation = Installation::new(more, &[UP])?;
+    let mut process = installation.up(None)?;
+    installation.ready(&mut process).await?;
+    installation.learn_key(&mut process).await?;
+    installation.apply(&documents::all(receiver, scam_endpoint)).await?;
     for endpoint in ["all", scam_endpoint] {
-        receiver.trust(&house.secret(endpoint).await?);
+        receiver.trust(&installation.secret(endpoint).await?);
     }
-    house.stop(&mut process).await?;
-    Ok(house)
+    installation.stop(&mut process).await?;
+    Ok(installation)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,14 +58,14 @@ async fn acknowledged_ids_survive_kills_on_embedded_data() -> Result<()> {
     let platform = Platform::start().await?;
     // Some events need a second attempt, so that kills fall between attempts, too.
     receiver.behave("all", Manner::Fail(1));
-    let house =
+    let installation =
         Arc::new(first_life(&(pictures.settings() + &platform.settings()), &receiver, "scams").await?);
     let pace = Pace { clients: 6, requests: 100 * wanted as u64, pause: Duration::from_millis(25) };
-    let mut clients = Clients::start(&house, &pictures, seed, pace);
+    let mut clients = Clients::start(&installation, &pictures, seed, pace);
     let mut kills = Kills::default();
     for (life, end) in killer::plan(seed, wanted, &killer::PLACES, LONGEST_LIFE).into_iter().enumerate() {
         let before = clients.taken();
-        let mut process = house.up(end.failpoints())?;
+        let mut process = installation.up(end.failpoints())?;
         killer::finish(&mut process, end, PATIENCE, &mut kills)
             .await
             .with_context(|| format!("life {life}, {end:?}"))?;
@@ -74,8 +74,8 @@ async fn acknowledged_ids_survive_kills_on_embedded_data() -> Result<()> {
     }
     println!("embedded: {kills}");
 
-    let mut process = house.up(None)?;
-    house.ready(&mut process).await?;
+    let mut process = installation.up(None)?;
+    installation.ready(&mut process).await?;
     println!("embedded: {} appeals against scams were accepted under kills", clients.overturned());
     // At least one is, if only now.
     eventually("an appeal against a scam to be accepted", LONG, async || {
@@ -84,14 +84,14 @@ async fn acknowledged_ids_survive_kills_on_embedded_data() -> Result<()> {
     .await?;
     let sent = clients.finish().await?;
     // A second time, so that what a replay repeats at a start is seen, too.
-    observe::drained(&house, &mut process).await?;
-    house.stop(&mut process).await?;
-    let mut process = house.up(None)?;
-    house.ready(&mut process).await?;
-    observe::drained(&house, &mut process).await?;
-    let mut seen = observe::by_api(&house, &receiver, &platform, &sent).await?;
-    house.stop(&mut process).await?;
-    observe::embedded_rows(&house, &sent, &mut seen).await?;
+    observe::drained(&installation, &mut process).await?;
+    installation.stop(&mut process).await?;
+    let mut process = installation.up(None)?;
+    installation.ready(&mut process).await?;
+    observe::drained(&installation, &mut process).await?;
+    let mut seen = observe::by_api(&installation, &receiver, &platform, &sent).await?;
+    installation.stop(&mut process).await?;
+    observe::embedded_rows(&installation, &sent, &mut seen).await?;
     seen.callbacks = receiver.callbacks();
 
     let verdict = oracle::judge(&sent, &seen);

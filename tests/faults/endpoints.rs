@@ -11,7 +11,7 @@ use tidegate_test_support::eventually;
 
 use crate::{
     embedded::first_life,
-    house::{House, LONG},
+    installation::{Installation, LONG},
     observe,
     oracle::{SCAM_ACTION, SeenCallback},
     receiver::{Manner, Receiver},
@@ -19,7 +19,7 @@ use crate::{
 
 const ITEMS: usize = 5;
 
-async fn submit(house: &House, name: &str) -> Result<()> {
+async fn submit(installation: &Installation, name: &str) -> Result<()> {
     let items: Vec<_> = (0..ITEMS)
         .map(|number| {
             let id = format!("{name}-{number}");
@@ -27,7 +27,8 @@ async fn submit(house: &House, name: &str) -> Result<()> {
                 "text": "buy scamcoin", "author": { "typeId": "user", "id": id } } })
         })
         .collect();
-    let request = house.platform(Method::POST, "/api/v1/items/async/").json(&json!({ "items": items }));
+    let request =
+        installation.platform(Method::POST, "/api/v1/items/async/").json(&json!({ "items": items }));
     match request.send().await?.status() {
         StatusCode::ACCEPTED => Ok(()),
         status => bail!("{name}: {status}"),
@@ -43,22 +44,22 @@ fn of(receiver: &Receiver, name: &str) -> Vec<SeenCallback> {
 #[ignore = "long: tests/faults/run"]
 async fn whatever_an_endpoint_does_its_callbacks_end_delivered() -> Result<()> {
     let receiver = Receiver::start().await?;
-    let house = first_life("", &receiver, "scams").await?;
-    let mut process = house.up(None)?;
-    house.ready(&mut process).await?;
+    let installation = first_life("", &receiver, "scams").await?;
+    let mut process = installation.up(None)?;
+    installation.ready(&mut process).await?;
     for (name, manner, tries) in
         [("hangs", Manner::Hang(2), 3), ("fails", Manner::Fail(4), 5), ("closes", Manner::Close(2), 3)]
     {
         receiver.behave("scams", manner);
-        submit(&house, name).await?;
+        submit(&installation, name).await?;
         // Killed with calls under way and retries due; whoever starts next takes them up.
         eventually("the first attempt", LONG, async || (!of(&receiver, name).is_empty()).then_some(()))
             .await?;
         tokio::time::sleep(Duration::from_millis(50)).await;
         process.kill().await?;
-        process = house.up(None)?;
-        house.ready(&mut process).await?;
-        observe::drained(&house, &mut process).await?;
+        process = installation.up(None)?;
+        installation.ready(&mut process).await?;
+        observe::drained(&installation, &mut process).await?;
 
         let seen = of(&receiver, name);
         let events: BTreeSet<_> = seen.iter().map(|callback| (&callback.item, &callback.event)).collect();
@@ -66,12 +67,12 @@ async fn whatever_an_endpoint_does_its_callbacks_end_delivered() -> Result<()> {
         assert_eq!(events.len(), ITEMS, "one event an item: {events:?}");
         assert!(seen.iter().all(|callback| callback.action == SCAM_ACTION));
         assert!(seen.len() >= ITEMS * tries, "each event is tried {tries} times: {}", seen.len());
-        let delivered = house.list("/deliveries?state=delivered").await?;
+        let delivered = installation.list("/deliveries?state=delivered").await?;
         let of_these = delivered.iter().filter(|delivery| {
             delivery["item"]["id"].as_str().is_some_and(|id| id.starts_with(&format!("{name}-")))
         });
         assert_eq!(of_these.count(), ITEMS);
     }
     assert_eq!(receiver.unsigned(), 0);
-    house.stop(&mut process).await
+    installation.stop(&mut process).await
 }

@@ -60,7 +60,7 @@ pub(crate) fn judge(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
     }
     for report in &sent.reports {
         let Some(named) = &report.named else { continue };
-        let (mut least, most) = bounds([report.told].into_iter());
+        let (mut least, most) = bounds([report.reply].into_iter());
         // What a claim brought before the report was processed to its end is not asked for again.
         if unsure.iter().any(|(_, id)| id == named) {
             least = 0;
@@ -87,7 +87,7 @@ pub(crate) fn judge(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracle::{Content, SentReport, Told};
+    use crate::oracle::{Content, Reply, SentReport};
 
     fn key(id: &str) -> Key {
         ("post".to_owned(), id.to_owned())
@@ -100,7 +100,7 @@ mod tests {
             user: "u".to_owned(),
             content: Content::Plain,
             csam: false,
-            told: Told::Taken,
+            reply: Reply::Accepted,
             report: Some("r".to_owned()),
             named: Some("n1".to_owned()),
         };

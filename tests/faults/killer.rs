@@ -1,6 +1,6 @@
 //! When each life of a process ends: at a place in the code, or at a moment under load; a seed repeats the choice.
 //!
-//! The processes themselves belong to `house`.
+//! The processes themselves belong to `installation`.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 

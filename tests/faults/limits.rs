@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::oracle::{AUTOMATIC, Content, Seen, SeenCallback, Sent, Told, Verdict};
+use crate::oracle::{AUTOMATIC, Content, Reply, Seen, SeenCallback, Sent, Verdict};
 
 /// Taken on so many scams a day.
 pub(crate) const DAILY: &str = "slow_down";
@@ -62,7 +62,7 @@ fn scams(sent: &Sent) -> BTreeMap<&str, (usize, usize)> {
     let mut scams: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for item in sent.items.values().filter(|item| item.content == Content::Scam) {
         let (taken, all) = scams.entry(&item.user).or_default();
-        *taken += usize::from(item.told == Told::Taken);
+        *taken += usize::from(item.reply == Reply::Accepted);
         *all += 1;
     }
     scams

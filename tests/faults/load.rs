@@ -22,8 +22,8 @@ use tokio::{
 };
 
 use crate::{
-    house::{House, LONG},
-    oracle::{self, Content, REVIEW_ACTION, SCAM_ACTION, Sent, SentAppeal, SentItem, SentReport, Told},
+    installation::{Installation, LONG},
+    oracle::{self, Content, REVIEW_ACTION, Reply, SCAM_ACTION, Sent, SentAppeal, SentItem, SentReport},
     pictures::Pictures,
     seeded::Seeded,
 };
@@ -33,7 +33,7 @@ const AT_ONCE: usize = 3;
 
 /// What clients share.
 pub(crate) struct Load {
-    pub(crate) house: Arc<House>,
+    pub(crate) installation: Arc<Installation>,
     pub(crate) sent: Arc<Mutex<Sent>>,
     seed: Seeded,
     /// Where pictures are.
@@ -57,9 +57,14 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    pub(crate) fn start(house: &Arc<House>, pictures: &Pictures, seed: u64, pace: Pace) -> Self {
+    pub(crate) fn start(
+        installation: &Arc<Installation>,
+        pictures: &Pictures,
+        seed: u64,
+        pace: Pace,
+    ) -> Self {
         let load = Arc::new(Load {
-            house: Arc::clone(house),
+            installation: Arc::clone(installation),
             sent: Arc::default(),
             seed: Seeded::new(seed).branch(2),
             pictures: pictures.base(),
@@ -94,7 +99,7 @@ impl Clients {
     /// How many appeals against what was done to scams are known to be accepted.
     pub(crate) fn overturned(&self) -> usize {
         let sent = self.load.sent.lock().unwrap();
-        let accepted = (oracle::ACCEPTED.to_owned(), Told::Taken);
+        let accepted = (oracle::ACCEPTED.to_owned(), Reply::Accepted);
         let all = sent.appeals.values().filter(|appeal| appeal.of_scam);
         all.filter(|appeal| appeal.decision.as_ref() == Some(&accepted)).count()
     }
@@ -185,7 +190,7 @@ impl Load {
         let mut sent = self.sent.lock().unwrap();
         for (id, submission) in ids.iter().zip(submissions) {
             let item = sent.items.get_mut(id).context("an item that was sent")?;
-            item.told = Told::Taken;
+            item.reply = Reply::Accepted;
             item.submission = submission["submissionId"].as_str().map(str::to_owned);
             if submission["id"] != json!(id) || item.submission.is_none() {
                 bail!("the submissions do not stand for the items: {answer}");
@@ -228,7 +233,7 @@ impl Load {
             user: user.clone(),
             content,
             csam,
-            told: Told::Nothing,
+            reply: Reply::Missing,
             report: None,
             named: named.clone(),
         };
@@ -250,7 +255,7 @@ impl Load {
         if let Some(answer) = self.send("/api/v1/report", &body, key, StatusCode::CREATED).await? {
             let report = answer["reportId"].as_str().context("an answer names its report")?.to_owned();
             let sent = &mut self.sent.lock().unwrap().reports[at];
-            (sent.told, sent.report) = (Told::Taken, Some(report));
+            (sent.reply, sent.report) = (Reply::Accepted, Some(report));
         }
         Ok(())
     }
@@ -267,7 +272,7 @@ impl Load {
         if of_scam && !self.acted_on(&item, &data, &user).await? {
             return Ok(());
         }
-        let appeal = SentAppeal { told: Told::Nothing, of_scam, decision: None };
+        let appeal = SentAppeal { reply: Reply::Missing, of_scam, decision: None };
         self.sent.lock().unwrap().appeals.insert(id.to_owned(), appeal);
         let body = json!({
             "appealId": id,
@@ -278,8 +283,8 @@ impl Load {
         });
         // The id is the key: an appeal can always be repeated.
         if self.send("/api/v1/report/appeal", &body, Some(id), StatusCode::NO_CONTENT).await?.is_some() {
-            self.sent.lock().unwrap().appeals.get_mut(id).context("an appeal that was sent")?.told =
-                Told::Taken;
+            self.sent.lock().unwrap().appeals.get_mut(id).context("an appeal that was sent")?.reply =
+                Reply::Accepted;
         }
         Ok(())
     }
@@ -290,7 +295,8 @@ impl Load {
         self.sent.lock().unwrap().items.insert(id.to_owned(), SentItem::new(user, Content::Scam));
         self.submit(&[id.to_owned()], &[item], Some(id)).await?;
         while !self.stopped() {
-            let asked = self.house.platform(Method::GET, &format!("/api/v1/items/post/{id}")).send().await;
+            let asked =
+                self.installation.platform(Method::GET, &format!("/api/v1/items/post/{id}")).send().await;
             // Whatever fails here fails because the process is down.
             if let Ok(answer) = asked
                 && let Ok(bytes) = answer.bytes().await
@@ -337,7 +343,7 @@ impl Load {
         key: Option<&str>,
         wanted: StatusCode,
     ) -> Result<Answer> {
-        let mut request = self.house.platform(Method::POST, path).json(body);
+        let mut request = self.installation.platform(Method::POST, path).json(body);
         if let Some(key) = key {
             request = request.header("Idempotency-Key", key);
         }
@@ -379,7 +385,8 @@ impl Load {
 
     /// Removes some of the threats that wait for a review. Jobs about reported items stay open: later reports join them.
     async fn remove_threats(&self) -> Result<()> {
-        let (status, open) = self.house.admin(Method::GET, "/jobs?queue=default&limit=500", None).await?;
+        let (status, open) =
+            self.installation.admin(Method::GET, "/jobs?queue=default&limit=500", None).await?;
         if status != StatusCode::OK {
             return Ok(());
         }
@@ -392,31 +399,33 @@ impl Load {
         });
         for (id, item) in threats.take(AT_ONCE) {
             let (status, job) =
-                self.house.admin(Method::POST, &format!("/jobs/{id}/claim"), Some(&json!({}))).await?;
+                self.installation.admin(Method::POST, &format!("/jobs/{id}/claim"), Some(&json!({}))).await?;
             if status != StatusCode::OK {
                 continue;
             }
-            let tell = |told| {
+            let note_removal = |answer| {
                 if let Some(item) = self.sent.lock().unwrap().items.get_mut(&item)
-                    && item.removal != Some(Told::Taken)
+                    && item.removal != Some(Reply::Accepted)
                 {
-                    item.removal = Some(told);
+                    item.removal = Some(answer);
                 }
             };
-            tell(Told::Nothing);
+            note_removal(Reply::Missing);
             let said = json!({ "epoch": job["epoch"], "verdict": "act", "actions": [REVIEW_ACTION] });
             let (status, _) =
-                self.house.admin(Method::POST, &format!("/jobs/{id}/decisions"), Some(&said)).await?;
+                self.installation.admin(Method::POST, &format!("/jobs/{id}/decisions"), Some(&said)).await?;
             if status.is_success() {
-                tell(Told::Taken);
+                note_removal(Reply::Accepted);
             }
         }
         Ok(())
     }
 
     async fn decide_appeal(&self) -> Result<()> {
-        let (status, job) =
-            self.house.admin(Method::POST, "/jobs/claim-next", Some(&json!({ "queue": "appeals" }))).await?;
+        let (status, job) = self
+            .installation
+            .admin(Method::POST, "/jobs/claim-next", Some(&json!({ "queue": "appeals" })))
+            .await?;
         if status != StatusCode::OK {
             return Ok(());
         }
@@ -426,16 +435,16 @@ impl Load {
         {
             let mut sent = self.sent.lock().unwrap();
             let appeal = sent.appeals.get_mut(appeal).context("a job for an appeal that nobody sent")?;
-            appeal.decision.get_or_insert((verdict.to_uppercase(), Told::Nothing));
+            appeal.decision.get_or_insert((verdict.to_uppercase(), Reply::Missing));
         }
         let said = json!({ "epoch": job["epoch"], "verdict": verdict });
         let (status, _) =
-            self.house.admin(Method::POST, &format!("/jobs/{id}/decisions"), Some(&said)).await?;
+            self.installation.admin(Method::POST, &format!("/jobs/{id}/decisions"), Some(&said)).await?;
         if status.is_success()
-            && let Some((_, told)) =
+            && let Some((_, answer)) =
                 self.sent.lock().unwrap().appeals.get_mut(appeal).and_then(|appeal| appeal.decision.as_mut())
         {
-            *told = Told::Taken;
+            *answer = Reply::Accepted;
         }
         Ok(())
     }

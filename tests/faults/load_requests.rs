@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     load::{Load, text, user},
-    oracle::{Content, SentItem, Told},
+    oracle::{Content, Reply, SentItem},
     outcomes::Outcome,
     own_actions::{OWN_ACTION, SentAction},
     seeded::Seeded,
@@ -38,7 +38,7 @@ impl Load {
             sent.outcomes.insert(submission.clone(), Outcome::answered(&answer));
         }
         let item = sent.items.get_mut(&item).context("a content that was sent")?;
-        (item.told, item.submission) = (Told::Taken, submission);
+        (item.reply, item.submission) = (Reply::Accepted, submission);
         Ok(())
     }
 
@@ -57,7 +57,7 @@ impl Load {
             };
             actions
                 .push(json!({ "actionId": OWN_ACTION, "itemId": user, "itemTypeId": "user", "note": note }));
-            let action = SentAction { user, told: Told::Nothing, decision: None };
+            let action = SentAction { user, reply: Reply::Missing, decision: None };
             self.sent.lock().unwrap().own_actions.insert(note.clone(), action);
             notes.push(note);
         }
@@ -84,7 +84,8 @@ impl Load {
             if text(answered, "itemId")? != action.user {
                 bail!("the answer does not stand for the actions: {answer}");
             }
-            (action.told, action.decision) = (Told::Taken, Some(text(answered, "decisionId")?.to_owned()));
+            (action.reply, action.decision) =
+                (Reply::Accepted, Some(text(answered, "decisionId")?.to_owned()));
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ mod documents;
 mod embedded;
 mod endpoints;
 mod fetched;
-mod house;
+mod installation;
 mod killer;
 mod limits;
 mod load;

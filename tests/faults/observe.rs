@@ -27,7 +27,7 @@ use tidegate_test_support::{Process, eventually_ok};
 
 use crate::{
     fetched::{Key, SeenRequest},
-    house::{House, LONG},
+    installation::{Installation, LONG},
     oracle::{Seen, SeenItem, SeenJob, SeenStrike, Sent},
     outcomes::Outcome,
     platform::Platform,
@@ -40,15 +40,15 @@ const ORG: &str = "default";
 const ASKED_AT_ONCE: usize = 16;
 
 /// Waits until every consumer has passed everything, and no callback or decision is due.
-pub(crate) async fn drained(house: &House, process: &mut Process) -> Result<()> {
-    quiet(house).await.with_context(|| crate::killer::tail(process))
+pub(crate) async fn drained(installation: &Installation, process: &mut Process) -> Result<()> {
+    quiet(installation).await.with_context(|| crate::killer::tail(process))
 }
 
 /// The same, whatever processes there are.
-pub(crate) async fn quiet(house: &House) -> Result<()> {
+pub(crate) async fn quiet(installation: &Installation) -> Result<()> {
     let mut quiet = 0;
     eventually_ok("everything to be consumed and delivered", LONG, async || {
-        let state = left(house).await;
+        let state = left(installation).await;
         quiet = if matches!(state, Ok(None)) { quiet + 1 } else { 0 };
         match state? {
             None if quiet >= 3 => Ok(()),
@@ -60,28 +60,29 @@ pub(crate) async fn quiet(house: &House) -> Result<()> {
 }
 
 /// What is still under way, if anything is.
-async fn left(house: &House) -> Result<Option<String>> {
-    let lag = house.metric("tidegate_consumer_lag_records").await?.context("no consumer tells its lag")?;
+async fn left(installation: &Installation) -> Result<Option<String>> {
+    let lag =
+        installation.metric("tidegate_consumer_lag_records").await?.context("no consumer tells its lag")?;
     if lag > 0.0 {
         return Ok(Some(format!("{lag} records are not consumed")));
     }
-    let unsettled = unsettled(house).await?;
+    let unsettled = unsettled(installation).await?;
     if !unsettled.is_empty() {
         return Ok(Some(format!("{} deliveries are not settled, such as {}", unsettled.len(), unsettled[0])));
     }
-    let requests = requests(house).await?;
+    let requests = requests(installation).await?;
     if let Some(request) = requests.iter().find(|request| request.state == "pending") {
         return Ok(Some(format!("request {} for items is not settled", request.id)));
     }
-    let jobs = house.list("/jobs?state=decided").await?;
+    let jobs = installation.list("/jobs?state=decided").await?;
     let pending = jobs.iter().filter(|job| job["decisionState"] != "appended").count();
     Ok((pending > 0).then(|| format!("{pending} decisions are not appended")))
 }
 
-async fn unsettled(house: &House) -> Result<Vec<String>> {
+async fn unsettled(installation: &Installation) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for state in ["pending", "retry_wait", "held", "exhausted", "canceled"] {
-        for delivery in house.list(&format!("/deliveries?state={state}")).await? {
+        for delivery in installation.list(&format!("/deliveries?state={state}")).await? {
             found.push(format!("{} is {state}: {}", delivery["eventId"], delivery["lastError"]));
         }
     }
@@ -90,36 +91,36 @@ async fn unsettled(house: &House) -> Result<Vec<String>> {
 
 /// Everything but what only the rows tell.
 pub(crate) async fn by_api(
-    house: &Arc<House>,
+    installation: &Arc<Installation>,
     receiver: &Receiver,
     platform: &Platform,
     sent: &Sent,
 ) -> Result<Seen> {
-    let secret = house.admin(Method::POST, "/partial-items/secret/reveal", None).await?.1;
+    let secret = installation.admin(Method::POST, "/partial-items/secret/reveal", None).await?.1;
     let secret = secret["secret"].as_str().context("a secret to ask the platform with")?;
-    let (items, outcomes) = items(house, sent).await?;
+    let (items, outcomes) = items(installation, sent).await?;
     Ok(Seen {
         items,
         outcomes,
-        requests: requests(house).await?,
+        requests: requests(installation).await?,
         asked: platform.asked(),
         fetched: None,
         callbacks: receiver.callbacks(),
-        jobs: jobs(house).await?,
+        jobs: jobs(installation).await?,
         strikes: None,
-        unsettled: unsettled(house).await?,
-        dead_letters: house.list("/dead-letters").await?.iter().map(ToString::to_string).collect(),
+        unsettled: unsettled(installation).await?,
+        dead_letters: installation.list("/dead-letters").await?.iter().map(ToString::to_string).collect(),
         unsigned: receiver.unsigned() + platform.unsigned(secret),
     })
 }
 
 /// The log of requests for items.
-async fn requests(house: &House) -> Result<Vec<SeenRequest>> {
+async fn requests(installation: &Installation) -> Result<Vec<SeenRequest>> {
     let key = |item: &Value| -> Option<Key> {
         Some((item["typeId"].as_str()?.to_owned(), item["id"].as_str()?.to_owned()))
     };
     let keys = |list: &Value| list.as_array().into_iter().flatten().filter_map(key).collect();
-    let listed = house.list("/partial-requests").await?;
+    let listed = installation.list("/partial-requests").await?;
     let request = |request: &Value| -> Option<SeenRequest> {
         let found = request["found"].as_array().into_iter().flatten();
         Some(SeenRequest {
@@ -139,16 +140,16 @@ async fn requests(house: &House) -> Result<Vec<SeenRequest>> {
 type SeenItems = (BTreeMap<String, SeenItem>, BTreeMap<String, Outcome>);
 
 /// Each acknowledged submission is asked for by its id; of the others, the newest that is there.
-async fn items(house: &Arc<House>, sent: &Sent) -> Result<SeenItems> {
+async fn items(installation: &Arc<Installation>, sent: &Sent) -> Result<SeenItems> {
     let named = sent.items.iter().map(|(id, item)| (id.clone(), item.submission.clone()));
     let reported: BTreeSet<_> = sent.reports.iter().map(|report| report.item.clone()).collect();
     let wanted: Vec<_> = named.chain(reported.into_iter().map(|id| (id, None))).collect();
     let asked = stream::iter(wanted).map(|(id, submission)| {
-        let house = Arc::clone(house);
+        let installation = Arc::clone(installation);
         async move {
             let query = submission.map_or_else(String::new, |id| format!("?submission={id}"));
             let answer =
-                house.platform(Method::GET, &format!("/api/v1/items/post/{id}{query}")).send().await?;
+                installation.platform(Method::GET, &format!("/api/v1/items/post/{id}{query}")).send().await?;
             match answer.status() {
                 StatusCode::NOT_FOUND => Ok(None),
                 StatusCode::OK => {
@@ -167,13 +168,13 @@ async fn items(house: &Arc<House>, sent: &Sent) -> Result<SeenItems> {
     Ok(found.into_iter().flatten().unzip())
 }
 
-async fn jobs(house: &Arc<House>) -> Result<Vec<SeenJob>> {
-    let listed = house.list("/jobs?state=all").await?;
+async fn jobs(installation: &Arc<Installation>) -> Result<Vec<SeenJob>> {
+    let listed = installation.list("/jobs?state=all").await?;
     let asked = stream::iter(listed).map(|job| {
-        let house = Arc::clone(house);
+        let installation = Arc::clone(installation);
         async move {
             let id = job["id"].as_str().context("a job has an id")?;
-            let job = house.admin_get(&format!("/jobs/{id}")).await?;
+            let job = installation.admin_get(&format!("/jobs/{id}")).await?;
             let text = |path: &str| job.pointer(path).and_then(Value::as_str).map(str::to_owned);
             let causes = job["causes"].as_array().context("a job has causes")?;
             Ok::<_, anyhow::Error>(SeenJob {
@@ -253,8 +254,8 @@ async fn fetched(store: &Store, seen: &Seen) -> Result<BTreeMap<Key, Vec<String>
 }
 
 /// The rows of embedded data, which only one process can open: nothing may run on it.
-pub(crate) async fn embedded_store(house: &House) -> Result<Store> {
-    let path = house.data().join("db");
+pub(crate) async fn embedded_store(installation: &Installation) -> Result<Store> {
+    let path = installation.data().join("db");
     let database = eventually_ok("the data to be let go", Duration::from_secs(20), async || {
         Ok(fjall::Database::builder(&path).open()?)
     })
@@ -262,8 +263,8 @@ pub(crate) async fn embedded_store(house: &House) -> Result<Store> {
     Ok(Store::open_embedded(&database, tidegate_store::embedded::Settings::default())?)
 }
 
-pub(crate) async fn embedded_rows(house: &House, sent: &Sent, seen: &mut Seen) -> Result<()> {
-    let store = embedded_store(house).await?;
+pub(crate) async fn embedded_rows(installation: &Installation, sent: &Sent, seen: &mut Seen) -> Result<()> {
+    let store = embedded_store(installation).await?;
     let read = by_rows(&store, sent, seen).await;
     store.close().await?;
     read

@@ -36,28 +36,28 @@ impl Content {
     }
 }
 
-/// Whether a client was told that its request is taken.
+/// What a client was answered to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    Taken,
-    /// Sent, perhaps; never acknowledged.
-    Nothing,
+pub(crate) enum Reply {
+    Accepted,
+    /// The request was sent, perhaps, and no answer arrived.
+    Missing,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct SentItem {
     pub(crate) user: String,
     pub(crate) content: Content,
-    pub(crate) told: Told,
+    pub(crate) reply: Reply,
     /// As the acknowledgement named it.
     pub(crate) submission: Option<String>,
     /// Whether a moderator's decision on its review job, which is to remove it, was taken by the console.
-    pub(crate) removal: Option<Told>,
+    pub(crate) removal: Option<Reply>,
 }
 
 impl SentItem {
     pub(crate) fn new(user: &str, content: Content) -> Self {
-        Self { user: user.to_owned(), content, told: Told::Nothing, submission: None, removal: None }
+        Self { user: user.to_owned(), content, reply: Reply::Missing, submission: None, removal: None }
     }
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct SentReport {
     pub(crate) user: String,
     pub(crate) content: Content,
     pub(crate) csam: bool,
-    pub(crate) told: Told,
+    pub(crate) reply: Reply,
     /// As the acknowledgement named it.
     pub(crate) report: Option<String>,
     /// An item that it names and that nobody ever submits.
@@ -76,11 +76,11 @@ pub(crate) struct SentReport {
 
 #[derive(Clone, Debug)]
 pub(crate) struct SentAppeal {
-    pub(crate) told: Told,
+    pub(crate) reply: Reply,
     /// Whether it is against the strike of a scam that was acted on before.
     pub(crate) of_scam: bool,
     /// What a moderator said, and whether the console took it.
-    pub(crate) decision: Option<(String, Told)>,
+    pub(crate) decision: Option<(String, Reply)>,
 }
 
 /// Everything that clients sent, by the ids that they chose.
@@ -231,8 +231,8 @@ impl Verdict {
 }
 
 /// How often something that follows from the requests may be there.
-pub(crate) fn bounds(told: impl Iterator<Item = Told>) -> (usize, usize) {
-    told.fold((0, 0), |(least, most), told| (least + usize::from(told == Told::Taken), most + 1))
+pub(crate) fn bounds(answers: impl Iterator<Item = Reply>) -> (usize, usize) {
+    answers.fold((0, 0), |(least, most), answer| (least + usize::from(answer == Reply::Accepted), most + 1))
 }
 
 pub(crate) fn judge(sent: &Sent, seen: &Seen) -> Verdict {
@@ -262,7 +262,7 @@ fn items(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
     let nothing = SeenItem::default();
     for (id, item) in &sent.items {
         let found = seen.items.get(id).unwrap_or(&nothing);
-        let (least, most) = bounds([item.told].into_iter());
+        let (least, most) = bounds([item.reply].into_iter());
         verdict.count(format_args!("submissions of item {id}"), found.submissions.len(), least, most);
         if let Some(submission) = &item.submission {
             match found.submissions.get(submission) {
@@ -274,7 +274,7 @@ fn items(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
     }
     for (id, reports) in by_item(sent) {
         let found = seen.items.get(id).unwrap_or(&nothing);
-        let (least, most) = bounds(reports.iter().map(|report| report.told));
+        let (least, most) = bounds(reports.iter().map(|report| report.reply));
         verdict.count(
             format_args!("submissions of reported item {id}"),
             found.submissions.len(),
@@ -329,7 +329,7 @@ fn jobs(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
             causes
         };
     for (id, item) in sent.items.iter().filter(|(_, item)| item.content == Content::Threat) {
-        take(verdict, REVIEW, id, bounds([item.told].into_iter()));
+        take(verdict, REVIEW, id, bounds([item.reply].into_iter()));
     }
     for (id, reports) in by_item(sent) {
         for (class, csam) in [(REVIEW, false), (CHILD_SAFETY, true)] {
@@ -337,7 +337,7 @@ fn jobs(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
             if of_class().next().is_none() {
                 continue;
             }
-            let causes = take(verdict, class, id, bounds(of_class().map(|report| report.told)));
+            let causes = take(verdict, class, id, bounds(of_class().map(|report| report.reply)));
             for report in of_class().filter_map(|report| report.report.as_ref()) {
                 if !causes.iter().any(|(kind, cause)| kind == "report" && cause == report) {
                     verdict.lost.push(format!("report {report} is no cause of a job about {id}"));
@@ -346,7 +346,7 @@ fn jobs(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
         }
     }
     for (id, appeal) in &sent.appeals {
-        take(verdict, "appeal", id, bounds([appeal.told].into_iter()));
+        take(verdict, "appeal", id, bounds([appeal.reply].into_iter()));
     }
     for ((class, subject), _) in found {
         verdict.invented.push(format!("a job of class {class} about {subject}"));
@@ -370,12 +370,12 @@ fn actions(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
         .items
         .iter()
         .filter(|(_, item)| item.content.is_acted_on())
-        .map(|(id, item)| (id.as_str(), item.user.as_str(), bounds([item.told].into_iter())));
+        .map(|(id, item)| (id.as_str(), item.user.as_str(), bounds([item.reply].into_iter())));
     let reported: BTreeMap<_, _> = by_item(sent);
     let reported_scams = reported.iter().filter_map(|(id, reports)| {
         let scams: Vec<_> = reports.iter().filter(|report| report.content.is_acted_on()).collect();
         let user = scams.first()?.user.as_str();
-        Some((*id, user, bounds(scams.iter().map(|report| report.told))))
+        Some((*id, user, bounds(scams.iter().map(|report| report.reply))))
     });
     for (id, user, (least, most)) in scams.chain(reported_scams) {
         let found = events.remove(&(id, SCAM_ACTION)).unwrap_or_default();
@@ -426,7 +426,7 @@ fn appeals(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
     }
     for (id, appeal) in &sent.appeals {
         let found = events.remove(id.as_str()).unwrap_or_default();
-        let (least, most) = bounds(appeal.decision.iter().map(|(_, told)| *told));
+        let (least, most) = bounds(appeal.decision.iter().map(|(_, answer)| *answer));
         verdict.count(format_args!("decision events of appeal {id}"), found.len(), least, most);
         if let Some((wanted, _)) = &appeal.decision
             && found.iter().any(|(_, decision)| decision != wanted)
@@ -446,12 +446,12 @@ pub(crate) fn appealed(appeal: &str) -> String {
 
 /// A strike is taken back once for an appeal that was accepted, whole, and never else.
 fn reversals(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
-    let accepted: BTreeMap<String, Told> = sent
+    let accepted: BTreeMap<String, Reply> = sent
         .appeals
         .iter()
         .filter(|(_, appeal)| appeal.of_scam)
         .filter_map(|(id, appeal)| match &appeal.decision {
-            Some((decision, told)) if decision == ACCEPTED => Some((appealed(id), *told)),
+            Some((decision, answer)) if decision == ACCEPTED => Some((appealed(id), *answer)),
             _ => None,
         })
         .collect();
@@ -542,33 +542,33 @@ impl Counts {
     }
 }
 
-fn told(sent: &Sent) -> impl Iterator<Item = Told> {
-    let items = sent.items.values().map(|item| item.told);
-    let reports = sent.reports.iter().map(|report| report.told);
-    let appeals = sent.appeals.values().map(|appeal| appeal.told);
+fn answers(sent: &Sent) -> impl Iterator<Item = Reply> {
+    let items = sent.items.values().map(|item| item.reply);
+    let reports = sent.reports.iter().map(|report| report.reply);
+    let appeals = sent.appeals.values().map(|appeal| appeal.reply);
     let decisions =
-        sent.appeals.values().filter_map(|appeal| appeal.decision.as_ref()).map(|(_, told)| *told);
+        sent.appeals.values().filter_map(|appeal| appeal.decision.as_ref()).map(|(_, answer)| *answer);
     let removals = sent.items.values().filter_map(|item| item.removal);
-    let own = sent.own_actions.values().map(|action| action.told);
+    let own = sent.own_actions.values().map(|action| action.reply);
     items.chain(reports).chain(appeals).chain(decisions).chain(removals).chain(own)
 }
 
 pub(crate) fn taken(sent: &Sent) -> usize {
-    told(sent).filter(|told| *told == Told::Taken).count()
+    answers(sent).filter(|answer| *answer == Reply::Accepted).count()
 }
 
 pub(crate) fn counts(sent: &Sent, seen: &Seen) -> Counts {
     let events: BTreeSet<_> = seen.callbacks.iter().map(|callback| &callback.event).collect();
     Counts {
         acknowledged: taken(sent),
-        unanswered: told(sent).filter(|told| *told == Told::Nothing).count(),
+        unanswered: answers(sent).filter(|answer| *answer == Reply::Missing).count(),
         deliveries: seen.callbacks.len(),
         events: events.len(),
         jobs: seen.jobs.len(),
         strikes: seen.strikes.iter().flatten().count(),
         reversals: seen.strikes.iter().flatten().map(|strike| strike.reversed.len()).sum(),
         outcomes: sent.outcomes.len(),
-        own_actions: sent.own_actions.values().filter(|action| action.told == Told::Taken).count(),
+        own_actions: sent.own_actions.values().filter(|action| action.reply == Reply::Accepted).count(),
         fetched: seen.fetched.iter().flatten().map(|(_, submissions)| submissions.len()).sum(),
     }
 }

@@ -3,8 +3,14 @@
 use super::*;
 
 fn item(content: Content) -> SentItem {
-    let removal = (content == Content::Threat).then_some(Told::Taken);
-    SentItem { user: "u1".to_owned(), content, told: Told::Taken, submission: Some("s".to_owned()), removal }
+    let removal = (content == Content::Threat).then_some(Reply::Accepted);
+    SentItem {
+        user: "u1".to_owned(),
+        content,
+        reply: Reply::Accepted,
+        submission: Some("s".to_owned()),
+        removal,
+    }
 }
 
 fn report(item: &str, report: &str, csam: bool) -> SentReport {
@@ -13,7 +19,7 @@ fn report(item: &str, report: &str, csam: bool) -> SentReport {
         user: "u2".to_owned(),
         content: Content::Plain,
         csam,
-        told: Told::Taken,
+        reply: Reply::Accepted,
         report: Some(report.to_owned()),
         named: None,
     }
@@ -22,7 +28,7 @@ fn report(item: &str, report: &str, csam: bool) -> SentReport {
 fn sent() -> Sent {
     let threats = [("threat", Content::Threat), ("plain", Content::Plain)];
     let scams = ["scam1", "scam2", "scam3"].map(|id| (id, Content::Scam));
-    let decision = Some(("ACCEPT".to_owned(), Told::Taken));
+    let decision = Some(("ACCEPT".to_owned(), Reply::Accepted));
     Sent {
         items: scams.into_iter().chain(threats).map(|(id, content)| (id.to_owned(), item(content))).collect(),
         reports: vec![
@@ -32,7 +38,7 @@ fn sent() -> Sent {
         ],
         appeals: BTreeMap::from([(
             "a1".to_owned(),
-            SentAppeal { told: Told::Taken, of_scam: false, decision },
+            SentAppeal { reply: Reply::Accepted, of_scam: false, decision },
         )]),
         ..Sent::default()
     }
@@ -176,11 +182,12 @@ fn a_run_in_which_little_happened_does_not_suffice() {
 
 #[test]
 fn a_strike_is_taken_back_once_for_an_accepted_appeal_and_never_else() {
-    fn against_scam(sent: &mut Sent, seen: &mut Seen, decision: &str, told: Told, reversed: &[i64]) {
+    fn against_scam(sent: &mut Sent, seen: &mut Seen, decision: &str, reply: Reply, reversed: &[i64]) {
         let scams = item(Content::Scam);
         sent.items.insert(appealed("a2"), SentItem { user: "u9".to_owned(), ..scams });
-        let said = Some((decision.to_owned(), told));
-        sent.appeals.insert("a2".to_owned(), SentAppeal { told: Told::Taken, of_scam: true, decision: said });
+        let said = Some((decision.to_owned(), reply));
+        sent.appeals
+            .insert("a2".to_owned(), SentAppeal { reply: Reply::Accepted, of_scam: true, decision: said });
         seen.items.insert(appealed("a2"), SeenItem { submissions: BTreeMap::from([("s".to_owned(), true)]) });
         seen.callbacks.push(scam("e20", &appealed("a2")));
         seen.callbacks
@@ -190,17 +197,17 @@ fn a_strike_is_taken_back_once_for_an_accepted_appeal_and_never_else() {
         let struck = SeenStrike { user: "u9".to_owned(), ..strike(&appealed("a2")) };
         strikes(seen).push(SeenStrike { reversed: reversed.to_vec(), ..struck });
     }
-    let of = |decision, told, reversed: &[i64]| {
-        found(|sent, seen| against_scam(sent, seen, decision, told, reversed))
+    let of = |decision, answer, reversed: &[i64]| {
+        found(|sent, seen| against_scam(sent, seen, decision, answer, reversed))
     };
-    assert_eq!(of("ACCEPT", Told::Taken, &[1]), (0, 0, 0));
-    assert_eq!(of("ACCEPT", Told::Taken, &[]), (1, 0, 0));
-    assert_eq!(of("ACCEPT", Told::Taken, &[1, 1]), (0, 1, 0));
-    assert_eq!(of("ACCEPT", Told::Taken, &[2]), (0, 0, 1));
-    assert_eq!(of("ACCEPT", Told::Nothing, &[]), (0, 0, 0));
-    assert_eq!(of("ACCEPT", Told::Nothing, &[1]), (0, 0, 0));
-    assert_eq!(of("REJECT", Told::Taken, &[]), (0, 0, 0));
-    assert_eq!(of("REJECT", Told::Taken, &[1]), (0, 0, 1));
+    assert_eq!(of("ACCEPT", Reply::Accepted, &[1]), (0, 0, 0));
+    assert_eq!(of("ACCEPT", Reply::Accepted, &[]), (1, 0, 0));
+    assert_eq!(of("ACCEPT", Reply::Accepted, &[1, 1]), (0, 1, 0));
+    assert_eq!(of("ACCEPT", Reply::Accepted, &[2]), (0, 0, 1));
+    assert_eq!(of("ACCEPT", Reply::Missing, &[]), (0, 0, 0));
+    assert_eq!(of("ACCEPT", Reply::Missing, &[1]), (0, 0, 0));
+    assert_eq!(of("REJECT", Reply::Accepted, &[]), (0, 0, 0));
+    assert_eq!(of("REJECT", Reply::Accepted, &[1]), (0, 0, 1));
     assert_eq!(found(|_, seen| strikes(seen)[0].reversed.push(1)), (0, 0, 1));
 }
 
@@ -214,7 +221,7 @@ fn a_decision_on_a_review_job_has_one_event_with_its_action() {
     assert_eq!(found(|_, seen| seen.callbacks.push(suspended)), (0, 0, 1));
     // Without an answer it may be there, once.
     let unanswered = |sent: &mut Sent| {
-        sent.items.get_mut("threat").unwrap().removal = Some(Told::Nothing);
+        sent.items.get_mut("threat").unwrap().removal = Some(Reply::Missing);
     };
     assert_eq!(found(|sent, _| unanswered(sent)), (0, 0, 0));
 }
@@ -331,7 +338,7 @@ fn a_decision_on_an_appeal_is_told_once_and_as_it_was_made() {
 fn what_was_never_acknowledged_may_be_there_once_or_not_at_all() {
     fn unanswered(sent: &mut Sent, _: &mut Seen) {
         let scam = sent.items.get_mut("scam1").unwrap();
-        (scam.told, scam.submission) = (Told::Nothing, None);
+        (scam.reply, scam.submission) = (Reply::Missing, None);
     }
     assert_eq!(found(unanswered), (0, 0, 0));
     let none = |sent: &mut Sent, seen: &mut Seen| {
@@ -377,7 +384,7 @@ fn flood_of(sent: &mut Sent, seen: &mut Seen, scams: usize, action: &str, user: 
     for nth in 0..scams {
         let (id, user) = (format!("extra{nth}"), user(nth));
         let extra =
-            SentItem { user: user.clone(), told: Told::Nothing, submission: None, ..item(Content::Scam) };
+            SentItem { user: user.clone(), reply: Reply::Missing, submission: None, ..item(Content::Scam) };
         sent.items.insert(id.clone(), extra);
         let at = format!("2026-01-02T03:04:05.{nth:03}Z");
         seen.callbacks.push(SeenCallback { user, at, ..limited(&format!("x{nth}"), action, &id) });
@@ -423,7 +430,7 @@ fn a_window_is_not_full_before_its_items_are_there_and_misses_none() {
         move |sent: &mut Sent, seen: &mut Seen| {
             flood_of(sent, seen, scams, limits::FLOOD, |_| "v".to_owned());
             for nth in 0..scams {
-                sent.items.get_mut(&format!("extra{nth}")).unwrap().told = Told::Taken;
+                sent.items.get_mut(&format!("extra{nth}")).unwrap().reply = Reply::Accepted;
             }
             seen.callbacks.truncate(7 + acted);
         }

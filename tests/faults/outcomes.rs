@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::oracle::{Seen, Sent, Told, Verdict};
+use crate::oracle::{Reply, Seen, Sent, Verdict};
 
 /// Result of an evaluation, by the ids of its rules and of the actions that were taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,7 +48,8 @@ pub(crate) fn judge(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
         }
     }
     // Those that were not waited for have no submission in their answer.
-    for (id, _) in sent.items.iter().filter(|(_, it)| it.told == Told::Taken && it.submission.is_none()) {
+    for (id, _) in sent.items.iter().filter(|(_, it)| it.reply == Reply::Accepted && it.submission.is_none())
+    {
         let submissions = seen.items.get(id).map(|item| &item.submissions);
         if submissions.is_some_and(|all| all.values().any(|evaluated| !evaluated)) {
             verdict.lost.push(format!("item {id} is not evaluated"));
@@ -74,8 +75,10 @@ mod tests {
         });
         let (mut sent, mut seen) = (Sent::default(), Seen::default());
         sent.outcomes.insert("s".to_owned(), Outcome::answered(&answer));
-        sent.items
-            .insert("late".to_owned(), SentItem { told: Told::Taken, ..SentItem::new("u", Content::Plain) });
+        sent.items.insert(
+            "late".to_owned(),
+            SentItem { reply: Reply::Accepted, ..SentItem::new("u", Content::Plain) },
+        );
         seen.outcomes.insert("s".to_owned(), Outcome::stored(&item));
         seen.items
             .insert("late".to_owned(), SeenItem { submissions: BTreeMap::from([("l".to_owned(), true)]) });

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::oracle::{DECISION, Seen, Sent, Told, Verdict, bounds};
+use crate::oracle::{DECISION, Reply, Seen, Sent, Verdict, bounds};
 
 /// Action that the platform alone takes, on users.
 pub(crate) const OWN_ACTION: &str = "ban";
@@ -13,7 +13,7 @@ pub(crate) const OWN_ACTION: &str = "ban";
 pub(crate) struct SentAction {
     /// The user that it is taken on.
     pub(crate) user: String,
-    pub(crate) told: Told,
+    pub(crate) reply: Reply,
     /// As the acknowledgement named it.
     pub(crate) decision: Option<String>,
 }
@@ -24,11 +24,11 @@ pub(crate) fn judge(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
         let event = (callback.event.as_str(), callback.decided.as_str());
         events.entry(&callback.reason).or_default().insert(event);
     }
-    let mut by_user: BTreeMap<&str, Vec<Told>> = BTreeMap::new();
+    let mut by_user: BTreeMap<&str, Vec<Reply>> = BTreeMap::new();
     for (note, action) in &sent.own_actions {
-        by_user.entry(&action.user).or_default().push(action.told);
+        by_user.entry(&action.user).or_default().push(action.reply);
         let found = events.remove(note.as_str()).unwrap_or_default();
-        let (least, most) = bounds([action.told].into_iter());
+        let (least, most) = bounds([action.reply].into_iter());
         verdict.count(format_args!("events of the platform's action {note}"), found.len(), least, most);
         if let Some(decision) = &action.decision
             && found.iter().any(|(_, decided)| decided != decision)
@@ -40,8 +40,8 @@ pub(crate) fn judge(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
         verdict.invented.push(format!("an event of the platform's action {note}"));
     }
     let Some(strikes) = &seen.strikes else { return };
-    for (user, told) in by_user {
-        let (least, most) = bounds(told.into_iter());
+    for (user, answers) in by_user {
+        let (least, most) = bounds(answers.into_iter());
         let found = strikes.iter().filter(|strike| strike.user == user && strike.item == user);
         verdict.count(format_args!("strikes of {user} by the platform"), found.count(), least, most);
     }
@@ -61,8 +61,11 @@ mod tests {
     fn found(wrong: impl FnOnce(&mut Sent, &mut Seen)) -> (usize, usize, usize) {
         let (mut sent, mut seen) = (Sent::default(), Seen { strikes: Some(Vec::new()), ..Seen::default() });
         for note in ["n1", "n2"] {
-            let action =
-                SentAction { user: "u".to_owned(), told: Told::Taken, decision: Some(format!("d-{note}")) };
+            let action = SentAction {
+                user: "u".to_owned(),
+                reply: Reply::Accepted,
+                decision: Some(format!("d-{note}")),
+            };
             sent.own_actions.insert(note.to_owned(), action);
             seen.callbacks.push(callback(note));
             seen.strikes.as_mut().unwrap().push(strike());
@@ -106,7 +109,7 @@ mod tests {
         assert_eq!(found(|_, seen| drop(seen.strikes.as_mut().unwrap().pop())), (1, 0, 0));
         assert_eq!(found(|_, seen| seen.strikes.as_mut().unwrap().push(strike())), (0, 1, 0));
         let unanswered = |sent: &mut Sent, seen: &mut Seen| {
-            sent.own_actions.get_mut("n2").unwrap().told = Told::Nothing;
+            sent.own_actions.get_mut("n2").unwrap().reply = Reply::Missing;
             seen.callbacks.pop();
             seen.strikes.as_mut().unwrap().pop();
         };

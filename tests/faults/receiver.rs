@@ -1,4 +1,4 @@
-//! The platform's callback endpoint: verifies signatures, keeps what it was told, and misbehaves when asked to.
+//! The platform's callback endpoint: verifies signatures, keeps what it was answer, and misbehaves when asked to.
 //!
 //! It lives in the test's own process, so no kill reaches it.
 

@@ -14,7 +14,7 @@ use tidegate_schemas::ids::Millis;
 
 use crate::{
     embedded::first_life,
-    house::{House, LONG},
+    installation::{Installation, LONG},
     observe,
     oracle::{AUTOMATIC, SCAM_ACTION},
     receiver::Receiver,
@@ -28,40 +28,40 @@ const KILLS: usize = 3;
 #[ignore = "long: tests/faults/run"]
 async fn a_step_that_was_cut_off_after_its_records_acts_once_on_each_item() -> Result<()> {
     let receiver = Receiver::start().await?;
-    let house = first_life("", &receiver, "scams").await?;
-    let mut process = house.up(None)?;
-    house.ready(&mut process).await?;
-    submit(&house).await?;
-    observe::drained(&house, &mut process).await?;
+    let installation = first_life("", &receiver, "scams").await?;
+    let mut process = installation.up(None)?;
+    installation.ready(&mut process).await?;
+    submit(&installation).await?;
+    observe::drained(&installation, &mut process).await?;
     let late = format!(
         "rule: late\nstatus: live\nitem_types: [post]\nwhen: {{text: {{in: [text], words: [gamma]}}}}\n\
          policies: [scam]\nactions: [{SCAM_ACTION}]\n"
     );
-    house.apply(&json!({ "files": [{ "name": "late.yaml", "text": late }] })).await?;
+    installation.apply(&json!({ "files": [{ "name": "late.yaml", "text": late }] })).await?;
     let since = Millis::now().minus(Duration::from_secs(3_600)).iso();
     let wanted = json!({ "rules": ["late"], "since": since });
-    let (status, run) = house.admin(Method::POST, "/rules/retroactions", Some(&wanted)).await?;
+    let (status, run) = installation.admin(Method::POST, "/rules/retroactions", Some(&wanted)).await?;
     let run = run["id"].as_str().with_context(|| format!("no run: {status} {run}"))?.to_owned();
-    house.stop(&mut process).await?;
+    installation.stop(&mut process).await?;
 
     for _ in 0..KILLS {
-        let mut process = house.up(Some("after_retroact_append=kill@1".to_owned()))?;
-        house.ready(&mut process).await?;
-        ensure!(step(&house, &run, 1).await.is_err(), "whoever is killed answers nothing");
+        let mut process = installation.up(Some("after_retroact_append=kill@1".to_owned()))?;
+        installation.ready(&mut process).await?;
+        ensure!(step(&installation, &run, 1).await.is_err(), "whoever is killed answers nothing");
         let status = process.exit(LONG).await?;
         ensure!(status.code().is_none(), "it was not killed: {status}");
     }
 
-    let mut process = house.up(None)?;
-    house.ready(&mut process).await?;
+    let mut process = installation.up(None)?;
+    installation.ready(&mut process).await?;
     let done = loop {
-        let run = step(&house, &run, 1_000).await?;
+        let run = step(&installation, &run, 1_000).await?;
         if !run["finishedAt"].is_null() {
             break run;
         }
     };
-    observe::drained(&house, &mut process).await?;
-    house.stop(&mut process).await?;
+    observe::drained(&installation, &mut process).await?;
+    installation.stop(&mut process).await?;
 
     let of = |name: &str| done["progress"][name].as_u64().unwrap_or_default();
     println!("retroact: {KILLS} kills, {} sent, {} acted on before", of("sent"), of("doneBefore"));
@@ -75,19 +75,20 @@ async fn a_step_that_was_cut_off_after_its_records_acts_once_on_each_item() -> R
     Ok(())
 }
 
-async fn submit(house: &House) -> Result<()> {
+async fn submit(installation: &Installation) -> Result<()> {
     let items: Vec<_> = (0..ITEMS)
         .map(|nth| json!({ "id": format!("past-{nth}"), "typeId": "post", "data": { "text": "gamma rays" } }))
         .collect();
-    let request = house.platform(Method::POST, "/api/v1/items/async/").json(&json!({ "items": items }));
+    let request =
+        installation.platform(Method::POST, "/api/v1/items/async/").json(&json!({ "items": items }));
     let status = request.send().await?.status();
     ensure!(status == StatusCode::ACCEPTED, "the items are refused: {status}");
     Ok(())
 }
 
-async fn step(house: &House, run: &str, most: u64) -> Result<Value> {
+async fn step(installation: &Installation, run: &str, most: u64) -> Result<Value> {
     let path = format!("/rules/retroactions/{run}/step");
-    let (status, run) = house.admin(Method::POST, &path, Some(&json!({ "most": most }))).await?;
+    let (status, run) = installation.admin(Method::POST, &path, Some(&json!({ "most": most }))).await?;
     ensure!(status.is_success(), "{status}: {run}");
     Ok(run)
 }

@@ -18,7 +18,7 @@ use tidegate_test_support::eventually;
 use crate::{
     documents,
     embedded::first_life,
-    house::{House, LONG},
+    installation::{Installation, LONG},
     observe,
     oracle::{self, AUTOMATIC, REVIEW_ACTION, SCAM_ACTION},
     receiver::Receiver,
@@ -44,34 +44,34 @@ const OTHER: Effects = Effects { actions: "remove, review", event: REVIEW_ACTION
 #[ignore = "long: tests/faults/run"]
 async fn a_replay_under_other_rules_carries_the_first_plan_out() -> Result<()> {
     let receiver = Receiver::start().await?;
-    let house = first_life("", &receiver, "scams").await?;
+    let installation = first_life("", &receiver, "scams").await?;
     let mut effects = [SCAM, OTHER];
     let (mut expected, mut jobs) = (Vec::new(), Vec::new());
     for place in PLACES {
         let item = format!("item-{place}");
-        let mut process = house.up(Some(format!("{place}=kill@1")))?;
-        house.ready(&mut process).await?;
-        submit(&house, &item).await?;
+        let mut process = installation.up(Some(format!("{place}=kill@1")))?;
+        installation.ready(&mut process).await?;
+        submit(&installation, &item).await?;
         let status = process.exit(LONG).await?;
         if status.code().is_some() {
             bail!("{place} was not reached: {status}");
         }
         // While nothing runs, so that no replay comes before the change.
-        change_rules(&house, effects[1].actions).await?;
+        change_rules(&installation, effects[1].actions).await?;
         expected.push((item, effects[0]));
         effects.reverse();
 
-        let mut process = house.up(None)?;
-        house.ready(&mut process).await?;
+        let mut process = installation.up(None)?;
+        installation.ready(&mut process).await?;
         // The other rules are in force: what is new meets them.
         let new = format!("new-{place}");
-        submit(&house, &new).await?;
+        submit(&installation, &new).await?;
         expected.push((new, effects[0]));
-        observe::drained(&house, &mut process).await?;
-        jobs = house.list("/jobs?state=all").await?;
-        house.stop(&mut process).await?;
+        observe::drained(&installation, &mut process).await?;
+        jobs = installation.list("/jobs?state=all").await?;
+        installation.stop(&mut process).await?;
     }
-    let store = observe::embedded_store(&house).await?;
+    let store = observe::embedded_store(&installation).await?;
     let mut wrong = Vec::new();
     for (item, wanted) in &expected {
         let found: BTreeSet<_> = receiver
@@ -100,21 +100,21 @@ async fn a_replay_under_other_rules_carries_the_first_plan_out() -> Result<()> {
     Ok(())
 }
 
-async fn submit(house: &House, id: &str) -> Result<()> {
+async fn submit(installation: &Installation, id: &str) -> Result<()> {
     let data = json!({ "text": "buy scamcoin", "author": { "typeId": "user", "id": id } });
     let body = json!({ "items": [{ "id": id, "typeId": "post", "data": data }] });
     // The kill may be faster than the answer.
-    let sent = house.platform(Method::POST, "/api/v1/items/async/").json(&body).send().await;
+    let sent = installation.platform(Method::POST, "/api/v1/items/async/").json(&body).send().await;
     match sent.map(|answer| answer.status()) {
         Ok(StatusCode::ACCEPTED) | Err(_) => Ok(()),
         Ok(status) => bail!("item {id}: {status}"),
     }
 }
 
-async fn change_rules(house: &House, scam_action: &str) -> Result<()> {
-    let store = observe::embedded_store(house).await?;
+async fn change_rules(installation: &Installation, scam_action: &str) -> Result<()> {
+    let store = observe::embedded_store(installation).await?;
     let settings = Settings::default();
-    let master = MasterKey::load(&Security::default(), Some(&house.data()))?;
+    let master = MasterKey::load(&Security::default(), Some(&installation.data()))?;
     let changes = Changes::new(store.clone(), Secrets::new(store.clone(), master, &settings), &settings);
     let change = Change {
         files: documents::other_action(scam_action),
@@ -130,7 +130,7 @@ async fn change_rules(house: &House, scam_action: &str) -> Result<()> {
         bail!("the other rules are the same");
     }
     // The database is let go by whoever held it last; the next start waits for nobody.
-    let path = house.data().join("db");
+    let path = installation.data().join("db");
     eventually("the data to be let go", Duration::from_secs(20), async || {
         fjall::Database::builder(&path).open().ok().map(drop)
     })

@@ -11,7 +11,7 @@ use tidegate_test_support::Program;
 
 use crate::{
     embedded::first_life,
-    house::{LONG, UP, binary},
+    installation::{LONG, UP, binary},
     receiver::Receiver,
 };
 
@@ -98,9 +98,9 @@ fn is_synced_first(calls: &[Call], mark: &str) -> Result<()> {
 #[ignore = "needs strace: tests/faults/trace-fsync"]
 async fn a_record_is_synced_between_its_write_and_its_acknowledgement() -> Result<()> {
     let receiver = Receiver::start().await?;
-    let house = first_life("", &receiver, "scams").await?;
-    let trace = house.dir.path().join("trace");
-    let program = Program::new("strace", house.dir.path().join("strace.log"))
+    let installation = first_life("", &receiver, "scams").await?;
+    let trace = installation.dir.path().join("trace");
+    let program = Program::new("strace", installation.dir.path().join("strace.log"))
         .args(["-D", "-f", "-y", "-s", "65536", "-e"])
         .arg("trace=write,writev,pwrite64,pwritev,sendto,sendmsg,fsync,fdatasync,msync")
         .arg("-o")
@@ -108,17 +108,17 @@ async fn a_record_is_synced_between_its_write_and_its_acknowledgement() -> Resul
         .arg(binary())
         .arg("up")
         .arg("--config")
-        .arg(house.dir.path().join("tidegate.toml"))
+        .arg(installation.dir.path().join("tidegate.toml"))
         .arg("--ops-listen")
-        .arg(house.ops_of(UP)?);
+        .arg(installation.ops_of(UP)?);
     let mut process = program.start()?;
-    house.ready(&mut process).await?;
+    installation.ready(&mut process).await?;
     let marks: Vec<_> =
         (0..REQUESTS).map(|number| format!("mark{number:04}of{}", std::process::id())).collect();
     for mark in &marks {
         let data = json!({ "text": mark });
         let body = json!({ "items": [{ "id": mark, "typeId": "post", "data": data }] });
-        let answer = house.platform(Method::POST, "/api/v1/items/async/").json(&body).send().await?;
+        let answer = installation.platform(Method::POST, "/api/v1/items/async/").json(&body).send().await?;
         if answer.status() != StatusCode::ACCEPTED {
             bail!("{mark}: {}", answer.status());
         }

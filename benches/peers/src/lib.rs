@@ -3,7 +3,7 @@
 //! It measures nothing by itself; the binaries do.
 
 pub mod clock;
-pub mod house;
+pub mod installation;
 pub mod http;
 pub mod items;
 pub mod kafka;

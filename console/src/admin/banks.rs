@@ -191,7 +191,7 @@ async fn list(
     caller: Caller,
     Query(_): Query<WholeList>,
 ) -> Result<Json<List<Bank>>, Problem> {
-    let banks = api.deps.banks.list(&caller.org).await.map_err(told)?;
+    let banks = api.deps.banks.list(&caller.org).await.map_err(bank_problem)?;
     let banks = banks.into_iter().map(|bank| Bank {
         id: bank.bank,
         org: caller.org.clone(),
@@ -217,7 +217,7 @@ async fn entries(
         return Err(invalid("", format!("`limit` is between 1 and {LARGEST_PAGE}.")));
     }
     let (after, bank): (Option<Place>, _) = (page.after()?, BankId::from(bank));
-    let page = api.deps.banks.entries(&caller.org, &bank, after, limit).await.map_err(told)?;
+    let page = api.deps.banks.entries(&caller.org, &bank, after, limit).await.map_err(bank_problem)?;
     let held = |(id, value)| Held { id, value };
     Ok(Json(Entries {
         list: List {
@@ -254,7 +254,7 @@ async fn add(
         });
     }
     let bank = BankId::from(bank);
-    let taken = api.deps.banks.add(&caller.org, &bank, given, &caller.name).await.map_err(told)?;
+    let taken = api.deps.banks.add(&caller.org, &bank, given, &caller.name).await.map_err(bank_problem)?;
     let detail = AuditDetail(json!({"added": taken.added, "changed": taken.changed}));
     let rejected = taken.rejected.into_iter().map(|(index, reason)| Rejected { index, reason });
     let answer = Json(Taken {
@@ -284,7 +284,8 @@ async fn remove(
 ) -> Result<Json<Found>, Problem> {
     let bank = BankId::from(bank);
     let (ids, no_entries) = ids(&api, &caller, &bank, &named).await?;
-    let touched = api.deps.banks.remove(&caller.org, &bank, &ids, &caller.name).await.map_err(told)?;
+    let touched =
+        api.deps.banks.remove(&caller.org, &bank, &ids, &caller.name).await.map_err(bank_problem)?;
     let found = touched.found;
     Ok(Json(Found { found, missing: no_entries + ids.len() - found, in_document: touched.written.len() }))
 }
@@ -325,7 +326,7 @@ async fn withdraw(
         .into_iter()
         .map(|it| (it.value, Origin { source: Some(it.source), reference: it.reference }))
         .unzip();
-    let ids = api.deps.banks.ids_of(&caller.org, &bank, &values).await.map_err(told)?;
+    let ids = api.deps.banks.ids_of(&caller.org, &bank, &values).await.map_err(bank_problem)?;
     let mut withdrawals = Vec::with_capacity(ids.len());
     for (index, (id, origin)) in ids.into_iter().zip(origins).enumerate() {
         let id = id.ok_or_else(|| {
@@ -333,8 +334,12 @@ async fn withdraw(
         })?;
         withdrawals.push((id, origin));
     }
-    let outcomes =
-        api.deps.banks.withdraw(&caller.org, &bank, &withdrawals, &caller.name).await.map_err(told)?;
+    let outcomes = api
+        .deps
+        .banks
+        .withdraw(&caller.org, &bank, &withdrawals, &caller.name)
+        .await
+        .map_err(bank_problem)?;
     let of = |what| outcomes.iter().filter(|it| **it == what).count();
     let detail = AuditDetail(json!({"removed": of(Withdrawn::Removed), "changed": of(Withdrawn::Changed)}));
     Ok((Extension(detail), Json(Outcomes { outcomes })))
@@ -368,7 +373,8 @@ async fn switch(
     let bank = BankId::from(bank);
     let (ids, no_entries) = ids(&api, &caller, &bank, &named).await?;
     let banks = &api.deps.banks;
-    let touched = banks.switch(&caller.org, &bank, &ids, enabled, &caller.name).await.map_err(told)?;
+    let touched =
+        banks.switch(&caller.org, &bank, &ids, enabled, &caller.name).await.map_err(bank_problem)?;
     let found = touched.found;
     Ok(Json(Found { found, missing: no_entries + ids.len() - found, in_document: touched.written.len() }))
 }
@@ -389,7 +395,7 @@ async fn switch_bank(
 ) -> Result<Json<Bank>, Problem> {
     let bank = BankId::from(bank);
     let banks = &api.deps.banks;
-    banks.switch_bank(&caller.org, &bank, enabled, &caller.name).await.map_err(told)?;
+    banks.switch_bank(&caller.org, &bank, enabled, &caller.name).await.map_err(bank_problem)?;
     let listed = list(State(api), caller, Query(WholeList::default())).await?;
     let found = listed.0.items.into_iter().find(|it| it.id == bank);
     found.map(Json).ok_or_else(|| Problem::not_found("There is no such bank."))
@@ -494,13 +500,13 @@ async fn ids(
     for text in &named.ids {
         ids.insert(id(text)?);
     }
-    let of_values = api.deps.banks.ids_of(&caller.org, bank, &named.values).await.map_err(told)?;
+    let of_values = api.deps.banks.ids_of(&caller.org, bank, &named.values).await.map_err(bank_problem)?;
     let no_entries = of_values.iter().filter(|id| id.is_none()).count();
     ids.extend(of_values.into_iter().flatten());
     Ok((ids.into_iter().collect(), no_entries))
 }
 
-fn told(error: BankError) -> Problem {
+fn bank_problem(error: BankError) -> Problem {
     match error {
         BankError::NoSuchBank(bank) => Problem::not_found(format!("There is no bank `{bank}`.")),
         BankError::Unusable(why) => {

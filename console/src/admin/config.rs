@@ -230,7 +230,7 @@ pub(super) fn refused(error: ApplyError) -> Problem {
         error @ ApplyError::HeadMoved { .. } => Problem::conflict(error.to_string()),
         ApplyError::Catalog(error) => faults::catalog(error),
         ApplyError::Secret(error) => faults::secret(error),
-        error @ ApplyError::Panicked(_) => faults::told(false, error.tag(), &error),
+        error @ ApplyError::Panicked(_) => faults::failed(false, error.tag(), &error),
     }
 }
 

@@ -111,5 +111,5 @@ fn problem(error: &DeadLetterError) -> Problem {
     if error.is_cursor() {
         return not_a_cursor();
     }
-    faults::told(error.is_outage(), error.tag(), error)
+    faults::failed(error.is_outage(), error.tag(), error)
 }

@@ -26,7 +26,7 @@ pub(crate) fn store(error: tidegate_store::Error) -> Problem {
         tracing::warn!(tag = error.tag(), %error, "a request asks for what no store takes");
         return invalid("", "A value is longer than the store takes.");
     }
-    told(error.is_outage(), error.tag(), &error)
+    failed(error.is_outage(), error.tag(), &error)
 }
 
 pub(crate) fn moderation(error: tidegate_moderation::Error) -> Problem {
@@ -34,8 +34,8 @@ pub(crate) fn moderation(error: tidegate_moderation::Error) -> Problem {
     match error {
         Error::Store(error) => store(error),
         Error::Catalog(error) => catalog(error),
-        Error::Append(error) => told(error.is_retriable(), error.tag(), &error),
-        error @ (Error::Content { .. } | Error::Corrupt { .. }) => told(false, error.tag(), &error),
+        Error::Append(error) => failed(error.is_retriable(), error.tag(), &error),
+        error @ (Error::Content { .. } | Error::Corrupt { .. }) => failed(false, error.tag(), &error),
     }
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn catalog(error: tidegate_catalog::Error) -> Problem {
     match error {
         Error::NoSuchOrg(org) => Problem::not_found(format!("There is no organisation `{org}`.")),
         Error::Store(error) => store(error),
-        error => told(error.is_outage(), error.tag(), &error),
+        error => failed(error.is_outage(), error.tag(), &error),
     }
 }
 
@@ -54,10 +54,11 @@ pub(crate) fn secret(error: tidegate_catalog::secrets::SecretError) -> Problem {
         tracing::warn!(tag = error.tag(), %error, "a secret cannot be opened");
         return Problem::conflict(format!("The secret cannot be opened: {error}."));
     }
-    told(error.is_outage(), error.tag(), &error)
+    failed(error.is_outage(), error.tag(), &error)
 }
 
-pub(crate) fn told(is_outage: bool, tag: &'static str, error: &dyn std::fmt::Display) -> Problem {
+/// Logs an error: an outage is a 503 that clients repeat, all else a 500.
+pub(crate) fn failed(is_outage: bool, tag: &'static str, error: &dyn std::fmt::Display) -> Problem {
     if is_outage {
         tracing::warn!(tag, %error, "a request cannot be served now");
         return unreachable();

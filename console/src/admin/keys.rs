@@ -128,7 +128,7 @@ async fn list(
 
 /// All keys of the organisation, the newest first, the ended ones included.
 pub(crate) async fn all(api: &Api, caller: &Caller) -> Result<Vec<Key>, Problem> {
-    let keys = api.deps.keys.list(&caller.org).await.map_err(|error| told(error, ""))?;
+    let keys = api.deps.keys.list(&caller.org).await.map_err(|error| key_problem(error, ""))?;
     Ok(keys.into_iter().map(Key::from).collect())
 }
 
@@ -161,7 +161,7 @@ pub(crate) async fn create_once(
     let name = wanted.name.unwrap_or_else(|| "key".to_owned());
     let new = NewKey { org: caller.org.clone(), name, scopes, expires_at };
     let created = api.deps.keys.create_once(id, new).await;
-    created.map(NewlyMade::from).map_err(|error| told(error, "/expiresInSeconds"))
+    created.map(NewlyMade::from).map_err(|error| key_problem(error, "/expiresInSeconds"))
 }
 
 async fn revoke(
@@ -174,7 +174,7 @@ async fn revoke(
 }
 
 pub(crate) async fn revoke_key(api: &Api, caller: &Caller, key: ApiKeyId) -> Result<(), Problem> {
-    api.deps.keys.revoke(&caller.org, key).await.map_err(|error| told(error, ""))
+    api.deps.keys.revoke(&caller.org, key).await.map_err(|error| key_problem(error, ""))
 }
 
 async fn rotate(
@@ -197,17 +197,17 @@ pub(crate) async fn rotate_once(
 ) -> Result<NewlyMade, Problem> {
     // The new key may do what the old one may, and its token goes to the caller.
     if !caller.may_child_safety() {
-        let keys = api.deps.keys.list(&caller.org).await.map_err(|error| told(error, ""))?;
+        let keys = api.deps.keys.list(&caller.org).await.map_err(|error| key_problem(error, ""))?;
         if keys.iter().any(|known| known.id == key && known.scopes.contains(Scope::ChildSafety)) {
             caller.needs_child_safety()?;
         }
     }
     let rotated = api.deps.keys.rotate_once(&caller.org, key, new, overlap).await;
-    rotated.map(NewlyMade::from).map_err(|error| told(error, "/overlapSeconds"))
+    rotated.map(NewlyMade::from).map_err(|error| key_problem(error, "/overlapSeconds"))
 }
 
 /// `period` is the member that says when a key ends.
-fn told(error: KeyError, period: &str) -> Problem {
+fn key_problem(error: KeyError, period: &str) -> Problem {
     match error {
         KeyError::NoSuchKey => Problem::not_found("There is no such key."),
         KeyError::NoSuchOrg(org) => Problem::not_found(format!("There is no organisation `{org}`.")),
@@ -219,6 +219,6 @@ fn told(error: KeyError, period: &str) -> Problem {
         ),
         KeyError::TooLate => invalid(period, "No key ends after the year 9999."),
         KeyError::Store(error) => faults::store(error),
-        error @ KeyError::NoRandomness => faults::told(false, error.tag(), &error),
+        error @ KeyError::NoRandomness => faults::failed(false, error.tag(), &error),
     }
 }

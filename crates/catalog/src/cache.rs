@@ -115,7 +115,12 @@ mod tests {
         (Arc::new(Cache::new(Duration::from_secs(30), Duration::from_secs(5), capacity, clock)), now)
     }
 
-    async fn look(cache: &Cache<u32, u32>, key: u32, value: Option<u32>, asked: &AtomicUsize) -> Option<u32> {
+    async fn look_up(
+        cache: &Cache<u32, u32>,
+        key: u32,
+        value: Option<u32>,
+        asked: &AtomicUsize,
+    ) -> Option<u32> {
         let fetch = || async {
             asked.fetch_add(1, Ordering::SeqCst);
             tokio::task::yield_now().await;
@@ -129,25 +134,25 @@ mod tests {
     async fn what_was_found_is_remembered_for_its_time_and_what_was_not_for_less() {
         let (cache, now) = cache(10);
         let asked = AtomicUsize::new(0);
-        look(&cache, 1, Some(7), &asked).await;
-        look(&cache, 2, None, &asked).await;
+        look_up(&cache, 1, Some(7), &asked).await;
+        look_up(&cache, 2, None, &asked).await;
         now.fetch_add(4_999, Ordering::SeqCst);
-        assert_eq!(look(&cache, 1, None, &asked).await, Some(7));
-        assert_eq!(look(&cache, 2, Some(8), &asked).await, None);
+        assert_eq!(look_up(&cache, 1, None, &asked).await, Some(7));
+        assert_eq!(look_up(&cache, 2, Some(8), &asked).await, None);
         assert_eq!(asked.load(Ordering::SeqCst), 2);
         now.fetch_add(1, Ordering::SeqCst);
-        assert_eq!(look(&cache, 2, Some(8), &asked).await, Some(8));
+        assert_eq!(look_up(&cache, 2, Some(8), &asked).await, Some(8));
         now.fetch_add(25_000, Ordering::SeqCst);
-        assert_eq!(look(&cache, 1, None, &asked).await, None);
+        assert_eq!(look_up(&cache, 1, None, &asked).await, None);
     }
 
     #[tokio::test]
     async fn a_clock_that_is_set_back_makes_nothing_live_longer() {
         let (cache, now) = cache(10);
         let asked = AtomicUsize::new(0);
-        look(&cache, 1, Some(7), &asked).await;
+        look_up(&cache, 1, Some(7), &asked).await;
         now.fetch_sub(1, Ordering::SeqCst);
-        assert_eq!(look(&cache, 1, None, &asked).await, None);
+        assert_eq!(look_up(&cache, 1, None, &asked).await, None);
     }
 
     #[tokio::test]
@@ -157,7 +162,7 @@ mod tests {
         let all: Vec<_> = (0..50)
             .map(|_| {
                 let (cache, asked) = (Arc::clone(&cache), Arc::clone(&asked));
-                tokio::spawn(async move { look(&cache, 1, None, &asked).await })
+                tokio::spawn(async move { look_up(&cache, 1, None, &asked).await })
             })
             .collect();
         for one in all {
@@ -172,17 +177,17 @@ mod tests {
         let (cache, _) = cache(100);
         let asked = AtomicUsize::new(0);
         for key in 0..50 {
-            look(&cache, key, Some(key), &asked).await;
+            look_up(&cache, key, Some(key), &asked).await;
         }
         for key in 1_000..11_000 {
-            look(&cache, key, None, &asked).await;
+            look_up(&cache, key, None, &asked).await;
         }
         assert!(cache.kept.lock().len() <= 100);
         for key in 0..50 {
-            assert_eq!(look(&cache, key, None, &asked).await, Some(key));
+            assert_eq!(look_up(&cache, key, None, &asked).await, Some(key));
         }
         for key in 0..1_000 {
-            look(&cache, key, Some(key), &asked).await;
+            look_up(&cache, key, Some(key), &asked).await;
         }
         assert!(cache.kept.lock().len() <= 100);
     }

@@ -117,7 +117,7 @@ pub(crate) fn media_look_ended(state: &'static str) {
     counter!(MEDIA_LOOKS, "state" => state).increment(1);
 }
 
-pub(crate) fn media_look_joined() {
+pub(crate) fn media_inspection_joined() {
     counter!(MEDIA_JOINED).increment(1);
 }
 

@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
 use parking_lot::Mutex;
-use tidegate_moderation::media::{self, Look, Search, Signal, Signals, Wanted};
+use tidegate_moderation::media::{self, Inspection, Search, Signal, Signals, Wanted};
 use tidegate_scheduler::{Limits, Scheduler, fair_queue::QueueFull};
 use tidegate_schemas::{
     ids::{ItemKey, OrgId},
@@ -233,12 +233,13 @@ pub(super) fn slow_limits(settings: &MediaSettings) -> Limits {
     }
 }
 
-fn unknown(wanted: &[Wanted]) -> Vec<(String, Option<Look>)> {
+fn unknown(wanted: &[Wanted]) -> Vec<(String, Option<Inspection>)> {
     wanted.iter().map(|it| (it.url.clone(), None)).collect()
 }
 
 fn all_failed(wanted: &[Wanted], reason: &'static str) -> Vec<Signal> {
-    let failed = |it: &Wanted| Signal { url: it.url.clone(), look: Look::FetchFailed(reason.into()) };
+    let failed =
+        |it: &Wanted| Signal { url: it.url.clone(), inspection: Inspection::FetchFailed(reason.into()) };
     wanted.iter().map(failed).collect()
 }
 

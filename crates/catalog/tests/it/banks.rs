@@ -10,7 +10,7 @@ use tidegate_store::{
 use tidegate_test_support::{PATIENCE, eventually};
 use uuid::Uuid;
 
-use crate::support::{Hand, House, POST, Running};
+use crate::support::{Hand, POST, Running, World};
 
 const BANKS: &str = "\
 bank: words
@@ -34,29 +34,29 @@ fn given(values: &[&str]) -> Vec<Given> {
     values.iter().map(|value| Given { value: (*value).to_owned(), ..Given::default() }).collect()
 }
 
-async fn house() -> (House, Banks) {
-    let house = House::new().await;
-    house.apply(BANKS).await;
-    let banks = Banks::new(house.store.clone(), &house.settings);
-    (house, banks)
+async fn world() -> (World, Banks) {
+    let world = World::new().await;
+    world.apply(BANKS).await;
+    let banks = Banks::new(world.store.clone(), &world.settings);
+    (world, banks)
 }
 
 async fn id_of(banks: &Banks, org: &OrgId, bank: &BankId, value: &str) -> Uuid {
     banks.ids_of(org, bank, &[value.to_owned()]).await.unwrap()[0].unwrap()
 }
 
-async fn values(house: &House, banks: &Banks, bank: &str) -> Vec<String> {
+async fn values(world: &World, banks: &Banks, bank: &str) -> Vec<String> {
     let mut values: Vec<String> =
-        all(house, banks, bank).await.into_iter().map(|entry| entry.value).collect();
+        all(world, banks, bank).await.into_iter().map(|entry| entry.value).collect();
     values.sort_unstable();
     values
 }
 
 /// In pages of two.
-async fn all(house: &House, banks: &Banks, bank: &str) -> Vec<Entry> {
+async fn all(world: &World, banks: &Banks, bank: &str) -> Vec<Entry> {
     let (bank, mut after, mut all) = (BankId::new(bank), None, Vec::new());
     loop {
-        let Page { entries: page, next, .. } = banks.entries(&house.org, &bank, after, 2).await.unwrap();
+        let Page { entries: page, next, .. } = banks.entries(&world.org, &bank, after, 2).await.unwrap();
         assert!(page.len() <= 2);
         all.extend(page);
         after = next;
@@ -68,27 +68,27 @@ async fn all(house: &House, banks: &Banks, bank: &str) -> Vec<Entry> {
 
 #[tokio::test]
 async fn entries_are_added_once_and_what_cannot_be_one_is_named() {
-    let (house, banks) = house().await;
+    let (world, banks) = world().await;
     let words = BankId::new("words");
-    let taken = banks.add(&house.org, &words, given(&["scam", " ", "scam ", "coin"]), "me").await.unwrap();
+    let taken = banks.add(&world.org, &words, given(&["scam", " ", "scam ", "coin"]), "me").await.unwrap();
     assert_eq!((taken.added, taken.changed, taken.unchanged), (2, 0, 1));
     assert_eq!(taken.rejected, [(1, "it is blank".to_owned())]);
     let again = Given { labels: Some(vec!["crypto".to_owned()]), ..given(&["coin"]).remove(0) };
-    let taken = banks.add(&house.org, &words, vec![again, given(&["scam"]).remove(0)], "me").await.unwrap();
+    let taken = banks.add(&world.org, &words, vec![again, given(&["scam"]).remove(0)], "me").await.unwrap();
     assert_eq!((taken.added, taken.changed, taken.unchanged, taken.revision), (0, 1, 1, 2));
-    assert_eq!(values(&house, &banks, "words").await, ["coin", "scam"]);
+    assert_eq!(values(&world, &banks, "words").await, ["coin", "scam"]);
     let patterns = BankId::new("patterns");
     let long = format!("a{{{}}}", 1_000_000);
-    let taken = banks.add(&house.org, &patterns, given(&["(", "ok+", &long]), "me").await.unwrap();
+    let taken = banks.add(&world.org, &patterns, given(&["(", "ok+", &long]), "me").await.unwrap();
     assert_eq!((taken.added, taken.rejected.len()), (1, 2), "{:?}", taken.rejected);
-    let nowhere = banks.add(&house.org, &BankId::new("nowhere"), given(&["x"]), "me").await;
+    let nowhere = banks.add(&world.org, &BankId::new("nowhere"), given(&["x"]), "me").await;
     assert!(matches!(nowhere, Err(BankError::NoSuchBank(_))));
 }
 
 #[tokio::test]
 async fn entries_are_removed_and_switched_by_their_ids() {
-    let (house, banks) = house().await;
-    let (org, words) = (&house.org, BankId::new("words"));
+    let (world, banks) = world().await;
+    let (org, words) = (&world.org, BankId::new("words"));
     banks.add(org, &words, given(&["a", "b", "c", "d", "e"]), "me").await.unwrap();
     let id = |value: &'static str| {
         let (banks, words) = (&banks, &words);
@@ -97,7 +97,7 @@ async fn entries_are_removed_and_switched_by_their_ids() {
     let (a, b) = (id("a").await, id("b").await);
     assert_eq!(banks.remove(org, &words, &[a, id("x").await], "me").await.unwrap().found, 1);
     assert_eq!(banks.switch(org, &words, &[b], false, "me").await.unwrap().found, 1);
-    let off: Vec<_> = all(&house, &banks, "words").await.into_iter().filter(|it| !it.enabled).collect();
+    let off: Vec<_> = all(&world, &banks, "words").await.into_iter().filter(|it| !it.enabled).collect();
     assert_eq!(off.len(), 1);
     assert_eq!((off[0].value.as_str(), off[0].author.as_str()), ("b", "me"));
     banks.switch_bank(org, &words, false, "me").await.unwrap();
@@ -109,10 +109,10 @@ async fn entries_are_removed_and_switched_by_their_ids() {
 
 #[tokio::test]
 async fn writers_at_once_lose_nothing() {
-    let (house, banks) = house().await;
+    let (world, banks) = world().await;
     let tasks: Vec<_> = (0..8)
         .map(|writer| {
-            let (banks, org) = (banks.clone(), house.org.clone());
+            let (banks, org) = (banks.clone(), world.org.clone());
             tokio::spawn(async move {
                 for nth in 0..5 {
                     let value = format!("word {writer} {nth}");
@@ -124,132 +124,132 @@ async fn writers_at_once_lose_nothing() {
     for task in tasks {
         task.await.unwrap();
     }
-    assert_eq!(values(&house, &banks, "words").await.len(), 40);
-    assert_eq!(banks.list(&house.org).await.unwrap()[2].revision, 40);
+    assert_eq!(values(&world, &banks, "words").await.len(), 40);
+    assert_eq!(banks.list(&world.org).await.unwrap()[2].revision, 40);
 }
 
 /// As if the writer had died once its change was named.
 #[tokio::test]
 async fn a_change_whose_writer_died_is_there_and_is_settled_by_the_next() {
-    let (house, banks) = house().await;
+    let (world, banks) = world().await;
     let words = BankId::new("words");
-    banks.add(&house.org, &words, given(&["one"]), "me").await.unwrap();
-    banks.add(&house.org, &words, given(&["two"]), "me").await.unwrap();
-    let key = BankHead::key(house.org.clone(), words.clone());
-    let head = house.store.get::<BankHead>(&key).await.unwrap().unwrap();
+    banks.add(&world.org, &words, given(&["one"]), "me").await.unwrap();
+    banks.add(&world.org, &words, given(&["two"]), "me").await.unwrap();
+    let key = BankHead::key(world.org.clone(), words.clone());
+    let head = world.store.get::<BankHead>(&key).await.unwrap().unwrap();
     assert_eq!((head.revision, head.settled), (2, 2));
     let row =
-        BankEntry::key(house.org.clone(), words.clone(), id_of(&banks, &house.org, &words, "two").await);
+        BankEntry::key(world.org.clone(), words.clone(), id_of(&banks, &world.org, &words, "two").await);
     // A later write time than the row's own would hide what settling puts back.
-    house.store.delete::<BankEntry>(WriteTime(1), &row).await.unwrap();
+    world.store.delete::<BankEntry>(WriteTime(1), &row).await.unwrap();
     let unsettled = BankHead { settled: 1, ..head.clone() };
-    assert!(house.store.replace(&unsettled, head.version).await.unwrap().is_done());
-    assert_eq!(values(&house, &banks, "words").await, ["one", "two"]);
-    banks.add(&house.org, &words, given(&["three"]), "me").await.unwrap();
-    assert_eq!(values(&house, &banks, "words").await, ["one", "three", "two"]);
-    let head = house.store.get::<BankHead>(&key).await.unwrap().unwrap();
+    assert!(world.store.replace(&unsettled, head.version).await.unwrap().is_done());
+    assert_eq!(values(&world, &banks, "words").await, ["one", "two"]);
+    banks.add(&world.org, &words, given(&["three"]), "me").await.unwrap();
+    assert_eq!(values(&world, &banks, "words").await, ["one", "three", "two"]);
+    let head = world.store.get::<BankHead>(&key).await.unwrap().unwrap();
     assert_eq!((head.revision, head.settled), (3, 3));
 }
 
 #[tokio::test]
 async fn an_entry_that_expires_stays_listed() {
-    let (house, _) = house().await;
+    let (world, _) = world().await;
     let hand = Hand::new();
-    let banks = Banks::with_clock(house.store.clone(), &house.settings, hand.clock());
+    let banks = Banks::with_clock(world.store.clone(), &world.settings, hand.clock());
     let words = BankId::new("words");
     let end = Millis(hand.now().0 + 1_000);
     let entry = Given { expires_at: Some(end), ..given(&["soon gone"]).remove(0) };
-    banks.add(&house.org, &words, vec![entry], "me").await.unwrap();
+    banks.add(&world.org, &words, vec![entry], "me").await.unwrap();
     hand.move_on(2_000);
-    assert_eq!(all(&house, &banks, "words").await[0].expires_at, Some(end));
+    assert_eq!(all(&world, &banks, "words").await[0].expires_at, Some(end));
 }
 
 #[tokio::test]
 async fn what_would_leave_rules_that_do_not_compile_is_refused() {
-    let mut house = House::new().await;
-    house.settings.rules.words_in_all = 5;
-    house.apply(&format!("{BANKS}---\n{POST}---\n{RULE}")).await;
-    let banks = Banks::new(house.store.clone(), &house.settings);
+    let mut world = World::new().await;
+    world.settings.rules.words_in_all = 5;
+    world.apply(&format!("{BANKS}---\n{POST}---\n{RULE}")).await;
+    let banks = Banks::new(world.store.clone(), &world.settings);
     let many: Vec<String> = (0..9).map(|nth| format!("word {nth}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    let refused = banks.add(&house.org, &BankId::new("words"), given(&many), "me").await;
+    let refused = banks.add(&world.org, &BankId::new("words"), given(&many), "me").await;
     assert!(matches!(refused, Err(BankError::Unusable(_))), "{refused:?}");
-    assert!(values(&house, &banks, "words").await.is_empty());
+    assert!(values(&world, &banks, "words").await.is_empty());
 }
 
 #[tokio::test]
 async fn patterns_that_take_all_steps_of_a_rule_are_taken_with_a_warning_that_names_it() {
-    let house = House::new().await;
+    let world = World::new().await;
     let rule = RULE.replace("bank: words", "bank: patterns");
-    house.apply(&format!("{BANKS}---\n{POST}---\n{rule}---\n{}", RULE.replace("listed", "other"))).await;
-    let banks = Banks::new(house.store.clone(), &house.settings);
+    world.apply(&format!("{BANKS}---\n{POST}---\n{rule}---\n{}", RULE.replace("listed", "other"))).await;
+    let banks = Banks::new(world.store.clone(), &world.settings);
     let patterns = BankId::new("patterns");
-    let light = banks.add(&house.org, &patterns, given(&["pat7q[0-9]+z"]), "me").await.unwrap();
+    let light = banks.add(&world.org, &patterns, given(&["pat7q[0-9]+z"]), "me").await.unwrap();
     assert!(light.warnings.is_empty(), "{:?}", light.warnings);
     let heavy: Vec<String> = (0..30).map(|nth| format!("[a-z ]{{{}}}K[0-9]{{500}}", 800 + nth)).collect();
     let heavy: Vec<&str> = heavy.iter().map(String::as_str).collect();
-    let taken = banks.add(&house.org, &patterns, given(&heavy), "me").await.unwrap();
+    let taken = banks.add(&world.org, &patterns, given(&heavy), "me").await.unwrap();
     let [warning] = &taken.warnings[..] else { panic!("{:?}", taken.warnings) };
     assert!(taken.added == 30 && warning.contains("rule listed: its 31 patterns together take"), "{warning}");
-    let other = banks.add(&house.org, &BankId::new("words"), given(&["moonbag"]), "me").await.unwrap();
+    let other = banks.add(&world.org, &BankId::new("words"), given(&["moonbag"]), "me").await.unwrap();
     assert!(other.warnings.is_empty(), "of other banks: {:?}", other.warnings);
 }
 
 /// How many words the rules look for here: those of the bank among them.
-fn words(running: &Running, house: &House) -> usize {
-    running.live.org(&house.org).unwrap().plan().size().words
+fn words(running: &Running, world: &World) -> usize {
+    running.live.org(&world.org).unwrap().plan().size().words
 }
 
-async fn until_words(running: &Running, house: &House, wanted: usize) {
-    let there = async || (words(running, house) == wanted).then_some(());
+async fn until_words(running: &Running, world: &World, wanted: usize) {
+    let there = async || (words(running, world) == wanted).then_some(());
     eventually("the entries to run here", PATIENCE, there).await.unwrap();
 }
 
 #[tokio::test]
 async fn another_process_runs_new_entries_soon_and_forgets_old_ones() {
-    let mut house = House::new().await;
+    let mut world = World::new().await;
     // Only the epoch row can tell: the heads are not read again during this test.
-    house.settings.heads_every_ms = 3_600_000;
-    house.apply(&format!("{BANKS}---\n{POST}---\n{RULE}")).await;
-    let banks = Banks::new(house.store.clone(), &house.settings);
+    world.settings.heads_every_ms = 3_600_000;
+    world.apply(&format!("{BANKS}---\n{POST}---\n{RULE}")).await;
+    let banks = Banks::new(world.store.clone(), &world.settings);
     let bank = BankId::new("words");
-    let running = house.live().await;
-    let before = words(&running, &house);
-    let version = running.live.org(&house.org).unwrap().version();
+    let running = world.live().await;
+    let before = words(&running, &world);
+    let version = running.live.org(&world.org).unwrap().version();
     let mut slowest = std::time::Duration::ZERO;
     for nth in 1..=5 {
-        banks.add(&house.org, &bank, given(&[&format!("unusual {nth}")]), "me").await.unwrap();
+        banks.add(&world.org, &bank, given(&[&format!("unusual {nth}")]), "me").await.unwrap();
         let began = std::time::Instant::now();
-        until_words(&running, &house, before + nth).await;
+        until_words(&running, &world, before + nth).await;
         slowest = slowest.max(began.elapsed());
     }
     // Printed rather than asserted: the promise is a second, and a shared machine must not fail it.
     eprintln!("slowest entry: {slowest:?}");
-    assert_eq!(running.live.org(&house.org).unwrap().version(), version, "no new configuration");
-    banks.switch_bank(&house.org, &bank, false, "me").await.unwrap();
-    until_words(&running, &house, before).await;
-    banks.switch_bank(&house.org, &bank, true, "me").await.unwrap();
-    until_words(&running, &house, before + 5).await;
+    assert_eq!(running.live.org(&world.org).unwrap().version(), version, "no new configuration");
+    banks.switch_bank(&world.org, &bank, false, "me").await.unwrap();
+    until_words(&running, &world, before).await;
+    banks.switch_bank(&world.org, &bank, true, "me").await.unwrap();
+    until_words(&running, &world, before + 5).await;
     // A process that starts now reads all of it.
-    let other = house.live().await;
-    assert_eq!(words(&other, &house), before + 5);
+    let other = world.live().await;
+    assert_eq!(words(&other, &world), before + 5);
     other.stop().await;
     running.stop().await;
 }
 
 #[tokio::test]
 async fn an_entry_that_expires_leaves_the_rules_by_itself() {
-    let (house, _) = house().await;
-    house.apply(&format!("{POST}---\n{RULE}")).await;
+    let (world, _) = world().await;
+    world.apply(&format!("{POST}---\n{RULE}")).await;
     let hand = Hand::new();
-    let banks = Banks::with_clock(house.store.clone(), &house.settings, hand.clock());
-    let running = house.live_by(&hand).await;
+    let banks = Banks::with_clock(world.store.clone(), &world.settings, hand.clock());
+    let running = world.live_by(&hand).await;
     let live = &running.live;
-    let words = || live.org(&house.org).unwrap().plan().size().words;
+    let words = || live.org(&world.org).unwrap().plan().size().words;
     let before = words();
     let end = Millis(hand.now().0 + 60_000);
     let entry = Given { expires_at: Some(end), ..given(&["soon over"]).remove(0) };
-    banks.add(&house.org, &BankId::new("words"), vec![entry], "me").await.unwrap();
+    banks.add(&world.org, &BankId::new("words"), vec![entry], "me").await.unwrap();
     let until = async |wanted: usize| {
         let there = async || (words() == wanted).then_some(());
         eventually("the entries to run here", PATIENCE, there).await.unwrap();

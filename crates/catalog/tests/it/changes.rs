@@ -13,7 +13,7 @@ use tidegate_store::{
     tables::catalog::configs::{ConfigHead, ConfigSnapshot},
 };
 
-use crate::support::{House, POST, change, files};
+use crate::support::{POST, World, change, files};
 
 pub(crate) fn faults(error: ApplyError) -> Vec<String> {
     match error {
@@ -24,17 +24,17 @@ pub(crate) fn faults(error: ApplyError) -> Vec<String> {
 
 #[tokio::test]
 async fn a_bank_keeps_its_kind_because_its_entries_do() {
-    let house = House::new().await;
-    house.apply("bank: files\nkind: md5\n").await;
-    let turned = house.changes().apply(&house.org, change("bank: files\nkind: sha1\n")).await;
+    let world = World::new().await;
+    world.apply("bank: files\nkind: md5\n").await;
+    let turned = world.changes().apply(&world.org, change("bank: files\nkind: sha1\n")).await;
     let told = faults(turned.unwrap_err());
     assert!(told.len() == 1 && told[0].contains("kind") && told[0].contains("`md5`"), "{told:?}");
-    house.apply("bank: files\nkind: md5\nname: Files\n").await;
+    world.apply("bank: files\nkind: md5\nname: Files\n").await;
 }
 
 #[tokio::test]
 async fn strikes_and_severity_of_policies_come_from_the_nearest_ancestor() {
-    let house = House::new().await;
+    let world = World::new().await;
     let documents = "
 policy: scam
 severity: high
@@ -53,9 +53,9 @@ action: warn
 kind: callback
 strikes: policies
 ";
-    house.changes().apply(&house.org, change(documents)).await.unwrap();
-    let running = house.live().await;
-    let config = running.live.org(&house.org).unwrap();
+    world.changes().apply(&world.org, change(documents)).await.unwrap();
+    let running = world.live().await;
+    let config = running.live.org(&world.org).unwrap();
     let policy = |key: &str| config.policies().iter().find(|policy| policy.key == key).unwrap();
     let of = |key: &str| (policy(key).strikes, policy(key).severity);
     assert_eq!(of("scam"), (2, Severity::High));
@@ -72,13 +72,13 @@ strikes: policies
 
 #[tokio::test]
 async fn what_was_applied_is_what_runs() {
-    let house = House::new().await;
-    let applied = house.changes().apply(&house.org, change(POST)).await.unwrap();
+    let world = World::new().await;
+    let applied = world.changes().apply(&world.org, change(POST)).await.unwrap();
     assert_eq!(applied.version, ConfigVersion(2));
     assert_eq!(applied.differences.len(), 9);
     assert_eq!(applied.new_secrets, [EndpointId::new("platform")]);
-    let running = house.live().await;
-    let config = running.live.org(&house.org).unwrap();
+    let running = world.live().await;
+    let config = running.live.org(&world.org).unwrap();
     assert_eq!(config.version(), ConfigVersion(2));
 
     let action = config.action(&ActionId::new("limit_reach")).unwrap();
@@ -111,9 +111,9 @@ async fn what_was_applied_is_what_runs() {
 
 #[tokio::test]
 async fn applying_what_was_pulled_changes_nothing_here_and_makes_the_same_elsewhere() {
-    let house = House::new().await;
-    let version = house.apply(POST).await;
-    let pulled = house.changes().pull(&house.org).await.unwrap();
+    let world = World::new().await;
+    let version = world.apply(POST).await;
+    let pulled = world.changes().pull(&world.org).await.unwrap();
     assert_eq!((pulled.version, pulled.author.as_str()), (version, "tests"));
     for prune in [false, true] {
         let again = Change {
@@ -122,11 +122,11 @@ async fn applying_what_was_pulled_changes_nothing_here_and_makes_the_same_elsewh
             expected_version: Some(version),
             prune,
         };
-        let applied = house.changes().apply(&house.org, again.clone()).await.unwrap();
+        let applied = world.changes().apply(&world.org, again.clone()).await.unwrap();
         assert_eq!((applied.version, applied.differences.len()), (version, 0));
     }
-    assert_eq!(house.changes().diff(&house.org, pulled.files.clone(), true).await.unwrap(), []);
-    let other = House::new().await;
+    assert_eq!(world.changes().diff(&world.org, pulled.files.clone(), true).await.unwrap(), []);
+    let other = World::new().await;
     let there =
         Change { files: pulled.files.clone(), author: "x".to_owned(), expected_version: None, prune: true };
     other.changes().apply(&other.org, there).await.unwrap();
@@ -134,44 +134,44 @@ async fn applying_what_was_pulled_changes_nothing_here_and_makes_the_same_elsewh
 }
 
 /// The header values of the only endpoint, as somebody who pulls sees them.
-async fn pulled_endpoint(house: &House) -> String {
-    let files = house.changes().pull(&house.org).await.unwrap().files;
+async fn pulled_endpoint(world: &World) -> String {
+    let files = world.changes().pull(&world.org).await.unwrap().files;
     files.into_iter().map(|(_, text)| text).find(|text| text.contains("endpoint: ")).unwrap()
 }
 
 #[tokio::test]
 async fn header_values_that_are_written_out_are_sealed_and_open_only_where_they_stand() {
     const ENDPOINT: &str = "endpoint: platform\nurl: https://platform.example/\nheaders: {X-Token: t0ken, X-Other: '${CALLBACK_A}'}\n";
-    let house = House::new().await;
-    let version = house.apply(ENDPOINT).await;
-    let pulled = pulled_endpoint(&house).await;
+    let world = World::new().await;
+    let version = world.apply(ENDPOINT).await;
+    let pulled = pulled_endpoint(&world).await;
     assert!(
         !pulled.contains("t0ken") && pulled.contains("sealed:") && pulled.contains("${CALLBACK_A}"),
         "{pulled}"
     );
-    let head = house.store.get::<ConfigHead>(&ConfigHead::key(house.org.clone())).await.unwrap().unwrap();
-    let partition = ConfigSnapshot::partition(house.org.clone(), head.config_version);
-    let rows = house.store.scan::<ConfigSnapshot>(&partition, At::all()).all().await.unwrap();
+    let head = world.store.get::<ConfigHead>(&ConfigHead::key(world.org.clone())).await.unwrap().unwrap();
+    let partition = ConfigSnapshot::partition(world.org.clone(), head.config_version);
+    let rows = world.store.scan::<ConfigSnapshot>(&partition, At::all()).all().await.unwrap();
     assert!(!rows.is_empty() && rows.iter().all(|row| !row.documents.contains("t0ken")));
 
-    let running = house.live().await;
-    let config = running.live.org(&house.org).unwrap();
+    let running = world.live().await;
+    let config = running.live.org(&world.org).unwrap();
     let endpoint = config.endpoint(&EndpointId::new("platform")).unwrap();
-    let secrets = house.secrets();
-    let open = |header: &str, value: &str| secrets.open_header(&house.org, &endpoint.key, header, value);
+    let secrets = world.secrets();
+    let open = |header: &str, value: &str| secrets.open_header(&world.org, &endpoint.key, header, value);
     let mut headers = endpoint.resolve_headers(|_| Some("a".to_owned()), open).unwrap();
     headers.sort();
     assert_eq!(headers, [("X-Other", "a"), ("X-Token", "t0ken")].map(|(k, v)| (k.to_owned(), v.to_owned())));
     running.stop().await;
 
     // Neither the value again nor its sealed text is a difference; another value is one.
-    assert_eq!(house.apply(ENDPOINT).await, version);
-    assert_eq!(house.apply(&pulled).await, version);
-    assert_eq!(pulled_endpoint(&house).await, pulled);
+    assert_eq!(world.apply(ENDPOINT).await, version);
+    assert_eq!(world.apply(&pulled).await, version);
+    assert_eq!(pulled_endpoint(&world).await, pulled);
     assert_eq!(
-        house
+        world
             .changes()
-            .diff(&house.org, files(&ENDPOINT.replace("t0ken", "n3w")), false)
+            .diff(&world.org, files(&ENDPOINT.replace("t0ken", "n3w")), false)
             .await
             .unwrap()
             .len(),
@@ -184,39 +184,39 @@ async fn header_values_that_are_written_out_are_sealed_and_open_only_where_they_
         pulled.replace("sealed:", "sealed:x"),
     ];
     for text in elsewhere {
-        let found = faults(house.changes().apply(&house.org, change(&text)).await.unwrap_err());
+        let found = faults(world.changes().apply(&world.org, change(&text)).await.unwrap_err());
         assert!(found.len() == 1 && found[0].contains("does not open here"), "{found:?}");
     }
 }
 
 #[tokio::test]
 async fn documents_that_are_absent_stay_unless_they_are_pruned() {
-    let house = House::new().await;
-    house.apply(POST).await;
+    let world = World::new().await;
+    world.apply(POST).await;
     let queue = "queue: spam\n";
-    let difference = house.changes().diff(&house.org, files(queue), false).await.unwrap();
+    let difference = world.changes().diff(&world.org, files(queue), false).await.unwrap();
     assert_eq!(difference.len(), 1);
     assert_eq!(difference[0].to_string(), "+ queue: spam");
-    house.apply(queue).await;
+    world.apply(queue).await;
     let pruned = Change { prune: true, ..change(&format!("{POST}---\npolicy: extra\n")) };
-    let applied = house.changes().apply(&house.org, pruned).await.unwrap();
+    let applied = world.changes().apply(&world.org, pruned).await.unwrap();
     let told: Vec<_> = applied.differences.iter().map(ToString::to_string).collect();
     assert_eq!(told, ["+ policy: extra", "- queue: spam"]);
     assert_eq!(applied.differences[1].how, How::Removed);
 
     let without_action = POST.replace("action: limit_reach\nkind: callback", "action: other\nkind: callback");
     let pruned = Change { prune: true, ..change(&without_action) };
-    let found = faults(house.changes().apply(&house.org, pruned).await.unwrap_err());
+    let found = faults(world.changes().apply(&world.org, pruned).await.unwrap_err());
     assert_eq!(found.len(), 2, "the rule and the threshold still name it: {found:?}");
 }
 
 #[tokio::test]
 async fn a_change_made_from_an_old_version_is_refused_naming_both() {
-    let house = House::new().await;
-    let first = house.apply("queue: a\n").await;
-    house.apply("queue: b\n").await;
+    let world = World::new().await;
+    let first = world.apply("queue: a\n").await;
+    world.apply("queue: b\n").await;
     let stale = Change { expected_version: Some(first), ..change("queue: c\n") };
-    let refused = house.changes().apply(&house.org, stale).await.unwrap_err();
+    let refused = world.changes().apply(&world.org, stale).await.unwrap_err();
     assert!(matches!(refused, ApplyError::HeadMoved { expected: ConfigVersion(2), found: ConfigVersion(3) }));
     let text = refused.to_string();
     assert!(text.contains("version 3") && text.contains("version 2"), "{text}");
@@ -224,10 +224,10 @@ async fn a_change_made_from_an_old_version_is_refused_naming_both() {
 
 #[tokio::test]
 async fn of_changes_at_once_from_one_version_exactly_one_is_made() {
-    let house = House::new().await;
+    let world = World::new().await;
     let tasks: Vec<_> = (0..8)
         .map(|number| {
-            let (changes, org) = (house.changes(), house.org.clone());
+            let (changes, org) = (world.changes(), world.org.clone());
             let change = Change {
                 expected_version: Some(ConfigVersion(1)),
                 ..change(&format!("queue: q{number}\nname: \"{number}\"\n"))
@@ -244,7 +244,7 @@ async fn of_changes_at_once_from_one_version_exactly_one_is_made() {
         }
     }
     let [(winner, ConfigVersion(2))] = made[..] else { panic!("{made:?}") };
-    let pulled = house.changes().pull(&house.org).await.unwrap();
+    let pulled = world.changes().pull(&world.org).await.unwrap();
     assert!(pulled.files[0].1.contains(&format!("q{winner}")), "the head names the winner's snapshot");
 }
 
@@ -277,8 +277,8 @@ action: missing
 
 #[tokio::test]
 async fn every_fault_of_every_document_is_listed_at_its_place() {
-    let house = House::new().await;
-    let found = faults(house.changes().apply(&house.org, change(WRONG)).await.unwrap_err());
+    let world = World::new().await;
+    let found = faults(world.changes().apply(&world.org, change(WRONG)).await.unwrap_err());
     let expected = [
         ("document 2", "policies[0]"),
         ("document 2", "when.text.in"),
@@ -294,18 +294,18 @@ async fn every_fault_of_every_document_is_listed_at_its_place() {
         };
         assert!(found.iter().any(|fault| named(&fault)), "{document} {part}: {found:#?}");
     }
-    assert_eq!(house.changes().pull(&house.org).await.unwrap().version, ConfigVersion(1));
-    let linted = lint(&files(WRONG), &[], &house.settings, Millis(1), 100).unwrap_err();
+    assert_eq!(world.changes().pull(&world.org).await.unwrap().version, ConfigVersion(1));
+    let linted = lint(&files(WRONG), &[], &world.settings, Millis(1), 100).unwrap_err();
     assert_eq!(linted.iter().map(ToString::to_string).collect::<Vec<_>>(), found);
-    assert_eq!(lint(&files(POST), &[], &house.settings, Millis(1), 100).unwrap().total, 0);
+    assert_eq!(lint(&files(POST), &[], &world.settings, Millis(1), 100).unwrap().total, 0);
 }
 
 #[tokio::test]
 async fn a_name_that_is_not_there_is_told_once() {
-    let house = House::new().await;
+    let world = World::new().await;
     let documents =
         format!("{POST}---\nrule: two\nitem_types: [nothing]\nwhen: {{text: {{in: [text], words: [x]}}}}\n");
-    let found = lint(&files(&documents), &[], &house.settings, Millis(1), 100).unwrap_err();
+    let found = lint(&files(&documents), &[], &world.settings, Millis(1), 100).unwrap_err();
     let found: Vec<_> = found.iter().map(ToString::to_string).collect();
     assert_eq!(found.len(), 1, "{found:#?}");
     assert!(found[0].contains("item_types[0]") && found[0].contains("nothing"), "{found:#?}");
@@ -313,30 +313,30 @@ async fn a_name_that_is_not_there_is_told_once() {
 
 #[tokio::test]
 async fn a_rule_that_fails_its_own_example_is_refused() {
-    let house = House::new().await;
+    let world = World::new().await;
     let wrong = POST.replace("{text: buy bread}, expect: no_match", "{text: buy bread}, expect: match");
-    let found = faults(house.changes().apply(&house.org, change(&wrong)).await.unwrap_err());
+    let found = faults(world.changes().apply(&world.org, change(&wrong)).await.unwrap_err());
     assert_eq!(found.len(), 1);
     assert!(found[0].contains("tests[1]") && found[0].contains("does not match"), "{found:?}");
 }
 
 #[tokio::test]
 async fn a_policy_keeps_its_id_and_place_and_an_item_type_counts_its_versions() {
-    let house = House::new().await;
-    house.apply("policy: b\n---\npolicy: a\n---\nitem_type: t\nkind: CONTENT\n").await;
-    let config = house.live().await;
-    let before = config.live.latest(&house.org).await.unwrap();
+    let world = World::new().await;
+    world.apply("policy: b\n---\npolicy: a\n---\nitem_type: t\nkind: CONTENT\n").await;
+    let config = world.live().await;
+    let before = config.live.latest(&world.org).await.unwrap();
     let keys = |config: &tidegate_catalog::Compiled| {
         config.policies().iter().map(|it| it.key.clone()).collect::<Vec<_>>()
     };
     assert_eq!(keys(&before), ["b", "a"]);
     // Nothing about the item type changes: it stays at its version.
-    house.apply("queue: other\n").await;
+    world.apply("queue: other\n").await;
     let pruned = Change { prune: true, ..change("policy: a\n---\npolicy: c\n") };
-    house.changes().apply(&house.org, pruned).await.unwrap();
+    world.changes().apply(&world.org, pruned).await.unwrap();
     let renamed = "policy: b\nname: New\n---\nitem_type: t\nkind: CONTENT\nname: T\n";
-    house.apply(renamed).await;
-    let after = config.live.latest(&house.org).await.unwrap();
+    world.apply(renamed).await;
+    let after = config.live.latest(&world.org).await.unwrap();
     assert_eq!(keys(&after), ["b", "a", "c"]);
     assert_eq!(after.policies()[0].id, before.policies()[0].id);
     let version =
@@ -347,45 +347,45 @@ async fn a_policy_keeps_its_id_and_place_and_an_item_type_counts_its_versions() 
 
 #[tokio::test]
 async fn a_configuration_larger_than_a_row_or_a_file_is_stored_and_pulled_in_parts() {
-    let house = House::new().await;
+    let world = World::new().await;
     let word = "é".repeat(200);
     let file = |thousand: usize| {
         let queues = (0..1_000).map(|n| format!("queue: q{thousand}-{n}\nname: \"{word}\"\n"));
         (format!("{thousand}.yaml"), queues.collect::<Vec<_>>().join("---\n"))
     };
     let large = Change { files: (0..3).map(file).collect(), ..change("") };
-    let version = house.changes().apply(&house.org, large).await.unwrap().version;
-    let pulled = house.changes().pull(&house.org).await.unwrap().files;
+    let version = world.changes().apply(&world.org, large).await.unwrap().version;
+    let pulled = world.changes().pull(&world.org).await.unwrap().files;
     assert!(pulled.len() > 1 && pulled.is_sorted());
     let again = Change { files: pulled, prune: true, ..change("") };
-    assert_eq!(house.changes().apply(&house.org, again).await.unwrap().differences, []);
-    let running = house.live().await;
-    let config = running.live.org(&house.org).unwrap();
+    assert_eq!(world.changes().apply(&world.org, again).await.unwrap().differences, []);
+    let running = world.live().await;
+    let config = running.live.org(&world.org).unwrap();
     assert_eq!((config.version(), config.queues().len()), (version, 3_003));
     running.stop().await;
 }
 
 #[tokio::test]
 async fn waiting_ends_when_all_members_run_the_version() {
-    let house = House::new().await;
-    let (one, two) = (house.live().await, house.live().await);
-    let version = house.apply(POST).await;
-    let waited = house.changes().wait(&house.org, version, Duration::from_secs(30)).await.unwrap();
+    let world = World::new().await;
+    let (one, two) = (world.live().await, world.live().await);
+    let version = world.apply(POST).await;
+    let waited = world.changes().wait(&world.org, version, Duration::from_secs(30)).await.unwrap();
     assert_eq!(waited, Waited::Running(2));
     for running in [&one, &two] {
-        assert_eq!(running.live.org(&house.org).unwrap().version(), version);
+        assert_eq!(running.live.org(&world.org).unwrap().version(), version);
     }
     one.stop().await;
-    let waited = house.changes().wait(&house.org, version, Duration::from_secs(30)).await.unwrap();
+    let waited = world.changes().wait(&world.org, version, Duration::from_secs(30)).await.unwrap();
     assert_eq!(waited, Waited::Running(1), "a process that left in order is not waited for");
-    let missing = house.changes().wait(&house.org, ConfigVersion(99), Duration::from_secs(1)).await;
+    let missing = world.changes().wait(&world.org, ConfigVersion(99), Duration::from_secs(1)).await;
     assert_eq!(missing.unwrap_err().tag(), "config_no_such_version");
     two.stop().await;
 }
 
 #[tokio::test]
 async fn an_organisation_that_does_not_exist_is_not_made_by_a_change() {
-    let house = House::new().await;
-    let refused = house.changes().apply(&OrgId::new("other"), change(POST)).await.unwrap_err();
+    let world = World::new().await;
+    let refused = world.changes().apply(&OrgId::new("other"), change(POST)).await.unwrap_err();
     assert_eq!(refused.tag(), "config_no_such_org");
 }

@@ -2,29 +2,29 @@ use tidegate_catalog::{DEFAULT_ORG, Keys, Scopes, first_start, keys::NewKey, org
 use tidegate_schemas::ids::{ConfigVersion, Millis, OrgId};
 use tidegate_store::system_clock;
 
-use crate::support::House;
+use crate::support::World;
 
 #[tokio::test]
 async fn an_empty_store_gets_an_organisation_and_a_key_once() {
-    let house = House::empty();
-    let keys = Keys::new(house.store.clone(), &house.settings);
-    let first = first_start(&house.store, &keys, &system_clock()).await.unwrap().unwrap();
+    let world = World::empty();
+    let keys = Keys::new(world.store.clone(), &world.settings);
+    let first = first_start(&world.store, &keys, &system_clock()).await.unwrap().unwrap();
     assert_eq!(first.org.as_str(), DEFAULT_ORG);
     let caller = keys.authenticate(&first.key.reveal()).await.unwrap();
     assert_eq!((caller.org, caller.scopes), (first.org.clone(), Scopes::platform()));
-    assert!(first_start(&house.store, &keys, &system_clock()).await.unwrap().is_none());
-    let running = house.live().await;
+    assert!(first_start(&world.store, &keys, &system_clock()).await.unwrap().is_none());
+    let running = world.live().await;
     assert_eq!(running.live.org(&first.org).unwrap().version(), ConfigVersion(1));
     running.stop().await;
 }
 
 #[tokio::test]
 async fn of_processes_that_start_at_once_one_gets_the_key() {
-    let house = House::empty();
+    let world = World::empty();
     let starts: Vec<_> = (0..8)
         .map(|_| {
-            let store = house.store.clone();
-            let keys = Keys::new(store.clone(), &house.settings);
+            let store = world.store.clone();
+            let keys = Keys::new(store.clone(), &world.settings);
             tokio::spawn(async move { first_start(&store, &keys, &system_clock()).await.unwrap() })
         })
         .collect();
@@ -33,26 +33,26 @@ async fn of_processes_that_start_at_once_one_gets_the_key() {
         made.extend(start.await.unwrap());
     }
     assert_eq!(made.len(), 1);
-    let keys = Keys::new(house.store.clone(), &house.settings);
+    let keys = Keys::new(world.store.clone(), &world.settings);
     assert!(keys.authenticate(&made[0].key.reveal()).await.is_ok());
     assert_eq!(keys.list(&made[0].org).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn a_start_that_died_before_the_key_is_finished_by_the_next() {
-    let house = House::empty();
-    let keys = Keys::new(house.store.clone(), &house.settings);
-    orgs::create(&house.store, &OrgId::new(DEFAULT_ORG), "Default", Millis(1)).await.unwrap();
-    assert!(first_start(&house.store, &keys, &system_clock()).await.unwrap().is_some());
+    let world = World::empty();
+    let keys = Keys::new(world.store.clone(), &world.settings);
+    orgs::create(&world.store, &OrgId::new(DEFAULT_ORG), "Default", Millis(1)).await.unwrap();
+    assert!(first_start(&world.store, &keys, &system_clock()).await.unwrap().is_some());
 }
 
 #[tokio::test]
 async fn a_store_that_is_in_use_gets_nothing() {
-    let house = House::new().await;
-    let keys = Keys::new(house.store.clone(), &house.settings);
-    assert!(first_start(&house.store, &keys, &system_clock()).await.unwrap().is_none());
+    let world = World::new().await;
+    let keys = Keys::new(world.store.clone(), &world.settings);
+    assert!(first_start(&world.store, &keys, &system_clock()).await.unwrap().is_none());
 
-    let headless = House::empty();
+    let headless = World::empty();
     let keys = Keys::new(headless.store.clone(), &headless.settings);
     let org = OrgId::new(DEFAULT_ORG);
     orgs::create(&headless.store, &org, "Default", Millis(1)).await.unwrap();
@@ -63,9 +63,9 @@ async fn a_store_that_is_in_use_gets_nothing() {
 
 #[tokio::test]
 async fn an_organisation_is_made_once_under_a_fitting_id() {
-    let house = House::new().await;
-    assert!(!orgs::create(&house.store, &house.org, "Again", Millis(2)).await.unwrap());
-    let refused = orgs::create(&house.store, &OrgId::new("a/b"), "x", Millis(2)).await.unwrap_err();
+    let world = World::new().await;
+    assert!(!orgs::create(&world.store, &world.org, "Again", Millis(2)).await.unwrap());
+    let refused = orgs::create(&world.store, &OrgId::new("a/b"), "x", Millis(2)).await.unwrap_err();
     assert_eq!(refused.tag(), "org_bad_id");
-    assert_eq!(orgs::list(&house.store).await.unwrap().len(), 1);
+    assert_eq!(orgs::list(&world.store).await.unwrap().len(), 1);
 }

@@ -12,7 +12,7 @@ use tidegate_schemas::{
 use tidegate_store::{Row as _, tables::catalog::banks::BankHash};
 use tidegate_test_support::{PATIENCE, eventually};
 
-use crate::support::{Hand, House, POST, Running};
+use crate::support::{Hand, POST, Running, World};
 
 const BANKS: &str = "\
 bank: pictures
@@ -32,47 +32,47 @@ fn given(numbers: impl IntoIterator<Item = u32>) -> Vec<Given> {
     numbers.into_iter().map(|nth| Given { value: hex(nth), ..Given::default() }).collect()
 }
 
-async fn house() -> (House, Banks) {
-    let house = House::new().await;
-    house.apply(BANKS).await;
-    let banks = Banks::new(house.store.clone(), &house.settings);
-    (house, banks)
+async fn world() -> (World, Banks) {
+    let world = World::new().await;
+    world.apply(BANKS).await;
+    let banks = Banks::new(world.store.clone(), &world.settings);
+    (world, banks)
 }
 
 /// Parts, pages and the feed as they are in a cluster. The two are one case: a keyspace takes long to make.
 #[tokio::test]
 async fn banks_of_hashes_are_the_same_on_cassandra() {
-    let Some(house) = House::on_cql("banks of hashes").await else { return };
-    house.apply(BANKS).await;
-    let banks = Banks::new(house.store.clone(), &house.settings);
-    lists_in_the_order_of_ids(&house, &banks).await;
-    follows_without_compiling(house).await;
+    let Some(world) = World::on_cql("banks of hashes").await else { return };
+    world.apply(BANKS).await;
+    let banks = Banks::new(world.store.clone(), &world.settings);
+    lists_in_the_order_of_ids(&world, &banks).await;
+    follows_without_compiling(world).await;
 }
 
-fn found(live: &Live, house: &House, text: &str) -> BankMatches {
+fn found(live: &Live, world: &World, text: &str) -> BankMatches {
     let hash = Hash::parse(HashKind::Pdq, text).unwrap();
-    live.org(&house.org).unwrap().hash_banks().find_hashes("item", &MediaHashes::from_hashes(&[hash]))
+    live.org(&world.org).unwrap().hash_banks().find_hashes("item", &MediaHashes::from_hashes(&[hash]))
 }
 
-async fn until_found(running: &Running, house: &House, nth: u32, wanted: bool) {
-    let there = async || (found(&running.live, house, &hex(nth)).matches.is_empty() != wanted).then_some(());
+async fn until_found(running: &Running, world: &World, nth: u32, wanted: bool) {
+    let there = async || (found(&running.live, world, &hex(nth)).matches.is_empty() != wanted).then_some(());
     eventually("the entry's effect", PATIENCE, there).await.unwrap();
 }
 
 #[tokio::test]
 async fn entries_of_hashes_are_listed_in_the_order_of_their_ids_over_all_parts() {
-    let (house, banks) = house().await;
-    lists_in_the_order_of_ids(&house, &banks).await;
+    let (world, banks) = world().await;
+    lists_in_the_order_of_ids(&world, &banks).await;
 }
 
-async fn lists_in_the_order_of_ids(house: &House, banks: &Banks) {
+async fn lists_in_the_order_of_ids(world: &World, banks: &Banks) {
     let bank = BankId::new("pictures");
-    let taken = banks.add(&house.org, &bank, given(0..150), "me").await.unwrap();
+    let taken = banks.add(&world.org, &bank, given(0..150), "me").await.unwrap();
     assert_eq!((taken.added, taken.rejected.len()), (150, 0));
     let mut wrong = given([1, 2]);
     wrong[0].value.pop();
     wrong[1].distance = Some(32);
-    let taken = banks.add(&house.org, &bank, wrong, "me").await.unwrap();
+    let taken = banks.add(&world.org, &bank, wrong, "me").await.unwrap();
     let reasons: Vec<_> = taken.rejected.iter().map(|(_, reason)| reason.as_str()).collect();
     assert_eq!(
         reasons,
@@ -80,7 +80,7 @@ async fn lists_in_the_order_of_ids(house: &House, banks: &Banks) {
     );
     let (mut all, mut from) = (Vec::new(), None);
     loop {
-        let Page { entries: page, next, .. } = banks.entries(&house.org, &bank, from, 7).await.unwrap();
+        let Page { entries: page, next, .. } = banks.entries(&world.org, &bank, from, 7).await.unwrap();
         assert!(page.len() <= 7);
         all.extend(page);
         // As a client hands it back.
@@ -93,34 +93,34 @@ async fn lists_in_the_order_of_ids(house: &House, banks: &Banks) {
     assert!(all.is_sorted_by_key(|entry| entry.id), "in the order of their ids");
     assert!("64.".parse::<Place>().is_err() && "x".parse::<Place>().is_err());
     let ids: Vec<_> = all.iter().take(50).map(|entry| entry.id).collect();
-    assert_eq!(banks.remove(&house.org, &bank, &ids, "me").await.unwrap().found, 50);
-    assert_eq!(banks.entries(&house.org, &bank, None, 1_000).await.unwrap().entries.len(), 100);
+    assert_eq!(banks.remove(&world.org, &bank, &ids, "me").await.unwrap().found, 50);
+    assert_eq!(banks.entries(&world.org, &bank, None, 1_000).await.unwrap().entries.len(), 100);
     assert_eq!(BankHash::TABLE.partition, 3, "a part of a bank is a partition");
 }
 
 /// A new entry is seen within a second because the settings bound the time between two steps, and one is enough.
 #[tokio::test]
 async fn every_process_compares_with_a_new_entry_after_one_step_of_its_own() {
-    let mut house = House::new().await;
+    let mut world = World::new().await;
     // Only the epoch row can tell: the heads are not read again during this test.
-    house.settings.heads_every_ms = 3_600_000;
-    house.apply(&format!("{BANKS}---\n{POST}")).await;
-    let (banks, bank) = (Banks::new(house.store.clone(), &house.settings), BankId::new("pictures"));
+    world.settings.heads_every_ms = 3_600_000;
+    world.apply(&format!("{BANKS}---\n{POST}")).await;
+    let (banks, bank) = (Banks::new(world.store.clone(), &world.settings), BankId::new("pictures"));
     let mut processes = Vec::new();
     for _ in 0..3 {
-        let live = Live::open(house.store.clone(), house.settings.clone()).await.unwrap();
+        let live = Live::open(world.store.clone(), world.settings.clone()).await.unwrap();
         processes.push((live.follower(), live));
     }
     for nth in [0xfff0_0000, 0x000f_ff00, 0xffff_ff00] {
         for is_there in [true, false] {
             if is_there {
-                banks.add(&house.org, &bank, given([nth]), "me").await.unwrap();
+                banks.add(&world.org, &bank, given([nth]), "me").await.unwrap();
             } else {
-                let ids = banks.ids_of(&house.org, &bank, &[hex(nth)]).await.unwrap();
-                banks.remove(&house.org, &bank, &[ids[0].unwrap()], "me").await.unwrap();
+                let ids = banks.ids_of(&world.org, &bank, &[hex(nth)]).await.unwrap();
+                banks.remove(&world.org, &bank, &[ids[0].unwrap()], "me").await.unwrap();
             }
             for (follower, live) in &mut processes {
-                let finds = |live: &Live| !found(live, &house, &hex(nth)).matches.is_empty();
+                let finds = |live: &Live| !found(live, &world, &hex(nth)).matches.is_empty();
                 assert_eq!(finds(live), !is_there, "nothing has asked yet");
                 follower.step().await;
                 assert_eq!(finds(live), is_there, "{nth:x}");
@@ -131,139 +131,139 @@ async fn every_process_compares_with_a_new_entry_after_one_step_of_its_own() {
 
 #[tokio::test]
 async fn another_process_compares_with_new_hashes_soon_without_compiling_anything() {
-    follows_without_compiling(House::new().await).await;
+    follows_without_compiling(World::new().await).await;
 }
 
-async fn follows_without_compiling(mut house: House) {
+async fn follows_without_compiling(mut world: World) {
     // Only the epoch row can tell: the heads are not read again during this test.
-    house.settings.heads_every_ms = 3_600_000;
-    house.apply(&format!("{BANKS}---\n{POST}")).await;
-    let banks = Banks::new(house.store.clone(), &house.settings);
+    world.settings.heads_every_ms = 3_600_000;
+    world.apply(&format!("{BANKS}---\n{POST}")).await;
+    let banks = Banks::new(world.store.clone(), &world.settings);
     let bank = BankId::new("pictures");
-    banks.add(&house.org, &bank, given(0..10), "me").await.unwrap();
-    let running = house.live().await;
-    assert_eq!(found(&running.live, &house, &hex(3)).matches[0].distance, 0, "it is there from the start");
-    let before = running.live.org(&house.org).unwrap();
+    banks.add(&world.org, &bank, given(0..10), "me").await.unwrap();
+    let running = world.live().await;
+    assert_eq!(found(&running.live, &world, &hex(3)).matches[0].distance, 0, "it is there from the start");
+    let before = running.live.org(&world.org).unwrap();
     let mut slowest = std::time::Duration::ZERO;
     for nth in [0xfff0_0000, 0x000f_ff00, 0xffff_ff00] {
-        banks.add(&house.org, &bank, given([nth]), "me").await.unwrap();
+        banks.add(&world.org, &bank, given([nth]), "me").await.unwrap();
         let began = std::time::Instant::now();
-        until_found(&running, &house, nth, true).await;
+        until_found(&running, &world, nth, true).await;
         slowest = slowest.max(began.elapsed());
     }
     eprintln!("slowest hash: {slowest:?}");
-    let after = running.live.org(&house.org).unwrap();
+    let after = running.live.org(&world.org).unwrap();
     assert!(Arc::ptr_eq(&before, &after), "nothing was compiled");
-    let id = banks.ids_of(&house.org, &bank, &[hex(0xfff0_0000)]).await.unwrap()[0].unwrap();
-    let matched = found(&running.live, &house, &hex(0xfff0_0000)).matches;
+    let id = banks.ids_of(&world.org, &bank, &[hex(0xfff0_0000)]).await.unwrap()[0].unwrap();
+    let matched = found(&running.live, &world, &hex(0xfff0_0000)).matches;
     assert_eq!(matched[0].entry, id, "a match names the entry as lists do");
-    banks.switch(&house.org, &bank, &[id], false, "me").await.unwrap();
-    until_found(&running, &house, 0xfff0_0000, false).await;
-    banks.switch_bank(&house.org, &bank, false, "me").await.unwrap();
-    until_found(&running, &house, 3, false).await;
-    banks.switch_bank(&house.org, &bank, true, "me").await.unwrap();
-    until_found(&running, &house, 3, true).await;
+    banks.switch(&world.org, &bank, &[id], false, "me").await.unwrap();
+    until_found(&running, &world, 0xfff0_0000, false).await;
+    banks.switch_bank(&world.org, &bank, false, "me").await.unwrap();
+    until_found(&running, &world, 3, false).await;
+    banks.switch_bank(&world.org, &bank, true, "me").await.unwrap();
+    until_found(&running, &world, 3, true).await;
     banks
         .remove(
-            &house.org,
+            &world.org,
             &bank,
-            &[banks.ids_of(&house.org, &bank, &[hex(3)]).await.unwrap()[0].unwrap()],
+            &[banks.ids_of(&world.org, &bank, &[hex(3)]).await.unwrap()[0].unwrap()],
             "me",
         )
         .await
         .unwrap();
     let gone = async || {
-        let found = found(&running.live, &house, &hex(3)).matches;
+        let found = found(&running.live, &world, &hex(3)).matches;
         found.iter().all(|it| it.distance > 0).then_some(())
     };
     eventually("the removal", PATIENCE, gone).await.unwrap();
     // A process that starts now reads all of it.
-    let other = house.live().await;
-    assert_eq!(found(&other.live, &house, &hex(4)), found(&running.live, &house, &hex(4)));
+    let other = world.live().await;
+    assert_eq!(found(&other.live, &world, &hex(4)), found(&running.live, &world, &hex(4)));
     other.stop().await;
     running.stop().await;
 }
 
 #[tokio::test]
 async fn a_bank_of_the_configuration_has_the_entries_of_its_document_and_its_own_distance() {
-    let (house, banks) = house().await;
-    let running = house.live().await;
+    let (world, banks) = world().await;
+    let running = world.live().await;
     let md5 = Hash::parse(HashKind::Md5, "d41d8cd98f00b204e9800998ecf8427e").unwrap();
-    let here = running.live.org(&house.org).unwrap().hash_banks();
+    let here = running.live.org(&world.org).unwrap().hash_banks();
     assert_eq!(here.find_hashes("item", &MediaHashes::from_hashes(&[md5])).matches[0].bank.as_str(), "files");
-    banks.add(&house.org, &BankId::new("pictures"), given([0]), "me").await.unwrap();
-    until_found(&running, &house, 0x0000_03ff, true).await;
-    assert!(found(&running.live, &house, &hex(0x0000_07ff)).matches.is_empty(), "eleven bits are too many");
-    house.apply(&BANKS.replace("distance: 10", "distance: 11")).await;
-    until_found(&running, &house, 0x0000_07ff, true).await;
+    banks.add(&world.org, &BankId::new("pictures"), given([0]), "me").await.unwrap();
+    until_found(&running, &world, 0x0000_03ff, true).await;
+    assert!(found(&running.live, &world, &hex(0x0000_07ff)).matches.is_empty(), "eleven bits are too many");
+    world.apply(&BANKS.replace("distance: 10", "distance: 11")).await;
+    until_found(&running, &world, 0x0000_07ff, true).await;
     running.stop().await;
 }
 
 #[tokio::test]
 async fn an_entry_that_suddenly_matches_much_is_put_aside() {
-    let house = House::new().await;
-    house.apply("bank: pictures\nkind: pdq\nquarantine: {matches: 20, within: 1m}\n").await;
+    let world = World::new().await;
+    world.apply("bank: pictures\nkind: pdq\nquarantine: {matches: 20, within: 1m}\n").await;
     let hand = Hand::new();
-    let banks = Banks::with_clock(house.store.clone(), &house.settings, hand.clock());
+    let banks = Banks::with_clock(world.store.clone(), &world.settings, hand.clock());
     let bank = BankId::new("pictures");
-    banks.add(&house.org, &bank, given([0]), "me").await.unwrap();
-    let running = house.live_by(&hand).await;
+    banks.add(&world.org, &bank, given([0]), "me").await.unwrap();
+    let running = world.live_by(&hand).await;
     let live = &running.live;
     // What was usual before it began, a process learns first.
     hand.move_on(60_000);
     for _ in 0..19 {
-        assert_eq!(found(live, &house, &hex(0)).matches.len(), 1);
+        assert_eq!(found(live, &world, &hex(0)).matches.len(), 1);
     }
-    assert_eq!(found(live, &house, &hex(0)).matches.len(), 1);
-    let aside = async || found(live, &house, &hex(0)).matches.is_empty().then_some(());
+    assert_eq!(found(live, &world, &hex(0)).matches.len(), 1);
+    let aside = async || found(live, &world, &hex(0)).matches.is_empty().then_some(());
     eventually("the entry to be put aside", PATIENCE, aside).await.unwrap();
-    let entry = banks.entries(&house.org, &bank, None, 1).await.unwrap().entries.remove(0);
+    let entry = banks.entries(&world.org, &bank, None, 1).await.unwrap().entries.remove(0);
     assert!(!entry.enabled && entry.quarantined_at.is_some_and(|at| at > Millis(0)), "{entry:?}");
-    banks.add(&house.org, &bank, given([0]), "feed").await.unwrap();
-    let again = banks.entries(&house.org, &bank, None, 1).await.unwrap().entries.remove(0);
+    banks.add(&world.org, &bank, given([0]), "feed").await.unwrap();
+    let again = banks.entries(&world.org, &bank, None, 1).await.unwrap().entries.remove(0);
     assert_eq!(again, entry, "what is given again is still put aside");
-    banks.switch(&house.org, &bank, &[entry.id], true, "me").await.unwrap();
-    let entry = banks.entries(&house.org, &bank, None, 1).await.unwrap().entries.remove(0);
+    banks.switch(&world.org, &bank, &[entry.id], true, "me").await.unwrap();
+    let entry = banks.entries(&world.org, &bank, None, 1).await.unwrap().entries.remove(0);
     assert!(entry.enabled && entry.quarantined_at.is_none(), "whoever looked at it switches it on again");
     running.stop().await;
 }
 
 #[tokio::test]
 async fn an_entry_of_the_document_is_not_put_aside_because_it_would_match_all_the_same() {
-    let house = House::new().await;
+    let world = World::new().await;
     let document = format!(
         "bank: pictures\nkind: pdq\nquarantine: {{matches: 20, within: 1m}}\nentries: [{}]\n",
         hex(0)
     );
-    house.apply(&document).await;
+    world.apply(&document).await;
     let hand = Hand::new();
-    let banks = Banks::with_clock(house.store.clone(), &house.settings, hand.clock());
+    let banks = Banks::with_clock(world.store.clone(), &world.settings, hand.clock());
     let bank = BankId::new("pictures");
-    banks.add(&house.org, &bank, given([0, u32::MAX]), "me").await.unwrap();
-    let running = house.live_by(&hand).await;
+    banks.add(&world.org, &bank, given([0, u32::MAX]), "me").await.unwrap();
+    let running = world.live_by(&hand).await;
     let live = &running.live;
     hand.move_on(60_000);
     for _ in 0..20 {
-        assert_eq!(found(live, &house, &hex(0)).matches.len(), 1);
-        found(live, &house, &hex(u32::MAX));
+        assert_eq!(found(live, &world, &hex(0)).matches.len(), 1);
+        found(live, &world, &hex(u32::MAX));
     }
-    let aside = async || found(live, &house, &hex(u32::MAX)).matches.is_empty().then_some(());
+    let aside = async || found(live, &world, &hex(u32::MAX)).matches.is_empty().then_some(());
     eventually("the other entry to be put aside", PATIENCE, aside).await.unwrap();
-    let entries = banks.entries(&house.org, &bank, None, 2).await.unwrap().entries;
+    let entries = banks.entries(&world.org, &bank, None, 2).await.unwrap().entries;
     let off = |entry: &&Entry| !entry.enabled && entry.quarantined_at.is_some();
     let put_aside: Vec<&str> = entries.iter().filter(off).map(|entry| entry.value.as_str()).collect();
     assert_eq!(put_aside, [hex(u32::MAX)]);
-    assert_eq!(found(live, &house, &hex(0)).matches.len(), 1);
+    assert_eq!(found(live, &world, &hex(0)).matches.len(), 1);
     let ids: Vec<_> = entries.iter().map(|entry| entry.id).collect();
-    let touched = banks.switch(&house.org, &bank, &ids, true, "me").await.unwrap();
+    let touched = banks.switch(&world.org, &bank, &ids, true, "me").await.unwrap();
     assert_eq!((touched.found, touched.changed.len(), touched.written.len()), (2, 1, 1));
     running.stop().await;
 }
 
 #[tokio::test]
 async fn what_is_given_again_changes_what_is_said_of_it_and_nothing_else() {
-    let (house, banks) = house().await;
-    let (org, bank) = (&house.org, &BankId::new("pictures"));
+    let (world, banks) = world().await;
+    let (org, bank) = (&world.org, &BankId::new("pictures"));
     let whole = Given {
         labels: Some(vec!["meme".to_owned()]),
         source: Some("tat".to_owned()),
@@ -301,8 +301,8 @@ async fn what_is_given_again_changes_what_is_said_of_it_and_nothing_else() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_changes_entries_at_once_undoes_nothing() {
-    let (house, banks) = house().await;
-    let (org, bank) = (&house.org, &BankId::new("pictures"));
+    let (world, banks) = world().await;
+    let (org, bank) = (&world.org, &BankId::new("pictures"));
     banks.add(org, bank, given([1]), "me").await.unwrap();
     let id = banks.entries(org, bank, None, 1).await.unwrap().entries[0].id;
     for round in 0..50 {
@@ -322,12 +322,12 @@ async fn whoever_changes_entries_at_once_undoes_nothing() {
 
 #[tokio::test]
 async fn only_banks_of_hashes_take_what_hashes_have() {
-    let house = House::new().await;
-    house.apply("bank: words\nkind: text\n").await;
-    let banks = Banks::new(house.store.clone(), &house.settings);
+    let world = World::new().await;
+    world.apply("bank: words\nkind: text\n").await;
+    let banks = Banks::new(world.store.clone(), &world.settings);
     let entry = Given { value: "x".to_owned(), note: Some("why".to_owned()), ..Given::default() };
-    let taken = banks.add(&house.org, &BankId::new("words"), vec![entry], "me").await.unwrap();
+    let taken = banks.add(&world.org, &BankId::new("words"), vec![entry], "me").await.unwrap();
     assert_eq!((taken.added, taken.rejected.len()), (0, 1));
-    let nowhere = banks.add(&house.org, &BankId::new("nowhere"), given([1]), "me").await;
+    let nowhere = banks.add(&world.org, &BankId::new("nowhere"), given([1]), "me").await;
     assert!(matches!(nowhere, Err(BankError::NoSuchBank(_))));
 }

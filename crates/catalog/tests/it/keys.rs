@@ -8,29 +8,29 @@ use tidegate_catalog::{
 use tidegate_schemas::ids::{ApiKeyId, Millis, OrgId};
 use tidegate_test_support::{PATIENCE, eventually};
 
-use crate::support::{Hand, House};
+use crate::support::{Hand, World};
 
 struct Gate {
-    house: House,
+    world: World,
     hand: Hand,
     keys: Keys,
 }
 
 impl Gate {
     async fn new() -> Self {
-        let (house, hand) = (House::new().await, Hand::new());
-        let keys = Keys::with_clock(house.store.clone(), &house.settings, hand.clock());
-        Self { house, hand, keys }
+        let (world, hand) = (World::new().await, Hand::new());
+        let keys = Keys::with_clock(world.store.clone(), &world.settings, hand.clock());
+        Self { world, hand, keys }
     }
 
     /// As another process on the same store.
     fn elsewhere(&self) -> Keys {
-        Keys::with_clock(self.house.store.clone(), &self.house.settings, self.hand.clock())
+        Keys::with_clock(self.world.store.clone(), &self.world.settings, self.hand.clock())
     }
 
     async fn create(&self, expires_at: Option<Millis>) -> Created {
         let new = NewKey {
-            org: self.house.org.clone(),
+            org: self.world.org.clone(),
             name: "app".to_owned(),
             scopes: Scopes::platform(),
             expires_at,
@@ -45,7 +45,7 @@ async fn a_key_names_its_organisation_and_its_scopes() {
     let created = gate.create(None).await;
     let text = created.token.reveal();
     let caller = gate.elsewhere().authenticate(&text).await.unwrap();
-    assert_eq!((caller.org.clone(), caller.key_id), (gate.house.org.clone(), created.info.id));
+    assert_eq!((caller.org.clone(), caller.key_id), (gate.world.org.clone(), created.info.id));
     assert!(caller.may(Scope::ItemsWrite) && !caller.may(Scope::Admin));
     assert!(text.starts_with(&created.info.prefix));
     assert!(text.starts_with("tg_live_"));
@@ -71,7 +71,7 @@ async fn whatever_is_no_valid_key_is_denied_by_its_reason() {
 async fn a_key_has_a_printable_name_and_ends_within_the_calendar() {
     let gate = Gate::new().await;
     let new = |name: &str, expires_at| NewKey {
-        org: gate.house.org.clone(),
+        org: gate.world.org.clone(),
         name: name.to_owned(),
         scopes: Scopes::platform(),
         expires_at,
@@ -85,9 +85,9 @@ async fn a_key_has_a_printable_name_and_ends_within_the_calendar() {
     let last = gate.keys.create(new("app", Some(Millis::LAST))).await.unwrap();
     assert_eq!(last.info.expires_at.map(Millis::iso).as_deref(), Some("9999-12-30T22:00:00.000Z"));
     let forever = Duration::from_secs(u64::MAX);
-    let late = gate.keys.rotate(&gate.house.org, last.info.id, forever).await.unwrap_err();
+    let late = gate.keys.rotate(&gate.world.org, last.info.id, forever).await.unwrap_err();
     assert!(matches!(late, KeyError::TooLate), "{late}");
-    assert_eq!(gate.keys.list(&gate.house.org).await.unwrap().len(), 1, "nothing else was made");
+    assert_eq!(gate.keys.list(&gate.world.org).await.unwrap().len(), 1, "nothing else was made");
 }
 
 #[tokio::test]
@@ -108,25 +108,25 @@ async fn a_revoked_key_stops_at_once_here_and_within_thirty_seconds_elsewhere() 
     let elsewhere = gate.elsewhere();
     assert!(elsewhere.authenticate(&text).await.is_ok());
     gate.hand.move_on(1);
-    gate.keys.revoke(&gate.house.org, created.info.id).await.unwrap();
+    gate.keys.revoke(&gate.world.org, created.info.id).await.unwrap();
     assert_eq!(gate.keys.authenticate(&text).await.unwrap_err(), Denied::Revoked);
     gate.hand.move_on(29_998);
     assert!(elsewhere.authenticate(&text).await.is_ok(), "still remembered");
     gate.hand.move_on(1);
     assert_eq!(elsewhere.authenticate(&text).await.unwrap_err(), Denied::Revoked);
-    let first = gate.keys.list(&gate.house.org).await.unwrap()[0].revoked_at;
-    gate.keys.revoke(&gate.house.org, created.info.id).await.unwrap();
-    assert_eq!(gate.keys.list(&gate.house.org).await.unwrap()[0].revoked_at, first);
+    let first = gate.keys.list(&gate.world.org).await.unwrap()[0].revoked_at;
+    gate.keys.revoke(&gate.world.org, created.info.id).await.unwrap();
+    assert_eq!(gate.keys.list(&gate.world.org).await.unwrap()[0].revoked_at, first);
 }
 
 #[tokio::test]
 async fn the_keys_of_a_disabled_organisation_open_nothing_until_it_is_enabled() {
     let gate = Gate::new().await;
     let text = gate.create(None).await.token.reveal();
-    orgs::set_disabled(&gate.house.store, &gate.house.org, Some(gate.hand.now())).await.unwrap();
+    orgs::set_disabled(&gate.world.store, &gate.world.org, Some(gate.hand.now())).await.unwrap();
     let denied = gate.elsewhere().authenticate(&text).await.unwrap_err();
     assert_eq!((denied, denied.status()), (Denied::OrgDisabled, 403));
-    orgs::set_disabled(&gate.house.store, &gate.house.org, None).await.unwrap();
+    orgs::set_disabled(&gate.world.store, &gate.world.org, None).await.unwrap();
     assert!(gate.elsewhere().authenticate(&text).await.is_ok());
 }
 
@@ -134,7 +134,7 @@ async fn the_keys_of_a_disabled_organisation_open_nothing_until_it_is_enabled() 
 async fn a_rotated_key_works_on_for_the_overlap_and_no_longer() {
     let gate = Gate::new().await;
     let old = gate.create(None).await;
-    let new = gate.keys.rotate(&gate.house.org, old.info.id, Duration::from_secs(3_600)).await.unwrap();
+    let new = gate.keys.rotate(&gate.world.org, old.info.id, Duration::from_secs(3_600)).await.unwrap();
     assert_eq!(new.info.scopes, old.info.scopes);
     let (old_text, new_text) = (old.token.reveal(), new.token.reveal());
     gate.hand.move_on(3_599_999);
@@ -142,7 +142,7 @@ async fn a_rotated_key_works_on_for_the_overlap_and_no_longer() {
     gate.hand.move_on(1);
     assert_eq!(gate.keys.authenticate(&old_text).await.unwrap_err(), Denied::Expired);
     assert!(gate.keys.authenticate(&new_text).await.is_ok());
-    let again = gate.keys.rotate(&gate.house.org, old.info.id, Duration::ZERO).await.unwrap_err();
+    let again = gate.keys.rotate(&gate.world.org, old.info.id, Duration::ZERO).await.unwrap_err();
     assert_eq!(again.tag(), "key_ended");
 }
 
@@ -150,7 +150,7 @@ async fn a_rotated_key_works_on_for_the_overlap_and_no_longer() {
 async fn an_organisation_neither_sees_nor_ends_the_keys_of_another() {
     let gate = Gate::new().await;
     let other = OrgId::new("other");
-    orgs::create(&gate.house.store, &other, "Other", Millis(1)).await.unwrap();
+    orgs::create(&gate.world.store, &other, "Other", Millis(1)).await.unwrap();
     let created = gate.create(None).await;
     assert_eq!(gate.keys.revoke(&other, created.info.id).await.unwrap_err().tag(), "key_no_such_key");
     assert_eq!(gate.keys.list(&other).await.unwrap(), []);
@@ -161,7 +161,7 @@ async fn an_organisation_neither_sees_nor_ends_the_keys_of_another() {
 async fn a_use_is_noted_once_a_minute_and_shown_in_the_list() {
     let gate = Gate::new().await;
     let text = gate.create(None).await.token.reveal();
-    let used = async || gate.keys.list(&gate.house.org).await.unwrap()[0].last_used_at;
+    let used = async || gate.keys.list(&gate.world.org).await.unwrap()[0].last_used_at;
     assert_eq!(used().await, None);
     let first = gate.hand.now();
     gate.keys.authenticate(&text).await.unwrap();
@@ -184,8 +184,8 @@ async fn the_store_holds_no_secret_of_a_key() {
     let text = gate.create(None).await.token.reveal();
     let secret = text.split('_').nth(3).unwrap().to_owned();
     assert!(gate.keys.authenticate(&text).await.is_ok());
-    gate.house.store.close().await.unwrap();
-    let bytes = crate::secrets::all_bytes(gate.house.folder.path());
+    gate.world.store.close().await.unwrap();
+    let bytes = crate::secrets::all_bytes(gate.world.folder.path());
     let raw: Vec<u8> =
         (0..64).step_by(2).map(|at| u8::from_str_radix(&secret[at..at + 2], 16).unwrap()).collect();
     assert!(!crate::secrets::holds(&bytes, secret.as_bytes()) && !crate::secrets::holds(&bytes, &raw));
@@ -197,7 +197,7 @@ async fn the_store_holds_no_secret_of_a_key() {
 #[tokio::test]
 async fn repeated_rotation_to_one_id_makes_one_key_and_ends_the_old_one() {
     let gate = Gate::new().await;
-    let (org, old, new) = (&gate.house.org, gate.create(None).await, ApiKeyId::random());
+    let (org, old, new) = (&gate.world.org, gate.create(None).await, ApiKeyId::random());
     let overlap = Duration::from_secs(3_600);
     let made = gate.keys.rotate_once(org, old.info.id, new, overlap).await.unwrap();
     assert_eq!(made.info.id, new);
@@ -226,6 +226,6 @@ async fn holder_of_a_key_is_known_by_its_id_until_the_key_ends() {
     gate.hand.move_on(60_000);
     assert_eq!(gate.keys.holder(created.info.id).await, Err(Denied::Expired));
     let revoked = gate.create(None).await.info.id;
-    gate.keys.revoke(&gate.house.org, revoked).await.unwrap();
+    gate.keys.revoke(&gate.world.org, revoked).await.unwrap();
     assert_eq!(gate.keys.holder(revoked).await, Err(Denied::Revoked));
 }

@@ -8,7 +8,7 @@ use tidegate_store::{
 };
 use tidegate_test_support::{PATIENCE, eventually};
 
-use crate::support::{House, POST};
+use crate::support::{POST, World};
 
 async fn runs(live: &Live, org: &OrgId, version: ConfigVersion) {
     let here = async || live.org(org).filter(|config| config.version() >= version).map(drop);
@@ -17,41 +17,41 @@ async fn runs(live: &Live, org: &OrgId, version: ConfigVersion) {
 
 #[tokio::test]
 async fn another_process_runs_a_change_soon_after_it_was_applied() {
-    let mut house = House::new().await;
+    let mut world = World::new().await;
     // Only the epoch row can tell: the heads are not read again during this test.
-    house.settings.heads_every_ms = 3_600_000;
-    let running = house.live().await;
+    world.settings.heads_every_ms = 3_600_000;
+    let running = world.live().await;
     let mut slowest = Duration::ZERO;
     for number in 0..5 {
-        let version = house.apply(&format!("queue: q{number}\n")).await;
+        let version = world.apply(&format!("queue: q{number}\n")).await;
         let began = std::time::Instant::now();
-        runs(&running.live, &house.org, version).await;
+        runs(&running.live, &world.org, version).await;
         slowest = slowest.max(began.elapsed());
     }
     // Printed rather than asserted: the promise is a second, and a shared machine must not fail it. What is asserted is
     // how soon a process looks.
-    assert!(Settings::default().poll_ms <= 250 && house.settings.poll_ms <= Settings::default().poll_ms);
+    assert!(Settings::default().poll_ms <= 250 && world.settings.poll_ms <= Settings::default().poll_ms);
     eprintln!("slowest reload: {slowest:?}");
     running.stop().await;
 }
 
 #[tokio::test]
 async fn a_new_organisation_runs_without_a_restart() {
-    let house = House::new().await;
-    let running = house.live().await;
+    let world = World::new().await;
+    let running = world.live().await;
     let org = OrgId::new("second");
-    tidegate_catalog::orgs::create(&house.store, &org, "Second", Millis(2)).await.unwrap();
+    tidegate_catalog::orgs::create(&world.store, &org, "Second", Millis(2)).await.unwrap();
     runs(&running.live, &org, ConfigVersion(1)).await;
-    assert_eq!(running.live.orgs(), [house.org.clone(), org]);
+    assert_eq!(running.live.orgs(), [world.org.clone(), org]);
     running.stop().await;
 }
 
 #[tokio::test]
 async fn a_head_that_moved_without_an_epoch_is_found_by_and_by() {
-    let mut house = House::new().await;
-    house.settings = Settings { poll_ms: 20, heads_every_ms: 100, ..house.settings };
-    let running = house.live().await;
-    let version = move_head(&house, "{}").await;
+    let mut world = World::new().await;
+    world.settings = Settings { poll_ms: 20, heads_every_ms: 100, ..world.settings };
+    let running = world.live().await;
+    let version = move_head(&world, "{}").await;
     let failing = async || running.live.failing().first().map(|it| it.version);
     assert_eq!(eventually("the head to be found", PATIENCE, failing).await.unwrap(), version);
     running.stop().await;
@@ -59,40 +59,40 @@ async fn a_head_that_moved_without_an_epoch_is_found_by_and_by() {
 
 #[tokio::test]
 async fn a_snapshot_that_does_not_compile_leaves_the_last_good_one_running_and_is_told() {
-    let house = House::new().await;
-    let good = house.apply(POST).await;
-    let running = house.live().await;
+    let world = World::new().await;
+    let good = world.apply(POST).await;
+    let running = world.live().await;
     let newer = r#"{"format":99,"policyOrder":[],"typeVersions":{},"documents":[]}"#;
-    let bad = move_head(&house, newer).await;
-    let refused = running.live.find(&house.org, bad, Millis(0)).await.unwrap_err();
+    let bad = move_head(&world, newer).await;
+    let refused = running.live.find(&world.org, bad, Millis(0)).await.unwrap_err();
     assert_eq!(refused.tag(), "config_not_compiled");
     assert!(refused.is_outage(), "the work is kept: a newer process can run the version");
-    assert_eq!(running.live.org(&house.org).unwrap().version(), good);
+    assert_eq!(running.live.org(&world.org).unwrap().version(), good);
     let told = async || {
-        let members = members::list(&house.store).await.unwrap();
+        let members = members::list(&world.store).await.unwrap();
         members.iter().find_map(|member| member.failing.first().cloned())
     };
     let told = eventually("the member to tell", PATIENCE, told).await.unwrap();
-    let wait = house.changes().wait(&house.org, bad, Duration::from_secs(30)).await.unwrap();
+    let wait = world.changes().wait(&world.org, bad, Duration::from_secs(30)).await.unwrap();
     assert!(matches!(wait, tidegate_catalog::change::Waited::Failing(_)), "{wait:?}");
-    assert_eq!((told.org, told.version, told.running), (house.org.clone(), bad, Some(good)));
+    assert_eq!((told.org, told.version, told.running), (world.org.clone(), bad, Some(good)));
     assert!(told.reason.contains("format 99"), "{}", told.reason);
     running.stop().await;
     // A process that starts now has nothing older to run, and starts all the same.
-    let fresh = house.live().await;
-    assert!(fresh.live.org(&house.org).is_none());
+    let fresh = world.live().await;
+    assert!(fresh.live.org(&world.org).is_none());
     assert_eq!(fresh.live.failing().len(), 1);
     fresh.stop().await;
 }
 
 #[tokio::test]
 async fn a_version_is_read_through_without_a_poll() {
-    let house = House::new().await;
-    let live = Live::open(house.store.clone(), house.settings.clone()).await.unwrap();
-    assert_eq!(live.org(&house.org).unwrap().version(), ConfigVersion(1));
-    house.apply(POST).await;
-    assert_eq!(live.find(&house.org, ConfigVersion(2), LATE).await.unwrap().version(), ConfigVersion(2));
-    assert_eq!(live.org(&house.org).unwrap().version(), ConfigVersion(2));
+    let world = World::new().await;
+    let live = Live::open(world.store.clone(), world.settings.clone()).await.unwrap();
+    assert_eq!(live.org(&world.org).unwrap().version(), ConfigVersion(1));
+    world.apply(POST).await;
+    assert_eq!(live.find(&world.org, ConfigVersion(2), LATE).await.unwrap().version(), ConfigVersion(2));
+    assert_eq!(live.org(&world.org).unwrap().version(), ConfigVersion(2));
 }
 
 /// After everything that is configured here.
@@ -100,45 +100,45 @@ const LATE: Millis = Millis(i64::MAX);
 
 #[tokio::test]
 async fn a_version_that_does_not_exist_and_an_outage_are_told_apart() {
-    let house = House::new().await;
-    let live = Live::open(house.store.clone(), house.settings.clone()).await.unwrap();
-    let missing = live.find(&house.org, ConfigVersion(9), LATE).await.unwrap_err();
+    let world = World::new().await;
+    let live = Live::open(world.store.clone(), world.settings.clone()).await.unwrap();
+    let missing = live.find(&world.org, ConfigVersion(9), LATE).await.unwrap_err();
     assert_eq!((missing.tag(), missing.is_outage()), ("config_no_such_version", false));
     let unknown = live.latest(&OrgId::new("other")).await.unwrap_err();
     assert_eq!((unknown.tag(), unknown.is_outage()), ("config_no_such_org", false));
-    house.store.close().await.unwrap();
-    assert!(live.find(&house.org, ConfigVersion(1), LATE).await.is_ok(), "what runs here needs no store");
+    world.store.close().await.unwrap();
+    assert!(live.find(&world.org, ConfigVersion(1), LATE).await.is_ok(), "what runs here needs no store");
 }
 
 /// As after an older store was restored: version 9 was lost, and its content configured again.
 #[tokio::test]
 async fn a_lost_version_is_made_good_by_what_was_configured_after_the_record_that_names_it() {
-    let house = House::new().await;
-    let live = Live::open(house.store.clone(), house.settings.clone()).await.unwrap();
-    let head = house.store.get::<ConfigHead>(&ConfigHead::key(house.org.clone())).await.unwrap().unwrap();
+    let world = World::new().await;
+    let live = Live::open(world.store.clone(), world.settings.clone()).await.unwrap();
+    let head = world.store.get::<ConfigHead>(&ConfigHead::key(world.org.clone())).await.unwrap().unwrap();
     let written_at = Millis(head.changed_at.0 + 10);
-    let lost = live.find(&house.org, ConfigVersion(9), written_at).await.unwrap_err();
+    let lost = live.find(&world.org, ConfigVersion(9), written_at).await.unwrap_err();
     assert_eq!(lost.tag(), "config_no_such_version");
-    let found = live.find(&house.org, ConfigVersion(9), Millis(head.changed_at.0 - 10)).await.unwrap();
+    let found = live.find(&world.org, ConfigVersion(9), Millis(head.changed_at.0 - 10)).await.unwrap();
     assert_eq!(found.version(), ConfigVersion(1));
 }
 
 #[tokio::test]
 async fn what_is_not_there_is_looked_for_again_after_a_moment() {
-    let house = House::new().await;
-    let live = Live::open(house.store.clone(), house.settings.clone()).await.unwrap();
-    assert!(live.find(&house.org, ConfigVersion(2), LATE).await.is_err());
-    house.apply(POST).await;
-    let found = async || live.find(&house.org, ConfigVersion(2), LATE).await.ok();
+    let world = World::new().await;
+    let live = Live::open(world.store.clone(), world.settings.clone()).await.unwrap();
+    assert!(live.find(&world.org, ConfigVersion(2), LATE).await.is_err());
+    world.apply(POST).await;
+    let found = async || live.find(&world.org, ConfigVersion(2), LATE).await.ok();
     let found = eventually("the version to be found", PATIENCE, found).await.unwrap();
     assert_eq!(found.version(), ConfigVersion(2));
 }
 
 #[tokio::test]
 async fn a_process_that_cannot_follow_is_not_ready() {
-    let mut house = House::new().await;
-    house.settings = Settings { poll_ms: 10, stale_after_ms: 200, ..house.settings };
-    let running = house.live().await;
+    let mut world = World::new().await;
+    world.settings = Settings { poll_ms: 10, stale_after_ms: 200, ..world.settings };
+    let running = world.live().await;
     assert!(running.live.ready());
     // To readiness, polls that nobody makes are as polls that fail.
     let live = std::sync::Arc::clone(&running.live);
@@ -147,12 +147,12 @@ async fn a_process_that_cannot_follow_is_not_ready() {
 }
 
 /// Makes a text current as a newer version of the service could.
-async fn move_head(house: &House, text: &str) -> ConfigVersion {
-    let head = house.store.get::<ConfigHead>(&ConfigHead::key(house.org.clone())).await.unwrap().unwrap();
+async fn move_head(world: &World, text: &str) -> ConfigVersion {
+    let head = world.store.get::<ConfigHead>(&ConfigHead::key(world.org.clone())).await.unwrap().unwrap();
     let version = ConfigVersion(head.config_version.0 + 1);
     let snapshot_id = tidegate_schemas::ids::CauseId::random().0;
     let row = ConfigSnapshot {
-        org: house.org.clone(),
+        org: world.org.clone(),
         config_version: version,
         snapshot_id,
         part: 0,
@@ -161,8 +161,8 @@ async fn move_head(house: &House, text: &str) -> ConfigVersion {
         author: "newer".to_owned(),
         created_at: Millis(5),
     };
-    house.store.put(WriteTime(5), &[row]).await.unwrap();
+    world.store.put(WriteTime(5), &[row]).await.unwrap();
     let next = ConfigHead { config_version: version, snapshot_id, ..head.clone() };
-    assert!(house.store.replace(&next, head.version).await.unwrap().is_done());
+    assert!(world.store.replace(&next, head.version).await.unwrap().is_done());
     version
 }

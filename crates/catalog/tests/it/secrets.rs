@@ -5,7 +5,7 @@ use tidegate_catalog::{MasterKey, Secrets, secrets::SecretError};
 use tidegate_schemas::ids::EndpointId;
 use tidegate_store::{Replaced, tables::catalog::secrets::EndpointSecret};
 
-use crate::support::{House, POST, change, open};
+use crate::support::{POST, World, change, open};
 
 pub(crate) fn all_bytes(folder: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -30,19 +30,19 @@ fn platform() -> EndpointId {
 
 #[tokio::test]
 async fn an_endpoint_has_one_secret_for_ever_and_the_disk_does_not_show_it() {
-    let house = House::new().await;
-    house.apply(POST).await;
-    let secrets = house.secrets();
-    let secret = secrets.for_endpoint(&house.org, &platform()).await.unwrap().unwrap();
-    let text = secrets.reveal(&house.org, &platform()).await.unwrap().unwrap();
+    let world = World::new().await;
+    world.apply(POST).await;
+    let secrets = world.secrets();
+    let secret = secrets.for_endpoint(&world.org, &platform()).await.unwrap().unwrap();
+    let text = secrets.reveal(&world.org, &platform()).await.unwrap().unwrap();
     assert_eq!(secret.expose(), text);
     let again =
-        house.changes().apply(&house.org, change(&POST.replace("/callbacks", "/other"))).await.unwrap();
+        world.changes().apply(&world.org, change(&POST.replace("/callbacks", "/other"))).await.unwrap();
     assert_eq!(again.new_secrets, []);
     assert!(!format!("{secrets:?}{secret:?}").contains(&text[6..]));
 
-    house.store.close().await.unwrap();
-    let House { store, folder, settings, org } = house;
+    world.store.close().await.unwrap();
+    let World { store, folder, settings, org } = world;
     drop((store, secrets));
     let bytes = all_bytes(&folder.path().join("db"));
     let tail = text.strip_prefix("whsec_").unwrap();
@@ -51,49 +51,49 @@ async fn an_endpoint_has_one_secret_for_ever_and_the_disk_does_not_show_it() {
     assert!(holds(&bytes, b"platform.example"), "the search finds what is there");
 
     let store = open(folder.path());
-    let house = House { store, folder, settings, org };
-    assert_eq!(house.secrets().reveal(&house.org, &platform()).await.unwrap().unwrap(), text);
+    let world = World { store, folder, settings, org };
+    assert_eq!(world.secrets().reveal(&world.org, &platform()).await.unwrap().unwrap(), text);
 }
 
 #[tokio::test]
 async fn a_secret_that_was_tampered_with_or_copied_is_refused() {
-    let house = House::new().await;
-    house.apply(POST).await;
-    house.apply("endpoint: other\nurl: https://other.example/\n").await;
-    let key = |endpoint: &str| EndpointSecret::key(house.org.clone(), endpoint);
-    let row = house.store.get::<EndpointSecret>(&key("platform")).await.unwrap().unwrap();
-    let other = house.store.get::<EndpointSecret>(&key("other")).await.unwrap().unwrap();
+    let world = World::new().await;
+    world.apply(POST).await;
+    world.apply("endpoint: other\nurl: https://other.example/\n").await;
+    let key = |endpoint: &str| EndpointSecret::key(world.org.clone(), endpoint);
+    let row = world.store.get::<EndpointSecret>(&key("platform")).await.unwrap().unwrap();
+    let other = world.store.get::<EndpointSecret>(&key("other")).await.unwrap().unwrap();
 
     let copied = EndpointSecret { sealed: other.sealed, ..row.clone() };
-    assert_eq!(house.store.replace(&copied, row.version).await.unwrap(), Replaced::Yes);
-    let refused = house.secrets().for_endpoint(&house.org, &platform()).await.unwrap_err();
+    assert_eq!(world.store.replace(&copied, row.version).await.unwrap(), Replaced::Yes);
+    let refused = world.secrets().for_endpoint(&world.org, &platform()).await.unwrap_err();
     assert_eq!((refused.tag(), refused.is_outage()), ("secret_tampered", false));
 
     let mut changed = row.sealed.to_vec();
     changed[30] ^= 1;
     let changed = EndpointSecret { sealed: Bytes::from(changed), ..row.clone() };
-    assert_eq!(house.store.replace(&changed, row.version + 1).await.unwrap(), Replaced::Yes);
-    let refused = house.secrets().reveal(&house.org, &platform()).await.unwrap_err();
+    assert_eq!(world.store.replace(&changed, row.version + 1).await.unwrap(), Replaced::Yes);
+    let refused = world.secrets().reveal(&world.org, &platform()).await.unwrap_err();
     assert_eq!(refused.tag(), "secret_tampered");
 }
 
 #[tokio::test]
 async fn another_master_key_is_named_and_never_replaces_a_secret() {
-    let house = House::new().await;
-    house.apply(POST).await;
-    let other = Secrets::new(house.store.clone(), MasterKey::new([1; 32]), &house.settings);
-    let refused = other.for_endpoint(&house.org, &platform()).await.unwrap_err();
+    let world = World::new().await;
+    world.apply(POST).await;
+    let other = Secrets::new(world.store.clone(), MasterKey::new([1; 32]), &world.settings);
+    let refused = other.for_endpoint(&world.org, &platform()).await.unwrap_err();
     assert_eq!(refused.tag(), "secret_other_master_key");
-    assert!(!other.ensure(&house.org, &platform()).await.unwrap());
-    assert!(house.secrets().for_endpoint(&house.org, &platform()).await.unwrap().is_some());
+    assert!(!other.ensure(&world.org, &platform()).await.unwrap());
+    assert!(world.secrets().for_endpoint(&world.org, &platform()).await.unwrap().is_some());
 }
 
 #[tokio::test]
 async fn the_first_master_key_is_the_one_and_another_is_refused_until_it_is_said_to_be_lost() {
-    let house = House::new().await;
-    let (first, second) = (house.secrets(), MasterKey::new([1; 32]));
+    let world = World::new().await;
+    let (first, second) = (world.secrets(), MasterKey::new([1; 32]));
     let name = second.id().to_owned();
-    let second = Secrets::new(house.store.clone(), second, &house.settings);
+    let second = Secrets::new(world.store.clone(), second, &world.settings);
     first.claim(None).await.unwrap();
     first.claim(None).await.unwrap();
     let refused = second.claim(None).await.unwrap_err();
@@ -108,27 +108,27 @@ async fn the_first_master_key_is_the_one_and_another_is_refused_until_it_is_said
 
 #[tokio::test]
 async fn data_that_names_no_master_key_tells_it_by_its_secrets() {
-    let house = House::new().await;
-    house.apply(POST).await;
-    let other = Secrets::new(house.store.clone(), MasterKey::new([1; 32]), &house.settings);
+    let world = World::new().await;
+    world.apply(POST).await;
+    let other = Secrets::new(world.store.clone(), MasterKey::new([1; 32]), &world.settings);
     assert_eq!(other.claim(None).await.unwrap_err().tag(), "other_master_key");
-    house.secrets().claim(None).await.unwrap();
+    world.secrets().claim(None).await.unwrap();
     assert_eq!(other.claim(None).await.unwrap_err().tag(), "other_master_key");
 }
 
 #[tokio::test]
 async fn an_endpoint_without_a_secret_has_none() {
-    let house = House::new().await;
-    assert!(house.secrets().for_endpoint(&house.org, &platform()).await.unwrap().is_none());
-    assert!(house.secrets().reveal(&house.org, &platform()).await.unwrap().is_none());
+    let world = World::new().await;
+    assert!(world.secrets().for_endpoint(&world.org, &platform()).await.unwrap().is_none());
+    assert!(world.secrets().reveal(&world.org, &platform()).await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn secret_for_partial_items_that_another_process_made_is_found_at_once() {
-    let house = House::new().await;
-    let (ours, theirs) = (house.secrets(), house.secrets());
-    let none = ours.for_endpoint(&house.org, &EndpointId::new("@partial-items")).await.unwrap();
+    let world = World::new().await;
+    let (ours, theirs) = (world.secrets(), world.secrets());
+    let none = ours.for_endpoint(&world.org, &EndpointId::new("@partial-items")).await.unwrap();
     assert!(none.is_none(), "and that is remembered");
-    let made = theirs.for_partial_items(&house.org).await.unwrap();
-    assert_eq!(ours.for_partial_items(&house.org).await.unwrap().expose(), made.expose());
+    let made = theirs.for_partial_items(&world.org).await.unwrap();
+    assert_eq!(ours.for_partial_items(&world.org).await.unwrap().expose(), made.expose());
 }

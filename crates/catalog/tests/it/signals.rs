@@ -9,7 +9,7 @@ use tidegate_schemas::ids::Millis;
 
 use super::{
     changes::faults,
-    support::{House, change as change_of},
+    support::{World, change as change_of},
 };
 
 #[test]
@@ -51,18 +51,18 @@ const SIGNAL: &str =
 
 #[tokio::test]
 async fn header_values_of_signals_are_sealed_to_their_place() {
-    let house = House::new().await;
-    let version = house.apply(SIGNAL).await;
-    let pulled = house.changes().pull(&house.org).await.unwrap().files;
+    let world = World::new().await;
+    let version = world.apply(SIGNAL).await;
+    let pulled = world.changes().pull(&world.org).await.unwrap().files;
     let (_, pulled) = pulled.into_iter().find(|(name, _)| name == "signals.yaml").unwrap();
     assert!(!pulled.contains("t0ken") && pulled.contains("sealed:"), "{pulled}");
-    assert_eq!(house.apply(SIGNAL).await, version);
-    assert_eq!(house.apply(&pulled).await, version);
-    let running = house.live().await;
-    let config = running.live.org(&house.org).unwrap();
+    assert_eq!(world.apply(SIGNAL).await, version);
+    assert_eq!(world.apply(&pulled).await, version);
+    let running = world.live().await;
+    let config = running.live.org(&world.org).unwrap();
     let signal = config.signal("s").unwrap();
-    let secrets = house.secrets();
-    let open = |header: &str, value: &str| secrets.open_header(&house.org, &signal.key, header, value);
+    let secrets = world.secrets();
+    let open = |header: &str, value: &str| secrets.open_header(&world.org, &signal.key, header, value);
     let headers = signal.resolve_headers(|_| None, open).unwrap();
     assert_eq!(headers, [("X-Key".to_owned(), "t0ken".to_owned())]);
     running.stop().await;
@@ -70,7 +70,7 @@ async fn header_values_of_signals_are_sealed_to_their_place() {
     let sealed = pulled.lines().find(|line| line.contains("sealed:")).unwrap();
     let endpoint = format!("endpoint: s\nurl: https://m.example/\nheaders:\n{sealed}\n");
     for text in [pulled.replace("signal: s", "signal: t"), endpoint] {
-        let found = faults(house.changes().apply(&house.org, change_of(&text)).await.unwrap_err());
+        let found = faults(world.changes().apply(&world.org, change_of(&text)).await.unwrap_err());
         assert!(found.len() == 1 && found[0].contains("does not open here"), "{found:?}");
     }
 }

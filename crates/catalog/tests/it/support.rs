@@ -60,25 +60,25 @@ within: 90d
 action: limit_reach
 ";
 
-pub(crate) struct House {
+pub(crate) struct World {
     pub(crate) store: Store,
     pub(crate) org: OrgId,
     pub(crate) settings: Settings,
     pub(crate) folder: TempDir,
 }
 
-impl House {
+impl World {
     /// An organisation with an empty configuration.
     pub(crate) async fn new() -> Self {
-        let house = Self::empty();
-        orgs::create(&house.store, &house.org, "Org", Millis(1)).await.unwrap();
-        house
+        let world = Self::empty();
+        orgs::create(&world.store, &world.org, "Org", Millis(1)).await.unwrap();
+        world
     }
 
     /// The same on Cassandra or ScyllaDB; `None`: no server is named.
     pub(crate) async fn on_cql(case: &str) -> Option<Self> {
         let address = servers::cql(&format!("catalog, {case}"))?;
-        let house = Self::empty();
+        let world = Self::empty();
         let settings = cql::Settings {
             contact_points: address.split(',').map(str::to_owned).collect(),
             keyspace: format!("catalog_{}_{}", Millis::now().0, std::process::id()),
@@ -90,9 +90,9 @@ impl House {
         };
         let store = Store::open_cql(settings).await.unwrap();
         store.migrate(Migration::Expand).await.unwrap();
-        let house = Self { store, ..house };
-        orgs::create(&house.store, &house.org, "Org", Millis(1)).await.unwrap();
-        Some(house)
+        let world = Self { store, ..world };
+        orgs::create(&world.store, &world.org, "Org", Millis(1)).await.unwrap();
+        Some(world)
     }
 
     pub(crate) fn empty() -> Self {

@@ -12,7 +12,7 @@ use tidegate_schemas::{
     wire::answers::{Media, MediaMatch},
 };
 
-use super::{Look, Signal};
+use super::{Inspection, Signal};
 
 /// The media of an item with their bank matches.
 #[derive(Clone, Debug, Default)]
@@ -41,39 +41,39 @@ pub(crate) fn judge_again(banks: &HashBanks, item: &str, signals: &[Signal]) -> 
 
 fn judge_by(signals: &[Signal], find: impl Fn(&Fingerprint) -> BankMatches) -> Judged {
     let mut judged = Judged::default();
-    for Signal { url, look } in signals {
-        let matches: Vec<BankMatch> = match look {
-            Look::Seen(print) => find(print).matches.into_iter().map(known_match).collect(),
-            Look::TooLarge | Look::BlockedAddress | Look::FetchFailed(_) => Vec::new(),
+    for Signal { url, inspection } in signals {
+        let matches: Vec<BankMatch> = match inspection {
+            Inspection::Hashed(print) => find(print).matches.into_iter().map(known_match).collect(),
+            Inspection::TooLarge | Inspection::BlockedAddress | Inspection::FetchFailed(_) => Vec::new(),
         };
-        let shown = Media { matches: matches.iter().map(shown_match).collect(), ..shown(url, look) };
-        judged.known.insert(url.clone(), Known { state: state(look), matches });
+        let shown = Media { matches: matches.iter().map(shown_match).collect(), ..shown(url, inspection) };
+        judged.known.insert(url.clone(), Known { state: state(inspection), matches });
         judged.shown.push(shown);
     }
     judged
 }
 
 /// Returns the media in the form of the item's row while some of them are pending.
-pub fn pending(looks: Vec<(String, Option<Look>)>) -> Vec<Media> {
-    let one = |(url, look): (String, Option<Look>)| match look {
-        Some(look) => shown(&url, &look),
+pub fn pending(looks: Vec<(String, Option<Inspection>)>) -> Vec<Media> {
+    let one = |(url, inspection): (String, Option<Inspection>)| match inspection {
+        Some(inspection) => shown(&url, &inspection),
         None => Media { state: "pending".to_owned(), ..blank(url) },
     };
     looks.into_iter().map(one).collect()
 }
 
-fn state(look: &Look) -> MediaState {
-    match look {
-        Look::Seen(print) => match print.state {
+fn state(inspection: &Inspection) -> MediaState {
+    match inspection {
+        Inspection::Hashed(print) => match print.state {
             State::Ok => MediaState::Ok,
             // A picture that is too small says as little as a plain one.
             State::LowQuality | State::TooSmall => MediaState::LowQuality,
             State::TooLarge => MediaState::TooLarge,
             State::Undecodable => MediaState::Undecodable,
         },
-        Look::TooLarge => MediaState::TooLarge,
-        Look::BlockedAddress => MediaState::BlockedAddress,
-        Look::FetchFailed(_) => MediaState::FetchFailed,
+        Inspection::TooLarge => MediaState::TooLarge,
+        Inspection::BlockedAddress => MediaState::BlockedAddress,
+        Inspection::FetchFailed(_) => MediaState::FetchFailed,
     }
 }
 
@@ -91,10 +91,10 @@ fn blank(url: String) -> Media {
     }
 }
 
-fn shown(url: &str, look: &Look) -> Media {
-    let blank = Media { state: look.tag().to_owned(), ..blank(url.to_owned()) };
-    match look {
-        Look::Seen(print) => {
+fn shown(url: &str, inspection: &Inspection) -> Media {
+    let blank = Media { state: inspection.tag().to_owned(), ..blank(url.to_owned()) };
+    match inspection {
+        Inspection::Hashed(print) => {
             // An animation is shown by its most telling frame.
             let frame = print.frames.iter().max_by_key(|frame| frame.quality);
             Media {
@@ -107,8 +107,8 @@ fn shown(url: &str, look: &Look) -> Media {
                 ..blank
             }
         }
-        Look::FetchFailed(reason) => Media { reason: Some(reason.clone().into_owned()), ..blank },
-        Look::TooLarge | Look::BlockedAddress => blank,
+        Inspection::FetchFailed(reason) => Media { reason: Some(reason.clone().into_owned()), ..blank },
+        Inspection::TooLarge | Inspection::BlockedAddress => blank,
     }
 }
 

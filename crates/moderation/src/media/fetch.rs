@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use super::{
-    Depth, Look, Settings,
+    Depth, Inspection, Settings,
     body::{Body, ReceivedBody},
     body_memory::{BodyMemory, Reservation},
     fetch_scheduler::{FetchPermit, FetchScheduler},
@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// A fetch that several callers may wait for. It ends when the last of them drops it.
-pub(super) type LookFlight = Flight<Look>;
+pub(super) type InspectionFlight = Flight<Inspection>;
 
 /// Key of shared fetches and of the cache of addresses.
 ///
@@ -79,12 +79,12 @@ struct Inner {
     url_ttl: Duration,
     urls: Mutex<LruCache<FetchKey, CachedAnswer>>,
     fingerprints: FingerprintCache,
-    flights: SingleFlight<FetchKey, Look>,
+    flights: SingleFlight<FetchKey, Inspection>,
 }
 
 /// Result of one attempt.
 enum Attempt {
-    Ended(Look),
+    Ended(Inspection),
     /// The host, or one that it redirects to, rests until this instant.
     Resting(Instant),
     /// Another fetch probes the host until this instant at most; the receiver hears when it ends.
@@ -122,27 +122,27 @@ impl Fetcher {
     }
 
     /// Joins the fetch of the medium that is under way, or starts one. Nothing runs before it is polled.
-    pub(super) fn look(&self, org: &OrgId, url: &str, depth: Depth) -> LookFlight {
+    pub(super) fn inspect(&self, org: &OrgId, url: &str, depth: Depth) -> InspectionFlight {
         let target = match Target::parse(url) {
             Ok(target) => target,
             Err(error) => {
-                let refused = async move { Look::FetchFailed(error.tag().into()).counted() };
+                let refused = async move { Inspection::FetchFailed(error.tag().into()).counted() };
                 return refused.boxed().shared();
             }
         };
         let key = FetchKey { org: org.clone(), resource: target.normalized().into(), depth };
         let (inner, own_key) = (Arc::clone(&self.0), key.clone());
         let (flight, is_joined) =
-            self.0.flights.join(&key, || async move { inner.look(&own_key, &target).await.counted() });
+            self.0.flights.join(&key, || async move { inner.inspect(&own_key, &target).await.counted() });
         if is_joined {
-            metrics::media_look_joined();
+            metrics::media_inspection_joined();
         }
         flight
     }
 }
 
 impl Inner {
-    async fn look(&self, key: &FetchKey, target: &Target) -> Look {
+    async fn inspect(&self, key: &FetchKey, target: &Target) -> Inspection {
         let mut attempt = 0;
         loop {
             let cached = self.urls.lock().get(key);
@@ -150,12 +150,12 @@ impl Inner {
                 && Instant::now() < cached.fresh_until
             {
                 metrics::media_url_cached("fresh");
-                return Look::Seen(Arc::clone(&cached.print));
+                return Inspection::Hashed(Arc::clone(&cached.print));
             }
             attempt += 1;
             match self.attempt(key, target.clone(), cached).await {
-                Attempt::Ended(look) => return look,
-                Attempt::Resting(_) if attempt >= self.retries.attempts => return Look::unavailable(),
+                Attempt::Ended(inspection) => return inspection,
+                Attempt::Resting(_) if attempt >= self.retries.attempts => return Inspection::unavailable(),
                 Attempt::Resting(until) => sleep_until(until).await,
                 Attempt::Probing(until, mut ended) => {
                     drop(timeout_at(until, ended.changed()).await);
@@ -165,7 +165,9 @@ impl Inner {
                 Attempt::Failed { reason, retry_after } => {
                     let pause =
                         reason.is_retryable().then(|| self.retries.pause(attempt, retry_after, draw()));
-                    let Some(pause) = pause.flatten() else { return Look::FetchFailed(reason.detail()) };
+                    let Some(pause) = pause.flatten() else {
+                        return Inspection::FetchFailed(reason.detail());
+                    };
                     sleep(pause).await;
                 }
             }
@@ -186,7 +188,7 @@ impl Inner {
                 // A fetch that waits for one host must not hold the permit of another one.
                 drop(permit.take());
                 let Ok(acquired) = self.scheduler.acquire(&host).await else {
-                    return Attempt::Ended(Look::failed("over_share"));
+                    return Attempt::Ended(Inspection::failed("over_share"));
                 };
                 permit = Some(acquired);
                 let (admission, ended) = {
@@ -200,7 +202,7 @@ impl Inner {
                     }
                     Admission::Resting(until) => return Attempt::Resting(until),
                     Admission::Probing(until) => return Attempt::Probing(until, ended),
-                    Admission::GivenUp => return Attempt::Ended(Look::unavailable()),
+                    Admission::GivenUp => return Attempt::Ended(Inspection::unavailable()),
                 }
             }
             let validators =
@@ -222,10 +224,10 @@ impl Inner {
                     let print = self.fingerprint(key.depth, body.finish()).await;
                     drop(permit);
                     self.cache_answer(key, &print, &answer.freshness.limited_by(&way));
-                    Look::Seen(print)
+                    Inspection::Hashed(print)
                 }
                 FetchOutcome::Unchanged(freshness) => {
-                    let Some(cached) = cached else { return Attempt::Ended(Look::failed("http_304")) };
+                    let Some(cached) = cached else { return Attempt::Ended(Inspection::failed("http_304")) };
                     let validators = match freshness.validators.is_empty() {
                         true => cached.validators,
                         false => freshness.validators.clone(),
@@ -234,10 +236,10 @@ impl Inner {
                     let fresh_for = freshness.fresh_for.or(cached.fresh_for);
                     let freshness = Freshness { validators, fresh_for, ..freshness };
                     self.cache_answer(key, &cached.print, &freshness);
-                    Look::Seen(cached.print)
+                    Inspection::Hashed(cached.print)
                 }
-                FetchOutcome::TooLarge => Look::TooLarge,
-                FetchOutcome::BlockedAddress => Look::BlockedAddress,
+                FetchOutcome::TooLarge => Inspection::TooLarge,
+                FetchOutcome::BlockedAddress => Inspection::BlockedAddress,
                 FetchOutcome::FetchFailed { reason, retry_after } => {
                     return Attempt::Failed { reason, retry_after };
                 }
@@ -364,7 +366,7 @@ impl FingerprintReceiver for Waiter {
     }
 }
 
-impl Look {
+impl Inspection {
     fn counted(self) -> Self {
         metrics::media_look_ended(self.tag());
         self

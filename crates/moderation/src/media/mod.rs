@@ -32,7 +32,7 @@ use tidegate_store::Store;
 pub(crate) use self::bank_matching::judge_again;
 use self::{
     background_fetches::BackgroundFetches,
-    fetch::{Fetcher, LookFlight},
+    fetch::{Fetcher, InspectionFlight},
 };
 pub use self::{
     bank_matching::{Judged, judge, pending},
@@ -58,18 +58,18 @@ pub struct Wanted {
 
 /// Result of fetching and hashing a medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
-    Seen(Arc<Fingerprint>),
+pub enum Inspection {
+    Hashed(Arc<Fingerprint>),
     TooLarge,
     BlockedAddress,
     /// The reason, as the item shows it.
     FetchFailed(Cow<'static, str>),
 }
 
-impl Look {
+impl Inspection {
     pub(crate) fn tag(&self) -> &'static str {
         match self {
-            Self::Seen(print) => print.state.as_str(),
+            Self::Hashed(print) => print.state.as_str(),
             Self::TooLarge => "too_large",
             Self::BlockedAddress => "blocked_address",
             Self::FetchFailed(_) => "fetch_failed",
@@ -81,7 +81,7 @@ impl Look {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signal {
     pub url: String,
-    pub look: Look,
+    pub inspection: Inspection,
 }
 
 /// Fetches and hashes media. One per process, so that its limits hold for all of it; cheap to clone.
@@ -143,9 +143,9 @@ impl Signals {
         let sought = wanted.iter().enumerate().map(|(nth, wanted)| Sought {
             url: wanted.url.clone(),
             state: if nth < self.per_item {
-                Progress::UnderWay(self.fetcher.look(org, &wanted.url, wanted.depth))
+                Progress::UnderWay(self.fetcher.inspect(org, &wanted.url, wanted.depth))
             } else {
-                Progress::Ended(Look::too_many())
+                Progress::Ended(Inspection::too_many())
             },
         });
         Search { sought: sought.collect(), org: org.clone(), background: self.background.clone() }
@@ -165,8 +165,8 @@ struct Sought {
 }
 
 enum Progress {
-    UnderWay(LookFlight),
-    Ended(Look),
+    UnderWay(InspectionFlight),
+    Ended(Inspection),
 }
 
 impl Search {
@@ -174,8 +174,8 @@ impl Search {
     pub async fn settle(&mut self) {
         join_all(self.sought.iter_mut().map(async |sought| {
             if let Progress::UnderWay(flight) = &sought.state {
-                let look = flight.clone().await;
-                sought.state = Progress::Ended(look);
+                let inspection = flight.clone().await;
+                sought.state = Progress::Ended(inspection);
             }
         }))
         .await;
@@ -193,9 +193,9 @@ impl Search {
     pub fn end(self) -> Vec<Signal> {
         let ended = |sought: Sought| Signal {
             url: sought.url,
-            look: match sought.state {
-                Progress::Ended(look) => look,
-                Progress::UnderWay(_) => Look::given_up(),
+            inspection: match sought.state {
+                Progress::Ended(inspection) => inspection,
+                Progress::UnderWay(_) => Inspection::given_up(),
             },
         };
         self.sought.into_iter().map(ended).collect()
@@ -203,9 +203,9 @@ impl Search {
 
     /// Returns the results so far. The other fetches continue in the background for at most `longest`, because the item
     /// asks for them again soon; those beyond the limit are dropped and start anew then.
-    pub fn leave_running(self, longest: Duration) -> Vec<(String, Option<Look>)> {
+    pub fn leave_running(self, longest: Duration) -> Vec<(String, Option<Inspection>)> {
         let found = |sought: Sought| match sought.state {
-            Progress::Ended(look) => (sought.url, Some(look)),
+            Progress::Ended(inspection) => (sought.url, Some(inspection)),
             Progress::UnderWay(flight) => {
                 self.background.spawn(&self.org, flight, longest);
                 (sought.url, None)

@@ -7,7 +7,7 @@ use tidegate_media::{Digests, Fingerprint, Frame, PdqHash, State, banks::Hash, f
 use tidegate_schemas::{banks::HashKind, wire::answers::Media};
 use tidegate_store::Store;
 
-use super::{Look, Signal, fingerprint_cache};
+use super::{Inspection, Signal, fingerprint_cache};
 use crate::Error;
 
 /// Returns the results that an item's row shows, without those that were pending when it was written.
@@ -15,24 +15,26 @@ pub async fn recall(store: &Store, shown: &str) -> Result<Vec<Signal>, Error> {
     let shown: Vec<Media> = serde_json::from_str(shown).map_err(Error::corrupt("media"))?;
     let mut signals = Vec::with_capacity(shown.len());
     for medium in shown {
-        if let Some(look) = look(store, &medium).await? {
-            signals.push(Signal { url: medium.url, look });
+        if let Some(inspection) = inspection_of(store, &medium).await? {
+            signals.push(Signal { url: medium.url, inspection });
         }
     }
     Ok(signals)
 }
 
-async fn look(store: &Store, medium: &Media) -> Result<Option<Look>, Error> {
+async fn inspection_of(store: &Store, medium: &Media) -> Result<Option<Inspection>, Error> {
     Ok(match medium.state.as_str() {
-        "blocked_address" => Some(Look::BlockedAddress),
+        "blocked_address" => Some(Inspection::BlockedAddress),
         "fetch_failed" => {
             let why = medium.reason.clone().unwrap_or_default();
-            Some(Look::FetchFailed(why.into()))
+            Some(Inspection::FetchFailed(why.into()))
         }
         // A medium that was too large to fetch has no digests; one that was too large to decode has.
-        "too_large" if medium.sha256.is_none() => Some(Look::TooLarge),
+        "too_large" if medium.sha256.is_none() => Some(Inspection::TooLarge),
         state => match (state.parse::<State>().ok(), digests(medium)) {
-            (Some(state), Some(digests)) => Some(Look::Seen(seen(store, medium, state, digests).await?)),
+            (Some(state), Some(digests)) => {
+                Some(Inspection::Hashed(seen(store, medium, state, digests).await?))
+            }
             _ => None,
         },
     })

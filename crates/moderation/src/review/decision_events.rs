@@ -122,11 +122,11 @@ pub(super) fn answer(
 }
 
 /// Adds the event of a decision that takes no action, for each endpoint that takes such events.
-pub(super) fn tell(
+pub(super) fn add_decision_event(
     plan: &mut Plan,
     config: &Compiled,
     decision: &records::Decision,
-    (told, about): (&DecisionRef, &Map<String, Value>),
+    (decision_ref, about): (&DecisionRef, &Map<String, Value>),
     user: Option<&ItemKey>,
 ) {
     let event_type = Event::ModeratorDecision;
@@ -144,8 +144,8 @@ pub(super) fn tell(
             occurred_at: decision.decided_at.iso(),
             item: events::item(config, &decision.item),
             action: None,
-            decision: Some(told.clone()),
-            policies: told.policies.clone(),
+            decision: Some(decision_ref.clone()),
+            policies: decision_ref.policies.clone(),
             rules: Vec::new(),
             rules_more: 0,
             creator: user.cloned(),

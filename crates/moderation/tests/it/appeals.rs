@@ -16,7 +16,7 @@ use tidegate_schemas::{
 use tidegate_store::{Store, WriteTime, tables::items::strikes::ActionByItem};
 use uuid::Uuid;
 
-async fn house() -> (Deps, TempDir) {
+async fn world() -> (Deps, TempDir) {
     let (deps, folder) = fixture().await;
     orgs::create(&deps.store, &org(), "Acme", Millis::now()).await.unwrap();
     (deps, folder)
@@ -100,7 +100,7 @@ async fn an_appeal_reverses_only_actions_taken_before_it() {
         ("the clock was set back since", &[5_000], &[], &[5_000]),
         ("the clock was set back since, and it was taken again", &[5_000], &[1_100, 6_000], &[5_000]),
     ] {
-        let (deps, _folder) = house().await;
+        let (deps, _folder) = world().await;
         for at in before {
             take(&deps.store, *at).await;
         }
@@ -114,7 +114,7 @@ async fn an_appeal_reverses_only_actions_taken_before_it() {
 
 #[tokio::test]
 async fn a_repeated_appeal_is_against_the_same_actions() {
-    let (deps, _folder) = house().await;
+    let (deps, _folder) = world().await;
     take(&deps.store, 900).await;
     appeals::accept(&deps, &appeal(), Millis(1_000)).await.unwrap();
     take(&deps.store, 1_100).await;

@@ -14,7 +14,7 @@ use futures::{FutureExt as _, future::join_all};
 use parking_lot::Mutex;
 use tidegate_egress::{Client, settings::MediaSettings};
 use tidegate_media::{Decoders, Digests, Limits};
-use tidegate_moderation::media::{self, Depth, Look, Search, Settings, Signal, Signals, Wanted};
+use tidegate_moderation::media::{self, Depth, Inspection, Search, Settings, Signal, Signals, Wanted};
 use tidegate_schemas::{
     documents::{self, Document},
     ids::OrgId,
@@ -82,22 +82,22 @@ fn with_total(store: Store, hosts: &[&Host], settings: &Settings, total_ms: u64)
     Signals::new(Client::new(egress).unwrap(), Decoders::new(Limits::default()).unwrap(), store, settings)
 }
 
-async fn look_as(signals: &Signals, org: &str, url: String, depth: Depth) -> Look {
+async fn inspect_as(signals: &Signals, org: &str, url: String, depth: Depth) -> Inspection {
     let mut search = signals.gather(&OrgId::new(org), &[Wanted { url, depth }]);
     tokio::time::timeout(PATIENCE, search.settle()).await.unwrap();
-    search.end().pop().unwrap().look
+    search.end().pop().unwrap().inspection
 }
 
-async fn look(signals: &Signals, url: String) -> Look {
-    look_as(signals, "acme", url, Depth::Picture).await
+async fn inspect(signals: &Signals, url: String) -> Inspection {
+    inspect_as(signals, "acme", url, Depth::Picture).await
 }
 
-fn state(look: &Look) -> String {
-    match look {
-        Look::Seen(print) => print.state.as_str().to_owned(),
-        Look::TooLarge => "too_large".to_owned(),
-        Look::BlockedAddress => "blocked_address".to_owned(),
-        Look::FetchFailed(reason) => reason.clone().into_owned(),
+fn state(inspection: &Inspection) -> String {
+    match inspection {
+        Inspection::Hashed(print) => print.state.as_str().to_owned(),
+        Inspection::TooLarge => "too_large".to_owned(),
+        Inspection::BlockedAddress => "blocked_address".to_owned(),
+        Inspection::FetchFailed(reason) => reason.clone().into_owned(),
     }
 }
 
@@ -115,7 +115,7 @@ async fn a_successful_probe_wakes_all_waiting_fetches() {
     let signals = with_total(store(&folder), &[&host], &settings(), 3_600_000);
     let ask = |nth: usize| {
         let (signals, url) = (signals.clone(), host.url(&format!("{nth}.bmp")));
-        tokio::spawn(async move { look(&signals, url).await })
+        tokio::spawn(async move { inspect(&signals, url).await })
     };
     let asking: Vec<_> = (0..30).map(ask).collect();
     eventually("a trial", PATIENCE, async || (host.asked("").len() == 9).then_some(())).await.unwrap();
@@ -132,7 +132,7 @@ async fn concurrent_fetches_are_shared_within_an_org_only() {
     let signals = signals(store(&folder), &host, &settings());
     let ask = |org: &'static str| {
         let (signals, url) = (signals.clone(), host.url("a.bmp"));
-        tokio::spawn(async move { look_as(&signals, org, url, Depth::Picture).await })
+        tokio::spawn(async move { inspect_as(&signals, org, url, Depth::Picture).await })
     };
     let asking: Vec<_> = ["acme", "acme", "acme", "other"].into_iter().map(ask).collect();
     eventually("two requests", PATIENCE, async || (host.asked("a.bmp").len() == 2).then_some(()))
@@ -159,20 +159,20 @@ async fn spellings_of_one_url_share_one_fetch_and_keep_their_text() {
     ];
     let other = format!("http://127.0.0.1:{port}/a.bmp?key=2");
     let wanted = |url: &String| Wanted { url: url.clone(), depth: Depth::Picture };
-    let look = async |urls: &[String]| {
+    let inspect = async |urls: &[String]| {
         let all: Vec<_> = urls.iter().map(wanted).collect();
         let mut search = signals.gather(&OrgId::new("acme"), &all);
         tokio::time::timeout(PATIENCE, search.settle()).await.unwrap();
         let found = search.end();
         assert_eq!(found.iter().map(|signal| signal.url.clone()).collect::<Vec<_>>(), urls);
-        assert!(found.iter().all(|signal| state(&signal.look) == "ok"));
+        assert!(found.iter().all(|signal| state(&signal.inspection) == "ok"));
     };
-    look(&urls).await;
+    inspect(&urls).await;
     assert_eq!(host.asked("a.bmp").len(), 1, "they were joined");
-    look(&urls[2..]).await;
-    look(&urls).await;
+    inspect(&urls[2..]).await;
+    inspect(&urls).await;
     assert_eq!(host.asked("a.bmp").len(), 1, "it is remembered");
-    look(&[other]).await;
+    inspect(&[other]).await;
     assert_eq!(host.asked("a.bmp").len(), 2, "its query is another one");
 }
 
@@ -196,7 +196,7 @@ async fn a_fetch_without_waiters_ends_unless_left_running() {
     tokio::select! { () = left.settle() => unreachable!("it waits"), () = asked("left") => {} }
     assert_eq!(left.leave_running(PATIENCE), [(host.url("left"), None)]);
     go.add_permits(2);
-    assert_eq!(state(&look(&signals, host.url("left")).await), "ok");
+    assert_eq!(state(&inspect(&signals, host.url("left")).await), "ok");
     assert_eq!(host.asked("left").len(), 1, "it was joined, or remembered");
 }
 
@@ -234,7 +234,7 @@ async fn background_fetches_are_bounded_and_shared_among_orgs() {
     go.add_permits(100);
     for mut search in again {
         search.settle().await;
-        assert!(search.end().iter().all(|signal| state(&signal.look) == "ok"));
+        assert!(search.end().iter().all(|signal| state(&signal.inspection) == "ok"));
     }
     assert_eq!((host.asked("wild").len(), host.asked("other").len()), (16, 18), "what was left was joined");
 }
@@ -265,13 +265,13 @@ async fn a_cached_url_is_revalidated_when_it_is_stale() {
     let signals = signals(store(&folder), &host, &settings());
     for (path, requests) in [("never", 3), ("always-asked", 3), ("said-once", 3), ("led", 3), ("silent", 1)] {
         for _ in 0..3 {
-            assert_eq!(state(&look(&signals, host.url(path)).await), "ok", "{path}");
+            assert_eq!(state(&inspect(&signals, host.url(path)).await), "ok", "{path}");
         }
         assert_eq!(host.asked(path).len(), requests, "{path}");
     }
     assert!(host.asked("always-asked")[2].to_lowercase().contains("if-none-match"));
     // What one organisation was shown is not told to another one.
-    assert_eq!(state(&look_as(&signals, "other", host.url("silent"), Depth::Picture).await), "ok");
+    assert_eq!(state(&inspect_as(&signals, "other", host.url("silent"), Depth::Picture).await), "ok");
     assert_eq!(host.asked("silent").len(), 2);
 }
 
@@ -280,8 +280,8 @@ async fn stored_fingerprints_serve_other_processes() {
     let folder = tempfile::tempdir().unwrap();
     let host = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
     let store = store(&folder);
-    let first = look(&signals(store.clone(), &host, &settings()), host.url("a")).await;
-    let Look::Seen(print) = &first else { panic!("{first:?}") };
+    let first = inspect(&signals(store.clone(), &host, &settings()), host.url("a")).await;
+    let Inspection::Hashed(print) = &first else { panic!("{first:?}") };
     assert_eq!(print.digests, Digests::of(&picture(1)));
     // One that decodes nothing: what it says of the picture was remembered.
     let blind = Limits { pixels: 1, side: 1, ..Limits::default() };
@@ -292,7 +292,7 @@ async fn stored_fingerprints_serve_other_processes() {
     };
     let (client, decoders) = (Client::new(egress).unwrap(), Decoders::new(blind).unwrap());
     let other = Signals::new(client, decoders, store, &settings());
-    assert_eq!(look(&other, host.url("b")).await, first);
+    assert_eq!(inspect(&other, host.url("b")).await, first);
 }
 
 #[tokio::test]
@@ -312,7 +312,7 @@ async fn a_busy_host_is_retried_and_a_missing_picture_is_not() {
     for (path, expected, requests) in
         [("busy", "ok", 3), ("broken", "http_500", 3), ("later", "http_429", 1), ("gone", "http_404", 1)]
     {
-        assert_eq!(state(&look(&signals, host.url(path)).await), expected);
+        assert_eq!(state(&inspect(&signals, host.url(path)).await), expected);
         assert_eq!(host.asked(path).len(), requests, "{path}");
     }
 }
@@ -337,7 +337,7 @@ async fn a_retry_after_is_honoured_unless_it_is_too_long() {
     let signals = signals(store(&folder), &host, &Settings { longest_retry_ms: 2_000, ..settings() });
     let cases = [(1, "ok", 2), (2, "ok", 2), (3, "http_503", 1)];
     join_all(cases.map(async |(seconds, expected, requests)| {
-        assert_eq!(state(&look(&signals, host.url(&seconds.to_string())).await), expected, "{seconds}");
+        assert_eq!(state(&inspect(&signals, host.url(&seconds.to_string())).await), expected, "{seconds}");
         let times = asked.lock()[&seconds.to_string()].clone();
         assert_eq!(times.len(), requests, "{seconds}");
         if let [first, again] = times[..] {
@@ -355,7 +355,7 @@ async fn a_host_that_fails_repeatedly_rests() {
     let signals = signals(store(&folder), &host, &without_patience());
     for nth in 0..20 {
         let expected = if nth < 4 { "http_500" } else { "host_unavailable" };
-        assert_eq!(state(&look(&signals, host.url(&nth.to_string())).await), expected);
+        assert_eq!(state(&inspect(&signals, host.url(&nth.to_string())).await), expected);
     }
     assert_eq!(host.asked("").len(), 4);
 }
@@ -372,7 +372,7 @@ async fn a_hanging_host_does_not_block_another_host() {
     let mut stuck = signals.gather(&OrgId::new("acme"), &hangs);
     tokio::select! {
         () = stuck.settle() => unreachable!("the host hangs"),
-        seen = look(&signals, by_name(&good, "a.bmp")) => assert_eq!(state(&seen), "ok"),
+        seen = inspect(&signals, by_name(&good, "a.bmp")) => assert_eq!(state(&seen), "ok"),
     }
 }
 
@@ -401,12 +401,12 @@ async fn a_dropped_probe_lets_the_next_fetch_probe() {
     let host = host.await.unwrap();
     let once = Settings { attempts: 1, host_failures: 1, longest_host_rest_ms: 1, ..settings() };
     let signals = signals(store(&folder), &host, &once);
-    assert_eq!(state(&look(&signals, host.url("bad")).await), "http_500");
+    assert_eq!(state(&inspect(&signals, host.url("bad")).await), "http_500");
     let tried = async || {
         let wanted = Wanted { url: host.url("left"), depth: Depth::Picture };
         // It waits for an answer, or the host still rests.
         let _left = signals.gather(&OrgId::new("acme"), &[wanted]).settle().now_or_never();
-        (state(&look(&signals, host.url("good")).await) == "ok").then_some(())
+        (state(&inspect(&signals, host.url("good")).await) == "ok").then_some(())
     };
     // Half of the time that one who tries may take.
     eventually("the host to be tried", PATIENCE / 2, tried).await.unwrap();
@@ -428,7 +428,7 @@ async fn a_redirect_needs_a_permit_for_its_target_host() {
     tokio::select! { () = stuck.settle() => unreachable!("the host hangs"), () = all_were_asked => {} }
     tokio::select! {
         () = stuck.settle() => unreachable!("the host hangs"),
-        seen = look(&signals, by_name(&good, "own.bmp")) => assert_eq!(state(&seen), "ok"),
+        seen = inspect(&signals, by_name(&good, "own.bmp")) => assert_eq!(state(&seen), "ok"),
     }
     assert_eq!(hanging.asked("").len(), 2, "no more than its turns");
 }
@@ -442,9 +442,9 @@ async fn a_redirect_target_rests_and_the_redirecting_host_does_not() {
     let signals = of_hosts(store(&folder), &[&broken, &good], &without_patience());
     for nth in 0..12 {
         let expected = if nth < 4 { "http_500" } else { "host_unavailable" };
-        assert_eq!(state(&look(&signals, by_name(&good, &nth.to_string())).await), expected);
+        assert_eq!(state(&inspect(&signals, by_name(&good, &nth.to_string())).await), expected);
     }
-    assert_eq!(state(&look(&signals, by_name(&good, "own.bmp")).await), "ok");
+    assert_eq!(state(&inspect(&signals, by_name(&good, "own.bmp")).await), "ok");
     assert_eq!((broken.asked("").len(), good.asked("").len()), (4, 13));
 }
 
@@ -453,16 +453,16 @@ async fn audio_has_exact_hashes_and_items_a_bounded_number_of_media() {
     let folder = tempfile::tempdir().unwrap();
     let host = Host::start(|_| Answer::Head("200 OK".to_owned(), b"sound".to_vec())).await.unwrap();
     let signals = signals(store(&folder), &host, &Settings { per_item: 2, ..settings() });
-    let heard = look_as(&signals, "acme", host.url("a.mp3"), Depth::Exact).await;
-    let Look::Seen(print) = &heard else { panic!("{heard:?}") };
+    let heard = inspect_as(&signals, "acme", host.url("a.mp3"), Depth::Exact).await;
+    let Inspection::Hashed(print) = &heard else { panic!("{heard:?}") };
     assert_eq!((print.state.as_str(), print.digests), ("ok", Digests::of(b"sound")));
-    assert_eq!(state(&look(&signals, host.url("a.bmp")).await), "undecodable");
+    assert_eq!(state(&inspect(&signals, host.url("a.bmp")).await), "undecodable");
 
     let wanted: Vec<_> =
         (0..4).map(|nth| Wanted { url: host.url(&nth.to_string()), depth: Depth::Exact }).collect();
     let mut search = signals.gather(&OrgId::new("acme"), &wanted);
     search.settle().await;
-    let states: Vec<_> = search.end().iter().map(|Signal { look, .. }| state(look)).collect();
+    let states: Vec<_> = search.end().iter().map(|Signal { inspection, .. }| state(inspection)).collect();
     assert_eq!(states, ["ok", "ok", "too_many", "too_many"]);
 }
 
@@ -495,8 +495,8 @@ fn a_url_in_several_fields_is_fetched_once_at_the_deepest_level() {
 async fn a_digest_only_fetch_does_not_answer_for_a_picture() {
     let (folder, (host, go)) = (tempfile::tempdir().unwrap(), host_that_waits().await);
     let signals = signals(store(&folder), &host, &settings());
-    let frames = |look: &Look| match look {
-        Look::Seen(print) => print.frames.len(),
+    let frames = |inspection: &Inspection| match inspection {
+        Inspection::Hashed(print) => print.frames.len(),
         other => panic!("{other:?}"),
     };
     let acme = OrgId::new("acme");
@@ -504,9 +504,9 @@ async fn a_digest_only_fetch_does_not_answer_for_a_picture() {
     let (mut exact, mut deep) = (ask("at-once", Depth::Exact), ask("at-once", Depth::Picture));
     go.add_permits(100);
     tokio::join!(exact.settle(), deep.settle());
-    assert_eq!((frames(&exact.end()[0].look), frames(&deep.end()[0].look)), (0, 1));
-    assert_eq!(frames(&look_as(&signals, "acme", host.url("before"), Depth::Exact).await), 0);
-    assert_eq!(frames(&look(&signals, host.url("before")).await), 1);
+    assert_eq!((frames(&exact.end()[0].inspection), frames(&deep.end()[0].inspection)), (0, 1));
+    assert_eq!(frames(&inspect_as(&signals, "acme", host.url("before"), Depth::Exact).await), 0);
+    assert_eq!(frames(&inspect(&signals, host.url("before")).await), 1);
 }
 
 #[tokio::test]
@@ -514,8 +514,10 @@ async fn digests_are_not_cached_in_place_of_hashes() {
     let folder = tempfile::tempdir().unwrap();
     let host = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
     let signals = signals(store(&folder), &host, &settings());
-    look_as(&signals, "acme", host.url("a"), Depth::Exact).await;
-    let Look::Seen(print) = look_as(&signals, "other", host.url("b"), Depth::Picture).await else { panic!() };
+    inspect_as(&signals, "acme", host.url("a"), Depth::Exact).await;
+    let Inspection::Hashed(print) = inspect_as(&signals, "other", host.url("b"), Depth::Picture).await else {
+        panic!()
+    };
     assert_eq!(print.frames.len(), 1);
 }
 
@@ -531,7 +533,7 @@ async fn blocked_addresses_differ_from_failed_fetches() {
         ("http://user:word@example.com/a.png".to_owned(), "url_userinfo"),
         ("a.png".to_owned(), "url_syntax"),
     ] {
-        assert_eq!(state(&look(&signals, url).await), expected);
+        assert_eq!(state(&inspect(&signals, url).await), expected);
     }
     assert_eq!(host.asked("").len(), 0);
     // A search that is ended early says so.
@@ -539,5 +541,5 @@ async fn blocked_addresses_differ_from_failed_fetches() {
         signals.gather(&OrgId::new("acme"), &[Wanted { url: host.url("a"), depth: Depth::Picture }]);
     let waited = tokio::time::timeout(Duration::from_millis(1), search.settle()).await;
     assert!(waited.is_err());
-    assert_eq!(state(&search.end()[0].look), "deadline");
+    assert_eq!(state(&search.end()[0].inspection), "deadline");
 }

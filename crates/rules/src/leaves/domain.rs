@@ -78,7 +78,7 @@ impl LeafKind for DomainLeaf {
 
     fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
         let mut found = false;
-        self.look(input, steps, &mut |_, _, host| {
+        self.visit_hosts(input, steps, &mut |_, _, host| {
             found = self.of(&host.name).is_some();
             !found
         })?;
@@ -95,7 +95,7 @@ impl LeafKind for DomainLeaf {
         let mut hits: Vec<(usize, Hit)> = Vec::new();
         let length = input.limits.excerpt_bytes;
         if !known.is_empty() {
-            let looked = self.look(input, steps, &mut |slot, seen, host| {
+            let looked = self.visit_hosts(input, steps, &mut |slot, seen, host| {
                 let Some((domain, (nth, entry))) = self.of(&host.name) else { return true };
                 if hits.iter().all(|(known, _)| known != nth) {
                     hits.push((
@@ -163,7 +163,7 @@ impl DomainLeaf {
             .find_map(|name| self.domains.get_key_value(name).map(|(name, domain)| (name.as_str(), domain)))
     }
 
-    fn look(
+    fn visit_hosts(
         &self,
         input: &EvalInput<'_>,
         steps: &mut Steps,

@@ -41,16 +41,16 @@ impl Plan {
         let rule = &self.rules[place as usize];
         // Where the rule's own search takes too many steps, the joint one may have refuted it, as in an evaluation.
         let searched = texts(&[place], &self.rules, &self.predicates);
-        let (mut look, spent) = self.look(item, rule, &searched, None);
+        let (mut evaluated, spent) = self.evaluate_conditions(item, rule, &searched, None);
         if spent {
-            look = self.look(item, rule, &searched, Some(self.index_of(item))).0;
+            evaluated = self.evaluate_conditions(item, rule, &searched, Some(self.index_of(item))).0;
         }
         let concerns = self.concerns(place, item) && rule.speaks_of(item.type_id);
-        look.map(|(open, left_out)| PendingExplanation { open, concerns, left_out })
+        evaluated.map(|(open, left_out)| PendingExplanation { open, concerns, left_out })
     }
 
     /// Evaluates each condition; and whether one takes more steps than there are.
-    fn look(
+    fn evaluate_conditions(
         &self,
         item: &Item<'_>,
         rule: &Arc<Rule>,

@@ -14,8 +14,12 @@ use super::world::{MATCHED, World, entry, entry_of, org, post};
 
 const LIMIT: usize = 64 << 10;
 
-/// What the platform, and whoever listens, are told was left out.
-async fn told(world: &World, item: &ItemKey, submission: SubmissionId) -> (Value, Option<Value>) {
+/// What the stored evaluation and its record say was left out.
+async fn stored_and_published(
+    world: &World,
+    item: &ItemKey,
+    submission: SubmissionId,
+) -> (Value, Option<Value>) {
     let row = world.evaluated(item, submission).await;
     let stored: Value = serde_json::from_str(row.left_out.as_deref().unwrap_or("{}")).unwrap();
     let answer = stored::answer(&world.deps.store, &org(), item, None).await.unwrap().unwrap();
@@ -44,7 +48,11 @@ async fn item_longer_than_the_search_limit_says_so_without_a_match() {
         world.submit(vec![sent]).await;
         let row = world.evaluated(&post(id), submission).await;
         assert_eq!(row.matched.contains("demo-scam"), id == "whole", "{id}: {}", row.matched);
-        assert_eq!(told(&world, &post(id), submission).await, (left_out.clone(), Some(left_out)), "{id}");
+        assert_eq!(
+            stored_and_published(&world, &post(id), submission).await,
+            (left_out.clone(), Some(left_out)),
+            "{id}"
+        );
     }
     world.drain().await;
 }
@@ -53,7 +61,7 @@ async fn item_longer_than_the_search_limit_says_so_without_a_match() {
 async fn complete_evaluation_reports_nothing_left_out() {
     let mut world = World::started().await;
     let submission = world.submit_text("p1", "good morning").await;
-    assert_eq!(told(&world, &post("p1"), submission).await, (json!({}), None));
+    assert_eq!(stored_and_published(&world, &post("p1"), submission).await, (json!({}), None));
     assert_eq!(world.evaluated(&post("p1"), submission).await.left_out, None);
     world.drain().await;
 }
@@ -70,7 +78,7 @@ async fn matches_beyond_the_listed_ones_are_counted() {
     let listed: Vec<Value> = serde_json::from_str(&row.matched).unwrap();
     assert_eq!(listed.len(), MATCHED);
     let more = json!({"matchedMore": 15});
-    assert_eq!(told(&world, &post("p1"), submission).await, (more.clone(), Some(more)));
+    assert_eq!(stored_and_published(&world, &post("p1"), submission).await, (more.clone(), Some(more)));
     world.drain().await;
 }
 
@@ -99,7 +107,7 @@ when: {count: {window: by-tag, gte: 3}}
     let submission = sent.submission_id;
     world.submit(vec![sent]).await;
     let named = json!({"uncounted": ["by-tag"]});
-    assert_eq!(told(&world, &item, submission).await, (named.clone(), Some(named)));
+    assert_eq!(stored_and_published(&world, &item, submission).await, (named.clone(), Some(named)));
     world.drain().await;
 }
 

@@ -62,7 +62,7 @@ async fn send(world: &World, job: &Job, request: &DecisionRequest) -> Result<(),
 }
 
 /// Waits for so many callbacks of decisions.
-async fn told(world: &World, count: usize) -> Vec<Value> {
+async fn callback_bodies(world: &World, count: usize) -> Vec<Value> {
     world
         .until("the callbacks of the decision", async || {
             let of_decision = world.callbacks().await.into_iter().filter(|it| it.event_type == DECIDED);
@@ -89,7 +89,7 @@ async fn a_decision_acts_on_related_items_once_under_replay() {
         ..request(&job, Verdict::Act, &["limit_reach"])
     };
     send(&world, &job, &decision).await.unwrap();
-    let bodies = told(&world, 4).await;
+    let bodies = callback_bodies(&world, 4).await;
     let acted: Vec<_> = bodies.iter().map(|body| (&body["item"]["id"], &body["action"]["id"])).collect();
     for (item, action) in [("p1", "limit_reach"), ("u1", "limit_reach"), ("p2", "ban"), ("p2", "limit_reach")]
     {
@@ -112,7 +112,7 @@ async fn a_decision_acts_on_related_items_once_under_replay() {
     let appended = world.tail(Topic::Decisions).await;
     let record: Decision = appended[0].decode().unwrap();
     world.append(Topic::Decisions, &job.item.log_key(&org()), &record).await;
-    told(&world, 8).await;
+    callback_bodies(&world, 8).await;
     world.drain().await;
     assert_eq!(world.events(DECIDED).await.len(), 4);
     assert_eq!((strikes(&world, "u1").await, strikes(&world, "u2").await), (vec![1, 1], vec![1]));
@@ -134,7 +134,7 @@ async fn appeal_against_a_related_item_reverses_its_strike() {
         ..request(&job, Verdict::Ignore, &[])
     };
     send(&world, &job, &decision).await.unwrap();
-    told(&world, 2).await;
+    callback_bodies(&world, 2).await;
     let appeal = Appeal {
         actions_taken: vec![Mention { id: "limit_reach".to_owned(), known: true }],
         ..appeal(world.version().await, entry(&post("p3"), "me too"))
@@ -157,7 +157,7 @@ async fn moderator_spares_the_item_and_acts_on_its_author() {
         ..request(&job, Verdict::Ignore, &[])
     };
     send(&world, &job, &decision).await.unwrap();
-    let bodies = told(&world, 2).await;
+    let bodies = callback_bodies(&world, 2).await;
     let of = |id: &str| bodies.iter().find(|body| body["item"]["id"] == id).unwrap();
     assert_eq!((of("p1").get("action"), &of("u1")["action"]["id"]), (None, &"ban".into()));
     assert!(bodies.iter().all(|body| body["decision"]["verdict"] == "ignore"), "{bodies:?}");

@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 use tidegate_benches::{
-    house::{House, UP},
+    installation::{Installation, UP},
     items::{Pool, id},
     process::PATIENCE,
     table::{median, print, spread, verdict},
@@ -87,29 +87,29 @@ impl Round {
 }
 
 struct Outcomes {
-    house: House,
+    installation: Installation,
     next: u64,
 }
 
 impl Outcomes {
     async fn round(&mut self, connections: usize, rate: f64, seconds: f64) -> Result<Round> {
-        let before = self.house.processes[UP].cpu_seconds()?;
+        let before = self.installation.processes[UP].cpu_seconds()?;
         let load = Load {
-            address: &self.house.api,
-            key: &self.house.key,
+            address: &self.installation.api,
+            key: &self.installation.key,
             connections,
             items: 1,
             next: &mut self.next,
         };
         let sent = load.run_single(Single::Content { rule: MATCHING }, rate, End::Seconds(seconds)).await?;
-        Ok(Round { sent, cpu: self.house.processes[UP].cpu_seconds()? - before })
+        Ok(Round { sent, cpu: self.installation.processes[UP].cpu_seconds()? - before })
     }
 
     /// The same rate of requests that only read what is in memory: how long machine and client let an answer wait.
     async fn control(&self, rate: f64, seconds: f64) -> Result<Sent> {
         let load = Load {
-            address: &self.house.api,
-            key: &self.house.key,
+            address: &self.installation.api,
+            key: &self.installation.key,
             connections: OPEN,
             items: 1,
             next: &mut 0,
@@ -124,7 +124,7 @@ impl Outcomes {
             let content: Value = serde_json::from_str(pool.data(text))?;
             let body = json!({"contentType": "post", "contentId": id(self.next, text), "content": content});
             self.next += 1;
-            let answer = self.house.platform("POST", "/api/v1/content/", Some(&body)).await?;
+            let answer = self.installation.platform("POST", "/api/v1/content/", Some(&body)).await?;
             ensure!(answer.status == 200, "text {text}: {}", answer.body);
             let outcome = answer.json();
             let matched = outcome["matchedRules"].as_array().context("matched rules")?;
@@ -141,13 +141,13 @@ impl Outcomes {
 
 async fn outcomes(place: &Place, args: &Args) -> Result<()> {
     let rules = rules(args.rules);
-    let house = House::embedded_with(&place.repository, &place.binary, "", Some(&rules)).await?;
-    let mut subject = Outcomes { house, next: 0 };
+    let installation = Installation::embedded_with(&place.repository, &place.binary, "", Some(&rules)).await?;
+    let mut subject = Outcomes { installation, next: 0 };
     subject.compare(&Pool::new()).await?;
     let mut saturated: Option<(f64, usize)> = None;
     for connections in &args.connections {
         let round = subject.round(*connections, 0.0, (args.seconds / 2.0).max(1.0)).await?;
-        eprintln!("closed loop, {connections} connections: {}", told(&round));
+        eprintln!("closed loop, {connections} connections: {}", round_line(&round));
         if saturated.is_none_or(|(rate, _)| round.rate() > rate) {
             saturated = Some((round.rate(), *connections));
         }
@@ -156,13 +156,13 @@ async fn outcomes(place: &Place, args: &Args) -> Result<()> {
     let (mut rounds, mut controls) = (Vec::new(), Vec::new());
     for nth in 1..=args.rounds {
         let round = subject.round(OPEN, saturated * args.share, args.seconds).await?;
-        eprintln!("open loop, round {nth}: {}", told(&round));
+        eprintln!("open loop, round {nth}: {}", round_line(&round));
         rounds.push(round);
         let control = subject.control(saturated * args.share, args.seconds).await?;
         eprintln!("policies at the same rate: p50 {:.2} ms, p99 {:.2} ms", control.p50, control.p99);
         controls.push(control.p99);
     }
-    subject.house.until_processed(UP, subject.next).await?;
+    subject.installation.until_processed(UP, subject.next).await?;
     println!("### Outcome of one item in the request, embedded, {} rules\n", args.rules);
     let column = |figure: fn(&Round) -> f64| -> Vec<f64> { rounds.iter().map(figure).collect() };
     let (p50, p99) = (column(|round| round.sent.p50), column(|round| round.sent.p99));
@@ -199,10 +199,10 @@ async fn outcomes(place: &Place, args: &Args) -> Result<()> {
         args.share,
         verdict(p99 < OUTCOME_BAR)
     );
-    subject.house.stop_all().await
+    subject.installation.stop_all().await
 }
 
-fn told(round: &Round) -> String {
+fn round_line(round: &Round) -> String {
     let Sent { p50, p99, most, .. } = round.sent;
     let (rate, cpu) = (round.rate(), round.cpu_millis());
     format!(
@@ -265,11 +265,11 @@ async fn claims(place: &Place, args: &Args) -> Result<()> {
     );
     let mut worst = 0.0_f64;
     for (name, more, endpoint) in [("none", "", None), ("hangs", more.as_str(), Some(&hanging))] {
-        let house = Arc::new(House::embedded_with(&place.repository, &place.binary, more, None).await?);
-        let jobs = reported(&house, args.claims + 1).await?;
+        let installation = Arc::new(Installation::embedded_with(&place.repository, &place.binary, more, None).await?);
+        let jobs = reported(&installation, args.claims + 1).await?;
         sleep(REFRESH_AFTER + Duration::from_millis(100)).await;
         let (first, rest) = jobs.split_first().context("a job")?;
-        claim(&house, first, 0).await?;
+        claim(&installation, first, 0).await?;
         if let Some(endpoint) = endpoint {
             let until = Instant::now() + PATIENCE;
             while endpoint.asked() == 0 {
@@ -277,11 +277,11 @@ async fn claims(place: &Place, args: &Args) -> Result<()> {
                 sleep(Duration::from_millis(10)).await;
             }
         }
-        let cpu = house.processes[UP].cpu_seconds()?;
+        let cpu = installation.processes[UP].cpu_seconds()?;
         let began = Instant::now();
-        let millis = all_claimed(&house, rest, args.reviewers).await?;
+        let millis = all_claimed(&installation, rest, args.reviewers).await?;
         let seconds = began.elapsed().as_secs_f64();
-        let cpu = (house.processes[UP].cpu_seconds()? - cpu) * 1e3 / millis.len() as f64;
+        let cpu = (installation.processes[UP].cpu_seconds()? - cpu) * 1e3 / millis.len() as f64;
         let at = |share: usize| millis.get(millis.len() * share / 100).copied().unwrap_or(f64::NAN);
         let (p50, p99) = (at(50), at(99));
         let asked = endpoint.map_or(0, Hanging::asked);
@@ -295,8 +295,8 @@ async fn claims(place: &Place, args: &Args) -> Result<()> {
             format!("{cpu:.2}"),
             asked.to_string(),
         ]);
-        let house = Arc::into_inner(house).context("nobody else has the house")?;
-        house.stop_all().await?;
+        let installation = Arc::into_inner(installation).context("nobody else has the installation")?;
+        installation.stop_all().await?;
     }
     println!("### Claim of a job, embedded, {} moderators at once\n", args.reviewers);
     print(
@@ -321,19 +321,19 @@ async fn claims(place: &Place, args: &Args) -> Result<()> {
 }
 
 /// Reports items, and returns the ids of their jobs once all are open.
-async fn reported(house: &House, count: usize) -> Result<Vec<String>> {
+async fn reported(installation: &Installation, count: usize) -> Result<Vec<String>> {
     for nth in 0..count {
         let report = json!({
             "reporter": {"kind": "user", "id": format!("reporter-{}", nth % 100), "typeId": "user"},
             "reportedAt": "2026-01-02T03:04:05.678Z",
             "reportedItem": {"id": format!("reported-{nth}"), "typeId": "post", "data": {"text": "as it was"}},
         });
-        let answer = house.platform("POST", "/api/v1/report", Some(&report)).await?;
+        let answer = installation.platform("POST", "/api/v1/report", Some(&report)).await?;
         ensure!(answer.status == 201, "{}", answer.body);
     }
     let until = Instant::now() + PATIENCE;
     loop {
-        let jobs = open_jobs(house).await?;
+        let jobs = open_jobs(installation).await?;
         if jobs.len() == count {
             return Ok(jobs);
         }
@@ -342,11 +342,11 @@ async fn reported(house: &House, count: usize) -> Result<Vec<String>> {
     }
 }
 
-async fn open_jobs(house: &House) -> Result<Vec<String>> {
+async fn open_jobs(installation: &Installation) -> Result<Vec<String>> {
     let (mut jobs, mut cursor) = (Vec::new(), String::new());
     loop {
         let path = format!("/jobs?queue=default&limit=500{cursor}");
-        let answer = house.admin("GET", &path, None).await?;
+        let answer = installation.admin("GET", &path, None).await?;
         ensure!(answer.status == 200, "{}", answer.body);
         let page = answer.json();
         let items = page["items"].as_array().context("jobs")?;
@@ -359,17 +359,17 @@ async fn open_jobs(house: &House) -> Result<Vec<String>> {
 }
 
 /// Milliseconds of every claim, ascending.
-async fn all_claimed(house: &Arc<House>, jobs: &[String], reviewers: usize) -> Result<Vec<f64>> {
+async fn all_claimed(installation: &Arc<Installation>, jobs: &[String], reviewers: usize) -> Result<Vec<f64>> {
     let left = Arc::new(Mutex::new(VecDeque::from(jobs.to_vec())));
     let mut claiming = JoinSet::new();
     for reviewer in 0..reviewers {
-        let (house, left) = (Arc::clone(house), Arc::clone(&left));
+        let (installation, left) = (Arc::clone(installation), Arc::clone(&left));
         claiming.spawn(async move {
             let mut millis = Vec::new();
             loop {
                 let job = left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
                 let Some(job) = job else { return Ok::<_, anyhow::Error>(millis) };
-                millis.push(claim(&house, &job, reviewer).await?);
+                millis.push(claim(&installation, &job, reviewer).await?);
             }
         });
     }
@@ -383,10 +383,10 @@ async fn all_claimed(house: &Arc<House>, jobs: &[String], reviewers: usize) -> R
 }
 
 /// Milliseconds of a claim that answered the job.
-async fn claim(house: &House, job: &str, reviewer: usize) -> Result<f64> {
+async fn claim(installation: &Installation, job: &str, reviewer: usize) -> Result<f64> {
     let body = json!({ "reviewer": format!("reviewer-{reviewer}") });
     let began = Instant::now();
-    let answer = house.admin("POST", &format!("/jobs/{job}/claim"), Some(&body)).await?;
+    let answer = installation.admin("POST", &format!("/jobs/{job}/claim"), Some(&body)).await?;
     let millis = began.elapsed().as_secs_f64() * 1_000.0;
     let claimed = answer.json();
     if answer.status != 200 || claimed["id"] != job || claimed["claimedBy"] != body["reviewer"] {

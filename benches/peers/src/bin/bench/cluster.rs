@@ -4,7 +4,7 @@
 
 use anyhow::Result;
 use tidegate_benches::{
-    house::{House, UP},
+    installation::{Installation, UP},
     servers::Servers,
     table::{median, print, spread, thousands, verdict},
 };
@@ -31,12 +31,12 @@ const BAR: f64 = 2.0;
 
 pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
     let servers = Servers::start(&place.repository).await?;
-    let house = House::embedded(&place.repository, &place.binary).await?;
-    let mut embedded = Subject { house, role: UP, next: 0 };
+    let installation = Installation::embedded(&place.repository, &place.binary).await?;
+    let mut embedded = Subject { installation, role: UP, next: 0 };
     let roles = ["ingest", "process", "deliver", "console"];
-    let house =
-        House::on_servers(&place.repository, &place.binary, &servers, &roles, args.partitions, 0).await?;
-    let mut cluster = Subject { house, role: "process", next: 0 };
+    let installation =
+        Installation::on_servers(&place.repository, &place.binary, &servers, &roles, args.partitions, 0).await?;
+    let mut cluster = Subject { installation, role: "process", next: 0 };
     let (mut one, mut other): (Vec<Round>, Vec<Round>) = (Vec::new(), Vec::new());
     for nth in 0..=args.rounds {
         let items = if nth == 0 { args.items / 10 } else { args.items };
@@ -78,6 +78,6 @@ pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
         "Kafka and Cassandra cost {ratio:.2} times embedded's CPU: at most {BAR} is {}.\n",
         verdict(ratio <= BAR)
     );
-    embedded.house.stop_all().await?;
-    cluster.house.stop_all().await
+    embedded.installation.stop_all().await?;
+    cluster.installation.stop_all().await
 }

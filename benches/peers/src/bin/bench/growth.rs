@@ -4,7 +4,7 @@ use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path, time::Duration};
 
 use anyhow::{Result, ensure};
 use tidegate_benches::{
-    house::{House, UP},
+    installation::{Installation, UP},
     table::{median, print, spread, thousands},
 };
 use tokio::time::{Instant, sleep};
@@ -47,8 +47,8 @@ struct Step {
 
 pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
     ensure!(args.steps.is_sorted() && args.steps.iter().all(|step| *step > 0.0), "steps are above 0 and ascend");
-    let house = House::embedded(&place.repository, &place.binary).await?;
-    let mut subject = Subject { house, role: UP, next: 0 };
+    let installation = Installation::embedded(&place.repository, &place.binary).await?;
+    let mut subject = Subject { installation, role: UP, next: 0 };
     let mut steps = Vec::new();
     for millions in &args.steps {
         let wanted = format!("{:.0}", millions * 1e6).parse::<u64>()?;
@@ -69,7 +69,7 @@ pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
         ],
         &steps.iter().map(line).collect::<Vec<_>>(),
     );
-    subject.house.stop_all().await
+    subject.installation.stop_all().await
 }
 
 /// Fills the installation up to so many items, waits until it is at rest, and measures from there.
@@ -84,14 +84,14 @@ async fn step(subject: &mut Subject, wanted: u64, args: &Args) -> Result<Step> {
     let filled = subject.next - first;
     let filling = (filled > 0).then_some((subject.cpu()? - before) * 1e6 / filled as f64);
     let stored = subject.next;
-    let bytes = bytes_on_disk(&subject.house.dir.path().join("data"))?;
+    let bytes = bytes_on_disk(&subject.installation.dir.path().join("data"))?;
     let mut rounds = Vec::new();
     for nth in 1..=args.rounds {
         let round = subject.round(args.items, args.connections).await?;
         eprintln!("{stored} stored, round {nth}: {:.1} µs an item", round.cpu_micros());
         rounds.push(round);
     }
-    Ok(Step { stored, filling, rounds, bytes, resident_mib: subject.house.processes[UP].resident_mib()? })
+    Ok(Step { stored, filling, rounds, bytes, resident_mib: subject.installation.processes[UP].resident_mib()? })
 }
 
 async fn settle(subject: &Subject) -> Result<()> {

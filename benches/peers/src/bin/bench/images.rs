@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidegate_benches::{
-    house::{House, UP},
+    installation::{Installation, UP},
     pictures::{Host, Photographs},
     process::PATIENCE,
     table::{median, percent, print, spread, verdict},
@@ -40,7 +40,7 @@ struct Round {
 }
 
 struct Bench {
-    house: House,
+    installation: Installation,
     good: Host,
     hanging: Host,
     /// The number of the next photograph.
@@ -50,7 +50,7 @@ struct Bench {
 impl Bench {
     /// Sends so many items, and waits until each with a photograph is evaluated.
     async fn round(&mut self, images: u64, hanging: u64) -> Result<(Round, BTreeMap<u64, String>)> {
-        let process = &self.house.processes[UP];
+        let process = &self.installation.processes[UP];
         let (cpu, began) = (process.cpu_seconds()?, Instant::now());
         let numbers = self.next..self.next + images;
         self.next = numbers.end;
@@ -58,7 +58,7 @@ impl Bench {
             let good = (first..numbers.end.min(first + A_REQUEST)).map(|nth| item("good", nth, &self.good));
             let bad = (first..first + hanging).map(|nth| item("bad", nth, &self.hanging));
             let body = json!({ "items": good.chain(bad).collect::<Vec<_>>() });
-            let answer = self.house.platform("POST", "/api/v1/items/async/", Some(&body)).await?;
+            let answer = self.installation.platform("POST", "/api/v1/items/async/", Some(&body)).await?;
             ensure!(answer.status == 202, "{}", answer.body);
         }
         let mut hashes = BTreeMap::new();
@@ -67,7 +67,7 @@ impl Bench {
             ensure!(medium["state"] == "ok", "photograph {number}: {medium}");
             hashes.insert(number, medium["pdq"].as_str().context("a hash")?.to_owned());
         }
-        let process = &self.house.processes[UP];
+        let process = &self.installation.processes[UP];
         let seconds = began.elapsed().as_secs_f64();
         Ok((Round { seconds, cpu: process.cpu_seconds()? - cpu }, hashes))
     }
@@ -76,7 +76,7 @@ impl Bench {
         let until = Instant::now() + PATIENCE;
         loop {
             let path = format!("/api/v1/items/post/good-{number}");
-            let answer = self.house.platform("GET", &path, None).await?.json();
+            let answer = self.installation.platform("GET", &path, None).await?.json();
             if answer["state"] == "evaluated" {
                 return Ok(answer["media"][0].clone());
             }
@@ -120,8 +120,8 @@ pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
         good.address.port(),
         hanging.address.port()
     );
-    let house = House::embedded_with(&place.repository, &place.binary, &more, None).await?;
-    let mut bench = Bench { house, good, hanging, next: 0 };
+    let installation = Installation::embedded_with(&place.repository, &place.binary, &more, None).await?;
+    let mut bench = Bench { installation, good, hanging, next: 0 };
     let folder = TempDir::new()?;
     let mut files = Vec::new();
     for number in 0..args.images {
@@ -177,5 +177,5 @@ pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
         percent(BAR),
         verdict(kept >= BAR)
     );
-    bench.house.stop_all().await
+    bench.installation.stop_all().await
 }

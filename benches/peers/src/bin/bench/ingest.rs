@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Result;
 use tidegate_benches::{
-    house::House,
+    installation::Installation,
     items::Pool,
     kafka::{Content, Names, Topic, blocking},
     process::{Process, free_port},
@@ -80,8 +80,8 @@ pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
     let servers = Servers::start(&place.repository).await?;
     // As many as the ceiling has: on one thread no worker wakes another.
     let workers = 1;
-    let house =
-        House::on_servers(&place.repository, &place.binary, &servers, &["ingest"], args.partitions, workers)
+    let installation =
+        Installation::on_servers(&place.repository, &place.binary, &servers, &["ingest"], args.partitions, workers)
             .await?;
     let partitions = i32::try_from(args.partitions)?;
     let mut sides = BTreeMap::new();
@@ -94,7 +94,7 @@ pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
         let (name, count) = (format!("ceiling-{}", ceiling.records), args.partitions.to_string());
         let told = ["--listen", &address, "--brokers", &servers.kafka, "--topic", &name];
         let told = told.into_iter().chain(["--partitions", &count, "--records", ceiling.records]);
-        let mut process = Process::start(&program, told, &house.dir.path().join(&name))?;
+        let mut process = Process::start(&program, told, &installation.dir.path().join(&name))?;
         process.line("is ready").await?;
         let side = Side {
             process: process.id,
@@ -110,13 +110,13 @@ pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
     let told = ["--listen", &address, "--brokers", &servers.kafka, "--topic", "none"];
     let told = told.into_iter().chain(["--partitions", "1", "--records", "none"]);
     let program = std::env::current_exe()?.with_file_name("ceiling");
-    let mut handler = Process::start(&program, told, &house.dir.path().join("handler"))?;
+    let mut handler = Process::start(&program, told, &installation.dir.path().join("handler"))?;
     handler.line("is ready").await?;
     let handler = Handler { process: handler, address };
     let service = Side {
-        process: house.processes["ingest"].id,
-        address: house.api.clone(),
-        key: house.key.clone(),
+        process: installation.processes["ingest"].id,
+        address: installation.api.clone(),
+        key: installation.key.clone(),
         topic: Arc::new(Topic::named(&servers.kafka, "bench.items", partitions)),
         names: Names::Value,
     };
@@ -157,7 +157,7 @@ pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
         report(items, connections, &results, median(bare));
     }
     drop(ceilings);
-    house.stop_all().await
+    installation.stop_all().await
 }
 
 async fn measure(

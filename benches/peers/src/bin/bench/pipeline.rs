@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Instant};
 
 use anyhow::{Result, ensure};
 use tidegate_benches::{
-    house::{House, UP},
+    installation::{Installation, UP},
     items::{TEXTS, id},
     table::{median, print, spread, thousands},
 };
@@ -57,7 +57,7 @@ impl Round {
 
 /// An installation that is given items.
 pub(crate) struct Subject {
-    pub(crate) house: House,
+    pub(crate) installation: Installation,
     /// The process that evaluates.
     pub(crate) role: &'static str,
     /// The number of the next item, and so how many were given.
@@ -69,20 +69,20 @@ impl Subject {
         let before = self.cpu()?;
         let began = Instant::now();
         let load = Load {
-            address: &self.house.api,
-            key: &self.house.key,
+            address: &self.installation.api,
+            key: &self.installation.key,
             connections,
             items: A_REQUEST,
             next: &mut self.next,
         };
         let sent = load.run(End::Items(items)).await?;
-        self.house.until_processed(self.role, self.next).await?;
+        self.installation.until_processed(self.role, self.next).await?;
         let seconds = began.elapsed().as_secs_f64();
         Ok(Round { items: sent.acknowledged, seconds, accepted: sent.seconds, cpu: self.cpu()? - before })
     }
 
     pub(crate) fn cpu(&self) -> Result<f64> {
-        self.house.processes.values().map(|process| process.cpu_seconds()).sum()
+        self.installation.processes.values().map(|process| process.cpu_seconds()).sum()
     }
 
     /// Reads items back: each is evaluated, and no rule matched.
@@ -102,7 +102,7 @@ impl Subject {
             let mut found = None;
             for text in texts(number) {
                 let path = format!("/api/v1/items/post/{}", id(number, text));
-                let answer = self.house.platform("GET", &path, None).await?;
+                let answer = self.installation.platform("GET", &path, None).await?;
                 if answer.status == 200 {
                     found = Some((text, answer.json()));
                     break;
@@ -123,12 +123,12 @@ fn texts(number: u64) -> impl Iterator<Item = usize> {
 }
 
 pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
-    let house = House::embedded(&place.repository, &place.binary).await?;
-    let mut subject = Subject { house, role: UP, next: 0 };
+    let installation = Installation::embedded(&place.repository, &place.binary).await?;
+    let mut subject = Subject { installation, role: UP, next: 0 };
     subject.round(args.items / 10, args.connections).await?;
     let mut profiler = match &args.profile {
         Some(path) => {
-            let id = subject.house.processes[UP].id.to_string();
+            let id = subject.installation.processes[UP].id.to_string();
             let mut perf = tokio::process::Command::new("perf");
             perf.args(["record", "-q", "-F", "499", "-p", &id, "-o"]).arg(path).kill_on_drop(true);
             Some(perf.spawn()?)
@@ -150,7 +150,7 @@ pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
         perf.wait().await?;
     }
     subject.check_sample().await?;
-    let resident = subject.house.processes[UP].resident_mib()?;
+    let resident = subject.installation.processes[UP].resident_mib()?;
     let cpu: Vec<f64> = rounds.iter().map(Round::cpu_micros).collect();
     let (low, high) = spread(&cpu);
     println!("### Whole pipeline, embedded, {A_REQUEST} a request, the demo's rules\n");
@@ -170,5 +170,5 @@ pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
             format!("{resident:.0}"),
         ]],
     );
-    subject.house.stop_all().await
+    subject.installation.stop_all().await
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use tidegate_benches::{
-    house::{House, UP},
+    installation::{Installation, UP},
     items::MATCHED_WORD,
     table::{median, print, spread, thousands, verdict},
 };
@@ -37,8 +37,8 @@ pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
     let mut subjects = Vec::new();
     for count in [FEW, args.rules] {
         let rules = rules(count);
-        let house = House::embedded_with(&place.repository, &place.binary, "", Some(&rules)).await?;
-        subjects.push((Subject { house, role: UP, next: 0 }, Vec::new()));
+        let installation = Installation::embedded_with(&place.repository, &place.binary, "", Some(&rules)).await?;
+        subjects.push((Subject { installation, role: UP, next: 0 }, Vec::new()));
     }
     for (subject, _) in &mut subjects {
         subject.round(args.items / 10, args.connections).await?;
@@ -78,7 +78,7 @@ pub(crate) async fn run(place: &Place, args: &Args) -> Result<()> {
         verdict(ratio <= BAR)
     );
     for (subject, _) in subjects {
-        subject.house.stop_all().await?;
+        subject.installation.stop_all().await?;
     }
     Ok(())
 }

@@ -120,7 +120,13 @@ async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> 
                 };
                 context.take_all(&mut plan, &target, &decision.actions, &given);
             } else {
-                decision_events::tell(&mut plan, &config, decision, (&told, &about), user.as_ref());
+                decision_events::add_decision_event(
+                    &mut plan,
+                    &config,
+                    decision,
+                    (&told, &about),
+                    user.as_ref(),
+                );
             }
             // Reports and rule hits are about the job's item, so a related one has none.
             for (related, given) in &related {

@@ -20,7 +20,7 @@ use crate::oracle::{
     generator::{Dice, World, standings},
     interpreter::{
         Interpreter, Tally,
-        around::{Around, Told},
+        around::{Around, Lookup},
     },
 };
 
@@ -49,12 +49,12 @@ struct Seen {
 }
 
 /// Every hit lies on whole characters of its text; and how many places lie on the edge of a circle.
-fn look(explained: &Explained, data: &Json, edges: &mut u64) {
+fn check_hits(explained: &Explained, data: &Json, edges: &mut u64) {
     let hits = match explained {
         Explained::All(node) | Explained::Any(node) => {
-            return node.of.iter().for_each(|part| look(part, data, edges));
+            return node.of.iter().for_each(|part| check_hits(part, data, edges));
         }
-        Explained::Not(node) => return look(&node.of, data, edges),
+        Explained::Not(node) => return check_hits(&node.of, data, edges),
         Explained::Geo(geo) => {
             for hit in &geo.hits {
                 let circle = hit.area.rsplit_once(',').and_then(|(_, metres)| metres.parse::<f64>().ok());
@@ -96,14 +96,14 @@ fn facts(around: &Around, needs: &[Need]) -> Facts {
                 None => facts.failed(asked, "down"),
             },
             Need::Media { url } => match around.media(url) {
-                Told::Is(media) => facts.media(asked, media),
-                Told::Nobody => facts.unknown(asked),
-                Told::Down => facts.failed(asked, "down"),
+                Lookup::Found(media) => facts.media(asked, media),
+                Lookup::Unknown => facts.unknown(asked),
+                Lookup::Unavailable => facts.failed(asked, "down"),
             },
             Need::Score { model, .. } => match around.scores(model) {
-                Told::Is(scores) => facts.scores(asked, scores),
-                Told::Nobody => facts.unknown(asked),
-                Told::Down => facts.failed(asked, "down"),
+                Lookup::Found(scores) => facts.scores(asked, scores),
+                Lookup::Unknown => facts.unknown(asked),
+                Lookup::Unavailable => facts.failed(asked, "down"),
             },
         }
     }
@@ -198,7 +198,7 @@ fn compare(seed: u64, seen: &mut Seen) {
             );
             seen.explained += 1;
         }
-        outcome.matched.iter().for_each(|matched| look(&matched.tree, &data.data, &mut seen.edges));
+        outcome.matched.iter().for_each(|matched| check_hits(&matched.tree, &data.data, &mut seen.edges));
         seen.entries += entries.len() as u64;
         seen.cases += 1;
         seen.matched += outcome.matched.len() as u64;

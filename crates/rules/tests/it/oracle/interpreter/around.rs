@@ -30,11 +30,11 @@ pub(crate) struct Around {
     pub(crate) seed: u64,
 }
 
-/// An answer that may be missing.
-pub(crate) enum Told<T> {
-    Is(T),
-    Nobody,
-    Down,
+/// The result of a look-up.
+pub(crate) enum Lookup<T> {
+    Found(T),
+    Unknown,
+    Unavailable,
 }
 
 impl Around {
@@ -50,11 +50,11 @@ impl Around {
         amounts[usize::try_from(drawn).unwrap()].map(Amount::whole)
     }
 
-    pub(crate) fn media(&self, url: &str) -> Told<Media> {
+    pub(crate) fn media(&self, url: &str) -> Lookup<Media> {
         let draw = |what: &str, sides: u64| self.draw(&(url, what), sides);
         let state = match draw("state", 16) {
-            0 => return Told::Nobody,
-            1 => return Told::Down,
+            0 => return Lookup::Unknown,
+            1 => return Lookup::Unavailable,
             2 => MediaState::LowQuality,
             3 => MediaState::Undecodable,
             4 => MediaState::TooLarge,
@@ -73,19 +73,19 @@ impl Around {
                 .map(|l| (*l).to_owned())
                 .collect(),
         };
-        Told::Is(Media { state, matches: (0..draw("matches", 4)).map(found).collect() })
+        Lookup::Found(Media { state, matches: (0..draw("matches", 4)).map(found).collect() })
     }
 
-    pub(crate) fn scores(&self, model: &str) -> Told<Scores> {
+    pub(crate) fn scores(&self, model: &str) -> Lookup<Scores> {
         let drawn = |what: &str| match self.draw(&(model, what), 12) {
             0 => None,
             1 => Some(f64::NAN),
             n => f64::from(u32::try_from(n).unwrap()).mul_add(0.1, -0.2).into(),
         };
         match self.draw(&model, 8) {
-            0 => Told::Down,
-            1 => Told::Nobody,
-            _ => Told::Is(Scores {
+            0 => Lookup::Unavailable,
+            1 => Lookup::Unknown,
+            _ => Lookup::Found(Scores {
                 whole: drawn("whole"),
                 labels: drawn("rude").map(|score| ("rude".to_owned(), score)).into_iter().collect(),
             }),
@@ -263,15 +263,15 @@ impl Interpreter<'_> {
         let (mut hits, mut reasons, mut failed, mut nobody) = (Vec::new(), Vec::new(), false, false);
         for url in &urls {
             let media = match self.around.media(url) {
-                Told::Down => {
+                Lookup::Unavailable => {
                     reasons.push("down");
                     continue;
                 }
-                Told::Nobody => {
+                Lookup::Unknown => {
                     nobody = true;
                     continue;
                 }
-                Told::Is(media) => media,
+                Lookup::Found(media) => media,
             };
             let hit = |found| MediaHit { url: short(url, self.limits), state: media.state, found };
             if !test.states.is_empty() {
@@ -324,9 +324,9 @@ impl Interpreter<'_> {
 
     fn score(&self, score: &Score) -> Result<Asking, ConditionResult> {
         let told = match self.around.scores(&score.model) {
-            Told::Down => Err("down"),
-            Told::Nobody => Ok(None),
-            Told::Is(scores) => match &score.label {
+            Lookup::Unavailable => Err("down"),
+            Lookup::Unknown => Ok(None),
+            Lookup::Found(scores) => match &score.label {
                 None => Ok(scores.whole),
                 Some(label) => Ok(scores.labels.get(label).copied()),
             },

@@ -26,7 +26,7 @@ pub const UP: &str = "up";
 const DOCUMENTS: [&str; 6] =
     ["item_types.yaml", "policies.yaml", "actions.yaml", "rules.yaml", "thresholds.yaml", "queues.yaml"];
 
-pub struct House {
+pub struct Installation {
     binary: PathBuf,
     repository: PathBuf,
     pub dir: TempDir,
@@ -37,10 +37,10 @@ pub struct House {
     pub processes: BTreeMap<&'static str, Process>,
 }
 
-impl House {
+impl Installation {
     fn new(repository: &Path, binary: &Path, roles: &[&'static str], more: &str) -> Result<Self> {
         let here = || Ok::<_, anyhow::Error>(format!("127.0.0.1:{}", free_port()?));
-        let house = Self {
+        let installation = Self {
             binary: binary.to_owned(),
             repository: repository.to_owned(),
             dir: tempfile::tempdir()?,
@@ -52,12 +52,12 @@ impl House {
         };
         let settings = format!(
             "[data]\nfolder = \"{}\"\n[api]\nlisten = \"{}\"\n[console]\nlisten = \"{}\"\n{more}",
-            house.dir.path().join("data").display(),
-            house.api,
-            house.console
+            installation.dir.path().join("data").display(),
+            installation.api,
+            installation.console
         );
-        fs::write(house.config(), settings)?;
-        Ok(house)
+        fs::write(installation.config(), settings)?;
+        Ok(installation)
     }
 
     /// All roles in one process, on embedded data; configured and ready.
@@ -72,10 +72,10 @@ impl House {
         more: &str,
         rules: Option<&str>,
     ) -> Result<Self> {
-        let mut house = Self::new(repository, binary, &[UP], more)?;
-        house.start(UP).await?;
-        house.configure(UP, rules).await?;
-        Ok(house)
+        let mut installation = Self::new(repository, binary, &[UP], more)?;
+        installation.start(UP).await?;
+        installation.configure(UP, rules).await?;
+        Ok(installation)
     }
 
     /// Each role in a process of its own, on Kafka and Cassandra; configured, and these roles ready. `workers` are the
@@ -92,21 +92,21 @@ impl House {
         if !all.contains(&"console") {
             all.push("console");
         }
-        let mut house = Self::new(repository, binary, &all, &settings(servers, partitions, workers))?;
+        let mut installation = Self::new(repository, binary, &all, &settings(servers, partitions, workers))?;
         // On a busy machine a broker may not know yet what was made just now; asking again makes what is missing.
-        if house.command(&["topics", "create"]).await.is_err() {
-            house.command(&["topics", "create"]).await?;
+        if installation.command(&["topics", "create"]).await.is_err() {
+            installation.command(&["topics", "create"]).await?;
         }
-        house.command(&["store", "migrate"]).await?;
-        house.start("console").await?;
-        house.configure("console", None).await?;
+        installation.command(&["store", "migrate"]).await?;
+        installation.start("console").await?;
+        installation.configure("console", None).await?;
         if !roles.contains(&"console") {
-            house.stop("console").await?;
+            installation.stop("console").await?;
         }
         for role in roles.iter().filter(|role| **role != "console") {
-            house.start(role).await?;
+            installation.start(role).await?;
         }
-        Ok(house)
+        Ok(installation)
     }
 
     fn config(&self) -> PathBuf {
@@ -121,7 +121,7 @@ impl House {
 
     /// Starts a role and waits until it is ready.
     pub async fn start(&mut self, role: &'static str) -> Result<()> {
-        let ops = self.ops.get(role).context("a role of this house")?.clone();
+        let ops = self.ops.get(role).context("a role of this installation")?.clone();
         let config = self.config().display().to_string();
         let args = [role, "--config", &config, "--ops-listen", &ops];
         let mut process = Process::start(&self.binary, args, &self.dir.path().join(format!("{role}.log")))?;
@@ -174,7 +174,7 @@ impl House {
 
     /// How many items a process has done, and how many of all it gave up.
     pub async fn processed(&self, role: &str) -> Result<(u64, u64)> {
-        let ops = self.ops.get(role).context("a role of this house")?;
+        let ops = self.ops.get(role).context("a role of this installation")?;
         let metrics = http::ask(ops, "GET", "/metrics", "", None).await?.body;
         let (mut done, mut other) = (0, 0);
         let of_items = r#"role="items""#;

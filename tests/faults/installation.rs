@@ -16,7 +16,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(120);
 /// The process that runs all roles.
 pub(crate) const UP: &str = "up";
 
-pub(crate) struct House {
+pub(crate) struct Installation {
     pub(crate) dir: TempDir,
     pub(crate) http: Client,
     api: u16,
@@ -25,7 +25,7 @@ pub(crate) struct House {
     ops: BTreeMap<&'static str, u16>,
     /// The platform's key.
     key: String,
-    /// Settings beyond those of every house, as TOML.
+    /// Settings beyond those of every installation, as TOML.
     more: String,
 }
 
@@ -47,12 +47,12 @@ pub(crate) fn client() -> Client {
     builder.no_proxy().timeout(Duration::from_secs(10)).build().unwrap()
 }
 
-impl House {
+impl Installation {
     /// All roles in one process are `up`; else each is named.
     pub(crate) fn new(more: &str, processes: &[&'static str]) -> Result<Self> {
         let dir = tempfile::tempdir()?;
         let ops = processes.iter().map(|name| Ok((*name, free_port()?))).collect::<io::Result<_>>()?;
-        let house = Self {
+        let installation = Self {
             http: client(),
             api: free_port()?,
             console: free_port()?,
@@ -61,8 +61,8 @@ impl House {
             more: more.to_owned(),
             dir,
         };
-        fs::write(house.dir.path().join("tidegate.toml"), house.settings())?;
-        Ok(house)
+        fs::write(installation.dir.path().join("tidegate.toml"), installation.settings())?;
+        Ok(installation)
     }
 
     /// Retries come soon, and what a crash interrupts is taken up soon.
@@ -120,7 +120,8 @@ filter = "info"
     }
 
     pub(crate) fn ops_of(&self, process: &str) -> Result<String> {
-        let port = self.ops.get(process).with_context(|| format!("{process} is no process of this house"))?;
+        let port =
+            self.ops.get(process).with_context(|| format!("{process} is no process of this installation"))?;
         Ok(format!("127.0.0.1:{port}"))
     }
 
