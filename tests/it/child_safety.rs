@@ -137,6 +137,17 @@ async fn items_of_child_safety_are_hidden_without_the_scope() {
         assert!(answer["detail"].as_str().unwrap().contains("child_safety"), "{path}: {answer}");
     }
     assert_eq!(get(deliveries).await.1["items"], json!([]));
+    let item = json!({ "typeId": "post", "id": "c3" });
+    for (path, body) in [
+        ("/rules/explain", json!({ "item": item, "rule": "demo-scam" })),
+        ("/routing/explain", json!({ "item": item, "list": "reports" })),
+    ] {
+        let (status, answer) = demo.admin_as(key, Method::POST, path, Some(&body)).await;
+        assert_eq!(status, 403, "{path}: {answer}");
+        assert_eq!(demo.command(path, &body).await.0, 200, "{path}");
+        let viewed = audit(&demo, &format!("object={path}?typeId=post%26id=c3")).await;
+        assert_eq!((viewed.len(), &viewed[0]["action"]), (1, &json!(format!("POST {path}"))), "{viewed:?}");
+    }
     demo.admin("/items?id=c3").await;
     demo.admin(&delivery).await;
     assert_eq!(audit(&demo, "object=/items&actor=demo%20admin").await.len(), 1);

@@ -84,11 +84,11 @@ pub(crate) async fn record(State(api): State<Api>, request: Request, next: Next)
 pub(super) async fn record_view(
     api: &Api,
     caller: &Caller,
-    route: &str,
+    action: String,
     object: String,
 ) -> Result<(), Problem> {
     let detail = Some(json!({ "class": JobClass::ChildSafety }).to_string());
-    put(api, AuditEntry { detail, ..entry(caller, format!("GET {route}"), object) }).await
+    put(api, AuditEntry { detail, ..entry(caller, action, object) }).await
 }
 
 /// Records that the caller begins a session of the console, before it does.

@@ -36,12 +36,33 @@ pub(super) async fn check_and_record(
     route: &str,
     object: String,
 ) -> Result<(), Problem> {
+    check_and_record_as(api, caller, items, format!("GET {route}"), object).await
+}
+
+/// The same for the item of an explanation, whose key is in the body of the request.
+pub(super) async fn check_and_record_explained(
+    api: &Api,
+    caller: &Caller,
+    item: &ItemKey,
+    route: &str,
+) -> Result<(), Problem> {
+    let object = format!("{route}?typeId={}&id={}", item.type_id, item.id);
+    check_and_record_as(api, caller, std::slice::from_ref(item), format!("POST {route}"), object).await
+}
+
+async fn check_and_record_as(
+    api: &Api,
+    caller: &Caller,
+    items: &[ItemKey],
+    action: String,
+    object: String,
+) -> Result<(), Problem> {
     let store = &api.deps.moderation.store;
     if restricted(store, &caller.org, items).await.map_err(faults::moderation)?.is_empty() {
         return Ok(());
     }
     caller.needs_child_safety()?;
-    audit::record_view(api, caller, route, object).await
+    audit::record_view(api, caller, action, object).await
 }
 
 /// Returns the requests for items that the caller may see: without the scope neither those made for a child-safety job, nor
@@ -69,7 +90,7 @@ pub(super) async fn visible_requests(
     if !caller.may_child_safety() {
         requests.retain(|request| !is_restricted(request));
     } else if requests.iter().any(is_restricted) {
-        audit::record_view(api, caller, route, object).await?;
+        audit::record_view(api, caller, format!("GET {route}"), object).await?;
     }
     Ok(requests)
 }

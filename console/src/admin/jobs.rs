@@ -332,7 +332,7 @@ async fn check_and_record(api: &Api, caller: &Caller, job: &Job) -> Result<(), P
         return Ok(());
     }
     caller.needs_child_safety()?;
-    audit::record_view(api, caller, "/jobs/{id}", format!("/jobs/{}", job.job_id)).await
+    audit::record_view(api, caller, "GET /jobs/{id}".to_owned(), format!("/jobs/{}", job.job_id)).await
 }
 
 /// Refuses callers without the scope of the queue's class.

@@ -13,7 +13,7 @@ use tidegate_rules::{Explained, Omissions};
 use tidegate_schemas::ids::{ConfigVersion, ItemKey, RuleId, SubmissionId};
 use tidegate_web::Problem;
 
-use crate::admin::{Api, caller::Caller, config::Named, extract::Body, faults};
+use crate::admin::{Api, caller::Caller, child_safety, config::Named, extract::Body, faults};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -51,6 +51,7 @@ pub(crate) async fn explain(
 ) -> Result<Json<Answer>, Problem> {
     let (org, deps) = (&caller.org, &api.deps.moderation);
     let Wanted { item, rule, files } = wanted;
+    child_safety::check_and_record_explained(&api, &caller, &item, "/rules/explain").await?;
     let row = stored::newest(&deps.store, org, &item).await.map_err(faults::moderation)?;
     let row = row.ok_or_else(|| {
         Problem::not_found(format!("There is no stored item `{}` of type `{}`.", item.id, item.type_id))

@@ -26,6 +26,7 @@ use tidegate_web::Problem;
 use crate::admin::{
     Api,
     caller::Caller,
+    child_safety,
     config::Named,
     extract::{Body, invalid},
     faults,
@@ -111,6 +112,7 @@ pub(crate) async fn explain(
             (entry(&key, data, Variant::Original, None), json!({}))
         }
         None => {
+            child_safety::check_and_record_explained(&api, &caller, &key, "/routing/explain").await?;
             let row = stored::newest(&deps.store, org, &key).await.map_err(faults::moderation)?;
             let row = row.ok_or_else(|| {
                 let ItemKey { type_id, id } = &key;
