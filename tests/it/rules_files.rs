@@ -353,6 +353,32 @@ async fn what_a_rule_looks_up_is_explained_as_it_is_run_and_whom_it_does_not_con
     assert_eq!(concern(&told(&["explain", "--rule", "over"]).await), [true, true, true]);
 }
 
+#[tokio::test]
+async fn explanation_names_the_rule_whose_condition_is_used() {
+    let place = Place::new();
+    let rules = "rule: base\nwhen: {text: {in: [text], words: [scam]}}\n---\n\
+                 rule: user\nwhen: {all: [{not: {rule: base}}, {text: {in: [text], words: [offer]}}]}\n";
+    folder(&place, "documents", &[("types.yaml", TYPE), ("rules.yaml", rules)]);
+    let item = json!({"id": "1", "typeId": "post", "data": {"text": "an offer"}});
+    fs::write(place.folder.path().join("items.ndjson"), item.to_string()).unwrap();
+    let files = ["--config", "documents", "--items", "items.ndjson"];
+    let explained = place.run(&[&["rules", "explain", "--rule", "user"][..], &files].concat()).await;
+    let ran = place.run(&[&["rules", "run", "--explain"][..], &files].concat()).await;
+    let [explained, ran] = [explained, ran].map(|run| serde_json::from_slice::<Value>(&run.stdout).unwrap());
+    let not = &explained["tree"]["all"]["of"][0]["not"];
+    assert_eq!(not["outcome"], "passed", "{explained}");
+    let used = &not["of"]["rule"];
+    assert_eq!((&used["key"], &used["outcome"]), (&json!("base"), &json!("failed")), "{explained}");
+    assert_eq!(used["of"]["text"]["in"], json!(["text"]), "{explained}");
+    assert_eq!(ran["trees"]["user"], explained["tree"], "{ran}");
+
+    let window = "window: w\nover: 1h\nwhere: {rule: base}\n";
+    folder(&place, "documents", &[("window.yaml", window)]);
+    let refused = place.run(&["lint", "documents"]).await;
+    assert!(text(&refused.stderr).contains("a window cannot use rules"), "{}", text(&refused.stderr));
+    assert_eq!(refused.status.code(), Some(1));
+}
+
 const SURROUNDED: &str = "item_type: post\nname: Post\nkind: CONTENT\nfields:\n  - {name: text, type: STRING}\n  \
     - {name: picture, type: IMAGE}\n  - {name: author, type: RELATED_ITEM, role: creator}\n---\n\
     item_type: member\nname: Member\nkind: USER\nfields: [{name: name, type: STRING}]\n---\n\

@@ -35,7 +35,7 @@ pub use facts::{BankMatch, Facts, Media, MediaState, Need, Scores, Within};
 pub use inline_tests::{TestItem, TestReport, TestResult, run_tests};
 pub use item::{Fields, Item, Number, On, Value};
 pub use leaves::{
-    AllExplained, CutExplained, Explained, NotExplained,
+    AllExplained, CutExplained, Explained, NotExplained, RuleExplained,
     count::CountExplained,
     domain::DomainExplained,
     field::FieldExplained,

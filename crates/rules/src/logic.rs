@@ -2,6 +2,8 @@
 //!
 //! It looks at no item.
 
+use tidegate_schemas::ids::RuleId;
+
 tidegate_schemas::string_enum! {
     /// Result of a condition.
     pub enum ConditionResult {
@@ -22,6 +24,15 @@ pub(crate) enum Node {
     Any(Vec<Node>),
     Not(Box<Node>),
     Leaf(usize),
+}
+
+/// Node that is the condition of another rule. Only explanations show that, so evaluation has no node for it.
+#[derive(Debug)]
+pub(crate) struct RuleUse {
+    /// Number of the node in preorder.
+    pub(crate) node: usize,
+    /// The other rule.
+    pub(crate) rule: RuleId,
 }
 
 /// The outcomes that are still possible: one if decided, several while a fact is awaited, none if not looked at.

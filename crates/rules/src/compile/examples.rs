@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 
 use tidegate_schemas::documents::{DocumentKind, Missing};
 
+use super::references::References;
 use crate::{
     error::{did_you_mean, escaped, shown},
     leaves::{LeafSpec, context::Context},
     syntax::{Condition, Rule},
 };
 
-pub(super) fn check(rule: &Rule, context: &mut Context<'_>) {
+pub(super) fn check(rule: &Rule, references: &References<'_>, context: &mut Context<'_>) {
     let mut models = BTreeSet::new();
-    asked(&rule.when, &mut models);
+    asked(&rule.when, references, &mut models);
     context.at("tests", |c| {
         for (nth, test) in rule.tests.iter().enumerate() {
             c.at(nth, |c| {
@@ -66,10 +67,15 @@ fn unknown(
 }
 
 /// The models that a condition asks.
-fn asked<'c>(condition: &'c Condition, models: &mut BTreeSet<&'c str>) {
+fn asked<'c>(condition: &'c Condition, references: &'c References<'_>, models: &mut BTreeSet<&'c str>) {
     match condition {
-        Condition::All(parts) | Condition::Any(parts) => parts.iter().for_each(|part| asked(part, models)),
-        Condition::Not(inner) | Condition::Expr(inner) => asked(inner, models),
+        Condition::All(parts) | Condition::Any(parts) => {
+            parts.iter().for_each(|part| asked(part, references, models));
+        }
+        Condition::Not(inner) | Condition::Expr(inner) => asked(inner, references, models),
+        Condition::Rule(key) => {
+            references.condition(key).into_iter().for_each(|used| asked(used, references, models));
+        }
         Condition::Leaf(LeafSpec::Score(score)) => drop(models.insert(&score.model)),
         Condition::Leaf(_) => {}
     }

@@ -11,17 +11,17 @@ use std::{
 };
 
 use serde_json::{Value as Json, json};
-use tidegate_schemas::ids::{Millis, TypeId};
+use tidegate_schemas::ids::{Millis, RuleId, TypeId};
 
-use self::windows::CountingWindow;
+use self::{references::References, windows::CountingWindow};
 use crate::{
     enforcement::Enforcement,
-    error::{ERRORS_LISTED_IN_ALL, RuleError, Warning},
+    error::{ERRORS_LISTED_IN_ALL, RuleError, Warning, shown},
     fields::Path,
     item::On,
     leaves::{Leaf, LeafSpec, context::Context},
     limits::Limits,
-    logic::Node,
+    logic::{Node, RuleUse},
     outcome::RuleInfo,
     syntax::{self, Condition, Status, Test},
     vocabulary::Vocabulary,
@@ -63,6 +63,8 @@ pub(crate) struct Rule {
     pub(crate) when: Node,
     /// The predicates of the tree's leaves, in document order.
     pub(crate) leaves: Vec<u32>,
+    /// The tree's nodes that are conditions of other rules, in preorder.
+    pub(crate) uses: Vec<RuleUse>,
     pub(crate) tests: Vec<Test>,
 }
 
@@ -97,23 +99,21 @@ pub(crate) fn compile(
         );
         return Err(vec![RuleError::new("rule", "", "", "limit", detail)]);
     }
-    let mut compiler =
-        Compiler { context: Context::new(vocabulary, limits), predicates: Vec::new(), known: HashMap::new() };
+    let references = References::read(sources, limits);
+    let mut compiler = Compiler {
+        context: Context::new(vocabulary, limits),
+        references: &references,
+        predicates: Vec::new(),
+        known: HashMap::new(),
+    };
     let windows = compiler.windows();
     let mut keys = HashSet::new();
     let mut rules = Vec::with_capacity(sources.len());
-    for (source, expanded) in sources.iter().zip(references::expand(sources, limits)) {
+    for source in sources {
         if compiler.context.errors.len() >= ERRORS_LISTED_IN_ALL {
             break;
         }
-        let document = match expanded {
-            Ok(document) => document,
-            Err(errors) => {
-                compiler.context.extend_errors(errors);
-                continue;
-            }
-        };
-        match syntax::parse(&document, limits) {
+        match syntax::parse(source.document, limits) {
             Ok(rule) => {
                 compiler.context.start_document("rule", rule.key.as_str(), &rule.item_types);
                 if !keys.insert(rule.key.clone()) {
@@ -127,7 +127,7 @@ pub(crate) fn compile(
             }
             Err(errors) => {
                 // The rest of it is checked all the same; what it compiles to is not used.
-                let rest = readable(&document, &errors);
+                let rest = readable(source.document, &errors);
                 compiler.context.errors.extend(errors);
                 if let Some(Ok(rule)) = rest.map(|rest| syntax::parse(&rest, limits)) {
                     compiler.context.start_document("rule", rule.key.as_str(), &rule.item_types);
@@ -153,9 +153,20 @@ pub(crate) fn compile(
     Ok(Compiled { rules, predicates, paths, windows, warnings })
 }
 
+/// A condition tree under compilation.
+#[derive(Default)]
+struct Tree {
+    /// Predicates of the leaves, in document order.
+    leaves: Vec<u32>,
+    /// Number of nodes so far, in preorder.
+    nodes: usize,
+    uses: Vec<RuleUse>,
+}
+
 /// Rules under compilation.
 struct Compiler<'a> {
     context: Context<'a>,
+    references: &'a References<'a>,
     predicates: Vec<Leaf>,
     /// Predicates by identity, each with the warnings that each of its uses deserves.
     known: HashMap<String, (u32, Vec<Warning>)>,
@@ -170,10 +181,16 @@ impl Compiler<'_> {
     }
 
     fn rule(&mut self, rule: syntax::Rule, version: &str) -> Option<Rule> {
+        let errors = self.references.check(&rule, self.context.limits);
+        let followed = errors.is_empty();
+        errors.into_iter().for_each(|error| self.context.push_error(error));
         self.context.known_types(&rule.item_types)?;
-        examples::check(&rule, &mut self.context);
-        let mut leaves = Vec::new();
-        let when = self.at("when", |c| c.node(rule.when, &mut leaves));
+        if !followed {
+            return None;
+        }
+        examples::check(&rule, self.references, &mut self.context);
+        let mut tree = Tree::default();
+        let when = self.at("when", |c| c.node(rule.when, &mut tree));
         Some(Rule {
             head: RuleHead {
                 named: Arc::new(RuleInfo {
@@ -190,21 +207,25 @@ impl Compiler<'_> {
             on: rule.on,
             item_types: rule.item_types.into_iter().collect(),
             when: when?,
-            leaves,
+            leaves: tree.leaves,
+            uses: tree.uses,
             tests: rule.tests,
         })
     }
 
-    fn node(&mut self, condition: Condition, leaves: &mut Vec<u32>) -> Option<Node> {
+    fn node(&mut self, condition: Condition, tree: &mut Tree) -> Option<Node> {
+        if !matches!(condition, Condition::Expr(_) | Condition::Rule(_)) {
+            tree.nodes += 1;
+        }
         match condition {
-            Condition::All(inner) => self.at("all", |c| c.nodes(inner, leaves)).map(Node::All),
-            Condition::Any(inner) => self.at("any", |c| c.nodes(inner, leaves)).map(Node::Any),
+            Condition::All(inner) => self.at("all", |c| c.nodes(inner, tree)).map(Node::All),
+            Condition::Any(inner) => self.at("any", |c| c.nodes(inner, tree)).map(Node::Any),
             Condition::Not(inner) => {
-                self.at("not", |c| c.node(*inner, leaves)).map(|node| Node::Not(Box::new(node)))
+                self.at("not", |c| c.node(*inner, tree)).map(|node| Node::Not(Box::new(node)))
             }
             Condition::Expr(inner) => self.at("expr", |c| {
                 c.context.in_expr = true;
-                let node = c.node(*inner, leaves);
+                let node = c.node(*inner, tree);
                 c.context.in_expr = false;
                 node
             }),
@@ -213,19 +234,44 @@ impl Compiler<'_> {
                 None
             }
             Condition::Leaf(leaf) => {
-                leaves.push(self.predicate(leaf)?);
-                Some(Node::Leaf(leaves.len() - 1))
+                tree.leaves.push(self.predicate(leaf)?);
+                Some(Node::Leaf(tree.leaves.len() - 1))
             }
+            Condition::Rule(_) if self.context.local => {
+                let detail = "the condition of a window cannot use rules: write the other condition out";
+                self.context.error("shape", detail.to_owned());
+                None
+            }
+            Condition::Rule(key) => self.at("rule", |c| c.used(key, tree)),
         }
     }
 
-    fn nodes(&mut self, conditions: Vec<Condition>, leaves: &mut Vec<u32>) -> Option<Vec<Node>> {
+    fn nodes(&mut self, conditions: Vec<Condition>, tree: &mut Tree) -> Option<Vec<Node>> {
         let wanted = conditions.len();
         let mut nodes = Vec::with_capacity(wanted);
         for (nth, condition) in conditions.into_iter().enumerate() {
-            nodes.extend(self.at(nth, |c| c.node(condition, leaves)));
+            nodes.extend(self.at(nth, |c| c.node(condition, tree)));
         }
         (nodes.len() == wanted).then_some(nodes)
+    }
+
+    /// Compiles the condition of another rule for the item types of this one. Errors name the use: what is inside of it
+    /// has no place in this document.
+    fn used(&mut self, key: RuleId, tree: &mut Tree) -> Option<Node> {
+        // A rule that is missing or has errors is named where it is the cause.
+        let condition = self.references.condition(&key)?.clone();
+        let (errors, warnings) = (self.context.errors.len(), self.context.warnings.len());
+        let shown = shown(key.as_str());
+        tree.uses.push(RuleUse { node: tree.nodes, rule: key });
+        let node = self.node(condition, tree);
+        let context = &mut self.context;
+        for error in &mut context.errors[errors..] {
+            error.pointer.clone_from(&context.pointer);
+            error.detail = format!("in the condition of rule {shown}: {}", error.detail);
+        }
+        // The other rule has the same warnings.
+        context.drop_warnings(warnings);
+        node
     }
 
     /// The number of a condition's predicate; a condition that is known already is not compiled again.

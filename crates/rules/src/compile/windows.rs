@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value as Json;
 use tidegate_schemas::ids::TypeId;
 
-use super::Compiler;
+use super::{Compiler, Tree};
 use crate::{
     error::RuleError,
     leaves::context::{Context, DeclaredWindow},
@@ -83,12 +83,11 @@ impl Compiler<'_> {
             }),
             Measure::Distinct | Measure::Count => self.context.at("distinct", |c| one_kind(path, c)),
         });
-        let mut leaves = Vec::new();
-        let condition =
-            window.condition.map(|condition| self.at("where", |c| c.node(condition, &mut leaves)));
+        let mut tree = Tree::default();
+        let condition = window.condition.map(|condition| self.at("where", |c| c.node(condition, &mut tree)));
         // Of each part that is written: it is right.
         let (by, measured) = (whole(by)?, whole(measured)?);
-        let condition = whole(condition)?.map(|node| (node, leaves));
+        let condition = whole(condition)?.map(|node| (node, tree.leaves));
         let known = DeclaredWindow {
             key: window.key.clone(),
             measure: window.measure,

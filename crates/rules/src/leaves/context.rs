@@ -150,6 +150,15 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Takes back the warnings from the given one on.
+    pub(crate) fn drop_warnings(&mut self, from: usize) {
+        for warning in self.warnings.drain(from..) {
+            if let Some(of_kind) = self.warned.get_mut(warning.tag()) {
+                *of_kind -= 1;
+            }
+        }
+    }
+
     /// Says how many warnings are not kept.
     pub(crate) fn name_further_warnings(&mut self) {
         for (tag, count) in std::mem::take(&mut self.warned) {

@@ -21,6 +21,7 @@ pub mod text;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+use tidegate_schemas::ids::RuleId;
 
 use self::{
     constraint::Constraint,
@@ -31,7 +32,7 @@ use self::{
 use crate::{
     facts::{Facts, Need},
     limits::{Limits, OutOfSteps, Steps},
-    logic::{ConditionResult, Mask, Node},
+    logic::{ConditionResult, Mask, Node, RuleUse},
     reader::Reader,
 };
 
@@ -80,6 +81,7 @@ macro_rules! leaf_kinds {
             All(AllExplained),
             Any(AllExplained),
             Not(NotExplained),
+            Rule(RuleExplained),
             $($kind($explained),)*
             /// A part that was left out, because the item's explanations grew too long.
             Cut(CutExplained),
@@ -204,6 +206,7 @@ macro_rules! leaf_kinds {
                 match self {
                     Self::All(node) | Self::Any(node) => node.outcome,
                     Self::Not(node) => node.outcome,
+                    Self::Rule(node) => node.outcome,
                     $(Self::$kind(leaf) => leaf.outcome,)*
                     Self::Cut(cut) => cut.outcome,
                 }
@@ -242,6 +245,14 @@ pub struct NotExplained {
     pub of: Box<Explained>,
 }
 
+/// The evaluation of another rule's condition, as explanations show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RuleExplained {
+    pub outcome: ConditionResult,
+    pub key: RuleId,
+    pub of: Box<Explained>,
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CutExplained {
     pub outcome: ConditionResult,
@@ -258,6 +269,7 @@ impl Explained {
         let shown = match self {
             Self::All(node) | Self::Any(node) => node.of.iter().map(Self::size).sum::<usize>(),
             Self::Not(node) => node.of.size(),
+            Self::Rule(node) => node.of.size(),
             Self::Text(leaf) => leaf.fields.len() + leaf.hits.len(),
             Self::Geo(leaf) => leaf.fields.len() + leaf.hits.len(),
             Self::Domain(leaf) => leaf.fields.len() + leaf.hits.len(),
@@ -269,35 +281,56 @@ impl Explained {
     }
 }
 
-/// Hangs explained leaves, in document order, into their tree.
-pub(crate) fn tree(node: &Node, leaves: &mut impl Iterator<Item = Explained>) -> Explained {
-    match node {
-        Node::All(inner) => {
-            let of: Vec<_> = inner.iter().map(|node| tree(node, leaves)).collect();
-            Explained::All(AllExplained {
-                outcome: combine(&of, ConditionResult::Failed, ConditionResult::Passed),
-                of,
-            })
-        }
-        Node::Any(inner) => {
-            let of: Vec<_> = inner.iter().map(|node| tree(node, leaves)).collect();
-            Explained::Any(AllExplained {
-                outcome: combine(&of, ConditionResult::Passed, ConditionResult::Failed),
-                of,
-            })
-        }
-        Node::Not(inner) => {
-            let of = Box::new(tree(inner, leaves));
-            let outcome = match of.outcome() {
-                ConditionResult::Passed => ConditionResult::Failed,
-                ConditionResult::Failed => ConditionResult::Passed,
-                other => other,
-            };
-            Explained::Not(NotExplained { outcome, of })
-        }
-        Node::Leaf(_) => {
-            leaves.next().unwrap_or(Explained::Cut(CutExplained { outcome: ConditionResult::Skipped }))
-        }
+/// Hangs explained leaves, in document order, into their tree, and names the rules whose conditions are parts of it.
+/// `uses` are in preorder; where several name one node, the outer rule comes first.
+pub(crate) fn tree(node: &Node, uses: &[RuleUse], leaves: impl IntoIterator<Item = Explained>) -> Explained {
+    TreeBuilder { leaves: leaves.into_iter(), uses, nodes: 0 }.explained(node)
+}
+
+struct TreeBuilder<'u, L> {
+    leaves: L,
+    /// Uses of the nodes that are still to come.
+    uses: &'u [RuleUse],
+    /// Number of nodes so far.
+    nodes: usize,
+}
+
+impl<L: Iterator<Item = Explained>> TreeBuilder<'_, L> {
+    fn explained(&mut self, node: &Node) -> Explained {
+        let uses = self.uses;
+        let here = uses.iter().take_while(|it| it.node == self.nodes).count();
+        let (here, rest) = uses.split_at(here);
+        self.uses = rest;
+        self.nodes += 1;
+        let explained = match node {
+            Node::All(inner) => {
+                let of: Vec<_> = inner.iter().map(|node| self.explained(node)).collect();
+                let outcome = combine(&of, ConditionResult::Failed, ConditionResult::Passed);
+                Explained::All(AllExplained { outcome, of })
+            }
+            Node::Any(inner) => {
+                let of: Vec<_> = inner.iter().map(|node| self.explained(node)).collect();
+                let outcome = combine(&of, ConditionResult::Passed, ConditionResult::Failed);
+                Explained::Any(AllExplained { outcome, of })
+            }
+            Node::Not(inner) => {
+                let of = Box::new(self.explained(inner));
+                let outcome = match of.outcome() {
+                    ConditionResult::Passed => ConditionResult::Failed,
+                    ConditionResult::Failed => ConditionResult::Passed,
+                    other => other,
+                };
+                Explained::Not(NotExplained { outcome, of })
+            }
+            Node::Leaf(_) => {
+                let cut = Explained::Cut(CutExplained { outcome: ConditionResult::Skipped });
+                self.leaves.next().unwrap_or(cut)
+            }
+        };
+        here.iter().rev().fold(explained, |of, used| {
+            let (outcome, key) = (of.outcome(), used.rule.clone());
+            Explained::Rule(RuleExplained { outcome, key, of: Box::new(of) })
+        })
     }
 }
 

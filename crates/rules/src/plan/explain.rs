@@ -102,6 +102,6 @@ impl Plan {
     pub fn finish_explanation(&self, pending: PendingExplanation, facts: &Facts) -> Explained {
         let mut open = pending.open;
         open.settle(self, facts);
-        leaves::tree(&open.rule.when, &mut open.explained.into_iter())
+        leaves::tree(&open.rule.when, &open.rule.uses, open.explained)
     }
 }

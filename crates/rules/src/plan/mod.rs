@@ -468,7 +468,7 @@ impl Plan {
                             outcome.matched_more += 1;
                             continue;
                         }
-                        let tree = leaves::tree(&open.rule.when, &mut open.explained.into_iter());
+                        let tree = leaves::tree(&open.rule.when, &open.rule.uses, open.explained);
                         explained += tree.size();
                         let fits = explained <= self.limits.explained;
                         let named = Arc::clone(&head.named);

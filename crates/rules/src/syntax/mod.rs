@@ -57,6 +57,8 @@ pub struct Rule {
     /// Empty: all.
     pub item_types: Vec<TypeId>,
     pub when: Condition,
+    /// Parts of the condition, with those of its expressions.
+    pub nodes: usize,
     pub policies: Vec<PolicyId>,
     pub actions: Vec<ActionUse>,
     pub enforcement: Enforcement,
@@ -72,6 +74,8 @@ pub enum Condition {
     Leaf(LeafSpec),
     /// Condition of an expression.
     Expr(Box<Condition>),
+    /// Condition of another rule.
+    Rule(RuleId),
 }
 
 /// A window document.

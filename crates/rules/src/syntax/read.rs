@@ -115,6 +115,7 @@ impl Reader<'_> {
             on: on.unwrap_or_else(|| vec![On::Item]),
             item_types: item_types.unwrap_or_default(),
             when: when?,
+            nodes: self.nodes,
             policies: policies.unwrap_or_default(),
             actions: actions.unwrap_or_default(),
             enforcement,
@@ -173,7 +174,7 @@ impl Reader<'_> {
                 None
             };
         }
-        let keys = [&["all", "any", "not"], LeafSpec::KEYS, &["expr"]].concat();
+        let keys = [&["all", "any", "not"], LeafSpec::KEYS, &["expr", "rule"]].concat();
         let object = self.object(value, &keys)?;
         let named: Vec<_> = keys.iter().filter(|key| present(object, key)).collect();
         if named.len() != 1 {
@@ -193,6 +194,7 @@ impl Reader<'_> {
             "any" => r.filled(inner, |r, v| r.condition(v, depth + 1)).map(Condition::Any),
             "not" => r.condition(inner, depth + 1).map(|c| Condition::Not(Box::new(c))),
             "expr" => r.expr(inner),
+            "rule" => r.text(inner).map(|key| Condition::Rule(RuleId::new(key))),
             leaf => LeafSpec::parse(leaf, r, inner).map(Condition::Leaf),
         })
     }

@@ -79,6 +79,9 @@ fn null_is_absent_for_schema_and_reader() {
         (json!({"domain": {"in": ["text"], "any_of": null, "bank": "b"}}), true),
         (json!({"domain": {"in": ["text"], "bank": null}}), false),
         (json!({"expr": "1 < 2", "any": null}), true),
+        (json!({"rule": "other", "expr": null}), true),
+        (json!({"rule": null}), false),
+        (json!({"rule": 5}), false),
     ];
     for (condition, fits) in conditions {
         let rule = json!({"rule": "r", "when": condition});

@@ -55,6 +55,7 @@ fn check_hits(explained: &Explained, data: &Json, edges: &mut u64) {
             return node.of.iter().for_each(|part| check_hits(part, data, edges));
         }
         Explained::Not(node) => return check_hits(&node.of, data, edges),
+        Explained::Rule(node) => return check_hits(&node.of, data, edges),
         Explained::Geo(geo) => {
             for hit in &geo.hits {
                 let circle = hit.area.rsplit_once(',').and_then(|(_, metres)| metres.parse::<f64>().ok());

@@ -442,7 +442,7 @@ impl Interpreter<'_> {
         window.condition.as_ref().is_none_or(|condition| {
             let mut leaves = Vec::new();
             self.leaves(condition, &mut leaves, &mut Tally::default());
-            walk(condition, &mut 0, &mut |nth| vec![leaves[nth].alone]) == [Passed]
+            walk(self.rules, condition, &mut 0, &mut |nth| vec![leaves[nth].alone]) == [Passed]
         })
     }
 }

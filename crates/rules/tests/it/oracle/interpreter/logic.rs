@@ -3,13 +3,23 @@
 //! It judges no leaf.
 
 use ConditionResult::{Errored as Failing, Failed, Inapplicable, Passed, Skipped};
-use tidegate_rules::{AllExplained, ConditionResult, Explained, NotExplained, syntax::Condition};
+use tidegate_rules::{
+    AllExplained, ConditionResult, Explained, NotExplained, RuleExplained,
+    syntax::{Condition, Rule},
+};
+use tidegate_schemas::ids::RuleId;
 
 /// The outcomes that are still possible.
 pub(super) type Possible = Vec<ConditionResult>;
 
+/// The condition of a rule that another one uses.
+pub(super) fn used<'r>(rules: &'r [Rule], key: &RuleId) -> &'r Condition {
+    &rules.iter().find(|rule| rule.key == *key).unwrap().when
+}
+
 /// What a tree can come to; a part that decides alone ends the walk.
 pub(super) fn walk(
+    rules: &[Rule],
     condition: &Condition,
     next: &mut usize,
     leaf: &mut impl FnMut(usize) -> Possible,
@@ -17,8 +27,11 @@ pub(super) fn walk(
     let (inner, deciding) = match condition {
         Condition::All(inner) => (inner, Failed),
         Condition::Any(inner) => (inner, Passed),
-        Condition::Expr(inner) => return walk(inner, next, leaf),
-        Condition::Not(inner) => return walk(inner, next, leaf).into_iter().map(negated).collect(),
+        Condition::Expr(inner) => return walk(rules, inner, next, leaf),
+        Condition::Rule(key) => return walk(rules, used(rules, key), next, leaf),
+        Condition::Not(inner) => {
+            return walk(rules, inner, next, leaf).into_iter().map(negated).collect();
+        }
         _ => {
             *next += 1;
             return leaf(*next - 1);
@@ -27,10 +40,10 @@ pub(super) fn walk(
     let mut possible = vec![negated(deciding)];
     for condition in inner {
         if possible == [deciding] {
-            *next += count(condition);
+            *next += count(rules, condition);
             continue;
         }
-        let with = walk(condition, next, leaf);
+        let with = walk(rules, condition, next, leaf);
         let mut combined = Vec::new();
         for a in &possible {
             for b in &with {
@@ -45,10 +58,11 @@ pub(super) fn walk(
     possible
 }
 
-fn count(condition: &Condition) -> usize {
+fn count(rules: &[Rule], condition: &Condition) -> usize {
     match condition {
-        Condition::All(inner) | Condition::Any(inner) => inner.iter().map(count).sum(),
-        Condition::Not(inner) | Condition::Expr(inner) => count(inner),
+        Condition::All(inner) | Condition::Any(inner) => inner.iter().map(|inner| count(rules, inner)).sum(),
+        Condition::Not(inner) | Condition::Expr(inner) => count(rules, inner),
+        Condition::Rule(key) => count(rules, used(rules, key)),
         _ => 1,
     }
 }
@@ -67,18 +81,26 @@ fn stronger(a: ConditionResult, b: ConditionResult, deciding: ConditionResult) -
     order.into_iter().find(|verdict| a == *verdict || b == *verdict).unwrap_or_else(|| negated(deciding))
 }
 
-pub(super) fn tree(condition: &Condition, leaves: &mut impl Iterator<Item = Explained>) -> Explained {
+pub(super) fn tree(
+    rules: &[Rule],
+    condition: &Condition,
+    leaves: &mut impl Iterator<Item = Explained>,
+) -> Explained {
     let (inner, deciding) = match condition {
         Condition::All(inner) => (inner, Failed),
         Condition::Any(inner) => (inner, Passed),
-        Condition::Expr(inner) => return tree(inner, leaves),
+        Condition::Expr(inner) => return tree(rules, inner, leaves),
+        Condition::Rule(key) => {
+            let of = Box::new(tree(rules, used(rules, key), leaves));
+            return Explained::Rule(RuleExplained { outcome: of.outcome(), key: key.clone(), of });
+        }
         Condition::Not(inner) => {
-            let of = Box::new(tree(inner, leaves));
+            let of = Box::new(tree(rules, inner, leaves));
             return Explained::Not(NotExplained { outcome: negated(of.outcome()), of });
         }
         _ => return leaves.next().unwrap(),
     };
-    let of: Vec<_> = inner.iter().map(|condition| tree(condition, leaves)).collect();
+    let of: Vec<_> = inner.iter().map(|condition| tree(rules, condition, leaves)).collect();
     let outcome = of.iter().map(Explained::outcome).fold(negated(deciding), |a, b| stronger(a, b, deciding));
     let node = AllExplained { outcome, of };
     if deciding == Failed { Explained::All(node) } else { Explained::Any(node) }

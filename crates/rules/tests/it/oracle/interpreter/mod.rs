@@ -24,7 +24,7 @@ use tidegate_schemas::banks::BankKind;
 
 use self::{
     around::{Around, Asking, skipped_or},
-    logic::{Possible, tree, walk},
+    logic::{Possible, tree, used, walk},
 };
 use ConditionResult::{Errored as Failing, Failed, Passed, Skipped};
 
@@ -70,7 +70,7 @@ impl Interpreter<'_> {
             let mut leaves = Vec::new();
             self.leaves(&rule.when, &mut leaves, tally);
             let mut looked = vec![false; leaves.len()];
-            let possible = walk(&rule.when, &mut 0, &mut |nth| {
+            let possible = walk(self.rules, &rule.when, &mut 0, &mut |nth| {
                 looked[nth] = true;
                 leaves[nth].possible()
             });
@@ -99,7 +99,7 @@ impl Interpreter<'_> {
                     _ => self.explain(leaf.condition, leaf.alone),
                 })
                 .collect();
-            let decided = walk(&rule.when, &mut 0, &mut |nth| match explained[nth].outcome() {
+            let decided = walk(self.rules, &rule.when, &mut 0, &mut |nth| match explained[nth].outcome() {
                 Skipped => leaves[nth].possible(),
                 verdict => vec![verdict],
             });
@@ -113,7 +113,7 @@ impl Interpreter<'_> {
                         policies: rule.policies.clone(),
                         actions: rule.actions.clone(),
                     }),
-                    tree: tree(&rule.when, &mut explained.into_iter()),
+                    tree: tree(self.rules, &rule.when, &mut explained.into_iter()),
                 }),
                 [Failing] => outcome.errored.push(RuleFailure {
                     rule: rule.key.clone(),
@@ -140,7 +140,7 @@ impl Interpreter<'_> {
                 None => self.explain(leaf.condition, leaf.alone),
             })
             .collect();
-        tree(&rule.when, &mut explained.into_iter())
+        tree(self.rules, &rule.when, &mut explained.into_iter())
     }
 
     fn concerns(&self, rule: &Rule) -> bool {
@@ -161,12 +161,12 @@ impl Interpreter<'_> {
         for window in self.windows {
             mentioned.extend(window.by.iter().chain(&window.measured).cloned());
             if let Some(condition) = &window.condition {
-                paths(condition, &mut |path, _| mentioned.push(path));
+                paths(self.rules, condition, &mut |path, _| mentioned.push(path));
             }
         }
         for rule in self.rules {
             let speaks = self.speaks_of(rule) && rule.status != Status::Archived;
-            paths(&rule.when, &mut |path, text| {
+            paths(self.rules, &rule.when, &mut |path, text| {
                 if !mentioned.contains(&path) {
                     mentioned.push(path.clone());
                 }
@@ -190,12 +190,13 @@ impl Interpreter<'_> {
         searched
     }
 
-    fn leaves<'r>(&self, condition: &'r Condition, leaves: &mut Vec<Leaf<'r>>, tally: &mut Tally) {
+    fn leaves<'r>(&'r self, condition: &'r Condition, leaves: &mut Vec<Leaf<'r>>, tally: &mut Tally) {
         let (kinds, alone) = match condition {
             Condition::All(inner) | Condition::Any(inner) => {
                 return inner.iter().for_each(|inner| self.leaves(inner, leaves, tally));
             }
             Condition::Not(inner) | Condition::Expr(inner) => return self.leaves(inner, leaves, tally),
+            Condition::Rule(key) => return self.leaves(used(self.rules, key), leaves, tally),
             Condition::Leaf(LeafSpec::Formula(formula)) => {
                 (vec!["formula".to_owned()], self.formula(formula).outcome())
             }
@@ -293,10 +294,13 @@ impl Interpreter<'_> {
     }
 }
 
-fn paths(condition: &Condition, tell: &mut impl FnMut(String, bool)) {
+fn paths(rules: &[Rule], condition: &Condition, tell: &mut impl FnMut(String, bool)) {
     match condition {
-        Condition::All(inner) | Condition::Any(inner) => inner.iter().for_each(|inner| paths(inner, tell)),
-        Condition::Not(inner) | Condition::Expr(inner) => paths(inner, tell),
+        Condition::All(inner) | Condition::Any(inner) => {
+            inner.iter().for_each(|inner| paths(rules, inner, tell));
+        }
+        Condition::Not(inner) | Condition::Expr(inner) => paths(rules, inner, tell),
+        Condition::Rule(key) => paths(rules, used(rules, key), tell),
         Condition::Leaf(LeafSpec::Formula(formula)) => {
             formula.body.paths().into_iter().for_each(|path| tell(path.to_owned(), false));
         }
