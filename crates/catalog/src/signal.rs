@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use tidegate_rules::Scores;
 use tidegate_schemas::{
-    documents::{self, INPUT, SignalInput, SignalOutput},
+    documents::{self, INPUT, SignalBatch, SignalInput, SignalOutput},
     hex,
     ids::SignalId,
 };
@@ -32,6 +32,7 @@ pub struct ScoreSignal {
     variable_prefix: String,
     request: Map<String, Value>,
     output: SignalOutput,
+    batch: Option<SignalBatch>,
 }
 
 /// An answer without the numbers that the signal's document promises. It is stored with items, so it shows nothing of
@@ -42,6 +43,8 @@ pub enum AnswerError {
     NoJson,
     #[error("the answer has no number where the signal expects it")]
     Shape,
+    #[error("the answer to a batch has not one entry for each input")]
+    BatchLength,
 }
 
 impl AnswerError {
@@ -49,6 +52,7 @@ impl AnswerError {
         match self {
             Self::NoJson => "no_json",
             Self::Shape => "shape",
+            Self::BatchLength => "batch_length",
         }
     }
 }
@@ -71,6 +75,7 @@ impl ScoreSignal {
             variable_prefix: variable_prefix.to_owned(),
             request: document.request.clone(),
             output: document.output.clone(),
+            batch: document.batch.clone(),
         }
     }
 
@@ -91,16 +96,35 @@ impl ScoreSignal {
         &self.headers
     }
 
-    /// Returns the body of the request for an input.
-    pub fn body(&self, input: &Value) -> Bytes {
-        let filled = fill(&Value::Object(self.request.clone()), input);
+    /// True if the model takes a list of inputs.
+    pub fn takes_batches(&self) -> bool {
+        self.batch.is_some()
+    }
+
+    /// Most inputs of one call.
+    pub fn inputs_per_call(&self) -> usize {
+        self.batch.as_ref().map_or(1, |batch| usize::try_from(batch.max.get()).unwrap_or(usize::MAX))
+    }
+
+    /// Returns the body of the request for inputs, of which there is one unless the model takes batches.
+    pub fn body(&self, inputs: &[Value]) -> Bytes {
+        let input = match (&self.batch, inputs) {
+            (None, [one]) => one.clone(),
+            _ => Value::Array(inputs.to_vec()),
+        };
+        let filled = fill(&Value::Object(self.request.clone()), &input);
         serde_json::to_vec(&filled).expect("JSON values have string keys").into()
     }
 
-    /// Returns the digest under which the answer for a body is kept. It covers how the model is asked and read, so that
-    /// a changed document asks anew. Headers are no part of it: a rotated key gives the same answers.
+    /// Returns the digest under which the answer for the body of one input is kept. It covers how the model is asked
+    /// and read, so that a changed document asks anew. Headers are no part of it: a rotated key gives the same answers.
     pub fn digest(&self, body: &[u8]) -> String {
-        let how = json!([self.url, self.output]).to_string();
+        let how = match &self.batch {
+            None => json!([self.url, self.output]),
+            // What else is in a batch does not matter to an input, and neither does how much that may be.
+            Some(batch) => json!([self.url, self.output, batch.answers]),
+        };
+        let how = how.to_string();
         let mut digest = Sha256::new();
         digest.update(how.len().to_be_bytes());
         digest.update(how);
@@ -108,9 +132,29 @@ impl ScoreSignal {
         hex(&digest.finalize())
     }
 
-    /// Reads the numbers of an answer.
-    pub fn read(&self, answer: &[u8]) -> Result<Scores, AnswerError> {
+    /// Reads the numbers for each input from the answer to all of them. It is an error if no input has any.
+    pub fn read(
+        &self,
+        answer: &[u8],
+        inputs: usize,
+    ) -> Result<Vec<Result<Scores, AnswerError>>, AnswerError> {
         let answer: Value = serde_json::from_slice(answer).map_err(|_| AnswerError::NoJson)?;
+        let scores: Vec<_> = match &self.batch {
+            None => vec![self.scores(&answer)],
+            Some(batch) => {
+                let list = answer.pointer(&batch.answers).and_then(Value::as_array);
+                let list = list.ok_or(AnswerError::Shape)?;
+                // Nobody can say which inputs the answers are for.
+                if list.len() != inputs {
+                    return Err(AnswerError::BatchLength);
+                }
+                list.iter().map(|answer| self.scores(answer)).collect()
+            }
+        };
+        if scores.iter().all(Result::is_err) { Err(AnswerError::Shape) } else { Ok(scores) }
+    }
+
+    fn scores(&self, answer: &Value) -> Result<Scores, AnswerError> {
         let at = |pointer: &String| answer.pointer(pointer).and_then(number).ok_or(AnswerError::Shape);
         let whole = self.output.score.as_ref().map(at).transpose()?;
         let mut labels = HashMap::new();
@@ -189,10 +233,14 @@ mod tests {
         (**compile(&text).unwrap().signal("s").unwrap()).clone()
     }
 
+    fn one(mut all: Vec<Result<Scores, AnswerError>>) -> Scores {
+        all.remove(0).unwrap()
+    }
+
     #[test]
     fn input_takes_its_place_in_the_request() {
         let body = |rest: &str, input: Value| -> Value {
-            serde_json::from_slice(&signal(&format!("output: {{score: /s}}\n{rest}")).body(&input)).unwrap()
+            serde_json::from_slice(&signal(&format!("output: {{score: /s}}\n{rest}")).body(&[input])).unwrap()
         };
         assert_eq!(body("", json!("a\"b")), json!({"input": "a\"b"}));
         let nested = "request: {a: [{b: '${input}'}, 1], c: 'x ${input} y'}";
@@ -203,7 +251,7 @@ mod tests {
 
     #[test]
     fn numbers_are_read_where_the_document_says() {
-        let read = |rest: &str, answer: &str| signal(rest).read(answer.as_bytes());
+        let read = |rest: &str, answer: &str| signal(rest).read(answer.as_bytes(), 1).map(one);
         let both = "output: {score: /r/0/s, labels: {toxic: /r/0/t}}";
         let scores = read(both, r#"{"r":[{"s":0.25,"t":1}]}"#).unwrap();
         assert_eq!((scores.whole, scores.labels["toxic"]), (Some(0.25), 1.0));
@@ -225,6 +273,38 @@ mod tests {
         for answer in ["{\"l\":{}}", "{\"l\":[{\"label\":\"a\"}]}", "{\"l\":{\"a\":\"1\"}}", "{\"l\":7}"] {
             assert_eq!(read("output: {labels_at: /l}", answer).unwrap_err(), AnswerError::Shape, "{answer}");
         }
+    }
+
+    #[test]
+    fn batches_are_lists_in_the_order_of_the_inputs() {
+        let of = |rest: &str| signal(&format!("output: {{score: /s}}\n{rest}"));
+        let plain = of("");
+        let batched = of("batch: {max: 2, answers: /r}");
+        let body = |inputs: &[Value]| {
+            serde_json::from_slice::<Value>(&batched.body(inputs)).unwrap()["input"].clone()
+        };
+        assert_eq!(body(&[json!("a"), json!("b")]), json!(["a", "b"]));
+        assert_eq!(body(&[json!("a")]), json!(["a"]), "a list of one");
+        let read = |answer: &str, inputs: usize| batched.read(answer.as_bytes(), inputs);
+        let read_all = read(r#"{"r":[{"s":1},{"t":1},{"s":0.5}]}"#, 3).unwrap();
+        let whole = |scores: &Result<Scores, AnswerError>| scores.as_ref().map(|it| it.whole).map_err(|e| *e);
+        let expected = [Ok(Some(1.0)), Err(AnswerError::Shape), Ok(Some(0.5))];
+        assert_eq!(read_all.iter().map(whole).collect::<Vec<_>>(), expected);
+        for (answer, error) in [
+            (r#"{"r":[{"s":1}]}"#, AnswerError::BatchLength),
+            (r#"{"r":[{"s":1},{"s":1},{"s":1}]}"#, AnswerError::BatchLength),
+            (r#"{"r":[]}"#, AnswerError::BatchLength),
+            (r#"{"r":{"s":1}}"#, AnswerError::Shape),
+            (r#"[{"s":1},{"s":1}]"#, AnswerError::Shape),
+            (r#"{"r":[{"s":"1"},{"t":1}]}"#, AnswerError::Shape),
+        ] {
+            assert_eq!(read(answer, 2).unwrap_err(), error, "{answer}");
+        }
+        let whole = of("batch: {max: 9}");
+        assert!(whole.read(br#"[{"s":1}]"#, 1).unwrap()[0].is_ok());
+        assert_ne!(batched.digest(b"a"), whole.digest(b"a"), "what is read is another place");
+        assert_ne!(plain.digest(b"a"), whole.digest(b"a"));
+        assert_eq!(whole.digest(b"a"), of("batch: {max: 3}").digest(b"a"));
     }
 
     #[test]
@@ -256,6 +336,11 @@ mod tests {
             (signal("output: {}"), "output: A signal needs a number"),
             (signal("output: {score: s}"), "output.score: A JSON pointer"),
             (signal("output: {score: /s}\nrequest: {text: hello}"), "request: The request has no `${input}`"),
+            (
+                signal("output: {score: /s}\nbatch: {max: 2}\nrequest: {text: 'say ${input}'}"),
+                "request: With `batch` the input is a list",
+            ),
+            (signal("output: {score: /s}\nbatch: {max: 2, answers: r}"), "batch.answers: A JSON pointer"),
             (signal("output: {score: /s}\ncache: 31d"), "cache: Answers are kept for 30 days"),
             (signal("output: {score: /s}\ntimeout: 61s"), "timeout: A call may take"),
             (signal("output: {score: /s}\nfields: [txet]"), "fields[0]: No item type has a field `txet`"),

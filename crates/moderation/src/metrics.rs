@@ -23,6 +23,7 @@ const JOBS_ROUTED: &str = "tidegate_jobs_routed_total";
 const SCORE_LOOKUPS: &str = "tidegate_score_lookups_total";
 const SCORE_CALLS: &str = "tidegate_score_calls_total";
 const SCORE_CALL_SECONDS: &str = "tidegate_score_call_seconds";
+const SCORE_BATCH_INPUTS: &str = "tidegate_score_batch_inputs";
 const EVALUATIONS_LEFT_OUT: &str = "tidegate_evaluations_left_out_total";
 const EVALUATIONS_UNPUBLISHED: &str = "tidegate_evaluations_unpublished_total";
 const PARTIAL_ITEMS_REQUESTS: &str = "tidegate_partial_items_requests_total";
@@ -66,6 +67,11 @@ pub fn describe() {
     describe_counter!(SCORE_LOOKUPS, "Scores that rules asked for, by where they were found.");
     describe_counter!(SCORE_CALLS, "Calls to models, by outcome; `resting` ones were not sent.");
     describe_histogram!(SCORE_CALL_SECONDS, Unit::Seconds, "Duration of a call to a model.");
+    describe_histogram!(
+        SCORE_BATCH_INPUTS,
+        Unit::Count,
+        "Inputs that were sent together to a model that takes several in one call."
+    );
     describe_counter!(
         EVALUATIONS_LEFT_OUT,
         "Evaluations that left something out, by what it is; `cpu_time` ended with rules in `deadline`."
@@ -170,6 +176,10 @@ pub(crate) fn score_call_ended(outcome: &'static str, seconds: f64) {
     if outcome != "resting" {
         histogram!(SCORE_CALL_SECONDS).record(seconds);
     }
+}
+
+pub(crate) fn score_batch(inputs: usize) {
+    histogram!(SCORE_BATCH_INPUTS).record(gauge_value(inputs));
 }
 
 /// `what`: `matched`, `errored`, `uncounted`, `truncated` or `cpu_time`.

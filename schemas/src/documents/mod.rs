@@ -40,7 +40,7 @@ pub use routing::{Routing, RoutingEntry, RoutingList};
 pub use rule::{Expectation, On, Rule, RuleAction, Status, Test};
 pub use rule_life::{OnError, Percent, Rollout, RolloutBy, RuleLimits};
 pub use set::Set;
-pub use signal::{INPUT, Signal, SignalInput, SignalOutput};
+pub use signal::{INPUT, Signal, SignalBatch, SignalInput, SignalOutput};
 pub use threshold::Threshold;
 pub use window::Window;
 

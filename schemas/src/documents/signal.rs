@@ -2,7 +2,10 @@
 //!
 //! It does not judge the address, and it does not read answers; the catalog does.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -35,6 +38,9 @@ pub struct Signal {
     #[serde(default = "usual_request", skip_serializing_if = "is_usual_request")]
     pub request: Map<String, Value>,
     pub output: SignalOutput,
+    /// Present if the model takes a list of inputs and answers with a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<SignalBatch>,
     /// Time for which an answer is used again for the same input.
     #[serde(default = "usual_cache", skip_serializing_if = "is_usual_cache")]
     pub cache: Period,
@@ -52,7 +58,7 @@ pub struct Signal {
 pub enum SignalInput {
     /// The texts of its fields, joined by empty lines.
     Text,
-    /// The address of each of its pictures, one a call.
+    /// The address of each of its pictures, each an input of its own.
     ImageUrl,
     /// The whole item: `id`, `typeId` and `data`.
     Item,
@@ -71,6 +77,18 @@ pub struct SignalOutput {
     /// An object of numbers by label, or a list of objects with `label` and `score`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels_at: Option<String>,
+}
+
+/// Call with several inputs: [`INPUT`] becomes the list of them, also if there is only one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignalBatch {
+    /// Most inputs of one call.
+    pub max: NonZeroU32,
+    /// JSON pointer to the list of answers, in the order of the inputs; the whole answer by default. The pointers of
+    /// [`SignalOutput`] begin at each of them.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub answers: String,
 }
 
 const USUAL_CACHE: Period = Period::of_seconds(86_400);
@@ -135,13 +153,20 @@ impl Signal {
         let named = output.labels.iter().map(|(label, pointer)| (format!("output.labels.{label}"), pointer));
         let score = output.score.iter().map(|pointer| ("output.score".to_owned(), pointer));
         let labels_at = output.labels_at.iter().map(|pointer| ("output.labels_at".to_owned(), pointer));
-        for (path, pointer) in score.chain(named).chain(labels_at) {
+        let answers = self.batch.iter().map(|batch| ("batch.answers".to_owned(), &batch.answers));
+        for (path, pointer) in score.chain(named).chain(labels_at).chain(answers) {
             if !pointer.is_empty() && !pointer.starts_with('/') {
                 fault(&path, "A JSON pointer is empty or begins with `/`, such as `/results/0/score`.");
             }
         }
-        if !self.request.values().any(has_input) {
+        if !self.request.values().any(|value| has(value, &|text| text.contains(INPUT))) {
             fault("request", "The request has no `${input}`, so the model would not see the item.");
+        }
+        if self.batch.is_some() && self.request.values().any(|value| has(value, &is_mixed)) {
+            fault(
+                "request",
+                "With `batch` the input is a list: let `${input}` be the whole text, not a part of one.",
+            );
         }
         if self.cache > LONGEST_CACHE {
             fault("cache", "Answers are kept for 30 days at most.");
@@ -155,13 +180,18 @@ impl Signal {
     }
 }
 
-fn has_input(value: &Value) -> bool {
+fn has(value: &Value, fits: &impl Fn(&str) -> bool) -> bool {
     match value {
-        Value::String(text) => text.contains(INPUT),
-        Value::Array(list) => list.iter().any(has_input),
-        Value::Object(map) => map.values().any(has_input),
+        Value::String(text) => fits(text),
+        Value::Array(list) => list.iter().any(|value| has(value, fits)),
+        Value::Object(map) => map.values().any(|value| has(value, fits)),
         _ => false,
     }
+}
+
+/// True if the text has the input and something beside it.
+fn is_mixed(text: &str) -> bool {
+    text != INPUT && text.contains(INPUT)
 }
 
 // Header values are secrets, and an address may carry one in its query.

@@ -10,8 +10,8 @@ use tidegate_schemas::{
         Access, Action, ActionKind, ActionStrikes, Bank, Document, DocumentKind, Endpoint, Event,
         Expectation, FieldDocument, Format, ItemType, On, OnError, Parameter, ParameterType, Percent, Period,
         Policy, Quarantine, Queue, QueueClass, QueueOrder, Reach, Required, Rollout, RolloutBy, Routing,
-        RoutingEntry, Rule, RuleAction, RuleLimits, Severity, Signal, SignalInput, SignalOutput, Status,
-        Test, Threshold, Window, parse, render,
+        RoutingEntry, Rule, RuleAction, RuleLimits, Severity, Signal, SignalBatch, SignalInput, SignalOutput,
+        Status, Test, Threshold, Window, parse, render,
     },
     ids::Millis,
     item_types::{Container, Kind, Role, Scalar},
@@ -157,7 +157,23 @@ const TABLE: &[(bool, &str)] = &[
     (true, r#"{"signal":"s","url":"https://m.example","input":"text","output":{"score":"/score"}}"#),
     (
         true,
-        r#"{"signal":"s","url":"https://m.example","headers":null,"input":"image_url","fields":null,"request":{"a":["${input}"]},"output":{"score":null,"labels":{"x":"/x"},"labels_at":null},"cache":"0s","timeout":"60s","cost":0}"#,
+        r#"{"signal":"s","url":"https://m.example","headers":null,"input":"image_url","fields":null,"request":{"a":["${input}"]},"output":{"score":null,"labels":{"x":"/x"},"labels_at":null},"batch":null,"cache":"0s","timeout":"60s","cost":0}"#,
+    ),
+    (
+        true,
+        r#"{"signal":"s","url":"https://m.example","input":"text","output":{"score":"/s"},"batch":{"max":1,"answers":null}}"#,
+    ),
+    (
+        false,
+        r#"{"signal":"s","url":"https://m.example","input":"text","output":{"score":"/s"},"batch":{"max":0}}"#,
+    ),
+    (
+        false,
+        r#"{"signal":"s","url":"https://m.example","input":"text","output":{"score":"/s"},"batch":{"answers":"/a"}}"#,
+    ),
+    (
+        false,
+        r#"{"signal":"s","url":"https://m.example","input":"text","output":{"score":"/s"},"batch":{"max":1,"wait":"5ms"}}"#,
     ),
     (false, r#"{"signal":"s","url":"https://m.example","input":"text"}"#),
     (false, r#"{"signal":"s","url":"https://m.example","input":"audio","output":{"score":"/score"}}"#),
@@ -410,6 +426,7 @@ fn full_documents() -> Vec<(DocumentKind, Document)> {
                 labels: [("x".to_owned(), "/x".to_owned())].into(),
                 labels_at: Some("/labels".into()),
             },
+            batch: Some(SignalBatch { max: 32.try_into().unwrap(), answers: "/results".into() }),
             cache: Period::of_seconds(60),
             timeout: Period::of_seconds(3),
             cost: 7,

@@ -36,11 +36,13 @@ fn shipped_signals_speak_the_documented_forms() {
         let name = path.file_stem().unwrap().to_str().unwrap();
         let exchange: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
         let signal = compiled.signal(name).unwrap_or_else(|| panic!("no signal {name}"));
-        let body: Value = serde_json::from_slice(&signal.body(&exchange["input"])).unwrap();
+        let inputs = exchange["inputs"].as_array().unwrap();
+        let body: Value = serde_json::from_slice(&signal.body(inputs)).unwrap();
         assert_eq!(body, exchange["request"], "{name}");
-        let scores = signal.read(exchange["response"].to_string().as_bytes()).unwrap();
-        let expected: HashMap<String, f64> = serde_json::from_value(exchange["scores"].clone()).unwrap();
-        assert_eq!((scores.whole, scores.labels), (None, expected), "{name}");
+        let all = signal.read(exchange["response"].to_string().as_bytes(), inputs.len()).unwrap();
+        let all: Vec<_> = all.into_iter().map(|scores| scores.unwrap().labels).collect();
+        let expected: Vec<HashMap<String, f64>> = serde_json::from_value(exchange["scores"].clone()).unwrap();
+        assert_eq!(all, expected, "{name}");
         seen += 1;
     }
     assert_eq!(seen, 4);

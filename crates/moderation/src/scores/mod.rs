@@ -2,13 +2,26 @@
 //!
 //! The item pipeline decides when to ask, and how long an item waits.
 
+mod batches;
 mod inputs;
 mod settings;
 
-use std::{collections::HashMap, fmt::Write as _, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    fmt::Write as _,
+    hash::{Hash, Hasher},
+    iter::repeat_n,
+    ops::Range,
+    slice,
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
-use futures::future::join_all;
+use futures::{
+    FutureExt as _,
+    future::{join_all, ready},
+};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,8 +33,9 @@ use tidegate_egress::{
 use tidegate_rules::Scores;
 use tidegate_schemas::ids::{Millis, OrgId};
 use tidegate_store::{Store, WriteTime, tables::items::scores::SignalScore};
-use tokio::time::Instant;
+use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
+use self::batches::{BatchLimits, Batches, Waiting};
 pub(crate) use self::inputs::inputs;
 pub use self::settings::{Settings, SettingsError};
 use crate::{
@@ -33,7 +47,7 @@ use crate::{
     },
     metrics,
     org_permits::OrgPermits,
-    single_flight::SingleFlight,
+    single_flight::{Flight, SingleFlight},
 };
 
 /// Scores, or the reason for which there are none, as items show it.
@@ -52,8 +66,23 @@ struct Inner {
     breakers: Mutex<HostBreakers>,
     /// Questions of items that wait: dropped when the last of them goes.
     flights: SingleFlight<(OrgId, String), Answer>,
-    /// Calls under way, which end in any case.
+    /// Inputs that no call has been made for yet.
+    batches: Batches<Destination, Question, Flight<Answer>>,
+    /// Calls under way by input, which end in any case.
     calls: SingleFlight<(OrgId, String), Answer>,
+}
+
+/// A model as one configuration of an org sets it up: inputs of the same one may share a call.
+#[derive(Clone)]
+struct Destination {
+    org: OrgId,
+    signal: Arc<ScoreSignal>,
+}
+
+/// An input, and the digest under which its answer is kept.
+struct Question {
+    input: Value,
+    digest: String,
 }
 
 /// Numbers in the form of the store.
@@ -74,6 +103,7 @@ impl Scorer {
             permits: OrgPermits::new(settings.calls_per_org),
             breakers: Mutex::new(HostBreakers::new(settings.breakers())),
             flights: SingleFlight::default(),
+            batches: Batches::default(),
             calls: SingleFlight::default(),
             settings: settings.clone(),
         }))
@@ -85,59 +115,120 @@ impl Scorer {
         if inputs.len() > self.0.settings.inputs_per_item {
             return Err("too_many_inputs".into());
         }
-        let answers = join_all(inputs.iter().map(|input| self.one(org, signal, signal.body(input)))).await;
+        let answers = join_all(inputs.iter().map(|input| self.one(org, signal, input))).await;
         answers.into_iter().collect::<Result<Vec<_>, _>>().map(highest)
     }
 
-    async fn one(&self, org: &OrgId, signal: &Arc<ScoreSignal>, body: Bytes) -> Answer {
+    async fn one(&self, org: &OrgId, signal: &Arc<ScoreSignal>, input: &Value) -> Answer {
+        let body = signal.body(slice::from_ref(input));
         if body.len() > self.0.settings.request_bytes {
             return Err("input_too_long".into());
         }
-        let digest = signal.digest(&body);
-        let (flight, is_joined) =
-            self.0.flights.join(&(org.clone(), format!("{}/{digest}", signal.key)), || {
-                let (scorer, org, signal) = (self.clone(), org.clone(), Arc::clone(signal));
-                async move { scorer.find_or_ask(org, signal, digest, body).await }
-            });
+        let question = Question { input: input.clone(), digest: signal.digest(&body) };
+        let to = Destination { org: org.clone(), signal: Arc::clone(signal) };
+        let (flight, is_joined) = self.0.flights.join(&to.key(&question.digest), || {
+            let (scorer, bytes) = (self.clone(), body.len());
+            async move { scorer.find_or_ask(to, question, bytes).await }
+        });
         if is_joined {
             metrics::score_lookup("joined");
         }
         flight.await
     }
 
-    async fn find_or_ask(&self, org: OrgId, signal: Arc<ScoreSignal>, digest: String, body: Bytes) -> Answer {
-        if let Some(scores) = self.kept(&org, &signal, &digest).await {
+    async fn find_or_ask(&self, to: Destination, question: Question, bytes: usize) -> Answer {
+        if let Some(scores) = self.kept(&to.org, &to.signal, &question.digest).await {
             metrics::score_lookup("store");
             return Ok(scores);
         }
-        let key = (org.clone(), format!("{}/{digest}", signal.key));
         // Of an item that has moved on to the slow topic.
-        if let Some(call) = self.0.calls.find(&key) {
+        if let Some(call) = self.0.calls.find(&to.key(&question.digest)) {
             metrics::score_lookup("joined");
             return call.await;
         }
-        let permit = self.0.permits.acquire(&org).await;
-        // An equal call may have ended while this one waited.
-        if let Some(scores) = self.kept(&org, &signal, &digest).await {
-            metrics::score_lookup("store");
-            return Ok(scores);
+        let limits = self.batch_limits(&to.signal);
+        let (call, is_new) = self.0.batches.push(&to, question, bytes, &limits, Instant::now());
+        if is_new {
+            tokio::spawn(self.clone().send_batches(to));
         }
-        metrics::score_lookup("miss");
-        let place = OrgHost { org: org.clone(), host: signal.key.as_str().into() };
-        let admitted = self.0.breakers.lock().admit(&place, Instant::now());
+        match call.await {
+            Ok(call) => call.await,
+            Err(_) => Err("interrupted".into()),
+        }
+    }
+
+    fn batch_limits(&self, signal: &ScoreSignal) -> BatchLimits {
+        let Settings { request_bytes, batch_wait_ms, .. } = self.0.settings;
+        BatchLimits {
+            inputs: signal.inputs_per_call(),
+            bytes: request_bytes,
+            wait: Duration::from_millis(batch_wait_ms),
+        }
+    }
+
+    /// Makes calls for the inputs of a destination until none waits. Inputs that wait for a permit gather as well.
+    async fn send_batches(self, to: Destination) {
+        let limits = self.batch_limits(&to.signal);
+        while self.0.batches.ready(&to, &limits).await {
+            let permit = self.0.permits.acquire(&to.org).await;
+            let batch = self.0.batches.take(&to, &limits);
+            if !batch.is_empty() {
+                // A call that is paid for ends and is kept although its items do not wait any more. There are no more of
+                // them than permits, and each has its timeout.
+                tokio::spawn(self.clone().send(to.clone(), batch, permit));
+            }
+        }
+    }
+
+    async fn send(
+        self,
+        to: Destination,
+        batch: Vec<Waiting<Question, Flight<Answer>>>,
+        _permit: OwnedSemaphorePermit,
+    ) {
+        // Equal calls may have ended while these inputs waited.
+        let kept = batch.iter().map(|it| self.kept(&to.org, &to.signal, &it.input.digest));
+        let kept = join_all(kept).await;
+        let (mut questions, mut replies) = (Vec::new(), Vec::new());
+        for (waiting, kept) in batch.into_iter().zip(kept) {
+            let Waiting { input: question, reply, .. } = waiting;
+            if let Some(scores) = kept {
+                metrics::score_lookup("store");
+                let _gone = reply.send(ended(Ok(scores)));
+            } else if let Some(call) = self.0.calls.find(&to.key(&question.digest)) {
+                metrics::score_lookup("joined");
+                let _gone = reply.send(call);
+            } else {
+                metrics::score_lookup("miss");
+                replies.push((to.key(&question.digest), reply));
+                questions.push(question);
+            }
+        }
+        if questions.is_empty() {
+            return;
+        }
+        let admitted = self.0.breakers.lock().admit(&to.host(), Instant::now());
         if !matches!(admitted, Admission::Allowed | Admission::Probe(_)) {
             metrics::score_call_ended("resting", 0.0);
-            return Err("resting".into());
+            for (_, reply) in replies {
+                let _gone = reply.send(ended(Err("resting".into())));
+            }
+            return;
+        }
+        if to.signal.takes_batches() {
+            metrics::score_batch(questions.len());
         }
         let scorer = self.clone();
-        let (call, _) = self.0.calls.join(&key, || async move {
-            let _permit = permit;
-            scorer.ask(&org, &signal, &place, digest, body).await
+        let answers = async move { scorer.ask_all(&to, &questions).await }.boxed().shared();
+        let calls = replies.into_iter().enumerate().map(|(nth, (key, reply))| {
+            let answers = answers.clone();
+            let own =
+                async move { answers.await.get(nth).cloned().unwrap_or_else(|| Err("interrupted".into())) };
+            let (call, _) = self.0.calls.join(&key, || own);
+            let _gone = reply.send(call.clone());
+            call
         });
-        // A call that is paid for ends and is kept although its item does not wait any more. There are no more of them
-        // than permits, and each has its timeout.
-        tokio::spawn(call.clone());
-        call.await
+        join_all(calls.collect::<Vec<_>>()).await;
     }
 
     /// Returns scores that are kept. An unreadable store counts as a miss: it costs a call, not the item.
@@ -145,27 +236,53 @@ impl Scorer {
         kept(&self.0.store, org, signal, digest).await.ok().flatten().map(Arc::new)
     }
 
+    /// Asks for all inputs in one call, and keeps the answers. If the model refuses the call because of an input, asks
+    /// for each half of them, so that one input cannot take the others' scores.
+    async fn ask_all(&self, to: &Destination, questions: &[Question]) -> Arc<[Answer]> {
+        let deadline = Instant::now() + to.signal.timeout;
+        let mut answers = Vec::with_capacity(questions.len());
+        let mut parts: Vec<Range<usize>> = vec![0..questions.len()];
+        while let Some(part) = parts.pop() {
+            // The first call has its timeout; halves share what is left of it.
+            if part.len() < questions.len() && deadline <= Instant::now() {
+                answers.extend(repeat_n(Err("timeout".into()), part.len()));
+                continue;
+            }
+            match self.ask(to, &questions[part.clone()], deadline).await {
+                Ok(all) => answers.extend(all),
+                Err(error) if error.is_about_input() && part.len() > 1 => {
+                    let middle = part.start.midpoint(part.end);
+                    parts.extend([middle..part.end, part.start..middle]);
+                }
+                Err(error) => answers.extend(repeat_n(Err(error.tag()), part.len())),
+            }
+        }
+        if to.signal.cache.is_some() {
+            self.keep(to, questions, &answers).await;
+        }
+        answers.into()
+    }
+
     async fn ask(
         &self,
-        org: &OrgId,
-        signal: &Arc<ScoreSignal>,
-        place: &OrgHost,
-        digest: String,
-        body: Bytes,
-    ) -> Answer {
-        let deadline = Instant::now() + signal.timeout;
+        to: &Destination,
+        questions: &[Question],
+        deadline: Instant,
+    ) -> Result<Vec<Answer>, CallError> {
+        let inputs: Vec<Value> = questions.iter().map(|question| question.input.clone()).collect();
+        let body = to.signal.body(&inputs);
         let mut attempt = 1;
-        let (answer, outcome, is_resting) = loop {
+        loop {
             let began = Instant::now();
-            let answer = self.call(org, signal, body.clone(), deadline - began).await;
+            let answer = self.call(to, inputs.len(), body.clone(), deadline - began).await;
             let outcome = answer.as_ref().map_or_else(CallError::tag, |_| "answered".into());
             metrics::score_call_ended(class(&outcome), began.elapsed().as_secs_f64());
             let mut is_resting = false;
             if answer.as_ref().is_err_and(CallError::is_the_models) {
-                is_resting = self.0.breakers.lock().record_failure(place, Instant::now());
+                is_resting = self.0.breakers.lock().record_failure(&to.host(), Instant::now());
             } else {
                 // Who sends odd items must not take the model from others: it answered, so it is there.
-                self.0.breakers.lock().record_success(place);
+                self.0.breakers.lock().record_success(&to.host());
             }
             let left = deadline.saturating_duration_since(Instant::now());
             let retries = Retries { attempts: self.0.settings.attempts, step: RETRY_STEP, longest: left };
@@ -174,32 +291,26 @@ impl Scorer {
             // A pause that leaves no time for a call would only delay the error.
             match pause.filter(|pause| *pause < left && !is_resting) {
                 Some(pause) => tokio::time::sleep(pause).await,
-                None => break (answer, outcome, is_resting),
+                None => {
+                    if answer.is_err() {
+                        let (org, signal) = (&to.org, &to.signal.key);
+                        tracing::debug!(%org, %signal, tag = &*outcome, is_resting, "a model gave no score");
+                    }
+                    return answer;
+                }
             }
             attempt += 1;
-        };
-        match answer {
-            Ok(scores) => {
-                let scores = Arc::new(scores);
-                if signal.cache.is_some() {
-                    self.keep(org, signal, digest, &scores).await;
-                }
-                Ok(scores)
-            }
-            Err(_) => {
-                tracing::debug!(%org, signal = %signal.key, tag = &*outcome, is_resting, "a model gave no score");
-                Err(outcome)
-            }
         }
     }
 
     async fn call(
         &self,
-        org: &OrgId,
-        signal: &ScoreSignal,
+        to: &Destination,
+        inputs: usize,
         body: Bytes,
         timeout: Duration,
-    ) -> Result<Scores, CallError> {
+    ) -> Result<Vec<Answer>, CallError> {
+        let Destination { org, signal } = to;
         let open = |header: &str, value: &str| self.0.secrets.open_header(org, &signal.key, header, value);
         let headers = signal
             .resolve_headers(|name| std::env::var(name).ok(), open)
@@ -210,18 +321,65 @@ impl Scorer {
             .await
             .map_err(|error| CallError::NotSent(error.tag()))?;
         let body = answered.map_err(CallError::Failed)?;
-        signal.read(&body).map_err(|error| CallError::Answer(error.tag()))
+        let scores = signal.read(&body, inputs).map_err(|error| CallError::Answer(error.tag()))?;
+        Ok(scores
+            .into_iter()
+            .map(|scores| scores.map(Arc::new).map_err(|error| error.tag().into()))
+            .collect())
     }
 
-    async fn keep(&self, org: &OrgId, signal: &ScoreSignal, digest: String, scores: &Scores) {
-        let stored = StoredScores { whole: scores.whole, labels: scores.labels.clone() };
-        let Ok(scores) = serde_json::to_string(&stored) else { return };
+    async fn keep(&self, to: &Destination, questions: &[Question], answers: &[Answer]) {
         let now = Millis::now();
-        let row = SignalScore { org: org.clone(), signal: signal.key.clone(), digest, scores, asked_at: now };
-        if let Err(error) = self.0.store.put(WriteTime::of(now, 0), &[row]).await {
-            tracing::debug!(tag = error.tag(), "a score cannot be stored: {error}");
+        let answered = questions.iter().zip(answers).filter_map(|(question, answer)| {
+            let scores = answer.as_ref().ok()?;
+            let stored = StoredScores { whole: scores.whole, labels: scores.labels.clone() };
+            Some(SignalScore {
+                org: to.org.clone(),
+                signal: to.signal.key.clone(),
+                digest: question.digest.clone(),
+                scores: serde_json::to_string(&stored).ok()?,
+                asked_at: now,
+            })
+        });
+        let rows: Vec<_> = answered.collect();
+        if rows.is_empty() {
+            return;
+        }
+        if let Err(error) = self.0.store.put(WriteTime::of(now, 0), &rows).await {
+            tracing::debug!(tag = error.tag(), "scores cannot be stored: {error}");
         }
     }
+}
+
+impl Destination {
+    /// Key of an input's call.
+    fn key(&self, digest: &str) -> (OrgId, String) {
+        (self.org.clone(), format!("{}/{digest}", self.signal.key))
+    }
+
+    fn host(&self) -> OrgHost {
+        OrgHost { org: self.org.clone(), host: self.signal.key.as_str().into() }
+    }
+}
+
+impl PartialEq for Destination {
+    fn eq(&self, other: &Self) -> bool {
+        self.org == other.org && Arc::ptr_eq(&self.signal, &other.signal)
+    }
+}
+
+impl Eq for Destination {}
+
+impl Hash for Destination {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.org.hash(state);
+        Arc::as_ptr(&self.signal).hash(state);
+    }
+}
+
+/// Returns an answer that is there in the form of one that is waited for.
+fn ended(answer: Answer) -> Flight<Answer> {
+    ready(answer).boxed().shared()
 }
 
 /// First step of the backoff between the attempts of a call; each further one is twice as long.
@@ -267,13 +425,15 @@ impl CallError {
 
     /// True if the model, and not this input, is at fault. A model that refuses an input as such is not resting.
     fn is_the_models(&self) -> bool {
-        match self {
-            Self::NotSent(_) => false,
-            Self::Failed(ScoreFailure { failure: Failure::HttpStatus { status }, .. }) => {
-                !matches!(status, 400 | 413 | 415 | 422)
-            }
-            Self::Failed(_) | Self::Answer(_) => true,
-        }
+        !matches!(self, Self::NotSent(_)) && !self.is_about_input()
+    }
+
+    /// True if the model refuses an input as such.
+    fn is_about_input(&self) -> bool {
+        matches!(
+            self,
+            Self::Failed(ScoreFailure { failure: Failure::HttpStatus { status: 400 | 413 | 415 | 422 }, .. })
+        )
     }
 }
 
@@ -283,6 +443,7 @@ fn class(outcome: &str) -> &'static str {
         "answered" => "answered",
         "timeout" => "timeout",
         "shape" | "no_json" => "shape",
+        "batch_length" => "batch_length",
         "too_large" => "too_large",
         "blocked_address" => "blocked_address",
         status if status.starts_with("status_4") => "status_4xx",
@@ -318,7 +479,7 @@ pub(crate) async fn remembered(
 ) -> Result<Option<Arc<Scores>>, Error> {
     let mut answers = Vec::with_capacity(inputs.len());
     for input in inputs {
-        let digest = signal.digest(&signal.body(input));
+        let digest = signal.digest(&signal.body(slice::from_ref(input)));
         match kept(store, org, signal, &digest).await? {
             Some(scores) => answers.push(Arc::new(scores)),
             None => return Ok(None),

@@ -18,6 +18,9 @@ pub struct Settings {
     /// Largest request, in bytes; a longer one is `errored`, reason `input_too_long`: text that is cut could hide what
     /// the model should see. Default 256 KiB.
     pub request_bytes: usize,
+    /// Time that an input waits for others of its organisation, if the model takes several in one call, in
+    /// milliseconds. Default 5.
+    pub batch_wait_ms: u64,
     /// Attempts of a call, all within the signal's `timeout`: statuses 429, 502, 503 and 504 are tried again after a
     /// backoff or the model's `Retry-After`. Default 3.
     pub attempts: u32,
@@ -37,6 +40,7 @@ impl Default for Settings {
             calls_per_org: 16,
             inputs_per_item: 8,
             request_bytes: 256 << 10,
+            batch_wait_ms: 5,
             attempts: 3,
             failures: 5,
             rest_ms: 5_000,

@@ -7,4 +7,5 @@ mod jobs;
 mod media;
 mod replays;
 mod rule_gates;
+mod scores;
 mod support;

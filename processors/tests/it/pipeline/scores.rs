@@ -80,6 +80,7 @@ async fn serve(mut socket: TcpStream, asked: Arc<Mutex<HashMap<String, Vec<Value
         asked.push(serde_json::from_str(&body).unwrap());
         asked.len()
     };
+    let body: Value = serde_json::from_str(&body).unwrap();
     let (status, answer) = match path.as_str() {
         "/hang" => return std::future::pending().await,
         "/held" => {
@@ -103,6 +104,11 @@ async fn serve(mut socket: TcpStream, asked: Arc<Mutex<HashMap<String, Vec<Value
                 tokio::time::sleep(std::time::Duration::from_millis(20)).await;
             }
             return;
+        }
+        "/batch" => {
+            let mean = |input: &Value| json!({"score": if input == "mean" { 0.9 } else { 0.1 }});
+            let inputs = body["input"].as_array().unwrap();
+            ("200 OK", json!(inputs.iter().map(mean).collect::<Vec<_>>()).to_string())
         }
         "/low" => ("200 OK", r#"{"score":0.1}"#.to_owned()),
         _ => ("200 OK", r#"{"score":0.9}"#.to_owned()),
@@ -236,6 +242,31 @@ async fn a_busy_model_is_asked_again_unless_its_pause_is_longer_than_the_timeout
     assert_eq!(matched(&row), ["once-busy"]);
     assert_eq!(errored(&row), [("busy-for-long".to_owned(), "score: status_503".to_owned())]);
     assert_eq!(paths.map(|path| model.asked(path).len()), [2, 1]);
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn items_of_a_record_get_their_own_scores_of_a_batch() {
+    let model = Model::start().await;
+    let documents =
+        model.signals(&["/batch"], "batch: {max: 3}") + &rule("mean", "{score: {model: batch, gte: 0.5}}");
+    let mut world = world(patient(), &documents).await;
+    let entries: Vec<_> = (0..6)
+        .map(|nth| {
+            let text = if nth % 2 == 0 { "mean".to_owned() } else { format!("kind {nth}") };
+            entry(&post(&format!("p{nth}")), &text)
+        })
+        .collect();
+    let ids: Vec<_> = entries.iter().map(|entry| entry.submission_id).collect();
+    world.submit(entries).await;
+    for (nth, id) in ids.into_iter().enumerate() {
+        let row = world.evaluated(&post(&format!("p{nth}")), id).await;
+        assert_eq!(matched(&row), vec!["mean"; usize::from(nth % 2 == 0)], "p{nth}");
+    }
+    let calls = model.asked("/batch").into_iter().map(|body| body["input"].as_array().unwrap().clone());
+    let mut inputs = calls.collect::<Vec<_>>().concat();
+    inputs.sort_by_key(Value::to_string);
+    assert_eq!(inputs, ["kind 1", "kind 3", "kind 5", "mean"], "equal inputs are asked once");
     world.drain().await;
 }
 
