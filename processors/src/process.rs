@@ -95,8 +95,8 @@ pub async fn process(
         (MediaWait::passing(signals.clone(), settings), MediaWait::slow(signals.clone(), settings))
     };
     let (scorer, waits) = (&roles.deps.scorer, &settings.media);
-    let (passing_scores, slow_scores) =
-        (ScoreWait::passing(scorer.clone(), waits), ScoreWait::slow(scorer.clone(), waits));
+    let passing_scores = ScoreWait::passing(scorer.clone(), pool.clone(), waits);
+    let slow_scores = ScoreWait::slow(scorer.clone(), pool.clone(), waits);
     roles.start(Group::ITEMS.0, Topic::Items, items(passing, passing_scores));
     roles.start("items-slow", Topic::ItemsSlow, items(slow, slow_scores));
     let reports = roles.consume("reports", Topic::Reports);

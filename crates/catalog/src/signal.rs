@@ -2,7 +2,7 @@
 //!
 //! It sends nothing, and keeps no answer.
 
-use std::{collections::HashMap, fmt, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -35,13 +35,13 @@ pub struct ScoreSignal {
     batch: Option<SignalBatch>,
 }
 
-/// An answer without the numbers that the signal's document promises. It is stored with items, so it shows nothing of
+/// An answer without the numbers or the text that the signal's document promises. It is stored with items, so it shows nothing of
 /// the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
     #[error("the answer is no JSON")]
     NoJson,
-    #[error("the answer has no number where the signal expects it")]
+    #[error("the answer has no number or text where the signal expects it")]
     Shape,
     #[error("the answer to a batch has not one entry for each input")]
     BatchLength,
@@ -132,7 +132,7 @@ impl ScoreSignal {
         hex(&digest.finalize())
     }
 
-    /// Reads the numbers for each input from the answer to all of them. It is an error if no input has any.
+    /// Reads the numbers and the text for each input from the answer to all of them. It is an error if no input has any.
     pub fn read(
         &self,
         answer: &[u8],
@@ -164,7 +164,9 @@ impl ScoreSignal {
         for (label, pointer) in &self.output.labels {
             labels.insert(label.clone(), at(pointer)?);
         }
-        Ok(Scores { whole, labels })
+        let text = |pointer: &String| answer.pointer(pointer).and_then(Value::as_str).map(Arc::from);
+        let texts = self.output.text.iter().map(|pointer| text(pointer).ok_or(AnswerError::Shape));
+        Ok(Scores { whole, labels, texts: texts.collect::<Result<_, _>>()? })
     }
 }
 
@@ -268,6 +270,12 @@ mod tests {
         ] {
             assert_eq!(read(both, answer).unwrap_err().tag(), tag, "{answer}");
         }
+        let spoken = |answer: &str| read("output: {text: /t}", answer).map(|it| it.texts);
+        assert_eq!(spoken(r#"{"t":"so be it"}"#), Ok(vec!["so be it".into()]));
+        assert_eq!(spoken(r#"{"t":""}"#), Ok(vec!["".into()]), "nothing was said");
+        for answer in [r#"{"t":null}"#, r#"{"t":["a"]}"#, r#"{"t":7}"#, "{}"] {
+            assert_eq!(spoken(answer), Err(AnswerError::Shape), "{answer}");
+        }
         let deep = "[".repeat(100_000);
         assert_eq!(read(both, &deep).unwrap_err(), AnswerError::NoJson);
         for answer in ["{\"l\":{}}", "{\"l\":[{\"label\":\"a\"}]}", "{\"l\":{\"a\":\"1\"}}", "{\"l\":7}"] {
@@ -313,6 +321,10 @@ mod tests {
         assert_eq!(one.digest(b"a"), signal("output: {score: /s}\ncost: 9").digest(b"a"));
         assert_ne!(one.digest(b"a"), one.digest(b"b"));
         assert_ne!(one.digest(b"a"), other.digest(b"a"));
+        let (spoken, elsewhere) =
+            (signal("output: {score: /s, text: /t}"), signal("output: {score: /s, text: /u}"));
+        assert_ne!(one.digest(b"a"), spoken.digest(b"a"));
+        assert_ne!(spoken.digest(b"a"), elsewhere.digest(b"a"));
     }
 
     const TYPE: &str = "item_type: post\nkind: CONTENT\nfields: [{name: text, type: STRING}]\n---\n";
@@ -321,6 +333,7 @@ mod tests {
     fn faults_of_signals_and_scores_name_the_place() {
         let signal = |rest: &str| format!("---\nsignal: s\nurl: https://m.example/\ninput: text\n{rest}\n");
         let rule = |score: &str| format!("rule: r\nwhen: {{not: {{any: [{{score: {score}}}]}}}}\n");
+        let searched = |text: &str| format!("rule: r\nwhen: {{not: {{model_text: {text}}}}}\n");
         let good = signal("output: {score: /s}");
         let labelled = signal("output: {labels: {toxic: /t}}");
         for (documents, expected) in [
@@ -333,7 +346,17 @@ mod tests {
                 rule("{model: s, label: toxc, gte: 1}") + &labelled,
                 "score.label: The signal `s` has no label `toxc`",
             ),
-            (signal("output: {}"), "output: A signal needs a number"),
+            (signal("output: {}"), "output: A signal needs a number or a text"),
+            (signal("output: {text: t}"), "output.text: A JSON pointer"),
+            (
+                rule("{model: s, gte: 1}") + &signal("output: {text: /t}"),
+                "score: The signal `s` has a text and no numbers: use `model_text`",
+            ),
+            (
+                searched("{model: s, words: [x]}") + &good,
+                "when.not.model_text: The signal `s` has no text: add `output.text`",
+            ),
+            (searched("{model: t, words: [x]}") + &good, "when.not.model_text.model: There is no signal `t`"),
             (signal("output: {score: s}"), "output.score: A JSON pointer"),
             (signal("output: {score: /s}\nrequest: {text: hello}"), "request: The request has no `${input}`"),
             (
@@ -352,5 +375,7 @@ mod tests {
             assert!(told.contains(expected), "{documents}: {told}");
         }
         compile(&format!("{TYPE}{}{good}", rule("{model: s, gte: 1}"))).unwrap();
+        let spoken = signal("output: {text: /t}");
+        compile(&format!("{TYPE}{}{spoken}", searched("{model: s, words: [x]}"))).unwrap();
     }
 }

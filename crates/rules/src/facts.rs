@@ -1,6 +1,6 @@
 //! Facts beyond the item that a plan needs, and the answers of the caller.
 
-use std::{collections::HashMap, fmt, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use tidegate_schemas::{
@@ -56,7 +56,7 @@ pub enum Need {
     Count { window: WindowId, key: WindowKey, at_least: Amount },
     /// State of a picture, a sound or a film, and the entries of banks that it is like.
     Media { url: String },
-    /// The numbers of a model for the item. The submission stands for it: another item has another answer.
+    /// The answer of a model for the item. The submission stands for it: another item has another answer.
     Score { model: String, submission: SubmissionId },
 }
 
@@ -118,11 +118,13 @@ pub struct BankMatch {
     pub labels: Vec<String>,
 }
 
-/// Numbers of a model for an item: one, or several by label.
+/// Answer of a model for an item: one number, several by label, texts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
     pub whole: Option<f64>,
     pub labels: HashMap<String, f64>,
+    /// A text for each input, in their order; none if the model returns no text.
+    pub texts: Vec<Arc<str>>,
 }
 
 /// The answers. A need without one counts as failed.
@@ -226,6 +228,13 @@ impl Facts {
                 self.skipped(need.clone());
             }
         }
+    }
+
+    /// True if an answer is a text, which takes time to search.
+    pub fn have_texts(&self) -> bool {
+        self.answers
+            .values()
+            .any(|answer| matches!(answer, Answer::Scores(scores) if !scores.texts.is_empty()))
     }
 
     pub(crate) fn has(&self, need: &Need) -> bool {

@@ -6,7 +6,7 @@ use tidegate_schemas::ids::{ItemKey, Kind, Millis, RuleId, TypeId, derive};
 
 use crate::{
     error::{RuleError, did_you_mean, escaped, shown},
-    facts::{Facts, Need},
+    facts::{Facts, Need, Scores},
     item::{Fields, Item, On},
     plan::Plan,
     syntax::{self, ExampleFacts},
@@ -115,8 +115,12 @@ impl ExampleFacts {
                     }
                 }
                 Need::Score { model, .. } => {
-                    if let Some((_, scores)) = self.scores.iter().find(|(of, _)| of == model) {
-                        facts.scores(need.clone(), scores.clone());
+                    let scores = self.scores.iter().find(|(of, _)| of == model);
+                    let texts = self.texts.iter().find(|(of, _)| of == model);
+                    if scores.is_some() || texts.is_some() {
+                        let scores = scores.map(|(_, scores)| scores.clone()).unwrap_or_default();
+                        let texts = texts.map(|(_, texts)| texts.clone()).unwrap_or_default();
+                        facts.scores(need.clone(), Scores { texts, ..scores });
                     }
                 }
             }
@@ -141,11 +145,13 @@ impl Plan {
             facts.counts.iter().map(|(key, _)| (format!("counts/{}", escaped(key.as_str())), key.as_str()));
         let said =
             facts.scores.iter().map(|(model, _)| (format!("scores/{}", escaped(model)), model.as_str()));
+        let texts =
+            facts.texts.iter().map(|(model, _)| (format!("texts/{}", escaped(model)), model.as_str()));
         let found = facts.media.iter().enumerate().flat_map(|(nth, (_, media))| {
             media.matches.iter().map(move |found| (format!("media/{nth}/bank"), found.bank.as_str()))
         });
         let mut errors = unknown(counted, &windows, "unknown_window", "unknown window");
-        errors.extend(unknown(said, &models, "unknown_model", "no rule uses the model"));
+        errors.extend(unknown(said.chain(texts), &models, "unknown_model", "no rule uses the model"));
         errors.extend(unknown(found, banks, "unknown_bank", "unknown bank of hashes"));
         if errors.is_empty() { Ok(facts) } else { Err(errors) }
     }

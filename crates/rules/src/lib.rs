@@ -43,6 +43,7 @@ pub use leaves::{
     geo::{GeoExplained, GeoHit},
     input::Hit,
     media::{MediaExplained, MediaHit},
+    model_text::ModelTextExplained,
     needle::pattern_error,
     score::ScoreExplained,
     strikes::StrikesExplained,

@@ -23,7 +23,7 @@ pub struct Outcome {
     /// Failures beyond those listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub errored_more: usize,
-    /// Fields whose text was longer than what was searched.
+    /// Fields whose text was longer than what was searched, and `signal:<name>` for the text of a model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub truncated: Vec<String>,
     /// Windows that did not count the item or some of its values, because that is more than an evaluation may do.
@@ -152,6 +152,6 @@ pub struct RuleFailure {
     pub rule: RuleId,
     pub version: String,
     pub status: Status,
-    /// `deadline`, or what was looked up (`strikes`, `count`, `media`, `score`), a colon and the reason that was given.
+    /// `deadline`, or what was looked up (`strikes`, `count`, `media`, `score`, `model_text`), a colon and the reason that was given.
     pub reason: String,
 }

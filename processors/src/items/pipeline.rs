@@ -230,7 +230,7 @@ impl ItemRun<'_> {
         let Evaluation { prepared, scan, .. } = evaluation;
         let scan = match scan {
             ScanResult::Finished(outcome) => return Ok(Some((prepared, outcome))),
-            ScanResult::Waiting(scan) => scan,
+            ScanResult::Waiting(scan) => Arc::new(scan),
         };
         let asking = FactRequest {
             org: &self.job.record.org,
@@ -259,7 +259,8 @@ impl ItemRun<'_> {
             ScoreWaitResult::Left => return Err(TaskError::AssignmentLost),
         };
         let finish = move || {
-            let outcome = evaluate::finish(&prepared, scan, &facts);
+            // A search that the wait has left behind may still hold it.
+            let outcome = evaluate::finish(&prepared, Arc::unwrap_or_clone(scan), &facts);
             (prepared, outcome)
         };
         Ok(Some(pipeline.pool.run(&job.record.org, finish).await?))

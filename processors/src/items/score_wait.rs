@@ -1,9 +1,9 @@
-//! Asks models for the scores that rules still depend on, and waits for them: for a moment beside everybody else's work,
-//! or for long on the topic of slow items.
+//! Asks models for the scores and texts that rules still depend on, and waits for them: for a moment beside everybody
+//! else's work, or for long on the topic of slow items.
 //!
 //! It calls no model itself, and decides nothing about the item.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use tidegate_moderation::{
@@ -16,7 +16,7 @@ use tidegate_schemas::ids::OrgId;
 use tidegate_stream::consumer::ticket::Ticket;
 use tokio::time::{Instant, sleep_until};
 
-use super::{media_wait, slow_queue::SlowQueue};
+use super::{compute_pool::ComputePool, media_wait, slow_queue::SlowQueue};
 use crate::{consumer::slot::ConcurrencySlot, metrics, settings::MediaSettings};
 
 /// Length of the wait, and what follows it.
@@ -29,6 +29,8 @@ enum WaitMode {
 
 pub(crate) struct ScoreWait {
     scorer: Scorer,
+    /// Runs the searches of texts that models return.
+    pool: ComputePool,
     wait: Duration,
     mode: WaitMode,
 }
@@ -49,7 +51,7 @@ pub(crate) struct ScoreRequest<'a> {
     /// Bytes that the item takes while it waits.
     pub(crate) bytes: usize,
     pub(crate) prepared: &'a Prepared,
-    pub(crate) scan: &'a Scan,
+    pub(crate) scan: &'a Arc<Scan>,
     pub(crate) ticket: &'a Ticket,
     pub(crate) slot: &'a ConcurrencySlot,
 }
@@ -61,17 +63,17 @@ enum WaitEnd {
 }
 
 impl ScoreWait {
-    pub(crate) fn passing(scorer: Scorer, settings: &MediaSettings) -> Self {
+    pub(crate) fn passing(scorer: Scorer, pool: ComputePool, settings: &MediaSettings) -> Self {
         let permits = media_wait::passing_permits(settings);
-        Self { scorer, wait: Duration::from_millis(settings.wait_ms), mode: WaitMode::Passing(permits) }
+        Self { scorer, pool, wait: Duration::from_millis(settings.wait_ms), mode: WaitMode::Passing(permits) }
     }
 
-    pub(crate) fn slow(scorer: Scorer, settings: &MediaSettings) -> Self {
+    pub(crate) fn slow(scorer: Scorer, pool: ComputePool, settings: &MediaSettings) -> Self {
         // A model is one host. Each has its part of its org's permits; which of them answer is the breaker's concern.
         let queue = SlowQueue::new(media_wait::slow_limits(settings), |_, _| true);
         let total = Duration::from_millis(settings.slow_total_ms);
         let wait = Duration::from_millis(settings.slow_wait_ms);
-        Self { scorer, wait, mode: WaitMode::Slow(queue, total) }
+        Self { scorer, pool, wait, mode: WaitMode::Slow(queue, total) }
     }
 
     /// Adds to the facts the scores that matter. The cheapest model of each rule is asked first, and the next one only
@@ -97,7 +99,7 @@ impl ScoreWait {
                     metrics::item_handed_over("time");
                     return ScoreWaitResult::Later;
                 }
-                (WaitEnd::TimeIsOver, WaitMode::Slow(..)) => fail(&request, &mut facts, "deadline"),
+                (WaitEnd::TimeIsOver, WaitMode::Slow(..)) => self.fail(request, &mut facts, "deadline").await,
                 (WaitEnd::Answered, _) => {}
             }
         }
@@ -126,7 +128,7 @@ impl ScoreWait {
             Ok(Ok(permit)) => permit,
             Ok(Err(full)) => {
                 metrics::slow_item_refused(full);
-                fail(&request, facts, "over_share");
+                self.fail(request, facts, "over_share").await;
                 return WaitEnd::Answered;
             }
             Err(end) => return end,
@@ -152,7 +154,7 @@ impl ScoreWait {
     async fn ask(&self, request: ScoreRequest<'_>, facts: &mut Facts) {
         loop {
             let mut asked: Vec<Need> = Vec::new();
-            for needs in evaluate::undecided_scores(request.prepared, request.scan, facts) {
+            for needs in self.undecided(request, facts).await {
                 let cheapest = needs.into_iter().min_by_key(|need| cost(request.prepared, need));
                 asked.extend(cheapest.filter(|need| !asked.contains(need)));
             }
@@ -167,6 +169,25 @@ impl ScoreWait {
                     None => facts.unknown(need),
                 }
             }
+        }
+    }
+
+    /// Returns the scores that each rule still depends on.
+    async fn undecided(&self, request: ScoreRequest<'_>, facts: &Facts) -> Vec<Vec<Need>> {
+        let config = Arc::clone(&request.prepared.config);
+        if !facts.have_texts() {
+            return evaluate::undecided_scores(&config, request.scan, facts);
+        }
+        let (scan, facts) = (Arc::clone(request.scan), facts.clone());
+        let undecided = move || evaluate::undecided_scores(&config, &scan, &facts);
+        // What panics here panics again, and by its name, when the rules are decided.
+        self.pool.run(request.org, undecided).await.unwrap_or_default()
+    }
+
+    /// Ends the wait for the scores that are still missing.
+    async fn fail(&self, request: ScoreRequest<'_>, facts: &mut Facts, reason: &str) {
+        for need in self.undecided(request, facts).await.into_iter().flatten() {
+            facts.failed(need, reason);
         }
     }
 
@@ -200,7 +221,8 @@ fn models(request: &ScoreRequest<'_>, facts: &Facts) -> Vec<String> {
     if !request.scan.needs().iter().any(|need| matches!(need, Need::Score { .. })) {
         return Vec::new();
     }
-    let undecided = evaluate::undecided_scores(request.prepared, request.scan, facts).into_iter().flatten();
+    let undecided = evaluate::undecided_scores(&request.prepared.config, request.scan, facts);
+    let undecided = undecided.into_iter().flatten();
     let mut models: Vec<String> = undecided.filter_map(model).collect();
     models.sort_unstable();
     models.dedup();
@@ -209,11 +231,4 @@ fn models(request: &ScoreRequest<'_>, facts: &Facts) -> Vec<String> {
 
 fn model(need: Need) -> Option<String> {
     if let Need::Score { model, .. } = need { Some(model) } else { None }
-}
-
-/// Ends the wait for the scores that are still missing.
-fn fail(request: &ScoreRequest<'_>, facts: &mut Facts, reason: &str) {
-    for need in evaluate::undecided_scores(request.prepared, request.scan, facts).into_iter().flatten() {
-        facts.failed(need, reason);
-    }
 }

@@ -168,6 +168,9 @@ pub struct Test {
     /// Scores that models give the item.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scores: BTreeMap<String, Value>,
+    /// Texts that models return for the item.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub texts: BTreeMap<String, Value>,
     /// Media of the item, with their hashes and states.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub media: Vec<Value>,

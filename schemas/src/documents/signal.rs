@@ -1,4 +1,4 @@
-//! The document of a signal: a model that scores items, how it is asked, and where its answer has the numbers.
+//! The document of a signal: a model that scores items, how it is asked, and where its answer has numbers and text.
 //!
 //! It does not judge the address, and it does not read answers; the catalog does.
 
@@ -64,7 +64,7 @@ pub enum SignalInput {
     Item,
 }
 
-/// JSON pointers to the numbers in an answer.
+/// JSON pointers to the numbers and the text in an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignalOutput {
@@ -77,6 +77,9 @@ pub struct SignalOutput {
     /// An object of numbers by label, or a list of objects with `label` and `score`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels_at: Option<String>,
+    /// A text about the whole input, such as a transcript.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
 }
 
 /// Call with several inputs: [`INPUT`] becomes the list of them, also if there is only one.
@@ -147,14 +150,18 @@ impl Signal {
     pub(super) fn check(&self, faults: &mut Vec<(String, String)>) {
         let mut fault = |path: &str, message: &str| faults.push((path.to_owned(), message.to_owned()));
         let output = &self.output;
-        if output.score.is_none() && output.labels.is_empty() && output.labels_at.is_none() {
-            fault("output", "A signal needs a number: add `score`, `labels` or `labels_at`.");
+        if !output.has_numbers() && output.text.is_none() {
+            fault(
+                "output",
+                "A signal needs a number or a text: add `score`, `labels`, `labels_at` or `text`.",
+            );
         }
         let named = output.labels.iter().map(|(label, pointer)| (format!("output.labels.{label}"), pointer));
         let score = output.score.iter().map(|pointer| ("output.score".to_owned(), pointer));
         let labels_at = output.labels_at.iter().map(|pointer| ("output.labels_at".to_owned(), pointer));
         let answers = self.batch.iter().map(|batch| ("batch.answers".to_owned(), &batch.answers));
-        for (path, pointer) in score.chain(named).chain(labels_at).chain(answers) {
+        let text = output.text.iter().map(|pointer| ("output.text".to_owned(), pointer));
+        for (path, pointer) in score.chain(named).chain(labels_at).chain(text).chain(answers) {
             if !pointer.is_empty() && !pointer.starts_with('/') {
                 fault(&path, "A JSON pointer is empty or begins with `/`, such as `/results/0/score`.");
             }
@@ -177,6 +184,12 @@ impl Signal {
         if self.input == SignalInput::Item && !self.fields.is_empty() {
             fault("fields", "The whole item is sent: remove the fields, or choose the input `text`.");
         }
+    }
+}
+
+impl SignalOutput {
+    pub fn has_numbers(&self) -> bool {
+        self.score.is_some() || !self.labels.is_empty() || self.labels_at.is_some()
     }
 }
 

@@ -157,7 +157,7 @@ const TABLE: &[(bool, &str)] = &[
     (true, r#"{"signal":"s","url":"https://m.example","input":"text","output":{"score":"/score"}}"#),
     (
         true,
-        r#"{"signal":"s","url":"https://m.example","headers":null,"input":"image_url","fields":null,"request":{"a":["${input}"]},"output":{"score":null,"labels":{"x":"/x"},"labels_at":null},"batch":null,"cache":"0s","timeout":"60s","cost":0}"#,
+        r#"{"signal":"s","url":"https://m.example","headers":null,"input":"image_url","fields":null,"request":{"a":["${input}"]},"output":{"score":null,"labels":{"x":"/x"},"labels_at":null,"text":null},"batch":null,"cache":"0s","timeout":"60s","cost":0}"#,
     ),
     (
         true,
@@ -175,6 +175,7 @@ const TABLE: &[(bool, &str)] = &[
         false,
         r#"{"signal":"s","url":"https://m.example","input":"text","output":{"score":"/s"},"batch":{"max":1,"wait":"5ms"}}"#,
     ),
+    (true, r#"{"signal":"s","url":"https://m.example","input":"text","output":{"text":"/text"}}"#),
     (false, r#"{"signal":"s","url":"https://m.example","input":"text"}"#),
     (false, r#"{"signal":"s","url":"https://m.example","input":"audio","output":{"score":"/score"}}"#),
     (false, r#"{"signal":"s","url":"https://m.example","input":"text","output":{"score":"/s"},"cost":-1}"#),
@@ -358,6 +359,7 @@ fn full_documents() -> Vec<(DocumentKind, Document)> {
                 strikes: 3,
                 counts: [("w".to_owned(), json!(2))].into(),
                 scores: [("m".to_owned(), json!(0.5))].into(),
+                texts: [("m".to_owned(), json!("t"))].into(),
                 media: vec![json!({"bank": "b"})],
                 expect: Expectation::Match,
             }],
@@ -425,6 +427,7 @@ fn full_documents() -> Vec<(DocumentKind, Document)> {
                 score: Some("/score".into()),
                 labels: [("x".to_owned(), "/x".to_owned())].into(),
                 labels_at: Some("/labels".into()),
+                text: Some("/text".into()),
             },
             batch: Some(SignalBatch { max: 32.try_into().unwrap(), answers: "/results".into() }),
             cache: Period::of_seconds(60),
@@ -499,7 +502,7 @@ prop_compose! {
             rollout: None, limits: RuleLimits::default(),
             review_sample: Percent::new(f64::from(share) / 100.0), on_error: OnError::default(),
             tests: tests.into_iter().map(|item| Test {
-                name: None, item_type: None, item, strikes: 0, counts: BTreeMap::new(), scores: BTreeMap::new(), media: Vec::new(),
+                name: None, item_type: None, item, strikes: 0, counts: BTreeMap::new(), scores: BTreeMap::new(), texts: BTreeMap::new(), media: Vec::new(),
                 expect: Expectation::NoMatch,
             }).collect(),
         })

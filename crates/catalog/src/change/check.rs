@@ -172,12 +172,12 @@ fn check_all_headers(
     faults.extend(references.iter().map(|found| DocumentFault::new(origin, "headers", sentence(found))));
 }
 
-/// Conditions on scores name signals that exist, and labels that those have.
+/// Conditions on models name signals that exist, and labels or a text that those have.
 fn check_scores(set: &Set, faults: &mut Vec<DocumentFault>) {
     for (origin, rule) in set.rules.values() {
-        let mut scores = Vec::new();
-        scores_in(&rule.when, "when", &mut scores);
-        for (path, score) in scores {
+        let mut conditions = Vec::new();
+        model_conditions_in(&rule.when, "when", &mut conditions);
+        for (path, is_text, score) in conditions {
             let Some(model) = score.get("model").and_then(Value::as_str) else { continue };
             let Some((_, signal)) = set.signals.get(model) else {
                 let near = hint(model, set.signals.keys().map(SignalId::as_str));
@@ -188,6 +188,17 @@ fn check_scores(set: &Set, faults: &mut Vec<DocumentFault>) {
                 continue;
             };
             match score.get("label").and_then(Value::as_str) {
+                _ if is_text => {
+                    if signal.output.text.is_none() {
+                        let message = format!("The signal `{model}` has no text: add `output.text` to it.");
+                        faults.push(DocumentFault::new(origin, path, message));
+                    }
+                }
+                _ if !signal.output.has_numbers() => {
+                    let message =
+                        format!("The signal `{model}` has a text and no numbers: use `model_text`.");
+                    faults.push(DocumentFault::new(origin, path, message));
+                }
                 None if signal.output.score.is_none() => {
                     let message = format!("The signal `{model}` has numbers for labels only: add `label`.");
                     faults.push(DocumentFault::new(origin, path, message));
@@ -205,18 +216,19 @@ fn check_scores(set: &Set, faults: &mut Vec<DocumentFault>) {
     }
 }
 
-/// Gathers the conditions on scores, each with its path. What is no condition is told elsewhere.
-fn scores_in<'a>(condition: &'a Value, path: &str, found: &mut Vec<(String, &'a Value)>) {
+/// Gathers the conditions on models, each with its path; the flag is true for one on a text. What is no condition is
+/// told elsewhere.
+fn model_conditions_in<'a>(condition: &'a Value, path: &str, found: &mut Vec<(String, bool, &'a Value)>) {
     for key in ["all", "any"] {
         for (nth, part) in condition.get(key).and_then(Value::as_array).into_iter().flatten().enumerate() {
-            scores_in(part, &format!("{path}.{key}[{nth}]"), found);
+            model_conditions_in(part, &format!("{path}.{key}[{nth}]"), found);
         }
     }
     if let Some(inner) = condition.get("not") {
-        scores_in(inner, &format!("{path}.not"), found);
+        model_conditions_in(inner, &format!("{path}.not"), found);
     }
-    if let Some(score) = condition.get("score") {
-        found.push((format!("{path}.score"), score));
+    for (key, is_text) in [("score", false), ("model_text", true)] {
+        found.extend(condition.get(key).map(|of| (format!("{path}.{key}"), is_text, of)));
     }
 }
 

@@ -103,8 +103,8 @@ pub(crate) fn finish_without_facts(prepared: &Prepared, scan: Scan) -> Option<Ou
 }
 
 /// Returns the scores that each rule still depends on; see [`tidegate_rules::Plan::undecided_scores`].
-pub fn undecided_scores(prepared: &Prepared, scan: &Scan, facts: &Facts) -> Vec<Vec<Need>> {
-    prepared.config.plan().undecided_scores(scan, facts)
+pub fn undecided_scores(config: &Compiled, scan: &Scan, facts: &Facts) -> Vec<Vec<Need>> {
+    config.plan().undecided_scores(scan, facts)
 }
 
 /// Decides the remaining rules by the facts that were looked up.

@@ -156,7 +156,7 @@ pub async fn explain(
     let Some(pending) = evaluate::begin_explanation(&prepared, rule) else { return Ok(None) };
     let needs: Vec<Need> = pending.needs().cloned().collect();
     let (facts, is_guessed) = facts(archive, &prepared, &needs, row.into()).await?;
-    let (is_no_concern, left_out) = (!pending.concerns, pending.left_out.clone());
+    let (is_no_concern, left_out) = (!pending.concerns, config.plan().left_out(&pending, &facts));
     Ok(Some(Explanation {
         tree: config.plan().finish_explanation(pending, &facts),
         is_no_concern,

@@ -85,13 +85,15 @@ struct Question {
     digest: String,
 }
 
-/// Numbers in the form of the store.
+/// An answer in the form of the store.
 #[derive(Serialize, Deserialize)]
 struct StoredScores {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     whole: Option<f64>,
     #[serde(default, skip_serializing_if = "HashMap::is_empty")]
     labels: HashMap<String, f64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    texts: Vec<String>,
 }
 
 impl Scorer {
@@ -109,7 +111,7 @@ impl Scorer {
         }))
     }
 
-    /// Returns the scores of an item's inputs, the highest of each label. One input without an answer leaves the item
+    /// Returns the scores of an item's inputs, the highest of each label, and a text for each. One input without an answer leaves the item
     /// without one: what the model did not see may be what it would have found.
     pub async fn score(&self, org: &OrgId, signal: &Arc<ScoreSignal>, inputs: &[Value]) -> Answer {
         if inputs.len() > self.0.settings.inputs_per_item {
@@ -332,7 +334,8 @@ impl Scorer {
         let now = Millis::now();
         let answered = questions.iter().zip(answers).filter_map(|(question, answer)| {
             let scores = answer.as_ref().ok()?;
-            let stored = StoredScores { whole: scores.whole, labels: scores.labels.clone() };
+            let texts = scores.texts.iter().map(|text| text.as_ref().to_owned()).collect();
+            let stored = StoredScores { whole: scores.whole, labels: scores.labels.clone(), texts };
             Some(SignalScore {
                 org: to.org.clone(),
                 signal: to.signal.key.clone(),
@@ -452,7 +455,7 @@ fn class(outcome: &str) -> &'static str {
     }
 }
 
-/// Returns the highest number of each label, and of the whole.
+/// Returns the highest number of each label and of the whole, and all texts.
 fn highest(answers: Vec<Arc<Scores>>) -> Arc<Scores> {
     let mut answers = answers.into_iter();
     let Some(first) = answers.next() else { return Arc::default() };
@@ -466,6 +469,7 @@ fn highest(answers: Vec<Arc<Scores>>) -> Arc<Scores> {
             let known = all.labels.entry(label.clone()).or_insert(*number);
             *known = known.max(*number);
         }
+        all.texts.extend(one.texts.iter().cloned());
         Arc::new(all)
     })
 }
@@ -502,5 +506,8 @@ async fn kept(
         return Ok(None);
     }
     let stored = serde_json::from_str::<StoredScores>(&row.scores).ok();
-    Ok(stored.map(|it| Scores { whole: it.whole, labels: it.labels }))
+    Ok(stored.map(|it| {
+        let texts = it.texts.into_iter().map(Arc::from).collect();
+        Scores { whole: it.whole, labels: it.labels, texts }
+    }))
 }

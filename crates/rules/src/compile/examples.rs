@@ -25,11 +25,12 @@ pub(super) fn check(rule: &Rule, references: &References<'_>, context: &mut Cont
                         unknown(c, "counts", "unknown window", key.as_str(), &known, Some(missing));
                     }
                 }
-                for (model, _) in
-                    test.facts.scores.iter().filter(|(model, _)| !models.contains(model.as_str()))
+                let scores = test.facts.scores.iter().map(|(model, _)| ("scores", model));
+                let texts = test.facts.texts.iter().map(|(model, _)| ("texts", model));
+                for (key, model) in scores.chain(texts).filter(|(_, model)| !models.contains(model.as_str()))
                 {
                     let known: Vec<_> = models.iter().map(ToString::to_string).collect();
-                    unknown(c, "scores", "the rule uses no model", model, &known, None);
+                    unknown(c, key, "the rule uses no model", model, &known, None);
                 }
                 for (place, (_, media)) in test.facts.media.iter().enumerate() {
                     let banks = c.vocabulary.banks();
@@ -77,6 +78,7 @@ fn asked<'c>(condition: &'c Condition, references: &'c References<'_>, models: &
             references.condition(key).into_iter().for_each(|used| asked(used, references, models));
         }
         Condition::Leaf(LeafSpec::Score(score)) => drop(models.insert(&score.model)),
+        Condition::Leaf(LeafSpec::ModelText(text)) => drop(models.insert(&text.model)),
         Condition::Leaf(_) => {}
     }
 }

@@ -230,7 +230,7 @@ impl Compiler<'_> {
                 node
             }),
             Condition::Leaf(leaf) if self.context.local && leaf.looks_up() => {
-                self.context.error("shape", "the condition of a window can use fields of the item only: remove strikes, count, media and score".to_owned());
+                self.context.error("shape", "the condition of a window can use fields of the item only: remove strikes, count, media, score and model_text".to_owned());
                 None
             }
             Condition::Leaf(leaf) => {

@@ -115,6 +115,7 @@ impl LeafKind for CountLeaf {
         facts: &Facts,
         explained: CountExplained,
         limits: &Limits,
+        _steps: &mut Steps,
     ) -> Settled<CountExplained> {
         let mut most: Option<(&WindowKey, Amount)> = None;
         let mut failure = None;

@@ -48,6 +48,7 @@ pub(crate) trait LeafKind: Sized {
         _facts: &Facts,
         explained: Self::Explained,
         _limits: &Limits,
+        _steps: &mut Steps,
     ) -> Settled<Self::Explained> {
         Settled { mask: Mask::ERRORED, explained, reason: None }
     }

@@ -144,6 +144,7 @@ impl LeafKind for MediaLeaf {
         facts: &Facts,
         explained: MediaExplained,
         limits: &Limits,
+        _steps: &mut Steps,
     ) -> Settled<MediaExplained> {
         let (mut hits, mut failure, mut nobody, mut known) = (Vec::new(), None, false, false);
         for need in needs {

@@ -13,6 +13,7 @@ pub mod geo;
 pub(crate) mod input;
 mod kind;
 pub mod media;
+pub mod model_text;
 pub(crate) mod needle;
 pub mod op;
 pub mod score;
@@ -149,10 +150,12 @@ macro_rules! leaf_kinds {
                 facts: &Facts,
                 explained: Explained,
                 limits: &Limits,
+                steps: &mut Steps,
             ) -> Settled<Explained> {
                 match (self, explained) {
                     $((Self::$kind(leaf), Explained::$kind(explained)) => {
-                        let Settled { mask, explained, reason } = leaf.settle(needs, facts, explained, limits);
+                        let Settled { mask, explained, reason } =
+                            leaf.settle(needs, facts, explained, limits, steps);
                         Settled { mask, explained: Explained::$kind(explained), reason }
                     })*
                     (_, explained) => Settled { mask: Mask::ERRORED, explained, reason: None },
@@ -223,6 +226,7 @@ leaf_kinds! {
         Count(count::CountLeaf, count::Count, count::CountExplained),
         Media(media::MediaLeaf, media::MediaTest, media::MediaExplained),
         Score(score::ScoreLeaf, score::Score, score::ScoreExplained),
+        ModelText(model_text::ModelTextLeaf, model_text::ModelText, model_text::ModelTextExplained),
         Geo(geo::GeoLeaf, geo::Geo, geo::GeoExplained),
         Domain(domain::DomainLeaf, domain::DomainTest, domain::DomainExplained),
     }
@@ -274,6 +278,7 @@ impl Explained {
             Self::Geo(leaf) => leaf.fields.len() + leaf.hits.len(),
             Self::Domain(leaf) => leaf.fields.len() + leaf.hits.len(),
             Self::Media(leaf) => leaf.fields.len() + leaf.hits.len(),
+            Self::ModelText(leaf) => leaf.hits.len(),
             Self::Formula(leaf) => leaf.values.len(),
             _ => 0,
         };

@@ -67,6 +67,7 @@ impl LeafKind for ScoreLeaf {
         facts: &Facts,
         explained: ScoreExplained,
         _limits: &Limits,
+        _steps: &mut Steps,
     ) -> Settled<ScoreExplained> {
         let scores =
             needs.first().map_or(Err(Missing::Failed("not_looked_up")), |need| facts.scores_of(need));

@@ -58,6 +58,7 @@ impl LeafKind for StrikesLeaf {
         facts: &Facts,
         explained: StrikesExplained,
         _limits: &Limits,
+        _steps: &mut Steps,
     ) -> Settled<StrikesExplained> {
         match needs.first().map_or(Err("not_looked_up"), |need| facts.points(need)) {
             Ok(points) => {

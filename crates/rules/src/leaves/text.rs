@@ -95,42 +95,7 @@ impl LeafKind for TextLeaf {
 
     fn compile(text: Text, context: &mut Context<'_>) -> Option<Self> {
         let slots = context.texts(&text.fields, "text");
-        let all = matches!(text.search, Search::AllOf { .. });
-        let mut entries = None;
-        let mut needles = match text.search {
-            Search::Bank { bank, whole } => {
-                let (needles, used) = entries_of(&bank, whole, text.view, context)?;
-                entries = Some(used);
-                needles
-            }
-            Search::AnyOf { words, whole } | Search::AllOf { words, whole } => {
-                words_of(words, whole, text.view, context)?
-            }
-            Search::Regex(patterns) => {
-                let mut regexes = Vec::with_capacity(patterns.len());
-                context.at("regex", |c| {
-                    for (nth, pattern) in patterns.iter().enumerate() {
-                        // A single pattern may stand without a list, so its path must hold for both.
-                        regexes.extend(match patterns.len() {
-                            1 => pattern_of(pattern, text.view, c),
-                            _ => c.at(nth, |c| pattern_of(pattern, text.view, c)),
-                        });
-                    }
-                });
-                (regexes.len() == patterns.len()).then_some(regexes)?
-            }
-        };
-        let needed = if all { needles.len() } else { text.min_distinct };
-        if !all && needed > 1 {
-            distinct(&mut needles, entries.as_mut());
-            if entries.is_none() && needles.len() < needed {
-                let detail =
-                    "words that are the same in this view count once, and too few are left to be found";
-                context.at("min_distinct", |c| c.error("limit", detail.to_owned()));
-                return None;
-            }
-        }
-        Some(Self { slots: slots?, view: text.view, needles, needed, bulk: None, entries })
+        Self::over(slots, text, context)
     }
 
     fn witness(&self) -> Option<f32> {
@@ -207,17 +172,23 @@ impl DocumentLeaf for TextLeaf {
     const KEY: &'static str = "text";
 
     fn parse(reader: &mut Reader<'_>, value: &Json) -> Option<Text> {
-        reader.text_search(value)
+        reader.text_search(value, "in", Reader::paths)
     }
 }
 
 impl Reader<'_> {
-    fn text_search(&mut self, value: &Json) -> Option<Text> {
+    /// Reads a search in the texts that stand under the key `place`.
+    pub(crate) fn text_search(
+        &mut self,
+        value: &Json,
+        place: &'static str,
+        texts: impl FnOnce(&mut Self, &Json) -> Option<Vec<String>>,
+    ) -> Option<Text> {
         const SEARCHES: [&str; 5] = ["any_of", "all_of", "words", "regex", "bank"];
         let object = self.object(
             value,
             &[
-                "in",
+                place,
                 "view",
                 "word",
                 "min_distinct",
@@ -228,7 +199,7 @@ impl Reader<'_> {
                 SEARCHES[4],
             ],
         )?;
-        let fields = self.required(object, "in", Self::paths);
+        let fields = self.required(object, place, texts);
         let view = self.optional(object, "view", |r, v| r.variant(v, View::ALL, View::as_str));
         let word = self.optional(object, "word", Self::boolean);
         let distinct = self.optional(object, "min_distinct", |r, v| {
@@ -314,6 +285,46 @@ impl Reader<'_> {
 }
 
 impl TextLeaf {
+    /// Compiles a search of the texts in these slots.
+    pub(crate) fn over(slots: Option<Vec<usize>>, text: Text, context: &mut Context<'_>) -> Option<Self> {
+        let all = matches!(text.search, Search::AllOf { .. });
+        let mut entries = None;
+        let mut needles = match text.search {
+            Search::Bank { bank, whole } => {
+                let (needles, used) = entries_of(&bank, whole, text.view, context)?;
+                entries = Some(used);
+                needles
+            }
+            Search::AnyOf { words, whole } | Search::AllOf { words, whole } => {
+                words_of(words, whole, text.view, context)?
+            }
+            Search::Regex(patterns) => {
+                let mut regexes = Vec::with_capacity(patterns.len());
+                context.at("regex", |c| {
+                    for (nth, pattern) in patterns.iter().enumerate() {
+                        // A single pattern may stand without a list, so its path must hold for both.
+                        regexes.extend(match patterns.len() {
+                            1 => pattern_of(pattern, text.view, c),
+                            _ => c.at(nth, |c| pattern_of(pattern, text.view, c)),
+                        });
+                    }
+                });
+                (regexes.len() == patterns.len()).then_some(regexes)?
+            }
+        };
+        let needed = if all { needles.len() } else { text.min_distinct };
+        if !all && needed > 1 {
+            distinct(&mut needles, entries.as_mut());
+            if entries.is_none() && needles.len() < needed {
+                let detail =
+                    "words that are the same in this view count once, and too few are left to be found";
+                context.at("min_distinct", |c| c.error("limit", detail.to_owned()));
+                return None;
+            }
+        }
+        Some(Self { slots: slots?, view: text.view, needles, needed, bulk: None, entries })
+    }
+
     /// Bank of the needles, if they are not the rule's own.
     pub(crate) fn bank(&self) -> Option<&BankId> {
         self.entries.as_ref().map(UsedEntries::bank)

@@ -13,7 +13,7 @@ use crate::{
     facts::{Facts, Need},
     item::Item,
     leaves::{self, Explained},
-    limits::OutOfSteps,
+    limits::{OutOfSteps, Steps},
     logic::Mask,
     outcome::Omissions,
 };
@@ -101,7 +101,14 @@ impl Plan {
     /// without an answer counts as failed.
     pub fn finish_explanation(&self, pending: PendingExplanation, facts: &Facts) -> Explained {
         let mut open = pending.open;
-        open.settle(self, facts);
+        open.settle(self, facts, &mut Steps::new(&self.limits));
         leaves::tree(&open.rule.when, &open.rule.uses, open.explained)
+    }
+
+    /// Returns what an explanation leaves out of the item and of the facts.
+    pub fn left_out(&self, pending: &PendingExplanation, facts: &Facts) -> Omissions {
+        let mut left_out = pending.left_out.clone();
+        pending.open.add_cut_texts(self, facts, &mut left_out.truncated);
+        left_out
     }
 }

@@ -28,7 +28,7 @@ use crate::{
     fields::{FieldCache, Path},
     item::{Item, On},
     leaves::{self, Explained, Leaf, input::EvalInput},
-    limits::{Limits, OutOfSteps},
+    limits::{Limits, OutOfSteps, Steps},
     lint,
     logic::{self, Mask},
     outcome::{Match, Outcome, RuleFailure},
@@ -129,7 +129,7 @@ fn bit(on: On) -> u8 {
 }
 
 /// Result of looking at the item alone. It owns what it needs, so the item may go.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Scan {
     entries: Vec<Entry>,
     needs: Vec<Need>,
@@ -139,14 +139,14 @@ pub struct Scan {
     ran_out_of_time: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Entry {
     Errored(Arc<Rule>),
     Open(Box<Open>),
 }
 
 /// A rule that passed, or waits for facts. Its leaves are in document order.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Open {
     rule: Arc<Rule>,
     leaves: Vec<Mask>,
@@ -155,7 +155,7 @@ struct Open {
 }
 
 /// A leaf that a fact decides.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Waiting {
     leaf: usize,
     needs: Vec<Need>,
@@ -293,6 +293,7 @@ impl Plan {
     pub(crate) fn models(&self) -> impl Iterator<Item = &str> {
         self.predicates.iter().filter_map(|predicate| match predicate {
             Leaf::Score(score) => Some(score.model()),
+            Leaf::ModelText(text) => Some(text.model()),
             _ => None,
         })
     }
@@ -446,8 +447,11 @@ impl Plan {
     /// Returns the scores that each rule still depends on once `facts` are known, without those of rules that are
     /// decided. The caller asks for some of them and calls again.
     pub fn undecided_scores(&self, scan: &Scan, facts: &Facts) -> Vec<Vec<Need>> {
+        let mut steps = Steps::new(&self.limits);
         let rules = scan.entries.iter().filter_map(|entry| match entry {
-            Entry::Open(open) if !open.waiting.is_empty() => Some(open.undecided_scores(self, facts)),
+            Entry::Open(open) if !open.waiting.is_empty() => {
+                Some(open.undecided_scores(self, facts, &mut steps))
+            }
             _ => None,
         });
         rules.filter(|needs| !needs.is_empty()).collect()
@@ -457,27 +461,30 @@ impl Plan {
     pub fn finish(&self, scan: Scan, facts: &Facts) -> Outcome {
         let mut outcome =
             Outcome { truncated: scan.truncated, uncounted: scan.added.1, ..Outcome::default() };
-        let mut explained = 0;
+        let (mut explained, mut steps) = (0, Steps::new(&self.limits));
         for entry in scan.entries {
             let failure = match entry {
                 Entry::Errored(rule) => Some((rule, "deadline".to_owned())),
-                Entry::Open(mut open) => match open.settle(self, facts) {
-                    (Mask::PASSED, _) => {
-                        let head = &open.rule.head;
-                        if head.status != Status::Live && outcome.matched.len() >= self.limits.matched {
-                            outcome.matched_more += 1;
-                            continue;
+                Entry::Open(mut open) => {
+                    open.add_cut_texts(self, facts, &mut outcome.truncated);
+                    match open.settle(self, facts, &mut steps) {
+                        (Mask::PASSED, _) => {
+                            let head = &open.rule.head;
+                            if head.status != Status::Live && outcome.matched.len() >= self.limits.matched {
+                                outcome.matched_more += 1;
+                                continue;
+                            }
+                            let tree = leaves::tree(&open.rule.when, &open.rule.uses, open.explained);
+                            explained += tree.size();
+                            let fits = explained <= self.limits.explained;
+                            let named = Arc::clone(&head.named);
+                            outcome.matched.push(Match { named, tree: if fits { tree } else { cut() } });
+                            None
                         }
-                        let tree = leaves::tree(&open.rule.when, &open.rule.uses, open.explained);
-                        explained += tree.size();
-                        let fits = explained <= self.limits.explained;
-                        let named = Arc::clone(&head.named);
-                        outcome.matched.push(Match { named, tree: if fits { tree } else { cut() } });
-                        None
+                        (Mask::ERRORED, reason) => Some((open.rule, reason.unwrap_or_default())),
+                        _ => None,
                     }
-                    (Mask::ERRORED, reason) => Some((open.rule, reason.unwrap_or_default())),
-                    _ => None,
-                },
+                }
             };
             if let Some((rule, reason)) = failure {
                 // Those that lead to something despite their failure are not many, and must not get lost.
@@ -494,13 +501,14 @@ impl Plan {
 }
 
 impl Open {
-    fn undecided_scores(&self, plan: &Plan, facts: &Facts) -> Vec<Need> {
+    fn undecided_scores(&self, plan: &Plan, facts: &Facts, steps: &mut Steps) -> Vec<Need> {
+        steps.next_rule();
         let mut masks = self.leaves.clone();
         for Waiting { leaf, needs } in &self.waiting {
             let predicate = &plan.predicates[self.rule.leaves[*leaf] as usize];
             if needs.iter().all(|need| facts.has(need)) {
-                masks[*leaf] =
-                    predicate.settle(needs, facts, self.explained[*leaf].clone(), &plan.limits).mask;
+                let explained = self.explained[*leaf].clone();
+                masks[*leaf] = predicate.settle(needs, facts, explained, &plan.limits, steps).mask;
             }
         }
         let mut pending = Vec::new();
@@ -514,13 +522,26 @@ impl Open {
         needs.filter(|need| matches!(need, Need::Score { .. }) && !facts.has(need)).cloned().collect()
     }
 
+    /// Adds the names of texts among the facts that are longer than what is searched.
+    fn add_cut_texts(&self, plan: &Plan, facts: &Facts, truncated: &mut Vec<String>) {
+        for Waiting { leaf, needs } in &self.waiting {
+            if let Leaf::ModelText(text) = &plan.predicates[self.rule.leaves[*leaf] as usize]
+                && let Some(name) = text.cut_text(needs, facts, &plan.limits)
+                && !truncated.iter().any(|known| known == name)
+            {
+                truncated.push(name.to_owned());
+            }
+        }
+    }
+
     /// The rule's outcome with the facts in it, and the first reason for which a fact is missing.
-    fn settle(&mut self, plan: &Plan, facts: &Facts) -> (Mask, Option<String>) {
+    fn settle(&mut self, plan: &Plan, facts: &Facts, steps: &mut Steps) -> (Mask, Option<String>) {
+        steps.next_rule();
         let mut first = None;
         for Waiting { leaf, needs } in &self.waiting {
             let predicate = &plan.predicates[self.rule.leaves[*leaf] as usize];
             let open = std::mem::replace(&mut self.explained[*leaf], cut());
-            let settled = predicate.settle(needs, facts, open, &plan.limits);
+            let settled = predicate.settle(needs, facts, open, &plan.limits, steps);
             self.leaves[*leaf] = settled.mask;
             self.explained[*leaf] = settled.explained;
             first = first.or(settled.reason);

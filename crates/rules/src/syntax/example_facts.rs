@@ -1,5 +1,7 @@
 //! Reads what examples say is known beside their items. Whether windows, banks and models exist is seen elsewhere.
 
+use std::sync::Arc;
+
 use serde_json::Value as Json;
 use tidegate_schemas::ids::{BankId, WindowId};
 
@@ -11,7 +13,7 @@ use crate::{
 };
 
 /// Keys of what is known beside an item.
-pub(super) const FACT_KEYS: [&str; 4] = ["strikes", "counts", "scores", "media"];
+pub(super) const FACT_KEYS: [&str; 5] = ["strikes", "counts", "scores", "texts", "media"];
 
 impl Reader<'_> {
     pub(super) fn example_facts(&mut self, object: &Object) -> ExampleFacts {
@@ -19,6 +21,7 @@ impl Reader<'_> {
             strikes: self.optional(object, "strikes", Self::whole).unwrap_or_default(),
             counts: self.optional(object, "counts", Self::counts).unwrap_or_default(),
             scores: self.optional(object, "scores", Self::scores).unwrap_or_default(),
+            texts: self.optional(object, "texts", Self::model_texts).unwrap_or_default(),
             media: self.optional(object, "media", |r, v| r.list(v, Self::medium)).unwrap_or_default(),
         }
     }
@@ -43,6 +46,23 @@ impl Reader<'_> {
             scores.push((model.clone(), self.at(model, |r| r.said(said))?));
         }
         Some(scores)
+    }
+
+    fn model_texts(&mut self, value: &Json) -> Option<Vec<(String, Vec<Arc<str>>)>> {
+        let Some(object) = value.as_object() else {
+            return self.error("shape", "expected a mapping of models to texts");
+        };
+        let mut texts = Vec::with_capacity(object.len());
+        for (model, said) in object {
+            let said = self.at(model, |r| {
+                r.one_or_more(said, |r, v| match v.as_str() {
+                    Some(text) => Some(text.into()),
+                    None => r.error("shape", "expected a text"),
+                })
+            });
+            texts.push((model.clone(), said?));
+        }
+        Some(texts)
     }
 
     fn said(&mut self, value: &Json) -> Option<Scores> {

@@ -13,6 +13,8 @@ mod window;
 pub(crate) use self::read::example_facts;
 pub use self::read::{parse, parse_window};
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use tidegate_schemas::{
@@ -117,6 +119,8 @@ pub struct ExampleFacts {
     pub counts: Vec<(WindowId, Amount)>,
     /// Scores of models; the others have none.
     pub scores: Vec<(String, Scores)>,
+    /// Texts that models return; the others return none.
+    pub texts: Vec<(String, Vec<Arc<str>>)>,
     /// Media by address, or one for all; the others are not known.
     pub media: Vec<(Option<String>, Media)>,
 }

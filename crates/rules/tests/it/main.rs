@@ -9,6 +9,7 @@ mod fuzzed;
 mod guide;
 mod hostile;
 mod lint;
+mod model_text;
 mod oracle;
 mod published;
 mod references;

@@ -69,6 +69,9 @@ fn null_is_absent_for_schema_and_reader() {
         (json!({"media": {"in": ["image"], "state": null}}), false),
         (json!({"score": {"model": "m", "label": null, "gt": 0.5, "lt": null}}), true),
         (json!({"score": {"model": "m", "label": "l", "gt": null}}), false),
+        (json!({"model_text": {"model": "m", "words": ["x"], "regex": null, "view": null}}), true),
+        (json!({"model_text": {"model": "m", "words": null}}), false),
+        (json!({"model_text": {"in": ["text"], "words": ["x"]}}), false),
         (json!({"geo": {"in": ["place"], "lat": null, "lng": null, "cells": "u33", "within": null}}), true),
         (
             json!({"geo": {"lat": "a", "lng": "b", "in": null, "within": {"lat": 1, "lng": 2, "m": null, "km": 1}}}),

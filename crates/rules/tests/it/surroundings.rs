@@ -341,7 +341,7 @@ fn a_score_is_asked_for_once_and_may_be_missing() {
     assert!(outcome(&says(0.8)).matched.is_empty());
     assert_eq!(outcome(&says(f64::NAN)).errored[0].reason, "score: not_a_number");
     let label = |facts: &mut Facts, need| {
-        facts.scores(need, Scores { whole: None, labels: [("l".to_owned(), 0.95)].into() });
+        facts.scores(need, Scores { labels: [("l".to_owned(), 0.95)].into(), ..Scores::default() });
     };
     assert_eq!(outcome(&label).matched.len(), 1);
     let nobody = outcome(&|facts, need| facts.unknown(need));

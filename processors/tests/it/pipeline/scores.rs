@@ -110,6 +110,7 @@ async fn serve(mut socket: TcpStream, asked: Arc<Mutex<HashMap<String, Vec<Value
             let inputs = body["input"].as_array().unwrap();
             ("200 OK", json!(inputs.iter().map(mean).collect::<Vec<_>>()).to_string())
         }
+        "/speech" => ("200 OK", r#"{"text":"Buy SCAM coins now","score":0.2}"#.to_owned()),
         "/low" => ("200 OK", r#"{"score":0.1}"#.to_owned()),
         _ => ("200 OK", r#"{"score":0.9}"#.to_owned()),
     };
@@ -267,6 +268,45 @@ async fn items_of_a_record_get_their_own_scores_of_a_batch() {
     let mut inputs = calls.collect::<Vec<_>>().concat();
     inputs.sort_by_key(Value::to_string);
     assert_eq!(inputs, ["kind 1", "kind 3", "kind 5", "mean"], "equal inputs are asked once");
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_search_the_text_that_a_model_returns() {
+    let model = Model::start().await;
+    let spoken = |path: &str| {
+        let (key, port) = (&path[1..], model.port);
+        format!(
+            "signal: {key}\nurl: http://127.0.0.1:{port}{path}\ninput: text\noutput: {{text: /text}}\n---\n"
+        )
+    };
+    let both = "{all: [{model_text: {model: speech, words: [peace]}}, {score: {model: dear, gte: 0.5}}]}";
+    let documents = spoken("/speech")
+        + &spoken("/error")
+        + &spoken("/low")
+        + &model.signals(&["/dear"], "cost: 9")
+        + &rule("scam", "{model_text: {model: speech, words: [scam]}}")
+        + &rule("stops", both)
+        + &rule("down", "{not: {model_text: {model: error, words: [scam]}}}")
+        + &rule("no-text", "{not: {model_text: {model: low, words: [scam]}}}");
+    let mut world = world(patient(), &documents).await;
+    for id in ["one", "two"] {
+        let submission = world.submit_text(id, "a video").await;
+        let row = world.evaluated(&post(id), submission).await;
+        assert_eq!(matched(&row), ["scam"]);
+        let hit = &listed(&row.matched)[0]["tree"]["model_text"]["hits"][0];
+        assert_eq!((&hit["field"], &hit["found"]), (&json!("signal:speech"), &json!("SCAM")));
+        let expected = [("down", "model_text: status_500"), ("no-text", "model_text: shape")];
+        assert_eq!(errored(&row), expected.map(|(rule, why)| (rule.to_owned(), why.to_owned())));
+    }
+    assert_eq!((model.asked("/speech").len(), model.asked("/dear").len()), (1, 0));
+    let row = world.versions(&post("two")).await.remove(0);
+    let config = world.deps.live.org(&org()).unwrap();
+    let (store, org, uncounted) = (&world.deps.store, org(), std::collections::BTreeSet::new());
+    let archive = Archive { store, org: &org, uncounted: &uncounted, window_rows: 9 };
+    let why = stored_evaluation::explain(archive, config, &row, &"scam".into()).await.unwrap().unwrap();
+    assert!(!why.is_guessed && serde_json::to_string(&why.tree).unwrap().contains("SCAM"));
+    assert_eq!(model.asked("/speech").len(), 1);
     world.drain().await;
 }
 

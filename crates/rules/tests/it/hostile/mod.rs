@@ -139,7 +139,7 @@ fn published_schema_has_exactly_the_keys_that_are_read() {
         known.sort();
         known
     };
-    for leaf in ["text", "field", "strikes", "count", "media", "score", "geo", "domain"] {
+    for leaf in ["text", "field", "strikes", "count", "media", "score", "model_text", "geo", "domain"] {
         assert_eq!(keys(&schema["$defs"][leaf]["properties"]), known(leaf), "{leaf}");
     }
     for view in schema["$defs"]["text"]["properties"]["view"]["enum"].as_array().unwrap() {

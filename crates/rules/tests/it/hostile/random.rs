@@ -8,8 +8,20 @@ use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
 
 use super::{Data, compile};
 
-const LEAVES: [&str; 11] =
-    ["text", "field", "strikes", "count", "media", "score", "geo", "domain", "all", "any", "not"];
+const LEAVES: [&str; 12] = [
+    "text",
+    "field",
+    "strikes",
+    "count",
+    "media",
+    "score",
+    "model_text",
+    "geo",
+    "domain",
+    "all",
+    "any",
+    "not",
+];
 
 struct Dice(u64);
 

@@ -25,7 +25,7 @@ use crate::oracle::{
 };
 
 /// Kinds of leaves, views and comparisons.
-const KINDS: usize = 33;
+const KINDS: usize = 34;
 
 /// 2026-01-01T00:00:00Z.
 const NOW: Millis = Millis(1_767_225_600_000);
@@ -162,7 +162,11 @@ fn compare(seed: u64, seen: &mut Seen) {
             now: NOW,
             submission: SubmissionId::random(),
         };
-        let around = Around { standings: standings(&mut dice), seed: dice.roll(u64::MAX) };
+        let around = Around {
+            standings: standings(&mut dice),
+            seed: dice.roll(u64::MAX),
+            texts: world.model_texts(&mut dice),
+        };
         let oracle = Interpreter {
             rules: &rules,
             limits: &limits,

@@ -2,7 +2,7 @@
 //!
 //! The answers are drawn by the interpreter's `around`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{Kind, Shape};
@@ -10,7 +10,16 @@ use tidegate_rules::{Kind, Shape};
 use super::{Dice, Lean, MIXED, World};
 use crate::oracle::interpreter::around::Standings;
 
+const MODELS: [&str; 3] = ["mean", "spam", "nude"];
+
 impl World {
+    /// Texts that models return: none, one, or several.
+    pub(crate) fn model_texts(&self, dice: &mut Dice) -> BTreeMap<String, Vec<Arc<str>>> {
+        let texts =
+            |dice: &mut Dice| (0..dice.one(&[0, 1, 1, 1, 3])).map(|_| self.prose(dice).into()).collect();
+        MODELS.iter().map(|model| ((*model).to_owned(), texts(dice))).collect()
+    }
+
     pub(super) fn window(&self, dice: &mut Dice, nth: u64) -> Json {
         let (type_id, fields) = dice.one(&self.types);
         let mut window = json!({"window": format!("w{nth}"), "over": dice.one(&["1h", "30d"])});
@@ -64,8 +73,14 @@ impl World {
                 }
             }
             4 | 5 => self.media(dice, fields),
+            6 if dice.chance(50) => {
+                let mut text = self.text(dice, fields)["text"].clone();
+                text.as_object_mut().unwrap().remove("in");
+                text["model"] = json!(dice.one(&MODELS));
+                json!({"model_text": text})
+            }
             _ => {
-                let mut score = json!({"model": dice.one(&["mean", "spam", "nude"])});
+                let mut score = json!({"model": dice.one(&MODELS)});
                 if dice.chance(40) {
                     score["label"] = json!("rude");
                 }

@@ -5,14 +5,19 @@
 use std::{
     collections::{BTreeMap, hash_map::DefaultHasher},
     hash::{Hash, Hasher},
+    sync::Arc,
 };
 
 use ConditionResult::{Errored as Failing, Failed, Inapplicable, Passed, Skipped};
 use serde_json::{Map, Value as Json};
 use tidegate_rules::{
     Amount, BankMatch, ConditionResult, CountExplained, Explained, Measure, Media, MediaExplained, MediaHit,
-    MediaState, Need, On, ScoreExplained, Scores, StrikesExplained, Value, WindowEntry, WindowKey,
-    leaves::{LeafSpec, count::Count, media::MediaTest, op::Op, score::Score, strikes::Strikes},
+    MediaState, ModelTextExplained, Need, On, ScoreExplained, Scores, StrikesExplained, Value, WindowEntry,
+    WindowKey,
+    leaves::{
+        LeafSpec, count::Count, media::MediaTest, model_text::ModelText, op::Op, score::Score,
+        strikes::Strikes,
+    },
     syntax::{Condition, Window},
 };
 use tidegate_schemas::ids::{ItemKey, Kind, WindowId, derive};
@@ -28,6 +33,8 @@ pub(crate) type Standings = BTreeMap<Option<String>, Option<i64>>;
 pub(crate) struct Around {
     pub(crate) standings: Standings,
     pub(crate) seed: u64,
+    /// Texts by the model that returns them.
+    pub(crate) texts: BTreeMap<String, Vec<Arc<str>>>,
 }
 
 /// The result of a look-up.
@@ -88,6 +95,7 @@ impl Around {
             _ => Lookup::Found(Scores {
                 whole: drawn("whole"),
                 labels: drawn("rude").map(|score| ("rude".to_owned(), score)).into_iter().collect(),
+                texts: self.texts.get(model).cloned().unwrap_or_default(),
             }),
         }
     }
@@ -110,6 +118,7 @@ impl Interpreter<'_> {
             Condition::Leaf(LeafSpec::Count(count)) => Some(self.count(count)),
             Condition::Leaf(LeafSpec::Media(media)) => Some(self.media(media)),
             Condition::Leaf(LeafSpec::Score(score)) => Some(self.score(score)),
+            Condition::Leaf(LeafSpec::ModelText(text)) => Some(self.model_text(text)),
             _ => None,
         }
     }
@@ -157,6 +166,14 @@ impl Interpreter<'_> {
                     })
                     .collect::<Map<_, _>>(),
                 score: None,
+                reason: None,
+            }),
+            Condition::Leaf(LeafSpec::ModelText(text)) => Explained::ModelText(ModelTextExplained {
+                outcome,
+                model: text.model.clone(),
+                view: text.text.view,
+                hits: Vec::new(),
+                more: false,
                 reason: None,
             }),
             _ => unreachable!("only conditions that ask are left blank"),
@@ -372,6 +389,38 @@ impl Interpreter<'_> {
             shown,
             reason: told.err().map(|reason| format!("score: {reason}")),
         })
+    }
+
+    fn model_text(&self, asked: &ModelText) -> Result<Asking, ConditionResult> {
+        let (told, reason) = match self.around.scores(&asked.model) {
+            Lookup::Unavailable => (Failing, Some("down")),
+            Lookup::Found(scores) if !scores.texts.is_empty() => (self.text(&asked.text), None),
+            Lookup::Found(_) | Lookup::Unknown => (Inapplicable, None),
+        };
+        let mut shown = self.blank(&Condition::Leaf(LeafSpec::ModelText(asked.clone())), told);
+        if let Explained::ModelText(shown) = &mut shown {
+            if matches!(told, Passed | Failed)
+                && let Explained::Text(searched) = self.text_explained(&asked.text, told)
+            {
+                (shown.hits, shown.more) = (searched.hits, searched.more);
+            }
+            shown.reason = reason.map(str::to_owned);
+        }
+        Ok(Asking {
+            needs: vec![Need::Score { model: asked.model.clone(), submission: self.item.submission }],
+            possible: vec![Failed, Failing, Inapplicable, Passed],
+            told,
+            shown,
+            reason: reason.map(|reason| format!("model_text: {reason}")),
+        })
+    }
+
+    /// The name of a model's text of which not all is searched.
+    pub(super) fn cut_text(&self, condition: &Condition) -> Option<String> {
+        let Condition::Leaf(LeafSpec::ModelText(asked)) = condition else { return None };
+        let Lookup::Found(scores) = self.around.scores(&asked.model) else { return None };
+        let bytes: usize = scores.texts.iter().map(|text| text.len()).sum();
+        (bytes > self.limits.text_bytes).then(|| format!("signal:{}", asked.model))
     }
 
     /// What the item adds to windows, and the windows that did not take all of it.

@@ -90,6 +90,8 @@ impl Interpreter<'_> {
                             .iter()
                             .for_each(|need| tally.raised += u64::from(want(&mut needs, need)));
                         reason = reason.take().or(asking.reason.clone());
+                        let cut = self.cut_text(leaf.condition);
+                        outcome.truncated.extend(cut.filter(|name| !outcome.truncated.contains(name)));
                         asking.shown.clone()
                     }
                     _ if self.ask(leaf.condition).is_some() => {
@@ -223,6 +225,7 @@ impl Interpreter<'_> {
                 (vec![kind.to_owned()], Failed)
             }
             Condition::Leaf(LeafSpec::Score(_)) => (vec!["score".to_owned()], Failed),
+            Condition::Leaf(LeafSpec::ModelText(_)) => (vec!["model text".to_owned()], Failed),
             Condition::Leaf(LeafSpec::Geo(geo)) => {
                 let kind = match geo.source {
                     GeoSource::Hashes(_) => "geohash",
@@ -319,7 +322,9 @@ fn paths(rules: &[Rule], condition: &Condition, tell: &mut impl FnMut(String, bo
         Condition::Leaf(LeafSpec::Domain(domain)) => {
             domain.fields.iter().for_each(|field| tell(field.clone(), true));
         }
-        Condition::Leaf(LeafSpec::Strikes(_) | LeafSpec::Count(_) | LeafSpec::Score(_)) => {}
+        Condition::Leaf(
+            LeafSpec::Strikes(_) | LeafSpec::Count(_) | LeafSpec::Score(_) | LeafSpec::ModelText(_),
+        ) => {}
     }
 }
 

@@ -11,7 +11,9 @@ use tidegate_rules::{
 use tidegate_schemas::banks::BankKind;
 
 use super::{
-    Interpreter, places, short,
+    Interpreter,
+    around::Lookup,
+    places, short,
     viewed::{Viewed, in_word, is_unseen},
 };
 
@@ -55,15 +57,34 @@ impl Interpreter<'_> {
     pub(super) fn texts(&self, path: &str) -> Vec<(Option<String>, String)> {
         let mut left = self.limits.text_bytes;
         let mut texts = Vec::new();
-        for (element, value) in self.values(path).unwrap_or_default() {
-            let Value::Text(text) = value else { continue };
-            let cut = beginning(text, left, self.is_address(path));
+        for (element, text) in self.all_texts(path) {
+            let cut = beginning(&text, left, self.is_address(path));
             left = if cut.len() < text.len() { 0 } else { left - bytes(cut, self.is_address(path)) };
             if !cut.is_empty() || text.is_empty() {
                 texts.push((element, cut.to_owned()));
             }
         }
         texts
+    }
+
+    /// The texts of the item at a path, or those of a model.
+    fn all_texts(&self, path: &str) -> Vec<(Option<String>, String)> {
+        let Some(model) = path.strip_prefix("signal:") else {
+            let values = self.values(path).unwrap_or_default().into_iter();
+            return values
+                .filter_map(|(element, value)| match value {
+                    Value::Text(text) => Some((element, text.to_owned())),
+                    _ => None,
+                })
+                .collect();
+        };
+        let texts = match self.around.scores(model) {
+            Lookup::Found(scores) => scores.texts,
+            Lookup::Unknown | Lookup::Unavailable => Vec::new(),
+        };
+        let several = texts.len() > 1;
+        let nth = |nth: usize| several.then(|| nth.to_string());
+        texts.iter().enumerate().map(|(place, text)| (nth(place), text.to_string())).collect()
     }
 
     pub(super) fn text(&self, text: &Text) -> ConditionResult {

@@ -1,0 +1,198 @@
+//! The condition `model_text`: words or patterns are found in the text that a model returns for the item, such as a
+//! transcript. The caller asks the model; the search is that of the condition `text`.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use tidegate_schemas::ids::Millis;
+
+use super::{
+    context::Context,
+    input::{EvalInput, Hit, Settled},
+    kind::{DocumentLeaf, LeafKind},
+    text::{Text, TextExplained, TextLeaf},
+};
+use crate::{
+    facts::{Facts, Missing, Need},
+    fields::{FieldCache, Path},
+    item::{Fields, Value},
+    limits::{Limits, OutOfSteps, Steps, wide},
+    logic::{ConditionResult, Mask},
+    reader::Reader,
+    text::View,
+    vocabulary::Route,
+};
+
+/// Words or patterns, searched in the text that a model returns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelText {
+    pub model: String,
+    /// The search. Its only field is the name under which outcomes show the text.
+    pub text: Text,
+}
+
+#[derive(Debug)]
+pub(crate) struct ModelTextLeaf {
+    model: String,
+    paths: [Path; 1],
+    text: TextLeaf,
+}
+
+/// Texts of a model in the place of an item's fields: one for each input that the item has for the model.
+struct Answered<'a>(&'a [Arc<str>]);
+
+impl Answered<'_> {
+    fn bytes(&self) -> usize {
+        self.0.iter().map(|text| text.len()).sum()
+    }
+}
+
+impl Fields for Answered<'_> {
+    fn field(&self, _name: &str) -> Option<Value<'_>> {
+        Some(match self.0 {
+            [one] => Value::Text(one),
+            several => Value::List(several.iter().map(|text| Value::Text(text)).collect()),
+        })
+    }
+}
+
+impl ModelTextLeaf {
+    pub(crate) fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// Name of the text in outcomes, if it is longer than what is searched.
+    pub(crate) fn cut_text(&self, needs: &[Need], facts: &Facts, limits: &Limits) -> Option<&str> {
+        let scores = needs.first().and_then(|need| facts.scores_of(need).ok())?;
+        (Answered(&scores.texts).bytes() > limits.text_bytes).then_some(self.paths[0].name.as_str())
+    }
+}
+
+impl LeafKind for ModelTextLeaf {
+    type Spec = ModelText;
+    type Explained = ModelTextExplained;
+
+    const LOOKS_UP: bool = true;
+
+    fn compile(spec: ModelText, context: &mut Context<'_>) -> Option<Self> {
+        let route = Route { field: String::new(), inside: None };
+        let paths = [Path { name: spec.text.fields.concat(), routes: vec![route] }];
+        let mut text = TextLeaf::over(Some(vec![0]), spec.text, context)?;
+        text.gather();
+        Some(Self { model: spec.model, paths, text })
+    }
+
+    fn paths(_spec: &ModelText, _context: &Context<'_>) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn evaluate(&self, _input: &EvalInput<'_>, _steps: &mut Steps) -> Result<Mask, OutOfSteps> {
+        Ok(Mask::OPEN)
+    }
+
+    fn needs(&self, input: &EvalInput<'_>) -> Vec<Need> {
+        vec![Need::Score { model: self.model.clone(), submission: input.submission }]
+    }
+
+    fn settle(
+        &self,
+        needs: &[Need],
+        facts: &Facts,
+        explained: ModelTextExplained,
+        limits: &Limits,
+        steps: &mut Steps,
+    ) -> Settled<ModelTextExplained> {
+        let asked = needs.first().and_then(|need| match need {
+            Need::Score { submission, .. } => Some((facts.scores_of(need), *submission)),
+            _ => None,
+        });
+        let texts = match asked {
+            Some((Ok(scores), submission)) if !scores.texts.is_empty() => {
+                Ok((Answered(&scores.texts), submission))
+            }
+            Some((Ok(_), _)) => Err(Missing::Nobody),
+            Some((Err(missing), _)) => Err(missing),
+            None => Err(Missing::Failed("not_looked_up")),
+        };
+        let searched = texts.map(|(texts, submission)| {
+            // Each condition brings the text into its view for itself.
+            steps.take(1 + wide(texts.bytes().min(limits.text_bytes)) / 16)?;
+            let input = EvalInput {
+                fields: FieldCache::new(&texts, &self.paths, None, limits.text_bytes),
+                user: None,
+                now: Millis(0),
+                submission,
+                limits,
+            };
+            self.text.evaluate(&input, steps).map(|mask| (mask, self.text.explain(mask, None, &input, steps)))
+        });
+        let (mask, reason) = match searched {
+            Ok(Ok((mask, TextExplained { hits, more, .. }))) => {
+                let explained = ModelTextExplained { outcome: mask.result(), hits, more, ..explained };
+                return Settled { mask, explained, reason: None };
+            }
+            Ok(Err(OutOfSteps)) => (Mask::ERRORED, Some("deadline")),
+            Err(Missing::Nobody) => (Mask::INAPPLICABLE, None),
+            Err(Missing::Failed(reason)) => (Mask::ERRORED, Some(reason)),
+            // No outcome depends on it; if one did, it must not pass.
+            Err(Missing::Skipped) => {
+                let explained = ModelTextExplained { outcome: ConditionResult::Skipped, ..explained };
+                return Settled { mask: Mask::ERRORED, explained, reason: None };
+            }
+        };
+        let explained =
+            ModelTextExplained { outcome: mask.result(), reason: reason.map(str::to_owned), ..explained };
+        Settled { mask, explained, reason: reason.map(|reason| format!("model_text: {reason}")) }
+    }
+
+    fn explain(
+        &self,
+        known: Mask,
+        _found: Option<&[(u32, u32)]>,
+        _input: &EvalInput<'_>,
+        _steps: &mut Steps,
+    ) -> ModelTextExplained {
+        ModelTextExplained {
+            outcome: known.result(),
+            model: self.model.clone(),
+            view: self.text.view,
+            hits: Vec::new(),
+            more: false,
+            reason: None,
+        }
+    }
+
+    fn memory(&self) -> usize {
+        self.text.memory()
+    }
+}
+
+impl DocumentLeaf for ModelTextLeaf {
+    const KEY: &'static str = "model_text";
+
+    fn parse(reader: &mut Reader<'_>, value: &Json) -> Option<ModelText> {
+        let mut text = reader.text_search(value, "model", |r, v| Some(vec![r.text(v)?.to_owned()]))?;
+        let model = text.fields.concat();
+        // A field of the item may have the signal's name.
+        text.fields = vec![format!("signal:{model}")];
+        Some(ModelText { model, text })
+    }
+}
+
+/// A condition on a model's text as it was evaluated.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelTextExplained {
+    pub outcome: ConditionResult,
+    pub model: String,
+    pub view: View,
+    /// The first place of each word or pattern that was found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hits: Vec<Hit>,
+    /// More words or patterns were found than are shown.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
+    /// The reason for which the text is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
