@@ -188,12 +188,11 @@ fn check_scores(set: &Set, faults: &mut Vec<DocumentFault>) {
                 continue;
             };
             match score.get("label").and_then(Value::as_str) {
-                _ if is_text => {
-                    if signal.output.text.is_none() {
-                        let message = format!("The signal `{model}` has no text: add `output.text` to it.");
-                        faults.push(DocumentFault::new(origin, path, message));
-                    }
+                _ if is_text && signal.output.text.is_none() => {
+                    let message = format!("The signal `{model}` has no text: add `output.text` to it.");
+                    faults.push(DocumentFault::new(origin, path, message));
                 }
+                _ if is_text => {}
                 _ if !signal.output.has_numbers() => {
                     let message =
                         format!("The signal `{model}` has a text and no numbers: use `model_text`.");

@@ -10,7 +10,7 @@ use std::{
     collections::HashMap,
     fmt::Write as _,
     hash::{Hash, Hasher},
-    iter::repeat_n,
+    iter::{once, repeat_n},
     ops::Range,
     slice,
     sync::Arc,
@@ -243,7 +243,7 @@ impl Scorer {
     async fn ask_all(&self, to: &Destination, questions: &[Question]) -> Arc<[Answer]> {
         let deadline = Instant::now() + to.signal.timeout;
         let mut answers = Vec::with_capacity(questions.len());
-        let mut parts: Vec<Range<usize>> = vec![0..questions.len()];
+        let mut parts: Vec<Range<usize>> = once(0..questions.len()).collect();
         while let Some(part) = parts.pop() {
             // The first call has its timeout; halves share what is left of it.
             if part.len() < questions.len() && deadline <= Instant::now() {

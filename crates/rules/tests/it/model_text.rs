@@ -123,7 +123,7 @@ fn a_missing_text_never_passes_and_has_its_reason() {
         let plan = compile(&[rule(&when)], &Limits::default());
         let failed = outcome(&plan, |facts, need| facts.failed(need, "timeout"));
         assert_eq!((failed.matched.len(), &*failed.errored[0].reason), (0, "model_text: timeout"));
-        let nobody = outcome(&plan, |facts, need| facts.unknown(need));
+        let nobody = outcome(&plan, Facts::unknown);
         assert!(nobody.matched.is_empty() && nobody.errored.is_empty(), "{when}");
         // Numbers only: the document that asked for them had no text.
         let number = outcome(&plan, |facts, need| {
