@@ -6,7 +6,7 @@
 #[allow(unreachable_pub, reason = "a crate of its own elsewhere")]
 mod targets;
 
-const RULES: [&str; 9] = [
+const RULES: [&str; 10] = [
     r#"{"rule":"r","status":"live","item_types":["post"],"when":{"text":{"in":["text"],"any_of":["scamcoin"]}}}"#,
     r#"{"rule":"r","when":{"all":[{"field":{"path":"likes","gt":3,"lte":7.5}},{"not":{"text":{"in":["text","tags"],"words":["fine","日本"],"view":"collapsed","min_distinct":2}}}]},"policies":["p"],"actions":[{"id":"a","params":{"n":1}}]}"#,
     r#"{"rule":"r","when":{"any":[{"strikes":{"gte":3,"within":"30d"}},{"score":{"model":"m","label":"x","gte":0.5}}]},"limit":{"per_day":3}}"#,
@@ -15,6 +15,7 @@ const RULES: [&str; 9] = [
     r#"{"rule":"r","when":{"media":{"in":["text"],"state":["ok","too_large"]}},"rollout":{"percent":5}}"#,
     r#"{"rule":"r","when":{"expr":"item.data.likes > 3 && item.data.tags.exists(t, t.startsWith('a'))"}}"#,
     r#"{"rule":"r","when":{"field":{"path":"createdAt","lt":{"ago":"7d"}}},"tests":[{"item":{"text":"x"},"expect":true}]}"#,
+    r#"{"rule":"r","when":{"any":[{"rule":"other"},{"not":{"rule":"r"}},{"field":{"path":"likes","gt":1}}]}}"#,
     r#"{"rule":"r","when":{"text":{"in":["text"],"regex":["(?i)\\bscam\\w+","[0-9]{2}:[0-9]{2}"]}}}"#,
 ];
 

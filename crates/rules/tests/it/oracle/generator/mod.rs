@@ -7,6 +7,7 @@ mod facts;
 mod fields;
 mod items;
 mod places;
+mod references;
 mod texts;
 
 use std::collections::BTreeMap;
@@ -181,7 +182,7 @@ impl World {
         named.truth(dice, 2)
     }
 
-    pub(crate) fn rule(&self, dice: &mut Dice, nth: usize) -> Json {
+    fn rule(&self, dice: &mut Dice, nth: usize) -> Json {
         let only = dice.one(&self.types);
         let named = dice.chance(70);
         let fields: BTreeMap<String, Shape> = if named {

@@ -490,7 +490,7 @@ impl Interpreter<'_> {
     fn counts(&self, window: &Window) -> bool {
         window.condition.as_ref().is_none_or(|condition| {
             let mut leaves = Vec::new();
-            self.leaves(condition, &mut leaves, &mut Tally::default());
+            self.leaves(condition, None, &mut leaves, &mut Tally::default());
             walk(self.rules, condition, &mut 0, &mut |nth| vec![leaves[nth].alone]) == [Passed]
         })
     }

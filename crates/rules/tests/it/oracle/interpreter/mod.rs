@@ -39,12 +39,23 @@ pub(crate) struct Interpreter<'a> {
     pub(crate) banks: &'a [Bank],
 }
 
-/// How often the leaves of a kind came to what, and needs were made one.
+/// How often the leaves and uses of a kind came to what, and needs were made one.
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) leaves: BTreeMap<String, BTreeMap<&'static str, u64>>,
     /// How often a rule asked for more of what another one had asked for.
     pub(crate) raised: u64,
+}
+
+impl Tally {
+    fn add(&mut self, kind: String, outcome: ConditionResult) {
+        let name = match outcome {
+            Passed => "passed",
+            Failed => "failed",
+            _ => "neither",
+        };
+        *self.leaves.entry(kind).or_default().entry(name).or_default() += 1;
+    }
 }
 
 struct Leaf<'r> {
@@ -55,6 +66,10 @@ struct Leaf<'r> {
 }
 
 impl Leaf<'_> {
+    fn told(&self) -> ConditionResult {
+        self.asking.as_ref().map_or(self.alone, |asking| asking.told)
+    }
+
     fn possible(&self) -> Possible {
         self.asking.as_ref().map_or_else(|| vec![self.alone], |asking| asking.possible.clone())
     }
@@ -68,7 +83,7 @@ impl Interpreter<'_> {
         let mut needs: Vec<Need> = Vec::new();
         for rule in self.rules.iter().filter(|rule| self.concerns(rule)) {
             let mut leaves = Vec::new();
-            self.leaves(&rule.when, &mut leaves, tally);
+            self.leaves(&rule.when, None, &mut leaves, tally);
             let mut looked = vec![false; leaves.len()];
             let possible = walk(self.rules, &rule.when, &mut 0, &mut |nth| {
                 looked[nth] = true;
@@ -133,7 +148,7 @@ impl Interpreter<'_> {
     #[allow(dead_code, reason = "the bench asks for outcomes only")]
     pub(crate) fn begin_explanation(&self, rule: &Rule) -> Explained {
         let mut leaves = Vec::new();
-        self.leaves(&rule.when, &mut leaves, &mut Tally::default());
+        self.leaves(&rule.when, None, &mut leaves, &mut Tally::default());
         let explained: Vec<_> = leaves
             .into_iter()
             .map(|leaf| match leaf.asking {
@@ -192,13 +207,32 @@ impl Interpreter<'_> {
         searched
     }
 
-    fn leaves<'r>(&'r self, condition: &'r Condition, leaves: &mut Vec<Leaf<'r>>, tally: &mut Tally) {
+    /// Gathers the leaves of a condition that stands below `parent`, with those of the rules that it uses.
+    fn leaves<'r>(
+        &'r self,
+        condition: &'r Condition,
+        parent: Option<&str>,
+        leaves: &mut Vec<Leaf<'r>>,
+        tally: &mut Tally,
+    ) {
         let (kinds, alone) = match condition {
-            Condition::All(inner) | Condition::Any(inner) => {
-                return inner.iter().for_each(|inner| self.leaves(inner, leaves, tally));
+            Condition::All(inner) => {
+                return inner.iter().for_each(|inner| self.leaves(inner, Some("all"), leaves, tally));
             }
-            Condition::Not(inner) | Condition::Expr(inner) => return self.leaves(inner, leaves, tally),
-            Condition::Rule(key) => return self.leaves(used(self.rules, key), leaves, tally),
+            Condition::Any(inner) => {
+                return inner.iter().for_each(|inner| self.leaves(inner, Some("any"), leaves, tally));
+            }
+            Condition::Not(inner) => return self.leaves(inner, Some("not"), leaves, tally),
+            Condition::Expr(inner) => return self.leaves(inner, parent, leaves, tally),
+            Condition::Rule(key) => {
+                let (used, first) = (used(self.rules, key), leaves.len());
+                self.leaves(used, None, leaves, tally);
+                let outcome = walk(self.rules, used, &mut 0, &mut |nth| vec![leaves[first + nth].told()])[0];
+                let below = parent.map(|parent| format!("rule below {parent}"));
+                let chain = uses(used).then(|| "rule that uses rules".to_owned());
+                let kinds = ["rule".to_owned()].into_iter().chain(below).chain(chain);
+                return kinds.for_each(|kind| tally.add(kind, outcome));
+            }
             Condition::Leaf(LeafSpec::Formula(formula)) => {
                 (vec!["formula".to_owned()], self.formula(formula).outcome())
             }
@@ -244,15 +278,9 @@ impl Interpreter<'_> {
             Some(Err(alone)) => (alone, None),
             Some(Ok(asking)) => (alone, Some(asking)),
         };
-        let name = match asking.as_ref().map_or(alone, |asking| asking.told) {
-            Passed => "passed",
-            Failed => "failed",
-            _ => "neither",
-        };
-        for kind in kinds {
-            *tally.leaves.entry(kind).or_default().entry(name).or_default() += 1;
-        }
-        leaves.push(Leaf { condition, alone, asking });
+        let leaf = Leaf { condition, alone, asking };
+        kinds.into_iter().for_each(|kind| tally.add(kind, leaf.told()));
+        leaves.push(leaf);
     }
 
     /// Element and value of everything at a path; `None` if it is absent.
@@ -294,6 +322,16 @@ impl Interpreter<'_> {
             Condition::Leaf(LeafSpec::Field(field)) => self.field_explained(field, alone),
             _ => unreachable!("only leaves are explained"),
         }
+    }
+}
+
+/// True if a condition uses other rules.
+fn uses(condition: &Condition) -> bool {
+    match condition {
+        Condition::All(inner) | Condition::Any(inner) => inner.iter().any(uses),
+        Condition::Not(inner) => uses(inner),
+        Condition::Rule(_) => true,
+        Condition::Leaf(_) | Condition::Expr(_) => false,
     }
 }
 
