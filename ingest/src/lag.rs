@@ -1,7 +1,7 @@
 //! Back-pressure when processing falls behind: items are refused while the oldest unprocessed record is too old.
 //!
 //! Organisations are weighed by the items that this process accepted of them lately. Those that sent at least the average
-//! are refused first; beyond twice the limit all are.
+//! are refused first, and the longer processing stays behind, the smaller senders as well.
 
 use std::{
     collections::HashMap,
@@ -36,13 +36,6 @@ struct SenderWeight {
     at: Instant,
 }
 
-/// Senders that are refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LagRefusal {
-    LargeSender,
-    Everybody,
-}
-
 /// Weight below which an organisation is forgotten.
 const FORGOTTEN: f64 = 0.01;
 
@@ -62,8 +55,15 @@ impl LagGate {
     }
 
     fn set_lag(&self, lag: Duration, now: Instant) {
+        let mut senders = self.senders.lock();
+        let was_behind = self.limit.is_some_and(|limit| self.lag() > limit);
         self.lag_ms.store(u64::try_from(lag.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
-        self.senders.lock().retain(|_, sent| self.weight(*sent, now) >= FORGOTTEN);
+        for sent in senders.values_mut() {
+            // While processing is behind, their items still wait: who is refused must not become a small sender by that.
+            let items = if was_behind { sent.items } else { self.weight(*sent, now) };
+            *sent = SenderWeight { items, at: now };
+        }
+        senders.retain(|_, sent| sent.items >= FORGOTTEN);
     }
 
     pub(crate) fn accepted(&self, org: &OrgId, items: usize, now: Instant) {
@@ -77,21 +77,21 @@ impl LagGate {
         *sent = SenderWeight { items, at: now };
     }
 
-    /// Returns the reason to refuse items of the organisation now; none if they are accepted.
-    pub(crate) fn refuses(&self, org: &OrgId, now: Instant) -> Option<LagRefusal> {
-        let (limit, lag) = (self.limit?, self.lag());
+    /// True if items of the organisation are refused now.
+    pub(crate) fn refuses(&self, org: &OrgId, now: Instant) -> bool {
+        let Some(limit) = self.limit else { return false };
+        let lag = self.lag();
         if lag <= limit {
-            return None;
-        }
-        if lag > limit * 2 {
-            return Some(LagRefusal::Everybody);
+            return false;
         }
         let senders = self.senders.lock();
-        let own = self.weight(*senders.get(org)?, now);
+        let Some(own) = senders.get(org).map(|sent| self.weight(*sent, now)) else { return false };
         let all: f64 = senders.values().map(|sent| self.weight(*sent, now)).sum();
         #[expect(clippy::cast_precision_loss, reason = "there are not so many organisations")]
         let average = all / senders.len() as f64;
-        (own >= average).then_some(LagRefusal::LargeSender)
+        // The backlog grows although the large senders are refused, so the others are too many together.
+        let beyond = (lag - limit).as_secs_f64() / limit.as_secs_f64();
+        own >= average / beyond.max(1.0)
     }
 
     /// Items that count after what has passed since: half of them after the time of the limit.
@@ -139,16 +139,14 @@ impl LagGate {
 impl Api {
     /// Refuses items of an organisation while processing is too far behind.
     pub(crate) fn check_lag(&self, org: &OrgId) -> Result<(), Problem> {
-        let Some(refused) = self.lag.refuses(org, Instant::now()) else { return Ok(()) };
-        let (limit, detail) = match refused {
-            LagRefusal::LargeSender => (
-                Limit::LagShare,
-                "Processing is behind, and the organisation sends more than most: send again later.",
-            ),
-            LagRefusal::Everybody => (Limit::LagTotal, "Processing is far behind: send again later."),
-        };
-        self.http.count_limited(limit);
-        Err(Problem::unavailable(detail, self.lag.interval()))
+        if !self.lag.refuses(org, Instant::now()) {
+            return Ok(());
+        }
+        self.http.count_limited(Limit::LagShare);
+        Err(Problem::unavailable(
+            "Processing is behind, and the organisation sends more than most: send again later.",
+            self.lag.interval(),
+        ))
     }
 }
 
@@ -159,21 +157,35 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(900);
 
     #[test]
-    fn the_largest_senders_are_refused_first_and_everybody_far_beyond() {
+    fn the_largest_senders_are_refused_first_and_others_as_the_lag_grows() {
         let (gate, now) = (LagGate::new(Some(LIMIT)), Instant::now());
-        let [large, small, new] = ["large", "small", "new"].map(OrgId::new);
+        let [large, middle, small, new] = ["large", "middle", "small", "new"].map(OrgId::new);
         gate.accepted(&large, 10_000, now);
+        gate.accepted(&middle, 1_000, now);
         gate.accepted(&small, 10, now);
-        gate.set_lag(LIMIT, now);
-        assert_eq!(gate.refuses(&large, now), None);
-        gate.set_lag(LIMIT + Duration::from_secs(1), now);
-        let refused = [&large, &small, &new].map(|org| gate.refuses(org, now));
-        assert_eq!(refused, [Some(LagRefusal::LargeSender), None, None]);
-        gate.set_lag(LIMIT * 2 + Duration::from_secs(1), now);
-        let refused = [&large, &small, &new].map(|org| gate.refuses(org, now));
-        assert_eq!(refused, [Some(LagRefusal::Everybody); 3]);
-        gate.set_lag(Duration::ZERO, now);
-        assert_eq!(gate.refuses(&large, now), None);
+        let refused = |lag: Duration| {
+            gate.set_lag(lag, now);
+            [&large, &middle, &small, &new].map(|org| gate.refuses(org, now))
+        };
+        assert_eq!(refused(LIMIT), [false; 4]);
+        assert_eq!(refused(LIMIT + Duration::from_secs(1)), [true, false, false, false]);
+        assert_eq!(refused(LIMIT * 4), [true, false, false, false]);
+        assert_eq!(refused(LIMIT * 5), [true, true, false, false]);
+        assert_eq!(refused(LIMIT * 400), [true, true, true, false]);
+        assert_eq!(refused(Duration::ZERO), [false; 4]);
+    }
+
+    #[test]
+    fn a_refused_sender_stays_a_large_one_while_its_items_wait() {
+        let (gate, now) = (LagGate::new(Some(LIMIT)), Instant::now());
+        let [flood, small] = ["flood", "small"].map(OrgId::new);
+        gate.accepted(&flood, 10_000, now);
+        for passed in 1..=40 {
+            let now = now + LIMIT * passed;
+            gate.set_lag(LIMIT * (passed + 1).min(20), now);
+            gate.accepted(&small, 1, now);
+            assert_eq!([&flood, &small].map(|org| gate.refuses(org, now)), [true, false], "{passed}");
+        }
     }
 
     #[test]
@@ -181,9 +193,9 @@ mod tests {
         let (gate, now) = (LagGate::new(Some(LIMIT)), Instant::now());
         let org = OrgId::new("org");
         gate.set_lag(LIMIT + Duration::from_secs(1), now);
-        assert_eq!(gate.refuses(&org, now), None);
+        assert!(!gate.refuses(&org, now));
         gate.accepted(&org, 1, now);
-        assert_eq!(gate.refuses(&org, now), Some(LagRefusal::LargeSender));
+        assert!(gate.refuses(&org, now));
     }
 
     #[test]
@@ -194,9 +206,11 @@ mod tests {
         let later = now + LIMIT * 2;
         gate.accepted(&now_large, 500, later);
         gate.set_lag(LIMIT + Duration::from_secs(1), later);
-        assert_eq!(gate.refuses(&earlier, later), None);
-        assert_eq!(gate.refuses(&now_large, later), Some(LagRefusal::LargeSender));
-        gate.set_lag(Duration::ZERO, now + LIMIT * 30);
+        assert!(!gate.refuses(&earlier, later));
+        assert!(gate.refuses(&now_large, later));
+        // What counts is the time since processing caught up.
+        gate.set_lag(Duration::ZERO, later);
+        gate.set_lag(Duration::ZERO, later + LIMIT * 30);
         assert!(gate.senders.lock().is_empty());
     }
 
@@ -205,6 +219,6 @@ mod tests {
         let (gate, now) = (LagGate::new(None), Instant::now());
         gate.accepted(&OrgId::new("org"), 1, now);
         gate.set_lag(LIMIT * 100, now);
-        assert_eq!(gate.refuses(&OrgId::new("org"), now), None);
+        assert!(!gate.refuses(&OrgId::new("org"), now));
     }
 }

@@ -27,7 +27,7 @@ pub struct Settings {
     /// of them as it leaves to all others. Default 1,000.
     pub waiting_requests: usize,
     /// Age of the oldest unprocessed item in seconds above which items are answered with 503: of the organisations that
-    /// sent most at first, of all at twice the age. 0: items are accepted however far processing is behind. Default 900.
+    /// sent most, and the older it gets, of smaller ones too. 0: items are accepted however far processing is behind. Default 900.
     pub max_lag_seconds: u64,
     /// Milliseconds in `Retry-After` when the log or the store cannot take a request, rounded up to whole seconds.
     /// Default 2,000.

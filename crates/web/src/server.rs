@@ -42,14 +42,13 @@ pub enum Limit {
     WaitShare,
     WaitTotal,
     LagShare,
-    LagTotal,
     ConnectionShare,
     Connections,
     Streams,
 }
 
 impl Limit {
-    const ALL: [(Self, &'static str); 13] = [
+    const ALL: [(Self, &'static str); 12] = [
         (Self::BodyShare, "body_share"),
         (Self::BodyTotal, "body_total"),
         (Self::BodyPace, "body_pace"),
@@ -59,7 +58,6 @@ impl Limit {
         (Self::WaitShare, "wait_share"),
         (Self::WaitTotal, "wait_total"),
         (Self::LagShare, "lag_share"),
-        (Self::LagTotal, "lag_total"),
         (Self::ConnectionShare, "connection_share"),
         (Self::Connections, "connections"),
         (Self::Streams, "streams"),
@@ -133,7 +131,7 @@ impl HttpServer {
             Limit::BodyTotal | Limit::AnswerTotal | Limit::WaitTotal => {
                 self.0.refused.fetch_add(1, Ordering::Relaxed);
             }
-            Limit::LagShare | Limit::LagTotal => {
+            Limit::LagShare => {
                 self.0.refused_by_lag.fetch_add(1, Ordering::Relaxed);
             }
             Limit::BodyShare | Limit::AnswerShare | Limit::WaitShare => {
