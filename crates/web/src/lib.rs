@@ -22,7 +22,7 @@ mod serve;
 mod server;
 mod settings;
 mod streams;
-mod unsent;
+mod watched_stream;
 
 use axum::{
     Router,

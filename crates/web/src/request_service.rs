@@ -36,7 +36,6 @@ use crate::{
     connection::Connection,
     handle_request,
     streams::stream_end,
-    unsent::Exchange,
 };
 
 /// Service of the connections of a server.
@@ -46,28 +45,20 @@ pub(crate) struct RequestService {
     server: HttpServer,
     unanswered: Arc<AtomicUsize>,
     connection: Connection,
-    exchange: Option<Exchange>,
     stop: CancellationToken,
 }
 
 impl RequestService {
     pub(crate) fn new(router: Router, server: HttpServer, stop: CancellationToken) -> Self {
-        Self {
-            router,
-            server,
-            unanswered: Arc::default(),
-            connection: Connection::default(),
-            exchange: None,
-            stop,
-        }
+        Self { router, server, unanswered: Arc::default(), connection: Connection::default(), stop }
     }
 
-    /// The service of one connection; `exchange` counts it where the protocol hides what is unsent.
-    pub(crate) fn on(&self, connection: Connection, exchange: Option<Exchange>) -> Self {
-        Self { connection, exchange, ..self.clone() }
+    /// The service of one connection.
+    pub(crate) fn on(&self, connection: Connection) -> Self {
+        Self { connection, ..self.clone() }
     }
 
-    /// Number of requests that are not answered yet.
+    /// Number of requests that are in work.
     pub(crate) fn unanswered(&self) -> usize {
         self.unanswered.load(Ordering::Acquire)
     }
@@ -79,19 +70,22 @@ impl hyper::service::Service<hyper::Request<Incoming>> for RequestService {
     type Future = BoxFuture<'static, Result<Response, NoRoom>>;
 
     fn call(&self, mut request: hyper::Request<Incoming>) -> Self::Future {
-        if let Some(exchange) = &self.exchange {
-            exchange.asks();
-        }
         self.server.count_request();
         let unanswered = Unanswered::new(&self.unanswered, &self.connection);
         request.extensions_mut().insert(self.connection.clone());
         let to = (request.method().clone(), request.uri().clone());
-        let Self { router, server, connection, stop, .. } = self.clone();
+        let Self { router, server, connection, stop, unanswered: all } = self.clone();
         async move {
-            let _unanswered = unanswered;
+            let mut unanswered = unanswered;
             let settings = server.settings();
-            // Other answers of this connection are not taken: nothing is made that would wait behind them.
-            connection.wait_for_room(settings.connection_unsent_bytes).await;
+            if !connection.has_room(settings.connection_unsent_bytes) {
+                // Other answers of this connection are not taken: nothing is made that would wait behind them, and a server
+                // that stops has nothing in work.
+                drop(unanswered);
+                connection.wait_for_room(settings.connection_unsent_bytes).await;
+                unanswered = Unanswered::new(&all, &connection);
+            }
+            let _unanswered = unanswered;
             let (method, uri) = to;
             let to = Destination { connection, stream: stream_end(), method, uri };
             if request.body().is_end_stream() {
@@ -133,7 +127,7 @@ async fn answer(mut router: Router, request: Request, head: usize) -> Response {
     handle_request(request, |_, _| ready(too_long.into_response())).await
 }
 
-/// Counts a request as unanswered until it is dropped.
+/// Counts a request as in work until it is dropped.
 struct Unanswered(Arc<AtomicUsize>, Connection);
 
 impl Unanswered {

@@ -2,10 +2,10 @@
 //!
 //! It knows no route. Slow or silent connections end by themselves, and the number of connections is bounded.
 
-use std::{io, pin::pin, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use axum::Router;
-use futures::future::{Either, select};
+use futures::future::Either;
 use hyper::server::conn::{http1, http2};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -21,28 +21,33 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     HttpServer,
+    connection::Connection,
     connections::{ConnectionSlot, Connections, GRACE},
     metrics::{connections, streams},
     networks::{Network, Networks},
     request_service::RequestService,
     server::Limit,
     streams::StreamExecutor,
-    unsent::Unsent,
+    watched_stream::WatchedStream,
 };
 
 /// Result of draining a server's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
     Clean,
-    /// Time ran out with requests under way.
+    /// Time ran out with requests in work.
     Forced,
 }
 
 /// A failed accept is tried again after this time: it mostly means that file descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Time that the rest of a request's head may take when the server stops, if nothing else is waited for.
-const HEAD_FOLLOWS: Duration = Duration::from_secs(1);
+/// Time that a connection without a request has when the server stops: for the rest of a request's head, and for a client
+/// of HTTP/2 to hear that no more is taken.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// Pause between two checks whether a connection that outlives that time still owes an answer.
+const OWES_PAUSE: Duration = Duration::from_millis(50);
 
 impl HttpServer {
     /// Serves until `stop`, and returns when no connection is left.
@@ -86,18 +91,18 @@ async fn serve(http: &HttpServer, listener: TcpListener, router: Router, stop: C
         });
     }
     drop(listener);
-    // Whoever has not asked yet, or has its answer, loses nothing.
-    let answered = async {
-        sleep(HEAD_FOLLOWS).await;
-        while server.has_unanswered() {
-            sleep(PEEK_PAUSE).await;
-        }
-    };
-    let (finished, answered) = (pin!(graceful.shutdown()), pin!(answered));
-    let drained = timeout(settings.drain(), select(finished, answered)).await;
-    let is_forced = drained.is_err() && server.has_unanswered();
+    let drained = timeout(settings.drain(), graceful.shutdown()).await;
+    let in_work = server.service.unanswered();
+    if drained.is_err() {
+        tracing::warn!(
+            server = http.name(),
+            in_work,
+            "time to drain is over: connections are closed whose requests are in work or whose clients do not take answers"
+        );
+    }
     connections.shutdown().await;
-    if is_forced { Drained::Forced } else { Drained::Clean }
+    // An answer that its client does not take is no work: nothing of it is done again.
+    if drained.is_err() && in_work > 0 { Drained::Forced } else { Drained::Clean }
 }
 
 /// Bytes that the system holds of answers for one connection. Its default grows to 4 MiB, out of sight of any budget.
@@ -116,7 +121,6 @@ struct Server {
     http1: http1::Builder,
     streams: Networks,
     service: RequestService,
-    unsent: Unsent,
     stop: CancellationToken,
 }
 
@@ -149,7 +153,7 @@ impl Server {
             .max_buf_size(settings.header_bytes.saturating_add(8_192));
         let streams = Networks::new(settings.open_streams, settings.open_streams / 2, streams(http.name()));
         let service = RequestService::new(router, http.clone(), stop.clone());
-        Self { http: http.clone(), http1, streams, service, unsent: Unsent::default(), stop }
+        Self { http: http.clone(), http1, streams, service, stop }
     }
 
     fn http2(&self, network: Network) -> http2::Builder<StreamExecutor> {
@@ -169,10 +173,6 @@ impl Server {
         http2
     }
 
-    fn has_unanswered(&self) -> bool {
-        self.service.unanswered() + self.unsent.connections() > 0
-    }
-
     async fn connection(&self, stream: TcpStream, slot: &ConnectionSlot, watcher: Watcher) {
         let connection = &slot.connection;
         // Small answers must not wait for an acknowledgement of the packet before.
@@ -181,19 +181,30 @@ impl Server {
         let settings = self.http.settings();
         let first = timeout(settings.header_read(), protocol(&stream));
         let Some(Ok(Ok(Some(protocol)))) = self.stop.run_until_cancelled(first).await else { return };
-        let io = TokioIo::new(self.unsent.of(stream));
+        let io = TokioIo::new(WatchedStream::new(stream, connection.clone()));
         let serves = match protocol {
             Protocol::Http1 => {
-                let service = self.service.on(connection.clone(), None);
+                let service = self.service.on(connection.clone());
                 Either::Left(finish(watcher, self.http1.serve_connection(io, service)))
             }
             Protocol::Http2 => {
-                let service = self.service.on(connection.clone(), Some(self.unsent.exchange()));
+                let service = self.service.on(connection.clone());
                 Either::Right(finish(watcher, self.http2(slot.network).serve_connection(io, service)))
             }
         };
         let count = || self.http.count_limited(Limit::AnswerStall);
-        select(pin!(serves), pin!(connection.end_stalled(settings.unsent_stall(), count))).await;
+        tokio::select! {
+            () = serves => {}
+            () = connection.end_stalled(settings.unsent_stall(), count) => {}
+            () = self.stopped_and_owes_nothing(connection) => {}
+        }
+    }
+
+    /// Waits for the stop, and then until nothing would be lost with the connection.
+    async fn stopped_and_owes_nothing(&self, connection: &Connection) {
+        self.stop.cancelled().await;
+        sleep(GOODBYE).await;
+        connection.owes_nothing(OWES_PAUSE).await;
     }
 }
 

@@ -44,13 +44,14 @@ pub struct Settings {
     /// Bytes of answers that the client of one connection has not taken yet, above which its next requests wait.
     pub connection_unsent_bytes: usize,
     /// Milliseconds in which a client must take something of every answer, or the answer's stream or its connection is
-    /// ended.
+    /// ended. The connection also ends if nothing that is sent is taken for so long, such as control frames of HTTP/2.
     pub unsent_stall_ms: u64,
     /// Requests a second that one organisation may make on average; 0: no limit.
     pub requests_per_second: u32,
     /// Number of requests that an organisation may make at once after a pause.
     pub burst: u32,
-    /// Milliseconds that requests under way may take to end when the server stops.
+    /// Milliseconds that requests in work, and answers on their way to clients with a valid key, may take when the server
+    /// stops. Other connections have a second.
     pub drain_ms: u64,
 }
 

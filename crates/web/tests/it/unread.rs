@@ -5,9 +5,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use tidegate_test_support::{PATIENCE, eventually_ok};
-use tokio::{net::TcpStream, task::JoinHandle, time::timeout};
+use tidegate_web::Drained;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    task::JoinHandle,
+    time::timeout,
+};
 
-use crate::support::{LARGE, LONG, Running};
+use crate::support::{Client, LARGE, LONG, Running};
 
 const ALL: usize = 8 << 20;
 
@@ -221,4 +227,95 @@ async fn without_room_a_look_up_is_refused_before_its_answer_is_made() {
     }
     let made = server.app.made.load(std::sync::atomic::Ordering::Relaxed);
     assert!((3..=4).contains(&made), "half of {ALL} bytes hold {made} answers");
+}
+
+/// First bytes of a client of HTTP/2, with empty settings.
+const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+const PING: &[u8; 17] = b"\0\0\x08\x06\0\0\0\0\0 a ping ";
+
+/// `GET /known` as the first stream of HTTP/2: a frame of headers, which are not compressed.
+const KNOWN: &[u8] = b"\0\0\x0d\x01\x05\0\0\0\x01\x82\x86\x41\x01h\x04\x06/known";
+
+impl Client {
+    /// Writes as much as the server and the system take without anything being read.
+    async fn fill(&mut self, bytes: &[u8]) {
+        let pause = Duration::from_millis(300);
+        while let Ok(Ok(())) = timeout(pause, self.stream.write_all(bytes)).await {}
+    }
+
+    /// Waits for the end of a connection of which nothing is read.
+    async fn is_closed(&mut self, bytes: &[u8]) {
+        let ended = async { while self.stream.write_all(bytes).await.is_ok() {} };
+        timeout(PATIENCE, ended).await.expect("the connection ends");
+    }
+}
+
+/// A client of HTTP/2 that reads no answers to its pings, with a valid key or without.
+async fn pings(server: &Running, has_valid_key: bool) -> Client {
+    let mut client = server.connect().await;
+    client.send(HTTP2).await;
+    if has_valid_key {
+        client.send(KNOWN).await;
+        let mut read = Vec::new();
+        while !read.ends_with(b"known") {
+            assert_ne!(client.stream.read_buf(&mut read).await.unwrap(), 0, "{read:?}");
+        }
+    }
+    client.fill(&PING.repeat(1_000)).await;
+    client
+}
+
+/// A client of HTTP/1.1 that reads none of its short answers.
+async fn pipelines(server: &Running, path: &str) -> Client {
+    let mut client = server.connect().await;
+    client.fill(format!("GET {path} HTTP/1.1\r\nhost: h\r\n\r\n").repeat(1_000).as_bytes()).await;
+    client
+}
+
+#[tokio::test]
+async fn a_client_that_takes_no_control_frames_or_short_answers_ends() {
+    let server = server(2_000).await;
+    for has_valid_key in [false, true] {
+        pings(&server, has_valid_key).await.is_closed(PING).await;
+    }
+    for path in ["/nothing", "/known"] {
+        pipelines(&server, path).await.is_closed(b"GET").await;
+    }
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_nobody_who_takes_nothing_and_waits_for_nothing() {
+    let server = Running::new(|settings| {
+        (settings.unsent_stall_ms, settings.drain_ms) = (600_000, 600_000);
+    })
+    .await;
+    let mut clients = Vec::new();
+    for has_valid_key in [false, true] {
+        clients.push(pings(&server, has_valid_key).await);
+    }
+    clients.push(pipelines(&server, "/nothing").await);
+    assert_eq!(server.drained().await, Drained::Clean);
+    for mut client in clients {
+        client.is_closed(PING).await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_takes_is_no_work_in_progress() {
+    let server = Running::new(|settings| {
+        (settings.unsent_stall_ms, settings.drain_ms) = (600_000, 2_000);
+    })
+    .await;
+    let mut client = server.connect().await;
+    client.send("GET /long HTTP/1.1\r\nhost: h\r\n\r\n").await;
+    server.app.entered.notified().await;
+    let pipelined = pipelines(&server, "/known").await;
+    let mut window = Raw::connect(&server, |builder| {
+        builder.initial_window_size(0);
+    })
+    .await;
+    let answer = window.request("GET", "/large?a").await.await.unwrap();
+    assert_eq!(server.drained().await, Drained::Clean);
+    drop((client, pipelined, answer));
 }

@@ -60,9 +60,16 @@ async fn held(State(app): App) -> &'static str {
     "done"
 }
 
-async fn long(State(app): App) -> String {
+async fn long(State(app): App, request: Request) -> Result<String, Problem> {
+    app.http.admit(&request, &OrgId::new("org"))?;
     app.entered.notify_one();
-    "x".repeat(LONG)
+    Ok("x".repeat(LONG))
+}
+
+/// A short answer to a client with a valid key.
+async fn known(State(app): App, request: Request) -> Result<&'static str, Problem> {
+    app.http.admit(&request, &OrgId::new("org"))?;
+    Ok("known")
 }
 
 /// A megabyte for the organisation that the query names.
@@ -104,6 +111,7 @@ impl Running {
             .route("/held", get(held))
             .route("/broken", get(broken))
             .route("/large", get(large).post(large))
+            .route("/known", get(known))
             .route("/long", get(long))
             .route("/refused", post(async || StatusCode::UNAUTHORIZED))
             .with_state(Arc::clone(&app));
