@@ -59,6 +59,7 @@ pub(crate) async fn run(loaded: Loaded, kinds: &[RoleKind], demo: Option<Demo>) 
     let settings = loaded.settings;
     telemetry::log(&settings.telemetry)?;
     let files = open_files::raise_limit();
+    open_files::check(&settings, files)?;
     let metrics = crate::metrics::install()?;
     let (signal, force) = signals()?;
     let listeners = Listeners::bind(&settings, kinds, demo.as_ref()).await?;

@@ -1,5 +1,8 @@
 //! What the service refuses to start with, and what it says about the settings that are in force.
 
+use tidegate_test_support::PATIENCE;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
 use crate::support::{Place, text};
 
 /// Runs `check-config` on a settings file and variables; gives its exit code, output and complaints.
@@ -186,4 +189,38 @@ async fn a_file_that_was_named_must_be_there() {
     let output = place.run(&["check-config", "--config", "missing.toml"]).await;
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("missing.toml"));
+}
+
+#[tokio::test]
+async fn a_start_with_too_few_open_files_is_refused_with_the_remedy() {
+    for files in [24, 128, 255] {
+        let place = Place::new();
+        let mut process = place.begin_with_few_files(files).unwrap();
+        let code = process.exit(PATIENCE).await.unwrap().code();
+        let said = process.output().unwrap();
+        assert_eq!(code, Some(1), "{said}");
+        for part in [&format!("may open {files} files"), "needs 256", "ulimit -n 256", "LimitNOFILE=256"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(!place.data().join("db").exists(), "nothing was made");
+    }
+}
+
+#[tokio::test]
+async fn the_fewest_open_files_are_enough_for_64_connections() {
+    let place = Place::new();
+    let mut process = place.begin_with_few_files(256).unwrap();
+    let ready = process.line("is ready: api", PATIENCE).await.unwrap();
+    let api = ready.split("api http://").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
+    // Half of the API's 48 are for one address.
+    let mut clients = Vec::new();
+    for _ in 0..24 {
+        clients.push(tokio::net::TcpStream::connect(api).await.unwrap());
+    }
+    for client in &mut clients {
+        client.write_all(b"GET /livez HTTP/1.1\r\nhost: h\r\n\r\n").await.unwrap();
+        assert!(client.read(&mut [0; 16]).await.unwrap() > 0, "it is answered");
+    }
+    process.terminate().await.unwrap();
+    assert_eq!(process.exit(PATIENCE).await.unwrap().code(), Some(0));
 }

@@ -54,9 +54,18 @@ impl Place {
 
     /// No file of it may grow beyond so many blocks, of the size that the shell has.
     pub(crate) async fn start_with_short_files(&self, blocks: u32) -> Result<Demo> {
-        let shell = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        self.started(self.with_limit(&format!("ulimit -f {blocks}"))).await
+    }
+
+    /// A process that may open so many files only, ready or not.
+    pub(crate) fn begin_with_few_files(&self, files: u32) -> Result<Process> {
+        self.with_limit(&format!("ulimit -n {files}")).start()
+    }
+
+    fn with_limit(&self, limit: &str) -> Program {
+        let shell = format!("{limit}; exec \"$0\" \"$@\"");
         let program = Program::new("/bin/sh", self.folder.path().join("output"));
-        self.started(self.told(program.args(["-c", &shell, BINARY]))).await
+        self.told(program.args(["-c", &shell, BINARY]))
     }
 
     async fn started(&self, program: Program) -> Result<Demo> {
