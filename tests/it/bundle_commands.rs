@@ -176,6 +176,24 @@ async fn inspect_shows_what_there_is_and_no_texts_unless_asked() {
 }
 
 #[tokio::test]
+async fn inspect_shows_no_text_in_place_of_a_list_and_shortens_long_ones() {
+    let place = files();
+    let secret = "Secret ".repeat(100_000);
+    let mut wrong = bundle();
+    for member in ["items", "responses", "outcomes", "source", "dataCard", "summary"] {
+        wrong[member] = json!(secret);
+    }
+    wrong["phases"][0]["title"] = json!("T".repeat(100_000));
+    fs::write(place.folder.path().join("wrong.json"), wrong.to_string()).unwrap();
+    let (_, out, said) = run(&place, &["inspect", "wrong.json"]).await;
+    assert!(!out.contains("Secret") && !said.contains("Secret"), "{}", &out[..out.len().min(2_000)]);
+    assert!(out.contains(&format!("{}… (100000 bytes)", "T".repeat(300))), "{out}");
+    assert!(out.len() < 5_000, "{} bytes", out.len());
+    let (_, out, _) = run(&place, &["inspect", "wrong.json", "--format", "json"]).await;
+    assert!(!out.contains("Secret"), "{}", &out[..out.len().min(2_000)]);
+}
+
+#[tokio::test]
 async fn inspect_shows_answers_and_hidden_counts() {
     let place = Place::new();
     let mut counts = bundle();

@@ -346,11 +346,11 @@ fn take(left: &mut usize, bytes: usize) -> bool {
     true
 }
 
-/// Texts, numbers and flags by name.
+/// Texts, numbers and flags by name. A text in place of an object, a list or a number is not shown: it may be anything.
 fn fields(row: &Row, form: &Object) -> Map<String, Value> {
     let mut fields = Map::new();
     for (index, field) in form.fields.iter().enumerate() {
-        let value = if row.text(index).is_some() {
+        let value = if row.text(index).is_some() && field.value.may_be_text() {
             json!(text(row, index))
         } else if let Some(number) = row.number(index) {
             // A count as it is; anything else as near as a double comes.

@@ -183,6 +183,26 @@ pub enum Value {
     Anything,
 }
 
+impl Value {
+    /// True if the form allows a text there.
+    pub(crate) const fn may_be_text(&self) -> bool {
+        match self {
+            Self::Schema
+            | Self::Constant(_)
+            | Self::Text(_)
+            | Self::TextOrNull(_)
+            | Self::Answer
+            | Self::Anything => true,
+            Self::Whole { .. }
+            | Self::Number { .. }
+            | Self::Flag
+            | Self::Object(_)
+            | Self::List { .. }
+            | Self::Texts => false,
+        }
+    }
+}
+
 /// Author of a text, which decides what a row of digits in it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hand {

@@ -11,11 +11,10 @@ use tidegate_exporter::{
         diff::{self, Change, DiffError, Difference, LISTS},
         invalid_json::InvalidJson,
     },
-    plural::counted,
     unpack::File,
 };
 
-use super::ReadLimits;
+use super::{ReadLimits, shortened};
 use crate::output::print_line;
 
 #[derive(Debug, Args)]
@@ -103,11 +102,7 @@ const SHOWN: usize = 80;
 fn shown(value: Option<&String>) -> String {
     match value {
         None => "nothing".to_owned(),
-        Some(value) if value.len() <= SHOWN => value.clone(),
-        Some(value) => {
-            let start = &value[..value.floor_char_boundary(SHOWN)];
-            format!("{start}… ({})", counted(value.len() as u64, "byte"))
-        }
+        Some(value) => shortened(value, SHOWN).into_owned(),
     }
 }
 

@@ -13,7 +13,7 @@ use tidegate_exporter::{
     plural::{counted, counted_wide},
 };
 
-use super::{Input, ReadLimits, schema::Constants};
+use super::{Input, ReadLimits, schema::Constants, shortened};
 use crate::output::{print_error, print_line};
 
 #[derive(Debug, Args)]
@@ -90,7 +90,7 @@ fn shown(overview: &Overview, name: &str) -> String {
         _ = writeln!(text, "made from: {}", line(artifact));
     }
     for (kind, count) in &overview.outcomes {
-        _ = writeln!(text, "outcomes: {count} {kind}");
+        _ = writeln!(text, "outcomes: {count} {}", shortened(kind, SHOWN));
     }
     let unlinked = match overview.unlinked {
         0 => String::new(),
@@ -118,7 +118,9 @@ fn shown(overview: &Overview, name: &str) -> String {
         let hidden = (item.hidden > 0).then(|| format!("{} hidden", counted(item.hidden, "count")));
         let counts = counts(&item.counts).into_iter().map(|(answer, count)| format!("{answer} {count}"));
         let counts = counts.chain(hidden).collect::<Vec<_>>().join(", ");
-        _ = write!(text, "  {}  {}  {}  {counts}", item.id, item.status, item.origin);
+        let [id, status, origin] =
+            [&item.id, &item.status, &item.origin].map(|field| shortened(field, SHOWN));
+        _ = write!(text, "  {id}  {status}  {origin}  {counts}");
         if item.text.is_empty() {
             text.push('\n');
         } else {
@@ -141,6 +143,9 @@ fn shown(overview: &Overview, name: &str) -> String {
     text
 }
 
+/// Length in bytes up to which a field is shown in full; texts that were asked for are.
+const SHOWN: usize = 300;
+
 fn line(fields: &Map<String, Value>) -> String {
     let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name} {}", plain(value))).collect();
     fields.join(", ")
@@ -149,7 +154,7 @@ fn line(fields: &Map<String, Value>) -> String {
 /// Quotes a text, so that no control character reaches the terminal.
 fn plain(value: &Value) -> String {
     match value {
-        Value::String(text) => format!("\"{}\"", text.escape_debug()),
+        Value::String(text) => format!("\"{}\"", shortened(text, SHOWN).escape_debug()),
         other => other.to_string(),
     }
 }

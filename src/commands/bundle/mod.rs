@@ -7,10 +7,12 @@ mod inspect;
 mod schema;
 mod validate;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{borrow::Cow, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand};
-use tidegate_exporter::{bundle::validate::Limits, storage::spill::SpillOptions, unpack::File};
+use tidegate_exporter::{
+    bundle::validate::Limits, plural::counted, storage::spill::SpillOptions, unpack::File,
+};
 
 use crate::output::{REFUSED, print_error};
 
@@ -65,6 +67,15 @@ impl Input {
     fn open(&self) -> File {
         File::new(&self.file)
     }
+}
+
+/// The beginning of a text that is longer than `most` bytes, with its length.
+fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    if text.len() <= most {
+        return Cow::Borrowed(text);
+    }
+    let start = &text[..text.floor_char_boundary(most)];
+    Cow::Owned(format!("{start}… ({})", counted(text.len() as u64, "byte")))
 }
 
 /// Limits on reading.
