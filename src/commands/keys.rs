@@ -36,7 +36,7 @@ pub(crate) enum Keys {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Replace a key by a new one with the same scopes, and print it; it cannot be shown again
+    /// Replace a key by a new one with the same scopes and end, and print it; it cannot be shown again
     Rotate {
         /// Id of the key, as `list` shows it
         id: String,

@@ -358,7 +358,7 @@ fn rotate_page(
     let body = html! {
         (other_errors(problem, &["/overlapSeconds"]))
         p {
-            "A new key with the same name and scopes takes the place of " strong { (key.name) } " (" code { (key.prefix) "…" } ")."
+            "A new key with the same name, scopes and end takes the place of " strong { (key.name) } " (" code { (key.prefix) "…" } ")."
         }
         (about_own(signed, key))
         form.sheet method="post" action=(format!("{PATH}/{}/rotate", key.id)) {

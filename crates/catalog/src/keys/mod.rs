@@ -357,7 +357,8 @@ impl Keys {
             return Err(KeyError::TooLate);
         }
         let scopes = Scopes::of_stored(&old.scopes);
-        let properties = NewKey { org: org.clone(), name: old.name, scopes, expires_at: None };
+        // A key for a limited time stays one.
+        let properties = NewKey { org: org.clone(), name: old.name, scopes, expires_at: old.expires_at };
         // Its name may be older than the rule for names.
         let created = self.create_with_id(new, properties).await?;
         self.change(org, id, |row| row.expires_at = Some(row.expires_at.map_or(end, |old| old.min(end))))

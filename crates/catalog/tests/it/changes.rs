@@ -71,6 +71,15 @@ strikes: policies
 }
 
 #[tokio::test]
+async fn circle_of_policies_ends_as_a_fault() {
+    let world = World::new().await;
+    let documents = "policy: a\nparent: b\n---\npolicy: b\nparent: a\n";
+    let refused = world.changes().apply(&world.org, change(documents)).await;
+    let listed = faults(refused.unwrap_err());
+    assert!(listed.iter().any(|fault| fault.contains("its own ancestor")), "{listed:?}");
+}
+
+#[tokio::test]
 async fn what_was_applied_is_what_runs() {
     let world = World::new().await;
     let applied = world.changes().apply(&world.org, change(POST)).await.unwrap();

@@ -147,6 +147,16 @@ async fn a_rotated_key_works_on_for_the_overlap_and_no_longer() {
 }
 
 #[tokio::test]
+async fn new_key_of_a_rotation_ends_when_the_old_one_would_have() {
+    let gate = Gate::new().await;
+    for end in [None, Some(Millis(gate.hand.clock()().0 + 1_000))] {
+        let old = gate.create(end).await;
+        let new = gate.keys.rotate(&gate.world.org, old.info.id, Duration::from_secs(3_600)).await.unwrap();
+        assert_eq!(new.info.expires_at, end);
+    }
+}
+
+#[tokio::test]
 async fn an_organisation_neither_sees_nor_ends_the_keys_of_another() {
     let gate = Gate::new().await;
     let other = OrgId::new("other");
