@@ -138,6 +138,9 @@ async fn items_of_child_safety_are_hidden_without_the_scope() {
     }
     assert_eq!(get(deliveries).await.1["items"], json!([]));
     let item = json!({ "typeId": "post", "id": "c3" });
+    let strikes = get("/users/user/mallory").await.1["newestStrikes"].clone();
+    assert_eq!((strikes.as_array().unwrap().len(), strikes[0].get("item")), (1, None), "{strikes}");
+    assert_eq!(demo.admin("/users/user/mallory").await["newestStrikes"][0]["item"], item);
     for (path, body) in [
         ("/rules/explain", json!({ "item": item, "rule": "demo-scam" })),
         ("/routing/explain", json!({ "item": item, "list": "reports" })),

@@ -101,6 +101,10 @@ async fn refresh(
     if config.item_type(&item.type_id).is_none() {
         return Err(Problem::not_found("There is no such item type."));
     }
+    // Who asks may not see what came of it.
+    if !child_safety::hidden(&api, &caller, std::slice::from_ref(&item)).await?.is_empty() {
+        return Err(Caller::lacks_child_safety());
+    }
     let (at, request_id) = (Millis::now(), JobId::random().0);
     let request = NewRequest {
         org: caller.org.clone(),

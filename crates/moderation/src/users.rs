@@ -28,7 +28,10 @@ use crate::{
     Error,
     items::{context, stored},
     reporters::{self, ReporterRecord},
-    review::job_view::{self, Summary},
+    review::{
+        child_safety::restricted,
+        job_view::{self, Summary},
+    },
     strikes, user_history,
 };
 
@@ -79,7 +82,9 @@ pub struct StrikeView {
     pub at: String,
     pub points: i64,
     pub action: ActionId,
-    pub item: ItemKey,
+    /// `None` if the item has a child-safety job that the caller may not see.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub item: Option<ItemKey>,
     /// True if an accepted appeal took the strike back.
     pub reversed: bool,
 }
@@ -103,7 +108,7 @@ pub async fn view(
     now: Millis,
 ) -> Result<Option<UserView>, Error> {
     let org = config.org();
-    let newest_strikes = newest_strikes(store, org, user).await?;
+    let newest_strikes = newest_strikes(store, org, user, sees_child_safety).await?;
     let jobs = jobs(store, org, user, sees_child_safety).await?;
     let actions = actions(store, org, user).await?;
     let reports = reporters::outcome(store, org, user).await?;
@@ -139,7 +144,12 @@ pub async fn view(
     }))
 }
 
-async fn newest_strikes(store: &Store, org: &OrgId, user: &ItemKey) -> Result<Vec<StrikeView>, Error> {
+async fn newest_strikes(
+    store: &Store,
+    org: &OrgId,
+    user: &ItemKey,
+    sees_child_safety: bool,
+) -> Result<Vec<StrikeView>, Error> {
     let partition = (org.clone(), user.clone());
     let strikes = store.scan::<Strike>(&partition, At::all().limit(STRIKES)).all().await?;
     if strikes.is_empty() {
@@ -147,12 +157,18 @@ async fn newest_strikes(store: &Store, org: &OrgId, user: &ItemKey) -> Result<Ve
     }
     let reversals = store.scan::<StrikeReversal>(&partition, At::all()).all().await?;
     let reversed: HashSet<CauseId> = reversals.into_iter().map(|row| row.reversed).collect();
+    let hidden = if sees_child_safety {
+        HashSet::new()
+    } else {
+        let items: Vec<_> = strikes.iter().map(|strike| strike.item.clone()).collect();
+        restricted(store, org, &items).await?
+    };
     let view = |row: Strike| StrikeView {
         event_id: row.cause,
         at: row.at.iso(),
         points: row.points,
         action: row.action,
-        item: row.item,
+        item: (!hidden.contains(&row.item)).then_some(row.item),
         reversed: reversed.contains(&row.cause),
     };
     Ok(strikes.into_iter().map(view).collect())
