@@ -139,6 +139,8 @@ fn describe_lowered(wanted: ConnectionLimits, given: ConnectionLimits) -> Option
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     fn divide(limit: usize, api: usize, admin: usize) -> (usize, usize) {
