@@ -4,6 +4,7 @@
 //! operating system only, which suffices when a process dies; once a second one is synced, for the loss of power.
 
 use std::{
+    any::Any,
     collections::BTreeMap,
     fmt::Write as _,
     fs::{self, File},
@@ -68,6 +69,8 @@ pub struct DurableMark {
     /// True if an operator accepts that what is missing is gone.
     accepts_loss: bool,
     inner: Mutex<Inner>,
+    /// Dropped with the mark, so after the last writer.
+    kept: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 #[derive(Debug)]
@@ -107,7 +110,12 @@ impl DurableMark {
             is_dirty: false,
             failed: false,
         };
-        Ok(Self { found, accepts_loss, inner: Mutex::new(inner) })
+        Ok(Self { found, accepts_loss, inner: Mutex::new(inner), kept: Mutex::new(None) })
+    }
+
+    /// Keeps something that has to end with the last writer.
+    pub fn keep(&self, kept: Box<dyn Any + Send>) {
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
     }
 
     /// Returns what was durable when the mark was written last, by this process or the one before it.

@@ -6,7 +6,7 @@
 //! written after a sync of an earlier one.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io::{self, BufReader, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
@@ -33,33 +33,88 @@ pub(super) struct UnreadableTail {
 /// Last sync counters of log and store that were read.
 type Counters = BTreeMap<&'static str, u64>;
 
-/// Returns the numbers and paths of the journals, oldest first.
-pub(super) fn journals(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
-    let mut found = Vec::new();
+/// A row by its table and sequence number.
+pub(super) type RowId = (u64, u64);
+
+/// Journals of a database folder.
+#[derive(Default)]
+pub(super) struct Journals {
+    /// Numbers and paths, oldest first.
+    pub(super) numbered: Vec<(u64, PathBuf)>,
+    /// Files that are named as a journal without a number. The database opens no folder with one.
+    pub(super) misnamed: Vec<PathBuf>,
+}
+
+/// Contents of all journals.
+#[derive(Default)]
+pub(super) struct Scan {
+    /// Journals that end in something unreadable.
+    pub(super) tails: Vec<UnreadableTail>,
+    /// Numbers and paths of finished journals without content: a journal is finished only when it is full.
+    pub(super) emptied: Vec<(u64, PathBuf)>,
+    /// Sequence number of the first row of each table in each journal, oldest journal first.
+    pub(super) first_rows: Vec<BTreeMap<u64, u64>>,
+    /// First sync counter of log and store in all journals, and the table that holds it.
+    pub(super) first_counters: BTreeMap<&'static str, (u64, u64)>,
+    /// Highest sequence number that was read.
+    pub(super) last: Option<u64>,
+    /// Rows that were looked for and are in no journal.
+    pub(super) missing: BTreeSet<RowId>,
+}
+
+/// Finds the journals of a database folder.
+pub(super) fn journals(folder: &Path) -> io::Result<Journals> {
+    let mut found = Journals::default();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let is_journal = path.extension().is_some_and(|kind| kind == "jnl");
-        let number = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
-        if let Some(number) = number.filter(|_| is_journal) {
-            found.push((number, path));
+        if !path.extension().is_some_and(|kind| kind.eq_ignore_ascii_case("jnl")) {
+            continue;
+        }
+        let name = path.file_name().and_then(|name| name.to_str());
+        let number = name.and_then(|name| name.strip_suffix(".jnl")).and_then(|stem| stem.parse().ok());
+        match number {
+            Some(number) => found.numbered.push((number, path)),
+            None => found.misnamed.push(path),
         }
     }
-    found.sort_unstable();
+    found.numbered.sort_unstable();
     Ok(found)
 }
 
-/// Reads all journals, and returns those that end in something unreadable. Nothing is changed.
-pub(super) fn check(
+/// Reads all journals, and looks for rows in them. Nothing is changed.
+pub(super) fn scan(
     journals: &[(u64, PathBuf)],
     durable: Option<&Durable>,
-) -> io::Result<Vec<UnreadableTail>> {
-    let mut tails = Vec::new();
+    wanted: BTreeSet<RowId>,
+) -> io::Result<Scan> {
+    let mut scan = Scan { missing: wanted, ..Scan::default() };
     let mut before = Counters::new();
-    for (index, (_, path)) in journals.iter().enumerate() {
+    for (index, (number, path)) in journals.iter().enumerate() {
         let is_finished = index + 1 < journals.len();
-        tails.extend(Journal::open(path)?.check(is_finished, &mut before, durable)?);
+        scan.first_rows.push(BTreeMap::new());
+        let mut journal = Journal::open(path)?;
+        let tail = journal.check(is_finished, &mut before, durable, &mut scan)?;
+        if is_finished && tail.is_none() && scan.first_rows.last().is_some_and(BTreeMap::is_empty) {
+            scan.emptied.push((*number, path.clone()));
+        }
+        scan.tails.extend(tail);
     }
-    Ok(tails)
+    Ok(scan)
+}
+
+impl Scan {
+    fn note(&mut self, batch: &BatchRows) {
+        self.last = self.last.max(Some(batch.sequence));
+        for table in &batch.tables {
+            self.missing.remove(&(*table, batch.sequence));
+            if let Some(first_rows) = self.first_rows.last_mut() {
+                first_rows.entry(*table).or_insert(batch.sequence);
+            }
+        }
+        for (writer, (table, count)) in &batch.counters {
+            self.first_counters.entry(writer).or_insert((*table, *count));
+        }
+    }
 }
 
 struct Journal {
@@ -69,9 +124,23 @@ struct Journal {
     length: u64,
 }
 
+/// Rows of a batch.
+struct BatchRows {
+    sequence: u64,
+    tables: Vec<u64>,
+    /// Sync counters, with the table that holds them.
+    counters: BTreeMap<&'static str, (u64, u64)>,
+}
+
+impl BatchRows {
+    fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.counters.iter().map(|(writer, (_, count))| (*writer, *count))
+    }
+}
+
 /// Result of reading a batch.
 enum Batch {
-    Complete(Counters),
+    Complete(BatchRows),
     /// No batch, or an incomplete one.
     None,
 }
@@ -94,10 +163,12 @@ impl Journal {
         is_finished: bool,
         before: &mut Counters,
         durable: Option<&Durable>,
+        scan: &mut Scan,
     ) -> io::Result<Option<UnreadableTail>> {
         let mut valid = 0;
-        while let Batch::Complete(counters) = self.read_batch()? {
-            before.extend(counters);
+        while let Batch::Complete(batch) = self.read_batch()? {
+            before.extend(batch.counters());
+            scan.note(&batch);
             valid = self.position;
         }
         let Some(content) = self.first_content(valid)? else { return Ok(None) };
@@ -109,10 +180,10 @@ impl Journal {
         while let Some(next) = self.next_batch(from)? {
             self.seek(next)?;
             from = next;
-            while let Batch::Complete(counters) = self.read_batch()? {
+            while let Batch::Complete(batch) = self.read_batch()? {
                 batches += 1;
                 from = self.position;
-                for (writer, count) in counters {
+                for (writer, count) in batch.counters() {
                     proof |=
                         count <= durable_syncs(writer, durable) || proves_sync(writer, count, before, &seen);
                     seen.insert(writer, count);
@@ -138,21 +209,21 @@ impl Journal {
     /// Reads one batch. The position moves past it only if it is complete.
     fn read_batch(&mut self) -> io::Result<Batch> {
         match self.parse_batch() {
-            Ok(Some(counters)) => Ok(Batch::Complete(counters)),
+            Ok(Some(batch)) => Ok(Batch::Complete(batch)),
             Ok(None) => Ok(Batch::None),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Batch::None),
             Err(error) => Err(error),
         }
     }
 
-    fn parse_batch(&mut self) -> io::Result<Option<Counters>> {
-        let mut counters = Counters::new();
+    fn parse_batch(&mut self) -> io::Result<Option<BatchRows>> {
         let [tag] = self.read_array()?;
         if tag != 1 {
             return Ok(None);
         }
         let items = u32::from_le_bytes(self.read_array()?);
-        let _sequence: [u8; 8] = self.read_array()?;
+        let sequence = u64::from_le_bytes(self.read_array()?);
+        let mut batch = BatchRows { sequence, tables: Vec::new(), counters: BTreeMap::new() };
         let mut sum = Xxh3::new();
         for _ in 0..items {
             let [tag] = self.read_array()?;
@@ -162,13 +233,19 @@ impl Journal {
                     // Kind, compression, keyspace, and the lengths of key, value and stored value.
                     let head: [u8; 20] = self.read_array()?;
                     sum.update(&head);
+                    let [_, _, table @ .., _, _, _, _, _, _, _, _, _, _] = head;
+                    let table = u64::from_le_bytes(table);
                     let key = usize::from(u16::from_le_bytes([head[10], head[11]]));
                     let value = u32::from_le_bytes([head[16], head[17], head[18], head[19]]);
                     let [key, value] = [self.read_bytes(key as u64)?, self.read_bytes(u64::from(value))?];
                     sum.update(&key);
                     sum.update(&value);
+                    // Rows of one table follow each other.
+                    if batch.tables.last() != Some(&table) {
+                        batch.tables.push(table);
+                    }
                     if let Some((writer, count)) = sync_counter(&key, &value) {
-                        counters.insert(writer, count);
+                        batch.counters.insert(writer, (table, count));
                     }
                 }
                 4 => sum.update(&self.read_array::<8>()?),
@@ -177,7 +254,7 @@ impl Journal {
         }
         let end: [u8; 13] = self.read_array()?;
         let is_whole = end[0] == 3 && end[1..9] == sum.digest().to_le_bytes() && end[9..] == *MAGIC;
-        Ok(is_whole.then_some(counters))
+        Ok(is_whole.then_some(batch))
     }
 
     fn read_array<const N: usize>(&mut self) -> io::Result<[u8; N]> {

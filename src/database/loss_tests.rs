@@ -186,12 +186,15 @@ async fn what_a_crash_leaves_behind_the_last_sync_is_no_loss() {
 
     // Writes without a sync of which a loss of power kept only the last.
     let before = content(&journal);
-    let (database, _mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
+    let (database, mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
+    let record = fs::read(unflushed::path_in(data.path())).unwrap();
     let table = database.keyspace("t", fjall::KeyspaceCreateOptions::default).unwrap();
     for n in 0..100_u32 {
         table.insert(n.to_be_bytes(), [b'x'; 100]).unwrap();
     }
-    drop((table, database));
+    drop((table, database, mark));
+    // It is written after a sync of the rows that it names.
+    fs::write(unflushed::path_in(data.path()), record).unwrap();
     zero(&journal, before + 100, 4_096);
     let (log, store) = open_all(data.path(), false).await.unwrap();
     assert_eq!(read(&log).await.len(), usize::try_from(RECORDS).unwrap() + 1);
@@ -210,4 +213,325 @@ async fn data_of_an_older_version_gets_a_mark() {
     close(open_all(data.path(), false).await.unwrap()).await;
     let mark = DurableMark::open(data.path(), false).unwrap();
     assert_eq!(mark.found().unwrap().ends["items"][&0], 1);
+}
+
+/// Bytes that cannot be compressed, so that a journal gets full.
+fn noise() -> Vec<u8> {
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33).to_le_bytes()[0]
+    };
+    (0..1 << 20).map(|_| next()).collect()
+}
+
+/// A data folder with two journals, both of which hold rows that are in no table file.
+async fn filled_with_two_journals() -> (tempfile::TempDir, PathBuf) {
+    let (data, journal) = filled().await;
+    let (database, mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
+    let disk = Arc::new(DiskSpace::of(&folder_in(data.path())));
+    let log = Log::open_embedded_marked(database.clone(), &settings(), mark, disk).unwrap();
+    append(&log, items(0)).await;
+    let table = database.keyspace("t", fjall::KeyspaceCreateOptions::default).unwrap();
+    let large = noise();
+    for n in 0..65_u32 {
+        table.insert(n.to_be_bytes(), &large[..]).unwrap();
+    }
+    table.rotate_memtable_and_wait().unwrap();
+    append(&log, items(0)).await;
+    assert_eq!(log.close(Instant::now() + Duration::from_secs(60)).await, DrainResult::Clean);
+    drop((table, database, log));
+    let journals = journal::journals(&folder_in(data.path())).unwrap().numbered;
+    assert_eq!(journals.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1]);
+    (data, journal)
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to.join(entry.file_name()));
+        } else {
+            fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    }
+}
+
+/// Accepts the loss, and starts again without accepting anything.
+async fn is_accepted_once(data: &Path) {
+    let (log, store) = open_all(data, true).await.unwrap();
+    append(&log, items(0)).await;
+    close((log, store)).await;
+    for _ in 0..2 {
+        close(open_all(data, false).await.unwrap()).await;
+    }
+}
+
+#[tokio::test]
+async fn the_first_of_two_journals_that_was_removed_or_emptied_is_refused() {
+    let (data, _) = filled_with_two_journals().await;
+    for damage in ["removed", "cut to nothing", "zeros"] {
+        for has_record in [true, false] {
+            let what = format!("{damage}, with the record: {has_record}");
+            let damaged = tempfile::tempdir().unwrap();
+            copy(data.path(), damaged.path());
+            let journal = folder_in(damaged.path()).join("0.jnl");
+            let length = fs::metadata(&journal).unwrap().len();
+            match damage {
+                "removed" => fs::remove_file(&journal).unwrap(),
+                "zeros" => fs::write(&journal, vec![0; usize::try_from(length).unwrap()]).unwrap(),
+                _ => drop(File::create(&journal).unwrap()),
+            }
+            if !has_record {
+                fs::remove_file(unflushed::path_in(damaged.path())).unwrap();
+            }
+            let refused = refusal(damaged.path()).await;
+            assert!(refused.contains("rows of") && refused.contains("log.meta"), "{what}: {refused}");
+            assert_eq!(refused.contains("0.jnl was emptied"), damage != "removed", "{what}: {refused}");
+            is_accepted_once(damaged.path()).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn journals_that_the_database_removed_are_no_loss() {
+    let (data, journal) = filled_with_two_journals().await;
+    let record = fs::read(unflushed::path_in(data.path())).unwrap();
+    flush_all(data.path());
+    assert!(!journal.exists());
+    // As a kill just after the flush leaves it, and as a backup of the database alone.
+    for record in [Some(record), None] {
+        match record {
+            Some(record) => fs::write(unflushed::path_in(data.path()), record).unwrap(),
+            None => fs::remove_file(unflushed::path_in(data.path())).unwrap(),
+        }
+        let (log, store) = open_all(data.path(), false).await.unwrap();
+        assert_eq!(read(&log).await.len(), usize::try_from(RECORDS).unwrap() + 2);
+        close((log, store)).await;
+    }
+}
+
+/// Number of the table of this name.
+fn number_of(data: &Path, name: &str) -> u64 {
+    let names = tables::names(&folder_in(data)).unwrap();
+    *names.iter().find(|(_, known)| *known == name).unwrap().0
+}
+
+fn flush_all(data: &Path) {
+    let (database, _mark) = LockedDataFolder::lock(data, false).unwrap().open_database().unwrap();
+    for name in database.list_keyspace_names() {
+        let table = database.keyspace(&name, fjall::KeyspaceCreateOptions::default).unwrap();
+        table.rotate_memtable_and_wait().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_table_that_lacks_its_folder_or_manifest_is_refused_by_name() {
+    let (data, _) = filled().await;
+    let (database, mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
+    let made = database.keyspace("store.made", fjall::KeyspaceCreateOptions::default).unwrap();
+    made.insert("k", "v").unwrap();
+    drop((made, database, mark));
+    flush_all(data.path());
+    let table = number_of(data.path(), "store.made");
+    for lost in ["", "current"] {
+        let damaged = tempfile::tempdir().unwrap();
+        copy(data.path(), damaged.path());
+        let folder = tables::folder_of(&folder_in(damaged.path()), table);
+        if lost.is_empty() {
+            fs::remove_dir_all(&folder).unwrap();
+        } else {
+            fs::remove_file(folder.join(lost)).unwrap();
+        }
+        for _ in 0..2 {
+            let refused = refusal(damaged.path()).await;
+            let named = refused.contains("the table store.made is gone")
+                && refused.contains(folder.join(lost).to_str().unwrap().trim_end_matches('/'));
+            assert!(named && refused.contains("--accept-loss"), "{refused}");
+        }
+        is_accepted_once(damaged.path()).await;
+        let kept = damaged.path().join(format!("damaged-table-{table}/tables"));
+        assert_eq!(kept.exists(), !lost.is_empty(), "what is left of it is kept");
+    }
+}
+
+#[tokio::test]
+async fn files_that_keep_the_database_from_opening_are_named() {
+    let (data, _) = filled().await;
+    flush_all(data.path());
+    let own = PathBuf::from("db/keyspaces").join(number_of(data.path(), "log.meta").to_string());
+    let newest =
+        u64::from_le_bytes(*fs::read(data.path().join(&own).join("current")).unwrap().first_chunk().unwrap());
+    let manifest = own.join(format!("v{newest}"));
+    let rows = fs::read_dir(data.path().join(&own).join("tables")).unwrap().next().unwrap().unwrap();
+    let rows = own.join("tables").join(rows.file_name());
+    for (file, content, named) in [
+        (own.join("current"), Some(&b"x"[..]), vec!["the table log.meta", "current is cut off"]),
+        (manifest.clone(), None, vec!["the table log.meta", "is missing, which"]),
+        (manifest, Some(b""), vec!["the table log.meta", "is empty"]),
+        (rows.clone(), None, vec!["the table log.meta in", "missing or damaged file"]),
+        (rows, Some(b"x"), vec!["the table log.meta in", "missing or damaged file"]),
+        (own.join("tables/copy"), Some(b"x"), vec!["the table log.meta in", "tables/copy is no file of it"]),
+        (
+            "db/version".into(),
+            None,
+            vec!["its file `version` is missing", "put that file back from a backup"],
+        ),
+    ] {
+        let damaged = tempfile::tempdir().unwrap();
+        copy(data.path(), damaged.path());
+        let path = damaged.path().join(&file);
+        match content {
+            Some(content) => fs::write(&path, content).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+        let refused = refusal(damaged.path()).await;
+        let is_named = named.iter().all(|named| refused.contains(named));
+        assert!(is_named && refused.contains("backup"), "{}: {refused}", file.display());
+        assert!(!refused.contains("--accept-loss"), "{}: {refused}", file.display());
+    }
+
+    fs::write(data.path().join("db/abc.jnl"), "x").unwrap();
+    let refused = refusal(data.path()).await;
+    assert!(refused.contains("db/abc.jnl is no journal") && refused.contains("move it out"), "{refused}");
+}
+
+#[tokio::test]
+async fn rows_without_a_mark_are_opened_with_a_warning() {
+    let (data, _) = filled().await;
+    let warning = || LockedDataFolder::lock(data.path(), false).unwrap().no_mark(&folder_in(data.path()));
+    assert_eq!(warning(), None);
+    let mark = DurableMark::path_in(data.path());
+    File::create(&mark).unwrap();
+    assert!(warning().unwrap().contains("cannot be compared with what was durable"));
+    fs::remove_file(&mark).unwrap();
+    assert!(warning().unwrap().contains("durable.mark is missing or empty"));
+    fs::remove_dir_all(folder_in(data.path())).unwrap();
+    assert_eq!(warning(), None, "nothing is there yet");
+}
+
+/// Runs a test of this file in a process of its own.
+fn process(test: &str) -> std::process::Command {
+    let mut process = std::process::Command::new(std::env::current_exe().unwrap());
+    process.args(["--exact", &format!("database::loss_tests::{test}"), "--nocapture"]);
+    process
+}
+
+#[cfg(unix)]
+#[test]
+fn files_without_rights_are_named_and_no_loss() {
+    use std::os::unix::{fs::PermissionsExt as _, process::CommandExt as _};
+
+    // Root may do everything.
+    if rustix::process::geteuid().is_root() {
+        let folder = tempfile::tempdir_in("/tmp").unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let status = process("files_without_rights_are_named_and_no_loss")
+            .env("TMPDIR", folder.path())
+            .current_dir(folder.path())
+            .uid(65_534)
+            .gid(65_534)
+            .status();
+        assert!(status.unwrap().success());
+        return;
+    }
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (data, _) = runtime.block_on(filled());
+    for (path, mode) in [
+        ("db", 0o555),
+        ("db/keyspaces", 0o000),
+        ("db/0.jnl", 0o444),
+        ("db/version", 0o000),
+        ("db/keyspaces/0/current", 0o000),
+        ("durable.mark", 0o000),
+        ("unflushed.mark", 0o000),
+    ] {
+        let file = data.path().join(path);
+        let before = fs::metadata(&file).unwrap().permissions();
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let refused = runtime.block_on(refusal(data.path()));
+        fs::set_permissions(&file, before).unwrap();
+        let named = format!("{} cannot be used", file.display());
+        assert!(refused.contains(&named) && refused.contains("read and write access"), "{path}: {refused}");
+        assert!(!refused.contains("--accept-loss") && !refused.contains("begin with nothing"), "{refused}");
+    }
+    runtime.block_on(async { close(open_all(data.path(), false).await.unwrap()).await });
+}
+
+/// Variable with the data folder for the process that is killed.
+const KILLED: &str = "TIDEGATE_TEST_KILLED_DATA";
+
+/// Writes until it is killed: rows of all sizes, removals, new tables, flushes. It says which row is durable.
+#[test]
+fn writer_that_is_killed() {
+    let Some(data) = std::env::var_os(KILLED).map(PathBuf::from) else { return };
+    let (database, _mark) = LockedDataFolder::lock(&data, false).unwrap().open_database().unwrap();
+    let table = |name: &str| database.keyspace(name, fjall::KeyspaceCreateOptions::default).unwrap();
+    let mut random = u64::from(std::process::id());
+    let mut next = |below: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % below
+    };
+    let (acked, mut tables) = (table("acked"), vec![table("large")]);
+    let first = acked
+        .last_key_value()
+        .map_or(0, |row| u32::from_be_bytes(row.key().unwrap().as_ref().try_into().unwrap()) + 1);
+    let large = noise();
+    for row in first.. {
+        tables[0].insert(row.to_be_bytes(), &large[..]).unwrap();
+        for _ in 0..next(20) {
+            let small = &tables[usize::try_from(next(tables.len() as u64)).unwrap()];
+            if next(3) == 0 {
+                small.remove(next(50).to_be_bytes()).unwrap();
+            }
+            small.insert(next(50).to_be_bytes(), "v").unwrap();
+        }
+        acked.insert(row.to_be_bytes(), "v").unwrap();
+        match next(12) {
+            0 => tables.push(table(&format!("small-{}", next(8)))),
+            1 => acked.rotate_memtable().map(drop).unwrap(),
+            2..6 => {
+                let flushed = &tables[usize::try_from(next(tables.len() as u64)).unwrap()];
+                flushed.rotate_memtable().unwrap();
+            }
+            _ => {}
+        }
+        database.persist(fjall::PersistMode::SyncAll).unwrap();
+        println!("durable {row}");
+    }
+}
+
+#[test]
+fn kills_while_journals_are_made_and_removed_are_no_loss() {
+    use std::io::{BufRead as _, BufReader};
+
+    const KILLS: u64 = 40;
+    let data = tempfile::tempdir().unwrap();
+    let mut oldest = 0;
+    for kill in 0..KILLS {
+        let mut writer = process("writer_that_is_killed")
+            .env(KILLED, data.path())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(writer.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let rows =
+            lines.filter_map(|line| line.strip_prefix("durable ").map(|row| row.parse::<u32>().unwrap()));
+        let durable = rows.take(usize::try_from(15 + kill * 7 % 30).unwrap()).last();
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        let durable = durable.unwrap_or_else(|| panic!("start {kill} was refused"));
+        let journals = journal::journals(&folder_in(data.path())).unwrap().numbered;
+        oldest = journals[0].0;
+        // Half of the kills hit what the start before them left.
+        if kill % 2 == 0 {
+            let (database, _mark) =
+                LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
+            let acked = database.keyspace("acked", fjall::KeyspaceCreateOptions::default).unwrap();
+            for row in 0..=durable {
+                assert!(acked.contains_key(row.to_be_bytes()).unwrap(), "row {row} after kill {kill}");
+            }
+        }
+    }
+    assert!(oldest >= 3, "{oldest}: the database is to remove journals");
 }

@@ -1,7 +1,10 @@
 //! Folder of the embedded database: created completely or not at all, and checked for lost or damaged data before it is
 //! opened.
 
+mod access;
 mod journal;
+mod tables;
+mod unflushed;
 
 use std::{
     fs::{self, File, TryLockError},
@@ -54,8 +57,9 @@ pub(crate) struct LockedDataFolder {
 impl LockedDataFolder {
     /// Locks the folder. Fails if its database is missing, unless the loss is accepted.
     pub(crate) fn lock(data: &Path, accepts_loss: bool) -> anyhow::Result<Self> {
-        let lock = lock(data)?;
         let file = DurableMark::path_in(data);
+        access::check(data, &folder_in(data), [file.clone(), unflushed::path_in(data)])?;
+        let lock = lock(data)?;
         let mark = DurableMark::open(data, accepts_loss).with_context(|| {
             format!(
                 "{}, which says how much of the data was durable, cannot be read: put it back, or start with \
@@ -73,6 +77,9 @@ impl LockedDataFolder {
         let Some(durable) = self.mark.found().filter(|durable| !durable.is_empty()) else { return Ok(()) };
         if is_finished(&folder) || is_finished(&self.data.join(UNFINISHED)) {
             return Ok(());
+        }
+        if may_hold_rows(&folder).unwrap_or_default() {
+            return Err(no_marker(&folder));
         }
         let lost = format!("{} is gone, and with it {}", folder.display(), describe_durable(durable));
         if !self.mark.accepts_loss() {
@@ -99,48 +106,74 @@ impl LockedDataFolder {
                 folder.display()
             );
         }
+        if let Some(warning) = self.no_mark(&folder) {
+            tracing::warn!("{warning}");
+        }
         let open_elsewhere =
             || anyhow::anyhow!("{} is open in {}", folder.display(), describe_other_process());
-        {
+        let checked = {
             // No other process may write to the journals while they are checked.
-            let lock = File::options().create(true).append(true).open(folder.join(LOCK))?;
+            let path = folder.join(LOCK);
+            let lock = File::options().create(true).append(true).open(&path);
+            let lock = lock.with_context(|| format!("{} cannot be opened", path.display()))?;
             if !is_free(&lock) {
                 return Err(open_elsewhere());
             }
-            self.check_journals(&folder)?;
-        }
-        match open(&folder) {
-            Ok(database) => Ok((database, self.mark)),
-            Err(fjall::Error::Locked) => Err(open_elsewhere()),
-            Err(error) => Err(error).with_context(|| format!("{} cannot be opened", folder.display())),
-        }
+            self.check(&folder)?
+        };
+        let database = match open(&folder) {
+            Ok(database) => database,
+            Err(fjall::Error::Locked) => return Err(open_elsewhere()),
+            Err(error) => return Err(cannot_open(&folder, &checked.names, error)),
+        };
+        let Checked { accepted, versions, scan, .. } = checked;
+        let watch = unflushed::Watch::start(&database, &self.data, accepted, &versions, &scan)?;
+        self.mark.keep(Box::new(watch));
+        Ok((database, self.mark))
     }
 
-    /// Fails if journals lack durable writes; opening the database would silently truncate them there. Bytes that a crash
-    /// left after the last complete batch are truncated.
-    fn check_journals(&self, folder: &Path) -> anyhow::Result<()> {
-        let read = || format!("the journals of {} cannot be read", folder.display());
-        let journals = journal::journals(folder).with_context(read)?;
-        let mut lost = Vec::new();
-        if journals.is_empty() {
-            lost.push(format!(
-                "{} has no journal (*.jnl), which every database has: what was written last is gone",
+    /// Returns a warning if there are rows but no mark of what was durable.
+    fn no_mark(&self, folder: &Path) -> Option<String> {
+        (self.mark.found().is_none() && has_rows(folder)).then(|| {
+            format!(
+                "{} is missing or empty, as it is before the first start of a version that keeps it: {} is opened, and \
+                 cannot be compared with what was durable",
+                DurableMark::path_in(&self.data).display(),
                 folder.display()
-            ));
+            )
+        })
+    }
+
+    /// Fails if tables or journals lack durable writes; opening the database would remove or truncate what is left of
+    /// them. Bytes that a crash left after the last complete batch are truncated.
+    fn check(&self, folder: &Path) -> anyhow::Result<Checked> {
+        let read = || format!("the journals of {} cannot be read", folder.display());
+        let names = tables::names(folder)?;
+        tables::check_manifests(folder, &names)?;
+        let journal::Journals { numbered: journals, misnamed } =
+            journal::journals(folder).with_context(read)?;
+        if let Some(file) = misnamed.first() {
+            bail!(
+                "{} is no journal of this database, whose journals are numbered: move it out of the folder",
+                file.display()
+            );
         }
-        for pair in journals.windows(2) {
-            let [(before, _), (after, path)] = pair else { continue };
-            if before + 1 < *after {
-                lost.push(format!(
-                    "the journals {} to {} before {} are gone",
-                    before + 1,
-                    after - 1,
-                    path.display()
-                ));
+        let record = unflushed::Record::read(&self.data)
+            .with_context(|| format!("{} cannot be read", unflushed::path_in(&self.data).display()))?;
+        let wanted = record.as_ref().map(|record| record.wanted(folder)).unwrap_or_default();
+        let scan = journal::scan(&journals, self.mark.found(), wanted).with_context(read)?;
+        let mut accepted = record.clone().unwrap_or_default();
+        let mut lost = Vec::new();
+        let gone = tables::gone(folder, &names);
+        for (table, name, path) in &gone {
+            if accepted.accepted_tables.insert(*table) {
+                lost.push(format!("the table {name} is gone, because {} is missing", path.display()));
             }
         }
-        let tails = journal::check(&journals, self.mark.found()).with_context(read)?;
-        lost.extend(tails.iter().filter_map(|tail| tail.damage.clone()));
+        lost.extend(lost_journals(folder, &journals, &scan, &mut accepted));
+        let has_marks = (self.mark.found().is_some(), record.is_some());
+        lost.extend(lost_rows(folder, &names, &journals, &scan, has_marks));
+        lost.extend(scan.tails.iter().filter_map(|tail| tail.damage.clone()));
         if !lost.is_empty() && !self.mark.accepts_loss() {
             bail!(
                 "{}. Put back the data folder as it was or a backup, or start with --accept-loss to go on without what \
@@ -151,9 +184,26 @@ impl LockedDataFolder {
         for lost in lost {
             tracing::warn!("accepted as lost: {lost}");
         }
-        for tail in tails {
-            self.truncate(&tail).with_context(|| format!("{} cannot be cut off", tail.file.display()))?;
+        for (table, ..) in gone {
+            self.keep_remains(folder, table)?;
         }
+        for tail in &scan.tails {
+            self.truncate(tail).with_context(|| format!("{} cannot be cut off", tail.file.display()))?;
+        }
+        let versions = unflushed::Versions::read(folder, &names);
+        Ok(Checked { names, accepted, versions, scan })
+    }
+
+    /// Moves what is left of a table that cannot be opened out of the way of the database, which would remove it.
+    fn keep_remains(&self, folder: &Path, table: u64) -> anyhow::Result<()> {
+        let (remains, kept) =
+            (tables::folder_of(folder, table), self.data.join(format!("damaged-table-{table}")));
+        if !remains.exists() {
+            return Ok(());
+        }
+        fs::rename(&remains, &kept)
+            .with_context(|| format!("{} cannot be moved to {}", remains.display(), kept.display()))?;
+        tracing::warn!(folder = %kept.display(), "what is left of a table is kept");
         Ok(())
     }
 
@@ -170,6 +220,101 @@ impl LockedDataFolder {
         file.sync_all()?;
         Ok(())
     }
+}
+
+/// Results of the check that precedes opening the database.
+struct Checked {
+    names: tables::Names,
+    /// Accepted losses, for the new record of unflushed rows.
+    accepted: unflushed::Record,
+    versions: unflushed::Versions,
+    scan: journal::Scan,
+}
+
+/// Describes journals that are missing between others, or emptied, and notes them as accepted.
+fn lost_journals(
+    folder: &Path,
+    journals: &[(u64, PathBuf)],
+    scan: &journal::Scan,
+    accepted: &mut unflushed::Record,
+) -> Vec<String> {
+    let mut lost = Vec::new();
+    if journals.is_empty() {
+        lost.push(format!(
+            "{} has no journal (*.jnl), which every database has: what was written last is gone",
+            folder.display()
+        ));
+    }
+    for pair in journals.windows(2) {
+        let [(before, _), (after, path)] = pair else { continue };
+        let missing: Vec<_> = (before + 1..*after).collect();
+        if let (Some(first), Some(last)) = (missing.first(), missing.last())
+            && !missing.iter().all(|number| accepted.accepted_journals.contains(number))
+        {
+            lost.push(format!("the journals {first} to {last} before {} are gone", path.display()));
+            accepted.accepted_journals.extend(missing);
+        }
+    }
+    for (number, path) in &scan.emptied {
+        if accepted.accepted_journals.insert(*number) {
+            lost.push(format!("{} was emptied: a journal that another one follows is full", path.display()));
+        }
+    }
+    for tail in scan.tails.iter().filter(|tail| tail.damage.is_some() && tail.at == 0) {
+        // It is empty once its end is cut off.
+        let journal = journals.iter().find(|(_, path)| *path == tail.file);
+        accepted.accepted_journals.extend(journal.map(|(number, _)| *number));
+    }
+    let oldest = journals.first().map_or(u64::MAX, |(number, _)| *number);
+    accepted.accepted_journals.retain(|number| *number >= oldest);
+    lost
+}
+
+/// Describes rows that were in a journal only and are in none.
+fn lost_rows(
+    folder: &Path,
+    names: &tables::Names,
+    journals: &[(u64, PathBuf)],
+    scan: &journal::Scan,
+    (has_mark, has_record): (bool, bool),
+) -> Option<String> {
+    let Some((_, oldest)) = journals.first() else { return None };
+    // What is missing at the end, log and store tell by the mark, with offsets.
+    let is_before_the_end = |sequence: u64| !has_mark || scan.last.is_none_or(|last| sequence < last);
+    let missing = scan.missing.iter().filter(|(_, sequence)| is_before_the_end(*sequence));
+    let mut tables: Vec<u64> = missing.map(|(table, _)| *table).collect();
+    if !has_record {
+        // Each counter begins with 1, and one that is in no file of its table was in a journal.
+        let later = scan.first_counters.values().filter(|(_, count)| *count > 1);
+        tables.extend(later.map(|(table, _)| *table).filter(|table| !tables::has_files(folder, *table)));
+    }
+    if tables.is_empty() {
+        return None;
+    }
+    let named = tables.iter().map(|table| names.get(table).cloned().unwrap_or_else(|| table.to_string()));
+    Some(format!(
+        "a journal before {} is gone, or one was cut off or emptied, and with it rows of {}",
+        oldest.display(),
+        named.collect::<Vec<_>>().join(", ")
+    ))
+}
+
+fn cannot_open(folder: &Path, names: &tables::Names, error: fjall::Error) -> anyhow::Error {
+    let cannot = format!("{} cannot be opened", folder.display());
+    let unreadable = tables::unreadable(folder, names);
+    if unreadable.is_empty() {
+        return anyhow::Error::new(error).context(format!("{cannot}: put back a backup of the data folder"));
+    }
+    anyhow::anyhow!("{cannot}: {}. Put back a backup of the data folder", unreadable.join("; "))
+}
+
+fn no_marker(folder: &Path) -> anyhow::Error {
+    anyhow::anyhow!(
+        "{} is no database that can be opened, because its file `{MARKER}` is missing or cut off, and it is not empty: \
+         put that file back from a backup, put a backup in the place of the folder, or move the folder away to begin \
+         with nothing",
+        folder.display()
+    )
 }
 
 /// Returns true if the lock file can be locked. Retries as the database does: an ending process may still hold it.
@@ -263,11 +408,7 @@ fn clear(folder: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     if !holds_no_data(folder).with_context(|| format!("{} cannot be read", folder.display()))? {
-        bail!(
-            "{} is no database that can be opened, because its file `{MARKER}` is missing or cut off, and it is not \
-             empty: put a backup in its place, or move it away to begin with nothing",
-            folder.display()
-        );
+        return Err(no_marker(folder));
     }
     let cleared = || {
         for entry in fs::read_dir(folder)? {

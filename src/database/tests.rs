@@ -201,10 +201,10 @@ fn while_one_starts_another_makes_nothing() {
     let refused = format!("{:#}", open_in(data.path()).err().unwrap());
     assert!(refused.contains("is being opened by another process"), "{refused}");
     assert_eq!(fs::read_dir(data.path()).unwrap().count(), 0);
-    let (database, _mark) = starting.open_database().unwrap();
+    let (database, mark) = starting.open_database().unwrap();
     let refused = format!("{:#}", open_in(data.path()).err().unwrap());
     assert!(refused.contains("open in another process"), "{refused}");
-    drop(database);
+    drop((database, mark));
     open_in(data.path()).unwrap();
 }
 

@@ -58,7 +58,8 @@ pub enum Error {
     /// A write or a sync had failed, so it is not known what is on the disk: only another process, which reads what is
     /// there, can go on.
     #[error(
-        "the store's database cannot be used by this process any more, and another one can: a write had failed"
+        "the store's database cannot be used by this process any more, and another one can: a write had failed. If it \
+         fails again, its files are damaged or the disk failed (docs/guides/data.md)"
     )]
     Lost,
     /// Storage that was removed under the process: rows written now would not be found again.

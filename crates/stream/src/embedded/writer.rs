@@ -4,6 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     sync::{
         Arc,
         atomic::Ordering,
@@ -27,6 +28,19 @@ use crate::{
     topics::{NextOffset, Partition, Topic},
     wakeup::Wakeup,
 };
+
+/// Says what an operator can do. The database says only that it failed before, and not of what.
+fn describe_failure(error: &fjall::Error, table: &Path) -> String {
+    let folder = table.ancestors().nth(2).unwrap_or(table);
+    match error {
+        fjall::Error::Poisoned => format!(
+            "{} takes no more writes, because one had failed: its files are damaged or the disk failed \
+             (docs/guides/data.md)",
+            folder.display()
+        ),
+        error => format!("the data folder: {error}"),
+    }
+}
 
 /// Largest number of records that one trim removes: it must not keep appends waiting.
 pub(super) const TRIM_RECORDS: i64 = 8_192;
@@ -172,9 +186,9 @@ impl LogWriter {
                 }
             }
             Err(error) => {
-                let detail = format!("the data folder: {error}");
+                let detail = describe_failure(&error, self.state.meta.path());
                 if self.state.health.set_unhealthy("storage", detail.clone()) {
-                    tracing::error!(%error, "the log cannot write");
+                    tracing::error!("the log cannot write: {detail}");
                 }
                 for append in batch.appends {
                     let _gone = append.done.send(Err(AppendError::Unavailable { detail: detail.clone() }));

@@ -1,0 +1,138 @@
+//! Tables of the database as its list names them. Opening the database removes a table without its file `current`, and
+//! passes over one whose folder is gone.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+use lsm_tree::{AbstractTree as _, Guard as _};
+
+use super::{LIST_OF_TABLES, TABLES};
+
+/// File of a table that names its newest manifest, and the length of that number.
+const CURRENT: &str = "current";
+const CURRENT_NUMBER_BYTES: usize = 8;
+/// First byte of the rows of the list that hold names. The number of the table follows.
+const NAME: u8 = b'n';
+
+/// Names of all tables by their numbers.
+pub(super) type Names = BTreeMap<u64, String>;
+
+pub(super) fn folder_of(folder: &Path, table: u64) -> PathBuf {
+    folder.join(TABLES).join(table.to_string())
+}
+
+/// Reads the list of tables. A database that was never finished has none.
+pub(super) fn names(folder: &Path) -> anyhow::Result<Names> {
+    let list = folder.join(TABLES).join(LIST_OF_TABLES);
+    if !list.join(CURRENT).exists() {
+        return Ok(Names::new());
+    }
+    if let Some(damage) = manifest_damage(&list)? {
+        bail!("{damage}: put back a backup of the data folder");
+    }
+    let read = || -> lsm_tree::Result<Names> {
+        let tree = open(&list)?;
+        let mut names = Names::new();
+        for row in tree.prefix([NAME], lsm_tree::SeqNo::MAX, None) {
+            let (key, name) = row.into_inner()?;
+            if let Ok(number) = key[1..].try_into() {
+                names.insert(u64::from_be_bytes(number), String::from_utf8_lossy(&name).into_owned());
+            }
+        }
+        Ok(names)
+    };
+    read().with_context(|| {
+        format!("the list of tables in {} is damaged: put back a backup of the data folder", list.display())
+    })
+}
+
+fn open(table: &Path) -> lsm_tree::Result<lsm_tree::AnyTree> {
+    lsm_tree::Config::new(
+        table,
+        lsm_tree::SequenceNumberCounter::default(),
+        lsm_tree::SequenceNumberCounter::default(),
+    )
+    .open()
+}
+
+/// Finds tables that are named in the list and gone. A table gets its folder and its file `current` before it gets into the
+/// list, and leaves the list before they are removed.
+pub(super) fn gone<'a>(folder: &Path, names: &'a Names) -> Vec<(u64, &'a str, PathBuf)> {
+    let paths = names.iter().map(|(table, name)| {
+        let own = folder_of(folder, *table);
+        let missing = if own.exists() { own.join(CURRENT) } else { own };
+        (*table, name.as_str(), missing)
+    });
+    paths.filter(|(_, _, missing)| !missing.exists()).collect()
+}
+
+/// Fails if a table cannot be opened because of its manifest.
+pub(super) fn check_manifests(folder: &Path, names: &Names) -> anyhow::Result<()> {
+    for (table, name) in names {
+        let own = folder_of(folder, *table);
+        if own.join(CURRENT).exists()
+            && let Some(damage) = manifest_damage(&own)?
+        {
+            bail!(
+                "the table {name} cannot be opened, because {damage}: put back a backup of the data folder"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Describes what is wrong with `current` or with the manifest that it names.
+fn manifest_damage(table: &Path) -> anyhow::Result<Option<String>> {
+    let current = table.join(CURRENT);
+    let content = fs::read(&current).with_context(|| format!("{} cannot be read", current.display()))?;
+    let Some(number) = content.first_chunk::<CURRENT_NUMBER_BYTES>() else {
+        return Ok(Some(format!("{} is cut off", current.display())));
+    };
+    let manifest = table.join(format!("v{}", u64::from_le_bytes(*number)));
+    match fs::metadata(&manifest) {
+        Ok(found) if found.len() > 0 => Ok(None),
+        Ok(_) => Ok(Some(format!("{} is empty", manifest.display()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Ok(Some(format!("{} is missing, which {} names", manifest.display(), current.display())))
+        }
+        Err(error) => Err(error).with_context(|| format!("{} cannot be read", manifest.display())),
+    }
+}
+
+/// Names the tables that cannot be opened, after the database could not be.
+pub(super) fn unreadable(folder: &Path, names: &Names) -> Vec<String> {
+    let tables = names.iter().map(|(table, name)| (folder_of(folder, *table), name));
+    let opened = tables.filter_map(|(own, name)| {
+        let error = open(&own).err()?;
+        let foreign = foreign_file(&own).map(|file| format!(", where {} is no file of it", file.display()));
+        Some(format!(
+            "the table {name} in {} has a missing or damaged file{} ({error})",
+            own.display(),
+            foreign.unwrap_or_default()
+        ))
+    });
+    opened.collect()
+}
+
+/// Finds a file among those of a table that is not named as one.
+fn foreign_file(table: &Path) -> Option<PathBuf> {
+    let mut files = fs::read_dir(table.join("tables")).ok()?.filter_map(Result::ok).map(|file| file.path());
+    files.find(|file| {
+        !file.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.parse::<u64>().is_ok())
+    })
+}
+
+/// True if the table has a file with rows.
+pub(super) fn has_files(folder: &Path, table: u64) -> bool {
+    fs::read_dir(folder_of(folder, table).join("tables")).is_ok_and(|mut files| files.next().is_some())
+}
+
+/// Returns what tells versions of a table apart: each flush and each compaction gives it a new one.
+pub(super) fn version(table: &Path) -> Option<String> {
+    let content = fs::read(table.join(CURRENT)).ok()?;
+    (content.len() > CURRENT_NUMBER_BYTES).then(|| tidegate_schemas::hex(&content))
+}
