@@ -463,6 +463,7 @@ const KILLED: &str = "TIDEGATE_TEST_KILLED_DATA";
 
 /// Writes until it is killed: rows of all sizes, removals, new tables, flushes. It says which row is durable.
 #[test]
+#[expect(clippy::print_stdout, reason = "the test that kills it reads it")]
 fn writer_that_is_killed() {
     let Some(data) = std::env::var_os(KILLED).map(PathBuf::from) else { return };
     let (database, _mark) = LockedDataFolder::lock(&data, false).unwrap().open_database().unwrap();

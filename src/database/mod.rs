@@ -278,7 +278,7 @@ fn lost_rows(
     scan: &journal::Scan,
     (has_mark, has_record): (bool, bool),
 ) -> Option<String> {
-    let Some((_, oldest)) = journals.first() else { return None };
+    let (_, oldest) = journals.first()?;
     // What is missing at the end, log and store tell by the mark, with offsets.
     let is_before_the_end = |sequence: u64| !has_mark || scan.last.is_none_or(|last| sequence < last);
     let missing = scan.missing.iter().filter(|(_, sequence)| is_before_the_end(*sequence));

@@ -122,7 +122,7 @@ pub(super) fn unreadable(folder: &Path, names: &Names) -> Vec<String> {
 fn foreign_file(table: &Path) -> Option<PathBuf> {
     let mut files = fs::read_dir(table.join("tables")).ok()?.filter_map(Result::ok).map(|file| file.path());
     files.find(|file| {
-        !file.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.parse::<u64>().is_ok())
+        file.file_name().and_then(|name| name.to_str()).is_none_or(|name| name.parse::<u64>().is_err())
     })
 }
 
