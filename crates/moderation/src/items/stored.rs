@@ -65,8 +65,7 @@ pub async fn find(
 ) -> Result<Option<Item>, Error> {
     match submission {
         Some(wanted) => find_since(store, org, item, wanted, Millis(i64::MIN)).await,
-        // Fetched data completes what was sent, and is no newer version of it.
-        None => match newest_of(store, org, item, |place| !is_fetched_part(place)).await? {
+        None => match newest_of(store, org, item, Precedence::of_shown).await? {
             Some(place) => get(store, org, item, coordinates(&place)).await,
             None => Ok(None),
         },
@@ -128,28 +127,63 @@ pub fn coordinates(row: &ItemPlace) -> (Millis, i64, i64) {
     (row.append_ms, row.offset, row.position)
 }
 
-/// Returns the index row of the newest complete version of an item. Partial versions count only without a complete one.
+/// Returns the index row of the newest complete version of an item. Partial versions count only without a complete one, and
+/// fetched versions only without a submitted one.
 pub async fn newest_place(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<ItemPlace>, Error> {
-    let original = records::Variant::Original.as_str();
-    newest_of(store, org, item, |place| place.variant == original).await
+    newest_of(store, org, item, Precedence::of_whole).await
 }
 
-/// True for a partial version that the service fetched itself.
-fn is_fetched_part(place: &ItemPlace) -> bool {
-    place.source == records::Source::PartialItems.as_str()
-        && place.variant == records::Variant::Partial.as_str()
+/// Returns the index row of the newest data of an item, whether it was submitted or fetched.
+pub(crate) async fn newest_data_place(
+    store: &Store,
+    org: &OrgId,
+    item: &ItemKey,
+) -> Result<Option<ItemPlace>, Error> {
+    newest_of(store, org, item, |_| Precedence::First).await
 }
 
-/// Returns the newest submission that is wanted, or else the newest one.
+/// Precedence of versions; the lowest comes first, and of equal ones the newest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Precedence {
+    First,
+    SubmittedPart,
+    Fetched,
+    FetchedPart,
+}
+
+impl Precedence {
+    /// For the view of an item: any submitted version is in front of any fetched one. Fetched data completes what was sent,
+    /// and is no newer version of it.
+    fn of_shown(place: &ItemPlace) -> Self {
+        match Self::of_whole(place) {
+            Self::SubmittedPart => Self::First,
+            other => other,
+        }
+    }
+
+    /// For what is derived from a version: a complete one is in front of a partial one too.
+    fn of_whole(place: &ItemPlace) -> Self {
+        let is_fetched = place.source == records::Source::PartialItems.as_str();
+        let is_part = place.variant == records::Variant::Partial.as_str();
+        match (is_fetched, is_part) {
+            (false, false) => Self::First,
+            (false, true) => Self::SubmittedPart,
+            (true, false) => Self::Fetched,
+            (true, true) => Self::FetchedPart,
+        }
+    }
+}
+
+/// Returns the newest submission of the first precedence, or else the newest of the next one that there is.
 async fn newest_of(
     store: &Store,
     org: &OrgId,
     item: &ItemKey,
-    is_wanted: impl Fn(&ItemPlace) -> bool + Send,
+    precedence: impl Fn(&ItemPlace) -> Precedence + Send,
 ) -> Result<Option<ItemPlace>, Error> {
     // A repeated submission is no newer version.
     let repeated = records::Source::Retroact.as_str();
-    let mut newest = None;
+    let mut best: Option<(Precedence, ItemPlace)> = None;
     // The first row nearly always matches, so only one is read at first.
     let mut step = 1;
     let mut after = None;
@@ -160,17 +194,18 @@ async fn newest_of(
             if place.source == repeated {
                 continue;
             }
-            let is_wanted = is_wanted(&place);
-            if (is_wanted || newest.is_none()) && is_first(store, &place).await? {
-                if is_wanted {
+            let own = precedence(&place);
+            let is_better = best.as_ref().is_none_or(|(best, _)| own < *best);
+            if is_better && is_first(store, &place).await? {
+                if own == Precedence::First {
                     return Ok(Some(place));
                 }
-                newest = Some(place);
+                best = Some((own, place));
             }
         }
         after = places.cursor();
         if after.is_none() {
-            return Ok(newest);
+            return Ok(best.map(|(_, place)| place));
         }
         step = STEP;
     }
@@ -183,7 +218,7 @@ async fn is_first(store: &Store, row: &ItemPlace) -> Result<bool, Error> {
     Ok(place.is_none_or(|place| coordinates_of(&place) == coordinates(row)))
 }
 
-/// Returns the newest complete version of an item.
+/// Returns the version of an item that `newest_place` chooses.
 pub async fn newest(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option<Item>, Error> {
     match newest_place(store, org, item).await? {
         Some(place) => get(store, org, item, coordinates(&place)).await,

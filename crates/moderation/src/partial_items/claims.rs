@@ -6,7 +6,7 @@ use tidegate_schemas::ids::{ItemKey, Kind, Millis, OrgId, derive};
 use tidegate_store::{
     At,
     tables::{
-        items::items::{Item, ItemPlace},
+        items::items::Item,
         review::{
             appeals::Appeal,
             jobs::{Job, JobCause},
@@ -83,9 +83,7 @@ async fn is_stale(
     since: Millis,
     now: Millis,
 ) -> Result<bool, Error> {
-    let partition = (org.clone(), item.type_id.clone(), item.id.clone());
-    let newest = deps.store.scan::<ItemPlace>(&partition, At::all().limit(1)).all().await?;
-    let Some(newest) = newest.first() else { return Ok(true) };
+    let Some(newest) = stored::newest_data_place(&deps.store, org, item).await? else { return Ok(true) };
     if newest.append_ms < since {
         return Ok(true);
     }
@@ -125,8 +123,8 @@ async fn expired_along(deps: &Deps, job: &Job, now: Millis) -> Result<Vec<ItemKe
                 .filter(|item| item.fault.is_none() && has_expired_url(item.data.get().as_bytes(), now));
             for item in expired {
                 let key = ItemKey { type_id: item.type_id, id: item.id };
-                let fetched = stored::newest_place(store, org, &key).await?;
-                if fetched.is_none_or(|place| place.append_ms < cause.at) {
+                let newest = stored::newest_data_place(store, org, &key).await?;
+                if newest.is_none_or(|place| place.append_ms < cause.at) {
                     found.push(key);
                 }
             }

@@ -166,6 +166,30 @@ async fn old_versions_are_found_below_thousands_of_newer_ones() {
     assert!(matches!(state.unwrap(), ReplayState::Evaluated));
 }
 
+#[tokio::test]
+async fn fetched_version_stands_behind_every_submitted_one() {
+    let (deps, _folder) = fixture().await;
+    let store = &deps.store;
+    let (fetched, sent) = (Source::PartialItems, Source::Report);
+    // From the last of the order to its first, each older than those before it.
+    let versions = [
+        (1, 50, fetched, Variant::Partial),
+        (2, 40, fetched, Variant::Original),
+        (3, 30, sent, Variant::Partial),
+        (4, 20, sent, Variant::Original),
+    ];
+    for (nth, append_ms, source, variant) in versions {
+        let (source, variant) = (source.as_str().to_owned(), variant.as_str().to_owned());
+        let row = Item { source, variant, ..item(nth, append_ms) };
+        store.put(write_time(Millis(append_ms), Stage::Evaluated), &[row]).await.unwrap();
+        let newest = stored::newest(store, &org(), &post()).await.unwrap().unwrap();
+        assert_eq!(newest.submission_id, submission(nth));
+        let shown = stored::find(store, &org(), &post(), None).await.unwrap().unwrap();
+        // The view shows the newest submitted version, partial or not.
+        assert_eq!(shown.submission_id, submission(nth.min(3)));
+    }
+}
+
 /// Well above what a test takes.
 const LEASE: Duration = Duration::from_secs(600);
 

@@ -3,15 +3,21 @@
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use tidegate_moderation::partial_items::requests::{self, NewRequest};
+use tidegate_moderation::{
+    items::stored,
+    partial_items::requests::{self, NewRequest},
+};
 use tidegate_processors::{PartialItems, Settings};
 use tidegate_schemas::{
     ids::{ItemKey, Kind, Millis, derive},
-    records::{ItemEntry, Report},
+    records::{ItemEntry, Report, Verdict},
 };
-use tidegate_store::tables::review::{
-    jobs::Job,
-    partial_requests::{PartialRequest, PartialState, PartialTrigger},
+use tidegate_store::tables::{
+    items::strikes::Strike,
+    review::{
+        jobs::Job,
+        partial_requests::{PartialRequest, PartialState, PartialTrigger},
+    },
 };
 use tidegate_stream::Topic;
 use tokio::{
@@ -20,8 +26,8 @@ use tokio::{
 };
 
 use super::{
-    reviews::report,
-    world::{World, entry, org, post},
+    reviews::{decide, report},
+    world::{World, entry, org, post, user},
 };
 
 /// A platform that answers with the items that it has, and remembers what it was asked.
@@ -179,20 +185,30 @@ async fn request_that_was_stored_before_a_crash_is_made_after_it() {
 
 #[tokio::test]
 async fn fetched_item_never_stands_before_a_submitted_one() {
-    let platform = Platform::default();
-    platform.has("p1", &json!({"text": "newer"}));
-    let mut world = world(&platform).await;
-    world.start();
-    let submission = world.submit_text("p1", "submitted").await;
-    world.evaluated(&post("p1"), submission).await;
-    requests::store(&world.moderation(), refresh(&post("p1"))).await.unwrap();
-    settled(&world, PartialState::Done).await;
-    world.until("both", async || (world.versions(&post("p1")).await.len() == 2).then_some(())).await;
-    let store = &world.deps.store;
-    let latest = tidegate_moderation::items::stored::answer(store, &org(), &post("p1"), None).await.unwrap();
-    let latest = serde_json::to_value(latest.unwrap()).unwrap();
-    assert_eq!(latest["submissionId"], json!(submission), "{latest}");
-    world.stop().await.unwrap();
+    for variant in ["partial", "original"] {
+        let platform = Platform::default();
+        let fetched = json!({"id": "p1", "typeId": "post", "typeSchemaVariant": variant,
+            "data": {"text": "newer"}});
+        platform.items.lock().unwrap().push(fetched);
+        let mut world = world(&platform).await;
+        world.start();
+        // The rule that it matches asks for a review.
+        let submission = world.submit_text("p1", "doubtful").await;
+        world.evaluated(&post("p1"), submission).await;
+        requests::store(&world.moderation(), refresh(&post("p1"))).await.unwrap();
+        settled(&world, PartialState::Done).await;
+        world.until("both", async || (world.versions(&post("p1")).await.len() == 2).then_some(())).await;
+        let store = &world.deps.store;
+        let latest = stored::answer(store, &org(), &post("p1"), None).await.unwrap();
+        let latest = serde_json::to_value(latest.unwrap()).unwrap();
+        assert_eq!(latest["submissionId"], json!(submission), "{latest}");
+
+        decide(&world, "default", Verdict::Act).await;
+        // Whom it strikes is read from the newest version: the fetched one names no author.
+        let author = (org(), user("u1"));
+        world.until("a strike", async || world.rows::<Strike>(&author).await.pop()).await;
+        world.stop().await.unwrap();
+    }
 }
 
 #[tokio::test]
