@@ -14,8 +14,8 @@ use tidegate_store::tables::review::partial_requests::PartialTrigger;
 use super::requests::{self, NewRequest};
 use crate::{Deps, Error, items::stored};
 
-/// Asks for entries of `reportedItemsInThread` and for thread, parent and creator of the reported item, as far as they
-/// were neither sent along nor submitted.
+/// Asks for entries of the thread that came without data, for those of `reportedItemsInThread`, and for thread, parent and
+/// creator of the reported item, as far as they were neither sent along nor submitted.
 pub(crate) async fn ask_for_report(
     deps: &Deps,
     report: &records::Report,
@@ -27,9 +27,14 @@ pub(crate) async fn ask_for_report(
         return Ok(());
     }
     let Some(config) = known_config(deps, org, report.config_version).await? else { return Ok(()) };
-    let sent = report.thread.iter().chain(&report.additional).filter(|item| item.fault.is_none());
+    // An entry without data is named and not sent.
+    let (bare, in_thread): (Vec<_>, Vec<_>) = report.thread.iter().partition(|item| lacks_data(&item.data));
+    let sent = in_thread.into_iter().chain(&report.additional).filter(|item| item.fault.is_none());
     let sent: HashSet<_> = sent.map(|item| (&item.type_id, &item.id)).collect();
-    let named = report.reported_in_thread.iter().cloned().chain(related(&config, &report.item));
+    // An entry whose id could not be read has an empty one.
+    let bare = bare.into_iter().filter(|item| !item.id.as_str().is_empty());
+    let bare = bare.map(|item| ItemKey { type_id: item.type_id.clone(), id: item.id.clone() });
+    let named = report.reported_in_thread.iter().cloned().chain(bare).chain(related(&config, &report.item));
     let candidates = named.filter(|key| !sent.contains(&(&key.type_id, &key.id)));
     let items = never_submitted(deps, &config, &report.item.key(), candidates.collect()).await?;
     let request = NewRequest {
@@ -104,6 +109,13 @@ async fn known_config(
 fn related(config: &Compiled, item: &ItemEntry) -> Vec<ItemKey> {
     let item_type = config.item_type_at(&item.type_id, item.type_version.as_deref());
     item_type.map(|item_type| named_items(item_type, &item.data)).unwrap_or_default()
+}
+
+/// True for `{}` and `null`. An entry that came without `data` has `{}`.
+fn lacks_data(data: &[u8]) -> bool {
+    let data = data.trim_ascii();
+    let object = data.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
+    data == b"null" || object.is_some_and(|members| members.trim_ascii().is_empty())
 }
 
 /// Returns the items in the fields with the roles thread, parent and creator. Data that does not fit the type names none.

@@ -10,7 +10,7 @@ use tidegate_moderation::{
 use tidegate_processors::{PartialItems, Settings};
 use tidegate_schemas::{
     ids::{ItemKey, Kind, Millis, derive},
-    records::{ItemEntry, Report, Verdict},
+    records::{ContextItem, ItemEntry, Report, Variant, Verdict},
 };
 use tidegate_store::tables::{
     items::strikes::Strike,
@@ -154,6 +154,51 @@ async fn items_that_a_report_names_are_fetched_and_stored_without_effects() {
     let stored = world.versions(&post("t1")).await.pop().unwrap();
     assert_eq!(stored.matched, "[]");
     assert_eq!(world.callbacks().await.len(), 0);
+    world.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn thread_entries_without_data_are_fetched() {
+    let platform = Platform::default();
+    let mut world = world(&platform).await;
+    let entry = |id: &str, data: &'static str, fault: Option<&str>| ContextItem {
+        type_id: "post".into(),
+        id: id.into(),
+        type_version: None,
+        variant: Variant::Partial,
+        data: data.into(),
+        fault: fault.map(str::to_owned),
+        as_sent: None,
+    };
+    let submission = world.submit_text("known", "hello").await;
+    world.start();
+    world.evaluated(&post("known"), submission).await;
+    let missing = Some("`data` is missing.");
+    let thread = vec![
+        entry("none", "{}", missing),
+        entry("empty", "{ }", None),
+        entry("null", "null", Some("`data` must be an object, not null.")),
+        entry("both", "{}", missing),
+        entry("whole", r#"{"text": "hello"}"#, None),
+        entry("known", "{}", missing),
+        entry("", "{}", Some("`id` is missing.")),
+        // The second mention has what the first one lacks.
+        entry("later", "{}", None),
+        entry("later", r#"{"text": "hello"}"#, None),
+    ];
+    let reported_in_thread = vec![post("both"), post("whole")];
+    let report = report(world.version().await, 1, "hello", false);
+    let report = Report { thread, reported_in_thread, ..report };
+    world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
+    settled(&world, PartialState::Done).await;
+    let mut asked: Vec<String> = platform.asked()[0]["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["id"].as_str().unwrap().to_owned())
+        .collect();
+    asked.sort_unstable();
+    assert_eq!(asked, ["both", "empty", "none", "null", "u1"]);
     world.stop().await.unwrap();
 }
 
