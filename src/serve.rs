@@ -5,7 +5,7 @@
 use std::{future::Future, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use tidegate_catalog::{Banks, Keys, Secrets, change::Changes, first_start};
+use tidegate_catalog::{Keys, Secrets, change::Changes, first_start};
 use tidegate_console::LocalToken;
 use tidegate_egress::Client;
 use tidegate_media::Decoders;
@@ -138,7 +138,7 @@ impl RoleProcess<'_> {
     ) -> anyhow::Result<End> {
         let Opened { log, store, live, keys, secrets } = opened;
         let changes = Changes::new(store.clone(), secrets.clone(), &self.settings.catalog);
-        let banks = Banks::new(store.clone(), &self.settings.catalog);
+        let banks = changes.banks();
         let token = Arc::new(LocalToken::new(local_token()));
         let processing = tidegate_processors::Health::default();
         let (api, admin) = open_files::servers(self.settings, self.files)?;

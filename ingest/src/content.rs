@@ -12,7 +12,7 @@ use axum::{
 use bytes::Bytes;
 use serde::Serialize;
 use tidegate_catalog::{Compiled, ItemType};
-use tidegate_moderation::items::stored::{self, Answer, ListedAction, MatchedRule, WITHOUT_MEDIA};
+use tidegate_moderation::items::stored::{self, Answer, ListedAction, MatchedRule, Omissions, WITHOUT_MEDIA};
 use tidegate_schemas::{
     hint,
     ids::{ActionId, ItemKey, Kind, PolicyId, SubmissionId, TypeId, derive},
@@ -203,6 +203,8 @@ fn user_type(config: &Compiled) -> Option<&TypeId> {
 struct Outcome {
     submission_id: SubmissionId,
     matched_rules: Vec<OutcomeRule>,
+    #[serde(flatten)]
+    left_out: Omissions,
     actions_triggered: Vec<Named<ActionId>>,
     derived_fields: NoFields,
 }
@@ -241,6 +243,7 @@ fn outcome(config: &Compiled, answer: Answer) -> Outcome {
     Outcome {
         submission_id: answer.submission_id,
         matched_rules: answer.matched_rules.into_iter().map(rule).collect(),
+        left_out: answer.left_out,
         actions_triggered: taken.map(action).collect(),
         derived_fields: NoFields {},
     }

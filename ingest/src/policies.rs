@@ -12,13 +12,17 @@ use tidegate_web::{Json, Problem};
 
 use crate::{Shared, admission::Admitted};
 
+/// Bytes of a policy without its name.
+const POLICY_BYTES: usize = 100;
+
 pub(crate) async fn list(api: Shared, admitted: Admitted) -> Result<Response, Problem> {
     let config = api.config(&admitted.org, |_| true).await?;
     let tag = format!("\"{}\"", config.version().0);
     let mut response = if is_known(admitted.request.headers(), &tag) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        Json(Policies { policies: policies(&config) }).into_response()
+        let bytes = config.policies().iter().map(|policy| POLICY_BYTES + policy.name.len()).sum();
+        api.work(bytes, move || Json(Policies { policies: policies(&config) }).into_response()).await?
     };
     let headers = response.headers_mut();
     if let Ok(tag) = HeaderValue::try_from(tag) {

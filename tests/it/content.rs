@@ -80,3 +80,29 @@ async fn content_of_a_killed_process_has_one_outcome() {
     let events: BTreeSet<_> = deliveries.iter().map(|it| it["eventId"].to_string()).collect();
     assert_eq!(events, BTreeSet::from([item["actions"][0]["eventId"].to_string()]), "{deliveries:?}");
 }
+
+#[tokio::test]
+async fn content_is_told_what_its_answer_leaves_out() {
+    let place = Place::new();
+    let demo = place.start_with(&[("TIDEGATE__CATALOG__RULES__STORED_MATCHES", "1")]).await.unwrap();
+    let rules = (0..3).map(|n| {
+        format!(
+            "rule: any-{n}\nstatus: live\nitem_types: [post]\nwhen: {{field: {{path: text, exists: true}}}}\n"
+        )
+    });
+    let text = rules.collect::<Vec<_>>().join("---\n");
+    let files = json!({ "files": [{ "name": "rules.yaml", "text": text }] });
+    let (status, applied) = demo.command("/config", &files).await;
+    assert_eq!(status, 200, "{applied}");
+
+    let (status, answer) = send(&demo, &content("m1", "a quiet evening")).await;
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["matchedRules"].as_array().map(Vec::len), Some(1), "{answer}");
+    assert_eq!(answer["matchedMore"], 2, "{answer}");
+    let item = demo.evaluated("post", "m1").await;
+    for name in ["matchedMore", "erroredMore", "uncounted", "truncated"] {
+        assert_eq!(answer.get(name), item.get(name), "{name}: {answer} {item}");
+    }
+    let (_, later) = send(&demo, &content("m2", "a quiet evening")).await;
+    assert!(later.get("erroredMore").is_none() && later.get("uncounted").is_none(), "{later}");
+}

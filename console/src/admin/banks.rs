@@ -10,6 +10,7 @@ use std::{
 use axum::{
     Extension, Json, Router,
     extract::State,
+    response::Response,
     routing::{get, post},
 };
 use serde::{Deserialize, Serialize};
@@ -29,7 +30,7 @@ use super::{
     audit::AuditDetail,
     caller::Caller,
     extract::{Body, Page, WholeList, id, invalid},
-    faults,
+    faults, long_answers,
 };
 
 pub(super) fn routes() -> Router<Api> {
@@ -117,6 +118,10 @@ struct Entries {
     #[serde(skip_serializing_if = "Option::is_none")]
     document: Option<Vec<Held>>,
 }
+
+/// Bytes of an entry in an answer without its value, and of one of a document.
+const ENTRY_BYTES: usize = 200;
+const HELD_BYTES: usize = 60;
 
 const PAGE: usize = 100;
 const LARGEST_PAGE: usize = 1_000;
@@ -211,7 +216,7 @@ async fn entries(
     caller: Caller,
     Path(bank): Path<String>,
     Query(page): Query<Page>,
-) -> Result<Json<Entries>, Problem> {
+) -> Result<Response, Problem> {
     let limit = page.limit.unwrap_or(PAGE);
     if !(1..=LARGEST_PAGE).contains(&limit) {
         return Err(invalid("", format!("`limit` is between 1 and {LARGEST_PAGE}.")));
@@ -219,13 +224,16 @@ async fn entries(
     let (after, bank): (Option<Place>, _) = (page.after()?, BankId::from(bank));
     let page = api.deps.banks.entries(&caller.org, &bank, after, limit).await.map_err(bank_problem)?;
     let held = |(id, value)| Held { id, value };
-    Ok(Json(Entries {
+    let of_document = page.document.iter().flatten().map(|(_, value)| value.len() + HELD_BYTES);
+    let bytes = page.entries.iter().map(|entry| entry.value.len() + ENTRY_BYTES).chain(of_document).sum();
+    let entries = move || Entries {
         list: List {
             items: page.entries.into_iter().map(Shown::from).collect(),
             next: page.next.map(|cursor| cursor.to_string()),
         },
         document: page.document.map(|document| document.into_iter().map(held).collect()),
-    }))
+    };
+    long_answers::write(&api, &caller.org, bytes, entries).await
 }
 
 async fn add(
@@ -433,6 +441,9 @@ impl Texts {
 /// Greatest number of hashes of one medium.
 const MOST_HASHES: usize = 1_000;
 
+/// Bytes whose reading takes about as long as to look for one hash in large banks.
+const LOOK_UP_BYTES: usize = 2 << 10;
+
 #[derive(Serialize)]
 struct Matches {
     matches: Vec<Match>,
@@ -474,8 +485,12 @@ async fn find(
             all.extend(Hash::parse(*kind, &text));
         }
     }
-    let scope = LookupScope { item: wish.item_id.as_deref(), banks: &wish.banks };
-    let found = banks.inspect(&scope, &MediaHashes::from_hashes(&all));
+    let bytes = all.len() * LOOK_UP_BYTES;
+    let look_up = move || {
+        let scope = LookupScope { item: wish.item_id.as_deref(), banks: &wish.banks };
+        banks.inspect(&scope, &MediaHashes::from_hashes(&all))
+    };
+    let found = api.deps.changes.work().run(&caller.org, bytes, look_up).await.map_err(faults::catalog)?;
     let matches = found.matches.into_iter().map(|it| Match {
         bank: it.bank,
         entry: it.entry,

@@ -8,11 +8,12 @@ use axum::{
     Extension, Json, Router,
     extract::State,
     http::StatusCode,
+    response::Response,
     routing::{get, post},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tidegate_catalog::change::{ApplyError, Change, Difference, File, How, Waited};
+use tidegate_catalog::change::{self, ApplyError, Change, Difference, File, How, Waited};
 use tidegate_schemas::{
     documents::DocumentFault,
     ids::{ConfigVersion, EndpointId, OrgId},
@@ -20,7 +21,7 @@ use tidegate_schemas::{
 };
 use tidegate_web::{Problem, Query};
 
-use super::{Api, audit::AuditDetail, caller::Caller, extract::Body, faults};
+use super::{Api, audit::AuditDetail, caller::Caller, extract::Body, faults, long_answers};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
@@ -145,15 +146,20 @@ struct Answer {
     others: Vec<String>,
 }
 
-async fn pull(State(api): State<Api>, caller: Caller) -> Result<Json<Pulled>, Problem> {
-    let pulled = api.deps.changes.pull(&caller.org).await.map_err(faults::catalog)?;
-    Ok(Json(Pulled {
-        org: caller.org,
+/// The answer to a pull, as JSON.
+pub(super) fn write_pulled(org: &OrgId, pulled: change::Pulled) -> Vec<u8> {
+    let pulled = Pulled {
+        org: org.clone(),
         version: pulled.version,
         changed_at: pulled.changed_at.iso(),
         author: pulled.author,
         files: pulled.files.into_iter().map(|(name, text)| Named { name, text }).collect(),
-    }))
+    };
+    serde_json::to_vec(&pulled).expect("documents have string keys only")
+}
+
+async fn pull(State(api): State<Api>, caller: Caller) -> Result<Response, Problem> {
+    api.pulls.get(&caller.org).await.map(long_answers::written).map_err(faults::catalog)
 }
 
 async fn apply(
@@ -230,7 +236,6 @@ pub(super) fn refused(error: ApplyError) -> Problem {
         error @ ApplyError::HeadMoved { .. } => Problem::conflict(error.to_string()),
         ApplyError::Catalog(error) => faults::catalog(error),
         ApplyError::Secret(error) => faults::secret(error),
-        error @ ApplyError::Panicked(_) => faults::failed(false, error.tag(), &error),
     }
 }
 

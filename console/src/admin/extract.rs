@@ -13,7 +13,8 @@ use serde::{Deserialize, de::DeserializeOwned};
 use tidegate_schemas::validation_error::{Pointer, ValidationError};
 use tidegate_web::Problem;
 
-use super::{Api, caller::Caller};
+pub(crate) use super::refusals::{invalid, not_a_cursor};
+use super::{Api, caller::Caller, faults};
 
 /// The query of a list that is neither chosen from nor paged: it has no parameters of its own.
 #[derive(Default, Deserialize)]
@@ -55,7 +56,7 @@ fn caller_of(extensions: &Extensions) -> Result<&Caller, Problem> {
 /// A JSON body. None at all counts as `{}`, so that a command without arguments needs none.
 pub(crate) struct Body<T>(pub(crate) T);
 
-impl<T: DeserializeOwned> FromRequest<Api> for Body<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<Api> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
@@ -66,7 +67,14 @@ impl<T: DeserializeOwned> FromRequest<Api> for Body<T> {
         }
         let org = caller_of(request.extensions())?.org.clone();
         let body = api.http.read_body(request, &org).await?;
-        parse(&body.bytes).map(Self)
+        let bytes = body.bytes.len();
+        let parse = move || {
+            // Whole, so that its bytes count until it is read.
+            let body = body;
+            parse(&body.bytes)
+        };
+        let parsed = api.deps.changes.work().run(&org, bytes, parse).await;
+        parsed.map_err(faults::catalog)?.map(Self)
     }
 }
 
@@ -80,14 +88,4 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 /// An id in a path. One that is malformed names nothing.
 pub(crate) fn id<T: FromStr>(text: &str) -> Result<T, Problem> {
     text.parse().map_err(|_| Problem::not_found("There is no such id."))
-}
-
-pub(crate) fn not_a_cursor() -> Problem {
-    invalid("", "This is not a cursor of this list.")
-}
-
-/// One wrong value; without a pointer it stands in the query.
-pub(crate) fn invalid(pointer: &str, detail: impl Into<String>) -> Problem {
-    let pointer = if pointer.is_empty() { Pointer::Root } else { Pointer::Text(pointer) };
-    Problem::of_errors(vec![ValidationError::invalid(&pointer, "The request is not valid.", detail)])
 }

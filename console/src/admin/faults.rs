@@ -7,9 +7,10 @@
 
 use std::time::Duration;
 
+use tidegate_stream::error::AppendError;
 use tidegate_web::Problem;
 
-use super::extract::{invalid, not_a_cursor};
+use super::refusals::{invalid, not_a_cursor};
 
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -22,6 +23,9 @@ pub(crate) fn store(error: tidegate_store::Error) -> Problem {
     if matches!(error, tidegate_store::Error::BadCursor) {
         return not_a_cursor();
     }
+    if let tidegate_store::Error::Overloaded(_) = error {
+        return overloaded(&error);
+    }
     if error.is_refusal() {
         tracing::warn!(tag = error.tag(), %error, "a request asks for what no store takes");
         return invalid("", "A value is longer than the store takes.");
@@ -29,12 +33,34 @@ pub(crate) fn store(error: tidegate_store::Error) -> Problem {
     failed(error.is_outage(), error.tag(), &error)
 }
 
+/// Says the reason, such as a full disk: whoever runs the service can do something about it.
+fn overloaded(error: &tidegate_store::Error) -> Problem {
+    tracing::warn!(tag = error.tag(), %error, "a request cannot be served now");
+    Problem::unavailable(sentence(error), AGAIN)
+}
+
+/// The log takes nothing, such as on a full disk, or cannot be reached.
+pub(crate) fn append(error: AppendError) -> Problem {
+    if let AppendError::Full { .. } = error {
+        tracing::warn!(tag = error.tag(), %error, "a request cannot be served now");
+        return Problem::unavailable(sentence(&error), AGAIN);
+    }
+    failed(error.is_retriable(), error.tag(), &error)
+}
+
+/// An error as a sentence of its own.
+fn sentence(error: &dyn std::fmt::Display) -> String {
+    let text = error.to_string();
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
+}
+
 pub(crate) fn moderation(error: tidegate_moderation::Error) -> Problem {
     use tidegate_moderation::Error;
     match error {
         Error::Store(error) => store(error),
         Error::Catalog(error) => catalog(error),
-        Error::Append(error) => failed(error.is_retriable(), error.tag(), &error),
+        Error::Append(error) => append(error),
         error @ (Error::Content { .. } | Error::Corrupt { .. }) => failed(false, error.tag(), &error),
     }
 }
@@ -44,6 +70,11 @@ pub(crate) fn catalog(error: tidegate_catalog::Error) -> Problem {
     match error {
         Error::NoSuchOrg(org) => Problem::not_found(format!("There is no organisation `{org}`.")),
         Error::Store(error) => store(error),
+        error @ Error::Busy => {
+            // One org can make many of them.
+            tracing::debug!(tag = error.tag(), "a request cannot be served now");
+            Problem::unavailable(sentence(&error), AGAIN)
+        }
         error => failed(error.is_outage(), error.tag(), &error),
     }
 }
@@ -53,6 +84,11 @@ pub(crate) fn secret(error: tidegate_catalog::secrets::SecretError) -> Problem {
     if matches!(error, SecretError::OtherMasterKey { .. } | SecretError::Tampered { .. }) {
         tracing::warn!(tag = error.tag(), %error, "a secret cannot be opened");
         return Problem::conflict(format!("The secret cannot be opened: {error}."));
+    }
+    if let SecretError::Store(error) = &error
+        && let tidegate_store::Error::Overloaded(_) = **error
+    {
+        return overloaded(error);
     }
     failed(error.is_outage(), error.tag(), &error)
 }
@@ -69,8 +105,12 @@ pub(crate) fn failed(is_outage: bool, tag: &'static str, error: &dyn std::fmt::D
 
 #[cfg(test)]
 mod tests {
-    use axum::{http::StatusCode, response::IntoResponse as _};
+    use axum::{
+        http::{StatusCode, header},
+        response::IntoResponse as _,
+    };
     use tidegate_catalog::secrets::SecretError;
+    use tidegate_stream::error::AppendError;
 
     #[test]
     fn a_secret_under_another_master_key_is_a_conflict_and_not_a_defect() {
@@ -80,6 +120,24 @@ mod tests {
             at_hand: "4e5f6a7b".to_owned(),
         };
         assert_eq!(super::secret(error).into_response().status(), StatusCode::CONFLICT);
+    }
+
+    #[test]
+    fn full_disk_is_named_whichever_layer_found_it() {
+        let why = "the disk has 10 MiB left";
+        let error = || tidegate_store::Error::Overloaded(why.to_owned());
+        for problem in [
+            super::store(error()),
+            super::moderation(tidegate_moderation::Error::Store(error())),
+            super::catalog(tidegate_catalog::Error::Store(error())),
+            super::secret(SecretError::from(error())),
+            super::append(AppendError::Full { detail: why.to_owned() }),
+        ] {
+            let detail = &problem.errors[0].detail;
+            assert!(detail.contains(why) && detail.starts_with("The ") && detail.ends_with('.'), "{detail}");
+            assert!(problem.headers.iter().any(|(name, _)| *name == header::RETRY_AFTER));
+            assert_eq!(problem.into_response().status(), StatusCode::SERVICE_UNAVAILABLE);
+        }
     }
 
     #[test]

@@ -19,10 +19,12 @@ mod job_moves;
 mod job_notes;
 pub(crate) mod jobs;
 pub(crate) mod keys;
+mod long_answers;
 mod orgs;
 pub(crate) mod partial_items;
 mod policies;
 pub(crate) mod queues;
+mod refusals;
 mod rules;
 mod users;
 
@@ -30,6 +32,7 @@ use std::sync::Arc;
 
 use axum::{Router, middleware::from_fn_with_state};
 use serde::Serialize;
+use tidegate_catalog::change::Pulls;
 use tidegate_web::{HttpServer, Problem};
 
 pub use self::caller::LocalToken;
@@ -41,6 +44,7 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) http: HttpServer,
     trials: rules::Trials,
+    pulls: Pulls,
 }
 
 pub(crate) type Api = Arc<Shared>;
@@ -60,7 +64,8 @@ impl<T> List<T> {
 
 /// Dependencies of the handlers of one server.
 pub(crate) fn shared(deps: Deps, settings: Settings, http: HttpServer) -> Api {
-    Arc::new(Shared { deps, settings, http, trials: rules::Trials::default() })
+    let pulls = deps.changes.pulls(config::write_pulled);
+    Arc::new(Shared { deps, settings, http, trials: rules::Trials::default(), pulls })
 }
 
 /// The whole API; every route asks who calls before anything else, and so does what is no route.

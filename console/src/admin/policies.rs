@@ -1,15 +1,18 @@
 //! `/admin/v1/policies`: the policies with what moderators need of them. Platforms read theirs from the API's `/policies/`.
 
-use axum::{Json, Router, extract::State, routing::get};
+use axum::{Router, extract::State, response::Response, routing::get};
 use serde::Serialize;
 use tidegate_schemas::{documents::Severity, ids::PolicyId};
 use tidegate_web::{Problem, Query};
 
-use super::{Api, List, caller::Caller, extract::WholeList, faults};
+use super::{Api, List, caller::Caller, extract::WholeList, faults, long_answers};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new().route("/policies", get(list))
 }
+
+/// Bytes of a policy without its name and texts.
+const POLICY_BYTES: usize = 200;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -31,17 +34,25 @@ async fn list(
     State(api): State<Api>,
     caller: Caller,
     Query(_): Query<WholeList>,
-) -> Result<Json<List<Policy>>, Problem> {
+) -> Result<Response, Problem> {
     let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog)?;
-    let policies = config.policies().iter().map(|policy| Policy {
-        id: policy.id.clone(),
-        key: policy.key.clone(),
-        name: policy.name.clone(),
-        parent_id: policy.parent_id.clone(),
-        text: policy.text.clone(),
-        guidelines: policy.guidelines.clone(),
-        severity: policy.severity,
-        strikes: policy.strikes,
+    let lengths = config.policies().iter().map(|policy| {
+        let long = [&policy.text, &policy.guidelines].into_iter().flatten().map(String::len).sum::<usize>();
+        POLICY_BYTES + policy.name.len() + long
     });
-    Ok(Json(List::whole(policies.collect())))
+    let bytes = lengths.sum();
+    let policies = move || {
+        let policies = config.policies().iter().map(|policy| Policy {
+            id: policy.id.clone(),
+            key: policy.key.clone(),
+            name: policy.name.clone(),
+            parent_id: policy.parent_id.clone(),
+            text: policy.text.clone(),
+            guidelines: policy.guidelines.clone(),
+            severity: policy.severity,
+            strikes: policy.strikes,
+        });
+        List::whole(policies.collect())
+    };
+    long_answers::write(&api, &caller.org, bytes, policies).await
 }

@@ -8,11 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidegate_schemas::{
     documents::{Document, DocumentFault, ItemType, Set, parse},
-    ids::{ConfigVersion, OrgId, TypeId},
+    ids::{ConfigVersion, TypeId},
 };
-use tidegate_store::{Store, tables::catalog::configs::ConfigHead};
-
-use crate::{Error, snapshots};
 
 /// Version of the text format below. A newer one is refused by name.
 const FORMAT: u32 = 1;
@@ -130,16 +127,6 @@ impl Content {
 fn judges_alike(before: &ItemType, after: &ItemType) -> bool {
     let judged = |it: &ItemType| (it.kind, it.strict, it.version.clone());
     judged(before) == judged(after) && before.fields == after.fields
-}
-
-/// Reads the current content from the store.
-pub(crate) async fn current(store: &Store, org: &OrgId) -> Result<(ConfigHead, Content), Error> {
-    let head = snapshots::head(store, org).await?.ok_or_else(|| Error::NoSuchOrg(org.clone()))?;
-    let text = snapshots::read(store, &head).await?;
-    let version = head.config_version;
-    let content = Content::decode(&text, version);
-    let content = content.map_err(|reason| Error::Unreadable { org: org.clone(), version, reason })?;
-    Ok((head, content))
 }
 
 /// Joins errors for a log line: a broken snapshot may have thousands.

@@ -20,6 +20,13 @@ pub enum Error {
     /// A change of a bank is named and not there as a whole, or a newer version of the service wrote it.
     #[error("revision {revision} of bank {bank} of organisation {org} cannot be read: {reason}")]
     Bank { org: OrgId, bank: BankId, revision: i64, reason: String },
+    /// The organisation's turn did not come in time.
+    #[error(
+        "configurations of other requests are being read or checked, and the turn did not come in time: ask again"
+    )]
+    Busy,
+    #[error("a computation failed: {0}")]
+    Panicked(String),
 }
 
 impl Error {
@@ -31,13 +38,16 @@ impl Error {
             Self::NotCompiled { .. } => "config_not_compiled",
             Self::Unreadable { .. } => "config_unreadable",
             Self::Bank { .. } => "bank_unreadable",
+            Self::Busy => "config_busy",
+            Self::Panicked(_) => "config_computation_panicked",
         }
     }
 
-    /// The same error for somebody else who asks; none if the store is at fault, which each asks by itself.
+    /// The same error for somebody else who asks; none if asking again may help, which each does by itself.
     pub(crate) fn again(&self) -> Option<Self> {
         Some(match self {
-            Self::Store(_) => return None,
+            Self::Store(_) | Self::Busy => return None,
+            Self::Panicked(reason) => Self::Panicked(reason.clone()),
             Self::NoSuchOrg(org) => Self::NoSuchOrg(org.clone()),
             Self::NoSuchVersion { org, wanted, head } => {
                 Self::NoSuchVersion { org: org.clone(), wanted: *wanted, head: *head }
@@ -61,8 +71,8 @@ impl Error {
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Store(error) => error.is_outage(),
-            Self::NotCompiled { .. } | Self::Unreadable { .. } | Self::Bank { .. } => true,
-            Self::NoSuchOrg(_) | Self::NoSuchVersion { .. } => false,
+            Self::NotCompiled { .. } | Self::Unreadable { .. } | Self::Bank { .. } | Self::Busy => true,
+            Self::NoSuchOrg(_) | Self::NoSuchVersion { .. } | Self::Panicked(_) => false,
         }
     }
 }

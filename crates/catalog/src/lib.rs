@@ -9,6 +9,7 @@ pub mod change;
 mod compile;
 mod compiled;
 mod content;
+mod contents;
 mod endpoint;
 mod error;
 mod first_start;
@@ -18,8 +19,11 @@ pub mod keys;
 mod live;
 pub mod members;
 pub mod metrics;
+mod org_permits;
+mod org_work;
 pub mod orgs;
 mod private_file;
+mod recent;
 pub mod routing;
 pub mod secrets;
 mod settings;
@@ -36,6 +40,8 @@ pub use self::{
     item_type::ItemType,
     keys::{Caller, Denied, Keys, Scope, Scopes},
     live::{Follower, Live},
+    org_permits::OrgPermits,
+    org_work::{OrgWork, Turn},
     private_file::write_private,
     secrets::{MasterKey, MasterKeyError, Secrets, Security},
     settings::{Settings, SettingsError},

@@ -25,6 +25,14 @@ pub struct Settings {
     pub stale_after_ms: u64,
     /// Number of configurations that are compiled at once; 0 means as many as there are processors. Default 0.
     pub compilers: usize,
+    /// Number of configurations that are read, checked and written out at once for requests, one of each organisation;
+    /// 0 means half as many as there are processors, and at least 2. Default 0.
+    pub computations: usize,
+    /// Milliseconds for which such a request waits for its turn. Default 20,000.
+    pub computation_wait_ms: u64,
+    /// Bytes of current configurations that are cached for such requests. One that takes more than a quarter of them is
+    /// not cached. Default 64 MiB.
+    pub cached_configuration_bytes: usize,
     /// Header values of endpoints may name environment variables that begin so, as `${CALLBACK_TOKEN}`. Any other
     /// variable stays out of reach: whoever configures an endpoint receives what its headers hold. Default `CALLBACK_`.
     pub header_variable_prefix: String,
@@ -56,6 +64,9 @@ impl Default for Settings {
             member_label: format!("process {}", std::process::id()),
             stale_after_ms: 10_000,
             compilers: 0,
+            computations: 0,
+            computation_wait_ms: 20_000,
+            cached_configuration_bytes: 64 << 20,
             header_variable_prefix: "CALLBACK_".to_owned(),
             secret_cache_seconds: 30,
             key_env: "live".to_owned(),
@@ -146,6 +157,18 @@ impl Settings {
 
     pub(crate) fn member_every(&self) -> Duration {
         Duration::from_millis(self.member_every_ms)
+    }
+
+    /// Two of few processors, so that an org never waits for a single other one: the system shares them out.
+    pub(crate) fn computations(&self) -> usize {
+        match self.computations {
+            0 => std::thread::available_parallelism().map_or(2, |all| (all.get() / 2).max(2)),
+            some => some,
+        }
+    }
+
+    pub(crate) fn computation_wait(&self) -> Duration {
+        Duration::from_millis(self.computation_wait_ms)
     }
 
     pub(crate) fn stale_after(&self) -> Duration {

@@ -9,7 +9,6 @@ mod job_moves;
 pub mod jobs;
 pub mod media;
 pub mod metrics;
-pub mod org_permits;
 pub mod partial_items;
 pub mod priority;
 pub mod queue_counts;

@@ -118,6 +118,8 @@ fn of_catalog_error(error: &catalog::Error) -> Disposition {
         catalog::Error::NotCompiled { .. }
         | catalog::Error::Unreadable { .. }
         | catalog::Error::Bank { .. }
+        | catalog::Error::Busy
+        | catalog::Error::Panicked(_)
         | catalog::Error::NoSuchOrg(_)
         | catalog::Error::NoSuchVersion { .. } => Disposition::AwaitConfig,
     }

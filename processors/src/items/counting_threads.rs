@@ -4,7 +4,8 @@
 
 use std::{io, panic::resume_unwind, sync::Arc};
 
-use tidegate_moderation::{Error, org_permits::OrgPermits};
+use tidegate_catalog::OrgPermits;
+use tidegate_moderation::Error;
 use tidegate_schemas::ids::OrgId;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::task::AbortOnDropHandle;

@@ -14,10 +14,9 @@ use std::{
 use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use tidegate_catalog::{Compiled, change::Difference};
+use tidegate_catalog::{Compiled, OrgPermits, change::Difference};
 use tidegate_moderation::{
     items::history,
-    org_permits::OrgPermits,
     reevaluation::backtest::{Findings, Head, Trial},
 };
 use tidegate_schemas::{

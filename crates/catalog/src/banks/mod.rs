@@ -38,7 +38,8 @@ pub use self::{
 use crate::{
     Error, Settings,
     compile::compile,
-    content::{self, Content, joined},
+    content::{Content, joined},
+    contents::{Contents, Current},
     orgs, snapshots,
 };
 
@@ -112,6 +113,7 @@ impl From<tidegate_store::Error> for BankError {
 #[derive(Clone)]
 pub struct Banks {
     store: Store,
+    contents: Contents,
     settings: Arc<Settings>,
     clock: Clock,
 }
@@ -140,11 +142,19 @@ fn held(content: &Content, bank: &BankId, kind: BankKind) -> BTreeMap<Uuid, Stri
     canonical.map(|value| (entry_id(bank, kind, &value), value)).collect()
 }
 
-/// Those of the entries that the bank's document holds.
-fn written(content: &Content, bank: &BankId, kind: BankKind, ids: &[Uuid]) -> Vec<Uuid> {
-    let held = held(content, bank, kind);
-    ids.iter().copied().filter(|id| held.contains_key(id)).collect()
+/// A bank as the current configuration has it.
+struct Known {
+    content: Arc<Content>,
+    /// Length of the documents, by which work with them is judged.
+    bytes: usize,
+    kind: BankKind,
 }
+
+/// Number of bytes whose reading takes as long as to check a value and find its id, whatever its length.
+const VALUE_BYTES: usize = 64;
+
+/// The same of a regex, which is compiled.
+const REGEX_BYTES: usize = 4 << 10;
 
 impl Banks {
     pub fn new(store: Store, settings: &Settings) -> Self {
@@ -152,11 +162,16 @@ impl Banks {
     }
 
     pub fn with_clock(store: Store, settings: &Settings, clock: Clock) -> Self {
-        Self { store, settings: Arc::new(settings.clone()), clock }
+        let contents = Contents::new(store.clone(), settings);
+        Self::with_contents(store, contents, settings, clock)
+    }
+
+    pub(crate) fn with_contents(store: Store, contents: Contents, settings: &Settings, clock: Clock) -> Self {
+        Self { store, contents, settings: Arc::new(settings.clone()), clock }
     }
 
     pub async fn list(&self, org: &OrgId) -> Result<Vec<BankInfo>, BankError> {
-        let (_, content) = content::current(&self.store, org).await?;
+        let Current { content, .. } = self.contents.current(org).await?;
         let heads = ledger::heads_of(&self.store, org, content.set.banks.keys()).await?;
         let org_since = orgs::get(&self.store, org).await?.map(|org| org.created_at);
         let mut banks = Vec::new();
@@ -184,9 +199,13 @@ impl Banks {
         from: Option<Place>,
         limit: usize,
     ) -> Result<Page, BankError> {
-        let (content, kind) = self.known(org, bank).await?;
+        let known = self.known(org, bank).await?;
+        let kind = known.kind;
         self.settled(org, bank).await?;
-        let document = from.is_none().then(|| held(&content, bank, kind));
+        let document = match from {
+            None => Some(self.held(org, bank, &known).await?),
+            Some(_) => None,
+        };
         let (entries, next) = pages::page(&self.store, (org, bank), kind, from, limit).await?;
         Ok(Page { entries, next, document })
     }
@@ -200,15 +219,22 @@ impl Banks {
         given: Vec<Given>,
         author: &str,
     ) -> Result<Taken, BankError> {
-        let (content, kind) = self.known(org, bank).await?;
+        let Known { content, kind, .. } = self.known(org, bank).await?;
         let now = (self.clock)();
-        let (mut checked, mut rejected) = (Vec::new(), Vec::new());
-        for (place, given) in given.into_iter().enumerate() {
-            match given.check((bank, kind), &self.settings.rules) {
-                Ok(entry) => checked.push(entry),
-                Err(reason) => rejected.push((place, reason)),
+        let each = if kind == BankKind::Regex { REGEX_BYTES } else { VALUE_BYTES };
+        let bytes = given.iter().map(|given| given.value.len() + each).sum();
+        let (of, settings) = (bank.clone(), Arc::clone(&self.settings));
+        let check = move || {
+            let (mut checked, mut rejected) = (Vec::new(), Vec::new());
+            for (place, given) in given.into_iter().enumerate() {
+                match given.check((&of, kind), &settings.rules) {
+                    Ok(entry) => checked.push(entry),
+                    Err(reason) => rejected.push((place, reason)),
+                }
             }
-        }
+            (checked, rejected)
+        };
+        let (checked, rejected) = self.contents.work().run(org, bytes, check).await?;
         loop {
             let mut taken = Taken { rejected: rejected.clone(), ..Taken::default() };
             let head = self.settled(org, bank).await?;
@@ -250,16 +276,18 @@ impl Banks {
         ids: &[Uuid],
         author: &str,
     ) -> Result<Touched, BankError> {
-        let (content, kind) = self.known(org, bank).await?;
+        let known = self.known(org, bank).await?;
+        let (content, kind) = (&known.content, known.kind);
         self.settled(org, bank).await?;
         let there = self.there((org, bank), kind, ids.iter().copied()).await?;
         let changed: Vec<Uuid> = there.keys().copied().collect();
         let operations: Vec<_> = there.into_values().map(|entry| Operation::remove(kind, entry)).collect();
         if !operations.is_empty() {
             let change = (&operations[..], None, None);
-            self.change((org, bank), &content, change, author, (self.clock)()).await?;
+            self.change((org, bank), content, change, author, (self.clock)()).await?;
         }
-        Ok(Touched { found: changed.len(), changed, written: written(&content, bank, kind, ids) })
+        let written = self.written(org, bank, &known, ids).await?;
+        Ok(Touched { found: changed.len(), changed, written })
     }
 
     /// Takes out what somebody who listed entries takes back: an entry goes with the last who did. Tells of each in order.
@@ -270,7 +298,7 @@ impl Banks {
         withdrawals: &[(Uuid, Origin)],
         author: &str,
     ) -> Result<Vec<Withdrawn>, BankError> {
-        let (content, kind) = self.known(org, bank).await?;
+        let Known { content, kind, .. } = self.known(org, bank).await?;
         loop {
             let head = self.settled(org, bank).await?;
             let there = self.there((org, bank), kind, withdrawals.iter().map(|(id, _)| *id)).await?;
@@ -334,8 +362,9 @@ impl Banks {
         author: &str,
         set: impl Fn(Entry, bool) -> Entry,
     ) -> Result<Touched, BankError> {
-        let (content, kind) = self.known(org, bank).await?;
-        let written = written(&content, bank, kind, ids);
+        let known = self.known(org, bank).await?;
+        let written = self.written(org, bank, &known, ids).await?;
+        let Known { content, kind, .. } = known;
         loop {
             let head = self.settled(org, bank).await?;
             let there = self.there((org, bank), kind, ids.iter().copied()).await?;
@@ -362,7 +391,7 @@ impl Banks {
         enabled: bool,
         author: &str,
     ) -> Result<(), BankError> {
-        let (content, _) = self.known(org, bank).await?;
+        let Known { content, .. } = self.known(org, bank).await?;
         if self.settled(org, bank).await?.enabled != enabled {
             let change = (&[][..], Some(enabled), None);
             self.change((org, bank), &content, change, author, (self.clock)()).await?;
@@ -377,16 +406,45 @@ impl Banks {
         bank: &BankId,
         values: &[String],
     ) -> Result<Vec<Option<Uuid>>, BankError> {
-        let (_, kind) = self.known(org, bank).await?;
-        let id = |value: &String| kind.canonical(value).ok().map(|value| entry_id(bank, kind, &value));
-        Ok(values.iter().map(id).collect())
+        let Known { kind, .. } = self.known(org, bank).await?;
+        let bytes = values.iter().map(|value| value.len() + VALUE_BYTES).sum();
+        let (bank, values) = (bank.clone(), values.to_vec());
+        let ids = move || {
+            let id = |value: &String| kind.canonical(value).ok().map(|value| entry_id(&bank, kind, &value));
+            values.iter().map(id).collect()
+        };
+        Ok(self.contents.work().run(org, bytes, ids).await?)
     }
 
-    /// The current configuration, and what the bank is in it.
-    async fn known(&self, org: &OrgId, bank: &BankId) -> Result<(Content, BankKind), BankError> {
-        let (_, content) = content::current(&self.store, org).await?;
+    async fn known(&self, org: &OrgId, bank: &BankId) -> Result<Known, BankError> {
+        let Current { content, bytes, .. } = self.contents.current(org).await?;
         let kind = content.set.banks.get(bank).map(|(_, document)| document.kind);
-        Ok((content, kind.ok_or_else(|| BankError::NoSuchBank(bank.clone()))?))
+        let kind = kind.ok_or_else(|| BankError::NoSuchBank(bank.clone()))?;
+        Ok(Known { content, bytes, kind })
+    }
+
+    /// Returns the entries of the bank's document, by the ids that entries of the same value have.
+    async fn held(
+        &self,
+        org: &OrgId,
+        bank: &BankId,
+        known: &Known,
+    ) -> Result<BTreeMap<Uuid, String>, BankError> {
+        let (content, bank, kind) = (Arc::clone(&known.content), bank.clone(), known.kind);
+        let held = move || held(&content, &bank, kind);
+        Ok(self.contents.work().run(org, known.bytes, held).await?)
+    }
+
+    /// Those of the entries that the bank's document holds.
+    async fn written(
+        &self,
+        org: &OrgId,
+        bank: &BankId,
+        known: &Known,
+        ids: &[Uuid],
+    ) -> Result<Vec<Uuid>, BankError> {
+        let held = self.held(org, bank, known).await?;
+        Ok(ids.iter().copied().filter(|id| held.contains_key(id)).collect())
     }
 
     /// The head, once the entries' rows hold all that it says.
@@ -420,7 +478,7 @@ impl Banks {
     async fn change(
         &self,
         (org, bank): (&OrgId, &BankId),
-        content: &Content,
+        content: &Arc<Content>,
         (operations, enabled, made_for): (&[Operation], Option<bool>, Option<i64>),
         author: &str,
         now: Millis,
@@ -429,7 +487,7 @@ impl Banks {
         // Rules do not hold hashes.
         let is_list = content.set.banks.get(bank).is_some_and(|(_, it)| it.kind.hash().is_none());
         let warnings = if adds && is_list {
-            self.try_out((org, bank), content.clone(), operations, enabled, now).await?
+            self.try_out((org, bank), Arc::clone(content), operations, enabled, now).await?
         } else {
             Vec::new()
         };
@@ -449,7 +507,7 @@ impl Banks {
     async fn try_out(
         &self,
         (org, bank): (&OrgId, &BankId),
-        content: Content,
+        content: Arc<Content>,
         operations: &[Operation],
         enabled: Option<bool>,
         now: Millis,
@@ -460,8 +518,8 @@ impl Banks {
             held.apply(operations.to_vec());
             held.enabled = enabled.unwrap_or(held.enabled);
         }
-        let (settings, org, bank) = (Arc::clone(&self.settings), org.clone(), bank.clone());
-        let tried = tokio::task::spawn_blocking(move || {
+        let (settings, work_org, org, bank) = (Arc::clone(&self.settings), org, org.clone(), bank.clone());
+        let try_out = move || {
             let (entries, _) = entries(&all, now);
             let version = tidegate_schemas::ids::ConfigVersion(0);
             let prefix = &settings.header_variable_prefix;
@@ -471,11 +529,14 @@ impl Banks {
                 let of_bank = overloads.iter().filter(|it| it.banks.contains(&bank));
                 of_bank.map(|it| format!("rule {}: {it}", it.rule)).take(WARNINGS).collect()
             })
-        });
-        match tried.await {
-            Ok(Ok(warnings)) => Ok(warnings),
-            Ok(Err(faults)) => Err(BankError::Unusable(joined(&faults))),
-            Err(panic) => Err(BankError::Unusable(format!("the compiler failed: {panic}"))),
-        }
+        };
+        // The banks of all may be long, so that no length of documents is a bound of the work.
+        let (tried, _turn) = match self.contents.work().turn(work_org).await?.run(usize::MAX, try_out).await {
+            Err(Error::Panicked(panic)) => {
+                return Err(BankError::Unusable(format!("the compiler failed: {panic}")));
+            }
+            tried => tried?,
+        };
+        tried.map_err(|faults| BankError::Unusable(joined(&faults)))
     }
 }

@@ -6,6 +6,7 @@ mod check;
 mod difference;
 mod headers;
 mod inline;
+mod pulls;
 mod render;
 mod wait;
 
@@ -21,12 +22,14 @@ pub use self::{
     check::{Warnings, lint, offline},
     difference::{Difference, How},
     inline::examples,
+    pulls::Pulls,
     wait::Waited,
 };
 use crate::{
-    Compiled, Error, Settings, banks,
+    Banks, Compiled, Error, OrgWork, Settings, banks,
     compile::listed,
-    content::{self, Content},
+    content::Content,
+    contents::{Contents, Current},
     secrets::{SecretError, Secrets},
     snapshots,
 };
@@ -68,8 +71,6 @@ pub enum ApplyError {
     Catalog(#[from] Error),
     #[error(transparent)]
     Secret(#[from] SecretError),
-    #[error("the checks of the documents failed: {0}")]
-    Panicked(String),
 }
 
 impl ApplyError {
@@ -79,7 +80,6 @@ impl ApplyError {
             Self::HeadMoved { .. } => "config_head_moved",
             Self::Catalog(error) => error.tag(),
             Self::Secret(error) => error.tag(),
-            Self::Panicked(_) => "config_check_panicked",
         }
     }
 
@@ -88,7 +88,7 @@ impl ApplyError {
         match self {
             Self::Catalog(error) => error.is_outage(),
             Self::Secret(error) => error.is_outage(),
-            Self::Invalid(_) | Self::HeadMoved { .. } | Self::Panicked(_) => false,
+            Self::Invalid(_) | Self::HeadMoved { .. } => false,
         }
     }
 }
@@ -112,6 +112,7 @@ pub struct Pulled {
 #[derive(Clone)]
 pub struct Changes {
     store: Store,
+    contents: Contents,
     secrets: Secrets,
     settings: Arc<Settings>,
     clock: Clock,
@@ -121,6 +122,8 @@ pub struct Changes {
 struct Planned {
     head: ConfigHead,
     next: Content,
+    /// Length of the documents, by which work with them is judged.
+    bytes: usize,
     compiled: Compiled,
     differences: Vec<Difference>,
     warnings: Vec<DocumentFault>,
@@ -138,14 +141,35 @@ pub struct Candidate {
 
 impl Changes {
     pub fn new(store: Store, secrets: Secrets, settings: &Settings) -> Self {
-        Self { store, secrets, settings: Arc::new(settings.clone()), clock: system_clock() }
+        let contents = Contents::new(store.clone(), settings);
+        Self { store, contents, secrets, settings: Arc::new(settings.clone()), clock: system_clock() }
+    }
+
+    /// The banks of the same configurations.
+    pub fn banks(&self) -> Banks {
+        Banks::with_contents(
+            self.store.clone(),
+            self.contents.clone(),
+            &self.settings,
+            Arc::clone(&self.clock),
+        )
+    }
+
+    /// What orgs pull, written out by `write`.
+    pub fn pulls(&self, write: impl Fn(&OrgId, Pulled) -> Vec<u8> + Send + Sync + 'static) -> Pulls {
+        Pulls::new(self.contents.clone(), Arc::new(write), &self.settings)
+    }
+
+    /// Turns of the orgs at computations that take long, of which changes are some.
+    pub fn work(&self) -> &OrgWork {
+        self.contents.work()
     }
 
     /// Checks the change and makes it, if the head is still where it was read.
     pub async fn apply(&self, org: &OrgId, change: Change) -> Result<Applied, ApplyError> {
         let Change { files, author, expected_version, prune } = change;
         let planned = self.plan(org, files, expected_version, prune).await?;
-        let Planned { head, next, differences, warnings, .. } = planned;
+        let Planned { head, next, bytes, differences, warnings, .. } = planned;
         // Before the endpoints are live: nothing may wait for a secret that nobody makes.
         let mut new_secrets = Vec::new();
         for endpoint in next.set.endpoints.keys() {
@@ -158,7 +182,8 @@ impl Changes {
         }
         let now = (self.clock)();
         let version = ConfigVersion(head.config_version.0 + 1);
-        let snapshot_id = snapshots::write(&self.store, org, version, &next.encode(), &author, now).await?;
+        let text = self.work().run(org, bytes, move || next.encode()).await?;
+        let snapshot_id = snapshots::write(&self.store, org, version, &text, &author, now).await?;
         let next_head =
             ConfigHead { config_version: version, snapshot_id, changed_at: now, author, ..head.clone() };
         match self.store.replace(&next_head, head.version).await? {
@@ -201,9 +226,8 @@ impl Changes {
 
     /// The current documents in their canonical form, one file a kind.
     pub async fn pull(&self, org: &OrgId) -> Result<Pulled, Error> {
-        let (head, content) = content::current(&self.store, org).await?;
-        let ConfigHead { config_version: version, changed_at, author, .. } = head;
-        Ok(Pulled { version, changed_at, author, files: render::files(&content) })
+        let current = self.contents.current(org).await?;
+        self.work().run(org, current.bytes, move || pulls::pulled(current)).await
     }
 
     /// Waits until every process that lives runs this version or a later one.
@@ -223,11 +247,12 @@ impl Changes {
         expected: Option<ConfigVersion>,
         prune: bool,
     ) -> Result<Planned, ApplyError> {
-        let (head, current) = content::current(&self.store, org).await?;
+        let Current { head, content: current, bytes } = self.contents.current(org).await?;
+        let bytes = bytes + files.iter().map(|(_, text)| text.len()).sum::<usize>();
         if let Some(expected) = expected.filter(|expected| *expected != head.config_version) {
             return Err(ApplyError::HeadMoved { expected, found: head.config_version });
         }
-        let (org, settings, now) = (org.clone(), Arc::clone(&self.settings), (self.clock)());
+        let (work_org, org, settings, now) = (org, org.clone(), Arc::clone(&self.settings), (self.clock)());
         let (version, secrets) = (ConfigVersion(head.config_version.0 + 1), self.secrets.clone());
         let held = banks::all(&self.store, &org, &current).await?;
         let check = move || {
@@ -246,10 +271,10 @@ impl Changes {
             let differences = difference::between(&current, &next);
             Ok::<_, ApplyError>((next, compiled, differences, warnings))
         };
-        let checked = tokio::task::spawn_blocking(check).await;
-        let (next, compiled, differences, warnings) =
-            checked.map_err(|panic| ApplyError::Panicked(panic.to_string()))??;
-        Ok(Planned { head, next, compiled, differences, warnings })
+        // Banks may be long beside short documents, so that these are no bound of the work.
+        let (checked, _turn) = self.work().turn(work_org).await?.run(usize::MAX, check).await?;
+        let (next, compiled, differences, warnings) = checked?;
+        Ok(Planned { head, next, bytes, compiled, differences, warnings })
     }
 }
 

@@ -1,8 +1,12 @@
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, mpsc},
+    time::Duration,
+};
 
 use tidegate_catalog::{
     ActionKind, ApplyError, Change,
-    change::{How, Waited, lint},
+    change::{How, Pulls, Waited, lint},
+    orgs,
 };
 use tidegate_schemas::{
     documents::Severity,
@@ -11,6 +15,10 @@ use tidegate_schemas::{
 use tidegate_store::{
     At,
     tables::catalog::configs::{ConfigHead, ConfigSnapshot},
+};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, unbounded_channel},
+    task::JoinSet,
 };
 
 use crate::support::{POST, World, change, files};
@@ -397,4 +405,74 @@ async fn an_organisation_that_does_not_exist_is_not_made_by_a_change() {
     let world = World::new().await;
     let refused = world.changes().apply(&OrgId::new("other"), change(POST)).await.unwrap_err();
     assert_eq!(refused.tag(), "config_no_such_org");
+}
+
+/// Documents long enough for a thread of their own.
+fn long_policies() -> String {
+    let policies = (0..200).map(|n| format!("policy: p{n}\nname: {}\n", "long ".repeat(40)));
+    policies.collect::<Vec<_>>().join("---\n")
+}
+
+/// Pulls whose writing is told to the receiver, and for the first org ends once it is told to.
+fn held_pulls(world: &World) -> (Arc<Pulls>, UnboundedReceiver<OrgId>, mpsc::Sender<()>) {
+    let (begun, begins) = unbounded_channel();
+    let (end, ends) = mpsc::channel();
+    let (slow, ends) = (world.org.clone(), Mutex::new(ends));
+    let pulls = world.changes().pulls(move |org, pulled| {
+        begun.send(org.clone()).unwrap();
+        if *org == slow {
+            let _told = ends.lock().unwrap().recv();
+        }
+        pulled.version.0.to_string().into_bytes()
+    });
+    (Arc::new(pulls), begins, end)
+}
+
+/// The runtime has one thread: writing on it would keep the other org from being answered.
+#[tokio::test]
+async fn many_pulls_of_one_org_write_once_and_delay_no_other() {
+    let mut world = World::new().await;
+    world.settings.computations = 2;
+    let version = world.apply(&long_policies()).await;
+    let other = OrgId::new("other");
+    orgs::create(&world.store, &other, "Other", Millis(1)).await.unwrap();
+    let others = world.changes().apply(&other, change(&long_policies())).await.unwrap().version;
+
+    let (pulls, mut begins, end) = held_pulls(&world);
+    let mut asked = JoinSet::new();
+    for _ in 0..200 {
+        let (pulls, org) = (Arc::clone(&pulls), world.org.clone());
+        asked.spawn(async move { pulls.get(&org).await.unwrap() });
+    }
+    assert_eq!(begins.recv().await, Some(world.org.clone()));
+    for _ in 0..2 {
+        assert_eq!(pulls.get(&other).await.unwrap(), others.0.to_string());
+    }
+    assert_eq!(begins.recv().await, Some(other));
+    assert!(asked.try_join_next().is_none());
+    drop(end);
+    for answer in asked.join_all().await {
+        assert_eq!(answer, version.0.to_string());
+    }
+    assert!(begins.try_recv().is_err(), "each was written once");
+
+    let next = world.apply("policy: another\n").await;
+    assert_eq!(pulls.get(&world.org).await.unwrap(), next.0.to_string());
+}
+
+#[tokio::test]
+async fn pull_of_a_client_that_left_serves_the_next_one() {
+    let world = World::new().await;
+    let version = world.apply(&long_policies()).await;
+    let (pulls, mut begins, end) = held_pulls(&world);
+    let left = {
+        let (pulls, org) = (Arc::clone(&pulls), world.org.clone());
+        tokio::spawn(async move { pulls.get(&org).await })
+    };
+    begins.recv().await.unwrap();
+    left.abort();
+    assert!(left.await.is_err());
+    drop(end);
+    assert_eq!(pulls.get(&world.org).await.unwrap(), version.0.to_string());
+    assert!(begins.try_recv().is_err(), "it was written once");
 }

@@ -12,7 +12,7 @@ use std::{
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tidegate_catalog::{Compiled, Secrets};
+use tidegate_catalog::{Compiled, OrgPermits, Secrets};
 use tidegate_egress::{
     Client,
     partial_items::{self, Answer, Entry, PartialItemsError, PartialItemsRequest},
@@ -42,7 +42,6 @@ use crate::{
     items::context,
     media::host_breaker::{Admission, BreakerSettings, HostBreakers, OrgHost},
     metrics,
-    org_permits::OrgPermits,
     single_flight::SingleFlight,
 };
 

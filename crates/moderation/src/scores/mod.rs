@@ -25,7 +25,7 @@ use futures::{
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tidegate_catalog::{ScoreSignal, Secrets};
+use tidegate_catalog::{OrgPermits, ScoreSignal, Secrets};
 use tidegate_egress::{
     Client, Failure,
     score::{self, ScoreFailure, ScoreRequest},
@@ -46,7 +46,6 @@ use crate::{
         retry::Retries,
     },
     metrics,
-    org_permits::OrgPermits,
     single_flight::{Flight, SingleFlight},
 };
 

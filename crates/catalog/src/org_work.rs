@@ -1,0 +1,191 @@
+//! Computations that take long, such as reading a large configuration: on threads that serve no request, one of an org and
+//! a bounded number in all at once.
+
+use std::{sync::Arc, time::Duration};
+
+use tidegate_schemas::ids::OrgId;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+
+use crate::{Error, OrgPermits, Settings};
+
+/// Bytes up to which work is done where it is called: it takes about half a millisecond, less than a turn may cost.
+const INLINE_BYTES: usize = 16 << 10;
+
+/// Gives turns to the orgs. Clones share them.
+#[derive(Clone)]
+pub struct OrgWork {
+    orgs: OrgPermits,
+    all: Arc<Semaphore>,
+    patience: Duration,
+}
+
+/// An org's right to compute, until it is dropped.
+pub struct Turn {
+    // First, so that the org's next request is behind those of other orgs.
+    _all: OwnedSemaphorePermit,
+    _org: OwnedSemaphorePermit,
+}
+
+impl OrgWork {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self::with_limits(settings.computations(), settings.computation_wait())
+    }
+
+    fn with_limits(running: usize, patience: Duration) -> Self {
+        Self { orgs: OrgPermits::new(1), all: Arc::new(Semaphore::new(running)), patience }
+    }
+
+    /// Waits for the org's turn. Dropping the future leaves the queue.
+    pub async fn turn(&self, org: &OrgId) -> Result<Turn, Error> {
+        let turn = async {
+            // Of each org one request at most waits for a thread, so that the orgs alternate.
+            let org = self.orgs.acquire(org).await;
+            let all = Arc::clone(&self.all).acquire_owned().await.expect("nobody closes the semaphore");
+            Turn { _all: all, _org: org }
+        };
+        timeout(self.patience, turn).await.map_err(|_| Error::Busy)
+    }
+
+    /// Does work that is about as long as these bytes, in the org's turn unless it is short.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        org: &OrgId,
+        bytes: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        if bytes <= INLINE_BYTES {
+            return Ok(work());
+        }
+        let (done, _turn) = self.turn(org).await?.run(bytes, work).await?;
+        Ok(done)
+    }
+}
+
+impl Turn {
+    /// Does work that is about as long as these bytes. Work that has begun keeps the turn to its end, also if nobody waits
+    /// for it any more: otherwise an org could begin more by leaving.
+    pub async fn run<T: Send + 'static>(
+        self,
+        bytes: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<(T, Self), Error> {
+        if bytes <= INLINE_BYTES {
+            return Ok((work(), self));
+        }
+        let working = tokio::task::spawn_blocking(move || (work(), self));
+        working.await.map_err(|panic| Error::Panicked(panic.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::{
+        sync::{
+            atomic::{AtomicUsize, Ordering},
+            mpsc,
+        },
+        thread,
+    };
+
+    use futures::{FutureExt as _, future::BoxFuture, poll};
+
+    use super::*;
+
+    const LONG: usize = INLINE_BYTES + 1;
+    const PATIENCE: Duration = Duration::from_secs(600);
+
+    fn org(name: &str) -> OrgId {
+        OrgId::new(name)
+    }
+
+    /// Work that ends when it is told to, and counts itself when it begins.
+    fn held<'a>(
+        work: &'a OrgWork,
+        org: &'a OrgId,
+        begun: &Arc<AtomicUsize>,
+    ) -> (BoxFuture<'a, Result<(), Error>>, mpsc::Sender<()>) {
+        let (end, ends) = mpsc::channel();
+        let begun = Arc::clone(begun);
+        let run = work.run(org, LONG, move || {
+            begun.fetch_add(1, Ordering::SeqCst);
+            let _ended = ends.recv();
+        });
+        (run.boxed(), end)
+    }
+
+    /// This runtime has one thread: work on it would keep the other org's from being polled.
+    #[tokio::test]
+    async fn busy_org_leaves_threads_to_the_others() {
+        let (work, busy, other) = (OrgWork::with_limits(2, PATIENCE), org("busy"), org("other"));
+        let begun = Arc::new(AtomicUsize::new(0));
+        let (mut runs, ends): (Vec<_>, Vec<_>) = (0..30).map(|_| held(&work, &busy, &begun)).unzip();
+        for run in &mut runs {
+            assert!(poll!(run).is_pending());
+        }
+        assert_eq!(work.all.available_permits(), 1, "the busy org has one of the two");
+        let own = thread::current().id();
+        let elsewhere = work.run(&other, LONG, move || thread::current().id() != own).await.unwrap();
+        assert!(elsewhere, "it has a thread of its own");
+        drop(ends);
+        for run in runs {
+            run.await.unwrap();
+        }
+        assert_eq!(begun.load(Ordering::SeqCst), 30);
+    }
+
+    #[tokio::test]
+    async fn orgs_alternate_where_one_thread_is_left() {
+        let (work, busy, other) = (OrgWork::with_limits(1, PATIENCE), org("busy"), org("other"));
+        let running = work.turn(&busy).await.unwrap();
+        let mut waiting: Vec<_> = (0..30).map(|_| work.turn(&busy).boxed()).collect();
+        for turn in &mut waiting {
+            assert!(poll!(turn).is_pending());
+        }
+        let mut others = work.turn(&other).boxed();
+        assert!(poll!(&mut others).is_pending());
+        drop(running);
+        assert!(poll!(&mut waiting[0]).is_pending(), "the other org comes first");
+        assert!(others.now_or_never().is_some());
+        assert!(waiting.remove(0).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn work_of_a_client_that_left_the_queue_does_not_begin() {
+        let (work, org) = (OrgWork::with_limits(4, PATIENCE), org("o"));
+        let begun = Arc::new(AtomicUsize::new(0));
+        let running = work.turn(&org).await.unwrap();
+        let (mut left, _end) = held(&work, &org, &begun);
+        assert!(poll!(&mut left).is_pending());
+        drop(left);
+        drop(running);
+        work.run(&org, LONG, || ()).await.unwrap();
+        assert_eq!(begun.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_keeps_its_turn() {
+        let (work, org) = (OrgWork::with_limits(4, PATIENCE), org("o"));
+        let begun = Arc::new(AtomicUsize::new(0));
+        let (mut left, end) = held(&work, &org, &begun);
+        assert!(poll!(&mut left).is_pending());
+        drop(left);
+        let mut next = work.turn(&org).boxed();
+        assert!(poll!(&mut next).is_pending());
+        end.send(()).unwrap();
+        next.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn turn_that_takes_too_long_is_an_outage() {
+        let (work, org) = (OrgWork::with_limits(1, Duration::ZERO), org("o"));
+        let _running = work.turn(&org).await.unwrap();
+        let refused = work.run(&org, LONG, || ()).await.unwrap_err();
+        assert!(matches!(refused, Error::Busy) && refused.is_outage());
+        work.run(&org, INLINE_BYTES, || ()).await.unwrap();
+    }
+}
