@@ -1,6 +1,6 @@
 //! Review queues and routing as operators and review tools meet them.
 
-use crate::support::{Demo, Place, post, report, text};
+use crate::support::{Demo, Place, browser::Browser, post, report, text};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidegate_test_support::{PATIENCE, eventually};
@@ -55,6 +55,52 @@ async fn queues_are_counted_and_open_to_their_reviewers_only() {
     let first = demo.admin("/queues?limit=1").await;
     assert_eq!((&first["items"][0]["key"], &first["next"]), (&json!("appeals"), &json!("appeals")));
     assert_eq!(demo.admin("/queues?limit=1&cursor=escalations").await["items"][0]["key"], "scams");
+}
+
+#[tokio::test]
+async fn queue_is_removed_once_its_jobs_are_decided_and_stays_in_the_lists() {
+    let place = Place::new();
+    // The decision counts as open for as long as it can be undone.
+    let demo = place.start_with(&[("TIDEGATE__REVIEW__UNDO_MS", "600000")]).await.unwrap();
+    let kept = demo.admin("/config").await["files"].clone();
+    let own = json!({"files": [{"name": "queues.yaml", "text": "queue: crowd\nname: Crowd\n"}]});
+    assert_eq!(demo.command("/config", &own).await.0, 200);
+    let job = reported(&demo, "default", "r1", "hello").await;
+    let id = job["id"].as_str().unwrap();
+    assert_eq!(demo.command(&format!("/jobs/{id}/move"), &json!({"queue": "crowd"})).await.0, 200);
+
+    let without = json!({"files": kept, "prune": true});
+    for path in ["/config/validate", "/config"] {
+        let (status, answer) = demo.command(path, &without).await;
+        assert_eq!(status, 409, "{path}: {answer}");
+        assert!(answer["detail"].as_str().unwrap().contains("`crowd` has 1 open job."), "{path}: {answer}");
+    }
+    demo.decide(&job, "ignore", &[]).await;
+    let (status, answer) = demo.command("/config", &without).await;
+    assert_eq!(status, 200, "{answer}");
+
+    let crowd =
+        |list: &Value| list["items"].as_array().unwrap().iter().find(|it| it["key"] == "crowd").cloned();
+    let queue = crowd(&demo.admin("/queues").await).expect("the removed queue");
+    assert_eq!((&queue["removed"], &queue["open"]), (&json!(true), &json!(1)), "{queue}");
+    for filter in ["state=all", "state=decided&typeId=post&itemId=r1"] {
+        let jobs = demo.admin(&format!("/jobs?{filter}")).await;
+        let found: Vec<_> = jobs["items"].as_array().unwrap().iter().map(|it| &it["id"]).collect();
+        assert_eq!(found, [id], "{filter}: {jobs}");
+    }
+    let mut browser = Browser::signed_in(&demo, demo.var("TIDEGATE_ADMIN_KEY")).await;
+    let page = browser.get("/queues").await;
+    assert!(
+        page.body.contains("<code>crowd</code> <span class=\"badge bad\">removed</span>"),
+        "{}",
+        page.body
+    );
+    let page = browser.get("/jobs?state=all").await;
+    assert!(page.body.contains(&format!("/jobs/{id}\"")), "{}", page.body);
+
+    assert_eq!(demo.command("/config", &own).await.0, 200);
+    let queue = crowd(&demo.admin("/queues").await).expect("the queue again");
+    assert_eq!((queue.get("removed"), &queue["name"]), (None, &json!("Crowd")), "{queue}");
 }
 
 #[tokio::test]

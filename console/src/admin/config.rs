@@ -13,10 +13,11 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tidegate_catalog::change::{self, ApplyError, Change, Difference, File, How, Waited};
+use tidegate_catalog::change::{self, ApplyError, Change, Difference, File, How, Planned, Waited};
+use tidegate_moderation::review::queues;
 use tidegate_schemas::{
     documents::DocumentFault,
-    ids::{ConfigVersion, EndpointId, OrgId},
+    ids::{ConfigVersion, EndpointId, Millis, OrgId},
     validation_error::{Pointer, ValidationError},
 };
 use tidegate_web::{Problem, Query};
@@ -174,7 +175,9 @@ async fn apply(
         author: caller.name.to_string(),
         files: documents.files(),
     };
-    let applied = api.deps.changes.apply(&caller.org, change).await.map_err(refused)?;
+    let planned = api.deps.changes.plan(&caller.org, change).await.map_err(refused)?;
+    removed_queues_are_empty(&api, &caller.org, &planned).await?;
+    let applied = api.deps.changes.commit(planned).await.map_err(refused)?;
     let detail = json!({"version": applied.version, "changes": applied.differences.len()});
     // Whoever is answered finds it live here; where it cannot be loaded now, the poll does it.
     if let Err(error) = api.deps.moderation.live.latest(&caller.org).await {
@@ -196,9 +199,43 @@ async fn validate(
     Body(documents): Body<Documents>,
 ) -> Result<Json<Valid>, Problem> {
     documents.are_for(&caller.org)?;
-    let prune = documents.prune;
-    let differences = api.deps.changes.diff(&caller.org, documents.files(), prune).await.map_err(refused)?;
-    Ok(Json(Valid { changes: differences.into_iter().map(Changed::from).collect() }))
+    let change = Change {
+        expected_version: None,
+        prune: documents.prune,
+        author: String::new(),
+        files: documents.files(),
+    };
+    let planned = api.deps.changes.plan(&caller.org, change).await.map_err(refused)?;
+    removed_queues_are_empty(&api, &caller.org, &planned).await?;
+    Ok(Json(Valid { changes: planned.differences().iter().cloned().map(Changed::from).collect() }))
+}
+
+/// Number of open jobs of a queue that are counted; each is read.
+const COUNTED_JOBS: usize = 1_000;
+
+/// Refuses to remove queues in which jobs wait, since reviewers look into the queues that are configured. The lists of
+/// jobs and queues keep removed queues for jobs that arrive between this check and the change.
+async fn removed_queues_are_empty(api: &Api, org: &OrgId, planned: &Planned) -> Result<(), Problem> {
+    let now = Millis::now();
+    let mut held = Vec::new();
+    for queue in planned.removed_queues() {
+        let store = &api.deps.moderation.store;
+        let open = queues::waiting(store, org, &queue, COUNTED_JOBS, now, |_| true);
+        match open.await.map_err(faults::moderation)?.len() {
+            0 => {}
+            1 => held.push(format!("`{queue}` has 1 open job")),
+            COUNTED_JOBS => held.push(format!("`{queue}` has {COUNTED_JOBS} open jobs or more")),
+            open => held.push(format!("`{queue}` has {open} open jobs")),
+        }
+    }
+    if held.is_empty() {
+        return Ok(());
+    }
+    Err(Problem::conflict(format!(
+        "queues with open jobs cannot be removed: {}. Keep the document, route no more jobs there, and move or decide \
+         these first; `GET /admin/v1/jobs?queue=` lists them",
+        held.join(", ")
+    )))
 }
 
 async fn wait(

@@ -30,7 +30,7 @@ use super::{
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Wanted {
-    /// All of the organisation's queues, if left out.
+    /// All of the organisation's queues, the removed ones included, if left out.
     pub(crate) queue: Option<QueueId>,
     /// `open` (if left out), `decided`, `closed`, `moved` or `all`.
     pub(crate) state: Option<String>,
@@ -151,7 +151,8 @@ async fn queues(
         Some(queue) => vec![queue.clone()],
         None => {
             let config = api.deps.moderation.live.latest(org).await.map_err(faults::catalog)?;
-            config.queues().iter().map(|queue| queue.key.clone()).collect()
+            let all = config.queues().iter().chain(config.removed_queues());
+            all.map(|queue| queue.key.clone()).collect()
         }
     };
     if let Some(from) = from {

@@ -1,4 +1,5 @@
-//! `/admin/v1/queues`: the review queues with their settings, and how many jobs wait in them.
+//! `/admin/v1/queues`: the review queues with their settings, and how many jobs wait in them. A queue that was removed is
+//! listed as long as it has open jobs.
 //!
 //! A page has a bounded number of queues, because each costs a few reads.
 
@@ -29,6 +30,9 @@ pub(crate) struct QueueView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) description: Option<String>,
     pub(crate) class: QueueClass,
+    /// True if the configuration has the queue no more, and jobs still wait in it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) removed: bool,
     pub(crate) access: Access,
     pub(crate) hidden_actions: Vec<ActionId>,
     pub(crate) require: Required,
@@ -83,16 +87,28 @@ pub(crate) async fn page_after(
     let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog)?;
     let limit = job_list::limit(api, limit)?;
     // By key, so that a cursor holds while queues come and go.
-    let mut queues: Vec<_> = config.queues().iter().collect();
-    queues.sort_by_key(|queue| &queue.key);
-    let start = queues.partition_point(|queue| after.as_deref() >= Some(queue.key.as_str()));
+    let present = config.queues().iter().map(|queue| (queue, false));
+    let mut queues: Vec<_> = present.chain(config.removed_queues().iter().map(|it| (it, true))).collect();
+    queues.sort_by_key(|(queue, _)| &queue.key);
+    let start = queues.partition_point(|(queue, _)| after.as_deref() >= Some(queue.key.as_str()));
     let now = Millis::now();
+    let page = &queues[start..queues.len().min(start.saturating_add(limit))];
     let mut items = Vec::new();
-    for queue in queues[start..].iter().take(limit) {
-        items.push(view(api, &caller.org, queue, now).await.map_err(faults::moderation)?);
+    for (queue, removed) in page {
+        let view = view(api, &caller.org, queue, now).await.map_err(faults::moderation)?;
+        if !removed || view.open > 0 || view.oldest_at.is_some() {
+            items.push(QueueView { removed: *removed, ..view });
+        }
     }
-    let next = (start + items.len() < queues.len()).then(|| items.last().map(|it| it.key.to_string()));
-    Ok(List { items, next: next.flatten() })
+    // Removed queues without jobs leave a page shorter than its limit.
+    let has_more = start + page.len() < queues.len();
+    let next = page.last().filter(|_| has_more).map(|(queue, _)| queue.key.to_string());
+    Ok(List { items, next })
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 async fn view(
@@ -109,6 +125,7 @@ async fn view(
     let target = document.target_age.map(Period::duration);
     Ok(QueueView {
         class: document.class(),
+        removed: false,
         key: document.key,
         name: queue.name.clone(),
         description: document.description,

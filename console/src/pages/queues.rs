@@ -32,7 +32,7 @@ async fn list(
     let found = queues::page_after(&api, &signed.caller, None, asked.cursor).await?;
     let body = html! {
         @if found.items.is_empty() {
-            p.none { "The configuration has no queues." }
+            p.none { "No queues on this page." }
         } @else {
             table {
                 thead {
@@ -67,6 +67,7 @@ fn row(queue: &QueueView) -> Markup {
             th scope="row" {
                 a href=(link) { (queue.name) } " "
                 code { (queue.key) }
+                @if queue.removed { " " span.badge.bad { "removed" } }
                 @if let Some(text) = &queue.description { p.hint { (text) } }
             }
             td.number data-label="Open" { (queue.open) }

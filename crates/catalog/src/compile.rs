@@ -54,6 +54,7 @@ pub(crate) fn compile(
                 return Err(faults);
             }
         };
+    let queues = queues(content);
     Ok(Compiled {
         org: org.clone(),
         version,
@@ -68,7 +69,8 @@ pub(crate) fn compile(
             .map(|(id, (_, it))| (id.clone(), Endpoint::new(it, variable_prefix)))
             .collect(),
         thresholds: set.thresholds.values().map(|(_, it)| threshold(it)).collect(),
-        queues: queues(content),
+        removed_queues: removed_queues(content, &queues),
+        queues,
         signals: set
             .signals
             .iter()
@@ -250,6 +252,16 @@ fn queues(content: &Content) -> Vec<Queue> {
         .values()
         .filter(|(_, it)| BUILT_IN_QUEUES.iter().all(|(key, _)| *key != it.key.as_str()));
     built_in.chain(own.map(|(_, document)| queue(document))).collect()
+}
+
+fn removed_queues(content: &Content, present: &[Queue]) -> Vec<Queue> {
+    // The queues that every organisation has stay when their documents go.
+    let removed = content.removed_queues.iter().filter(|(key, _)| present.iter().all(|it| it.key != **key));
+    removed
+        .map(|(key, class)| {
+            queue(&documents::Queue { class: Some(*class), ..documents::Queue::plain(key.clone()) })
+        })
+        .collect()
 }
 
 fn queue(document: &documents::Queue) -> Queue {

@@ -105,6 +105,7 @@ pub struct Compiled {
     pub(crate) endpoints: BTreeMap<EndpointId, Endpoint>,
     pub(crate) thresholds: Vec<Threshold>,
     pub(crate) queues: Vec<Queue>,
+    pub(crate) removed_queues: Vec<Queue>,
     pub(crate) signals: BTreeMap<SignalId, Arc<ScoreSignal>>,
     pub(crate) routing: BTreeMap<RoutingList, Router>,
     pub(crate) plan: Plan,
@@ -205,6 +206,11 @@ impl Compiled {
     /// The queues that every organisation has, then its own.
     pub fn queues(&self) -> &[Queue] {
         &self.queues
+    }
+
+    /// Queues that a configuration had before, without their settings. Jobs may still wait in them.
+    pub fn removed_queues(&self) -> &[Queue] {
+        &self.removed_queues
     }
 
     /// Returns the signal that conditions name as their model.

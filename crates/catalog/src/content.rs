@@ -1,4 +1,5 @@
-//! Content of a snapshot: the documents, the order in which policies were created, and the versions of item types.
+//! Content of a snapshot: the documents, the order in which policies were created, the versions of item types, and the
+//! queues that were removed.
 //!
 //! It knows no rows; `snapshots` does.
 
@@ -7,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidegate_schemas::{
-    documents::{Document, DocumentFault, ItemType, Set, parse},
-    ids::{ConfigVersion, TypeId},
+    documents::{Document, DocumentFault, ItemType, QueueClass, Set, parse},
+    ids::{ConfigVersion, QueueId, TypeId},
 };
 
 /// Version of the text format below. A newer one is refused by name.
@@ -23,6 +24,9 @@ pub(crate) struct Content {
     pub(crate) type_versions: BTreeMap<TypeId, u64>,
     /// Superseded item types, the oldest first: items of an earlier version are checked against them.
     pub(crate) earlier_types: BTreeMap<TypeId, Vec<EarlierType>>,
+    /// Queues without a document that had one, with the class of their jobs. Jobs may still wait in them, and the store
+    /// does not list its queues.
+    pub(crate) removed_queues: BTreeMap<QueueId, QueueClass>,
 }
 
 /// An item type as it was until a change.
@@ -41,6 +45,8 @@ struct Written<'a> {
     type_versions: &'a BTreeMap<TypeId, u64>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     earlier_types: &'a BTreeMap<TypeId, Vec<EarlierType>>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    removed_queues: &'a BTreeMap<QueueId, QueueClass>,
     documents: &'a [Document],
 }
 
@@ -52,6 +58,8 @@ struct Read<'a> {
     type_versions: BTreeMap<TypeId, u64>,
     #[serde(default)]
     earlier_types: BTreeMap<TypeId, Vec<EarlierType>>,
+    #[serde(default)]
+    removed_queues: BTreeMap<QueueId, QueueClass>,
     #[serde(borrow)]
     documents: &'a RawValue,
 }
@@ -64,6 +72,7 @@ impl Content {
             policy_order: &self.policy_order,
             type_versions: &self.type_versions,
             earlier_types: &self.earlier_types,
+            removed_queues: &self.removed_queues,
             documents: &self.documents(),
         };
         serde_json::to_string(&written).expect("documents have string keys and finite numbers only")
@@ -80,8 +89,8 @@ impl Content {
             origin.line = 0;
         }
         let set = Set::collect(documents).map_err(|all| joined(&all))?;
-        let Read { policy_order, type_versions, earlier_types, .. } = read;
-        Ok(Self { set, policy_order, type_versions, earlier_types })
+        let Read { policy_order, type_versions, earlier_types, removed_queues, .. } = read;
+        Ok(Self { set, policy_order, type_versions, earlier_types, removed_queues })
     }
 
     pub(crate) fn documents(&self) -> Vec<Document> {
@@ -102,7 +111,16 @@ impl Content {
             }
         }
         let earlier_types = self.earlier_types(&set, kept);
-        Self { set, policy_order, type_versions, earlier_types }
+        let removed_queues = self.removed_queues(&set);
+        Self { set, policy_order, type_versions, earlier_types, removed_queues }
+    }
+
+    /// The queues without a document once `set` is current.
+    fn removed_queues(&self, set: &Set) -> BTreeMap<QueueId, QueueClass> {
+        let before = self.set.queues.iter().map(|(key, (_, queue))| (key.clone(), queue.class()));
+        let mut removed: BTreeMap<_, _> = self.removed_queues.clone().into_iter().chain(before).collect();
+        removed.retain(|key, _| !set.queues.contains_key(key));
+        removed
     }
 
     /// The superseded item types once `set` is current. A removed type keeps its forms: it may come back.

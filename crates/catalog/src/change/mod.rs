@@ -13,8 +13,8 @@ mod wait;
 use std::{collections::BTreeSet, sync::Arc};
 
 use tidegate_schemas::{
-    documents::{self, Document, DocumentFault, Origin, Parsed, Set, parse_all},
-    ids::{BankId, ConfigVersion, EndpointId, Millis, OrgId},
+    documents::{self, Document, DocumentFault, DocumentKind, Origin, Parsed, Set, parse_all},
+    ids::{BankId, ConfigVersion, EndpointId, Millis, OrgId, QueueId},
 };
 use tidegate_store::{Clock, Replaced, Store, system_clock, tables::catalog::configs::ConfigHead};
 
@@ -46,6 +46,13 @@ pub struct Change {
     pub expected_version: Option<ConfigVersion>,
     /// True if documents that are not in the files are removed.
     pub prune: bool,
+}
+
+impl Change {
+    /// A change that is only checked.
+    fn of(files: Vec<File>, prune: bool) -> Self {
+        Self { files, author: String::new(), expected_version: None, prune }
+    }
 }
 
 /// Result of a change.
@@ -118,15 +125,30 @@ pub struct Changes {
     clock: Clock,
 }
 
-/// A change that was checked: what was current, and what should be.
-struct Planned {
+/// A change that was checked and not made yet: what was current, and what should be.
+pub struct Planned {
     head: ConfigHead,
     next: Content,
     /// Length of the documents, by which work with them is judged.
     bytes: usize,
     compiled: Compiled,
+    author: String,
     differences: Vec<Difference>,
     warnings: Vec<DocumentFault>,
+}
+
+impl Planned {
+    /// Returns the documents that differ.
+    pub fn differences(&self) -> &[Difference] {
+        &self.differences
+    }
+
+    /// Returns the queues that would be gone. A queue that every organisation has only loses its settings.
+    pub fn removed_queues(&self) -> impl Iterator<Item = QueueId> {
+        let is_removed = |it: &&Difference| it.kind == DocumentKind::Queue && it.how == How::Removed;
+        let keys = self.differences.iter().filter(is_removed).map(|it| QueueId::new(&it.key));
+        keys.filter(|key| self.compiled.queue(key).is_none())
+    }
 }
 
 /// Configuration that a change would lead to.
@@ -167,9 +189,13 @@ impl Changes {
 
     /// Checks the change and makes it, if the head is still where it was read.
     pub async fn apply(&self, org: &OrgId, change: Change) -> Result<Applied, ApplyError> {
-        let Change { files, author, expected_version, prune } = change;
-        let planned = self.plan(org, files, expected_version, prune).await?;
-        let Planned { head, next, bytes, differences, warnings, .. } = planned;
+        self.commit(self.plan(org, change).await?).await
+    }
+
+    /// Makes a change that was checked, if the head is still where it was read.
+    pub async fn commit(&self, planned: Planned) -> Result<Applied, ApplyError> {
+        let Planned { head, next, bytes, compiled, author, differences, warnings } = planned;
+        let org = compiled.org();
         // Before the endpoints are live: nothing may wait for a secret that nobody makes.
         let mut new_secrets = Vec::new();
         for endpoint in next.set.endpoints.keys() {
@@ -209,7 +235,7 @@ impl Changes {
         files: Vec<File>,
         prune: bool,
     ) -> Result<Vec<Difference>, ApplyError> {
-        Ok(self.plan(org, files, None, prune).await?.differences)
+        Ok(self.plan(org, Change::of(files, prune)).await?.differences)
     }
 
     /// Returns the configuration that applying the files would lead to, checked and ready to run.
@@ -220,7 +246,7 @@ impl Changes {
         prune: bool,
     ) -> Result<Candidate, ApplyError> {
         let Planned { head, compiled, differences, warnings, .. } =
-            self.plan(org, files, None, prune).await?;
+            self.plan(org, Change::of(files, prune)).await?;
         Ok(Candidate { compiled, from: head.config_version, differences, warnings })
     }
 
@@ -240,13 +266,9 @@ impl Changes {
         wait::wait(&self.store, org, version, within, (self.clock)()).await
     }
 
-    async fn plan(
-        &self,
-        org: &OrgId,
-        files: Vec<File>,
-        expected: Option<ConfigVersion>,
-        prune: bool,
-    ) -> Result<Planned, ApplyError> {
+    /// Checks a change and makes nothing.
+    pub async fn plan(&self, org: &OrgId, change: Change) -> Result<Planned, ApplyError> {
+        let Change { files, author, expected_version: expected, prune } = change;
         let Current { head, content: current, bytes } = self.contents.current(org).await?;
         let bytes = bytes + files.iter().map(|(_, text)| text.len()).sum::<usize>();
         if let Some(expected) = expected.filter(|expected| *expected != head.config_version) {
@@ -274,7 +296,7 @@ impl Changes {
         // Banks may be long beside short documents, so that these are no bound of the work.
         let (checked, _turn) = self.work().turn(work_org).await?.run(usize::MAX, check).await?;
         let (next, compiled, differences, warnings) = checked?;
-        Ok(Planned { head, next, bytes, compiled, differences, warnings })
+        Ok(Planned { head, next, bytes, compiled, author, differences, warnings })
     }
 }
 

@@ -4,7 +4,7 @@ use std::{
 };
 
 use tidegate_catalog::{
-    ActionKind, ApplyError, Change,
+    ActionKind, ApplyError, Change, Queue,
     change::{How, Pulls, Waited, lint},
     orgs,
 };
@@ -220,6 +220,20 @@ async fn documents_that_are_absent_stay_unless_they_are_pruned() {
     let told: Vec<_> = applied.differences.iter().map(ToString::to_string).collect();
     assert_eq!(told, ["+ policy: extra", "- queue: spam"]);
     assert_eq!(applied.differences[1].how, How::Removed);
+
+    let queues = async || {
+        let config = world.live().await.live.org(&world.org).unwrap();
+        let keys = |all: &[Queue]| all.iter().map(|it| it.key.to_string()).collect::<Vec<_>>();
+        (keys(config.queues()), keys(config.removed_queues()))
+    };
+    let own = ["default", "appeals", "child-safety"].map(str::to_owned);
+    assert_eq!(queues().await, (own.to_vec(), vec!["spam".to_owned()]));
+    world.apply("queue: default\nname: First\n").await;
+    world.apply(queue).await;
+    assert!(queues().await.1.is_empty(), "it came back");
+    let pruned = Change { prune: true, ..change(POST) };
+    world.changes().apply(&world.org, pruned).await.unwrap();
+    assert_eq!(queues().await, (own.to_vec(), vec!["spam".to_owned()]), "`default` lost its settings only");
 
     let without_action = POST.replace("action: limit_reach\nkind: callback", "action: other\nkind: callback");
     let pruned = Change { prune: true, ..change(&without_action) };
