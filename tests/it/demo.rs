@@ -137,6 +137,8 @@ async fn three_strikes_cross_the_threshold_once() {
     assert_eq!(callbacks[0]["action"]["id"], "suspend");
     assert_eq!(callbacks[0]["creator"], json!({ "id": "mallory", "typeId": "user" }));
     assert_eq!(callbacks[0]["userStrikeCount"], 3);
+    let crossed = json!({"id": "three-strikes", "limit": 3, "strikes": 3});
+    assert_eq!(callbacks[0]["threshold"], crossed);
     // Whatever the fourth strike leads to comes before what comes later leads to.
     for n in 1..=3 {
         demo.submit(&post(&format!("t{n}"), "eve", "scamcoin")).await;

@@ -135,6 +135,11 @@ fn cause_of(cause: &Cause) -> Markup {
         section.cause {
             h3 { (cause.kind) ", " (time(&cause.at)) }
             @if cause.rules.get() != "[]" { p { "Rules" } (raw(&cause.rules)) }
+            @if let Some(crossed) = &cause.threshold {
+                p {
+                    code { (crossed.id) } ": " (crossed.strikes) " strikes, and the limit is " (crossed.limit)
+                }
+            }
             @if let Some(report) = &cause.report { (reported(report)) }
             @if let Some(appeal) = &cause.appeal { (appealed(appeal)) }
         }

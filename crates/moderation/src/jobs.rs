@@ -62,6 +62,8 @@ pub struct Cause {
     pub rules: String,
     /// JSON list of their hits, with versions.
     pub hits: Option<String>,
+    /// JSON: the threshold that was crossed.
+    pub threshold: Option<String>,
 }
 
 /// The subject of a job and the queue that it waits in.
@@ -409,6 +411,7 @@ async fn put_cause(store: &Store, request: &JobRequest, job_id: JobId) -> Result
         submission_id: cause.submission_id,
         rules: cause.rules.clone(),
         hits: cause.hits.clone(),
+        threshold: cause.threshold.clone(),
     };
     store.put(WriteTime::of(cause.at, 0), &[row]).await?;
     Ok(())

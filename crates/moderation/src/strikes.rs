@@ -92,6 +92,13 @@ struct Crossing<'a> {
     total: i64,
 }
 
+impl Crossing<'_> {
+    fn named(&self) -> events::CrossedThreshold {
+        let Threshold { key, strikes, .. } = self.threshold;
+        events::CrossedThreshold { id: key.clone(), limit: *strikes, strikes: self.total }
+    }
+}
+
 async fn crossings<'a>(
     store: &Store,
     config: &'a Compiled,
@@ -139,6 +146,7 @@ fn plan(
             rules_more: 0,
             creator: Some(strike.user.clone()),
             user_strike_count: Some(crossing.total),
+            threshold: Some(crossing.named()),
             decision_reason: None,
             custom: config
                 .action(&crossing.threshold.action)
@@ -182,6 +190,7 @@ fn review(
         hits: Vec::new(),
         signals: Signals::default(),
         routed_by: None,
+        threshold: Some(crossing.named()),
         is_routable: false,
     })
 }

@@ -105,6 +105,7 @@ impl Plan {
             hits: input.hits.clone(),
             signals: Signals { severity: priority::severity(config, input.policies), ..Signals::default() },
             routed_by: None,
+            threshold: None,
             is_routable,
         });
     }
@@ -127,6 +128,7 @@ impl Plan {
                 rules: input.rules.clone(),
                 rules_more: input.rules_more,
                 creator: input.user.cloned(),
+                threshold: None,
                 user_strike_count: None,
                 decision_reason: input.reason.clone(),
                 custom: custom(config, input),

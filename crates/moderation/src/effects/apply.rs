@@ -69,6 +69,12 @@ pub(crate) async fn open_job(deps: &Deps, plan: &Plan, review: &PlannedReview) -
             submission_id,
             rules: serde_json::to_string(&review.rules).map_err(Error::corrupt("plan"))?,
             hits: versions(&review.hits)?,
+            threshold: review
+                .threshold
+                .as_ref()
+                .map(serde_json::to_string)
+                .transpose()
+                .map_err(Error::corrupt("plan"))?,
         },
         placement: Placement {
             routed_by: review.routed_by.clone(),

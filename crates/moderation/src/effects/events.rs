@@ -1,6 +1,6 @@
 //! Bodies of callback events, without the `sequence` that the owner of the callbacks partition adds.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
@@ -80,6 +80,17 @@ pub struct Conflict {
     pub value: Value,
 }
 
+/// A threshold that a user crossed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CrossedThreshold {
+    /// Key of the threshold's document.
+    pub id: String,
+    /// Points at which it is crossed.
+    pub limit: i64,
+    /// Points of the user within its period when it was crossed.
+    pub strikes: i64,
+}
+
 /// Event of an action of rules, of a decision, or of a strike threshold.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -103,6 +114,8 @@ pub struct ActionEvent {
     pub creator: Option<ItemKey>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_strike_count: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<CrossedThreshold>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision_reason: Option<String>,
     pub custom: Map<String, Value>,

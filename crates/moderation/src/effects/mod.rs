@@ -187,6 +187,9 @@ pub struct PlannedReview {
     /// Routing list and entry that chose the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routed_by: Option<String>,
+    /// Threshold that the subject crossed; reviews of plans that were stored by earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<events::CrossedThreshold>,
     /// True if nobody has named a queue, so that routing may choose one. Not stored, since a stored plan is routed.
     #[serde(skip)]
     pub is_routable: bool,

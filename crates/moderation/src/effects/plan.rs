@@ -276,6 +276,7 @@ fn review(plan: &mut Plan, config: &Compiled, evaluated: &Evaluated<'_>, why: &s
         signals: Signals { severity: priority::severity(config, policies), ..Signals::default() },
         hits,
         routed_by: None,
+        threshold: None,
         is_routable: true,
     });
 }

@@ -83,6 +83,7 @@ pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -
             submission_id: None,
             rules: "[]".to_owned(),
             hits: None,
+            threshold: None,
         },
         placement: Placement {
             routed_by,

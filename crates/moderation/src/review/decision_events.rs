@@ -149,6 +149,7 @@ pub(super) fn add_decision_event(
             rules: Vec::new(),
             rules_more: 0,
             creator: user.cloned(),
+            threshold: None,
             user_strike_count: None,
             decision_reason: decision.reason.clone(),
             custom: about.clone(),

@@ -63,6 +63,7 @@ pub async fn escalate(
             submission_id: None,
             rules: "[]".to_owned(),
             hits: None,
+            threshold: None,
         },
         placement: Placement { signals, config, user, ..Placement::default() },
     };

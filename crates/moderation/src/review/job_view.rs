@@ -27,6 +27,7 @@ use super::{
 };
 use crate::{
     Error,
+    effects::events::CrossedThreshold,
     items::{context, context_media, stored},
     job_moves,
     partial_items::views,
@@ -166,6 +167,9 @@ pub struct Cause {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub submission_id: Option<SubmissionId>,
     pub rules: Box<RawValue>,
+    /// Threshold that the user crossed; causes that were stored by earlier versions have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<CrossedThreshold>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<ReportView>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -383,6 +387,12 @@ async fn cause(store: &Store, config: &Compiled, row: JobCause) -> Result<Cause,
         at: row.at.iso(),
         submission_id: row.submission_id,
         rules: context::raw(row.rules.as_bytes())?,
+        threshold: row
+            .threshold
+            .as_deref()
+            .map(serde_json::from_str)
+            .transpose()
+            .map_err(Error::corrupt("job cause"))?,
         report,
         appeal,
     })

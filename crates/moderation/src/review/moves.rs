@@ -259,6 +259,7 @@ async fn hand_over_causes(
                     submission_id: cause.submission_id,
                     rules: cause.rules,
                     hits: cause.hits,
+                    threshold: cause.threshold,
                 },
                 placement: Placement {
                     routed_by: None,

@@ -106,6 +106,7 @@ async fn job_request(deps: &Deps, report: &records::Report, written_at: Millis) 
             submission_id: Some(report.item.submission_id),
             rules: "[]".to_owned(),
             hits: None,
+            threshold: None,
         },
         placement: Placement { routed_by, signals, reporter: Some(report.reporter.clone()), config, user },
     })

@@ -73,6 +73,7 @@ fn request(item: &str, cause: u128, class: JobClass) -> JobRequest {
             submission_id: None,
             rules: "[]".to_owned(),
             hits: None,
+            threshold: None,
         },
         placement: Placement::default(),
     }

@@ -54,6 +54,7 @@ fn job_request(cause: u128, class: JobClass) -> JobRequest {
             submission_id: None,
             rules: "[]".to_owned(),
             hits: None,
+            threshold: None,
         },
         placement: Placement::default(),
     }

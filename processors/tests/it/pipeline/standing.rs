@@ -1,5 +1,9 @@
 //! A user's strikes cross a threshold once, however they arrive.
 
+use tidegate_moderation::{
+    effects::events::CrossedThreshold,
+    review::job_view::{self, CauseLimits},
+};
 use tidegate_schemas::{
     ids::{CauseId, Millis},
     records::Strike,
@@ -103,6 +107,15 @@ async fn threshold_that_enqueues_a_review_opens_a_job_about_the_user() {
         let causes = world.rows::<JobCause>(&(org(), pointer.job_id)).await;
         assert_eq!(causes.len(), 1);
         assert_eq!((causes[0].kind, causes[0].submission_id), (CauseKind::Threshold, None));
+        let config = world.deps.live.latest(&org()).await.unwrap();
+        let limits = CauseLimits { causes: 10, bytes: 1_000_000 };
+        let view =
+            job_view::answer(&world.deps.store, &config, pointer.job_id, limits).await.unwrap().unwrap();
+        let crossed = CrossedThreshold { id: "three".to_owned(), limit: 3, strikes: 3 };
+        assert_eq!(view.causes[0].threshold.as_ref(), Some(&crossed));
+        let callback = world.callbacks().await.into_iter().find(|one| one.event_type == THRESHOLD).unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&callback.body).unwrap();
+        assert_eq!(body["threshold"], serde_json::to_value(crossed).unwrap());
         assert_eq!(world.events(THRESHOLD).await.len(), 1, "the callback is sent in any case");
     };
     again(&world).await;

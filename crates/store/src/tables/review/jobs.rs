@@ -99,6 +99,8 @@ table! {
         rules: String,
         /// JSON: the versions of these rules.
         hits: Option<String>,
+        /// JSON: the threshold that was crossed.
+        threshold: Option<String>,
     }
 }
 
