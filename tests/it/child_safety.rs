@@ -37,6 +37,7 @@ async fn child_safety_jobs_need_their_scope_and_views_are_audited() {
     for (method, path, body) in [
         (Method::GET, format!("/jobs/{id}"), None),
         (Method::GET, format!("/jobs/{id}/causes"), None),
+        (Method::GET, format!("/jobs/{id}/partial-items"), None),
         (Method::POST, format!("/jobs/{id}/claim"), Some(json!({}))),
         (Method::POST, format!("/jobs/{id}/release"), Some(json!({ "epoch": 1 }))),
         (Method::POST, format!("/jobs/{id}/decisions"), Some(decision)),

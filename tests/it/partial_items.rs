@@ -95,6 +95,8 @@ async fn newer_data_is_shown_with_the_job_and_on_request() {
         items.into_iter().find(|item| item["data"]["text"] == "as it is now")
     };
     eventually("newer data beside the job", PATIENCE, shown).await.unwrap();
+    let page = demo.admin(&format!("/jobs/{}/partial-items?limit=1", job["id"].as_str().unwrap())).await;
+    assert_eq!((&page["items"][0]["data"]["text"], &page["next"]), (&json!("as it is now"), &Value::Null));
 
     let (status, accepted) = demo.command("/items/post/p1/refresh", &json!({})).await;
     assert_eq!(status, 202, "{accepted}");
@@ -112,4 +114,35 @@ async fn newer_data_is_shown_with_the_job_and_on_request() {
     assert_eq!(demo.command("/items/nothing/p1/refresh", &json!({})).await.0, 404);
     let key = place.tell(&["keys", "create", "--scopes", "items:read"]).await;
     assert_eq!(demo.admin_as(key.trim(), Method::GET, "/partial-requests", None).await.0, 403);
+}
+
+#[tokio::test]
+async fn fetched_items_of_child_safety_are_hidden_without_the_scope() {
+    let place = Place::new();
+    let demo = started(&place, true).await;
+    let mut sent = report(&post("q1", "mallory", "hm"));
+    sent["reportedItemsInThread"] = json!([{"id": "p1", "typeId": "post"}]);
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let job = demo.job("default", "q1").await;
+    let path = format!("/jobs/{}", job["id"].as_str().unwrap());
+    let items = async |key: &str| {
+        let whole = demo.admin_as(key, Method::GET, &path, None).await.1;
+        let page = demo.admin_as(key, Method::GET, &format!("{path}/partial-items"), None).await.1;
+        assert_eq!(whole["partialItems"]["items"], page["items"], "{whole} {page}");
+        page["items"].as_array().unwrap().len()
+    };
+    let plain = place.tell(&["keys", "create", "--scopes", "admin"]).await;
+    let fetched = async || {
+        let whole = demo.admin(&path).await;
+        (whole["partialItems"]["items"][0]["id"] == "p1").then_some(())
+    };
+    eventually("the fetched item", PATIENCE, fetched).await.unwrap();
+    assert_eq!(items(plain.trim()).await, 1);
+
+    let mut sent = report(&post("p1", "mallory", "hm"));
+    sent["reportedForReason"] = json!({"csam": true});
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    demo.job("child-safety", "p1").await;
+    assert_eq!(items(plain.trim()).await, 0);
+    assert_eq!(items(demo.var("TIDEGATE_ADMIN_KEY")).await, 1);
 }

@@ -14,7 +14,11 @@ use axum::{
 use serde::Deserialize;
 use tidegate_catalog::Compiled;
 use tidegate_moderation::{
-    partial_items::claims,
+    items::stored,
+    partial_items::{
+        claims,
+        views::{self, ItemLimits},
+    },
     review::{
         decisions::{self, Refusal},
         job_view::{self, Cause, CauseLimits, DecisionView, JobView, Summary},
@@ -23,7 +27,7 @@ use tidegate_moderation::{
 };
 use tidegate_schemas::{
     documents::QueueClass,
-    ids::{JobId, Millis, QueueId, SubmissionId},
+    ids::{ItemKey, JobId, Millis, QueueId, SubmissionId},
     names,
     records::{JobClass, Verdict},
 };
@@ -33,6 +37,7 @@ use tidegate_web::{Path, Problem, Query};
 use super::{
     Api, List, audit,
     caller::Caller,
+    child_safety,
     decision_body::DecisionBody,
     extract::{Body, Page, id, invalid, not_a_cursor},
     faults, job_list,
@@ -44,6 +49,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/jobs/claim-next", post(claim_next))
         .route("/jobs/{id}", get(one))
         .route("/jobs/{id}/causes", get(causes))
+        .route("/jobs/{id}/partial-items", get(partial_items))
         .route("/jobs/{id}/claim", post(claim))
         .route("/jobs/{id}/release", post(release))
         .route("/jobs/{id}/decisions", post(decide))
@@ -98,9 +104,14 @@ async fn one(
 pub(crate) async fn view(api: &Api, caller: &Caller, job: JobId) -> Result<JobView, Problem> {
     let limits = cause_limits(api, None)?;
     let config = config(api, caller).await?;
-    shown(api, caller, job).await?;
+    let row = shown(api, caller, job).await?;
     let answer = job_view::answer(&api.deps.moderation.store, &config, job, limits).await;
-    answer.map_err(faults::moderation)?.ok_or_else(no_such_job)
+    let mut answer = answer.map_err(faults::moderation)?.ok_or_else(no_such_job)?;
+    if let Some(fetched) = &mut answer.partial_items {
+        let (items, object) = (std::mem::take(&mut fetched.items), format!("/jobs/{job}"));
+        fetched.items = visible_items(api, caller, &row, items, "/jobs/{id}", object).await?;
+    }
+    Ok(answer)
 }
 
 /// Lists the causes of a job that exceed the limits of its answer.
@@ -138,6 +149,65 @@ pub(crate) async fn causes_page(
 ) -> Result<List<Cause>, Problem> {
     let after = cursor.map(str::parse).transpose().map_err(|_| not_a_cursor())?;
     causes_after(api, caller, job, after, cause_limits(api, None)?).await
+}
+
+/// Lists the fetched items of a job that exceed the limits of its answer.
+async fn partial_items(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(job): Path<String>,
+    Query(page): Query<Page>,
+) -> Result<Json<List<stored::Answer>>, Problem> {
+    let limits = cause_limits(&api, page.limit)?;
+    partial_items_after(&api, &caller, id(&job)?, page.after()?, limits).await.map(Json)
+}
+
+/// Fetched items of a job from a place on.
+async fn partial_items_after(
+    api: &Api,
+    caller: &Caller,
+    job: JobId,
+    after: Option<views::ItemCursor>,
+    CauseLimits { causes: items, bytes }: CauseLimits,
+) -> Result<List<stored::Answer>, Problem> {
+    let row = shown(api, caller, job).await?;
+    let (store, limits) = (&api.deps.moderation.store, ItemLimits { items, bytes });
+    let found = views::items_of_job(store, &caller.org, job, after, limits).await;
+    let found = found.map_err(faults::moderation)?;
+    let (route, object) = ("/jobs/{id}/partial-items", format!("/jobs/{job}/partial-items"));
+    let items = visible_items(api, caller, &row, found.items, route, object).await?;
+    Ok(List { items, next: found.next.map(|cursor| cursor.to_string()) })
+}
+
+/// Returns the fetched items that the caller may see: without the scope none with a child-safety job, beside the job's own item.
+/// With it, their view is in the audit before they are shown.
+async fn visible_items(
+    api: &Api,
+    caller: &Caller,
+    job: &Job,
+    mut items: Vec<stored::Answer>,
+    route: &str,
+    object: String,
+) -> Result<Vec<stored::Answer>, Problem> {
+    let key = |item: &stored::Answer| ItemKey { type_id: item.type_id.clone(), id: item.id.clone() };
+    let mut others: Vec<_> = items.iter().map(key).collect();
+    others.retain(|item| *item != job.item);
+    let hidden = child_safety::hidden(api, caller, &others).await?;
+    items.retain(|item| !hidden.contains(&key(item)));
+    others.retain(|item| !hidden.contains(item));
+    child_safety::check_and_record(api, caller, &others, route, object).await?;
+    Ok(items)
+}
+
+/// A page of the fetched items of a job.
+pub(crate) async fn partial_items_page(
+    api: &Api,
+    caller: &Caller,
+    job: JobId,
+    cursor: Option<&str>,
+) -> Result<List<stored::Answer>, Problem> {
+    let after = cursor.map(str::parse).transpose().map_err(|_| not_a_cursor())?;
+    partial_items_after(api, caller, job, after, cause_limits(api, None)?).await
 }
 
 /// The configuration that is live here, or else the newest one.

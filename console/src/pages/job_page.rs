@@ -47,7 +47,12 @@ pub(super) async fn one(
                     }
                 }
             }
+            @if asked.requests_more > 0 { p { (asked.requests_more) " older requests" } }
             @for item in &asked.items { (json(item)) }
+            @if let Some(cursor) = &asked.next_item {
+                @let more = link(&format!("/jobs/{}/partial-items", job.id), [("cursor", cursor.as_str())]);
+                p { a href=(more) { (asked.items_more) " more items" } }
+            }
         }
         @if !comments.is_empty() {
             h2 { "Comments" }
@@ -80,6 +85,23 @@ pub(super) async fn causes(
         (pager(&format!("/jobs/{job}/causes"), &[], found.next.as_deref()))
     };
     Ok(html::page(signed.frame(), Some(Section::Jobs), "Reports and appeals of a job", &body))
+}
+
+/// The fetched items that did not fit into the job's page.
+pub(super) async fn partial_items(
+    State(api): State<Api>,
+    signed: Signed,
+    Path(job): Path<String>,
+    Query(asked): Query<Asked>,
+) -> Result<Response, Problem> {
+    let job = id(&job)?;
+    let found = jobs::partial_items_page(&api, &signed.caller, job, asked.cursor.as_deref()).await?;
+    let body = html! {
+        p { a href=(format!("/jobs/{job}")) { "The job" } }
+        @for item in &found.items { (json(item)) }
+        (pager(&format!("/jobs/{job}/partial-items"), &[], found.next.as_deref()))
+    };
+    Ok(html::page(signed.frame(), Some(Section::Jobs), "Partial items of a job", &body))
 }
 
 fn item_name(item: &ItemKey) -> Markup {

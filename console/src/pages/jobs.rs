@@ -22,6 +22,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/jobs", get(list))
         .route("/jobs/{id}", get(job_page::one))
         .route("/jobs/{id}/causes", get(job_page::causes))
+        .route("/jobs/{id}/partial-items", get(job_page::partial_items))
 }
 
 const STATES: [&str; 5] = ["open", "decided", "closed", "moved", "all"];

@@ -106,6 +106,10 @@ pub(super) const ADMIN: &[Row] = &[
     ),
     row("GET /jobs/{id}/causes", &[(404, "/jobs/<job>/causes", ""), (404, "/jobs/<safety>/causes", "")]),
     row(
+        "GET /jobs/{id}/partial-items",
+        &[(404, "/jobs/<job>/partial-items", ""), (404, "/jobs/<safety>/partial-items", "")],
+    ),
+    row(
         "GET /jobs/{id}/comments",
         &[(404, "/jobs/<job>/comments", ""), (404, "/jobs/<safety>/comments", "")],
     ),
@@ -208,6 +212,10 @@ pub(super) const PAGES: &[Row] = &[
         &[(404, "/jobs/<job>", ""), (404, "/jobs/<decided>", ""), (404, "/jobs/<safety>", "")],
     ),
     row("GET /jobs/{id}/causes", &[(404, "/jobs/<job>/causes", ""), (404, "/jobs/<safety>/causes", "")]),
+    row(
+        "GET /jobs/{id}/partial-items",
+        &[(404, "/jobs/<job>/partial-items", ""), (404, "/jobs/<safety>/partial-items", "")],
+    ),
     row(
         "GET /partial-requests",
         &[(200, "/partial-requests", ""), (200, "/partial-requests?state=done", "")],

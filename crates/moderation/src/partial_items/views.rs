@@ -1,8 +1,10 @@
 //! Requests for items as the admin API shows them.
 
+use std::{cmp::Reverse, collections::HashSet, fmt, str::FromStr};
+
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tidegate_schemas::ids::{ItemKey, JobId, Millis, OrgId};
+use tidegate_schemas::ids::{ItemKey, JobId, Millis, OrgId, SubmissionId};
 use tidegate_store::{
     At, Store,
     tables::review::partial_requests::{PartialRequest, PartialRequestOfJob},
@@ -15,9 +17,8 @@ use crate::{
     items::{context, stored},
 };
 
-/// Requests and fetched items that the answer about a job shows.
+/// Number of requests that the answer about a job shows, and of rows that are read at once.
 const REQUESTS: usize = 10;
-const ITEMS: usize = 100;
 
 /// A request for items.
 #[derive(Debug, Serialize)]
@@ -55,10 +56,72 @@ pub struct ErrorView {
 
 /// Requests for a job, and the items that came back.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct OfJob {
+    /// The newest requests.
     pub requests: Vec<RequestView>,
+    /// Number of older requests.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub requests_more: usize,
     /// Newest data of each item that came back.
     pub items: Vec<stored::Answer>,
+    /// Number of items that exceed the limits of this answer.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub items_more: usize,
+    /// Cursor of these items.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_item: Option<String>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// Limits of the fetched items in one answer. The first item is always shown.
+#[derive(Clone, Copy, Debug)]
+pub struct ItemLimits {
+    pub items: usize,
+    /// Bytes of their data.
+    pub bytes: usize,
+}
+
+/// Place of an item among those that came back for a job: by request, the newest first, then in the order of the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ItemCursor {
+    requested_at: Reverse<Millis>,
+    request_id: Uuid,
+    index: usize,
+}
+
+impl fmt::Display for ItemCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}~{}", public_id(self.requested_at.0, self.request_id), self.index)
+    }
+}
+
+/// Error for a text that is no cursor of this list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the text is no cursor of fetched items")]
+pub struct InvalidCursor;
+
+impl FromStr for ItemCursor {
+    type Err = InvalidCursor;
+
+    fn from_str(text: &str) -> Result<Self, InvalidCursor> {
+        let (request, index) = text.split_once('~').ok_or(InvalidCursor)?;
+        let (requested_at, request_id) = request_key(request).ok_or(InvalidCursor)?;
+        let index = index.parse().map_err(|_| InvalidCursor)?;
+        Ok(Self { requested_at: Reverse(requested_at), request_id, index })
+    }
+}
+
+/// Fetched items of a job. `more` counts those after the last one, and is zero if there is no `next`.
+#[derive(Debug)]
+pub struct ItemPage {
+    pub items: Vec<stored::Answer>,
+    pub more: usize,
+    pub next: Option<ItemCursor>,
 }
 
 pub fn request(row: PartialRequest) -> Result<RequestView, Error> {
@@ -89,36 +152,120 @@ pub fn public_id(requested_at: Millis, id: Uuid) -> String {
     format!("{}-{id}", requested_at.0)
 }
 
+fn request_key(id: &str) -> Option<(Millis, Uuid)> {
+    let (at, id) = id.split_once('-')?;
+    Some((Millis(at.parse().ok()?), id.parse().ok()?))
+}
+
 /// Returns the request that a public id names.
 pub async fn find(store: &Store, org: &OrgId, id: &str) -> Result<Option<PartialRequest>, Error> {
-    let parsed = id.split_once('-').and_then(|(at, id)| Some((Millis(at.parse().ok()?), id.parse().ok()?)));
-    let Some((at, id)) = parsed else { return Ok(None) };
+    let Some((at, id)) = request_key(id) else { return Ok(None) };
     Ok(store.get::<PartialRequest>(&(org.clone(), at.day(), at, id)).await?)
 }
 
-/// Returns the newest requests for a job, and the items that they brought.
-pub(crate) async fn of_job(store: &Store, org: &OrgId, job: JobId) -> Result<Option<OfJob>, Error> {
-    let range = At::all().limit(REQUESTS);
-    let pointers = store.scan::<PartialRequestOfJob>(&(org.clone(), job), range).all().await?;
-    if pointers.is_empty() {
+/// Returns the newest requests for a job, and the items that all of them brought.
+pub(crate) async fn of_job(
+    store: &Store,
+    org: &OrgId,
+    job: JobId,
+    limits: ItemLimits,
+) -> Result<Option<OfJob>, Error> {
+    let rows = requests_for(store, org, job).await?;
+    if rows.is_empty() {
         return Ok(None);
     }
-    let (mut requests, mut items) = (Vec::new(), Vec::new());
-    let mut seen = std::collections::HashSet::new();
-    for pointer in pointers {
-        let at = pointer.requested_at;
-        let key = (org.clone(), at.day(), at, pointer.request_id);
-        let Some(row) = store.get::<PartialRequest>(&key).await? else { continue };
+    let page = page(store, org, &rows, None, limits).await?;
+    let requests_more = rows.len().saturating_sub(REQUESTS);
+    Ok(Some(OfJob {
+        requests: rows.into_iter().take(REQUESTS).map(request).collect::<Result<_, Error>>()?,
+        requests_more,
+        items: page.items,
+        items_more: page.more,
+        next_item: page.next.map(|cursor| cursor.to_string()),
+    }))
+}
+
+/// Returns items that came back for a job, each once with its newest data.
+pub async fn items_of_job(
+    store: &Store,
+    org: &OrgId,
+    job: JobId,
+    after: Option<ItemCursor>,
+    limits: ItemLimits,
+) -> Result<ItemPage, Error> {
+    page(store, org, &requests_for(store, org, job).await?, after, limits).await
+}
+
+/// Returns the requests for a job that are kept, the newest first. A claim makes at most one in `review.refresh_after_ms`, and a
+/// report or an appeal one in all.
+async fn requests_for(store: &Store, org: &OrgId, job: JobId) -> Result<Vec<PartialRequest>, Error> {
+    let pointers = store.scan::<PartialRequestOfJob>(&(org.clone(), job), At::all()).all().await?;
+    let key = |it: &PartialRequestOfJob| (org.clone(), it.requested_at.day(), it.requested_at, it.request_id);
+    let keys: Vec<_> = pointers.iter().map(key).collect();
+    let mut rows = Vec::with_capacity(keys.len());
+    for keys in keys.chunks(REQUESTS) {
+        rows.extend(store.get_many::<PartialRequest>(keys).await?.into_iter().flatten());
+    }
+    Ok(rows)
+}
+
+async fn page(
+    store: &Store,
+    org: &OrgId,
+    requests: &[PartialRequest],
+    after: Option<ItemCursor>,
+    limits: ItemLimits,
+) -> Result<ItemPage, Error> {
+    let found = newest_found(requests)?;
+    let start = found.partition_point(|(place, ..)| after.is_some_and(|after| *place <= after));
+    let (mut items, mut bytes, mut shown) = (Vec::new(), 0, start);
+    for (_, item, submission_id) in found.get(start..).unwrap_or_default() {
+        // An entry may not have come to processing yet.
+        if let Some(answer) = stored::answer(store, org, item, Some(*submission_id)).await? {
+            bytes += answer.data.get().len();
+            if !items.is_empty() && (items.len() == limits.items || bytes > limits.bytes) {
+                break;
+            }
+            items.push(answer);
+        }
+        shown += 1;
+    }
+    let more = found.len() - shown;
+    let last = shown.checked_sub(1).and_then(|last| found.get(last)).map(|(place, ..)| *place);
+    Ok(ItemPage { items, more, next: last.filter(|_| more > 0) })
+}
+
+/// Returns the newest find of each item, by place.
+fn newest_found(requests: &[PartialRequest]) -> Result<Vec<(ItemCursor, ItemKey, SubmissionId)>, Error> {
+    let (mut seen, mut newest) = (HashSet::new(), Vec::new());
+    for row in requests {
         let found: Vec<Found> =
             serde_json::from_str(&row.found).map_err(Error::corrupt("partial request"))?;
-        for Found { type_id, id, submission_id, .. } in found {
+        let (requested_at, request_id) = (Reverse(row.requested_at), row.request_id);
+        for (index, Found { type_id, id, submission_id, .. }) in found.into_iter().enumerate() {
             let item = ItemKey { type_id, id };
-            // The newest request comes first, so the first answer about an item is the newest.
-            if items.len() < ITEMS && seen.insert(item.clone()) {
-                items.extend(stored::answer(store, org, &item, Some(submission_id)).await?);
+            if seen.insert(item.clone()) {
+                newest.push((ItemCursor { requested_at, request_id, index }, item, submission_id));
             }
         }
-        requests.push(request(row)?);
     }
-    Ok(Some(OfJob { requests, items }))
+    Ok(newest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn item_cursor_round_trips_through_text_and_rejects_other_text() {
+        let place = ItemCursor {
+            requested_at: Reverse(Millis(1_795_834_800_000)),
+            request_id: Uuid::from_u128(7),
+            index: 99,
+        };
+        assert_eq!(place.to_string().parse(), Ok(place));
+        for text in ["", "1", "1~2", "1-x~2", "1-00000000-0000-0000-0000-000000000007~-1"] {
+            assert_eq!(text.parse::<ItemCursor>(), Err(InvalidCursor), "{text}");
+        }
+    }
 }

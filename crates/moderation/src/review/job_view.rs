@@ -309,7 +309,8 @@ pub async fn answer(
     let latest_item = stored::answer(store, org, &job.item, None).await?;
     let next_cause = next.map(|cursor| cursor.to_string());
     let (comments, _) = comments::list(store, org, job_id, None, limits.causes).await?;
-    let partial_items = views::of_job(store, org, job_id).await?;
+    let item_limits = views::ItemLimits { items: limits.causes, bytes: limits.bytes };
+    let partial_items = views::of_job(store, org, job_id, item_limits).await?;
     let job = summary(job)?;
     Ok(Some(JobView { job, causes, next_cause, comments, latest_item, partial_items }))
 }

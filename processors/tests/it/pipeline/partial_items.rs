@@ -1,11 +1,18 @@
 //! Items that the platform is asked for: what reports name, and what comes back.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
 
 use serde_json::{Value, json};
 use tidegate_moderation::{
     items::stored,
-    partial_items::requests::{self, NewRequest},
+    partial_items::{
+        requests::{self, NewRequest},
+        views::{self, ItemCursor, ItemLimits},
+    },
+    review::job_view::{self, CauseLimits},
 };
 use tidegate_processors::{PartialItems, Settings};
 use tidegate_schemas::{
@@ -199,6 +206,48 @@ async fn thread_entries_without_data_are_fetched() {
         .collect();
     asked.sort_unstable();
     assert_eq!(asked, ["both", "empty", "none", "null", "u1"]);
+    world.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn fetched_items_beyond_the_limit_are_counted_and_paged() {
+    let platform = Platform::default();
+    let ids: BTreeSet<_> = (0..250).map(|nth| format!("m{nth}")).collect();
+    ids.iter().for_each(|id| platform.has(id, &json!({"text": "hello"})));
+    let mut world = world(&platform).await;
+    world.start();
+    let reported_in_thread = ids.iter().map(|id| post(id)).collect();
+    let report = Report { reported_in_thread, ..report(world.version().await, 1, "hello", false) };
+    world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
+    let job_id = settled(&world, PartialState::Done).await.job_id.unwrap();
+    for id in &ids {
+        world.until("the fetched item", async || world.versions(&post(id)).await.pop()).await;
+    }
+
+    let (store, org) = (&world.deps.store, org());
+    let config = world.deps.live.latest(&org).await.unwrap();
+    let limits = CauseLimits { causes: 100, bytes: 1 << 20 };
+    let view = job_view::answer(store, &config, job_id, limits).await.unwrap().unwrap();
+    let mut shown = view.partial_items.unwrap();
+    assert_eq!((shown.items.len(), shown.items_more, shown.requests_more), (100, 150, 0));
+    let mut cursor: Option<ItemCursor> = shown.next_item.map(|cursor| cursor.parse().unwrap());
+    let mut left = shown.items_more;
+    // A page that ends by its bytes after two items, and one that ends by its number.
+    let data = shown.items[0].data.get().len();
+    for limits in [ItemLimits { items: 100, bytes: 2 * data }, ItemLimits { items: 147, bytes: 1 << 20 }] {
+        let page = views::items_of_job(store, &org, job_id, cursor, limits).await.unwrap();
+        left -= page.items.len();
+        assert_eq!(page.more, left);
+        shown.items.extend(page.items);
+        cursor = page.next;
+    }
+    assert!(left == 1 && cursor.is_some());
+    let limits = ItemLimits { items: 1, bytes: 1 };
+    let last = views::items_of_job(store, &org, job_id, cursor, limits).await.unwrap();
+    assert!(last.more == 0 && last.next.is_none());
+    shown.items.extend(last.items);
+    assert_eq!(shown.items.len(), ids.len());
+    assert_eq!(shown.items.iter().map(|item| item.id.as_str().to_owned()).collect::<BTreeSet<_>>(), ids);
     world.stop().await.unwrap();
 }
 
