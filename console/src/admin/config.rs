@@ -199,12 +199,8 @@ async fn validate(
     Body(documents): Body<Documents>,
 ) -> Result<Json<Valid>, Problem> {
     documents.are_for(&caller.org)?;
-    let change = Change {
-        expected_version: None,
-        prune: documents.prune,
-        author: String::new(),
-        files: documents.files(),
-    };
+    let prune = documents.prune;
+    let change = Change::unsigned(documents.files(), prune);
     let planned = api.deps.changes.plan(&caller.org, change).await.map_err(refused)?;
     removed_queues_are_empty(&api, &caller.org, &planned).await?;
     Ok(Json(Valid { changes: planned.differences().iter().cloned().map(Changed::from).collect() }))
@@ -232,7 +228,7 @@ async fn removed_queues_are_empty(api: &Api, org: &OrgId, planned: &Planned) -> 
         return Ok(());
     }
     Err(Problem::conflict(format!(
-        "queues with open jobs cannot be removed: {}. Keep the document, route no more jobs there, and move or decide \
+        "Queues with open jobs cannot be removed: {}. Keep the document, route no more jobs there, and move or decide \
          these first; `GET /admin/v1/jobs?queue=` lists them",
         held.join(", ")
     )))

@@ -179,8 +179,8 @@ async fn partial_items_after(
     Ok(List { items, next: found.next.map(|cursor| cursor.to_string()) })
 }
 
-/// Returns the fetched items that the caller may see: without the scope none with a child-safety job, beside the job's own item.
-/// With it, their view is in the audit before they are shown.
+/// Returns the fetched items that the caller may see: without the scope none with a child-safety job, beside the job's own
+/// item. The view of others is in the audit before they are shown.
 async fn visible_items(
     api: &Api,
     caller: &Caller,

@@ -7,7 +7,7 @@ use serde_json::{Value, value::RawValue};
 use tidegate_moderation::review::job_view::{
     AppealView, Cause, DecisionView, JobView, ReportView, SentItem, Summary,
 };
-use tidegate_schemas::ids::ItemKey;
+use tidegate_schemas::ids::{ItemKey, JobId};
 use tidegate_web::{Path, Problem, Query};
 
 use crate::{
@@ -79,12 +79,8 @@ pub(super) async fn causes(
 ) -> Result<Response, Problem> {
     let job = id(&job)?;
     let found = jobs::causes_page(&api, &signed.caller, job, asked.cursor.as_deref()).await?;
-    let body = html! {
-        p { a href=(format!("/jobs/{job}")) { "The job" } }
-        @for cause in &found.items { (cause_of(cause)) }
-        (pager(&format!("/jobs/{job}/causes"), &[], found.next.as_deref()))
-    };
-    Ok(html::page(signed.frame(), Some(Section::Jobs), "Reports and appeals of a job", &body))
+    let causes = html! { @for cause in &found.items { (cause_of(cause)) } };
+    Ok(rest_of(&signed, job, "causes", "Reports and appeals of a job", &causes, found.next.as_deref()))
 }
 
 /// The fetched items that did not fit into the job's page.
@@ -96,12 +92,25 @@ pub(super) async fn partial_items(
 ) -> Result<Response, Problem> {
     let job = id(&job)?;
     let found = jobs::partial_items_page(&api, &signed.caller, job, asked.cursor.as_deref()).await?;
+    let items = html! { @for item in &found.items { (json(item)) } };
+    Ok(rest_of(&signed, job, "partial-items", "Partial items of a job", &items, found.next.as_deref()))
+}
+
+/// Page of a list that did not fit into the job's page.
+fn rest_of(
+    signed: &Signed,
+    job: JobId,
+    list: &str,
+    title: &str,
+    entries: &Markup,
+    next: Option<&str>,
+) -> Response {
     let body = html! {
         p { a href=(format!("/jobs/{job}")) { "The job" } }
-        @for item in &found.items { (json(item)) }
-        (pager(&format!("/jobs/{job}/partial-items"), &[], found.next.as_deref()))
+        (entries)
+        (pager(&format!("/jobs/{job}/{list}"), &[], next))
     };
-    Ok(html::page(signed.frame(), Some(Section::Jobs), "Partial items of a job", &body))
+    html::page(signed.frame(), Some(Section::Jobs), title, &body)
 }
 
 fn item_name(item: &ItemKey) -> Markup {

@@ -49,8 +49,8 @@ pub struct Change {
 }
 
 impl Change {
-    /// A change that is only checked.
-    fn of(files: Vec<File>, prune: bool) -> Self {
+    /// A change that is only checked: without an author, and from any version.
+    pub fn unsigned(files: Vec<File>, prune: bool) -> Self {
         Self { files, author: String::new(), expected_version: None, prune }
     }
 }
@@ -177,7 +177,7 @@ impl Changes {
         )
     }
 
-    /// What orgs pull, written out by `write`.
+    /// Returns the documents that orgs pull, written out by `write`.
     pub fn pulls(&self, write: impl Fn(&OrgId, Pulled) -> Vec<u8> + Send + Sync + 'static) -> Pulls {
         Pulls::new(self.contents.clone(), Arc::new(write), &self.settings)
     }
@@ -235,7 +235,7 @@ impl Changes {
         files: Vec<File>,
         prune: bool,
     ) -> Result<Vec<Difference>, ApplyError> {
-        Ok(self.plan(org, Change::of(files, prune)).await?.differences)
+        Ok(self.plan(org, Change::unsigned(files, prune)).await?.differences)
     }
 
     /// Returns the configuration that applying the files would lead to, checked and ready to run.
@@ -246,7 +246,7 @@ impl Changes {
         prune: bool,
     ) -> Result<Candidate, ApplyError> {
         let Planned { head, compiled, differences, warnings, .. } =
-            self.plan(org, Change::of(files, prune)).await?;
+            self.plan(org, Change::unsigned(files, prune)).await?;
         Ok(Candidate { compiled, from: head.config_version, differences, warnings })
     }
 
