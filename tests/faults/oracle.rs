@@ -36,7 +36,7 @@ impl Content {
     }
 }
 
-/// What a client was answered to a request.
+/// Answer to a request, as the client got it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Accepted,

@@ -22,7 +22,7 @@ impl Pictures {
         Ok(Self(host.await?))
     }
 
-    /// For a installation whose items may name them.
+    /// Settings of an installation whose items may name them.
     pub(crate) fn settings(&self) -> String {
         let port = self.0.address.port();
         format!("[egress.media]\nports = [{port}]\n[processors.media]\nwait_ms = 100\n")

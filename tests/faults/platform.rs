@@ -60,7 +60,7 @@ impl Platform {
         Ok(Self { address, shared, server })
     }
 
-    /// Settings of a installation whose platform this is. It rests shortly, so that all requests are settled soon after the load.
+    /// Settings of an installation whose platform this is. It rests shortly, so that all requests are settled soon after the load.
     pub(crate) fn settings(&self) -> String {
         let Self { address, .. } = self;
         format!(

@@ -1,4 +1,4 @@
-//! What was last made of the current configurations of some orgs, within a number of bytes.
+//! Cache of values made from the current configurations of orgs, within a number of bytes.
 
 use std::collections::HashMap;
 

@@ -152,7 +152,7 @@ enum Precedence {
 }
 
 impl Precedence {
-    /// For the view of an item: any submitted version is in front of any fetched one. Fetched data completes what was sent,
+    /// Precedence for the view of an item: any submitted version is in front of any fetched one. Fetched data completes what was sent,
     /// and is no newer version of it.
     fn of_shown(place: &ItemPlace) -> Self {
         match Self::of_whole(place) {
@@ -161,7 +161,7 @@ impl Precedence {
         }
     }
 
-    /// For what is derived from a version: a complete one is in front of a partial one too.
+    /// Precedence for what is derived from a version: a complete one is in front of a partial one too.
     fn of_whole(place: &ItemPlace) -> Self {
         let is_fetched = place.source == records::Source::PartialItems.as_str();
         let is_part = place.variant == records::Variant::Partial.as_str();

@@ -54,12 +54,12 @@ fn judge_by(signals: &[Signal], find: impl Fn(&Fingerprint) -> BankMatches) -> J
 }
 
 /// Returns the media in the form of the item's row while some of them are pending.
-pub fn pending(looks: Vec<(String, Option<Inspection>)>) -> Vec<Media> {
+pub fn pending(inspections: Vec<(String, Option<Inspection>)>) -> Vec<Media> {
     let one = |(url, inspection): (String, Option<Inspection>)| match inspection {
         Some(inspection) => shown(&url, &inspection),
         None => Media { state: "pending".to_owned(), ..blank(url) },
     };
-    looks.into_iter().map(one).collect()
+    inspections.into_iter().map(one).collect()
 }
 
 fn state(inspection: &Inspection) -> MediaState {

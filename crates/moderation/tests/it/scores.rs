@@ -87,7 +87,7 @@ fn all_scored(_nth: usize, inputs: &[Value]) -> (&'static str, Value) {
     ("200 OK", json!({"results": inputs.iter().map(scored).collect::<Vec<_>>()}))
 }
 
-/// What asks models, on a store of its own.
+/// Scorer on a store of its own.
 struct Asker {
     folder: TempDir,
     store: Store,
@@ -114,7 +114,7 @@ impl Asker {
     }
 }
 
-/// Only a full batch goes within the time of a test.
+/// Settings with which only a full batch goes within the time of a test.
 fn full_batches() -> Settings {
     Settings { batch_wait_ms: 3_600_000, ..Settings::default() }
 }

@@ -14,7 +14,7 @@ use super::world::{MATCHED, World, entry, entry_of, org, post};
 
 const LIMIT: usize = 64 << 10;
 
-/// What the stored evaluation and its record say was left out.
+/// Returns what was left out, as the stored evaluation and its record say.
 async fn stored_and_published(
     world: &World,
     item: &ItemKey,

@@ -39,7 +39,7 @@ pub(crate) struct Interpreter<'a> {
     pub(crate) banks: &'a [Bank],
 }
 
-/// How often the leaves and uses of a kind came to what, and needs were made one.
+/// Counts of the results of leaves and uses by kind, and of needs that were made one.
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) leaves: BTreeMap<String, BTreeMap<&'static str, u64>>,
