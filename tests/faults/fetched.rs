@@ -5,7 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::oracle::{Seen, Sent, Verdict, bounds};
+use tidegate_schemas::ids::{Kind, SubmissionId, derive};
+use uuid::Uuid;
+
+use crate::{
+    observe::ORG,
+    oracle::{Seen, Sent, Verdict, bounds},
+};
 
 /// Type and id.
 pub(crate) type Key = (String, String);
@@ -13,7 +19,7 @@ pub(crate) type Key = (String, String);
 /// A request as the log shows it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SeenRequest {
-    /// Id under which the platform was asked.
+    /// Id under which the platform was asked: a UUID.
     pub(crate) id: String,
     pub(crate) state: String,
     /// A claim asks once, and another claim asks again; for reports and appeals the platform is asked until it answers.
@@ -24,6 +30,16 @@ pub(crate) struct SeenRequest {
     pub(crate) missing: BTreeSet<Key>,
 }
 
+impl SeenRequest {
+    /// Returns the submission under which the request itself brings the item. Only a request that asked for it has this id.
+    fn own_submission(&self, (type_id, id): &Key) -> Option<String> {
+        let request = Uuid::parse_str(&self.id).ok()?;
+        let cause: [&[u8]; 5] =
+            [b"partial", ORG.as_bytes(), request.as_bytes(), type_id.as_bytes(), id.as_bytes()];
+        Some(derive::<SubmissionId>(Kind::Submission, &cause).to_string())
+    }
+}
+
 /// True if the platform has the item.
 pub(crate) fn has((_, id): &Key) -> bool {
     !id.ends_with('3')
@@ -32,10 +48,19 @@ pub(crate) fn has((_, id): &Key) -> bool {
 pub(crate) fn judge(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
     let mut asked: BTreeMap<&str, usize> = BTreeMap::new();
     let mut submissions: BTreeMap<&Key, BTreeSet<&str>> = BTreeMap::new();
-    // A claim's request that a kill cut off may have brought items before its next attempt failed.
+    // What an attempt brought that a kill cut off, and what the next attempt does not list: that of a claim may have failed,
+    // and any other may have joined the call of another request for the same items, and lists what that one brought.
+    let mut unlisted: BTreeSet<(&Key, String)> = BTreeSet::new();
+    // Items that a claim asked for and may have brought.
     let mut unsure: BTreeSet<&Key> = BTreeSet::new();
     for request in &seen.requests {
-        if request.of_claim && request.state == "failed" {
+        let has_failed = request.of_claim && request.state == "failed";
+        let own = request.asked.iter().filter_map(|key| Some((key, request.own_submission(key)?)));
+        unlisted.extend(own.filter(|(key, own)| match request.found.get(*key) {
+            Some(listed) => has_failed || listed != own,
+            None => has_failed,
+        }));
+        if has_failed {
             unsure.extend(&request.asked);
             continue;
         }
@@ -51,6 +76,12 @@ pub(crate) fn judge(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
             verdict.lost.push(format!("request {} does not list what came: {request:?}", request.id));
         }
         for (key, submission) in &request.found {
+            let brings = |other: &SeenRequest| {
+                other.asked.contains(key) && other.own_submission(key).as_ref() == Some(submission)
+            };
+            if !seen.requests.iter().any(brings) {
+                verdict.invented.push(format!("request {} lists {submission} of another cause", request.id));
+            }
             submissions.entry(key).or_default().insert(submission);
         }
     }
@@ -74,13 +105,15 @@ pub(crate) fn judge(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
         for lost in wanted.difference(&found) {
             verdict.lost.push(format!("{key:?}: submission {lost} came and is not stored"));
         }
-        for more in found.difference(wanted).filter(|_| !unsure.contains(key)) {
-            verdict.invented.push(format!("{key:?}: submission {more}, which no request brought"));
-        }
     }
-    let is_known = |key: &&Key| submissions.contains_key(key) || unsure.contains(key);
-    for key in stored.keys().filter(|key| !is_known(key)) {
-        verdict.invented.push(format!("{key:?} is stored as fetched, and no request brought it"));
+    for (key, found) in stored {
+        let wanted = submissions.get(key);
+        let is_wanted = |id: &String| wanted.is_some_and(|wanted| wanted.contains(id.as_str()));
+        for more in found.iter().filter(|id| !is_wanted(id)) {
+            if !unlisted.contains(&(key, more.clone())) {
+                verdict.invented.push(format!("{key:?}: submission {more}, which no request brought"));
+            }
+        }
     }
 }
 
@@ -105,18 +138,20 @@ mod tests {
             named: Some("n1".to_owned()),
         };
         let mut sent = Sent { reports: vec![report], ..Sent::default() };
-        let request = SeenRequest {
-            id: "q".to_owned(),
+        let mut request = SeenRequest {
+            id: Uuid::from_u128(1).to_string(),
             state: "done".to_owned(),
             of_claim: false,
             asked: BTreeSet::from([key("n1"), key("n3")]),
-            found: BTreeMap::from([(key("n1"), "s".to_owned())]),
+            found: BTreeMap::new(),
             missing: BTreeSet::from([key("n3")]),
         };
+        let own = request.own_submission(&key("n1")).unwrap();
+        request.found.insert(key("n1"), own.clone());
         let mut seen = Seen {
+            asked: BTreeSet::from([request.id.clone()]),
             requests: vec![request],
-            asked: BTreeSet::from(["q".to_owned()]),
-            fetched: Some(BTreeMap::from([(key("n1"), vec!["s".to_owned()])])),
+            fetched: Some(BTreeMap::from([(key("n1"), vec![own])])),
             ..Seen::default()
         };
         wrong(&mut sent, &mut seen);
@@ -136,6 +171,7 @@ mod tests {
             move |_: &mut Sent, seen: &mut Seen| {
                 let request = &mut seen.requests[0];
                 (request.state, request.of_claim) = (state.to_owned(), true);
+                request.found.clear();
             }
         };
         assert_eq!(found(of_claim("failed")).2, 0);
@@ -144,6 +180,12 @@ mod tests {
             seen.asked.insert("another".to_owned());
         };
         assert_eq!(found(unlogged), (1, 0, 0));
+        let foreign = |_: &mut Sent, seen: &mut Seen| {
+            let submission = "s".to_owned();
+            seen.requests[0].found.insert(key("n1"), submission.clone());
+            seen.fetched.as_mut().unwrap().insert(key("n1"), vec![submission]);
+        };
+        assert_eq!(found(foreign), (0, 0, 1));
         let twice = |_: &mut Sent, seen: &mut Seen| {
             let again = SeenRequest { id: "again".to_owned(), ..seen.requests[0].clone() };
             seen.requests.push(again);
@@ -153,17 +195,42 @@ mod tests {
 
     #[test]
     fn fetched_item_is_stored_once() {
-        let stored = |submissions: &'static [&str]| {
+        let also = |submission: &'static str| {
             move |_: &mut Sent, seen: &mut Seen| {
-                let submissions = submissions.iter().map(|it| (*it).to_owned()).collect();
-                seen.fetched.as_mut().unwrap().insert(key("n1"), submissions);
+                seen.fetched.as_mut().unwrap().get_mut(&key("n1")).unwrap().push(submission.to_owned());
             }
         };
-        assert_eq!(found(stored(&[])), (1, 0, 0));
-        assert_eq!(found(stored(&["s", "t"])), (0, 0, 1));
-        let other = |_: &mut Sent, seen: &mut Seen| {
-            seen.fetched.as_mut().unwrap().insert(key("n2"), vec!["x".to_owned()]);
+        assert_eq!(found(also("t")), (0, 0, 1));
+        assert_eq!(found(|_, seen| seen.fetched.as_mut().unwrap().clear()), (1, 0, 0));
+        let other = |id: &'static str| {
+            move |_: &mut Sent, seen: &mut Seen| {
+                let submission = seen.requests[0].own_submission(&key(id)).unwrap();
+                seen.fetched.as_mut().unwrap().insert(key(id), vec![submission]);
+            }
         };
-        assert_eq!(found(other), (0, 0, 1));
+        // One was never asked for, and the platform does not have the other.
+        assert_eq!(found(other("n2")), (0, 0, 1));
+        assert_eq!(found(other("n3")), (0, 0, 1));
+    }
+
+    /// An attempt was cut off after its append, and the next one joined another request's.
+    #[test]
+    fn request_that_joined_another_may_have_brought_its_own_before() {
+        let joined = |brings: fn(&SeenRequest) -> String| {
+            move |sent: &mut Sent, seen: &mut Seen| {
+                let own = brings(&seen.requests[0]);
+                // The other request is one of a refresh, for the same items.
+                sent.reports.clear();
+                let mut other =
+                    SeenRequest { id: Uuid::from_u128(2).to_string(), ..seen.requests[0].clone() };
+                let joined = other.own_submission(&key("n1")).unwrap();
+                other.found.insert(key("n1"), joined.clone());
+                seen.requests[0].found = other.found.clone();
+                seen.requests.push(other);
+                seen.fetched = Some(BTreeMap::from([(key("n1"), vec![joined, own])]));
+            }
+        };
+        assert_eq!(found(joined(|request| request.own_submission(&key("n1")).unwrap())), (0, 0, 0));
+        assert_eq!(found(joined(|request| request.own_submission(&key("n3")).unwrap())), (0, 0, 1));
     }
 }

@@ -34,7 +34,7 @@ use crate::{
     receiver::Receiver,
 };
 
-const ORG: &str = "default";
+pub(crate) const ORG: &str = "default";
 
 /// How many requests ask at once.
 const ASKED_AT_ONCE: usize = 16;

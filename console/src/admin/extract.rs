@@ -10,6 +10,7 @@ use axum::{
     http::{Extensions, header, request::Parts},
 };
 use serde::{Deserialize, de::DeserializeOwned};
+use serde_path_to_error::Segment;
 use tidegate_schemas::validation_error::{Pointer, ValidationError};
 use tidegate_web::Problem;
 
@@ -80,12 +81,76 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Api> for Body<T> {
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes).map_err(|error| {
-        let fault = ValidationError::invalid(&Pointer::Root, "The body is not valid.", error.to_string());
+        let place = place_of_fault::<T>(bytes);
+        let detail = error.to_string();
+        let fault = ValidationError::invalid(&Pointer::Text(&place), "The body is not valid.", detail);
         Problem::of_errors(vec![fault])
     })
+}
+
+/// Returns the JSON Pointer of the first fault of a body that is not valid. Only such a body is read this way, because keeping
+/// the path costs time.
+fn place_of_fault<T: DeserializeOwned>(bytes: &[u8]) -> String {
+    let read = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_slice(bytes));
+    let Err(error) = read else { return String::new() };
+    let mut place = String::new();
+    for segment in error.path() {
+        let parent = Pointer::Text(&place);
+        let member = match segment {
+            Segment::Seq { index } => parent.index(*index).render(),
+            Segment::Map { key } => parent.key(key).render(),
+            // What is read through an untagged or flattened part has no path of its own.
+            Segment::Enum { .. } | Segment::Unknown => break,
+        };
+        place = member.unwrap_or_default();
+    }
+    place
 }
 
 /// An id in a path. One that is malformed names nothing.
 pub(crate) fn id<T: FromStr>(text: &str) -> Result<T, Problem> {
     text.parse().map_err(|_| Problem::not_found("There is no such id."))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only what is not valid is looked at")]
+    struct Outer {
+        count: u8,
+        #[serde(default)]
+        inner: Vec<Inner>,
+        raw: Option<Box<RawValue>>,
+    }
+
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only what is not valid is looked at")]
+    struct Inner {
+        name: String,
+    }
+
+    #[test]
+    fn fault_of_a_body_is_placed_at_the_member() {
+        for (body, place) in [
+            (r#"{"count":"seven"}"#, "/count"),
+            (r#"{"count":1,"inner":[{"name":"a"},{"name":2}]}"#, "/inner/1/name"),
+            (r#"{"count":1,"inner":[{"name":"a","nmae":"b"}]}"#, "/inner/0/nmae"),
+            (r#"{"count":1,"a/b":2}"#, "/a~1b"),
+            // What is missing is missing in its object.
+            (r#"{"raw":{"x":[1]},"inner":[{}]}"#, "/inner/0"),
+            (r#"{"inner":[]}"#, ""),
+            ("[]", ""),
+            ("", ""),
+        ] {
+            assert!(parse::<Outer>(body.as_bytes()).is_err(), "{body}");
+            assert_eq!(place_of_fault::<Outer>(body.as_bytes()), place, "{body}");
+        }
+        assert!(parse::<Outer>(br#"{"count":1,"inner":[{"name":"a"}],"raw":{"x":1}}"#).is_ok());
+    }
 }

@@ -111,7 +111,11 @@ enum Failure {
     },
 }
 
-type Asked = Arc<Result<Outcome, Failure>>;
+/// One attempt at a request: what came, until the call that failed if one did.
+struct Attempt {
+    outcome: Outcome,
+    failure: Option<Failure>,
+}
 
 /// Asks platforms. Cheap to clone; clones share permits, breakers and requests under way.
 #[derive(Clone)]
@@ -125,7 +129,7 @@ struct Inner {
     limits: Limits,
     permits: OrgPermits,
     breakers: Mutex<HostBreakers>,
-    under_way: SingleFlight<(OrgId, Vec<ItemKey>), Asked>,
+    under_way: SingleFlight<(OrgId, Vec<ItemKey>), Arc<Attempt>>,
 }
 
 /// Right to work one request of an org off.
@@ -181,20 +185,34 @@ impl Fetcher {
         asked.sort_unstable();
         let key = (row.org.clone(), asked.clone());
         let (fetcher, org, id) = (self.clone(), row.org.clone(), row.request_id);
-        let (flight, is_joined) =
-            self.0.under_way.join(&key, move || async move { Arc::new(fetcher.ask(&org, id, asked).await) });
+        let (flight, is_joined) = self
+            .0
+            .under_way
+            .join(&key, move || async move { Arc::new(fetcher.attempt(&org, id, asked).await) });
         if is_joined {
             metrics::partial_items_joined();
         }
-        let outcome = flight.await;
-        let row = self.settled(row, &outcome)?;
+        let attempt = flight.await;
+        let row = self.settled(row, &attempt)?;
         let written = WriteTime::after(Some(WriteTime(row.written)), Millis::now());
         let row = PartialRequest { written: written.0, ..row };
         Ok(self.0.deps.store.put(written, &[row]).await?)
     }
 
-    /// Asks for all items, in as many requests as they need, and appends what came.
-    async fn ask(&self, org: &OrgId, id: Uuid, asked: Vec<ItemKey>) -> Result<Outcome, Failure> {
+    async fn attempt(&self, org: &OrgId, id: Uuid, asked: Vec<ItemKey>) -> Attempt {
+        let mut outcome = Outcome::default();
+        let failure = self.ask(org, id, asked, &mut outcome).await.err();
+        Attempt { outcome, failure }
+    }
+
+    /// Asks for all items, in as many calls as they need, and appends what came.
+    async fn ask(
+        &self,
+        org: &OrgId,
+        id: Uuid,
+        asked: Vec<ItemKey>,
+        outcome: &mut Outcome,
+    ) -> Result<(), Failure> {
         let Some(endpoint) = self.0.endpoints.get(org) else {
             return Err(Failure::NotSent {
                 tag: "no_endpoint",
@@ -208,7 +226,6 @@ impl Fetcher {
         let target = Target::parse(&endpoint.url).map_err(not_sent)?;
         let host = OrgHost { org: org.clone(), host: Arc::from(target.host()) };
         let secrets = self.secret(org).await?;
-        let mut outcome = Outcome::default();
         for (nth, items) in asked.chunks(self.settings().items).enumerate() {
             self.admit(&host)?;
             let request = PartialItemsRequest {
@@ -225,11 +242,11 @@ impl Fetcher {
                 .map_err(|error| self.failed(org, &host, error))?;
             self.0.breakers.lock().record_success(&host);
             metrics::partial_items_asked("ok", answer.took.as_secs_f64());
-            self.take(org, id, answer, &mut outcome)
+            self.take(org, id, answer, outcome)
                 .await
                 .map_err(|error| Failure::Outage { tag: error.tag(), detail: error.to_string() })?;
         }
-        Ok(outcome)
+        Ok(())
     }
 
     fn admit(&self, host: &OrgHost) -> Result<(), Failure> {
@@ -278,14 +295,14 @@ impl Fetcher {
         outcome.status = Some(answer.status);
         outcome.took += answer.took;
         outcome.dropped += answer.dropped;
-        let mut taken = Vec::new();
+        let (mut found, mut taken) = (Vec::new(), Vec::new());
         let (mut kept, invalid_before) = (outcome.kept_bytes(), outcome.invalid.len());
         for entry in answer.entries {
             let faults = faults_of(&config, &entry);
             let key = entry.item.key();
             if faults.is_empty() {
                 let submission_id = submission_id(org, id, &key);
-                outcome.found.push(Found {
+                found.push(Found {
                     type_id: key.type_id,
                     id: key.id,
                     submission_id,
@@ -309,7 +326,9 @@ impl Fetcher {
         metrics::partial_items_entries("dropped", answer.dropped);
         metrics::partial_items_entries("invalid", outcome.invalid.len() - invalid_before);
         outcome.missing.extend(answer.missing);
-        self.append(&config, id, taken).await
+        self.append(&config, id, taken).await?;
+        outcome.found.extend(found);
+        Ok(())
     }
 
     async fn append(&self, config: &Compiled, id: Uuid, items: Vec<ItemEntry>) -> Result<(), Error> {
@@ -342,31 +361,29 @@ impl Fetcher {
     }
 
     /// Returns the row after the attempt.
-    fn settled(
-        &self,
-        row: PartialRequest,
-        outcome: &Result<Outcome, Failure>,
-    ) -> Result<PartialRequest, Error> {
+    fn settled(&self, row: PartialRequest, attempt: &Attempt) -> Result<PartialRequest, Error> {
         let now = Millis::now();
-        let failure = match outcome {
-            Ok(outcome) => {
-                return Ok(PartialRequest {
-                    state: PartialState::Done,
-                    found: context::text(&outcome.found)?,
-                    missing: context::text(&outcome.missing)?,
-                    dropped: i64::try_from(outcome.dropped).unwrap_or(i64::MAX),
-                    invalid: context::text(&outcome.invalid)?,
-                    attempts: row.attempts + 1,
-                    next_at: None,
-                    settled_at: Some(now),
-                    took_ms: millis(outcome.took),
-                    http_status: outcome.status.map(i64::from),
-                    error: None,
-                    error_detail: None,
-                    ..row
-                });
-            }
-            Err(failure) => failure,
+        let Attempt { outcome, failure } = attempt;
+        // Also if a later call failed: what earlier ones brought is stored.
+        let row = PartialRequest {
+            found: context::text(&outcome.found)?,
+            missing: context::text(&outcome.missing)?,
+            dropped: i64::try_from(outcome.dropped).unwrap_or(i64::MAX),
+            invalid: context::text(&outcome.invalid)?,
+            ..row
+        };
+        let Some(failure) = failure else {
+            return Ok(PartialRequest {
+                state: PartialState::Done,
+                attempts: row.attempts + 1,
+                next_at: None,
+                settled_at: Some(now),
+                took_ms: millis(outcome.took),
+                http_status: outcome.status.map(i64::from),
+                error: None,
+                error_detail: None,
+                ..row
+            });
         };
         let settings = self.settings();
         let give_up_at = row.requested_at.plus(Duration::from_millis(settings.give_up_after_ms));

@@ -43,6 +43,8 @@ struct Platform {
     items: Arc<Mutex<Vec<Value>>>,
     asked: Arc<Mutex<Vec<Value>>>,
     hangs: bool,
+    /// Number of calls that it answers before it fails.
+    answers: Option<usize>,
 }
 
 impl Platform {
@@ -74,8 +76,10 @@ impl Platform {
             return std::future::pending().await;
         }
         let answer = json!({"items": *self.items.lock().unwrap()}).to_string();
+        let fails = self.answers.is_some_and(|answers| self.asked.lock().unwrap().len() > answers);
+        let status = if fails { "500 Internal Server Error" } else { "200 OK" };
         let head =
-            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", answer.len());
+            format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", answer.len());
         let _gone = socket.write_all(format!("{head}{answer}").as_bytes()).await;
     }
 
@@ -274,6 +278,27 @@ async fn request_that_was_stored_before_a_crash_is_made_after_it() {
     world.start();
     settled(&world, PartialState::Done).await;
     world.until("the item", async || world.versions(&post("p9")).await.pop()).await;
+    world.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn request_whose_second_call_fails_lists_what_the_first_brought() {
+    let platform = Platform { answers: Some(1), ..Platform::default() };
+    let keys: Vec<_> = (100..201).map(|number| post(&format!("p{number}"))).collect();
+    for key in &keys {
+        platform.has(key.id.as_str(), &json!({"text": "hello"}));
+    }
+    let mut world = world(&platform).await;
+    let request = NewRequest { items: keys.clone(), ..refresh(&keys[0]) };
+    requests::store(&world.moderation(), request).await.unwrap();
+    world.start();
+    let row = settled(&world, PartialState::Failed).await;
+    let found: Vec<Value> = serde_json::from_str(&row.found).unwrap();
+    assert_eq!(found.len(), 100, "{row:?}");
+    assert_eq!((row.http_status, platform.asked().len()), (Some(500), 2), "{row:?}");
+    for key in &keys[..100] {
+        world.until("the item", async || world.versions(key).await.pop()).await;
+    }
     world.stop().await.unwrap();
 }
 
