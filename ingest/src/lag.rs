@@ -26,7 +26,14 @@ pub(crate) struct LagGate {
     /// Greatest lag at which everybody's items are accepted; none: any.
     limit: Option<Duration>,
     lag_ms: AtomicU64,
-    senders: Mutex<HashMap<OrgId, SenderWeight>>,
+    senders: Mutex<Senders>,
+}
+
+#[derive(Debug, Default)]
+struct Senders {
+    by_org: HashMap<OrgId, SenderWeight>,
+    /// Time of the last look at the log.
+    looked_at: Option<Instant>,
 }
 
 /// Items of an organisation, of which each counts less the longer ago it was accepted.
@@ -56,14 +63,17 @@ impl LagGate {
 
     fn set_lag(&self, lag: Duration, now: Instant) {
         let mut senders = self.senders.lock();
-        let was_behind = self.limit.is_some_and(|limit| self.lag() > limit);
-        self.lag_ms.store(u64::try_from(lag.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
-        for sent in senders.values_mut() {
-            // While processing is behind, their items still wait: who is refused must not become a small sender by that.
-            let items = if was_behind { sent.items } else { self.weight(*sent, now) };
+        let (before, passed) = (self.lag(), senders.looked_at.map_or(Duration::ZERO, |at| now - at));
+        // Time by which processing came nearer to the end of the log.
+        let advance = (passed + before).saturating_sub(lag);
+        for sent in senders.by_org.values_mut() {
+            let items =
+                if self.is_behind() { decayed(sent.items, advance, before) } else { self.weight(*sent, now) };
             *sent = SenderWeight { items, at: now };
         }
-        senders.retain(|_, sent| sent.items >= FORGOTTEN);
+        self.lag_ms.store(u64::try_from(lag.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        senders.by_org.retain(|_, sent| sent.items >= FORGOTTEN);
+        senders.looked_at = Some(now);
     }
 
     pub(crate) fn accepted(&self, org: &OrgId, items: usize, now: Instant) {
@@ -71,7 +81,7 @@ impl LagGate {
             return;
         }
         let mut senders = self.senders.lock();
-        let sent = senders.entry(org.clone()).or_insert(SenderWeight { items: 0.0, at: now });
+        let sent = senders.by_org.entry(org.clone()).or_insert(SenderWeight { items: 0.0, at: now });
         #[expect(clippy::cast_precision_loss, reason = "a request has a thousand items")]
         let items = self.weight(*sent, now) + items as f64;
         *sent = SenderWeight { items, at: now };
@@ -84,7 +94,7 @@ impl LagGate {
         if lag <= limit {
             return false;
         }
-        let senders = self.senders.lock();
+        let senders = &self.senders.lock().by_org;
         let Some(own) = senders.get(org).map(|sent| self.weight(*sent, now)) else { return false };
         let all: f64 = senders.values().map(|sent| self.weight(*sent, now)).sum();
         #[expect(clippy::cast_precision_loss, reason = "there are not so many organisations")]
@@ -94,11 +104,18 @@ impl LagGate {
         own >= average / beyond.max(1.0)
     }
 
-    /// Items that count after what has passed since: half of them after the time of the limit.
+    fn is_behind(&self) -> bool {
+        self.limit.is_some_and(|limit| self.lag() > limit)
+    }
+
+    /// Items that count after what has passed since: half of them after the time of the limit. While processing is behind, they
+    /// wait, and count less only as it advances: who is refused must not become a small sender by that.
     fn weight(&self, sent: SenderWeight, now: Instant) -> f64 {
-        let passed = now.saturating_duration_since(sent.at).as_secs_f64();
-        let half_life = self.limit.map_or(1.0, |limit| limit.as_secs_f64().max(1.0));
-        sent.items * (-passed / half_life).exp2()
+        if self.is_behind() {
+            return sent.items;
+        }
+        let passed = now.saturating_duration_since(sent.at);
+        decayed(sent.items, passed, self.limit.unwrap_or_default())
     }
 
     /// Follows the lag until it is told to stop.
@@ -134,6 +151,10 @@ impl LagGate {
             _ => {}
         }
     }
+}
+
+fn decayed(items: f64, passed: Duration, half_life: Duration) -> f64 {
+    items * (-passed.as_secs_f64() / half_life.as_secs_f64().max(1.0)).exp2()
 }
 
 impl Api {
@@ -189,6 +210,23 @@ mod tests {
     }
 
     #[test]
+    fn a_sender_whose_items_are_processed_is_a_small_one_again() {
+        let (gate, now) = (LagGate::new(Some(LIMIT)), Instant::now());
+        let [once, steady] = ["once", "steady"].map(OrgId::new);
+        gate.accepted(&once, 10_000, now);
+        // The other sends a little more than is processed, so that the lag stays above the limit.
+        let refused: Vec<_> = (1..=8_u32)
+            .map(|passed| {
+                let now = now + LIMIT * passed;
+                gate.set_lag(LIMIT + Duration::from_secs(1), now);
+                gate.accepted(&steady, 1_500, now);
+                [&once, &steady].map(|org| gate.refuses(org, now))
+            })
+            .collect();
+        assert_eq!((refused[0], refused[7]), ([true, false], [false, true]), "{refused:?}");
+    }
+
+    #[test]
     fn an_organisation_alone_is_refused_once_it_has_sent_something() {
         let (gate, now) = (LagGate::new(Some(LIMIT)), Instant::now());
         let org = OrgId::new("org");
@@ -211,7 +249,7 @@ mod tests {
         // What counts is the time since processing caught up.
         gate.set_lag(Duration::ZERO, later);
         gate.set_lag(Duration::ZERO, later + LIMIT * 30);
-        assert!(gate.senders.lock().is_empty());
+        assert!(gate.senders.lock().by_org.is_empty());
     }
 
     #[test]

@@ -355,6 +355,47 @@ async fn a_table_that_lacks_its_folder_or_manifest_is_refused_by_name() {
     }
 }
 
+/// Journals hold rows of the lost table and of the one that was made anew under its name.
+#[tokio::test]
+async fn rows_of_a_lost_table_are_not_mixed_with_those_of_the_next_one() {
+    let (data, _) = filled().await;
+    let open = |accepts| LockedDataFolder::lock(data.path(), accepts).unwrap().open_database().unwrap();
+    let table = |database: &Database, name: &str| {
+        database.keyspace(name, fjall::KeyspaceCreateOptions::default).unwrap()
+    };
+    let (database, mark) = open(false);
+    table(&database, "store.made").insert("old", "row").unwrap();
+    drop((database, mark));
+    let lost = number_of(data.path(), "store.made");
+    fs::remove_dir_all(tables::folder_of(&folder_in(data.path()), lost)).unwrap();
+    assert!(refusal(data.path()).await.contains("the table store.made is gone"));
+
+    let (database, mark) = open(true);
+    let (made, other) = (table(&database, "store.made"), table(&database, "t"));
+    assert_ne!(made.id(), lost);
+    made.insert("new", "row").unwrap();
+    let large = noise();
+    for n in 0..65_u32 {
+        other.insert(n.to_be_bytes(), &large[..]).unwrap();
+    }
+    other.rotate_memtable_and_wait().unwrap();
+    made.insert("newer", "row").unwrap();
+    drop((made, other, database, mark));
+    let journals = journal::journals(&folder_in(data.path())).unwrap().numbered;
+    assert!(journals.len() > 1, "the first journal is full: {journals:?}");
+
+    for flush in [false, true, false] {
+        let (database, mark) = open(false);
+        let made = table(&database, "store.made");
+        let found = ["old", "new", "newer"].map(|key| made.contains_key(key).unwrap());
+        assert_eq!(found, [false, true, true]);
+        if flush {
+            made.rotate_memtable_and_wait().unwrap();
+        }
+        drop((made, database, mark));
+    }
+}
+
 #[tokio::test]
 async fn files_that_keep_the_database_from_opening_are_named() {
     let (data, _) = filled().await;

@@ -148,7 +148,7 @@ impl LockedDataFolder {
     /// them. Bytes that a crash left after the last complete batch are truncated.
     fn check(&self, folder: &Path) -> anyhow::Result<Checked> {
         let read = || format!("the journals of {} cannot be read", folder.display());
-        let names = tables::names(folder)?;
+        let mut names = tables::names(folder)?;
         tables::check_manifests(folder, &names)?;
         let journal::Journals { numbered: journals, misnamed } =
             journal::journals(folder).with_context(read)?;
@@ -165,11 +165,10 @@ impl LockedDataFolder {
         let mut accepted = record.clone().unwrap_or_default();
         let mut lost = Vec::new();
         let gone = tables::gone(folder, &names);
-        for (table, name, path) in &gone {
-            if accepted.accepted_tables.insert(*table) {
-                lost.push(format!("the table {name} is gone, because {} is missing", path.display()));
-            }
-        }
+        lost.extend(gone.iter().map(|(_, name, path)| {
+            format!("the table {name} is gone, because {} is missing", path.display())
+        }));
+        let gone: Vec<u64> = gone.into_iter().map(|(table, ..)| table).collect();
         lost.extend(lost_journals(folder, &journals, &scan, &mut accepted));
         let has_marks = (self.mark.found().is_some(), record.is_some());
         lost.extend(lost_rows(folder, &names, &journals, &scan, has_marks));
@@ -184,8 +183,10 @@ impl LockedDataFolder {
         for lost in lost {
             tracing::warn!("accepted as lost: {lost}");
         }
-        for (table, ..) in gone {
+        for table in gone {
             self.keep_remains(folder, table)?;
+            tables::forget(folder, table)?;
+            names.remove(&table);
         }
         for tail in &scan.tails {
             self.truncate(tail).with_context(|| format!("{} cannot be cut off", tail.file.display()))?;

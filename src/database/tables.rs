@@ -70,6 +70,23 @@ pub(super) fn gone<'a>(folder: &Path, names: &'a Names) -> Vec<(u64, &'a str, Pa
     paths.filter(|(_, _, missing)| !missing.exists()).collect()
 }
 
+/// Takes a table that is gone out of the list. The database would give its rows in journals to the table that is made anew under
+/// its name, and could not tell the rows of the two apart.
+pub(super) fn forget(folder: &Path, table: u64) -> anyhow::Result<()> {
+    let list = folder.join(TABLES).join(LIST_OF_TABLES);
+    let forget = || -> lsm_tree::Result<()> {
+        let sequence = lsm_tree::SequenceNumberCounter::default();
+        let tree = lsm_tree::Config::new(&list, sequence.clone(), lsm_tree::SequenceNumberCounter::default())
+            .open()?;
+        // Above the row that it hides.
+        sequence.fetch_max(tree.get_highest_seqno().map_or(0, |last| last + 1));
+        let mut change = tree.ingestion()?;
+        change.write_tombstone([&[NAME][..], &table.to_be_bytes()].concat())?;
+        change.finish()
+    };
+    forget().with_context(|| format!("the list of tables in {} cannot be written", list.display()))
+}
+
 /// Fails if a table cannot be opened because of its manifest.
 pub(super) fn check_manifests(folder: &Path, names: &Names) -> anyhow::Result<()> {
     for (table, name) in names {

@@ -41,9 +41,8 @@ struct UnflushedRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
     rows: BTreeMap<u64, UnflushedRow>,
-    /// Numbers of journals and tables whose loss was accepted.
+    /// Numbers of journals whose loss was accepted.
     pub(super) accepted_journals: BTreeSet<u64>,
-    pub(super) accepted_tables: BTreeSet<u64>,
 }
 
 pub(super) fn path_in(data: &Path) -> PathBuf {
@@ -92,9 +91,6 @@ impl Record {
         for journal in &self.accepted_journals {
             let _infallible = writeln!(text, "accepted-journal {journal}");
         }
-        for table in &self.accepted_tables {
-            let _infallible = writeln!(text, "accepted-table {table}");
-        }
         let sum = checksum(&text);
         let _infallible = writeln!(text, "sum {sum}");
         text
@@ -119,9 +115,6 @@ impl Record {
                 }
                 ["accepted-journal", number] => {
                     record.accepted_journals.insert(number.parse().ok()?);
-                }
-                ["accepted-table", number] => {
-                    record.accepted_tables.insert(number.parse().ok()?);
                 }
                 _ => {}
             }

@@ -186,6 +186,47 @@ async fn items_of_child_safety_are_hidden_without_the_scope() {
     assert_eq!(get("/items?id=c3").await.0, 403);
 }
 
+#[tokio::test]
+async fn other_jobs_withhold_items_of_child_safety() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let mut sent = report(&post("c5", "mallory", "hm"));
+    sent["reportedItemThread"] = json!([post("c6", "eve", "kept apart"), post("c7", "eve", "plain")]);
+    sent["reportedItemsInThread"] = json!([sent_key("c6")]);
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    child_safety_job(&demo, "c6").await;
+    let job = demo.job("default", "c5").await;
+    let admin = plain_admin(&demo).await;
+    let key = admin["key"].as_str().unwrap();
+    let path = format!("/jobs/{}", job["id"].as_str().unwrap());
+    let get = async |path: &str| demo.admin_as(key, Method::GET, path, None).await.1;
+
+    let seen = get(&path).await;
+    let withheld = json!({ "typeId": "post", "id": "c6", "reported": true, "withheld": true });
+    assert_eq!(seen["withheld"], json!([sent_key("c6")]), "{seen}");
+    let thread = &seen["causes"][0]["report"]["reportedItemThread"];
+    assert_eq!((&thread[0], &thread[1]["data"]["text"]), (&withheld, &json!("plain")), "{seen}");
+    let causes = get(&format!("{path}/causes")).await;
+    assert_eq!(causes["items"][0]["report"]["reportedItemThread"][0], withheld, "{causes}");
+    let viewed = async || audit(&demo, &format!("object={path}&action=GET%20/jobs/%7Bid%7D")).await.len();
+    assert_eq!(viewed().await, 0);
+    let whole = demo.admin(&path).await;
+    assert_eq!(whole["causes"][0]["report"]["reportedItemThread"][0]["data"]["text"], "kept apart");
+    assert_eq!((whole.get("withheld"), viewed().await), (None, 1), "{whole}");
+
+    let body = json!({ "reason": "looks young" });
+    assert_eq!(demo.admin_as(key, Method::POST, &format!("{path}/escalate"), Some(&body)).await.0, 200);
+    let seen = get(&path).await;
+    assert_eq!(seen["withheld"], json!([sent_key("c5"), sent_key("c6")]), "{seen}");
+    let item = &seen["causes"][0]["report"]["reportedItem"];
+    assert_eq!((&item["withheld"], &item["data"]), (&json!(true), &json!(null)), "{seen}");
+    assert_eq!((seen.get("latestItem"), &seen["state"]), (None, &json!("open")), "{seen}");
+}
+
+fn sent_key(id: &str) -> Value {
+    json!({ "typeId": "post", "id": id })
+}
+
 const HAND_OVER: &str = "\
 action: hand_over
 kind: enqueue_child_safety

@@ -27,6 +27,24 @@ pub(super) async fn hidden(
     restricted(&api.deps.moderation.store, &caller.org, items).await.map_err(faults::moderation)
 }
 
+/// Returns those of the items that the caller may not see. If the caller may see all, the view of those with a child-safety job
+/// is in the audit before they are shown.
+pub(super) async fn hidden_or_recorded(
+    api: &Api,
+    caller: &Caller,
+    items: &[ItemKey],
+    route: &str,
+    object: String,
+) -> Result<HashSet<ItemKey>, Problem> {
+    let store = &api.deps.moderation.store;
+    let found = restricted(store, &caller.org, items).await.map_err(faults::moderation)?;
+    if found.is_empty() || !caller.may_child_safety() {
+        return Ok(found);
+    }
+    audit::record_view(api, caller, format!("GET {route}"), object).await?;
+    Ok(HashSet::new())
+}
+
 /// Refuses callers without the scope if one of the items has a child-safety job. Otherwise the view is in the audit before
 /// they are shown.
 pub(super) async fn check_and_record(

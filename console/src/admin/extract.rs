@@ -74,7 +74,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Api> for Body<T> {
             let body = body;
             parse(&body.bytes)
         };
-        let parsed = api.deps.changes.work().run(&org, bytes, parse).await;
+        let parsed = api.deps.changes.work().run_json(&org, bytes, parse).await;
         parsed.map_err(faults::catalog)?.map(Self)
     }
 }

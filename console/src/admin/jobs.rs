@@ -2,7 +2,7 @@
 //!
 //! A decision's effects come later, from the log; here it is only taken.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use axum::{
     Json, Router,
@@ -17,12 +17,13 @@ use tidegate_moderation::{
     items::stored,
     partial_items::{
         claims,
-        views::{self, ItemLimits},
+        views::{self, ItemLimits, RequestView},
     },
     review::{
         decisions::{self, Refusal},
         job_view::{self, Cause, CauseLimits, DecisionView, JobView, Summary},
         queues::{self, Claim, Reviewer},
+        withheld,
     },
 };
 use tidegate_schemas::{
@@ -107,10 +108,23 @@ pub(crate) async fn view(api: &Api, caller: &Caller, job: JobId) -> Result<JobVi
     let row = shown(api, caller, job).await?;
     let answer = job_view::answer(&api.deps.moderation.store, &config, job, limits).await;
     let mut answer = answer.map_err(faults::moderation)?.ok_or_else(no_such_job)?;
-    if let Some(fetched) = &mut answer.partial_items {
-        let (items, object) = (std::mem::take(&mut fetched.items), format!("/jobs/{job}"));
-        fetched.items = visible_items(api, caller, &row, items, "/jobs/{id}", object).await?;
+    let mut items = withheld::items_of(&answer.causes).map_err(faults::moderation)?;
+    items.insert(row.item.clone());
+    if let Some(fetched) = &answer.partial_items {
+        items.extend(fetched.items.iter().map(key_of));
+        items.extend(fetched.requests.iter().flat_map(asked));
     }
+    let hidden = hidden_items(api, caller, &row, items, "/jobs/{id}", format!("/jobs/{job}")).await?;
+    withheld::withhold(&mut answer.causes, &hidden).map_err(faults::moderation)?;
+    if hidden.contains(&row.item) {
+        answer.latest_item = None;
+    }
+    if let Some(fetched) = &mut answer.partial_items {
+        fetched.items.retain(|item| !hidden.contains(&key_of(item)));
+        fetched.requests.retain(|request| !asked(request).iter().any(|item| hidden.contains(item)));
+    }
+    answer.withheld = hidden.into_iter().collect();
+    answer.withheld.sort_unstable();
     Ok(answer)
 }
 
@@ -133,11 +147,15 @@ async fn causes_after(
     after: Option<Cursor>,
     limits: CauseLimits,
 ) -> Result<List<Cause>, Problem> {
-    shown(api, caller, job).await?;
+    let row = shown(api, caller, job).await?;
     let config = config(api, caller).await?;
     let found = job_view::causes(&api.deps.moderation.store, &config, job, after, limits).await;
-    let (items, next) = found.map_err(faults::moderation)?;
-    Ok(List { items, next: next.map(|cursor| cursor.to_string()) })
+    let (mut causes, next) = found.map_err(faults::moderation)?;
+    let items = withheld::items_of(&causes).map_err(faults::moderation)?;
+    let (route, object) = ("/jobs/{id}/causes", format!("/jobs/{job}/causes"));
+    let hidden = hidden_items(api, caller, &row, items, route, object).await?;
+    withheld::withhold(&mut causes, &hidden).map_err(faults::moderation)?;
+    Ok(List { items: causes, next: next.map(|cursor| cursor.to_string()) })
 }
 
 /// A page of the causes of a job.
@@ -175,28 +193,34 @@ async fn partial_items_after(
     let found = views::items_of_job(store, &caller.org, job, after, limits).await;
     let found = found.map_err(faults::moderation)?;
     let (route, object) = ("/jobs/{id}/partial-items", format!("/jobs/{job}/partial-items"));
-    let items = visible_items(api, caller, &row, found.items, route, object).await?;
+    let mut items = found.items;
+    let hidden = hidden_items(api, caller, &row, items.iter().map(key_of), route, object).await?;
+    items.retain(|item| !hidden.contains(&key_of(item)));
     Ok(List { items, next: found.next.map(|cursor| cursor.to_string()) })
 }
 
-/// Returns the fetched items that the caller may see: without the scope none with a child-safety job, beside the job's own
-/// item. The view of others is in the audit before they are shown.
-async fn visible_items(
+/// Returns those of the items whose content the caller may not see: without the scope those with a child-safety job. With it,
+/// the view is in the audit before they are shown.
+async fn hidden_items(
     api: &Api,
     caller: &Caller,
     job: &Job,
-    mut items: Vec<stored::Answer>,
+    items: impl IntoIterator<Item = ItemKey>,
     route: &str,
     object: String,
-) -> Result<Vec<stored::Answer>, Problem> {
-    let key = |item: &stored::Answer| ItemKey { type_id: item.type_id.clone(), id: item.id.clone() };
-    let mut others: Vec<_> = items.iter().map(key).collect();
-    others.retain(|item| *item != job.item);
-    let hidden = child_safety::hidden(api, caller, &others).await?;
-    items.retain(|item| !hidden.contains(&key(item)));
-    others.retain(|item| !hidden.contains(item));
-    child_safety::check_and_record(api, caller, &others, route, object).await?;
-    Ok(items)
+) -> Result<HashSet<ItemKey>, Problem> {
+    // The view of a child-safety job's own item is recorded with the job.
+    let is_recorded = |item: &ItemKey| job.class == JobClass::ChildSafety && *item == job.item;
+    let items: Vec<_> = items.into_iter().filter(|item| !is_recorded(item)).collect();
+    child_safety::hidden_or_recorded(api, caller, &items, route, object).await
+}
+
+fn key_of(item: &stored::Answer) -> ItemKey {
+    ItemKey { type_id: item.type_id.clone(), id: item.id.clone() }
+}
+
+fn asked(request: &RequestView) -> Vec<ItemKey> {
+    serde_json::from_str(request.asked.get()).unwrap_or_default()
 }
 
 /// A page of the fetched items of a job.

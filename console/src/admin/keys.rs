@@ -217,6 +217,9 @@ fn key_problem(error: KeyError, period: &str) -> Problem {
         KeyError::Exists => Problem::conflict(
             "The key of this request exists already, and was shown when it was made: rotate it if it was not kept.",
         ),
+        KeyError::Rotated => Problem::conflict(
+            "The key was rotated already: rotate the key that was made then, or create one.",
+        ),
         KeyError::TooLate => invalid(period, "No key ends after the year 9999."),
         KeyError::Store(error) => faults::store(error),
         error @ KeyError::NoRandomness => faults::failed(false, error.tag(), &error),

@@ -19,7 +19,7 @@ pub(super) async fn write<T: Serialize>(
     make: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Response, Problem> {
     let write = move || Json(make()).into_response();
-    api.deps.changes.work().run(org, bytes, write).await.map_err(faults::catalog)
+    api.deps.changes.work().run_json(org, bytes, write).await.map_err(faults::catalog)
 }
 
 /// An answer that was written before.

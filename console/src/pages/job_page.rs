@@ -22,12 +22,18 @@ pub(super) async fn one(
     Path(job): Path<String>,
 ) -> Result<Response, Problem> {
     let view = jobs::view(&api, &signed.caller, id(&job)?).await?;
-    let JobView { job, causes, next_cause, comments, latest_item, partial_items } = &view;
+    let JobView { job, causes, next_cause, comments, latest_item, partial_items, withheld } = &view;
     let more = next_cause
         .as_ref()
         .map(|cursor| link(&format!("/jobs/{}/causes", job.id), [("cursor", cursor.as_str())]));
     let body = html! {
         (facts(job))
+        @if !withheld.is_empty() {
+            p.hint {
+                "Withheld, because they have a child-safety job, and your key lacks the scope " code { "child_safety" } ": "
+                @for (nth, item) in withheld.iter().enumerate() { @if nth > 0 { ", " } (item_name(item)) }
+            }
+        }
         @if let Some(decision) = &job.decision { (decided(decision)) }
         h2 { "Why it is here" }
         @if causes.is_empty() { p.none { "Its reports are not stored yet." } }
@@ -216,7 +222,7 @@ fn appealed(appeal: &AppealView) -> Markup {
 fn sent(title: &str, item: &SentItem) -> Markup {
     html! {
         h4 { (title) ": " (item_name(&item.key)) }
-        (raw(&item.data))
+        @if item.withheld { p.hint { "Withheld" } } @else { (raw(&item.data)) }
     }
 }
 

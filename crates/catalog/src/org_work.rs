@@ -14,6 +14,9 @@ use crate::{Error, OrgPermits, Settings};
 /// Bytes up to which work is done where it is called: it takes about half a millisecond, less than a turn may cost.
 const INLINE_BYTES: usize = 16 << 10;
 
+/// Bytes of JSON that are read or written in the time in which one byte of documents is compiled.
+const JSON_BYTES_A_BYTE: usize = 16;
+
 /// Gives turns to the orgs. Clones share them.
 #[derive(Clone)]
 pub struct OrgWork {
@@ -47,6 +50,16 @@ impl OrgWork {
             Turn { _all: all, _org: org }
         };
         timeout(self.patience, turn).await.map_err(|_| Error::Busy)
+    }
+
+    /// Reads or writes JSON of this length, in the org's turn unless it is short.
+    pub async fn run_json<T: Send + 'static>(
+        &self,
+        org: &OrgId,
+        bytes: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        self.run(org, bytes / JSON_BYTES_A_BYTE, work).await
     }
 
     /// Does work that is about as long as these bytes, in the org's turn unless it is short.

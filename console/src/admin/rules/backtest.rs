@@ -91,10 +91,15 @@ struct TurnQueue {
     waiting: AtomicUsize,
 }
 
+/// Right of an org to compile candidates, and to be next when it evaluates stored items. Until it is dropped.
+pub(super) struct OrgTurn {
+    _org: OwnedSemaphorePermit,
+}
+
 /// Right to evaluate stored items, until it is dropped.
 pub(super) struct Turn {
     _all: OwnedSemaphorePermit,
-    _org: OwnedSemaphorePermit,
+    _org: OrgTurn,
 }
 
 pub(super) struct Tried {
@@ -113,14 +118,26 @@ impl Default for TurnQueue {
 }
 
 impl TurnQueue {
-    /// Waits for a turn. A request whose client has gone leaves the queue.
-    async fn turn(&self, org: &OrgId, patience: Duration) -> Result<Turn, Problem> {
-        let waits = Waits::new(&self.waiting);
+    async fn org_turn(&self, org: &OrgId, patience: Duration) -> Result<OrgTurn, Problem> {
+        let turn = async { Ok(OrgTurn { _org: self.orgs.acquire(org).await }) };
+        self.wait(turn, patience).await
+    }
+
+    async fn turn(&self, org: OrgTurn, patience: Duration) -> Result<Turn, Problem> {
         let turn = async {
-            let org = self.orgs.acquire(org).await;
             let all = Arc::clone(&self.all).acquire_owned().await.map_err(|_| Problem::internal())?;
             Ok(Turn { _all: all, _org: org })
         };
+        self.wait(turn, patience).await
+    }
+
+    /// Waits for a turn. A request whose client has gone leaves the queue.
+    async fn wait<T>(
+        &self,
+        turn: impl Future<Output = Result<T, Problem>>,
+        patience: Duration,
+    ) -> Result<T, Problem> {
+        let waits = Waits::new(&self.waiting);
         timeout(patience, turn).await.unwrap_or_else(|_| {
             let others = waits.others();
             let detail = format!(
@@ -163,8 +180,14 @@ impl Tried {
 }
 
 impl Trials {
-    /// Items that come in meanwhile have the processors to themselves, but for whose turn it is.
-    pub(super) async fn turn(&self, org: &OrgId, patience: Duration) -> Result<Turn, Problem> {
+    /// Waits for the org's other requests that compile candidates or evaluate stored items.
+    pub(super) async fn org_turn(&self, org: &OrgId, patience: Duration) -> Result<OrgTurn, Problem> {
+        self.queue.org_turn(org, patience).await
+    }
+
+    /// Waits for the evaluations of other orgs. Items that come in meanwhile have the processors to themselves, but for whose
+    /// turn it is.
+    pub(super) async fn turn(&self, org: OrgTurn, patience: Duration) -> Result<Turn, Problem> {
         self.queue.turn(org, patience).await
     }
 
@@ -237,9 +260,11 @@ pub(crate) async fn step(
     let mut from = place(wanted.cursor.as_deref())?;
     let org = &caller.org;
     let deps = &api.deps.moderation;
-    let _turn = api.trials.turn(org, api.settings.turn_wait()).await?;
+    let turn = api.trials.org_turn(org, api.settings.turn_wait()).await?;
     let live = deps.live.latest(org).await.map_err(faults::catalog)?;
     let tried = api.trials.find(&api, org, live, wanted.files, wanted.prune).await?;
+    // After the candidate, for which the org may wait behind its own changes.
+    let _turn = api.trials.turn(turn, api.settings.turn_wait()).await?;
     let trial = &tried.trial;
 
     let (budget, mut findings) = (Budget::begin(), Findings::default());
@@ -277,16 +302,31 @@ mod tests {
 
     use super::*;
 
+    async fn turn(queue: &TurnQueue, org: &OrgId, patience: Duration) -> Result<Turn, Problem> {
+        let org = queue.org_turn(org, patience).await?;
+        queue.turn(org, patience).await
+    }
+
+    #[tokio::test]
+    async fn org_that_compiles_candidates_delays_no_evaluation_of_others() {
+        let (queue, patience) = (TurnQueue::default(), Duration::from_secs(600));
+        let (busy, other) = (OrgId::new("busy"), OrgId::new("other"));
+        let compiling = queue.org_turn(&busy, patience).await.ok().unwrap();
+        assert!(turn(&queue, &busy, patience).boxed().now_or_never().is_none());
+        assert!(turn(&queue, &other, patience).now_or_never().unwrap().is_ok());
+        assert!(queue.turn(compiling, patience).now_or_never().unwrap().is_ok());
+    }
+
     #[tokio::test]
     async fn orgs_take_turns_however_many_requests_one_has() {
         let (queue, patience) = (TurnQueue::default(), Duration::from_secs(600));
         let (busy, other) = (OrgId::new("busy"), OrgId::new("other"));
-        let running = queue.turn(&busy, patience).await.ok().unwrap();
-        let mut waiting: Vec<_> = (0..30).map(|_| queue.turn(&busy, patience).boxed()).collect();
+        let running = turn(&queue, &busy, patience).await.ok().unwrap();
+        let mut waiting: Vec<_> = (0..30).map(|_| turn(&queue, &busy, patience).boxed()).collect();
         for request in &mut waiting {
             assert!(poll!(request).is_pending());
         }
-        let mut others = queue.turn(&other, patience).boxed();
+        let mut others = turn(&queue, &other, patience).boxed();
         assert!(poll!(&mut others).is_pending());
         drop(running);
         assert!(poll!(&mut waiting[0]).is_pending(), "the other org comes first");
@@ -298,8 +338,8 @@ mod tests {
     #[tokio::test]
     async fn request_that_waited_too_long_is_told_to_ask_again() {
         let (queue, org) = (TurnQueue::default(), OrgId::new("o"));
-        let _running = queue.turn(&org, Duration::from_secs(600)).await.ok().unwrap();
-        let refused = queue.turn(&org, Duration::ZERO).await.err().unwrap();
+        let _running = turn(&queue, &org, Duration::from_secs(600)).await.ok().unwrap();
+        let refused = turn(&queue, &org, Duration::ZERO).await.err().unwrap();
         assert_eq!(refused.status, 503);
         assert_eq!(queue.waiting.load(Ordering::Relaxed), 0);
     }

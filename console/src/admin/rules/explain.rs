@@ -61,7 +61,7 @@ pub(crate) async fn explain(
     let (config, uncounted) = if files.is_empty() {
         (live, BTreeSet::new())
     } else {
-        let _turn = api.trials.turn(org, api.settings.turn_wait()).await?;
+        let _turn = api.trials.org_turn(org, api.settings.turn_wait()).await?;
         let tried = api.trials.find(&api, org, live, files, false).await?;
         (tried.candidate(), tried.uncounted())
     };

@@ -101,7 +101,7 @@ pub(crate) async fn explain(
     let config = if files.is_empty() {
         live
     } else {
-        let _turn = api.trials.turn(org, api.settings.turn_wait()).await?;
+        let _turn = api.trials.org_turn(org, api.settings.turn_wait()).await?;
         api.trials.find(&api, org, live, files, false).await?.candidate()
     };
     let key = ItemKey { type_id: item.type_id, id: item.id.unwrap_or_else(|| ItemId::new("example")) };

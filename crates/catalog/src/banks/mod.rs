@@ -40,6 +40,7 @@ use crate::{
     compile::compile,
     content::{Content, joined},
     contents::{Contents, Current},
+    org_work::Turn,
     orgs, snapshots,
 };
 
@@ -148,6 +149,14 @@ struct Known {
     /// Length of the documents, by which work with them is judged.
     bytes: usize,
     kind: BankKind,
+}
+
+/// Entries that compile with all others.
+struct Tried {
+    warnings: Vec<String>,
+    /// Revision of the bank that they were added to.
+    revision: Option<i64>,
+    turn: Turn,
 }
 
 /// Number of bytes whose reading takes as long as to check a value and find its id, whatever its length.
@@ -277,6 +286,8 @@ impl Banks {
         author: &str,
     ) -> Result<Touched, BankError> {
         let known = self.known(org, bank).await?;
+        // Before the change, so that nobody is refused who has made one.
+        let written = self.written(org, bank, &known, ids).await?;
         let (content, kind) = (&known.content, known.kind);
         self.settled(org, bank).await?;
         let there = self.there((org, bank), kind, ids.iter().copied()).await?;
@@ -286,7 +297,6 @@ impl Banks {
             let change = (&operations[..], None, None);
             self.change((org, bank), content, change, author, (self.clock)()).await?;
         }
-        let written = self.written(org, bank, &known, ids).await?;
         Ok(Touched { found: changed.len(), changed, written })
     }
 
@@ -392,9 +402,11 @@ impl Banks {
         author: &str,
     ) -> Result<(), BankError> {
         let Known { content, .. } = self.known(org, bank).await?;
-        if self.settled(org, bank).await?.enabled != enabled {
+        while self.settled(org, bank).await?.enabled != enabled {
             let change = (&[][..], Some(enabled), None);
-            self.change((org, bank), &content, change, author, (self.clock)()).await?;
+            if self.change((org, bank), &content, change, author, (self.clock)()).await?.is_some() {
+                break;
+            }
         }
         Ok(())
     }
@@ -474,7 +486,7 @@ impl Banks {
         Ok(rows.into_iter().flatten().map(|row| (row.entry, ledger::entry(row))).collect())
     }
 
-    /// The new revision, and warnings. `None`: it was made for another revision than the bank is at.
+    /// Returns the new revision, and warnings. `None`: it was made for or tried out with another revision than the bank is at.
     async fn change(
         &self,
         (org, bank): (&OrgId, &BankId),
@@ -486,10 +498,15 @@ impl Banks {
         let adds = operations.iter().any(|it| matches!(it, Operation::Put(_))) || enabled == Some(true);
         // Rules do not hold hashes.
         let is_list = content.set.banks.get(bank).is_some_and(|(_, it)| it.kind.hash().is_none());
-        let warnings = if adds && is_list {
-            self.try_out((org, bank), Arc::clone(content), operations, enabled, now).await?
+        // The turn is kept to the end of the change, so that no two of one process are tried out with the same entries.
+        let tried = if adds && is_list {
+            Some(self.try_out((org, bank), Arc::clone(content), operations, enabled, now).await?)
         } else {
-            Vec::new()
+            None
+        };
+        let (warnings, made_for, _turn) = match tried {
+            None => (Vec::new(), made_for, None),
+            Some(Tried { warnings, revision, turn }) => (warnings, made_for.or(revision), Some(turn)),
         };
         let by = (author, now);
         let made = ledger::change(&self.store, (org, bank), operations, enabled, made_for, by).await?;
@@ -511,14 +528,17 @@ impl Banks {
         operations: &[Operation],
         enabled: Option<bool>,
         now: Millis,
-    ) -> Result<Vec<String>, BankError> {
+    ) -> Result<Tried, BankError> {
+        // Before the entries are read: they may be many, and whoever waits must not hold them.
+        let turn = self.contents.work().turn(org).await?;
         let mut all = all(&self.store, org, &content).await?;
+        let revision = all.get(bank).map(|held| held.revision);
         if let Some(held) = all.get_mut(bank) {
             let held = Arc::make_mut(held);
             held.apply(operations.to_vec());
             held.enabled = enabled.unwrap_or(held.enabled);
         }
-        let (settings, work_org, org, bank) = (Arc::clone(&self.settings), org, org.clone(), bank.clone());
+        let (settings, org, bank) = (Arc::clone(&self.settings), org.clone(), bank.clone());
         let try_out = move || {
             let (entries, _) = entries(&all, now);
             let version = tidegate_schemas::ids::ConfigVersion(0);
@@ -531,12 +551,13 @@ impl Banks {
             })
         };
         // The banks of all may be long, so that no length of documents is a bound of the work.
-        let (tried, _turn) = match self.contents.work().turn(work_org).await?.run(usize::MAX, try_out).await {
+        let (tried, turn) = match turn.run(usize::MAX, try_out).await {
             Err(Error::Panicked(panic)) => {
                 return Err(BankError::Unusable(format!("the compiler failed: {panic}")));
             }
             tried => tried?,
         };
-        tried.map_err(|faults| BankError::Unusable(joined(&faults)))
+        let warnings = tried.map_err(|faults| BankError::Unusable(joined(&faults)))?;
+        Ok(Tried { warnings, revision, turn })
     }
 }

@@ -196,19 +196,24 @@ impl Changes {
     pub async fn commit(&self, planned: Planned) -> Result<Applied, ApplyError> {
         let Planned { head, next, bytes, compiled, author, differences, warnings } = planned;
         let org = compiled.org();
+        let endpoints: Vec<_> = next.set.endpoints.keys().cloned().collect();
+        // Before secrets are made: whoever is refused here is told of the new ones by the next try.
+        let text = match differences.is_empty() {
+            true => None,
+            false => Some(self.work().run(org, bytes, move || next.encode()).await?),
+        };
         // Before the endpoints are live: nothing may wait for a secret that nobody makes.
         let mut new_secrets = Vec::new();
-        for endpoint in next.set.endpoints.keys() {
-            if self.secrets.ensure(org, endpoint).await? {
-                new_secrets.push(endpoint.clone());
+        for endpoint in endpoints {
+            if self.secrets.ensure(org, &endpoint).await? {
+                new_secrets.push(endpoint);
             }
         }
-        if differences.is_empty() {
+        let Some(text) = text else {
             return Ok(Applied { version: head.config_version, differences, warnings, new_secrets });
-        }
+        };
         let now = (self.clock)();
         let version = ConfigVersion(head.config_version.0 + 1);
-        let text = self.work().run(org, bytes, move || next.encode()).await?;
         let snapshot_id = snapshots::write(&self.store, org, version, &text, &author, now).await?;
         let next_head =
             ConfigHead { config_version: version, snapshot_id, changed_at: now, author, ..head.clone() };
@@ -276,6 +281,8 @@ impl Changes {
         }
         let (work_org, org, settings, now) = (org, org.clone(), Arc::clone(&self.settings), (self.clock)());
         let (version, secrets) = (ConfigVersion(head.config_version.0 + 1), self.secrets.clone());
+        // In the turn: entries may be many, and whoever waits must not hold them.
+        let turn = self.work().turn(work_org).await?;
         let held = banks::all(&self.store, &org, &current).await?;
         let check = move || {
             let parsed = parse_all(&files);
@@ -294,7 +301,7 @@ impl Changes {
             Ok::<_, ApplyError>((next, compiled, differences, warnings))
         };
         // Banks may be long beside short documents, so that these are no bound of the work.
-        let (checked, _turn) = self.work().turn(work_org).await?.run(usize::MAX, check).await?;
+        let (checked, _turn) = turn.run(usize::MAX, check).await?;
         let (next, compiled, differences, warnings) = checked?;
         Ok(Planned { head, next, bytes, compiled, author, differences, warnings })
     }

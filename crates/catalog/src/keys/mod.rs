@@ -108,6 +108,8 @@ pub enum KeyError {
     TooLate,
     #[error("there is a key with this id already")]
     Exists,
+    #[error("the key was rotated already")]
+    Rotated,
     #[error("the system gives no random bytes")]
     NoRandomness,
 }
@@ -123,6 +125,7 @@ impl KeyError {
             Self::BadName => "key_bad_name",
             Self::TooLate => "key_too_late",
             Self::Exists => "key_exists",
+            Self::Rotated => "key_rotated",
             Self::NoRandomness => "no_randomness",
         }
     }
@@ -288,6 +291,7 @@ impl Keys {
             created_at: now,
             expires_at,
             revoked_at: None,
+            rotated_at: None,
             version: 0,
         };
         // A repetition would list the key once more.
@@ -352,6 +356,10 @@ impl Keys {
         if old.revoked_at.is_some() || old.expires_at.is_some_and(|end| end <= now) {
             return Err(KeyError::Ended);
         }
+        if old.rotated_at.is_some() {
+            // Its end is that of the overlap now, which is none for another key.
+            return Err(if self.row(org, new).await.is_ok() { KeyError::Exists } else { KeyError::Rotated });
+        }
         let end = now.plus(overlap);
         if end > Millis::LAST {
             return Err(KeyError::TooLate);
@@ -361,8 +369,11 @@ impl Keys {
         let properties = NewKey { org: org.clone(), name: old.name, scopes, expires_at: old.expires_at };
         // Its name may be older than the rule for names.
         let created = self.create_with_id(new, properties).await?;
-        self.change(org, id, |row| row.expires_at = Some(row.expires_at.map_or(end, |old| old.min(end))))
-            .await?;
+        self.change(org, id, |row| {
+            row.expires_at = Some(row.expires_at.map_or(end, |old| old.min(end)));
+            row.rotated_at.get_or_insert(now);
+        })
+        .await?;
         created.ok_or(KeyError::Exists)
     }
 

@@ -177,6 +177,26 @@ async fn what_would_leave_rules_that_do_not_compile_is_refused() {
     assert!(values(&world, &banks, "words").await.is_empty());
 }
 
+/// Each of two additions would fit without the other.
+#[tokio::test]
+async fn additions_at_once_are_tried_out_together() {
+    for of_one_process in [true, false] {
+        let mut world = World::new().await;
+        world.settings.rules.words_in_all = 5;
+        world.apply(&format!("{BANKS}---\n{POST}---\n{RULE}")).await;
+        let banks = Banks::new(world.store.clone(), &world.settings);
+        let other =
+            if of_one_process { banks.clone() } else { Banks::new(world.store.clone(), &world.settings) };
+        let bank = BankId::new("words");
+        let (first, second) = tokio::join!(
+            banks.add(&world.org, &bank, given(&["moonbag", "sunbag", "starbag"]), "me"),
+            other.add(&world.org, &bank, given(&["rugpull", "carpull", "bagpull"]), "you"),
+        );
+        assert!(first.is_ok() != second.is_ok(), "{of_one_process}: {first:?} {second:?}");
+        assert_eq!(values(&world, &banks, "words").await.len(), 3);
+    }
+}
+
 #[tokio::test]
 async fn patterns_that_take_all_steps_of_a_rule_are_taken_with_a_warning_that_names_it() {
     let world = World::new().await;

@@ -227,6 +227,20 @@ async fn repeated_rotation_to_one_id_makes_one_key_and_ends_the_old_one() {
 }
 
 #[tokio::test]
+async fn key_is_rotated_once_and_the_new_one_does_not_end_with_it() {
+    let gate = Gate::new().await;
+    let (org, old) = (&gate.world.org, gate.create(None).await);
+    let overlap = Duration::from_secs(3_600);
+    let made = gate.keys.rotate(org, old.info.id, overlap).await.unwrap();
+    assert_eq!(made.info.expires_at, None);
+    // As after an answer that was lost.
+    let again = gate.keys.rotate(org, old.info.id, overlap).await.unwrap_err();
+    assert!(matches!(again, KeyError::Rotated), "{again}");
+    let next = gate.keys.rotate(org, made.info.id, overlap).await.unwrap();
+    assert_eq!(next.info.expires_at, None);
+}
+
+#[tokio::test]
 async fn holder_of_a_key_is_known_by_its_id_until_the_key_ends() {
     let gate = Gate::new().await;
     let created = gate.create(Some(gate.hand.now().plus(Duration::from_secs(60)))).await;

@@ -4,7 +4,7 @@
 //! that the first of several answers stands.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -364,14 +364,7 @@ impl Fetcher {
     fn settled(&self, row: PartialRequest, attempt: &Attempt) -> Result<PartialRequest, Error> {
         let now = Millis::now();
         let Attempt { outcome, failure } = attempt;
-        // Also if a later call failed: what earlier ones brought is stored.
-        let row = PartialRequest {
-            found: context::text(&outcome.found)?,
-            missing: context::text(&outcome.missing)?,
-            dropped: i64::try_from(outcome.dropped).unwrap_or(i64::MAX),
-            invalid: context::text(&outcome.invalid)?,
-            ..row
-        };
+        let row = with_outcome(row, outcome)?;
         let Some(failure) = failure else {
             return Ok(PartialRequest {
                 state: PartialState::Done,
@@ -434,6 +427,25 @@ impl Failure {
             }
         }
     }
+}
+
+/// Lists what the attempt brought, and what earlier attempts did before a later call of theirs failed: it is stored.
+fn with_outcome(row: PartialRequest, outcome: &Outcome) -> Result<PartialRequest, Error> {
+    // No call was answered.
+    if outcome.status.is_none() {
+        return Ok(row);
+    }
+    let earlier: Vec<Found> = serde_json::from_str(&row.found).map_err(Error::corrupt("partial request"))?;
+    let again: HashSet<_> = outcome.found.iter().map(|found| (&found.type_id, &found.id)).collect();
+    let earlier = earlier.into_iter().filter(|found| !again.contains(&(&found.type_id, &found.id)));
+    let found: Vec<_> = outcome.found.iter().cloned().chain(earlier).collect();
+    Ok(PartialRequest {
+        found: context::text(&found)?,
+        missing: context::text(&outcome.missing)?,
+        dropped: i64::try_from(outcome.dropped).unwrap_or(i64::MAX),
+        invalid: context::text(&outcome.invalid)?,
+        ..row
+    })
 }
 
 /// Returns why an entry does not fit its type; nothing if it does.

@@ -148,6 +148,9 @@ pub struct JobView {
     /// Items that the platform was asked for; absent if it was not.
     #[serde(rename = "partialItems", skip_serializing_if = "Option::is_none")]
     pub partial_items: Option<views::OfJob>,
+    /// Items whose content the reader may not see.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub withheld: Vec<ItemKey>,
 }
 
 /// Limits of the causes in one answer. The first cause is always shown, and each is shown as a whole.
@@ -198,6 +201,9 @@ pub struct SentItem {
     pub type_version: Option<String>,
     pub type_schema_variant: String,
     pub data: Box<RawValue>,
+    /// True if the reader may not see the data.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub withheld: bool,
 }
 
 /// A user who reported or appealed, as the platform named it.
@@ -312,7 +318,7 @@ pub async fn answer(
     let item_limits = views::ItemLimits { items: limits.causes, bytes: limits.bytes };
     let partial_items = views::of_job(store, org, job_id, item_limits).await?;
     let job = summary(job)?;
-    Ok(Some(JobView { job, causes, next_cause, comments, latest_item, partial_items }))
+    Ok(Some(JobView { job, causes, next_cause, comments, latest_item, partial_items, withheld: Vec::new() }))
 }
 
 /// Returns causes of a job, in no order, and a cursor if there may be more.
@@ -409,6 +415,7 @@ fn report(config: &Compiled, row: Report) -> Result<ReportView, Error> {
             type_version: row.type_version,
             type_schema_variant: row.variant,
             data: context::raw(&row.data)?,
+            withheld: false,
         },
         policy: row.policy.map(|policy| context::raw(policy.as_bytes())).transpose()?,
         reason: row.reason,
@@ -429,6 +436,7 @@ fn appeal(config: &Compiled, row: Appeal) -> Result<AppealView, Error> {
             type_version: row.type_version,
             type_schema_variant: row.variant,
             data: context::raw(&row.data)?,
+            withheld: false,
         },
         actions_taken: context::raw(row.actions_taken.as_bytes())?,
         violating_policies: context::raw(row.violating_policies.as_bytes())?,

@@ -13,3 +13,4 @@ pub mod queues;
 pub mod reports;
 pub mod skips;
 mod thread;
+pub mod withheld;

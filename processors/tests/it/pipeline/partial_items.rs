@@ -303,6 +303,24 @@ async fn request_whose_second_call_fails_lists_what_the_first_brought() {
 }
 
 #[tokio::test]
+async fn request_that_is_tried_again_keeps_what_its_first_attempt_brought() {
+    let platform = Platform { answers: Some(1), ..Platform::default() };
+    let keys: Vec<_> = (100..201).map(|number| post(&format!("p{number}"))).collect();
+    for key in &keys {
+        platform.has(key.id.as_str(), &json!({"text": "hello"}));
+    }
+    let mut world = world(&platform).await;
+    let request = NewRequest { items: keys.clone(), trigger: PartialTrigger::Report, ..refresh(&keys[0]) };
+    requests::store(&world.moderation(), request).await.unwrap();
+    world.start();
+    let again = async || requests_of(&world).await.into_iter().find(|row| row.attempts >= 2);
+    let row = world.until("another attempt", again).await;
+    let found: Vec<Value> = serde_json::from_str(&row.found).unwrap();
+    assert_eq!((row.state, found.len()), (PartialState::Pending, 100), "{row:?}");
+    world.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn fetched_item_never_stands_before_a_submitted_one() {
     for variant in ["partial", "original"] {
         let platform = Platform::default();

@@ -379,6 +379,11 @@ fn outside(ports: &[u16]) -> tidegate_egress::Settings {
             min_rate: 0,
             ..Default::default()
         },
+        partial_items: tidegate_egress::settings::PartialItemsSettings {
+            rest_ms: 10,
+            longest_rest_ms: 20,
+            ..Default::default()
+        },
         ..Default::default()
     }
 }

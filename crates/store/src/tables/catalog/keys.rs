@@ -20,6 +20,8 @@ table! {
         created_at: Millis,
         expires_at: Option<Millis>,
         revoked_at: Option<Millis>,
+        /// Time at which another key took its place.
+        rotated_at: Option<Millis>,
     }
 }
 

@@ -1,0 +1,106 @@
+//! Content of items in the causes of a job that its reader may not see.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+use tidegate_schemas::ids::ItemKey;
+
+use super::job_view::{Cause, ItemMedia, SentItem};
+use crate::Error;
+
+/// An item of a list, and what is left of it without its content.
+#[derive(Serialize, Deserialize)]
+struct Listed {
+    #[serde(flatten)]
+    key: ItemKey,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    reported: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    withheld: bool,
+}
+
+/// Returns the items whose content the causes show.
+pub fn items_of(causes: &[Cause]) -> Result<HashSet<ItemKey>, Error> {
+    let mut items = HashSet::new();
+    for cause in causes {
+        items.extend(cause.media.iter().map(key_of));
+        if let Some(report) = &cause.report {
+            items.insert(report.reported_item.key.clone());
+            items.extend(listed(&report.reported_item_thread)?);
+            items.extend(listed(&report.additional_items)?);
+        }
+        if let Some(appeal) = &cause.appeal {
+            items.insert(appeal.actioned_item.key.clone());
+            items.extend(listed(&appeal.additional_items)?);
+        }
+    }
+    Ok(items)
+}
+
+/// Takes the content of these items out of the causes, and marks the items with `withheld`.
+pub fn withhold(causes: &mut [Cause], items: &HashSet<ItemKey>) -> Result<(), Error> {
+    for cause in causes {
+        cause.media.retain(|media| !items.contains(&key_of(media)));
+        if let Some(report) = &mut cause.report {
+            withhold_sent(&mut report.reported_item, items);
+            withhold_listed(&mut report.reported_item_thread, items)?;
+            withhold_listed(&mut report.additional_items, items)?;
+        }
+        if let Some(appeal) = &mut cause.appeal {
+            withhold_sent(&mut appeal.actioned_item, items);
+            withhold_listed(&mut appeal.additional_items, items)?;
+        }
+    }
+    Ok(())
+}
+
+fn key_of(media: &ItemMedia) -> ItemKey {
+    ItemKey { type_id: media.type_id.clone(), id: media.id.clone() }
+}
+
+fn listed(list: &RawValue) -> Result<Vec<ItemKey>, Error> {
+    let entries: Vec<ItemKey> = serde_json::from_str(list.get()).map_err(Error::corrupt("context list"))?;
+    // An entry whose id could not be read has an empty one.
+    Ok(entries.into_iter().filter(|key| !key.id.as_str().is_empty()).collect())
+}
+
+fn withhold_sent(item: &mut SentItem, items: &HashSet<ItemKey>) {
+    if items.contains(&item.key) {
+        item.data = RawValue::NULL.to_owned();
+        item.withheld = true;
+    }
+}
+
+fn withhold_listed(list: &mut Box<RawValue>, items: &HashSet<ItemKey>) -> Result<(), Error> {
+    let mut entries: Vec<Box<RawValue>> =
+        serde_json::from_str(list.get()).map_err(Error::corrupt("context list"))?;
+    for entry in &mut entries {
+        let listed: Listed = serde_json::from_str(entry.get()).map_err(Error::corrupt("context list"))?;
+        if items.contains(&listed.key) {
+            let listed = Listed { withheld: true, ..listed };
+            *entry = to_raw_value(&listed).map_err(Error::corrupt("context list"))?;
+        }
+    }
+    *list = to_raw_value(&entries).map_err(Error::corrupt("context list"))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn entry_of_a_list_keeps_its_name_and_loses_its_content() {
+        let text = r#"[{"id":"a","typeId":"post","typeSchemaVariant":"original","data":{"text":"x"},"reported":true},{"id":"b","typeId":"post","data":{"text":"y"}}]"#;
+        let mut list = RawValue::from_string(text.to_owned()).unwrap();
+        assert_eq!(listed(&list).unwrap(), [ItemKey::new("post", "a"), ItemKey::new("post", "b")]);
+        withhold_listed(&mut list, &HashSet::from([ItemKey::new("post", "a")])).unwrap();
+        assert_eq!(
+            list.get(),
+            r#"[{"typeId":"post","id":"a","reported":true,"withheld":true},{"id":"b","typeId":"post","data":{"text":"y"}}]"#
+        );
+    }
+}
