@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use lsm_tree::{AbstractTree as _, Guard as _};
+use lsm_tree::{AbstractTree as _, Guard as _, SequenceNumberCounter};
 
 use super::{LIST_OF_TABLES, TABLES};
 
@@ -51,12 +51,12 @@ pub(super) fn names(folder: &Path) -> anyhow::Result<Names> {
 }
 
 fn open(table: &Path) -> lsm_tree::Result<lsm_tree::AnyTree> {
-    lsm_tree::Config::new(
-        table,
-        lsm_tree::SequenceNumberCounter::default(),
-        lsm_tree::SequenceNumberCounter::default(),
-    )
-    .open()
+    open_with(table, SequenceNumberCounter::default())
+}
+
+/// Opens a table whose changes get their numbers from `sequence`.
+fn open_with(table: &Path, sequence: SequenceNumberCounter) -> lsm_tree::Result<lsm_tree::AnyTree> {
+    lsm_tree::Config::new(table, sequence, SequenceNumberCounter::default()).open()
 }
 
 /// Finds tables that are named in the list and gone. A table gets its folder and its file `current` before it gets into the
@@ -75,9 +75,8 @@ pub(super) fn gone<'a>(folder: &Path, names: &'a Names) -> Vec<(u64, &'a str, Pa
 pub(super) fn forget(folder: &Path, table: u64) -> anyhow::Result<()> {
     let list = folder.join(TABLES).join(LIST_OF_TABLES);
     let forget = || -> lsm_tree::Result<()> {
-        let sequence = lsm_tree::SequenceNumberCounter::default();
-        let tree = lsm_tree::Config::new(&list, sequence.clone(), lsm_tree::SequenceNumberCounter::default())
-            .open()?;
+        let sequence = SequenceNumberCounter::default();
+        let tree = open_with(&list, sequence.clone())?;
         // Above the row that it hides.
         sequence.fetch_max(tree.get_highest_seqno().map_or(0, |last| last + 1));
         let mut change = tree.ingestion()?;

@@ -56,10 +56,11 @@ pub(crate) fn judge(sent: &Sent, seen: &Seen, verdict: &mut Verdict) {
     for request in &seen.requests {
         let has_failed = request.of_claim && request.state == "failed";
         let own = request.asked.iter().filter_map(|key| Some((key, request.own_submission(key)?)));
-        unlisted.extend(own.filter(|(key, own)| match request.found.get(*key) {
-            Some(listed) => has_failed || listed != own,
-            None => has_failed,
-        }));
+        unlisted.extend(
+            own.filter(|(key, own)| {
+                has_failed || request.found.get(*key).is_some_and(|listed| listed != own)
+            }),
+        );
         if has_failed {
             unsure.extend(&request.asked);
             continue;

@@ -14,8 +14,8 @@ use crate::{Error, OrgPermits, Settings};
 /// Bytes up to which work is done where it is called: it takes about half a millisecond, less than a turn may cost.
 const INLINE_BYTES: usize = 16 << 10;
 
-/// Bytes of JSON that are read or written in the time in which one byte of documents is compiled.
-const JSON_BYTES_A_BYTE: usize = 16;
+/// Number of bytes of JSON that take as long to read or write as one byte of documents takes to compile.
+const JSON_PER_DOCUMENT_BYTE: usize = 16;
 
 /// Gives turns to the orgs. Clones share them.
 #[derive(Clone)]
@@ -59,7 +59,7 @@ impl OrgWork {
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
-        self.run(org, bytes / JSON_BYTES_A_BYTE, work).await
+        self.run(org, bytes / JSON_PER_DOCUMENT_BYTE, work).await
     }
 
     /// Does work that is about as long as these bytes, in the org's turn unless it is short.

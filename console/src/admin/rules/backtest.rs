@@ -123,10 +123,10 @@ impl TurnQueue {
         self.wait(turn, patience).await
     }
 
-    async fn turn(&self, org: OrgTurn, patience: Duration) -> Result<Turn, Problem> {
+    async fn turn(&self, org_turn: OrgTurn, patience: Duration) -> Result<Turn, Problem> {
         let turn = async {
             let all = Arc::clone(&self.all).acquire_owned().await.map_err(|_| Problem::internal())?;
-            Ok(Turn { _all: all, _org: org })
+            Ok(Turn { _all: all, _org: org_turn })
         };
         self.wait(turn, patience).await
     }
@@ -187,8 +187,8 @@ impl Trials {
 
     /// Waits for the evaluations of other orgs. Items that come in meanwhile have the processors to themselves, but for whose
     /// turn it is.
-    pub(super) async fn turn(&self, org: OrgTurn, patience: Duration) -> Result<Turn, Problem> {
-        self.queue.turn(org, patience).await
+    pub(super) async fn turn(&self, org_turn: OrgTurn, patience: Duration) -> Result<Turn, Problem> {
+        self.queue.turn(org_turn, patience).await
     }
 
     /// Another live configuration, or other entries of its banks, make another trial.
@@ -260,11 +260,11 @@ pub(crate) async fn step(
     let mut from = place(wanted.cursor.as_deref())?;
     let org = &caller.org;
     let deps = &api.deps.moderation;
-    let turn = api.trials.org_turn(org, api.settings.turn_wait()).await?;
+    let org_turn = api.trials.org_turn(org, api.settings.turn_wait()).await?;
     let live = deps.live.latest(org).await.map_err(faults::catalog)?;
     let tried = api.trials.find(&api, org, live, wanted.files, wanted.prune).await?;
     // After the candidate, for which the org may wait behind its own changes.
-    let _turn = api.trials.turn(turn, api.settings.turn_wait()).await?;
+    let _turn = api.trials.turn(org_turn, api.settings.turn_wait()).await?;
     let trial = &tried.trial;
 
     let (budget, mut findings) = (Budget::begin(), Findings::default());
@@ -303,8 +303,8 @@ mod tests {
     use super::*;
 
     async fn turn(queue: &TurnQueue, org: &OrgId, patience: Duration) -> Result<Turn, Problem> {
-        let org = queue.org_turn(org, patience).await?;
-        queue.turn(org, patience).await
+        let org_turn = queue.org_turn(org, patience).await?;
+        queue.turn(org_turn, patience).await
     }
 
     #[tokio::test]

@@ -80,8 +80,8 @@ pub(super) async fn step(
     if step.most == 0 {
         return Err(invalid("/most", "It is at least 1."));
     }
-    let turn = api.trials.org_turn(&caller.org, api.settings.turn_wait()).await?;
-    let _turn = api.trials.turn(turn, api.settings.turn_wait()).await?;
+    let org_turn = api.trials.org_turn(&caller.org, api.settings.turn_wait()).await?;
+    let _turn = api.trials.turn(org_turn, api.settings.turn_wait()).await?;
     let budget = Budget::begin();
     let (deps, rows) = (&api.deps.moderation, api.deps.window_rows);
     let stepped = retroact::step(deps, &caller.org, run, rows, step.most, || budget.is_spent()).await;

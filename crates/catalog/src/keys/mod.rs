@@ -358,7 +358,11 @@ impl Keys {
         }
         if old.rotated_at.is_some() {
             // Its end is that of the overlap now, which is none for another key.
-            return Err(if self.row(org, new).await.is_ok() { KeyError::Exists } else { KeyError::Rotated });
+            return Err(match self.row(org, new).await {
+                Ok(_) => KeyError::Exists,
+                Err(KeyError::NoSuchKey) => KeyError::Rotated,
+                Err(error) => error,
+            });
         }
         let end = now.plus(overlap);
         if end > Millis::LAST {

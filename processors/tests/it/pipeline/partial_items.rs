@@ -281,17 +281,23 @@ async fn request_that_was_stored_before_a_crash_is_made_after_it() {
     world.stop().await.unwrap();
 }
 
-#[tokio::test]
-async fn request_whose_second_call_fails_lists_what_the_first_brought() {
+/// A request that needs two calls, of which the platform answers the first.
+async fn ask_half_answered(trigger: PartialTrigger) -> (Platform, World, Vec<ItemKey>) {
     let platform = Platform { answers: Some(1), ..Platform::default() };
     let keys: Vec<_> = (100..201).map(|number| post(&format!("p{number}"))).collect();
     for key in &keys {
         platform.has(key.id.as_str(), &json!({"text": "hello"}));
     }
     let mut world = world(&platform).await;
-    let request = NewRequest { items: keys.clone(), ..refresh(&keys[0]) };
+    let request = NewRequest { items: keys.clone(), trigger, ..refresh(&keys[0]) };
     requests::store(&world.moderation(), request).await.unwrap();
     world.start();
+    (platform, world, keys)
+}
+
+#[tokio::test]
+async fn request_whose_second_call_fails_lists_what_the_first_brought() {
+    let (platform, mut world, keys) = ask_half_answered(PartialTrigger::Refresh).await;
     let row = settled(&world, PartialState::Failed).await;
     let found: Vec<Value> = serde_json::from_str(&row.found).unwrap();
     assert_eq!(found.len(), 100, "{row:?}");
@@ -304,15 +310,7 @@ async fn request_whose_second_call_fails_lists_what_the_first_brought() {
 
 #[tokio::test]
 async fn request_that_is_tried_again_keeps_what_its_first_attempt_brought() {
-    let platform = Platform { answers: Some(1), ..Platform::default() };
-    let keys: Vec<_> = (100..201).map(|number| post(&format!("p{number}"))).collect();
-    for key in &keys {
-        platform.has(key.id.as_str(), &json!({"text": "hello"}));
-    }
-    let mut world = world(&platform).await;
-    let request = NewRequest { items: keys.clone(), trigger: PartialTrigger::Report, ..refresh(&keys[0]) };
-    requests::store(&world.moderation(), request).await.unwrap();
-    world.start();
+    let (_platform, mut world, _) = ask_half_answered(PartialTrigger::Report).await;
     let again = async || requests_of(&world).await.into_iter().find(|row| row.attempts >= 2);
     let row = world.until("another attempt", again).await;
     let found: Vec<Value> = serde_json::from_str(&row.found).unwrap();
