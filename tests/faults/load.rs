@@ -30,6 +30,8 @@ use crate::{
 
 /// Jobs of a kind that the moderator decides in one round.
 const AT_ONCE: usize = 3;
+/// Name under which jobs are claimed and decided.
+const REVIEWER: &str = "faults";
 
 /// What clients share.
 pub(crate) struct Load {
@@ -398,8 +400,10 @@ impl Load {
             (content == Content::Threat).then_some((text(job, "id").ok()?, item))
         });
         for (id, item) in threats.take(AT_ONCE) {
-            let (status, job) =
-                self.installation.admin(Method::POST, &format!("/jobs/{id}/claim"), Some(&json!({}))).await?;
+            let (status, job) = self
+                .installation
+                .admin(Method::POST, &format!("/jobs/{id}/claim"), Some(&json!({ "reviewer": REVIEWER })))
+                .await?;
             if status != StatusCode::OK {
                 continue;
             }
@@ -411,7 +415,7 @@ impl Load {
                 }
             };
             note_removal(Reply::Missing);
-            let said = json!({ "epoch": job["epoch"], "verdict": "act", "actions": [REVIEW_ACTION] });
+            let said = json!({ "epoch": job["epoch"], "verdict": "act", "actions": [REVIEW_ACTION], "reviewer": REVIEWER });
             let (status, _) =
                 self.installation.admin(Method::POST, &format!("/jobs/{id}/decisions"), Some(&said)).await?;
             if status.is_success() {
@@ -424,7 +428,11 @@ impl Load {
     async fn decide_appeal(&self) -> Result<()> {
         let (status, job) = self
             .installation
-            .admin(Method::POST, "/jobs/claim-next", Some(&json!({ "queue": "appeals" })))
+            .admin(
+                Method::POST,
+                "/jobs/claim-next",
+                Some(&json!({ "queue": "appeals", "reviewer": REVIEWER })),
+            )
             .await?;
         if status != StatusCode::OK {
             return Ok(());
@@ -437,7 +445,7 @@ impl Load {
             let appeal = sent.appeals.get_mut(appeal).context("a job for an appeal that nobody sent")?;
             appeal.decision.get_or_insert((verdict.to_uppercase(), Reply::Missing));
         }
-        let said = json!({ "epoch": job["epoch"], "verdict": verdict });
+        let said = json!({ "epoch": job["epoch"], "verdict": verdict, "reviewer": REVIEWER });
         let (status, _) =
             self.installation.admin(Method::POST, &format!("/jobs/{id}/decisions"), Some(&said)).await?;
         if status.is_success()

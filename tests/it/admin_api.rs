@@ -203,9 +203,10 @@ async fn decision_gives_its_actions_parameters_that_fit() {
     assert_eq!(demo.command("/config", &change).await.0, 200);
     let job = reported(&demo, "p1").await;
     let path = format!("/jobs/{}", job["id"].as_str().unwrap());
-    let epoch = demo.command(&format!("{path}/claim"), &json!({})).await.1["epoch"].clone();
+    let epoch =
+        demo.command(&format!("{path}/claim"), &json!({ "reviewer": "ann" })).await.1["epoch"].clone();
     let decide = async |actions: Value| {
-        let said = json!({ "epoch": epoch, "verdict": "act", "actions": actions });
+        let said = json!({ "epoch": epoch, "verdict": "act", "actions": actions, "reviewer": "ann" });
         demo.command(&format!("{path}/decisions"), &said).await
     };
     for (actions, named) in [

@@ -38,10 +38,14 @@ async fn child_safety_jobs_need_their_scope_and_views_are_audited() {
         (Method::GET, format!("/jobs/{id}"), None),
         (Method::GET, format!("/jobs/{id}/causes"), None),
         (Method::GET, format!("/jobs/{id}/partial-items"), None),
-        (Method::POST, format!("/jobs/{id}/claim"), Some(json!({}))),
+        (Method::POST, format!("/jobs/{id}/claim"), Some(json!({ "reviewer": "ann" }))),
         (Method::POST, format!("/jobs/{id}/release"), Some(json!({ "epoch": 1 }))),
         (Method::POST, format!("/jobs/{id}/decisions"), Some(decision)),
-        (Method::POST, "/jobs/claim-next".to_owned(), Some(json!({ "queue": "child-safety" }))),
+        (
+            Method::POST,
+            "/jobs/claim-next".to_owned(),
+            Some(json!({ "queue": "child-safety", "reviewer": "ann" })),
+        ),
         (Method::POST, "/keys".to_owned(), Some(json!({ "scopes": ["admin", "child_safety"] }))),
     ] {
         let (status, answer) = demo.admin_as(key, method, &path, body.as_ref()).await;
@@ -54,9 +58,10 @@ async fn child_safety_jobs_need_their_scope_and_views_are_audited() {
     );
 
     demo.admin(&format!("/jobs/{id}")).await;
-    let (status, claimed) = demo.command("/jobs/claim-next", &json!({ "queue": "child-safety" })).await;
+    let next = json!({ "queue": "child-safety", "reviewer": "ann" });
+    let (status, claimed) = demo.command("/jobs/claim-next", &next).await;
     assert_eq!(status, 200, "{claimed}");
-    let decision = json!({ "epoch": claimed["epoch"], "verdict": "ignore" });
+    let decision = json!({ "epoch": claimed["epoch"], "verdict": "ignore", "reviewer": "ann" });
     assert_eq!(demo.command(&format!("/jobs/{id}/decisions"), &decision).await.0, 202);
     let rows = audit(&demo, &format!("object=/jobs/{id}&actor=demo%20admin")).await;
     let mut actions: Vec<_> = rows.iter().map(|row| row["action"].as_str().unwrap()).collect();
@@ -274,10 +279,11 @@ async fn job_of_a_rule_needs_the_scope_and_its_view_is_audited() {
     demo.whole_job(&job).await;
     let key = admin["key"].as_str().unwrap();
     let path = format!("/jobs/{}", job["id"].as_str().unwrap());
-    let claim = demo.admin_as(key, Method::POST, &format!("{path}/claim"), Some(&json!({}))).await;
+    let claim =
+        demo.admin_as(key, Method::POST, &format!("{path}/claim"), Some(&json!({ "reviewer": "ann" }))).await;
     assert_eq!(claim.0, 200, "{}", claim.1);
     let decision = json!({
-        "epoch": claim.1["epoch"], "verdict": "act", "actions": ["limit_reach"], "reason": "the author, too",
+        "epoch": claim.1["epoch"], "reviewer": "ann", "verdict": "act", "actions": ["limit_reach"], "reason": "the author, too",
         "related": [{"item": {"id": "mallory", "typeId": "user"}, "actions": ["hand_over"]}],
     });
     let decided = demo.admin_as(key, Method::POST, &format!("{path}/decisions"), Some(&decision)).await;

@@ -1,6 +1,6 @@
 //! Review queues and routing as operators and review tools meet them.
 
-use crate::support::{Demo, Place, browser::Browser, post, report, text};
+use crate::support::{Demo, Place, browser::Browser, operator, post, report, text};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidegate_test_support::{PATIENCE, eventually};
@@ -180,13 +180,51 @@ async fn moved_job_waits_and_counts_in_the_other_queue_only() {
             .map(|it| it.as_i64().unwrap())
     };
     assert_eq!((counts("default"), counts("scams")), ([0, 1, 1], [1, 1, 0]), "{queues}");
-    assert_eq!(demo.command("/jobs/claim-next", &json!({"queue": "default"})).await.0, 204);
+    assert_eq!(demo.command("/jobs/claim-next", &json!({"queue": "default", "reviewer": "bob"})).await.0, 204);
     let ann = json!({"queue": "scams", "reviewer": "ann"});
     let (status, claimed) = demo.command("/jobs/claim-next", &ann).await;
     assert_eq!((status.as_u16(), &claimed["id"]), (200, &job["id"]), "{claimed}");
     let rows = demo.admin(&format!("/audit?object={path}")).await;
     let moved: Vec<_> = rows["items"].as_array().unwrap().iter().filter(|row| row["status"] == 200).collect();
     assert_eq!(moved[0]["detail"]["to"], "scams", "{rows}");
+}
+
+#[tokio::test]
+async fn claim_with_an_api_key_names_the_person() {
+    let place = Place::new();
+    let demo = configured(&place).await;
+    let job = reported(&demo, "default", "n1", "hello").await;
+    demo.whole_job(&job).await;
+    let path = format!("/jobs/{}/claim", job["id"].as_str().unwrap());
+    for (path, body) in [("/jobs/claim-next", json!({"queue": "default"})), (&*path, json!({}))] {
+        let (status, answer) = demo.command(path, &body).await;
+        assert_eq!((status.as_u16(), &answer["errors"][0]["pointer"]), (400, &json!("/reviewer")), "{answer}");
+        let detail = answer["errors"][0]["detail"].as_str().unwrap();
+        assert!(detail.contains("share an API key") && detail.contains("`reviewer`"), "{detail}");
+    }
+    let operator = operator(&place);
+    let next = json!({"queue": "default"});
+    let (status, claimed) = demo.admin_as(&operator, Method::POST, "/jobs/claim-next", Some(&next)).await;
+    assert_eq!((status.as_u16(), &claimed["claimedBy"]), (200, &json!("operator")), "{claimed}");
+}
+
+#[tokio::test]
+async fn claim_next_gives_no_held_job_unless_asked_to() {
+    let place = Place::new();
+    let demo = configured(&place).await;
+    for item in ["h1", "h2"] {
+        let job = reported(&demo, "default", item, "hello").await;
+        demo.whole_job(&job).await;
+    }
+    let ann = json!({"queue": "default", "reviewer": "ann"});
+    let (_, first) = demo.command("/jobs/claim-next", &ann).await;
+    let (status, second) = demo.command("/jobs/claim-next", &ann).await;
+    assert_eq!(status, 200, "{second}");
+    assert_ne!(first["id"], second["id"]);
+    assert_eq!(demo.command("/jobs/claim-next", &ann).await.0, 204, "both are held");
+    let (status, again) = demo.command("/jobs/claim-next?held=true", &ann).await;
+    assert_eq!(status, 200, "{again}");
+    assert!([&first, &second].iter().any(|job| job["id"] == again["id"] && job["epoch"] == again["epoch"]));
 }
 
 #[tokio::test]

@@ -17,10 +17,11 @@ async fn one_decision_acts_on_the_item_its_author_and_its_thread() {
     let job = demo.job("default", "p1").await;
     demo.whole_job(&job).await;
     let path = format!("/jobs/{}", job["id"].as_str().unwrap());
-    let epoch = demo.command(&format!("{path}/claim"), &json!({})).await.1["epoch"].clone();
+    let epoch =
+        demo.command(&format!("{path}/claim"), &json!({ "reviewer": "ann" })).await.1["epoch"].clone();
     let decide = async |related: Value| {
         let said = json!({
-            "epoch": epoch, "verdict": "act", "actions": ["remove"], "reason": "seen", "related": related,
+            "epoch": epoch, "verdict": "act", "actions": ["remove"], "reason": "seen", "related": related, "reviewer": "ann",
         });
         demo.command(&format!("{path}/decisions"), &said).await
     };

@@ -22,7 +22,7 @@ use tidegate_moderation::{
     review::{
         decisions::{self, Refusal},
         job_view::{self, Cause, CauseLimits, DecisionView, JobView, Summary},
-        queues::{self, Claim, Reviewer},
+        queues::{self, Claim, ClaimNext, Reviewer},
         withheld,
     },
 };
@@ -58,8 +58,8 @@ pub(super) fn routes() -> Router<Api> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Claimed {
-    /// Name of the reviewer, if it is not the caller's own.
+struct ClaimRequest {
+    /// Name of the person who claims. An API key needs it.
     #[serde(default)]
     reviewer: Option<String>,
     /// Roles of the reviewer, for queues whose access names roles.
@@ -69,12 +69,23 @@ struct Claimed {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Next {
+struct ClaimNextRequest {
     queue: QueueId,
+    /// Name of the person who claims. An API key needs it.
     #[serde(default)]
     reviewer: Option<String>,
     #[serde(default)]
     roles: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClaimNextQuery {
+    /// True if a job that the reviewer has claimed already may be the next one.
+    #[serde(default)]
+    held: bool,
+    #[serde(rename = "org")]
+    _org: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -251,9 +262,9 @@ async fn claim(
     State(api): State<Api>,
     caller: Caller,
     Path(job): Path<String>,
-    Body(Claimed { reviewer, roles }): Body<Claimed>,
+    Body(ClaimRequest { reviewer, roles }): Body<ClaimRequest>,
 ) -> Result<Json<Summary>, Problem> {
-    let who = reviewer_of(&api, &caller, reviewer)?;
+    let who = require_reviewer(&api, &caller, reviewer)?;
     let (store, job) = (&api.deps.moderation.store, id(&job)?);
     let row = shown(&api, &caller, job).await?;
     let config = config(&api, &caller).await?;
@@ -277,18 +288,20 @@ async fn claim(
 async fn claim_next(
     State(api): State<Api>,
     caller: Caller,
-    Body(Next { queue, reviewer, roles }): Body<Next>,
+    Query(query): Query<ClaimNextQuery>,
+    Body(ClaimNextRequest { queue, reviewer, roles }): Body<ClaimNextRequest>,
 ) -> Result<Response, Problem> {
     // Uniform enough to keep reviewers apart; a random id is drawn for each request.
     let random = SubmissionId::random().0.as_u128();
     let draw = |free: usize| usize::try_from(random % (free as u128).max(1)).unwrap_or(0);
-    let who = reviewer_of(&api, &caller, reviewer)?;
+    let who = require_reviewer(&api, &caller, reviewer)?;
     let store = &api.deps.moderation.store;
     let config = config(&api, &caller).await?;
     check_access(&config, &queue, &who, &roles)?;
     check_class(&config, &caller, &queue)?;
     let order = config.queue(&queue).map(|queue| queue.document.order.clone()).unwrap_or_default();
-    let claimed = queues::claim_next(store, &caller.org, &queue, &order, &who, Millis::now(), draw).await;
+    let next = ClaimNext { queue: &queue, order: &order, reviewer: &who, include_held: query.held };
+    let claimed = queues::claim_next(store, &caller.org, next, Millis::now(), draw).await;
     match claimed.map_err(faults::moderation)? {
         Some(job) => {
             if let Err(refused) = check_and_record(&api, &caller, &job).await {
@@ -385,6 +398,16 @@ pub(super) fn reviewer_of(api: &Api, caller: &Caller, named: Option<String>) -> 
         return Err(invalid("/reviewer", format!("A reviewer's name {}.", names::RULE)));
     }
     Ok(Reviewer { name, lease: api.settings.lease() })
+}
+
+/// Returns the reviewer of a claim. Several people may share an API key, and under its name they would share each claim.
+fn require_reviewer(api: &Api, caller: &Caller, named: Option<String>) -> Result<Reviewer, Problem> {
+    if named.is_none() && !caller.is_operator {
+        let detail = "A claim needs the name of the person: people who share an API key would get each other's jobs. Add \
+                      `reviewer`, such as {\"reviewer\": \"ada\"}.";
+        return Err(invalid("/reviewer", detail));
+    }
+    reviewer_of(api, caller, named)
 }
 
 /// Refuses reviewers whom the access of the job's queue does not name.

@@ -16,6 +16,8 @@ use tidegate_test_support::{PATIENCE, Process, Program, eventually_ok, openapi::
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_tidegate");
 const ANYWHERE: &str = "127.0.0.1:0";
+/// Name under which [`Demo::decide`] claims and decides.
+const REVIEWER: &str = "ann";
 
 /// Where a test's process keeps its things.
 pub(crate) struct Place {
@@ -237,10 +239,13 @@ impl Demo {
     /// Claims a job and decides it.
     pub(crate) async fn decide(&self, job: &Value, verdict: &str, actions: &[&str]) -> Value {
         let id = job["id"].as_str().unwrap();
-        let (status, claimed) = self.command(&format!("/jobs/{id}/claim"), &json!({})).await;
+        let (status, claimed) =
+            self.command(&format!("/jobs/{id}/claim"), &json!({ "reviewer": REVIEWER })).await;
         assert_eq!(status, 200, "{claimed}");
-        let said =
-            json!({ "epoch": claimed["epoch"], "verdict": verdict, "actions": actions, "reason": "seen" });
+        let said = json!({
+            "epoch": claimed["epoch"], "verdict": verdict, "actions": actions, "reason": "seen",
+            "reviewer": REVIEWER,
+        });
         let (status, decided) = self.command(&format!("/jobs/{id}/decisions"), &said).await;
         assert_eq!(status, 202, "{decided}");
         decided
@@ -269,6 +274,12 @@ async fn answer(request: reqwest::RequestBuilder, body: Option<&Value>) -> Answe
     let status = response.status();
     let bytes = response.bytes().await.unwrap();
     (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+}
+
+/// Token of the operator of a running service.
+pub(crate) fn operator(place: &Place) -> String {
+    let server = std::fs::read(place.data().join("server.json")).unwrap();
+    serde_json::from_slice::<Value>(&server).unwrap()["token"].as_str().unwrap().to_owned()
 }
 
 /// A post by `author`.

@@ -13,11 +13,12 @@ use tidegate_test_support::{PATIENCE, eventually_ok};
 
 use self::{
     rows::{ADMIN, PAGES, PLATFORM, Row},
-    setup::{SEALED, TwoOrgs, operator, stable, two_orgs},
+    setup::{SEALED, TwoOrgs, stable, two_orgs},
 };
 use crate::support::{
     Answer, Place,
     browser::{Browser, Page},
+    operator,
 };
 
 const PLATFORM_PREFIX: &str = "/api/v1";

@@ -96,8 +96,8 @@ pub(super) const ADMIN: &[Row] = &[
     row(
         "POST /jobs/claim-next",
         &[
-            (204, "/jobs/claim-next", r#"{"queue":"default"}"#),
-            (204, "/jobs/claim-next", r#"{"queue":"<queue>"}"#),
+            (204, "/jobs/claim-next", r#"{"queue":"default","reviewer":"eve"}"#),
+            (204, "/jobs/claim-next", r#"{"queue":"<queue>","reviewer":"eve"}"#),
         ],
     ),
     row(
@@ -123,7 +123,13 @@ pub(super) const ADMIN: &[Row] = &[
         ],
     ),
     row("POST /jobs/{id}/skip", &[(404, "/jobs/<job>/skip", r#"{"epoch":1,"reviewer":"ann"}"#)]),
-    row("POST /jobs/{id}/claim", &[(404, "/jobs/<job>/claim", ""), (404, "/jobs/<safety>/claim", "")]),
+    row(
+        "POST /jobs/{id}/claim",
+        &[
+            (404, "/jobs/<job>/claim", r#"{"reviewer":"eve"}"#),
+            (404, "/jobs/<safety>/claim", r#"{"reviewer":"eve"}"#),
+        ],
+    ),
     row("POST /jobs/{id}/release", &[(404, "/jobs/<job>/release", r#"{"epoch":1,"reviewer":"ann"}"#)]),
     row(
         "POST /jobs/{id}/decisions",

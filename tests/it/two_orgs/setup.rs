@@ -14,7 +14,7 @@ use tidegate_test_support::{PATIENCE, eventually_ok};
 
 use crate::{
     partial_items::platform,
-    support::{Answer, Demo, Place, appeal, post, report},
+    support::{Answer, Demo, Place, appeal, operator, post, report},
 };
 
 /// Text that only things of the first organisation have.
@@ -83,11 +83,6 @@ pub(super) async fn two_orgs(place: &Place) -> TwoOrgs {
     let stranger = made["key"].as_str().unwrap().to_owned();
     let ids = things(&demo).await;
     TwoOrgs { demo, operator, stranger, ids }
-}
-
-pub(super) fn operator(place: &Place) -> String {
-    let server = std::fs::read(place.data().join("server.json")).unwrap();
-    serde_json::from_slice::<Value>(&server).unwrap()["token"].as_str().unwrap().to_owned()
 }
 
 /// Appends a dead letter of the first organisation, about a record that cannot be read.

@@ -56,6 +56,23 @@ pub enum Claim {
     NotFound,
 }
 
+/// Request for the next job of a queue.
+#[derive(Clone, Copy, Debug)]
+pub struct ClaimNext<'a> {
+    pub queue: &'a QueueId,
+    pub order: &'a QueueOrder,
+    pub reviewer: &'a Reviewer,
+    /// True if a job that the reviewer has claimed already may be the next one.
+    pub include_held: bool,
+}
+
+/// Handling of a job that the reviewer has claimed already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OwnClaim {
+    Renew,
+    Refuse,
+}
+
 /// Claims one job, or renews the reviewer's own claim. Waits a moment for a job that is just being opened.
 pub async fn claim(
     store: &Store,
@@ -64,20 +81,28 @@ pub async fn claim(
     reviewer: &Reviewer,
     now: Millis,
 ) -> Result<Claim, Error> {
+    claim_opened(store, (org, job_id), (reviewer, OwnClaim::Renew), now).await
+}
+
+async fn claim_opened(
+    store: &Store,
+    job: (&OrgId, JobId),
+    reviewer: (&Reviewer, OwnClaim),
+    now: Millis,
+) -> Result<Claim, Error> {
     for _ in 1..OPENING_ATTEMPTS {
-        match claim_at_once(store, org, job_id, reviewer, now).await? {
+        match claim_at_once(store, job, reviewer, now).await? {
             Claim::Opening => tokio::time::sleep(OPENING_PAUSE).await,
             other => return Ok(other),
         }
     }
-    claim_at_once(store, org, job_id, reviewer, now).await
+    claim_at_once(store, job, reviewer, now).await
 }
 
 async fn claim_at_once(
     store: &Store,
-    org: &OrgId,
-    job_id: JobId,
-    reviewer: &Reviewer,
+    (org, job_id): (&OrgId, JobId),
+    (reviewer, own_claim): (&Reviewer, OwnClaim),
     now: Millis,
 ) -> Result<Claim, Error> {
     let Some(mut job) = store.get::<Job>(&(org.clone(), job_id)).await? else {
@@ -93,8 +118,12 @@ async fn claim_at_once(
         if let Some((by, until)) = claimed_by_other(&job, &reviewer.name, now) {
             return Ok(Claim::Taken { by, until });
         }
-        let renewed = job.claimed_by.as_deref() == Some(&reviewer.name)
-            && job.lease_until.is_some_and(|until| until > now);
+        let held_until = job.lease_until.filter(|until| *until > now);
+        let renewed = job.claimed_by.as_deref() == Some(&reviewer.name) && held_until.is_some();
+        // Two requests of one reviewer at once may both have found the job free.
+        if let (true, OwnClaim::Refuse, Some(until)) = (renewed, own_claim, held_until) {
+            return Ok(Claim::Taken { by: reviewer.name.clone(), until });
+        }
         let claimed = Job {
             epoch: if renewed { job.epoch } else { job.epoch + 1 },
             claimed_by: Some(reviewer.name.clone()),
@@ -139,19 +168,20 @@ pub async fn release(
 }
 
 /// Claims the next free job: one that has waited for longer than the queue's bound, the oldest first, or else one of the
-/// oldest of the highest priority, or else one that the reviewer skipped. `draw` picks the one to start at among equals.
+/// oldest of the highest priority, or else one that the reviewer skipped. Jobs that the reviewer holds are passed by unless the
+/// request includes them. `draw` picks the one to start at among equals.
 pub async fn claim_next(
     store: &Store,
     org: &OrgId,
-    queue: &QueueId,
-    order: &QueueOrder,
-    reviewer: &Reviewer,
+    request: ClaimNext<'_>,
     now: Millis,
     draw: impl Fn(usize) -> usize,
 ) -> Result<Option<Job>, Error> {
-    let is_free = |job: &Job| {
-        job.lease_until.is_none_or(|until| until <= now) || job.claimed_by.as_deref() == Some(&reviewer.name)
-    };
+    let ClaimNext { queue, order, reviewer, include_held } = request;
+    let own_claim = if include_held { OwnClaim::Renew } else { OwnClaim::Refuse };
+    let claimant = (reviewer, own_claim);
+    let is_own = |job: &Job| include_held && job.claimed_by.as_deref() == Some(&reviewer.name);
+    let is_free = |job: &Job| job.lease_until.is_none_or(|until| until <= now) || is_own(job);
     let has_skipped = AtomicBool::new(false);
     let is_new = |job: &Job| {
         let is_skipped = is_free(job) && skips::skipped_at(job, &reviewer.name).is_some();
@@ -172,7 +202,7 @@ pub async fn claim_next(
         }
     }
     found.sort_by_key(|job| job.created_at);
-    if let Some(job) = claim_one_of(store, org, &found, reviewer, now, &draw, &mut opening).await? {
+    if let Some(job) = claim_one_of(store, org, &found, claimant, now, &draw, &mut opening).await? {
         metrics::job_claimed("overdue");
         return Ok(Some(job));
     }
@@ -188,7 +218,7 @@ pub async fn claim_next(
                 break;
             }
         }
-        if let Some(job) = claim_one_of(store, org, &found, reviewer, now, &draw, &mut opening).await? {
+        if let Some(job) = claim_one_of(store, org, &found, claimant, now, &draw, &mut opening).await? {
             metrics::job_claimed("priority");
             return Ok(Some(job));
         }
@@ -204,14 +234,14 @@ pub async fn claim_next(
         }
         // The one that was skipped longest ago, so that a reviewer who is alone sees all of them in turn.
         found.sort_by_key(|job| skips::skipped_at(job, &reviewer.name));
-        if let Some(job) = claim_one_of(store, org, &found, reviewer, now, &|_| 0, &mut opening).await? {
+        if let Some(job) = claim_one_of(store, org, &found, claimant, now, &|_| 0, &mut opening).await? {
             metrics::job_claimed("skipped");
             return Ok(Some(job));
         }
     }
     // No other job is free, so waiting for the one that is being opened pays.
     let Some(job_id) = opening else { return Ok(None) };
-    match claim(store, org, job_id, reviewer, now).await? {
+    match claim_opened(store, (org, job_id), claimant, now).await? {
         Claim::Yours(job) => Ok(Some(*job)),
         _ => Ok(None),
     }
@@ -222,14 +252,14 @@ async fn claim_one_of(
     store: &Store,
     org: &OrgId,
     jobs: &[Job],
-    reviewer: &Reviewer,
+    claimant: (&Reviewer, OwnClaim),
     now: Millis,
     draw: &impl Fn(usize) -> usize,
     opening: &mut Option<JobId>,
 ) -> Result<Option<Job>, Error> {
     let start = if jobs.is_empty() { 0 } else { draw(jobs.len()) % jobs.len() };
     for job in jobs[start..].iter().chain(&jobs[..start]) {
-        match claim_at_once(store, org, job.job_id, reviewer, now).await? {
+        match claim_at_once(store, (org, job.job_id), claimant, now).await? {
             Claim::Yours(job) => return Ok(Some(*job)),
             Claim::Opening => *opening = opening.or(Some(job.job_id)),
             _ => {}

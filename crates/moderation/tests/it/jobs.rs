@@ -7,7 +7,7 @@ use tidegate_moderation::{
     jobs::{self, Cause, JobRequest, Placement},
     priority::Signals,
     queue_counts,
-    review::queues::{self, Claim, Reviewer},
+    review::queues::{self, Claim, ClaimNext, Reviewer},
 };
 use tidegate_schemas::{
     documents::{QueueOrder, Severity},
@@ -158,19 +158,16 @@ async fn a_job_opened_after_the_clock_was_set_back_can_be_claimed() {
             JobRequest { subject: ItemKey::new("post", item), ..job_request(cause, JobClass::Review) };
         opened.push(jobs::open_or_join(&store, &request, at(hour)).await.unwrap());
     }
-    let queue = QueueId::new("default");
-    let next = async |hour| {
-        queues::claim_next(&store, &org(), &queue, &order(), &reviewer("ada"), at(hour), |_| 0).await
-    };
+    let next = async |hour, name| claim_next(&store, name, at(hour), false).await.map(|job| job.job_id);
     for job in &opened {
         decide(&store, *job).await;
     }
-    assert!(next(9).await.unwrap().is_none(), "and it is known from where on to look");
+    assert!(next(9, "ada").await.is_none(), "and it is known from where on to look");
 
     let late = JobRequest { subject: ItemKey::new("post", "p3"), ..job_request(3, JobClass::Review) };
     let late = jobs::open_or_join(&store, &late, at(1)).await.unwrap();
-    assert_eq!(next(1).await.unwrap().map(|job| job.job_id), Some(late));
-    assert_eq!(next(9).await.unwrap().map(|job| job.job_id), Some(late), "also when the clock has caught up");
+    assert_eq!(next(1, "ada").await, Some(late));
+    assert_eq!(next(9, "bob").await, Some(late), "also when the clock has caught up and the claim has lapsed");
 }
 
 #[tokio::test]
@@ -260,6 +257,12 @@ async fn a_claim_is_exclusive_until_its_lease_expires() {
     assert!(queues::release(&store, &org(), job, 2, "bob").await.unwrap());
 }
 
+async fn claim_next(store: &Store, name: &str, now: Millis, include_held: bool) -> Option<Job> {
+    let (queue, who, order) = (QueueId::new("default"), reviewer(name), order());
+    let next = ClaimNext { queue: &queue, order: &order, reviewer: &who, include_held };
+    queues::claim_next(store, &org(), next, now, |free| free / 2).await.unwrap()
+}
+
 #[tokio::test]
 async fn claim_next_gives_every_job_once_and_then_none() {
     let Fixture { store, _folder } = fixture();
@@ -271,14 +274,47 @@ async fn claim_next_gives_every_job_once_and_then_none() {
     }
     let mut given = HashSet::new();
     for index in 0..20 {
-        let who = reviewer(&format!("r{index}"));
-        let queue = QueueId::new("default");
-        let job =
-            queues::claim_next(&store, &org(), &queue, &order(), &who, now, |free| free / 2).await.unwrap();
+        let job = claim_next(&store, &format!("r{index}"), now, false).await;
         assert!(given.insert(job.expect("a job is free").job_id));
     }
-    let (queue, late) = (QueueId::new("default"), reviewer("late"));
-    assert!(queues::claim_next(&store, &org(), &queue, &order(), &late, now, |_| 0).await.unwrap().is_none());
+    assert!(claim_next(&store, "late", now, false).await.is_none());
+}
+
+#[tokio::test]
+async fn claim_next_passes_by_jobs_that_the_reviewer_holds() {
+    let Fixture { store, _folder } = fixture();
+    let now = Millis::now();
+    for index in 0..3_u128 {
+        let subject = ItemKey::new("post", index.to_string().as_str());
+        let request = JobRequest { subject, ..job_request(index, JobClass::Review) };
+        jobs::open_or_join(&store, &request, now).await.unwrap();
+    }
+    let mut held = HashSet::new();
+    for _ in 0..3 {
+        let job = claim_next(&store, "ann", now, false).await.expect("a job that ann does not hold");
+        assert!(held.insert(job.job_id), "{job:?} was given twice");
+    }
+    assert!(claim_next(&store, "ann", now, false).await.is_none(), "all are held");
+    let again = claim_next(&store, "ann", now, true).await.expect("one that ann holds");
+    assert!(held.contains(&again.job_id) && again.epoch == 1, "{again:?}");
+    assert!(claim_next(&store, "bob", now, true).await.is_none(), "ann's are not bob's");
+    let later = now.plus(Duration::from_secs(601));
+    assert!(claim_next(&store, "ann", later, false).await.is_some(), "a lapsed claim holds nothing");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_claims_of_one_reviewer_get_different_jobs() {
+    let Fixture { store, _folder } = fixture();
+    let now = Millis::now();
+    for index in 0..8_u128 {
+        let subject = ItemKey::new("post", index.to_string().as_str());
+        let request = JobRequest { subject, ..job_request(index, JobClass::Review) };
+        jobs::open_or_join(&store, &request, now).await.unwrap();
+    }
+    let claims = (0..8).map(|_| claim_next(&store, "ann", now, false));
+    let jobs: HashSet<_> =
+        futures::future::join_all(claims).await.into_iter().flatten().map(|job| job.job_id).collect();
+    assert_eq!(jobs.len(), 8);
 }
 
 /// A cause of one item's job, with a severity and a reporter.
@@ -292,9 +328,7 @@ fn request_of(item: &str, cause: u128, severity: Severity) -> JobRequest {
 }
 
 async fn next(store: &Store, name: &str, now: Millis) -> Option<JobId> {
-    let (queue, who) = (QueueId::new("default"), reviewer(name));
-    let job = queues::claim_next(store, &org(), &queue, &order(), &who, now, |free| free / 2).await.unwrap();
-    job.map(|job| job.job_id)
+    claim_next(store, name, now, false).await.map(|job| job.job_id)
 }
 
 #[tokio::test]

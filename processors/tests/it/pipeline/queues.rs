@@ -4,7 +4,7 @@ use tidegate_moderation::{
     queue_counts::{self, Flow},
     review::{
         decisions::{self, DecisionRequest, Refusal},
-        queues::{self, Reviewer},
+        queues::{self, ClaimNext, Reviewer},
     },
 };
 use tidegate_processors::Settings;
@@ -30,7 +30,8 @@ async fn claim(world: &World) -> Job {
     world
         .until("a job to claim", async || {
             let order = QueueOrder::default();
-            queues::claim_next(store, &org(), &queue, &order, &who, Millis::now(), |_| 0).await.unwrap()
+            let next = ClaimNext { queue: &queue, order: &order, reviewer: &who, include_held: false };
+            queues::claim_next(store, &org(), next, Millis::now(), |_| 0).await.unwrap()
         })
         .await
 }
