@@ -110,7 +110,8 @@ fn check_action(config: &Compiled, request: &ActionRequest, at: &Pointer<'_>, fa
     match config.action(&request.action_id) {
         None => {
             let known = config.actions().map(|known| known.id.as_str());
-            refuse(&at.key("actionId"), unknown("action", request.action_id.as_str(), known));
+            let hint = hint(request.action_id.as_str(), known);
+            refuse(&at.key("actionId"), format!("There is no action with this id.{hint}"));
         }
         Some(action) => {
             let given = request.parameters.clone().into_iter().collect();
@@ -123,16 +124,13 @@ fn check_action(config: &Compiled, request: &ActionRequest, at: &Pointer<'_>, fa
         refuse(&at.key("itemTypeId"), fault.detail());
     }
     let policies = at.key("policyIds");
-    for (index, id) in request.policies.iter().enumerate() {
-        if !config::policy(config, id).known {
-            let known = config.policies().iter().map(|known| known.id.as_str());
-            refuse(&policies.index(index), unknown("policy", id, known));
+    for (index, named) in request.policies.iter().enumerate() {
+        if !config::policy(config, named).known {
+            let known = config.policies().iter().flat_map(|known| [known.id.as_str(), &known.key]);
+            let detail = format!("There is no policy with this id or key.{}", hint(named, known));
+            refuse(&policies.index(index), detail);
         }
     }
-}
-
-fn unknown<'k>(kind: &str, id: &str, known: impl Iterator<Item = &'k str>) -> String {
-    format!("There is no {kind} with this id.{}", hint(id, known))
 }
 
 /// Random, or with an idempotency key the same for the same action at the same place.
@@ -170,7 +168,7 @@ fn record(
         decided_by: request.actor_id.unwrap_or_else(|| UNNAMED.to_owned()),
         verdict: Verdict::Act,
         actions: vec![request.action_id],
-        policies: request.policies.into_iter().map(PolicyId::new).collect(),
+        policies: config.policy_ids(&request.policies.into_iter().map(PolicyId::new).collect::<Vec<_>>()),
         reason: request.note,
         parameters: (!request.parameters.is_empty()).then(|| by_action.to_string()),
         reported_items: request.reported_items,

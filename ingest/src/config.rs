@@ -93,9 +93,12 @@ pub(crate) fn item_type<'c>(
     }
 }
 
-/// A policy that a platform named. An unknown one is kept and marked.
-pub(crate) fn policy(config: &Compiled, id: &str) -> Mention {
-    Mention { id: id.to_owned(), known: config.policy(&PolicyId::new(id)).is_some() }
+/// A policy that a platform named by id or key, under its id. An unknown one is kept and marked.
+pub(crate) fn policy(config: &Compiled, named: &str) -> Mention {
+    match config.policy(&PolicyId::new(named)) {
+        Some(policy) => Mention { id: policy.id.to_string(), known: true },
+        None => Mention { id: named.to_owned(), known: false },
+    }
 }
 
 /// An action that a platform named. An unknown one is kept and marked.

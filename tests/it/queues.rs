@@ -228,6 +228,35 @@ async fn claim_next_gives_no_held_job_unless_asked_to() {
 }
 
 #[tokio::test]
+async fn policy_named_by_key_counts_as_named_by_id() {
+    let place = Place::new();
+    let demo = configured(&place).await;
+    let text = "policy: hate\nname: Hate\nseverity: severe\n";
+    let change = json!({"files": [{"name": "hate.yaml", "text": text}]});
+    assert_eq!(demo.command("/config", &change).await.0, 200);
+    let policies = demo.platform(Method::GET, "/api/v1/policies/", None).await.1;
+    let policies = policies["policies"].as_array().unwrap();
+    let id = policies.iter().find(|policy| policy["name"] == "Hate").unwrap()["id"].clone();
+    for (item, policy) in [("by-id", &id), ("by-key", &json!("hate"))] {
+        let mut sent = report(&post(item, "mallory", "hello"));
+        sent["reportedForReason"] = json!({"policyId": policy});
+        assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+        let job = demo.job("default", item).await;
+        assert_eq!((&job["signals"]["severity"], &job["priority"]), (&json!("severe"), &json!(8)), "{job}");
+        let whole = demo.whole_job(&job).await;
+        assert_eq!(whole["causes"][0]["policy"]["id"], id, "{whole}");
+    }
+    let job = demo.job("default", "by-key").await;
+    let path = format!("/jobs/{}", job["id"].as_str().unwrap());
+    let claimed = demo.command(&format!("{path}/claim"), &json!({"reviewer": "ann"})).await.1;
+    let said = json!({
+        "epoch": claimed["epoch"], "verdict": "act", "actions": ["remove"], "policies": ["hate", id], "reviewer": "ann",
+    });
+    let (status, taken) = demo.command(&format!("{path}/decisions"), &said).await;
+    assert_eq!((status.as_u16(), &taken["policies"]), (202, &json!([id])), "{taken}");
+}
+
+#[tokio::test]
 async fn skipped_job_goes_to_others_first() {
     let place = Place::new();
     let demo = configured(&place).await;

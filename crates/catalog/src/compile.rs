@@ -2,7 +2,10 @@
 //!
 //! It reads no store and judges no address; see `change::check` for what only new documents are held to.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -58,7 +61,7 @@ pub(crate) fn compile(
     Ok(Compiled {
         org: org.clone(),
         version,
-        policy_places: policies.iter().enumerate().map(|(place, it)| (it.id.clone(), place)).collect(),
+        policy_places: policy_places(&policies),
         item_types,
         earlier_types: earlier_types(content),
         policies,
@@ -193,6 +196,14 @@ fn policies(org: &OrgId, content: &Content) -> Vec<Policy> {
         strikes: inherited(content, document, |policy| policy.strikes).unwrap_or(0).into(),
     };
     existing.map(policy).collect()
+}
+
+/// Returns the place of each policy by its id and by its key.
+fn policy_places(policies: &[Policy]) -> HashMap<PolicyId, usize> {
+    let by_key = policies.iter().enumerate().map(|(place, it)| (PolicyId::new(&it.key), place));
+    let by_id = policies.iter().enumerate().map(|(place, it)| (it.id.clone(), place));
+    // Ids come last: a key that looks like the id of another policy must not hide that one.
+    by_key.chain(by_id).collect()
 }
 
 /// Returns a value of the policy or of its nearest ancestor that has it.

@@ -3,7 +3,7 @@
 //! It does not come into being here; `compile` makes it.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -100,6 +100,7 @@ pub struct Compiled {
     /// Superseded item types with the number of their last version, the oldest first.
     pub(crate) earlier_types: BTreeMap<TypeId, Vec<(u64, ItemType)>>,
     pub(crate) policies: Vec<Policy>,
+    /// Places by id and by key.
     pub(crate) policy_places: HashMap<PolicyId, usize>,
     pub(crate) actions: BTreeMap<ActionId, Action>,
     pub(crate) endpoints: BTreeMap<EndpointId, Endpoint>,
@@ -161,8 +162,16 @@ impl Compiled {
         &self.policies
     }
 
-    pub fn policy(&self, id: &PolicyId) -> Option<&Policy> {
-        self.policy_places.get(id).map(|place| &self.policies[*place])
+    /// Returns the policy with this id or key.
+    pub fn policy(&self, named: &PolicyId) -> Option<&Policy> {
+        self.policy_places.get(named).map(|place| &self.policies[*place])
+    }
+
+    /// Returns the ids of policies that are named by id or key, each once. A name without a policy stays as it is.
+    pub fn policy_ids(&self, named: &[PolicyId]) -> Vec<PolicyId> {
+        let mut seen = HashSet::new();
+        let ids = named.iter().map(|name| self.policy(name).map_or(name, |policy| &policy.id));
+        ids.filter(|id| seen.insert(*id)).cloned().collect()
     }
 
     /// Returns the strikes that an action for these policies gives to the item's creator.

@@ -107,3 +107,24 @@ async fn names_that_nobody_configured_are_kept_and_marked() {
     assert_eq!(appeal.actions_taken.iter().map(|one| one.known).collect::<Vec<_>>(), [true, false]);
     assert_eq!(appeal.violating_policies.iter().map(|one| one.known).collect::<Vec<_>>(), [false, true]);
 }
+
+#[tokio::test]
+async fn policies_named_by_key_are_recorded_by_id() {
+    let service = service().await;
+    let policies = service.get("/api/v1/policies/").await.body;
+    let id = policies["policies"][1]["id"].clone();
+    let mut one = report();
+    one["reportedForReason"] = json!({"policyId": "scam"});
+    assert_eq!(service.post(REPORT, &one).await.status, 201);
+    let mention = service.reports().await.remove(0).policy_id.unwrap();
+    assert_eq!((json!(mention.id), mention.known), (id.clone(), true));
+    let mut other = appeal("a-1");
+    other["violatingPolicies"] = json!([{"id": "scam"}]);
+    assert_eq!(service.post(APPEAL, &other).await.status, 204);
+    let mention = service.appeals().await.remove(0).violating_policies.remove(0);
+    assert_eq!((json!(mention.id), mention.known), (id.clone(), true));
+    let action =
+        json!({"actionId": "limit_reach", "itemId": "p-1", "itemTypeId": "post", "policyIds": ["scam", id]});
+    assert_eq!(service.post("/api/v1/actions/", &action).await.status, 202);
+    assert_eq!(json!(service.decisions().await.remove(0).policies), json!([id]), "a policy counts once");
+}

@@ -71,7 +71,7 @@ pub(super) async fn resolve(
             item: related.item.clone(),
             actions: each_once(&related.actions),
             parameters: related.parameters.clone(),
-            policies: each_once(&related.policies),
+            policies: config.policy_ids(&related.policies),
         });
     }
     Ok(Ok(resolved))

@@ -73,7 +73,7 @@ pub async fn decide(
         verdict: request.verdict,
         actions: request::each_once(&request.actions),
         parameters: request.parameters.clone(),
-        policies: request::each_once(&request.policies),
+        policies: config.policy_ids(&request.policies),
         related,
         reason: request.reason.clone(),
         decided_by: request.decided_by.clone(),

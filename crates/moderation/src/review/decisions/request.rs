@@ -22,6 +22,7 @@ pub struct DecisionRequest {
     pub actions: Vec<ActionId>,
     /// Values of the actions' parameters.
     pub parameters: Parameters,
+    /// Ids or keys.
     pub policies: Vec<PolicyId>,
     /// Actions on items that belong to the job.
     pub related: Vec<RelatedRequest>,
@@ -161,7 +162,7 @@ impl Checks<'_> {
     fn policies(&self, at: &str, policies: &[PolicyId]) -> Result<(), Refusal> {
         match policies.iter().position(|policy| self.config.policy(policy).is_none()) {
             Some(index) => {
-                let detail = format!("there is no policy with the id {}", policies[index]);
+                let detail = format!("there is no policy with the id or key {}", policies[index]);
                 invalid(&format!("{at}/policies/{index}"), detail)
             }
             None => Ok(()),
