@@ -257,6 +257,46 @@ async fn policy_named_by_key_counts_as_named_by_id() {
 }
 
 #[tokio::test]
+async fn audit_names_reviewer_verdict_and_actions() {
+    let place = Place::new();
+    let demo = configured(&place).await;
+    let job = reported(&demo, "default", "a1", "hello").await;
+    demo.whole_job(&job).await;
+    let path = format!("/jobs/{}", job["id"].as_str().unwrap());
+    let claimed = demo.command(&format!("{path}/claim"), &json!({"reviewer": "anna"})).await.1;
+    let comment = json!({"text": "a secret remark", "reviewer": "anna"});
+    assert_eq!(demo.command(&format!("{path}/comments"), &comment).await.0, 201);
+    let skip = json!({"epoch": claimed["epoch"], "reviewer": "anna"});
+    assert_eq!(demo.command(&format!("{path}/skip"), &skip).await.0, 204);
+    let claimed = demo.command(&format!("{path}/claim"), &json!({"reviewer": "anna"})).await.1;
+    let release = json!({"epoch": claimed["epoch"], "reviewer": "anna"});
+    assert_eq!(demo.command(&format!("{path}/release"), &release).await.0, 204);
+    let next = json!({"queue": "default", "reviewer": "anna"});
+    let claimed = demo.command("/jobs/claim-next", &next).await.1;
+    let said = json!({
+        "epoch": claimed["epoch"], "verdict": "act", "actions": ["remove"], "reviewer": "anna", "reason": "a secret reason",
+        "related": [{"item": {"id": "mallory", "typeId": "user"}, "actions": ["limit_reach"]}],
+    });
+    let (status, answer) = demo.command(&format!("{path}/decisions"), &said).await;
+    assert_eq!(status, 202, "{answer}");
+    let audit = demo.admin("/audit?object=/jobs/").await;
+    assert!(!audit.to_string().contains("secret"), "{audit}");
+    let detail = |action: &str| {
+        let mut entries = audit["items"].as_array().unwrap().iter();
+        let entry = entries.find(|entry| entry["action"] == action);
+        entry.unwrap_or_else(|| panic!("no {action}: {audit}"))["detail"].clone()
+    };
+    for action in ["claim", "comments", "skip", "release", "decisions"] {
+        assert_eq!(detail(&format!("POST /jobs/{{id}}/{action}"))["reviewer"], "anna", "{action}: {audit}");
+    }
+    assert_eq!(detail("POST /jobs/claim-next")["job"], job["id"], "{audit}");
+    let decision = detail("POST /jobs/{id}/decisions");
+    assert_eq!((&decision["verdict"], &decision["actions"]), (&json!("act"), &json!(["remove"])), "{decision}");
+    let related = json!([{"item": {"id": "mallory", "typeId": "user"}, "actions": ["limit_reach"]}]);
+    assert_eq!(decision["related"], related);
+}
+
+#[tokio::test]
 async fn skipped_job_goes_to_others_first() {
     let place = Place::new();
     let demo = configured(&place).await;

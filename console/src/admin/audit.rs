@@ -14,7 +14,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidegate_schemas::{
-    ids::{CauseId, Millis, OrgId},
+    ids::{CauseId, Millis},
     item_types::datetime,
     records::JobClass,
 };
@@ -45,6 +45,16 @@ pub(super) fn routes() -> Router<Api> {
 /// Details of what a request did, for its row. A handler puts them into its answer.
 #[derive(Clone, Debug)]
 pub(crate) struct AuditDetail(pub(crate) Value);
+
+impl AuditDetail {
+    /// Details of work on a job. Those of a child-safety job name its class, and are listed only for callers with its scope.
+    pub(crate) fn of_job(class: JobClass, mut detail: Value) -> Self {
+        if class == JobClass::ChildSafety {
+            detail["class"] = json!(class);
+        }
+        Self(detail)
+    }
+}
 
 /// Records the request if it may change something or shows a secret.
 pub(crate) async fn record(State(api): State<Api>, request: Request, next: Next) -> Response {
@@ -168,15 +178,18 @@ struct Entry {
     request_id: String,
 }
 
-impl From<AuditEntry> for Entry {
-    fn from(row: AuditEntry) -> Self {
+impl Entry {
+    fn new(row: AuditEntry, may_child_safety: bool) -> Self {
+        let detail: Option<Value> = row.detail.and_then(|detail| serde_json::from_str(&detail).ok());
+        let class = json!({ "class": JobClass::ChildSafety });
+        let is_restricted = detail.as_ref().is_some_and(|detail| detail["class"] == class["class"]);
         Self {
             at: row.at.iso(),
             actor: row.actor,
             action: row.action,
             object: row.object,
             status: row.status,
-            detail: row.detail.and_then(|detail| serde_json::from_str(&detail).ok()),
+            detail: if is_restricted && !may_child_safety { Some(class) } else { detail },
             request_id: row.request_id,
         }
     }
@@ -203,7 +216,7 @@ async fn list(
     let until = until.unwrap_or_else(|| now.plus(CLOCKS));
     let from = query.cursor.as_deref().map(str::parse).transpose().map_err(|()| not_a_cursor())?;
     let place = from.unwrap_or(DayPlace { day: until.day(), after: None });
-    let (items, next) = page(&api, &caller.org, &query, (since, until), most, place).await?;
+    let (items, next) = page(&api, &caller, &query, (since, until), most, place).await?;
     Ok(Json(List { items, next: next.map(|place| place.to_string()) }))
 }
 
@@ -212,7 +225,7 @@ const CLOCKS: std::time::Duration = std::time::Duration::from_secs(60);
 
 async fn page(
     api: &Api,
-    org: &OrgId,
+    caller: &Caller,
     query: &ListQuery,
     (since, until): (Millis, Millis),
     most: usize,
@@ -227,7 +240,7 @@ async fn page(
             return Ok((found, Some(place)));
         }
         let range = At::all().limit(step).after(place.after.clone());
-        let mut entries = store.scan::<AuditEntry>(&(org.clone(), place.day), range);
+        let mut entries = store.scan::<AuditEntry>(&(caller.org.clone(), place.day), range);
         let listed = entries.all().await.map_err(faults::store)?;
         // A day without entries costs a read as well.
         rows_left = rows_left.saturating_sub(listed.len().max(1));
@@ -239,7 +252,7 @@ async fn page(
                 let after = listed[..nth].last().map(Cursor::after).or(place.after);
                 return Ok((found, Some(DayPlace { day: place.day, after })));
             }
-            found.push(Entry::from(entry.clone()));
+            found.push(Entry::new(entry.clone(), caller.may_child_safety()));
         }
         place = match entries.cursor() {
             Some(after) => DayPlace { day: place.day, after: Some(after) },

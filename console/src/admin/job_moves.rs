@@ -68,7 +68,10 @@ async fn move_job(
         Ok(moved) => {
             let detail =
                 json!({ "reviewer": request.by, "from": row.queue, "to": request.queue, "job": moved });
-            Ok((Extension(AuditDetail(detail)), Json(json!({ "jobId": moved, "queue": request.queue }))))
+            Ok((
+                Extension(AuditDetail::of_job(row.class, detail)),
+                Json(json!({ "jobId": moved, "queue": request.queue })),
+            ))
         }
         Err(Refusal::NotFound) => Err(no_such_job()),
         Err(Refusal::Closed) => Err(decided_already()),
@@ -91,17 +94,18 @@ async fn skip(
     caller: Caller,
     Path(job): Path<String>,
     Body(said): Body<Skip>,
-) -> Result<StatusCode, Problem> {
+) -> Result<(StatusCode, Extension<AuditDetail>), Problem> {
     let job: JobId = id(&job)?;
     if let Some(reason) = &said.reason {
         check_text(&api, "/reason", reason)?;
     }
     let who = caller.reviewer(said.reviewer);
-    known(&api, &caller, job).await?;
+    let class = known(&api, &caller, job).await?.class;
     let (store, reason) = (&api.deps.moderation.store, said.reason.as_deref());
     let skipped = skips::skip(store, &caller.org, job, said.epoch, &who, reason, Millis::now()).await;
     if skipped.map_err(faults::moderation)? {
-        return Ok(StatusCode::NO_CONTENT);
+        let detail = AuditDetail::of_job(class, json!({ "reviewer": who }));
+        return Ok((StatusCode::NO_CONTENT, Extension(detail)));
     }
     Err(Problem::conflict("The claim is not yours, or not any more."))
 }

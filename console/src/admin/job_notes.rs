@@ -67,14 +67,16 @@ async fn add(
     caller: Caller,
     Path(job): Path<String>,
     Body(said): Body<NewComment>,
-) -> Result<(StatusCode, Json<Comment>), Problem> {
+) -> Result<(StatusCode, Extension<AuditDetail>, Json<Comment>), Problem> {
     let job: JobId = id(&job)?;
     check_text(&api, "/text", &said.text)?;
     let author = reviewer_of(&api, &caller, said.reviewer)?.name;
-    known(&api, &caller, job).await?;
+    let class = known(&api, &caller, job).await?.class;
     let store = &api.deps.moderation.store;
     let added = comments::add(store, &caller.org, job, &author, &said.text, Millis::now()).await;
-    Ok((StatusCode::CREATED, Json(added.map_err(faults::moderation)?)))
+    let comment = added.map_err(faults::moderation)?;
+    let detail = AuditDetail::of_job(class, json!({ "reviewer": comment.author, "comment": comment.id }));
+    Ok((StatusCode::CREATED, Extension(detail), Json(comment)))
 }
 
 /// 200: the child-safety job has the escalation as a cause. It needs no scope, so that every moderator can escalate.

@@ -5,13 +5,14 @@
 use std::{collections::HashSet, sync::Arc};
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::State,
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
 use serde::Deserialize;
+use serde_json::{Value, json};
 use tidegate_catalog::Compiled;
 use tidegate_moderation::{
     items::stored,
@@ -20,7 +21,7 @@ use tidegate_moderation::{
         views::{self, ItemLimits, RequestView},
     },
     review::{
-        decisions::{self, Refusal},
+        decisions::{self, Refusal, StoredDecision, StoredRelated},
         job_view::{self, Cause, CauseLimits, DecisionView, JobView, Summary},
         queues::{self, Claim, ClaimNext, Reviewer},
         withheld,
@@ -36,7 +37,8 @@ use tidegate_store::{Cursor, tables::review::jobs::Job};
 use tidegate_web::{Path, Problem, Query};
 
 use super::{
-    Api, List, audit,
+    Api, List,
+    audit::{self, AuditDetail},
     caller::Caller,
     child_safety,
     decision_body::DecisionBody,
@@ -263,7 +265,7 @@ async fn claim(
     caller: Caller,
     Path(job): Path<String>,
     Body(ClaimRequest { reviewer, roles }): Body<ClaimRequest>,
-) -> Result<Json<Summary>, Problem> {
+) -> Result<(Extension<AuditDetail>, Json<Summary>), Problem> {
     let who = require_reviewer(&api, &caller, reviewer)?;
     let (store, job) = (&api.deps.moderation.store, id(&job)?);
     let row = shown(&api, &caller, job).await?;
@@ -273,7 +275,7 @@ async fn claim(
     match claim.map_err(faults::moderation)? {
         Claim::Yours(job) => {
             refresh(&api, &job);
-            summary(*job)
+            Ok((claim_detail(&job), summary(*job)?))
         }
         Claim::Opening => Err(Problem::conflict("The job is still being opened: try again in a moment.")),
         Claim::Taken { by, until } => {
@@ -312,10 +314,17 @@ async fn claim_next(
                 return Err(refused);
             }
             refresh(&api, &job);
-            Ok(summary(job)?.into_response())
+            Ok((claim_detail(&job), summary(job)?).into_response())
         }
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
+}
+
+/// Details of a claim for the audit.
+fn claim_detail(job: &Job) -> Extension<AuditDetail> {
+    let Job { job_id, class, queue, claimed_by, epoch, .. } = job;
+    let detail = json!({ "reviewer": claimed_by, "job": job_id, "queue": queue, "epoch": epoch });
+    Extension(AuditDetail::of_job(*class, detail))
 }
 
 /// Lets newer data of the job be asked for. The claim is answered at once: a look-up that is lost with the process is made
@@ -340,13 +349,14 @@ async fn release(
     caller: Caller,
     Path(job): Path<String>,
     Body(Released { epoch, reviewer }): Body<Released>,
-) -> Result<StatusCode, Problem> {
+) -> Result<(StatusCode, Extension<AuditDetail>), Problem> {
     let who = caller.reviewer(reviewer);
     let (store, job) = (&api.deps.moderation.store, id(&job)?);
-    known(&api, &caller, job).await?;
+    let class = known(&api, &caller, job).await?.class;
     let released = queues::release(store, &caller.org, job, epoch, &who).await;
     if released.map_err(faults::moderation)? {
-        return Ok(StatusCode::NO_CONTENT);
+        let detail = AuditDetail::of_job(class, json!({ "reviewer": who }));
+        return Ok((StatusCode::NO_CONTENT, Extension(detail)));
     }
     Err(Problem::conflict("The claim is not yours, or not any more."))
 }
@@ -357,7 +367,7 @@ async fn decide(
     caller: Caller,
     Path(job): Path<String>,
     Body(said): Body<DecisionBody>,
-) -> Result<(StatusCode, Json<DecisionView>), Problem> {
+) -> Result<(StatusCode, Extension<AuditDetail>, Json<DecisionView>), Problem> {
     let job: JobId = id(&job)?;
     let verdict = said
         .verdict
@@ -372,14 +382,17 @@ async fn decide(
             format!("A reason has at most {longest} bytes (review.reason_bytes)."),
         ));
     }
-    known(&api, &caller, job).await?;
+    let class = known(&api, &caller, job).await?.class;
     let by = caller.reviewer(said.reviewer.clone());
     let request = said.into_request(verdict, by);
     let undo = api.settings.undo();
     let taken =
         decisions::decide(&api.deps.moderation, &caller.org, job, &request, undo, Millis::now()).await;
     match taken.map_err(faults::moderation)? {
-        Ok(decided) => Ok((StatusCode::ACCEPTED, Json(decided.into()))),
+        Ok(decided) => {
+            let detail = AuditDetail::of_job(class, decision_detail(&decided));
+            Ok((StatusCode::ACCEPTED, Extension(detail), Json(decided.into())))
+        }
         Err(Refusal::NotFound) => Err(no_such_job()),
         Err(Refusal::AlreadyDecided) => Err(decided_already()),
         Err(Refusal::NotYours { claimed_by: Some(by) }) => Err(Problem::conflict(format!(
@@ -390,6 +403,18 @@ async fn decide(
         }
         Err(Refusal::Invalid { pointer, detail }) => Err(invalid(&pointer, detail)),
     }
+}
+
+/// Details of a decision for the audit. The reason is content, which the audit has none of.
+fn decision_detail(decided: &StoredDecision) -> Value {
+    let StoredDecision { decided_by, verdict, actions, policies, related, .. } = decided;
+    let mut detail =
+        json!({ "reviewer": decided_by, "verdict": verdict, "actions": actions, "policies": policies });
+    if !related.is_empty() {
+        let of_item = |it: &StoredRelated| json!({ "item": it.item, "actions": it.actions });
+        detail["related"] = related.iter().map(of_item).collect();
+    }
+    detail
 }
 
 pub(super) fn reviewer_of(api: &Api, caller: &Caller, named: Option<String>) -> Result<Reviewer, Problem> {
