@@ -108,7 +108,7 @@ async fn keys_that_open_nothing_are_refused_in_the_same_words() {
     }
     let page = browser.sign_in(demo.var("TIDEGATE_API_KEY")).await;
     assert_eq!(page.status, 403);
-    assert!(page.body.contains("lacks the scope admin"), "{}", page.body);
+    assert!(page.body.contains("neither the scope review nor admin"), "{}", page.body);
     assert!(is_sent_to_sign_in(&browser.get("/queues").await));
 }
 

@@ -297,6 +297,43 @@ async fn audit_names_reviewer_verdict_and_actions() {
 }
 
 #[tokio::test]
+async fn key_of_a_moderator_works_on_jobs_and_on_child_safety_with_its_scope() {
+    let place = Place::new();
+    let demo = configured(&place).await;
+    let key_of = async |scopes: &str| {
+        let made = place.tell(&["keys", "create", "--scopes", scopes]).await;
+        made.trim().to_owned()
+    };
+    let (review, safety) = (key_of("review").await, key_of("review,child_safety").await);
+    let mut sent = report(&post("s1", "mallory", "hm"));
+    sent["reportedForReason"] = json!({"csam": true});
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let hidden = demo.job("child-safety", "s1").await;
+    let job = reported(&demo, "default", "k1", "hello").await;
+    demo.whole_job(&job).await;
+    let work = async |key: &str, job: &Value| {
+        let path = format!("/jobs/{}", job["id"].as_str().unwrap());
+        let claim = json!({"reviewer": "ann"});
+        let (status, claimed) =
+            demo.admin_as(key, Method::POST, &format!("{path}/claim"), Some(&claim)).await;
+        if status != 200 {
+            return status.as_u16();
+        }
+        let comment = json!({"text": "seen", "reviewer": "ann"});
+        let added = demo.admin_as(key, Method::POST, &format!("{path}/comments"), Some(&comment)).await;
+        assert_eq!(added.0, 201, "{}", added.1);
+        let said = json!({"epoch": claimed["epoch"], "verdict": "ignore", "reviewer": "ann"});
+        let decided = demo.admin_as(key, Method::POST, &format!("{path}/decisions"), Some(&said)).await;
+        decided.0.as_u16()
+    };
+    assert_eq!(work(&review, &hidden).await, 403, "the scope child_safety is needed besides");
+    assert_eq!(work(&review, &job).await, 202);
+    assert_eq!(work(&safety, &hidden).await, 202);
+    let config = demo.admin_as(&safety, Method::GET, "/config", None).await;
+    assert_eq!(config.0, 403, "{}", config.1);
+}
+
+#[tokio::test]
 async fn skipped_job_goes_to_others_first() {
     let place = Place::new();
     let demo = configured(&place).await;

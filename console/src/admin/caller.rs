@@ -1,4 +1,4 @@
-//! Callers of the admin API: the holder of a key of scope `admin`, or a command on the same machine.
+//! Callers of the admin API: the holder of a key of scope `admin` or `review`, or a command on the same machine.
 //!
 //! It runs before the body is read, for every path: a stranger learns not even which paths exist.
 
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use subtle::ConstantTimeEq;
 use tidegate_catalog::{DEFAULT_ORG, Scope, Scopes};
 use tidegate_schemas::ids::OrgId;
-use tidegate_web::{AnswerFor, Problem, Query, RequestId, Scheme, authorize, bearer};
+use tidegate_web::{AnswerFor, Problem, Query, RequestId, Scheme, bearer};
 
 use super::Api;
 
@@ -75,6 +75,11 @@ impl Caller {
         named.unwrap_or_else(|| self.name.to_string())
     }
 
+    /// True if the caller may use all of the admin API, and not only the parts for reviewers.
+    pub(crate) fn is_admin(&self) -> bool {
+        self.is_operator || self.scopes.contains(Scope::Admin)
+    }
+
     /// True if the caller may see jobs of child safety. The operator, who holds the data, may; every view is audited.
     pub(crate) fn may_child_safety(&self) -> bool {
         self.is_operator || self.scopes.contains(Scope::ChildSafety)
@@ -86,8 +91,17 @@ impl Caller {
     }
 
     pub(crate) fn lacks_child_safety() -> Problem {
-        Problem::forbidden(format!("The key lacks the scope `{}`.", Scope::ChildSafety.name()))
+        lacks(Scope::ChildSafety)
     }
+}
+
+/// Refuses callers with the scope `review` alone.
+pub(crate) async fn require_admin(caller: Caller, request: Request, next: Next) -> Response {
+    if caller.is_admin() { next.run(request).await } else { lacks(Scope::Admin).into_response() }
+}
+
+fn lacks(scope: Scope) -> Problem {
+    Problem::forbidden(format!("The key lacks the scope `{}`.", scope.name()))
 }
 
 #[derive(Deserialize)]
@@ -115,7 +129,11 @@ async fn caller(api: &Api, headers: &HeaderMap, uri: &Uri) -> Result<Caller, Pro
     let key = if local {
         None
     } else {
-        Some(authorize(&api.deps.keys, headers, Scheme::Bearer, Scope::Admin).await?)
+        let key = tidegate_web::authenticate(&api.deps.keys, headers, Scheme::Bearer).await?;
+        if !key.may(Scope::Review) {
+            return Err(Problem::forbidden("The key has neither the scope `admin` nor `review`."));
+        }
+        Some(key)
     };
     // Only now: what a stranger sends is not even looked at.
     let named = Query::<Named>::of(uri)?.0.org.map(OrgId::from);

@@ -70,24 +70,29 @@ pub(crate) fn shared(deps: Deps, settings: Settings, http: HttpServer) -> Api {
 
 /// The whole API; every route asks who calls before anything else, and so does what is no route.
 pub(crate) fn router(api: &Api) -> Router<Api> {
-    let routes = Router::new()
+    let for_admins = Router::new()
         .merge(audit::routes())
         .merge(banks::routes())
         .merge(config::routes())
         .merge(dead_letters::routes())
         .merge(deliveries::routes())
         .merge(endpoints::routes())
+        .merge(keys::routes())
+        .merge(orgs::routes())
+        .merge(partial_items::settings_routes())
+        .merge(rules::routes())
+        .route_layer(from_fn_with_state(Arc::clone(api), caller::require_admin));
+    let for_reviewers = Router::new()
         .merge(items::routes())
         .merge(job_moves::routes())
         .merge(job_notes::routes())
         .merge(jobs::routes())
-        .merge(keys::routes())
-        .merge(orgs::routes())
         .merge(partial_items::routes())
         .merge(policies::routes())
         .merge(queues::routes())
-        .merge(rules::routes())
-        .merge(users::routes())
+        .merge(users::routes());
+    let routes = for_admins
+        .merge(for_reviewers)
         .layer(from_fn_with_state(Arc::clone(api), audit::record))
         .fallback(|| async { Problem::not_found("No such route.") })
         .layer(from_fn_with_state(Arc::clone(api), caller::authenticate));

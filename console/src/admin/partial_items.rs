@@ -30,10 +30,13 @@ use super::{
 };
 use crate::day_place::DayPlace;
 
+/// Routes of the endpoint's settings.
+pub(super) fn settings_routes() -> Router<Api> {
+    Router::new().route("/partial-items", get(endpoint)).route("/partial-items/secret/reveal", post(reveal))
+}
+
 pub(super) fn routes() -> Router<Api> {
     Router::new()
-        .route("/partial-items", get(endpoint))
-        .route("/partial-items/secret/reveal", post(reveal))
         .route("/partial-requests", get(list))
         .route("/partial-requests/{id}", get(one))
         .route("/items/{type}/{id}/refresh", post(refresh))

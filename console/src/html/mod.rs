@@ -50,6 +50,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) org: &'a str,
     pub(crate) key_name: &'a str,
     pub(crate) form_token: &'a str,
+    /// True if the navigation shows the settings.
+    pub(crate) is_admin: bool,
 }
 
 /// A page inside the navigation.
@@ -77,8 +79,10 @@ pub(crate) fn page_with(
             p.brand { a href="/" { "Tidegate" } }
             nav aria-label="Main" {
                 ul { (links(&Section::REVIEW)) }
-                p #settings { "Settings" }
-                ul aria-labelledby="settings" { (links(&Section::SETTINGS)) }
+                @if frame.is_admin {
+                    p #settings { "Settings" }
+                    ul aria-labelledby="settings" { (links(&Section::SETTINGS)) }
+                }
             }
             div.who {
                 p { "Organisation " strong { (frame.org) } br; "Key " strong { (frame.key_name) } }
@@ -189,7 +193,7 @@ mod tests {
     #[tokio::test]
     async fn hostile_names_are_escaped_wherever_they_stand() {
         let hostile = r#""><script>alert(1)</script>"#;
-        let frame = Frame { org: hostile, key_name: hostile, form_token: hostile };
+        let frame = Frame { org: hostile, key_name: hostile, form_token: hostile, is_admin: true };
         let answer = page(frame, None, hostile, &html! { p title=(hostile) { (hostile) } });
         let bytes = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
         let text = String::from_utf8(bytes.to_vec()).unwrap();

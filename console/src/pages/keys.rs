@@ -277,7 +277,8 @@ const fn meaning(scope: Scope) -> &'static str {
         Scope::PoliciesRead => "read policies",
         Scope::ActionsWrite => "record actions of the platform",
         Scope::Admin => "everything here: configuration, keys, jobs",
-        Scope::ChildSafety => "jobs of child safety, beside admin",
+        Scope::ChildSafety => "jobs of child safety, beside review or admin",
+        Scope::Review => "work on jobs: claim, decide, comment, move",
     }
 }
 

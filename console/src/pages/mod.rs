@@ -18,16 +18,20 @@ use axum::{
 };
 
 use crate::{
-    admin::{Api, audit},
+    admin::{Api, audit, caller},
     html, signin,
 };
 
 /// All pages, with the sign-in and the page of what is no page.
 pub(crate) fn router(api: &Api) -> Router<Api> {
+    let settings = Router::new()
+        .merge(keys::routes())
+        .merge(partial_items::settings_routes())
+        .route_layer(from_fn_with_state(Arc::clone(api), caller::require_admin));
     Router::new()
         .route("/", get(start))
+        .merge(settings)
         .merge(jobs::routes())
-        .merge(keys::routes())
         .merge(partial_items::routes())
         .merge(queues::routes())
         .layer(from_fn_with_state(Arc::clone(api), audit::record))

@@ -18,11 +18,12 @@ use crate::{
     signin::Signed,
 };
 
+pub(super) fn settings_routes() -> Router<Api> {
+    Router::new().route("/settings/partial-items", get(endpoint))
+}
+
 pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/settings/partial-items", get(endpoint))
-        .route("/partial-requests", get(list))
-        .route("/partial-requests/{id}", get(one))
+    Router::new().route("/partial-requests", get(list)).route("/partial-requests/{id}", get(one))
 }
 
 /// Errors of requests, with what the platform can do about each.

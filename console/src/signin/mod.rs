@@ -1,4 +1,4 @@
-//! Sign-in with an API key of scope `admin`, and who sends the requests of the pages.
+//! Sign-in with an API key of scope `review` or `admin`, and who sends the requests of the pages.
 //!
 //! The key itself is in no cookie and no row: a session names it by its id, and ends with it.
 
@@ -40,7 +40,12 @@ pub(crate) struct Signed {
 
 impl Signed {
     pub(crate) fn frame(&self) -> Frame<'_> {
-        Frame { org: self.caller.org.as_str(), key_name: &self.caller.name, form_token: &self.form_token }
+        Frame {
+            org: self.caller.org.as_str(),
+            key_name: &self.caller.name,
+            form_token: &self.form_token,
+            is_admin: self.caller.is_admin(),
+        }
     }
 
     pub(crate) fn form_token(&self) -> &str {
@@ -209,10 +214,11 @@ struct Refused {
 /// Begins a session for the holder of a key.
 async fn begin(api: &Api, key: &str, id: Option<&RequestId>) -> Result<Token, Refused> {
     let key = api.deps.keys.authenticate(key).await.map_err(refused)?;
-    if !key.may(Scope::Admin) {
+    if !key.may(Scope::Review) {
         return Err(Refused {
             status: StatusCode::FORBIDDEN,
-            why: "This key lacks the scope admin. Sign in with a key that has it.".to_owned(),
+            why: "This key has neither the scope review nor admin. Sign in with a key that has one of them."
+                .to_owned(),
         });
     }
     tidegate_web::record_org(&key.org);
@@ -274,9 +280,10 @@ fn sign_in_page(
             div.field {
                 label for="key" { "API key" }
                 p.hint #key-hint {
-                    "A key with the scope " code { "admin" } ". On the machine of the service this makes one:"
+                    "A key with the scope " code { "review" } ", or " code { "admin" }
+                    " for keys and settings too. On the machine of the service this makes one:"
                     br;
-                    code { "tidegate keys create --scopes admin" }
+                    code { "tidegate keys create --scopes review" }
                 }
                 input #key type="password" name="key" required autocomplete="current-password" autofocus
                     spellcheck="false" aria-describedby=(if error.is_some() { "key-error key-hint" } else { "key-hint" })

@@ -26,8 +26,8 @@ pub(super) async fn begin(api: &Api, key: &KeyHolder) -> Result<Token, Problem> 
 }
 
 /// Returns the holder of the key that a token's session was begun with, if the session has neither ended nor expired and the
-/// key still opens the admin API. A key that was
-/// revoked by another process counts for as long as look-ups of keys are remembered (`catalog.key_cache_seconds`).
+/// key still opens the console. A key that was revoked by another process counts for as long as look-ups of keys are remembered
+/// (`catalog.key_cache_seconds`).
 pub(super) async fn find(api: &Api, token: &Token) -> Result<Option<KeyHolder>, Problem> {
     let store = &api.deps.moderation.store;
     let row = store.get::<Session>(&Session::key(token.hash())).await.map_err(faults::store)?;
@@ -35,7 +35,7 @@ pub(super) async fn find(api: &Api, token: &Token) -> Result<Option<KeyHolder>, 
         return Ok(None);
     };
     match api.deps.keys.holder(row.key_id).await {
-        Ok(key) if key.org == row.org && key.may(Scope::Admin) => Ok(Some(key)),
+        Ok(key) if key.org == row.org && key.may(Scope::Review) => Ok(Some(key)),
         Err(Denied::Unavailable) => Err(faults::unreachable()),
         Ok(_) | Err(_) => Ok(None),
     }

@@ -249,15 +249,15 @@ async fn each_route_asks_for_a_key_and_its_scope() {
     let place = Place::new();
     let demo = place.start().await.unwrap();
     let operator = operator(&place);
-    let key_without = async |left_out: Scope| {
+    let key_without = async |left_out: &[Scope]| {
         let scopes: Vec<_> =
-            Scope::ALL.into_iter().filter(|scope| *scope != left_out).map(Scope::name).collect();
+            Scope::ALL.into_iter().filter(|scope| !left_out.contains(scope)).map(Scope::name).collect();
         let body = serde_json::json!({ "name": "almost", "scopes": scopes });
         let (status, made) = demo.admin_as(&operator, Method::POST, "/keys", Some(&body)).await;
         assert_eq!(status, 201, "{made}");
         made["key"].as_str().unwrap().to_owned()
     };
-    let no_admin = key_without(Scope::Admin).await;
+    let no_admin = key_without(&[Scope::Admin, Scope::Review]).await;
     for route in routes::of_admin() {
         let (method, template) = route.split_once(' ').unwrap();
         let (method, path): (Method, _) = (method.parse().unwrap(), template.replace(['{', '}'], ""));
@@ -274,10 +274,38 @@ async fn each_route_asks_for_a_key_and_its_scope() {
         let (method, template) = route.split_once(' ').unwrap();
         let (method, path): (Method, _) = (method.parse().unwrap(), template.replace(['{', '}'], ""));
         let scope = Scope::ALL.into_iter().find(|known| format!("{known:?}") == scope);
-        let without = key_without(scope.expect("a scope that exists")).await;
+        let without = key_without(&[scope.expect("a scope that exists")]).await;
         for (key, status) in [("", 401), (&*without, 403)] {
             let answer = demo.platform_as(key, method.clone(), &path, None).await;
             assert_eq!(answer.0, status, "{route}: {}", answer.1);
         }
+    }
+}
+
+#[tokio::test]
+async fn scope_review_opens_the_routes_of_moderators_only() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let body = serde_json::json!({ "name": "moderator", "scopes": ["review"] });
+    let (status, made) = demo.command("/keys", &body).await;
+    assert_eq!(status, 201, "{made}");
+    let key = made["key"].as_str().unwrap();
+    for row in ADMIN {
+        let (method, template) = row.route.split_once(' ').unwrap();
+        let (method, path): (Method, _) = (method.parse().unwrap(), template.replace(['{', '}'], ""));
+        let (status, answer) = demo.admin_as(key, method, &path, None).await;
+        assert_ne!(status, 401, "{}: {answer}", row.route);
+        assert_eq!(status != 403, row.is_for_reviewers, "{}: {status} {answer}", row.route);
+        if !row.is_for_reviewers {
+            assert_eq!(answer["detail"], "The key lacks the scope `admin`.", "{}", row.route);
+        }
+    }
+    let mut browser = Browser::signed_in(&demo, key).await;
+    let token = browser.get("/queues").await.hidden("/sign-out")[0].1.clone();
+    for row in PAGES.iter().filter(|row| !row.route.ends_with("/sign-out")) {
+        let path = row.route.split_once(' ').unwrap().1.replace(['{', '}'], "");
+        let page = visit(&mut browser, row.route, &path, "", &token).await;
+        assert_eq!(page.status != 403, row.is_for_reviewers, "{}: {} {}", row.route, page.status, page.body);
+        assert!(!page.body.contains("href=\"/settings/"), "{}: {}", row.route, page.body);
     }
 }

@@ -8,10 +8,16 @@ pub(super) struct Row {
     pub(super) route: &'static str,
     /// Status, path with query, and body.
     pub(super) requests: &'static [(u16, &'static str, &'static str)],
+    /// True if the scope `review` opens the route of the admin API or the page.
+    pub(super) is_for_reviewers: bool,
 }
 
 const fn row(route: &'static str, requests: &'static [(u16, &'static str, &'static str)]) -> Row {
-    Row { route, requests }
+    Row { route, requests, is_for_reviewers: false }
+}
+
+const fn review(route: &'static str, requests: &'static [(u16, &'static str, &'static str)]) -> Row {
+    Row { route, requests, is_for_reviewers: true }
 }
 
 /// Routes of the admin API.
@@ -82,8 +88,8 @@ pub(super) const ADMIN: &[Row] = &[
     row("POST /deliveries/{event}/cancel", &[(404, "/deliveries/<event>/cancel", "")]),
     row("GET /endpoints", &[(200, "/endpoints", "")]),
     row("POST /endpoints/{key}/secret/reveal", &[(404, "/endpoints/<endpoint>/secret/reveal", "")]),
-    row("GET /items", &[(200, "/items?id=<item>", "")]),
-    row(
+    review("GET /items", &[(200, "/items?id=<item>", "")]),
+    review(
         "GET /jobs",
         &[
             (200, "/jobs?state=all", ""),
@@ -93,45 +99,45 @@ pub(super) const ADMIN: &[Row] = &[
             (200, "/jobs?queue=default&cursor=<jobs>", ""),
         ],
     ),
-    row(
+    review(
         "POST /jobs/claim-next",
         &[
             (204, "/jobs/claim-next", r#"{"queue":"default","reviewer":"eve"}"#),
             (204, "/jobs/claim-next", r#"{"queue":"<queue>","reviewer":"eve"}"#),
         ],
     ),
-    row(
+    review(
         "GET /jobs/{id}",
         &[(404, "/jobs/<job>", ""), (404, "/jobs/<decided>", ""), (404, "/jobs/<safety>", "")],
     ),
-    row("GET /jobs/{id}/causes", &[(404, "/jobs/<job>/causes", ""), (404, "/jobs/<safety>/causes", "")]),
-    row(
+    review("GET /jobs/{id}/causes", &[(404, "/jobs/<job>/causes", ""), (404, "/jobs/<safety>/causes", "")]),
+    review(
         "GET /jobs/{id}/partial-items",
         &[(404, "/jobs/<job>/partial-items", ""), (404, "/jobs/<safety>/partial-items", "")],
     ),
-    row(
+    review(
         "GET /jobs/{id}/comments",
         &[(404, "/jobs/<job>/comments", ""), (404, "/jobs/<safety>/comments", "")],
     ),
-    row("POST /jobs/{id}/comments", &[(404, "/jobs/<job>/comments", r#"{"text":"said by a stranger"}"#)]),
-    row("POST /jobs/{id}/escalate", &[(404, "/jobs/<job>/escalate", r#"{"reason":"of a stranger"}"#)]),
-    row(
+    review("POST /jobs/{id}/comments", &[(404, "/jobs/<job>/comments", r#"{"text":"said by a stranger"}"#)]),
+    review("POST /jobs/{id}/escalate", &[(404, "/jobs/<job>/escalate", r#"{"reason":"of a stranger"}"#)]),
+    review(
         "POST /jobs/{id}/move",
         &[
             (404, "/jobs/<job>/move", r#"{"queue":"default"}"#),
             (404, "/jobs/<safety>/move", r#"{"queue":"default"}"#),
         ],
     ),
-    row("POST /jobs/{id}/skip", &[(404, "/jobs/<job>/skip", r#"{"epoch":1,"reviewer":"ann"}"#)]),
-    row(
+    review("POST /jobs/{id}/skip", &[(404, "/jobs/<job>/skip", r#"{"epoch":1,"reviewer":"ann"}"#)]),
+    review(
         "POST /jobs/{id}/claim",
         &[
             (404, "/jobs/<job>/claim", r#"{"reviewer":"eve"}"#),
             (404, "/jobs/<safety>/claim", r#"{"reviewer":"eve"}"#),
         ],
     ),
-    row("POST /jobs/{id}/release", &[(404, "/jobs/<job>/release", r#"{"epoch":1,"reviewer":"ann"}"#)]),
-    row(
+    review("POST /jobs/{id}/release", &[(404, "/jobs/<job>/release", r#"{"epoch":1,"reviewer":"ann"}"#)]),
+    review(
         "POST /jobs/{id}/decisions",
         &[(404, "/jobs/<job>/decisions", r#"{"epoch":1,"verdict":"ignore","reviewer":"ann"}"#)],
     ),
@@ -145,10 +151,10 @@ pub(super) const ADMIN: &[Row] = &[
     row("POST /orgs", &[(403, "/orgs", r#"{"id":"third"}"#)]),
     row("GET /partial-items", &[(200, "/partial-items", "")]),
     row("POST /partial-items/secret/reveal", &[(200, "/partial-items/secret/reveal", "")]),
-    row("GET /partial-requests", &[(200, "/partial-requests", "")]),
-    row("GET /partial-requests/{id}", &[(404, "/partial-requests/<request>", "")]),
-    row("GET /policies", &[(200, "/policies", "")]),
-    row("GET /queues", &[(200, "/queues", "")]),
+    review("GET /partial-requests", &[(200, "/partial-requests", "")]),
+    review("GET /partial-requests/{id}", &[(404, "/partial-requests/<request>", "")]),
+    review("GET /policies", &[(200, "/policies", "")]),
+    review("GET /queues", &[(200, "/queues", "")]),
     row(
         "POST /routing/explain",
         &[(404, "/routing/explain", r#"{"list":"reports","item":{"typeId":"post","id":"<item>"}}"#)],
@@ -176,10 +182,10 @@ pub(super) const ADMIN: &[Row] = &[
     ),
     row("POST /rules/retroactions/{run}/step", &[(404, "/rules/retroactions/<run>/step", "")]),
     row("GET /rules/stats", &[(200, "/rules/stats", ""), (200, "/rules/stats?rule=<rule>", "")]),
-    row("GET /users/{type}/{id}", &[(404, "/users/user/mallory", "")]),
-    row("GET /users/{type}/{id}/items", &[(200, "/users/user/mallory/items", "")]),
-    row("GET /users/{type}/{id}/jobs", &[(200, "/users/user/mallory/jobs", "")]),
-    row(
+    review("GET /users/{type}/{id}", &[(404, "/users/user/mallory", "")]),
+    review("GET /users/{type}/{id}/items", &[(200, "/users/user/mallory/items", "")]),
+    review("GET /users/{type}/{id}/jobs", &[(200, "/users/user/mallory/jobs", "")]),
+    review(
         "GET /users/{type}/{id}/reports",
         &[(200, "/users/user/alice/reports", ""), (200, "/users/user/mallory/reports?side=received", "")],
     ),
@@ -195,16 +201,16 @@ pub(super) const ADMIN: &[Row] = &[
         "POST /config",
         &[(200, "/config", r#"{"files":[{"name":"c.yaml","text":"bank: <bank>\nkind: text"}]}"#)],
     ),
-    row("POST /items/{type}/{id}/refresh", &[(202, "/items/post/<fetched>/refresh", "")]),
+    review("POST /items/{type}/{id}/refresh", &[(202, "/items/post/<fetched>/refresh", "")]),
 ];
 
 /// Pages of the console; a body is a form.
 pub(super) const PAGES: &[Row] = &[
-    row("GET /", &[(303, "/", "")]),
-    row("GET /style.css", &[(200, "/style.css", "")]),
-    row("GET /sign-in", &[(200, "/sign-in", "")]),
-    row("GET /queues", &[(200, "/queues", "")]),
-    row(
+    review("GET /", &[(303, "/", "")]),
+    review("GET /style.css", &[(200, "/style.css", "")]),
+    review("GET /sign-in", &[(200, "/sign-in", "")]),
+    review("GET /queues", &[(200, "/queues", "")]),
+    review(
         "GET /jobs",
         &[
             (200, "/jobs?state=all", ""),
@@ -213,20 +219,20 @@ pub(super) const PAGES: &[Row] = &[
             (200, "/jobs?queue=default&state=all&cursor=<jobs>", ""),
         ],
     ),
-    row(
+    review(
         "GET /jobs/{id}",
         &[(404, "/jobs/<job>", ""), (404, "/jobs/<decided>", ""), (404, "/jobs/<safety>", "")],
     ),
-    row("GET /jobs/{id}/causes", &[(404, "/jobs/<job>/causes", ""), (404, "/jobs/<safety>/causes", "")]),
-    row(
+    review("GET /jobs/{id}/causes", &[(404, "/jobs/<job>/causes", ""), (404, "/jobs/<safety>/causes", "")]),
+    review(
         "GET /jobs/{id}/partial-items",
         &[(404, "/jobs/<job>/partial-items", ""), (404, "/jobs/<safety>/partial-items", "")],
     ),
-    row(
+    review(
         "GET /partial-requests",
         &[(200, "/partial-requests", ""), (200, "/partial-requests?state=done", "")],
     ),
-    row("GET /partial-requests/{id}", &[(404, "/partial-requests/<request>", "")]),
+    review("GET /partial-requests/{id}", &[(404, "/partial-requests/<request>", "")]),
     row("GET /settings/keys", &[(200, "/settings/keys", "")]),
     row("GET /settings/keys/new", &[(200, "/settings/keys/new", "")]),
     row("POST /settings/keys", &[(201, "/settings/keys", "name=another&scopes=items:read&once=1")]),
@@ -235,9 +241,9 @@ pub(super) const PAGES: &[Row] = &[
     row("GET /settings/keys/{id}/revoke", &[(404, "/settings/keys/<key>/revoke", "")]),
     row("POST /settings/keys/{id}/revoke", &[(404, "/settings/keys/<key>/revoke", "")]),
     row("GET /settings/partial-items", &[(200, "/settings/partial-items", "")]),
-    row("POST /sign-in", &[(401, "/sign-in", "key=odd")]),
+    review("POST /sign-in", &[(401, "/sign-in", "key=odd")]),
     // The session has ended then.
-    row("POST /sign-out", &[(303, "/sign-out", "")]),
+    review("POST /sign-out", &[(303, "/sign-out", "")]),
 ];
 
 /// Routes of the platform API.

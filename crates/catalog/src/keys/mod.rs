@@ -42,7 +42,7 @@ pub struct Caller {
 
 impl Caller {
     pub fn may(&self, scope: Scope) -> bool {
-        self.scopes.contains(scope)
+        self.scopes.grants(scope)
     }
 }
 

@@ -13,14 +13,16 @@ pub enum Scope {
     AppealsWrite,
     PoliciesRead,
     ActionsWrite,
-    /// The admin API, without the jobs of class child_safety.
+    /// The admin API, without the jobs of class child_safety. It includes `review`.
     Admin,
-    /// Jobs of class child_safety, beside `admin`. No other scope implies it.
+    /// Jobs of class child_safety, beside `review` or `admin`. No other scope implies it.
     ChildSafety,
+    /// Review jobs, and the parts of the admin API that a moderator reads.
+    Review,
 }
 
 impl Scope {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::ItemsWrite,
         Self::ItemsRead,
         Self::ReportsWrite,
@@ -29,6 +31,7 @@ impl Scope {
         Self::ActionsWrite,
         Self::Admin,
         Self::ChildSafety,
+        Self::Review,
     ];
 
     pub fn name(self) -> &'static str {
@@ -41,30 +44,38 @@ impl Scope {
             Self::ActionsWrite => "actions:write",
             Self::Admin => "admin",
             Self::ChildSafety => "child_safety",
+            Self::Review => "review",
         }
     }
 }
 
 /// A set of permissions. As text, their names with spaces between.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Scopes(u8);
+pub struct Scopes(u16);
 
 /// A name that no scope has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there is no scope `{0}`; there are items:write, items:read, reports:write, appeals:write, policies:read, \
-     actions:write, admin, child_safety"
+     actions:write, admin, child_safety, review"
 )]
 pub struct UnknownScope(String);
 
 impl Scopes {
     /// Returns the scopes that a platform needs, without any of the administration and without child safety.
     pub fn platform() -> Self {
-        Scope::ALL.into_iter().filter(|scope| !matches!(scope, Scope::Admin | Scope::ChildSafety)).collect()
+        let is_platforms =
+            |scope: &Scope| !matches!(scope, Scope::Admin | Scope::ChildSafety | Scope::Review);
+        Scope::ALL.into_iter().filter(is_platforms).collect()
     }
 
     pub fn contains(self, scope: Scope) -> bool {
         self.0 & (1 << scope as u8) != 0
+    }
+
+    /// True if a key with these scopes may do what the scope allows: `admin` includes `review`.
+    pub fn grants(self, scope: Scope) -> bool {
+        self.contains(scope) || (scope == Scope::Review && self.contains(Scope::Admin))
     }
 
     pub fn is_empty(self) -> bool {
@@ -140,5 +151,18 @@ mod tests {
         assert!(!Scopes::platform().contains(Scope::Admin) && all.contains(Scope::Admin));
         assert!(!Scopes::platform().contains(Scope::ChildSafety) && all.contains(Scope::ChildSafety));
         assert!(!"admin".parse::<Scopes>().unwrap().contains(Scope::ChildSafety));
+    }
+
+    #[test]
+    fn admin_includes_review_and_nothing_else_does() {
+        for scope in Scope::ALL {
+            let scopes: Scopes = [scope].into_iter().collect();
+            assert_eq!(
+                scopes.grants(Scope::Review),
+                matches!(scope, Scope::Admin | Scope::Review),
+                "{scopes}"
+            );
+            assert_eq!(scopes.grants(Scope::Admin), scope == Scope::Admin, "{scopes}");
+        }
     }
 }
