@@ -334,6 +334,36 @@ async fn key_of_a_moderator_works_on_jobs_and_on_child_safety_with_its_scope() {
 }
 
 #[tokio::test]
+async fn jobs_of_all_queues_are_listed_by_priority() {
+    let place = Place::new();
+    let demo = configured(&place).await;
+    let text = "policy: hate\nseverity: severe\n";
+    let change = json!({"files": [{"name": "hate.yaml", "text": text}]});
+    assert_eq!(demo.command("/config", &change).await.0, 200);
+    for item in ["l1", "l2", "l3"] {
+        reported(&demo, "default", item, "hello").await;
+    }
+    let mut sent = report(&post("l4", "mallory", "my wallet"));
+    sent["reportedForReason"] = json!({"policyId": "hate"});
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    demo.job("scams", "l4").await;
+    let (mut items, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = demo.admin(&format!("/jobs?limit=2{cursor}")).await;
+        items.extend(page["items"].as_array().unwrap().iter().map(|job| job["item"]["id"].clone()));
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(items, ["l4", "l1", "l2", "l3"]);
+    let mut browser = Browser::signed_in(&demo, demo.var("TIDEGATE_ADMIN_KEY")).await;
+    let page = browser.get("/jobs").await;
+    let place_of = |item: &str| page.body.find(&format!("<code>{item}</code>")).unwrap();
+    assert!(place_of("l4") < place_of("l1") && place_of("l1") < place_of("l3"), "{}", page.body);
+}
+
+#[tokio::test]
 async fn skipped_job_goes_to_others_first() {
     let place = Place::new();
     let demo = configured(&place).await;

@@ -7,7 +7,10 @@ use tidegate_moderation::{
     jobs::{self, Cause, JobRequest, Placement},
     priority::Signals,
     queue_counts,
-    review::queues::{self, Claim, ClaimNext, Reviewer},
+    review::{
+        job_list::{self, ListRequest},
+        queues::{self, Claim, ClaimNext, Reviewer},
+    },
 };
 use tidegate_schemas::{
     documents::{QueueOrder, Severity},
@@ -167,7 +170,11 @@ async fn a_job_opened_after_the_clock_was_set_back_can_be_claimed() {
     let late = JobRequest { subject: ItemKey::new("post", "p3"), ..job_request(3, JobClass::Review) };
     let late = jobs::open_or_join(&store, &late, at(1)).await.unwrap();
     assert_eq!(next(1, "ada").await, Some(late));
-    assert_eq!(next(9, "bob").await, Some(late), "also when the clock has caught up and the claim has lapsed");
+    assert_eq!(
+        next(9, "bob").await,
+        Some(late),
+        "also when the clock has caught up and the claim has lapsed"
+    );
 }
 
 #[tokio::test]
@@ -448,4 +455,75 @@ async fn a_decided_day_is_not_read_again_and_a_late_job_goes_to_the_next() {
     let row = store.get::<Job>(&(org(), late)).await.unwrap().unwrap();
     assert_eq!(row.created_at, at(24));
     assert_eq!(next(&store, "a", at(30)).await, Some(late));
+}
+
+/// Items of the jobs that a list has, page by page. Fails if a page does not advance.
+async fn listed(store: &Store, queues: &[&str], jobs: usize, rows: usize) -> Vec<String> {
+    let (org, queues) = (org(), queues.iter().map(|queue| QueueId::new(*queue)).collect::<Vec<_>>());
+    let mut request = ListRequest { org: &org, queues: &queues, from: None, jobs, rows, open_only: true };
+    let mut items = Vec::new();
+    loop {
+        let page = job_list::list(store, &request, |job| job.state == JobState::Open).await.unwrap();
+        assert!(page.jobs.len() <= jobs);
+        items.extend(page.jobs.iter().map(|job| job.item.id.to_string()));
+        let Some(next) = page.next else { return items };
+        assert_ne!(request.from.as_ref(), Some(&next), "the page did not advance");
+        request.from = Some(next.to_string().parse().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn jobs_are_listed_by_priority_across_queues_then_by_age() {
+    let Fixture { store, _folder } = fixture();
+    let now = Millis::now();
+    let severities = [Severity::None, Severity::Severe, Severity::Low];
+    let mut expected = Vec::new();
+    for (nth, queue) in (0..60_u64).zip(["a", "b", "c"].into_iter().cycle()) {
+        let severity = severities[usize::try_from(nth).unwrap() / 2 % 3];
+        // Over three days, and two jobs an instant.
+        let at = now.minus(Duration::from_secs((60 - nth / 2 * 2) * 3_600));
+        let item = format!("p{nth:02}");
+        let request = JobRequest { queue: QueueId::new(queue), ..request_of(&item, nth.into(), severity) };
+        let job = jobs::open_or_join(&store, &request, at).await.unwrap();
+        expected.push((std::cmp::Reverse(severity), at, job, item));
+    }
+    expected.sort();
+    let of = |queues: &[&str]| {
+        let in_queue = |item: &str| {
+            let nth: usize = item[1..].parse().unwrap();
+            queues.contains(&["a", "b", "c"][nth % 3])
+        };
+        let items = expected.iter().map(|(.., item)| item.clone());
+        items.filter(|item| in_queue(item)).collect::<Vec<_>>()
+    };
+    for queues in [&["a", "b", "c"][..], &["b"], &["c", "a"]] {
+        for (jobs, rows) in [(100, 5_000), (1, 5_000), (7, 5_000), (60, 5_000), (7, 1), (100, 20)] {
+            assert_eq!(listed(&store, queues, jobs, rows).await, of(queues), "{queues:?} {jobs} {rows}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn first_page_of_open_jobs_reads_past_no_decided_ones() {
+    let Fixture { store, _folder } = fixture();
+    let now = Millis::now();
+    let open = async |nth: u64| {
+        let at = now.minus(Duration::from_secs(10_000 - nth));
+        let request = request_of(&format!("p{nth:03}"), nth.into(), Severity::None);
+        jobs::open_or_join(&store, &request, at).await.unwrap()
+    };
+    for nth in 0..200 {
+        let job = open(nth).await;
+        decide(&store, job).await;
+    }
+    for nth in 200..203 {
+        open(nth).await;
+    }
+    // Claims and this move the mark of the day past jobs that are decided for good.
+    queues::waiting(&store, &org(), &QueueId::new("default"), 10, now, |_| true).await.unwrap();
+    let (org, queue) = (org(), [QueueId::new("default")]);
+    let request = ListRequest { org: &org, queues: &queue, from: None, jobs: 3, rows: 8, open_only: true };
+    let page = job_list::list(&store, &request, |job| job.state == JobState::Open).await.unwrap();
+    let items: Vec<_> = page.jobs.iter().map(|job| job.item.id.as_str()).collect();
+    assert_eq!(items, ["p200", "p201", "p202"], "of 203 entries, 8 were read");
 }
