@@ -180,7 +180,10 @@ async fn moved_job_waits_and_counts_in_the_other_queue_only() {
             .map(|it| it.as_i64().unwrap())
     };
     assert_eq!((counts("default"), counts("scams")), ([0, 1, 1], [1, 1, 0]), "{queues}");
-    assert_eq!(demo.command("/jobs/claim-next", &json!({"queue": "default", "reviewer": "bob"})).await.0, 204);
+    assert_eq!(
+        demo.command("/jobs/claim-next", &json!({"queue": "default", "reviewer": "bob"})).await.0,
+        204
+    );
     let ann = json!({"queue": "scams", "reviewer": "ann"});
     let (status, claimed) = demo.command("/jobs/claim-next", &ann).await;
     assert_eq!((status.as_u16(), &claimed["id"]), (200, &job["id"]), "{claimed}");
@@ -198,7 +201,11 @@ async fn claim_with_an_api_key_names_the_person() {
     let path = format!("/jobs/{}/claim", job["id"].as_str().unwrap());
     for (path, body) in [("/jobs/claim-next", json!({"queue": "default"})), (&*path, json!({}))] {
         let (status, answer) = demo.command(path, &body).await;
-        assert_eq!((status.as_u16(), &answer["errors"][0]["pointer"]), (400, &json!("/reviewer")), "{answer}");
+        assert_eq!(
+            (status.as_u16(), &answer["errors"][0]["pointer"]),
+            (400, &json!("/reviewer")),
+            "{answer}"
+        );
         let detail = answer["errors"][0]["detail"].as_str().unwrap();
         assert!(detail.contains("share an API key") && detail.contains("`reviewer`"), "{detail}");
     }
@@ -244,7 +251,7 @@ async fn policy_named_by_key_counts_as_named_by_id() {
         let job = demo.job("default", item).await;
         assert_eq!((&job["signals"]["severity"], &job["priority"]), (&json!("severe"), &json!(8)), "{job}");
         let whole = demo.whole_job(&job).await;
-        assert_eq!(whole["causes"][0]["policy"]["id"], id, "{whole}");
+        assert_eq!(whole["causes"][0]["report"]["policy"]["id"], id, "{whole}");
     }
     let job = demo.job("default", "by-key").await;
     let path = format!("/jobs/{}", job["id"].as_str().unwrap());
@@ -291,7 +298,11 @@ async fn audit_names_reviewer_verdict_and_actions() {
     }
     assert_eq!(detail("POST /jobs/claim-next")["job"], job["id"], "{audit}");
     let decision = detail("POST /jobs/{id}/decisions");
-    assert_eq!((&decision["verdict"], &decision["actions"]), (&json!("act"), &json!(["remove"])), "{decision}");
+    assert_eq!(
+        (&decision["verdict"], &decision["actions"]),
+        (&json!("act"), &json!(["remove"])),
+        "{decision}"
+    );
     let related = json!([{"item": {"id": "mallory", "typeId": "user"}, "actions": ["limit_reach"]}]);
     assert_eq!(decision["related"], related);
 }

@@ -1,14 +1,15 @@
 //! Compiled routing lists: which queue the job of a cause goes to, and why.
 //!
 //! Conditions are those of rules, over the fields of the item and what is known of the cause, under reserved names. They
-//! are compiled like rules, but use no fact that has to be looked up, so a job can be routed at once.
+//! are compiled like rules. Of facts that have to be looked up, only the list for reports uses any: scores of models that keep
+//! their answers.
 
 use std::collections::HashSet;
 
 use serde_json::{Value as Json, json};
 use tidegate_rules::{
-    Explained, Facts, Fields, Item, Kind, Limits, Number, On, Plan, RuleError, RuleSource, Shape, Value,
-    Vocabulary,
+    Explained, Facts, Fields, Item, Kind, Limits, Number, On, Plan, RuleError, RuleSource, Scan, Shape,
+    Value, Vocabulary,
 };
 use tidegate_schemas::{
     documents::{DocumentFault, Routing, RoutingEntry, RoutingList},
@@ -23,6 +24,8 @@ pub struct Router {
     list: RoutingList,
     entries: Vec<RoutingEntry>,
     plan: Plan,
+    /// True if a condition looks at the rules that matched.
+    uses_matched_rules: bool,
 }
 
 /// Choice of a routing list.
@@ -33,6 +36,27 @@ pub struct Choice {
     pub routed_by: Option<String>,
 }
 
+/// Choice with the place of its entry in the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankedChoice {
+    pub choice: Choice,
+    /// Index of the entry; `None` if no entry matched.
+    entry: Option<usize>,
+}
+
+impl RankedChoice {
+    /// Returns the choice of a list that is not configured.
+    pub fn without_list(list: RoutingList) -> Self {
+        Self { choice: Choice { queue: list.default_queue(), routed_by: None }, entry: None }
+    }
+
+    /// True if the entry comes before that of the other choice.
+    pub fn is_before(&self, other: &Self) -> bool {
+        let place = |ranked: &Self| ranked.entry.unwrap_or(usize::MAX);
+        place(self) < place(other)
+    }
+}
+
 /// A cause to route.
 #[derive(Clone, Copy)]
 pub struct Routed<'a> {
@@ -41,6 +65,8 @@ pub struct Routed<'a> {
     pub values: Option<&'a dyn Fields>,
     /// Facts about the cause: an object for each reserved name, such as `{"report": {"reporters": 3}}`.
     pub known: &'a Json,
+    /// Scores of the item, as far as they are known.
+    pub facts: &'a Facts,
     pub now: Millis,
 }
 
@@ -63,6 +89,7 @@ fn reserved(list: RoutingList) -> &'static [(&'static str, Shape)] {
     const TEXTS: Shape = Shape::list(Kind::Text);
     match list {
         RoutingList::Reports => &[
+            ("report.source", TEXT),
             ("report.policy", TEXT),
             ("report.reason", TEXT),
             ("report.reporters", NUMBER),
@@ -143,17 +170,27 @@ impl Router {
         };
         let plan = Plan::compile(&sources, &vocabulary, limits)
             .map_err(|faults| faults.iter().map(fault).collect::<Vec<_>>())?;
-        let asking: Vec<DocumentFault> = plan
-            .rules_that_look_up()
+        let (message, looks_up) = match list {
+            RoutingList::Reports => (
+                "Routing uses fields of the item and the cause, and scores: remove strikes, count and media. `media.banks` has the \
+                 banks that media matched.",
+                plan.rules_that_look_up_other_than_scores().collect::<Vec<_>>(),
+            ),
+            RoutingList::Rules | RoutingList::Appeals => (
+                "This list uses fields of the item and the cause only: remove strikes, count, media and score. `media.banks` has \
+                 the banks that media matched.",
+                plan.rules_that_look_up().collect(),
+            ),
+        };
+        let asking: Vec<DocumentFault> = looks_up
+            .into_iter()
             .filter_map(|rule| index_of(rule.as_str()))
-            .map(|index| {
-                let message = "Routing uses fields of the item and the cause only: remove strikes, count, media and \
-                               score. `media.banks` has the banks that media matched.";
-                DocumentFault::new(origin, format!("entries[{index}].when"), message)
-            })
+            .map(|index| DocumentFault::new(origin, format!("entries[{index}].when"), message))
             .collect();
         if asking.is_empty() {
-            Ok(Self { list, entries: routing.entries.clone(), plan })
+            let conditions = routing.entries.iter().filter_map(|entry| entry.when.as_ref());
+            let uses_matched_rules = conditions.map(Json::to_string).any(|it| it.contains("rules.matched"));
+            Ok(Self { list, entries: routing.entries.clone(), plan, uses_matched_rules })
         } else {
             Err(asking)
         }
@@ -173,15 +210,35 @@ impl Router {
         self.entries[index].name.clone().unwrap_or_else(|| (index + 1).to_string())
     }
 
+    /// True if a condition asks for a score.
+    pub fn asks_models(&self) -> bool {
+        self.plan.rules_that_look_up().next().is_some()
+    }
+
+    /// True if a condition looks at the rules that matched, so that these have to be found out.
+    pub fn uses_matched_rules(&self) -> bool {
+        self.uses_matched_rules
+    }
+
+    /// The conditions, whose scan says which scores an item needs.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Returns the part of the conditions that the cause itself decides. Facts of the cause do not count here.
+    pub fn scan(&self, cause: Routed<'_>) -> Scan {
+        self.plan.scan(&item(cause, &self.combined(cause)))
+    }
+
     /// Returns the queue of the first entry that matches, or the list's default.
-    pub fn choose(&self, cause: Routed<'_>) -> Choice {
+    pub fn choose(&self, cause: Routed<'_>) -> RankedChoice {
         let matched = self.matched(cause);
         match self.entries.iter().enumerate().find(|(index, entry)| takes(*index, entry, cause, &matched)) {
-            Some((index, entry)) => Choice {
-                queue: entry.queue.clone(),
-                routed_by: Some(format!("{}/{}", self.list, self.name(index))),
-            },
-            None => Choice { queue: self.list.default_queue(), routed_by: None },
+            Some((index, entry)) => {
+                let routed_by = Some(format!("{}/{}", self.list, self.name(index)));
+                RankedChoice { choice: Choice { queue: entry.queue.clone(), routed_by }, entry: Some(index) }
+            }
+            None => RankedChoice::without_list(self.list),
         }
     }
 
@@ -197,7 +254,7 @@ impl Router {
                 queue: entry.queue.clone(),
                 matches: takes(index, entry, cause, &matched),
                 concerns: concerns(entry, cause),
-                tree: pending.map(|pending| self.plan.finish_explanation(pending, &Facts::new())),
+                tree: pending.map(|pending| self.plan.finish_explanation(pending, cause.facts)),
             }
         });
         entries.collect()
@@ -210,7 +267,7 @@ impl Router {
     fn matched(&self, cause: Routed<'_>) -> HashSet<RuleId> {
         let combined = self.combined(cause);
         let scan = self.plan.scan(&item(cause, &combined));
-        let outcome = self.plan.finish(scan, &Facts::new());
+        let outcome = self.plan.finish(scan, cause.facts);
         outcome.matched.iter().map(|found| found.rule.clone()).collect()
     }
 }
@@ -276,8 +333,9 @@ mod tests {
     ) -> (String, Option<String>) {
         let item = ItemKey::new(type_id, "1");
         let values = Text(text);
-        let cause = Routed { item: &item, values: Some(&values), known, now: Millis(0) };
-        let choice = config.router(RoutingList::Reports).unwrap().choose(cause);
+        let facts = Facts::new();
+        let cause = Routed { item: &item, values: Some(&values), known, facts: &facts, now: Millis(0) };
+        let choice = config.router(RoutingList::Reports).unwrap().choose(cause).choice;
         (choice.queue.to_string(), choice.routed_by)
     }
 
@@ -296,11 +354,35 @@ mod tests {
     }
 
     #[test]
+    fn only_reports_are_routed_by_scores_of_signals_that_keep_them() {
+        let signal = |cache: &str| {
+            format!(
+                "signal: toxic\nurl: https://m.example/\ninput: text\noutput: {{score: /s}}\n{cache}---\n"
+            )
+        };
+        let entry = "entries: [{queue: scams, when: {score: {model: toxic, gte: 0.5}}}]\n";
+        let config = compile(&format!("{}routing: reports\n{entry}", signal(""))).unwrap();
+        assert!(config.router(RoutingList::Reports).unwrap().asks_models());
+        for (routing, expected) in [
+            (format!("{}routing: reports\n{entry}", signal("cache: 0s\n")), "keeps no answers"),
+            (format!("{}routing: rules\n{entry}", signal("")), "remove strikes, count, media and score"),
+            (format!("routing: reports\n{entry}"), "There is no signal `toxic`"),
+        ] {
+            let files = [("all.yaml".to_owned(), format!("{DOCUMENTS}{routing}"))];
+            let faults = change::lint(&files, &[], &Settings::default(), Millis(0), 9).unwrap_err();
+            let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
+            let faults = faults.join("\n");
+            assert!(faults.contains(expected), "{routing}: {faults}");
+        }
+    }
+
+    #[test]
     fn every_entry_is_explained() {
         let config = compile(REPORTS).unwrap();
         let item = ItemKey::new("post", "1");
         let known = json!({"report": {"reporters": 12}});
-        let cause = Routed { item: &item, values: None, known: &known, now: Millis(0) };
+        let facts = Facts::new();
+        let cause = Routed { item: &item, values: None, known: &known, facts: &facts, now: Millis(0) };
         let told = config.router(RoutingList::Reports).unwrap().explain(cause);
         let told: Vec<_> =
             told.iter().map(|it| (&*it.name, it.matches, it.concerns, it.tree.is_some())).collect();
@@ -318,10 +400,7 @@ mod tests {
                 "entries: [{queue: scams, when: {field: {path: report.polcy, eq: a}}}]",
                 "entries[0].when.field",
             ),
-            (
-                "entries: [{queue: scams, when: {strikes: {gte: 1}}}]",
-                "remove strikes, count, media and score",
-            ),
+            ("entries: [{queue: scams, when: {strikes: {gte: 1}}}]", "remove strikes, count and media"),
             ("entries: [{queue: scams, item_types: [pots]}]", "entries[0].item_types[0]"),
             (
                 "entries: [{queue: scams, when: {field: {path: appeal.reason, eq: a}}}]",

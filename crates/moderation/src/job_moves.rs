@@ -15,6 +15,9 @@ pub(crate) struct JobMove {
     /// Review job that has the causes, if the job left child safety.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) job: Option<JobId>,
+    /// True if the routing list moved the job, and not a person.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) routed: bool,
 }
 
 /// Returns the moves of a job, the oldest first.

@@ -82,6 +82,8 @@ pub struct JobRequest {
 pub struct Placement {
     /// Routing list and entry that chose the queue.
     pub routed_by: Option<String>,
+    /// Report by which the routing list for reports chose the queue, if it did.
+    pub routed_for: Option<ReportId>,
     /// Severity and reach that the cause adds to the priority.
     pub signals: Signals,
     /// User whose report it is.
@@ -296,7 +298,7 @@ async fn raised(
 ) -> Result<Job, Error> {
     let joined = Signals::of(job)?.unwrap_or_default().joined(signals);
     let priority = joined.priority(&request.placement.order(&job.queue)).max(job.priority);
-    let mut raised = Job { priority, signals: Some(text(joined)?), ..job.clone() };
+    let mut raised = Job { priority, signals: Some(signals_text(joined)?), ..job.clone() };
     if priority != job.priority {
         let at = entry_time(store, &job.org, &job.queue, priority, now).await?;
         put_entry(store, &raised, at, now).await?;
@@ -305,7 +307,7 @@ async fn raised(
     Ok(raised)
 }
 
-fn text(signals: Signals) -> Result<String, Error> {
+pub(crate) fn signals_text(signals: Signals) -> Result<String, Error> {
     serde_json::to_string(&signals).map_err(Error::corrupt("job"))
 }
 
@@ -350,8 +352,9 @@ async fn open(
         decision: None,
         decision_state: None,
         queued_at: None,
-        signals: Some(text(signals)?),
+        signals: Some(signals_text(signals)?),
         routed_by: request.placement.routed_by.clone(),
+        routed_for: request.placement.routed_for,
         closed_at: None,
         moves: None,
         skips: None,

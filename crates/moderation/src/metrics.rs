@@ -18,6 +18,7 @@ const JOBS_OPENED: &str = "tidegate_jobs_opened_total";
 const JOBS_CLAIMED: &str = "tidegate_jobs_claimed_total";
 const JOBS_AUTO_CLOSED: &str = "tidegate_jobs_auto_closed_total";
 const JOBS_MOVED: &str = "tidegate_jobs_moved_total";
+const JOBS_REROUTED: &str = "tidegate_jobs_rerouted_total";
 const JOBS_SKIPPED: &str = "tidegate_jobs_skipped_total";
 const JOBS_ROUTED: &str = "tidegate_jobs_routed_total";
 const SCORE_LOOKUPS: &str = "tidegate_score_lookups_total";
@@ -53,6 +54,10 @@ pub fn describe() {
         "Fetches that were dropped because too many run without a waiting item."
     );
     describe_counter!(JOBS_MOVED, "Review jobs that moderators moved to another queue, by class.");
+    describe_counter!(
+        JOBS_REROUTED,
+        "Waiting review jobs that the routing list for reports moved to another queue."
+    );
     describe_counter!(JOBS_SKIPPED, "Claims of review jobs that reviewers gave back to somebody else.");
     describe_counter!(JOBS_OPENED, "Review jobs that were opened, by class.");
     describe_counter!(
@@ -99,6 +104,10 @@ pub(crate) fn job_opened(class: &'static str) {
 
 pub(crate) fn job_moved(class: &'static str) {
     counter!(JOBS_MOVED, "class" => class).increment(1);
+}
+
+pub(crate) fn job_rerouted() {
+    counter!(JOBS_REROUTED).increment(1);
 }
 
 pub(crate) fn job_skipped() {

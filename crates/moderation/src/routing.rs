@@ -7,7 +7,7 @@ use tidegate_catalog::{
     Compiled,
     routing::{Choice, Routed},
 };
-use tidegate_rules::Fields;
+use tidegate_rules::{Facts, Fields};
 use tidegate_schemas::{
     documents::RoutingList,
     ids::{ItemKey, Millis, PolicyId},
@@ -28,9 +28,16 @@ pub(crate) fn choose(
     let Some(router) = config.router(list) else {
         return Choice { queue: list.default_queue(), routed_by: None };
     };
-    let choice = router.choose(Routed { item, values, known, now });
-    metrics::job_routed(list.as_str(), if choice.routed_by.is_some() { "entry" } else { "default" });
+    let choice = router.choose(Routed { item, values, known, facts: &Facts::new(), now }).choice;
+    count(config, list, &choice);
     choice
+}
+
+/// Counts a choice, if the list is configured.
+pub(crate) fn count(config: &Compiled, list: RoutingList, choice: &Choice) {
+    if config.router(list).is_some() {
+        metrics::job_routed(list.as_str(), if choice.routed_by.is_some() { "entry" } else { "default" });
+    }
 }
 
 /// Returns the key of a policy that a platform named, or what it named.

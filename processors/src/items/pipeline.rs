@@ -16,8 +16,12 @@ use tidegate_moderation::{
         submissions::{self, ReplayState},
     },
     media::Wanted,
+    review::{
+        report_routing,
+        rerouting::{Occasion, reroute_waiting_job},
+    },
 };
-use tidegate_rules::Outcome;
+use tidegate_rules::{Facts, Outcome};
 use tidegate_schemas::{
     ids::{ConfigVersion, Millis},
     records::{self, Source},
@@ -30,7 +34,7 @@ use super::{
     media_wait::{MediaRequest, MediaWait, MediaWaitResult},
     rule_counters::OutcomeCounters,
     rule_limits::{LimitRequest, RuleLimits},
-    score_wait::{ScoreRequest, ScoreWait, ScoreWaitResult},
+    score_wait::{Conditions, ScoreRequest, ScoreWait, ScoreWaitResult},
     window_order::WindowGuard,
 };
 use crate::consumer::{
@@ -114,6 +118,22 @@ impl ItemPipeline {
         }
     }
 
+    /// Routes the waiting job of the item again, if the evaluation may have changed what the routing list for reports says.
+    pub(super) async fn reroute(
+        &self,
+        submission: &Submission<'_>,
+        opens_reviews: bool,
+    ) -> Result<(), TaskError> {
+        let Submission { header, entry, at, .. } = submission;
+        if header.source != Source::Report && !opens_reviews {
+            return Ok(());
+        }
+        let config = self.config(header, at.append_ms).await?;
+        let (item, occasion) = (entry.key(), Occasion::Evaluated(header.report_id));
+        let rerouted = reroute_waiting_job(&self.deps, &config, &item, occasion, Millis::now());
+        Ok(Box::pin(rerouted).await?)
+    }
+
     /// Returns the configuration at the version that ingest validated the record with, or a later one.
     pub(super) async fn config(
         &self,
@@ -158,9 +178,14 @@ impl ItemRun<'_> {
         self.count_windows(&evaluation).await?;
         let Some(evaluation) = self.await_media(evaluation).await? else { return Ok(()) };
         let Some((prepared, outcome)) = self.look_up_facts(evaluation).await? else { return Ok(()) };
+        if !Box::pin(self.ask_routing_scores(&prepared, &outcome)).await? {
+            return Ok(());
+        }
         let refused = self.check_limits(&prepared, &outcome).await?;
         let plan = self.plan(&prepared, &outcome, &refused).await?;
-        self.carry_out(plan).await
+        let opens_reviews = !plan.reviews.is_empty();
+        self.carry_out(plan).await?;
+        self.pipeline.reroute(&self.submission, opens_reviews).await
     }
 
     /// Checks the item against its type, and decides what can be decided from the item alone.
@@ -245,6 +270,7 @@ impl ItemRun<'_> {
             org: &job.record.org,
             bytes: self.submission.entry.data.len(),
             prepared: &prepared,
+            conditions: Conditions::Rules,
             scan: &scan,
             ticket: &job.ticket,
             slot: self.slot,
@@ -264,6 +290,33 @@ impl ItemRun<'_> {
             (prepared, outcome)
         };
         Ok(Some(pipeline.pool.run(&job.record.org, finish).await?))
+    }
+
+    /// Asks models for the scores that the routing of the item's report depends on, so that they are kept for it. False: the
+    /// item was handed over to the topic of those that wait longer.
+    async fn ask_routing_scores(&self, prepared: &Prepared, outcome: &Outcome) -> Result<bool, TaskError> {
+        let (pipeline, job) = (self.pipeline, self.job);
+        let Some(report_id) = job.record.report_id else { return Ok(true) };
+        let scan = report_routing::scan_scores(&pipeline.deps, prepared, outcome, report_id).await?;
+        let Some(scan) = scan.map(Arc::new) else { return Ok(true) };
+        let request = ScoreRequest {
+            org: &job.record.org,
+            bytes: self.submission.entry.data.len(),
+            prepared,
+            conditions: Conditions::ReportRouting,
+            scan: &scan,
+            ticket: &job.ticket,
+            slot: self.slot,
+        };
+        match pipeline.scores.complete(request, Facts::new()).await {
+            ScoreWaitResult::Answered(_) => Ok(true),
+            ScoreWaitResult::Later => {
+                let (version, media) = (prepared.config.version(), &prepared.media.shown);
+                submissions::accept(&pipeline.deps, &self.submission, version, media, job.is_resent).await?;
+                Ok(false)
+            }
+            ScoreWaitResult::Left => Err(TaskError::AssignmentLost),
+        }
     }
 
     /// Asks the limits of rules that are about to act. Returns the rules that may not.

@@ -22,7 +22,9 @@ impl ItemPipeline {
         state: ReplayState,
     ) -> Result<(), TaskError> {
         match state {
-            ReplayState::Fresh | ReplayState::Evaluated => {}
+            ReplayState::Fresh => {}
+            // The earlier run may have ended before its last step.
+            ReplayState::Evaluated => self.reroute(submission, false).await?,
             ReplayState::HandedOver => {
                 submissions::hand_over(&self.deps, submission, job.is_resent).await?;
             }
@@ -34,6 +36,7 @@ impl ItemPipeline {
                     *plan
                 };
                 submissions::finish(&self.deps, submission, &plan).await?;
+                self.reroute(submission, !plan.reviews.is_empty()).await?;
             }
         }
         Ok(())

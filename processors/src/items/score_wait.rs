@@ -6,13 +6,14 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
+use tidegate_catalog::Compiled;
 use tidegate_moderation::{
     items::evaluate::{self, Prepared},
     scores::Scorer,
 };
 use tidegate_rules::{Facts, Need, Scan};
 use tidegate_scheduler::Scheduler;
-use tidegate_schemas::ids::OrgId;
+use tidegate_schemas::{documents::RoutingList, ids::OrgId};
 use tidegate_stream::consumer::ticket::Ticket;
 use tokio::time::{Instant, sleep_until};
 
@@ -44,6 +45,27 @@ pub(crate) enum ScoreWaitResult {
     Left,
 }
 
+/// Conditions that ask for scores.
+#[derive(Clone, Copy)]
+pub(crate) enum Conditions {
+    Rules,
+    /// Conditions of the routing list for reports.
+    ReportRouting,
+}
+
+impl Conditions {
+    /// Returns the scores that each condition of the scan still depends on.
+    fn undecided_scores(self, config: &Compiled, scan: &Scan, facts: &Facts) -> Vec<Vec<Need>> {
+        match self {
+            Self::Rules => evaluate::undecided_scores(config, scan, facts),
+            Self::ReportRouting => config
+                .router(RoutingList::Reports)
+                .map(|router| router.plan().undecided_scores(scan, facts))
+                .unwrap_or_default(),
+        }
+    }
+}
+
 /// One item, and the ticket that ends the wait if it is lost.
 #[derive(Clone, Copy)]
 pub(crate) struct ScoreRequest<'a> {
@@ -51,6 +73,7 @@ pub(crate) struct ScoreRequest<'a> {
     /// Bytes that the item takes while it waits.
     pub(crate) bytes: usize,
     pub(crate) prepared: &'a Prepared,
+    pub(crate) conditions: Conditions,
     pub(crate) scan: &'a Arc<Scan>,
     pub(crate) ticket: &'a Ticket,
     pub(crate) slot: &'a ConcurrencySlot,
@@ -176,10 +199,10 @@ impl ScoreWait {
     async fn undecided(&self, request: ScoreRequest<'_>, facts: &Facts) -> Vec<Vec<Need>> {
         let config = Arc::clone(&request.prepared.config);
         if !facts.have_texts() {
-            return evaluate::undecided_scores(&config, request.scan, facts);
+            return request.conditions.undecided_scores(&config, request.scan, facts);
         }
-        let (scan, facts) = (Arc::clone(request.scan), facts.clone());
-        let undecided = move || evaluate::undecided_scores(&config, &scan, &facts);
+        let (scan, facts, conditions) = (Arc::clone(request.scan), facts.clone(), request.conditions);
+        let undecided = move || conditions.undecided_scores(&config, &scan, &facts);
         // What panics here panics again, and by its name, when the rules are decided.
         self.pool.run(request.org, undecided).await.unwrap_or_default()
     }
@@ -221,7 +244,7 @@ fn models(request: &ScoreRequest<'_>, facts: &Facts) -> Vec<String> {
     if !request.scan.needs().iter().any(|need| matches!(need, Need::Score { .. })) {
         return Vec::new();
     }
-    let undecided = evaluate::undecided_scores(&request.prepared.config, request.scan, facts);
+    let undecided = request.conditions.undecided_scores(&request.prepared.config, request.scan, facts);
     let undecided = undecided.into_iter().flatten();
     let mut models: Vec<String> = undecided.filter_map(model).collect();
     models.sort_unstable();

@@ -13,9 +13,10 @@ use tidegate_moderation::{
         evaluate::{self, Prepared},
         stored,
     },
+    review::report_routing,
     routing,
 };
-use tidegate_rules::Explained;
+use tidegate_rules::{Explained, Facts};
 use tidegate_schemas::{
     documents::RoutingList,
     ids::{ConfigVersion, ItemId, ItemKey, Millis, QueueId, SubmissionId, TypeId},
@@ -123,10 +124,16 @@ pub(crate) async fn explain(
             (entry(&key, row.data.clone(), variant, row.type_version), known)
         }
     };
+    if list == RoutingList::Reports {
+        report_routing::add_rules_of_submitted(&config, entry.clone(), now, &mut known).await;
+    }
     for (name, given) in [("report", report), ("appeal", appeal), ("rules", rules), ("media", media)] {
         if let Some(given) = given {
             known[name] = Value::Object(given);
         }
+    }
+    if list == RoutingList::Reports && known["report"].get("source").is_none() {
+        known["report"]["source"] = json!(report_routing::SOURCE);
     }
     let prepared =
         evaluate::prepare(Arc::clone(&config), Source::Report, &entry, now).map_err(|error| match error {
@@ -136,9 +143,20 @@ pub(crate) async fn explain(
             error => faults::moderation(error),
         })?;
     let router = config.router(list);
-    let cause = Routed { item: &key, values: Some(Prepared::fields(&prepared)), known: &known, now };
+    let facts = match router {
+        Some(router) => {
+            let needs = report_routing::needed_scores(router, &prepared, &known, now);
+            report_routing::kept_scores(&deps.store, &prepared, needs)
+                .await
+                .map_err(faults::moderation)?
+                .facts
+        }
+        None => Facts::new(),
+    };
+    let values = Some(Prepared::fields(&prepared));
+    let cause = Routed { item: &key, values, known: &known, facts: &facts, now };
     let entries = router.map(|router| router.explain(cause)).unwrap_or_default();
-    let choice = router.map(|router| router.choose(cause));
+    let choice = router.map(|router| router.choose(cause).choice);
     let (queue, routed_by) =
         choice.map_or_else(|| (list.default_queue(), None), |choice| (choice.queue, choice.routed_by));
     let entries = entries.into_iter().map(|entry| Entry {

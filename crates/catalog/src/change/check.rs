@@ -174,9 +174,16 @@ fn check_all_headers(
 
 /// Conditions on models name signals that exist, and labels or a text that those have.
 fn check_scores(set: &Set, faults: &mut Vec<DocumentFault>) {
-    for (origin, rule) in set.rules.values() {
+    let of_rules = set.rules.values().map(|(origin, rule)| (origin, "when".to_owned(), &rule.when, false));
+    let of_routing = set.routing.values().flat_map(|(origin, routing)| {
+        let conditions = routing.entries.iter().enumerate();
+        conditions.filter_map(move |(nth, entry)| {
+            Some((origin, format!("entries[{nth}].when"), entry.when.as_ref()?, true))
+        })
+    });
+    for (origin, path, when, is_routing) in of_rules.chain(of_routing) {
         let mut conditions = Vec::new();
-        model_conditions_in(&rule.when, "when", &mut conditions);
+        model_conditions_in(when, &path, &mut conditions);
         for (path, is_text, score) in conditions {
             let Some(model) = score.get("model").and_then(Value::as_str) else { continue };
             let Some((_, signal)) = set.signals.get(model) else {
@@ -187,6 +194,12 @@ fn check_scores(set: &Set, faults: &mut Vec<DocumentFault>) {
                 faults.push(DocumentFault { missing, ..fault });
                 continue;
             };
+            if is_routing && signal.cache.duration().is_zero() {
+                let message = format!(
+                    "The signal `{model}` keeps no answers, and routing asks no model itself: set `cache` of the signal."
+                );
+                faults.push(DocumentFault::new(origin, path.clone(), message));
+            }
             match score.get("label").and_then(Value::as_str) {
                 _ if is_text && signal.output.text.is_none() => {
                     let message = format!("The signal `{model}` has no text: add `output.text` to it.");

@@ -78,6 +78,7 @@ pub(crate) async fn open_job(deps: &Deps, plan: &Plan, review: &PlannedReview) -
         },
         placement: Placement {
             routed_by: review.routed_by.clone(),
+            routed_for: None,
             signals: review.signals,
             reporter: None,
             user: review.user.clone(),

@@ -226,6 +226,26 @@ pub async fn newest(store: &Store, org: &OrgId, item: &ItemKey) -> Result<Option
     }
 }
 
+/// Number of newest versions among which an evaluated one is looked for.
+const RECENT_VERSIONS: usize = 20;
+
+/// Returns the newest version of an item that was submitted or reported and is evaluated. Rules do not see fetched ones.
+pub(crate) async fn newest_evaluated(
+    store: &Store,
+    org: &OrgId,
+    item: &ItemKey,
+) -> Result<Option<Item>, Error> {
+    let unseen = [records::Source::Retroact, records::Source::PartialItems].map(records::Source::as_str);
+    let range = At::all().limit(RECENT_VERSIONS).page_size(RECENT_VERSIONS);
+    let places = store.scan::<ItemPlace>(&partition(org, item), range).all().await?;
+    let is_evaluated =
+        |place: &&ItemPlace| place.state == EVALUATED && !unseen.contains(&place.source.as_str());
+    match places.iter().find(is_evaluated) {
+        Some(place) => get(store, org, item, coordinates(place)).await,
+        None => Ok(None),
+    }
+}
+
 /// An item as the API shows it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -87,6 +87,7 @@ pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -
         },
         placement: Placement {
             routed_by,
+            routed_for: None,
             signals,
             reporter: None,
             user: user_history::creator(&config, &appeal.item),

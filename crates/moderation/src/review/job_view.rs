@@ -83,6 +83,9 @@ pub struct MoveView {
     /// Review job that has the causes of a job that left child safety.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
+    /// True if the routing list moved the job, and not a person.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub routed: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -280,7 +283,13 @@ pub fn summary(job: Job) -> Result<Summary, Error> {
     let skips = skips::of(&job)?.into_iter();
     Ok(Summary {
         moves: moves
-            .map(|it| MoveView { at: it.at.iso(), from: it.from, to: it.to, job_id: it.job })
+            .map(|it| MoveView {
+                at: it.at.iso(),
+                from: it.from,
+                to: it.to,
+                job_id: it.job,
+                routed: it.routed,
+            })
             .collect(),
         skips: skips.map(|it| SkipView { at: it.at.iso(), by: it.by }).collect(),
         id: job.job_id,

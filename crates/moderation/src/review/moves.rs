@@ -121,35 +121,32 @@ async fn to_queue_of_class(
     request: &MoveRequest,
     now: Millis,
 ) -> Result<Result<JobId, Refusal>, Error> {
-    let order = config.queue(&request.queue).map(|queue| queue.document.order.clone()).unwrap_or_default();
     loop {
-        let mut moves = job_moves::of(&job)?;
+        let moves = job_moves::of(&job)?;
         if let Some(refusal) = refusal(&job, &moves, &request.by, now) {
             return Ok(Err(refusal));
         }
+        // Routing does not move it back.
+        let by_hand = Job { routed_by: None, routed_for: None, ..job.clone() };
         if job.queue == request.queue {
-            if let Some(last) = moves.last() {
+            if let Some(last) = moves.last().filter(|last| !last.routed) {
                 comment(store, &job.org, job.job_id, last, request).await?;
+            }
+            if job.routed_for.is_some() {
+                // The job stays in this queue from now on.
+                match store.replace(&by_hand, job.version).await? {
+                    Replaced::Yes => {}
+                    Replaced::No(current) => {
+                        job = current;
+                        continue;
+                    }
+                    Replaced::Gone => return Ok(Err(Refusal::NotFound)),
+                }
             }
             return Ok(Ok(job.job_id));
         }
-        let priority = Signals::of(&job)?.unwrap_or_default().priority(&order);
-        let at = jobs::entry_time(store, &job.org, &request.queue, priority, now).await?;
-        let last = JobMove { at, from: job.queue.clone(), to: request.queue.clone(), job: None };
-        moves.push(last.clone());
-        let moved = Job {
-            queue: request.queue.clone(),
-            priority,
-            queued_at: Some(at),
-            routed_by: None,
-            claimed_by: None,
-            lease_until: None,
-            moves: Some(text(&moves)?),
-            ..job.clone()
-        };
-        jobs::put_entry(store, &moved, at, now).await?;
-        queue_counts::announce(store, &job, QueueChange::Closed, at).await?;
-        queue_counts::announce(store, &moved, QueueChange::Opened, at).await?;
+        let signals = Signals::of(&job)?.unwrap_or_default();
+        let (moved, last) = prepare_move(store, config, &by_hand, &request.queue, signals, now).await?;
         match store.replace(&moved, job.version).await? {
             Replaced::Yes => {
                 metrics::job_moved(job.class.as_str());
@@ -160,6 +157,39 @@ async fn to_queue_of_class(
             Replaced::Gone => return Ok(Err(Refusal::NotFound)),
         }
     }
+}
+
+/// Writes the entry of a move and its events. Returns the row of the free job in the other queue, and the move.
+pub(super) async fn prepare_move(
+    store: &Store,
+    config: &Compiled,
+    job: &Job,
+    to: &QueueId,
+    signals: Signals,
+    now: Millis,
+) -> Result<(Job, JobMove), Error> {
+    let order = config.queue(to).map(|queue| queue.document.order.clone()).unwrap_or_default();
+    let priority = signals.priority(&order);
+    let at = jobs::entry_time(store, &job.org, to, priority, now).await?;
+    // A move by hand takes the report away by which the list would route the job again.
+    let routed = job.routed_for.is_some();
+    let last = JobMove { at, from: job.queue.clone(), to: to.clone(), job: None, routed };
+    let mut moves = job_moves::of(job)?;
+    moves.push(last.clone());
+    let moved = Job {
+        queue: to.clone(),
+        priority,
+        queued_at: Some(at),
+        signals: Some(jobs::signals_text(signals)?),
+        claimed_by: None,
+        lease_until: None,
+        moves: Some(text(&moves)?),
+        ..job.clone()
+    };
+    jobs::put_entry(store, &moved, at, now).await?;
+    queue_counts::announce(store, job, QueueChange::Closed, at).await?;
+    queue_counts::announce(store, &moved, QueueChange::Opened, at).await?;
+    Ok((moved, last))
 }
 
 /// Adds the causes of a child-safety job to the review job of its item, and then closes it. Both are under way until the job
@@ -188,7 +218,13 @@ async fn out_of_child_safety(
         let Some(opened) = hand_over_causes(store, &job, config, &request.queue, now).await? else {
             return Ok(Err(Refusal::Opening));
         };
-        let last = JobMove { at: now, from: job.queue.clone(), to: request.queue.clone(), job: Some(opened) };
+        let last = JobMove {
+            at: now,
+            from: job.queue.clone(),
+            to: request.queue.clone(),
+            job: Some(opened),
+            routed: false,
+        };
         moves.push(last.clone());
         let closed = Job {
             state: JobState::Moved,
@@ -263,6 +299,7 @@ async fn hand_over_causes(
                 },
                 placement: Placement {
                     routed_by: None,
+                    routed_for: None,
                     signals,
                     reporter: report.map(|report| report.reporter),
                     user: user.clone(),

@@ -1,10 +1,7 @@
 //! Handles reports: stores the report, opens its job, and submits the reported item, which rules with `on: report`
 //! evaluate.
 
-use std::sync::Arc;
-
-use serde_json::{Value, json};
-use tidegate_catalog::{Compiled, routing::Choice};
+use tidegate_catalog::routing::Choice;
 use tidegate_schemas::{
     documents::RoutingList,
     ids::{Kind, Millis, PolicyId, derive},
@@ -17,17 +14,17 @@ use tidegate_store::{
 use tidegate_stream::{Record, Topic};
 use uuid::Uuid;
 
+use super::{
+    report_routing,
+    rerouting::{Occasion, reroute_waiting_job},
+};
 use crate::{
     Deps, Error, effects,
-    items::{
-        context, context_media,
-        evaluate::{self, Prepared},
-        stored::{self, RESENT},
-    },
+    items::{context, context_media, stored::RESENT},
     jobs::{self, BuiltInQueue, Cause, JobRequest, Placement},
     partial_items,
     priority::{self, Signals},
-    reporters, routing, user_history,
+    routing, user_history,
 };
 
 /// Stores the report, opens its job and appends its item to the log. `is_resent` is true for a replayed dead letter.
@@ -39,10 +36,14 @@ pub async fn accept(
 ) -> Result<(), Error> {
     let row = row(report, written_at)?;
     deps.store.put(WriteTime::of(written_at, 0), std::slice::from_ref(&row)).await?;
-    let request = job_request(deps, report, written_at).await?;
+    let request = job_request(deps, report, &row, written_at).await?;
     let listed = user_history::report_rows(&row, request.placement.user.as_ref());
     deps.store.put(WriteTime::of(written_at, 0), &listed).await?;
     let job = jobs::open_or_join(&deps.store, &request, Millis::now()).await?;
+    if let (Some(config), JobClass::Review) = (&request.placement.config, request.class) {
+        let occasion = Occasion::Reported(report.report_id);
+        reroute_waiting_job(deps, config, &request.subject, occasion, Millis::now()).await?;
+    }
     submit_item(deps, report, is_resent).await?;
     fetch_context_media(deps, report).await?;
     partial_items::ask_for_report(deps, report, job, written_at).await
@@ -74,15 +75,21 @@ fn cause(report: &records::Report) -> Uuid {
 }
 
 /// Chooses class and queue. A report of child sexual abuse material skips routing and never enters the review queues.
-async fn job_request(deps: &Deps, report: &records::Report, written_at: Millis) -> Result<JobRequest, Error> {
-    let (class, config, choice) = if report.csam {
+async fn job_request(
+    deps: &Deps,
+    report: &records::Report,
+    row: &Report,
+    written_at: Millis,
+) -> Result<JobRequest, Error> {
+    let (class, config, choice, routed_for) = if report.csam {
         // Child safety does not wait for a configuration, on which only the job's priority depends.
         let choice = Choice { queue: BuiltInQueue::ChildSafety.into(), routed_by: None };
-        (JobClass::ChildSafety, deps.live.org(&report.org), choice)
+        (JobClass::ChildSafety, deps.live.org(&report.org), choice, None)
     } else {
         let config = effects::config(deps, &report.org, report.config_version, written_at).await?;
-        let choice = route(deps, &config, report, written_at).await?;
-        (JobClass::Review, Some(config), choice)
+        let choice = report_routing::route(deps, &config, row).await?.choice.choice;
+        routing::count(&config, RoutingList::Reports, &choice);
+        (JobClass::Review, Some(config), choice, Some(report.report_id))
     };
     let Choice { queue, routed_by } = choice;
     let policy = report.policy_id.as_ref().map(|policy| PolicyId::new(&policy.id));
@@ -108,36 +115,15 @@ async fn job_request(deps: &Deps, report: &records::Report, written_at: Millis) 
             hits: None,
             threshold: None,
         },
-        placement: Placement { routed_by, signals, reporter: Some(report.reporter.clone()), config, user },
+        placement: Placement {
+            routed_by,
+            routed_for,
+            signals,
+            reporter: Some(report.reporter.clone()),
+            config,
+            user,
+        },
     })
-}
-
-/// Chooses the queue by the routing list for reports.
-async fn route(
-    deps: &Deps,
-    config: &Arc<Compiled>,
-    report: &records::Report,
-    written_at: Millis,
-) -> Result<Choice, Error> {
-    let (list, item) = (RoutingList::Reports, report.item.key());
-    if config.router(list).is_none() {
-        return Ok(routing::choose(config, list, (&item, None), &Value::Null, written_at));
-    }
-    let reporters = jobs::reporters(&deps.store, &report.org, &item, &report.reporter).await?;
-    // The report's own version of the item is evaluated later: rules and media are those of the version before.
-    let mut known = match stored::newest(&deps.store, &report.org, &item).await? {
-        Some(row) => routing::findings(&row)?,
-        None => json!({}),
-    };
-    let policy = report.policy_id.as_ref().map(|policy| routing::policy_key(config, &policy.id));
-    let accuracy = reporters::accuracy(&deps.store, &report.org, &report.reporter).await?;
-    known["report"] = json!({
-        "policy": policy, "reason": report.reason, "reporters": reporters, "accuracy": accuracy,
-    });
-    // A version that does not fit its type is routed by the cause alone.
-    let prepared = evaluate::prepare(Arc::clone(config), Source::Report, &report.item, written_at).ok();
-    let values = prepared.as_ref().map(Prepared::fields);
-    Ok(routing::choose(config, list, (&item, values), &known, written_at))
 }
 
 async fn submit_item(deps: &Deps, report: &records::Report, is_resent: bool) -> Result<(), Error> {

@@ -213,6 +213,7 @@ fn claimed(job_id: JobId, now: Millis) -> Job {
         queued_at: None,
         signals: None,
         routed_by: None,
+        routed_for: None,
         closed_at: None,
         moves: None,
         skips: None,

@@ -136,6 +136,11 @@ macro_rules! leaf_kinds {
                 }
             }
 
+            /// True if a model answers it.
+            pub(crate) fn asks_model(&self) -> bool {
+                matches!(self, Self::Score(_) | Self::ModelText(_))
+            }
+
             /// Facts that decide a leaf which the item leaves open.
             pub(crate) fn needs(&self, input: &EvalInput<'_>) -> Vec<Need> {
                 match self {

@@ -244,6 +244,16 @@ impl Plan {
         self.rules.iter().filter(move |rule| looks_up(rule)).map(|rule| &rule.head.rule)
     }
 
+    /// Rules with a condition that depends on such a fact other than the score of a model.
+    pub fn rules_that_look_up_other_than_scores(&self) -> impl Iterator<Item = &RuleId> {
+        let is_other = |leaf: &u32| {
+            let predicate = &self.predicates[*leaf as usize];
+            predicate.looks_up() && !predicate.asks_model()
+        };
+        let looks_up = move |rule: &&Arc<Rule>| rule.leaves.iter().any(is_other);
+        self.rules.iter().filter(looks_up).map(|rule| &rule.head.rule)
+    }
+
     /// Returns warnings about the rules. It compares them with each other, so it is for authors of rules and too slow
     /// for plans that only run.
     pub fn warnings(&self) -> Vec<Warning> {

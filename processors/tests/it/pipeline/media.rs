@@ -70,7 +70,7 @@ pub(crate) fn states(row: &Item) -> Vec<(String, Option<String>)> {
 }
 
 /// A host that gives its picture once the test lets it.
-async fn held(go: &Arc<Semaphore>) -> Host {
+pub(crate) async fn held(go: &Arc<Semaphore>) -> Host {
     let go = Arc::clone(go);
     Host::start(move |_| Answer::After(Arc::clone(&go), Box::new(Answer::Picture(picture(1))))).await.unwrap()
 }

@@ -1,14 +1,26 @@
-//! Routing lists choose the queue of jobs, and the first choice stays.
+//! Routing lists choose the queue of jobs, and that for reports chooses again while they wait.
 
-use tidegate_moderation::{reporters, review::queues};
+use std::sync::Arc;
+
+use serde_json::Value;
+use tidegate_moderation::{
+    queue_counts, reporters,
+    review::{
+        moves::{self, MoveRequest},
+        queues::{self, Claim, Reviewer},
+    },
+};
 use tidegate_schemas::{
     ids::{Millis, QueueId},
     records::{Appeal, ItemEntry, Report, Verdict},
 };
 use tidegate_store::tables::review::jobs::{Job, SubjectJob};
 use tidegate_stream::Topic;
+use tidegate_test_support::pictures::{Answer, Host, picture};
+use tokio::sync::Semaphore;
 
 use super::{
+    media::{held, impatient, with_images},
     reviews::{appeal, decide, report},
     world::{World, entry, org, post, user},
 };
@@ -94,21 +106,131 @@ async fn reports_of_users_who_were_often_wrong_are_routed_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_joined_job_and_a_replay_keep_the_first_queue() {
+async fn waiting_job_follows_its_reporters_once() {
+    let mut world = world().await;
+    send(&world, "p1", 1, "hello", false).await;
+    assert_eq!(place(&job(&world, "review", "p1").await), ("default", None));
+    send(&world, "p1", 2, "hello", false).await;
+    send(&world, "p1", 3, "hello", false).await;
+    world.drain().await;
+    let moved = job(&world, "review", "p1").await;
+    assert_eq!(place(&moved), ("often", Some("reports/2")));
+    assert_eq!(moved.priority, 1, "three reporters are one doubling");
+    assert_eq!((open(&world, "default").await, open(&world, "often").await), (0, 1));
+
+    let mut second = world.image().await;
+    second.start();
+    second.drain().await;
+    let again = job(&second, "review", "p1").await;
+    assert_eq!((place(&again), &again.moves), (place(&moved), &moved.moves), "a replay moves nothing");
+    assert_eq!((open(&second, "default").await, open(&second, "often").await), (0, 1));
+}
+
+async fn open(world: &World, queue: &str) -> i64 {
+    let queue = QueueId::new(queue);
+    queue_counts::counts(&world.deps.store, &org(), &queue, Millis::now()).await.unwrap().open
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn earlier_entry_of_a_joining_report_counts() {
     let mut world = world().await;
     send(&world, "p1", 1, "hello", false).await;
     job(&world, "review", "p1").await;
-    // A second reporter would send a new job elsewhere, but this one is open.
-    send(&world, "p1", 2, "hello", false).await;
+    send(&world, "p1", 2, "my wallet", false).await;
+    send(&world, "p1", 3, "hello", false).await;
     world.drain().await;
-    let first = job(&world, "review", "p1").await;
-    assert_eq!(place(&first), ("default", None));
+    assert_eq!(place(&job(&world, "review", "p1").await), ("scams", Some("reports/scams")));
+}
 
-    let mut second = world.image().await;
-    second.configure("routing: reports\nentries: [{queue: scams}]\n", false).await;
-    second.start();
-    second.drain().await;
-    assert_eq!(place(&job(&second, "review", "p1").await), ("default", None));
+#[tokio::test(flavor = "multi_thread")]
+async fn claimed_and_moved_jobs_are_not_routed_again() {
+    let mut world = world().await;
+    let (deps, now) = (world.moderation(), Millis::now());
+    let mut waiting = Vec::new();
+    for item in ["free", "claimed", "moved", "kept", "safe"] {
+        send(&world, item, 1, "hello", item == "safe").await;
+        let class = if item == "safe" { "child_safety" } else { "review" };
+        waiting.push(job(&world, class, item).await.job_id);
+    }
+    let ann = Reviewer { name: "ann".to_owned(), lease: std::time::Duration::from_secs(600) };
+    let claim = queues::claim(&deps.store, &org(), waiting[1], &ann, now).await.unwrap();
+    assert!(matches!(claim, Claim::Yours(_)), "{claim:?}");
+    for (job, queue) in [(waiting[2], "doubts"), (waiting[3], "default")] {
+        let request = MoveRequest { queue: QueueId::new(queue), by: "ann".to_owned(), reason: None };
+        assert_eq!(moves::move_job(&deps, &org(), job, &request, now).await.unwrap(), Ok(job));
+    }
+    for item in ["free", "claimed", "moved", "kept", "safe"] {
+        send(&world, item, 2, "hello", item == "safe").await;
+    }
+    world.drain().await;
+    for (item, class, expected) in [
+        ("free", "review", ("often", Some("reports/2"))),
+        ("claimed", "review", ("default", None)),
+        ("moved", "review", ("doubts", None)),
+        ("kept", "review", ("default", None)),
+        ("safe", "child_safety", ("child-safety", None)),
+    ] {
+        assert_eq!(place(&job(&world, class, item).await), expected, "{item}");
+    }
+    let mut counts = Vec::new();
+    for queue in ["default", "often", "doubts", "child-safety"] {
+        counts.push(open(&world, queue).await);
+    }
+    assert_eq!(counts, [2, 1, 1, 1]);
+}
+
+const FINDINGS: &str = "queue: spam\n---\nqueue: pictures\n---\nrule: plain\nstatus: live\nitem_types: [post]\n\
+    when: {text: {in: [text], words: [badword]}}\nactions: [ban]\n---\n\
+    routing: reports\nentries:\n\
+    - {name: spam, when: {field: {path: rules.matched, eq: plain}}, queue: spam}\n\
+    - {name: pictures, when: {field: {path: media.banks, eq: known}}, queue: pictures}\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_report_is_routed_by_the_rules_that_its_text_matches() {
+    let mut world = World::new().await;
+    world.configure(FINDINGS, false).await;
+    world.start();
+    send(&world, "p1", 1, "a badword", false).await;
+    let first = job(&world, "review", "p1").await;
+    assert_eq!((place(&first), &first.moves), (("spam", Some("reports/spam")), &None));
+    world.drain().await;
+    let routed = job(&world, "review", "p1").await;
+    assert_eq!((place(&routed), &routed.moves), (("spam", Some("reports/spam")), &None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_report_opens_its_job_at_once_and_follows_its_pictures() {
+    let quick = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
+    let go = Arc::new(Semaphore::new(0));
+    let slow = held(&go).await;
+    let mut world = World::beside(impatient(), &[quick.address.port(), slow.address.port()]).await;
+    world.start();
+    let known = with_images(&post("known"), &[quick.url("a.bmp")]);
+    world.submit(vec![known]).await;
+    let hash = world
+        .until("the hash of the picture", async || {
+            let row = world.versions(&post("known")).await.pop()?;
+            let media: Value = serde_json::from_str(&row.media).unwrap();
+            media[0]["pdq"].as_str().map(str::to_owned)
+        })
+        .await;
+    let bank = format!("bank: known\nkind: pdq\ndistance: 0\nentries: [{hash}]\n---\n{FINDINGS}");
+    world.configure(&bank, false).await;
+    let report = report(world.version().await, 1, "look", false);
+    let entry = with_images(&post("p1"), &[slow.url("b.bmp")]);
+    let entry = ItemEntry { submission_id: report.item.submission_id, ..entry };
+    let report = Report { item: entry, ..report };
+    world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
+    assert_eq!(place(&job(&world, "review", "p1").await), ("default", None), "the host has not answered yet");
+    go.add_permits(8);
+    let moved = world
+        .until("the job to follow its pictures", async || {
+            Some(job(&world, "review", "p1").await).filter(|job| job.moves.is_some())
+        })
+        .await;
+    assert_eq!(place(&moved), ("pictures", Some("reports/pictures")));
+    world.drain().await;
+    assert_eq!((open(&world, "default").await, open(&world, "pictures").await), (0, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,11 @@ use std::{
 use serde_json::{Value, json};
 use tidegate_moderation::reevaluation::stored_evaluation::{self, Archive};
 use tidegate_processors::Settings;
-use tidegate_store::tables::items::items::{ACCEPTED, EVALUATED, Item};
+use tidegate_store::tables::{
+    items::items::{ACCEPTED, EVALUATED, Item},
+    review::jobs::{Job, SubjectJob},
+};
+use tidegate_stream::Topic;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -17,6 +21,7 @@ use tokio::{
 
 use super::{
     media::{impatient, patient},
+    reviews::report,
     world::{World, entry, org, post},
 };
 
@@ -352,5 +357,28 @@ async fn an_item_that_waits_for_a_model_goes_to_the_slow_topic_and_holds_nobody(
     assert_eq!(matched(&evaluated), ["held"]);
     // The call went on while the item moved, and its answer served both.
     assert_eq!(model.asked("/held").len(), 1);
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn report_is_routed_by_a_score_that_no_rule_asks_for() {
+    let model = Model::start().await;
+    let lists = "queue: harm\n---\nrouting: reports\nentries:\n\
+        - {name: harm, when: {all: [{score: {model: high, gte: 0.8}}, {field: {path: report.source, eq: user}}]}, queue: harm}\n\
+        - {name: low, when: {score: {model: low, gte: 0.8}}, queue: harm}\n";
+    let documents = format!("{}{lists}", model.signals(&["/high", "/low"], ""));
+    let mut world = world(patient(), &documents).await;
+    let report = report(world.version().await, 1, "hello", false);
+    world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
+    let key = (org(), "review".to_owned(), "post".into(), "p1".into());
+    let job = world
+        .until("the job to follow its score", async || {
+            let pointer = world.deps.store.get::<SubjectJob>(&key).await.unwrap()?;
+            let job = world.deps.store.get::<Job>(&(org(), pointer.job_id)).await.unwrap()?;
+            (job.queue.as_str() == "harm").then_some(job)
+        })
+        .await;
+    assert_eq!(job.routed_by.as_deref(), Some("reports/harm"));
+    assert_eq!(model.asked("/high").len(), 1);
     world.drain().await;
 }

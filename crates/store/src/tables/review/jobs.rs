@@ -75,6 +75,9 @@ table! {
         signals: Option<String>,
         /// Routing list and entry that chose the queue.
         routed_by: Option<String>,
+        /// Report by which the routing list chose the queue. While it is set, the waiting job is routed again; a move by hand
+        /// removes it.
+        routed_for: Option<ReportId>,
         /// Time at which the decision could no longer be undone, or the job ended without one.
         closed_at: Option<Millis>,
         /// JSON: moves to other queues, the oldest first.

@@ -1,0 +1,147 @@
+//! Routes waiting jobs of reported items again, when the item is evaluated or another report joins.
+//!
+//! A report opens its job at once, before rules and media of the item are evaluated, so its first queue is chosen by what was
+//! known then. A job stays where it is once somebody has claimed it, decided it or moved it by hand.
+
+use std::sync::Arc;
+
+use tidegate_catalog::{
+    Compiled,
+    routing::{Choice, RankedChoice},
+};
+use tidegate_schemas::{
+    documents::RoutingList,
+    ids::{ItemKey, Millis, OrgId, ReportId},
+    records::JobClass,
+};
+use tidegate_store::{
+    Replaced,
+    tables::review::{
+        jobs::{Job, JobState, SubjectJob},
+        reports::Report,
+    },
+};
+
+use super::{moves, report_routing};
+use crate::{
+    Deps, Error, job_moves,
+    jobs::subject,
+    metrics,
+    priority::{self, Signals},
+};
+
+/// Number of moves after which a job is not routed again. Moves by hand have room beyond it.
+const MOST_MOVES: usize = 50;
+
+/// Event after which a job is routed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occasion {
+    /// The report opened or joined the job.
+    Reported(ReportId),
+    /// The item was evaluated, as the report sent it if it came with one.
+    Evaluated(Option<ReportId>),
+}
+
+impl Occasion {
+    fn report(self) -> Option<ReportId> {
+        match self {
+            Self::Reported(report) => Some(report),
+            Self::Evaluated(report) => report,
+        }
+    }
+}
+
+/// Moves the waiting review job of an item to the queue that the routing list for reports chooses by now. Of the report that
+/// chose the queue and the one of the occasion, the one whose entry comes first in the list counts. A repeated call changes
+/// nothing.
+pub async fn reroute_waiting_job(
+    deps: &Deps,
+    config: &Arc<Compiled>,
+    item: &ItemKey,
+    occasion: Occasion,
+    now: Millis,
+) -> Result<(), Error> {
+    let org = config.org();
+    if config.router(RoutingList::Reports).is_none() {
+        return Ok(());
+    }
+    let Some(pointer) = deps.store.get::<SubjectJob>(&subject(org, JobClass::Review, item)).await? else {
+        return Ok(());
+    };
+    let Some(mut job) = deps.store.get::<Job>(&(org.clone(), pointer.job_id)).await? else { return Ok(()) };
+    loop {
+        let Some(routed_for) = report_of_waiting(&job, occasion, now)? else { return Ok(()) };
+        let Some((report, choice)) = choose(deps, config, routed_for, occasion).await? else {
+            return Ok(());
+        };
+        let routed = Job { routed_by: choice.routed_by, routed_for: Some(report.report_id), ..job.clone() };
+        let is_moved = choice.queue != job.queue;
+        if !is_moved && routed.routed_by == job.routed_by {
+            return Ok(());
+        }
+        let next = if is_moved {
+            let signals = Signals {
+                reach: priority::reach(config, &choice.queue, &report.data).or(signals(&job)?.reach),
+                ..signals(&job)?
+            };
+            moves::prepare_move(&deps.store, config, &routed, &choice.queue, signals, now).await?.0
+        } else {
+            routed
+        };
+        match deps.store.replace(&next, job.version).await? {
+            Replaced::Yes => {
+                if is_moved {
+                    metrics::job_rerouted();
+                }
+                return Ok(());
+            }
+            // A cause joined, or somebody claimed, decided or moved the job.
+            Replaced::No(current) => job = current,
+            Replaced::Gone => return Ok(()),
+        }
+    }
+}
+
+fn signals(job: &Job) -> Result<Signals, Error> {
+    Ok(Signals::of(job)?.unwrap_or_default())
+}
+
+/// Returns the report whose routing chose the queue, if the job waits and may be routed again.
+fn report_of_waiting(job: &Job, occasion: Occasion, now: Millis) -> Result<Option<ReportId>, Error> {
+    let is_held = job.lease_until.is_some_and(|until| until > now);
+    // Only its own report was there to route it.
+    let is_just_opened = matches!(occasion, Occasion::Reported(_)) && job.version == 1;
+    let may_be_routed = job.state == JobState::Open && job.class == JobClass::Review && !is_held;
+    if !may_be_routed || is_just_opened || job_moves::of(job)?.len() >= MOST_MOVES {
+        return Ok(None);
+    }
+    Ok(job.routed_for)
+}
+
+/// Routes both reports by what is known now. `None` if a choice depends on a score that is not kept any more.
+async fn choose(
+    deps: &Deps,
+    config: &Arc<Compiled>,
+    routed_for: ReportId,
+    occasion: Occasion,
+) -> Result<Option<(Report, Choice)>, Error> {
+    let mut best: Option<(Report, RankedChoice)> = None;
+    let joined = occasion.report().filter(|report| *report != routed_for);
+    for report_id in [Some(routed_for), joined].into_iter().flatten() {
+        let Some(report) = load_report(deps, config.org(), report_id).await? else { continue };
+        let routed = report_routing::route(deps, config, &report).await?;
+        if routed.lacks_scores && matches!(occasion, Occasion::Reported(_)) {
+            return Ok(None);
+        }
+        if best.as_ref().is_none_or(|(_, best)| routed.choice.is_before(best)) {
+            best = Some((report, routed.choice));
+        }
+    }
+    Ok(best.map(|(report, ranked)| (report, ranked.choice)))
+}
+
+/// Returns a report that routes review jobs. One of child sexual abuse material never does.
+async fn load_report(deps: &Deps, org: &OrgId, report_id: ReportId) -> Result<Option<Report>, Error> {
+    let report = deps.store.get::<Report>(&(org.clone(), report_id)).await?;
+    Ok(report.filter(|report| !report.csam))
+}
