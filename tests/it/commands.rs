@@ -362,7 +362,8 @@ async fn another_organisation_starts_empty_and_sees_nothing_of_the_first() {
     assert_eq!((status.as_u16(), &jobs["items"]), (200, &json!([])));
     let path = format!("/jobs/{}", job["id"].as_str().unwrap());
     assert_eq!(demo.admin_as(key, Method::GET, &path, None).await.0, 404);
-    assert_eq!(demo.admin_as(key, Method::POST, &format!("{path}/claim"), None).await.0, 404);
+    let claim = json!({ "reviewer": "ann" });
+    assert_eq!(demo.admin_as(key, Method::POST, &format!("{path}/claim"), Some(&claim)).await.0, 404);
     assert_eq!(demo.admin_as(key, Method::GET, "/deliveries", None).await.1["items"], json!([]));
     assert_eq!(demo.admin_as(key, Method::GET, "/config", None).await.1["files"], json!([]));
     assert_eq!(demo.admin_as(key, Method::GET, "/jobs?org=default", None).await.0, 403);
