@@ -292,6 +292,8 @@ impl Keys {
             expires_at,
             revoked_at: None,
             rotated_at: None,
+            rotated_to: None,
+            successor_expires_at: None,
             version: 0,
         };
         // A repetition would list the key once more.
@@ -342,8 +344,8 @@ impl Keys {
         self.rotate_once(org, id, ApiKeyId::random(), overlap).await
     }
 
-    /// Rotates a key as [`rotate`](Self::rotate) does, to the key of id `new`. A repetition makes no other key; it ends the
-    /// old one if the first try did not come to that.
+    /// Rotates a key as [`rotate`](Self::rotate) does, to the key of id `new`. Of concurrent rotations of one key exactly one
+    /// returns the new key. A repetition makes the new key if a crash kept the first try from that.
     pub async fn rotate_once(
         &self,
         org: &OrgId,
@@ -351,34 +353,70 @@ impl Keys {
         new: ApiKeyId,
         overlap: Duration,
     ) -> Result<Created, KeyError> {
-        let old = self.row(org, id).await?;
+        let old = self.claim_rotation(org, id, new, overlap).await?;
         let now = (self.0.clock)();
+        let successor = old.rotated_to.unwrap_or(new);
+        if old.revoked_at.is_none() && old.rotated_to.is_some() {
+            // A key for a limited time stays one. Its name may be older than the rule for names.
+            let properties = NewKey {
+                org: org.clone(),
+                name: old.name,
+                scopes: Scopes::of_stored(&old.scopes),
+                expires_at: old.successor_expires_at,
+            };
+            // Whoever inserts the successor has the only copy of its token; everyone else is refused below.
+            if let Some(created) = self.create_with_id(successor, properties).await? {
+                return Ok(created);
+            }
+        }
         if old.revoked_at.is_some() || old.expires_at.is_some_and(|end| end <= now) {
             return Err(KeyError::Ended);
         }
-        if old.rotated_at.is_some() {
-            // Its end is that of the overlap now, which is none for another key.
-            return Err(match self.row(org, new).await {
-                Ok(_) => KeyError::Exists,
-                Err(KeyError::NoSuchKey) => KeyError::Rotated,
-                Err(error) => error,
-            });
-        }
-        let end = now.plus(overlap);
-        if end > Millis::LAST {
-            return Err(KeyError::TooLate);
-        }
-        let scopes = Scopes::of_stored(&old.scopes);
-        // A key for a limited time stays one.
-        let properties = NewKey { org: org.clone(), name: old.name, scopes, expires_at: old.expires_at };
-        // Its name may be older than the rule for names.
-        let created = self.create_with_id(new, properties).await?;
-        self.change(org, id, |row| {
-            row.expires_at = Some(row.expires_at.map_or(end, |old| old.min(end)));
-            row.rotated_at.get_or_insert(now);
+        Err(match self.row(org, new).await {
+            Ok(_) => KeyError::Exists,
+            Err(KeyError::NoSuchKey) => KeyError::Rotated,
+            Err(error) => error,
         })
-        .await?;
-        created.ok_or(KeyError::Exists)
+    }
+
+    /// Marks the key as rotated to `new`, in one conditional write with its end, unless it was rotated before. Returns the row with the
+    /// rotation that counts.
+    async fn claim_rotation(
+        &self,
+        org: &OrgId,
+        id: ApiKeyId,
+        new: ApiKeyId,
+        overlap: Duration,
+    ) -> Result<ApiKey, KeyError> {
+        let now = (self.0.clock)();
+        let mut row = self.row(org, id).await?;
+        loop {
+            if row.rotated_at.is_some() {
+                return Ok(row);
+            }
+            if row.revoked_at.is_some() || row.expires_at.is_some_and(|end| end <= now) {
+                return Err(KeyError::Ended);
+            }
+            let end = now.plus(overlap);
+            if end > Millis::LAST {
+                return Err(KeyError::TooLate);
+            }
+            let rotated_row = ApiKey {
+                expires_at: Some(row.expires_at.map_or(end, |old_end| old_end.min(end))),
+                rotated_at: Some(now),
+                rotated_to: Some(new),
+                successor_expires_at: row.expires_at,
+                ..row.clone()
+            };
+            match self.0.store.replace(&rotated_row, row.version).await? {
+                Replaced::Yes => {
+                    self.0.known.forget(&id);
+                    return Ok(rotated_row);
+                }
+                Replaced::No(newer) => row = newer,
+                Replaced::Gone => return Err(KeyError::NoSuchKey),
+            }
+        }
     }
 
     async fn look_up(&self, id: ApiKeyId) -> Result<Option<Arc<Known>>, tidegate_store::Error> {

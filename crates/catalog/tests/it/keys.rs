@@ -6,6 +6,7 @@ use tidegate_catalog::{
     orgs,
 };
 use tidegate_schemas::ids::{ApiKeyId, Millis, OrgId};
+use tidegate_store::tables::catalog::keys::ApiKey;
 use tidegate_test_support::{PATIENCE, eventually};
 
 use crate::support::{Hand, World};
@@ -252,4 +253,76 @@ async fn holder_of_a_key_is_known_by_its_id_until_the_key_ends() {
     let revoked = gate.create(None).await.info.id;
     gate.keys.revoke(&gate.world.org, revoked).await.unwrap();
     assert_eq!(gate.keys.holder(revoked).await, Err(Denied::Revoked));
+}
+
+/// Rotates a new key from eight tasks at once, thirty times, and requires one winner each time.
+async fn rotate_concurrently(world: &World, overlap: Duration) {
+    const ROUNDS: usize = 30;
+    // Two processes: a lock of one of them does not decide.
+    let keys =
+        [Keys::new(world.store.clone(), &world.settings), Keys::new(world.store.clone(), &world.settings)];
+    for round in 0..ROUNDS {
+        let new = NewKey {
+            org: world.org.clone(),
+            name: "app".to_owned(),
+            scopes: Scopes::platform(),
+            expires_at: None,
+        };
+        let old = keys[0].create(new).await.unwrap();
+        let keys_before = keys[0].list(&world.org).await.unwrap().len();
+        let rotations: Vec<_> = (0..8)
+            .map(|task| {
+                let (keys, org, id) = (keys[task % 2].clone(), world.org.clone(), old.info.id);
+                tokio::spawn(async move { keys.rotate(&org, id, overlap).await })
+            })
+            .collect();
+        let mut new_keys = Vec::new();
+        for rotation in rotations {
+            match rotation.await.unwrap() {
+                Ok(created) => new_keys.push(created),
+                // `Exists` is the answer to the first rotation if another one inserts the key in its place.
+                Err(KeyError::Rotated | KeyError::Ended | KeyError::Exists) => {}
+                Err(error) => panic!("round {round}: {error}"),
+            }
+        }
+        assert_eq!(new_keys.len(), 1, "round {round}");
+        keys[1].authenticate(&new_keys[0].token.reveal()).await.unwrap();
+        let listed_keys = keys[0].list(&world.org).await.unwrap();
+        assert_eq!(listed_keys.len(), keys_before + 1, "round {round}: no key is left over");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn exactly_one_of_eight_concurrent_rotations_wins() {
+    let world = World::new().await;
+    rotate_concurrently(&world, Duration::from_secs(3_600)).await;
+    rotate_concurrently(&world, Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn exactly_one_of_eight_concurrent_rotations_wins_on_cassandra() {
+    let Some(world) = World::on_cql("concurrent rotations").await else { return };
+    rotate_concurrently(&world, Duration::from_secs(3_600)).await;
+}
+
+#[tokio::test]
+async fn rotation_cut_off_before_the_new_key_is_completed_by_the_next() {
+    let gate = Gate::new().await;
+    let (org, end) = (&gate.world.org, gate.hand.now().plus(Duration::from_secs(7_200)));
+    let old = gate.create(Some(end)).await;
+    // As a process that crashed between its two writes.
+    let (row, lost) = (ApiKey::key(old.info.id), ApiKeyId::random());
+    let row = gate.world.store.get::<ApiKey>(&row).await.unwrap().unwrap();
+    let claimed_row = ApiKey {
+        expires_at: Some(gate.hand.now()),
+        rotated_at: Some(gate.hand.now()),
+        rotated_to: Some(lost),
+        successor_expires_at: row.expires_at,
+        ..row.clone()
+    };
+    gate.world.store.replace(&claimed_row, row.version).await.unwrap();
+    let new_key = gate.elsewhere().rotate(org, old.info.id, Duration::ZERO).await.unwrap();
+    assert_eq!((new_key.info.id, new_key.info.expires_at), (lost, Some(end)));
+    gate.keys.authenticate(&new_key.token.reveal()).await.unwrap();
+    assert!(gate.keys.rotate(org, old.info.id, Duration::ZERO).await.is_err());
 }

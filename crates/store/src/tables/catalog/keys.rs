@@ -22,6 +22,10 @@ table! {
         revoked_at: Option<Millis>,
         /// Time at which another key took its place.
         rotated_at: Option<Millis>,
+        /// Id of the key that takes its place. Absent for keys that an earlier version rotated.
+        rotated_to: Option<ApiKeyId>,
+        /// End of the key that takes its place: the end of this key before the rotation shortened it.
+        successor_expires_at: Option<Millis>,
     }
 }
 
