@@ -10,12 +10,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tidegate_catalog::{Compiled, ItemType};
 use tidegate_moderation::items::stored::{self, Answer, ListedAction, MatchedRule, Omissions, WITHOUT_MEDIA};
 use tidegate_schemas::{
     hint,
-    ids::{ActionId, ItemKey, Kind, PolicyId, SubmissionId, TypeId, derive},
+    ids::{ActionId, ItemKey, Kind, PolicyId, RuleId, SubmissionId, TypeId, derive},
     item_types::{Mode, Role},
     json::Node,
     records::{ItemEntry, Variant},
@@ -70,7 +70,13 @@ impl Api {
             None => None,
         };
         match answer {
-            Some(answer) if answer.state == EVALUATED => Ok(Json(outcome(&config, answer)).into_response()),
+            Some(answer) if answer.state == EVALUATED => {
+                let errored_rules = errored_rules(&config, &answer).map_err(|error| {
+                    tracing::error!(%error, "stored errored rules cannot be read");
+                    Problem::internal()
+                })?;
+                Ok(Json(outcome(&config, answer, errored_rules)).into_response())
+            }
             _ => Err(self.out_of_time(&item, submission)),
         }
     }
@@ -203,6 +209,8 @@ fn user_type(config: &Compiled) -> Option<&TypeId> {
 struct Outcome {
     submission_id: SubmissionId,
     matched_rules: Vec<OutcomeRule>,
+    /// Rules that could not be decided. An outcome with an errored rule says nothing about that rule's condition.
+    errored_rules: Vec<ErroredRule>,
     #[serde(flatten)]
     left_out: Omissions,
     actions_triggered: Vec<Named<ActionId>>,
@@ -217,6 +225,13 @@ struct OutcomeRule {
 }
 
 #[derive(Serialize)]
+struct ErroredRule {
+    #[serde(flatten)]
+    rule: Named<RuleId>,
+    reason: String,
+}
+
+#[derive(Serialize)]
 struct Named<Id> {
     id: Id,
     name: String,
@@ -226,7 +241,21 @@ struct Named<Id> {
 #[derive(Serialize)]
 struct NoFields {}
 
-fn outcome(config: &Compiled, answer: Answer) -> Outcome {
+fn errored_rules(config: &Compiled, answer: &Answer) -> serde_json::Result<Vec<ErroredRule>> {
+    #[derive(Deserialize)]
+    struct StoredFailure {
+        rule: RuleId,
+        reason: String,
+    }
+    let failures: Vec<StoredFailure> = serde_json::from_str(answer.errored_rules.get())?;
+    let errored_rule = |StoredFailure { rule, reason }: StoredFailure| {
+        let name = config.rule(&rule).map_or_else(|| rule.to_string(), |head| head.name.to_string());
+        ErroredRule { rule: Named { id: rule, name }, reason }
+    };
+    Ok(failures.into_iter().map(errored_rule).collect())
+}
+
+fn outcome(config: &Compiled, answer: Answer, errored_rules: Vec<ErroredRule>) -> Outcome {
     let rule = |rule: MatchedRule| {
         let policies = config.rule(&rule.id).map(|head| head.policies.as_slice()).unwrap_or_default();
         let policies = policies.iter().map(|id| Named {
@@ -243,6 +272,7 @@ fn outcome(config: &Compiled, answer: Answer) -> Outcome {
     Outcome {
         submission_id: answer.submission_id,
         matched_rules: answer.matched_rules.into_iter().map(rule).collect(),
+        errored_rules,
         left_out: answer.left_out,
         actions_triggered: taken.map(action).collect(),
         derived_fields: NoFields {},

@@ -46,6 +46,7 @@ async fn content_is_answered_with_its_outcome() {
     let (status, answer) = send(&demo, &content("c2", "a quiet evening")).await;
     assert_eq!(status, 200, "{answer}");
     assert_eq!((&answer["matchedRules"], &answer["actionsTriggered"]), (&json!([]), &json!([])));
+    assert_eq!(answer["erroredRules"], json!([]));
 
     let mut later = content("c3", "more scamcoin");
     later["sync"] = false.into();
@@ -105,4 +106,31 @@ async fn content_is_told_what_its_answer_leaves_out() {
     }
     let (_, later) = send(&demo, &content("m2", "a quiet evening")).await;
     assert!(later.get("erroredMore").is_none() && later.get("uncounted").is_none(), "{later}");
+}
+
+#[tokio::test]
+async fn content_names_the_rules_that_could_not_be_decided() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    // The guard refuses this address, so the model never answers.
+    let text = "signal: toxicity\nurl: http://10.0.0.1/\ninput: text\noutput: {score: /score}\n---\n\
+        rule: scored\nname: Toxic\nstatus: live\nitem_types: [post]\n\
+        when: {score: {model: toxicity, gte: 0.5}}\nactions: [limit_reach]\n";
+    let files = json!({ "files": [{ "name": "scored.yaml", "text": text }] });
+    let (status, applied) = demo.command("/config", &files).await;
+    assert_eq!(status, 200, "{applied}");
+
+    let (status, answer) = send(&demo, &content("e1", "a quiet evening")).await;
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["matchedRules"], json!([]), "{answer}");
+    let errored = answer["erroredRules"].as_array().unwrap();
+    assert_eq!(
+        (errored.len(), &errored[0]["id"], &errored[0]["name"]),
+        (1, &json!("scored"), &json!("Toxic")),
+        "{answer}"
+    );
+    assert!(errored[0]["reason"].as_str().unwrap().starts_with("score: "), "{answer}");
+    let item = demo.evaluated("post", "e1").await;
+    assert_eq!(item["erroredRules"][0]["reason"], errored[0]["reason"], "{item}");
+    assert_eq!(demo.stop().await.code(), Some(0));
 }
