@@ -14,15 +14,17 @@ pub(super) fn routes() -> Router<Api> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct ItemsQuery {
     id: ItemId,
+    #[serde(rename = "org")]
+    _org: Option<String>,
 }
 
 /// Lists the newest version of the item with this id of each configured type.
 async fn list(
     State(api): State<Api>,
     caller: Caller,
-    Query(Wanted { id }): Query<Wanted>,
+    Query(ItemsQuery { id, .. }): Query<ItemsQuery>,
 ) -> Result<Json<List<stored::Answer>>, Problem> {
     let config = jobs::config(&api, &caller).await?;
     let mut items = Vec::new();

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::Method;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use tidegate_schemas::ids::ItemKey;
+use tidegate_schemas::json::skip_byte_order_mark;
 use tidegate_schemas::wire::items::SubmittedItem;
 use tidegate_schemas::wire::{Limits, partial_items};
 use tokio::time::Instant;
@@ -214,7 +215,8 @@ async fn read_body(client: &Client, response: Response) -> Asked {
         return Err((Some(status.as_u16()), ErrorKind::EndpointResponse { status: status.as_u16() }));
     }
     let status_number = status.as_u16();
-    let (body, lost) = response.read_prefix().await;
+    let (mut body, lost) = response.read_prefix().await;
+    skip_byte_order_mark(&mut body);
     match lost {
         None => Ok((status_number, body)),
         Some(Failure::TooLarge { limit }) => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use http::header::{self, HeaderValue};
+use tidegate_schemas::json::skip_byte_order_mark;
 
 use crate::callback::NotSent;
 use crate::client::{Client, Request};
@@ -69,6 +70,7 @@ pub async fn ask(
             retry_after,
         }));
     }
-    let (body, lost) = response.read_prefix().await;
+    let (mut body, lost) = response.read_prefix().await;
+    skip_byte_order_mark(&mut body);
     Ok(lost.map_or(Ok(body), |failure| Err(failure.into())))
 }

@@ -9,9 +9,9 @@ use axum::{
     extract::Request,
     http::{HeaderMap, StatusCode, header},
 };
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http_body_util::BodyExt;
-use tidegate_schemas::{ids::OrgId, validation_error::tag};
+use tidegate_schemas::{ids::OrgId, json::skip_byte_order_mark, validation_error::tag};
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
@@ -34,9 +34,6 @@ const STEP: usize = 8 << 10;
 
 /// Bytes that are decompressed at once.
 const DECODED_STEP: usize = 64 << 10;
-
-/// Mark that some editors and clients put before UTF-8 text. It is no part of the JSON.
-const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 impl HttpServer {
     /// Reads a JSON body of an organisation.
@@ -189,9 +186,7 @@ impl<'a> Collected<'a> {
 
     fn into_body(self) -> Body {
         let mut bytes = self.first.unwrap_or_else(|| self.whole.into());
-        if bytes.starts_with(BYTE_ORDER_MARK) {
-            bytes.advance(BYTE_ORDER_MARK.len());
-        }
+        skip_byte_order_mark(&mut bytes);
         Body { bytes, _lease: self.lease }
     }
 }

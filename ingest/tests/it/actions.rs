@@ -92,6 +92,8 @@ async fn action_that_names_what_is_not_there_is_refused_at_its_place() {
     service.apply(WITH_PARAMETERS).await;
     for (body, pointer) in [
         (json!([]), ""),
+        (json!({"actionId": "limit_reach", "actions": []}), "/actionId"),
+        (json!({"note": "both forms", "actions": [action()]}), "/note"),
         (with("actionId", json!("limit_raech")), "/actionId"),
         (with("itemTypeId", json!("psot")), "/itemTypeId"),
         (with("itemId", json!("")), "/itemId"),

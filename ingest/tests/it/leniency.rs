@@ -65,6 +65,19 @@ async fn forms_of_requests_that_clients_send_are_taken() {
         ("type beside typeId, object", ITEMS, items(&json!({"type": {"name": "Post"}})), 202),
         ("type beside typeId, another type", ITEMS, items(&json!({"type": {"id": "none"}})), 202),
         (
+            "type beside typeVersion, null",
+            ITEMS,
+            json!({"items": [{"id": "n-1", "type": {"id": "post", "version": null}, "typeVersion": null,
+                "typeSchemaVariant": null, "data": {"text": "x"}}]}),
+            202,
+        ),
+        (
+            "type beside typeVersion, text",
+            ITEMS,
+            json!({"items": [{"id": "n-2", "type": {"id": "post"}, "typeVersion": "1", "data": {"text": "x"}}]}),
+            400,
+        ),
+        (
             "type beside typeId in a report",
             REPORT,
             with(report(), "reportedItem", item(&json!({"type": "post"}))),

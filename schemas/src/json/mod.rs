@@ -2,6 +2,8 @@
 //!
 //! It does not convert values into numbers or maps; whoever reads a node decides what it should be.
 
+use bytes::{Buf as _, Bytes};
+
 mod digest;
 mod node;
 mod positions;
@@ -10,6 +12,16 @@ mod scan;
 pub use node::{Kind, Node};
 pub use positions::in_order;
 pub use scan::{scan, scan_at, scan_to};
+
+/// Mark that some editors and programs put before UTF-8 text. It is no part of the JSON.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// Removes a leading byte order mark.
+pub fn skip_byte_order_mark(text: &mut Bytes) {
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.advance(BYTE_ORDER_MARK.len());
+    }
+}
 
 /// Range of one value or key in the text.
 #[derive(Clone, Copy, Debug)]

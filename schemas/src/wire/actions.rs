@@ -39,13 +39,23 @@ pub struct ActionRequests {
     pub is_batch: bool,
 }
 
-/// Reads one action, or `{"actions": [...]}`.
+/// Members of a single action, which do not stand beside a list of actions.
+const ACTION_MEMBERS: [&str; 8] =
+    ["actionId", "itemId", "itemTypeId", "policyIds", "parameters", "note", "actorId", "reportedItems"];
+
+/// Reads one action, or `{"actions": [...]}`. A body in both forms is refused: one of them would be ignored.
 pub fn parse(body: &Bytes, limits: &Limits) -> Result<Request<ActionRequests>, Refused> {
     Request::read(body, limits, |reader, root| {
         let Some(actions) = root.get("actions") else {
             let action = reader.action(root, &Pointer::Root)?;
             return Some(ActionRequests { actions: vec![action], is_batch: false });
         };
+        for member in ACTION_MEMBERS.into_iter().filter(|member| Reader::optional(root, member).is_some()) {
+            reader.refuse(
+                &Pointer::Root.key(member),
+                format!("`{member}` stands beside `actions`. Send one action without `actions`, or all of them in `actions`."),
+            );
+        }
         let actions = reader.list(Some(actions), "actions", limits.items, &Pointer::Root, Reader::action);
         Some(ActionRequests { actions, is_batch: true })
     })

@@ -166,7 +166,7 @@ impl Reader<'_> {
     fn part(&mut self, node: Node<'_>, draft: &Draft<'_>, at: &Pointer<'_>) {
         let Some(type_id) = draft.type_id.as_ref().filter(|_| !draft.ambiguous) else { return };
         let nested = || node.get("typeId").is_none().then(|| node.get("type")).flatten();
-        let variant = node.get("typeSchemaVariant").or_else(|| nested()?.get("schemaVariant"));
+        let variant = Self::optional(node, "typeSchemaVariant").or_else(|| nested()?.get("schemaVariant"));
         let is_whole = match draft.variant {
             Some(variant) => variant == Variant::Original,
             None => variant.is_none_or(|said| said.is_null()),
@@ -222,12 +222,13 @@ impl Reader<'_> {
                     "typeId"
                 }
                 "typeVersion" => {
-                    flat = flat.or(Some("typeVersion"));
+                    // Clients that fill all members send null for an absent one, also beside `type`.
+                    flat = flat.or((!value.is_null()).then_some("typeVersion"));
                     draft.type_version = self.version(value, "typeVersion", at);
                     "typeVersion"
                 }
                 "typeSchemaVariant" => {
-                    flat = flat.or(Some("typeSchemaVariant"));
+                    flat = flat.or((!value.is_null()).then_some("typeSchemaVariant"));
                     draft.variant = self.variant(value, "typeSchemaVariant", at);
                     "typeSchemaVariant"
                 }

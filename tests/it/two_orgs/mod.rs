@@ -172,6 +172,20 @@ async fn keys_of_one_org_reach_nothing_of_another() {
     }
 }
 
+#[tokio::test]
+async fn operator_names_the_org_on_each_route_that_reads() {
+    let place = Place::new();
+    let orgs = two_orgs(&place).await;
+    for row in ADMIN.iter().filter(|row| row.route.starts_with("GET")) {
+        for (_, path, _) in row.requests {
+            let (path, _) = filled(path, &orgs.ids);
+            let path = format!("{path}{}org=default", if path.contains('?') { '&' } else { '?' });
+            let (status, answer) = orgs.send(row, &orgs.operator, &path, "").await;
+            assert_eq!(status, 200, "{} {path}: {answer}", row.route);
+        }
+    }
+}
+
 /// Asks for a page, or sends its form with the session's token.
 async fn visit(browser: &mut Browser, route: &str, path: &str, form: &str, token: &str) -> Page {
     if route.starts_with("GET") {

@@ -73,6 +73,18 @@ async fn request_is_signed_and_names_the_items() {
 }
 
 #[tokio::test]
+async fn byte_order_mark_before_the_answer_is_skipped() {
+    let answer =
+        answered("\u{feff}{\"items\": [{\"id\": \"a\", \"typeId\": \"post\", \"data\": {}}]}").await.unwrap();
+    assert_eq!((answer.entries.len(), answer.missing.len()), (1, 2));
+    let page = answered("\u{feff}<!doctype html><p>Sign in</p>").await.unwrap_err();
+    assert!(
+        matches!(page.error, ErrorKind::InvalidResponse { cause: Some(UsualCause::HtmlPage), .. }),
+        "{page}"
+    );
+}
+
+#[tokio::test]
 async fn flat_and_nested_entries_are_read_and_others_dropped() {
     let answer = answered(
         r#"{"next": 1, "items": [
