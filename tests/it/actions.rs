@@ -29,6 +29,7 @@ async fn actions_of_the_platform_are_carried_out_once_a_key() {
     let mut ban = on("ban");
     ban["parameters"] = json!({ "why": "scams" });
     ban["note"] = "seen elsewhere".into();
+    ban["actorId"] = "bot-7".into();
     ban["policyIds"] = json!([policy]);
     ban["reportedItems"] = json!([{ "id": "m2", "typeId": "post" }]);
     let body = json!({ "actions": [on("remove"), on("limit_reach"), ban, on("review")] });
@@ -54,11 +55,18 @@ async fn actions_of_the_platform_are_carried_out_once_a_key() {
     let ban = of("ban");
     assert_eq!(ban["item"]["id"], "m1");
     assert_eq!(ban["decisionReason"], "seen elsewhere");
+    assert_eq!((&ban["decision"]["actorId"], &of("remove")["decision"]["actorId"]), (&json!("bot-7"), &json!("api")));
+    let event = ban["id"].as_str().unwrap();
+    assert_eq!(demo.admin(&format!("/deliveries/{event}")).await["body"]["decision"]["actorId"], "bot-7");
     assert_eq!(ban["policies"][0]["id"], *policy);
     let custom = &ban["custom"];
     assert_eq!((&custom["hours"], &custom["why"]), (&json!(24), &json!("scams")), "{ban}");
     assert_eq!(custom["reportedItems"], json!([{ "id": "m2", "typeId": "post" }]));
     assert_eq!(of("remove")["creator"], json!({ "id": "mallory", "typeId": "user" }));
+
+    let user = demo.admin("/users/user/mallory").await;
+    let strikes = user["newestStrikes"].as_array().unwrap();
+    assert!(!strikes.is_empty() && strikes.iter().all(|strike| strike["actor"] == "api"), "{user}");
 
     // Both requests are through once a later action is: they share the item and so its order.
     let (status, answer) = demo.platform(Method::POST, "/api/v1/actions", Some(&on("suspend"))).await;

@@ -39,6 +39,7 @@ async fn user_is_shown_with_strikes_jobs_and_outcome_of_reports() {
         "{user}"
     );
     assert_eq!(user["actions"][0]["action"], "remove", "{user}");
+    assert!(user["actions"][0]["actor"].is_string(), "{user}");
     assert_eq!(user["latestItem"]["source"], "report", "{user}");
 
     let shown = place.tell(&["users", "show", "user", "alice"]).await;

@@ -82,6 +82,9 @@ pub struct StrikeView {
     pub at: String,
     pub points: i64,
     pub action: ActionId,
+    /// Reviewer, or `actorId` of an action of the platform. Left out with the item.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
     /// `None` if the item has a child-safety job that the caller may not see.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub item: Option<ItemKey>,
@@ -96,6 +99,9 @@ pub struct ActionView {
     pub at: String,
     pub action: ActionId,
     pub points: i64,
+    /// Reviewer, or `actorId` of an action of the platform; absent for rules and thresholds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
 }
 
 /// Returns what is known about a user; `None` if no item, strike, job, action or report names them. `sees_child_safety`
@@ -163,15 +169,25 @@ async fn newest_strikes(
         let items: Vec<_> = strikes.iter().map(|strike| strike.item.clone()).collect();
         restricted(store, org, &items).await?
     };
-    let view = |row: Strike| StrikeView {
-        event_id: row.cause,
-        at: row.at.iso(),
-        points: row.points,
-        action: row.action,
-        item: (!hidden.contains(&row.item)).then_some(row.item),
-        reversed: reversed.contains(&row.cause),
+    let action_key = |strike: &Strike| {
+        let ItemKey { type_id, id } = strike.item.clone();
+        (org.clone(), type_id, id, EventId(strike.cause.0))
     };
-    Ok(strikes.into_iter().map(view).collect())
+    let action_keys: Vec<_> = strikes.iter().map(action_key).collect();
+    let actions = store.get_many::<ActionByItem>(&action_keys).await?;
+    let view = |(row, action): (Strike, Option<ActionByItem>)| {
+        let item = (!hidden.contains(&row.item)).then_some(row.item);
+        StrikeView {
+            event_id: row.cause,
+            at: row.at.iso(),
+            points: row.points,
+            action: row.action,
+            actor: action.and_then(|action| action.actor).filter(|_| item.is_some()),
+            item,
+            reversed: reversed.contains(&row.cause),
+        }
+    };
+    Ok(strikes.into_iter().zip(actions).map(view).collect())
 }
 
 async fn jobs(
@@ -202,6 +218,7 @@ async fn actions(store: &Store, org: &OrgId, user: &ItemKey) -> Result<Vec<Actio
         at: row.at.iso(),
         action: row.action,
         points: row.points,
+        actor: row.actor,
     };
     Ok(rows.into_iter().map(view).collect())
 }

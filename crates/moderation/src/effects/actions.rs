@@ -41,6 +41,8 @@ pub(crate) struct ActionInput<'a> {
     pub(crate) conflicts: Vec<Conflict>,
     /// The decision that takes the action, if no rule does.
     pub(crate) decision: Option<&'a DecisionRef>,
+    /// Person or system that takes the action, if no rule does.
+    pub(crate) actor: Option<&'a str>,
     /// Further values for `custom`, unless a parameter has the name.
     pub(crate) about: &'a Map<String, Value>,
     /// Further items that the action is about.
@@ -72,6 +74,7 @@ impl Plan {
             user: input.user.cloned(),
             points,
             hits: input.hits.clone(),
+            actor: input.actor.map(str::to_owned),
         });
         if points != 0
             && let Some(user) = input.user

@@ -31,6 +31,7 @@ pub async fn apply(deps: &Deps, plan: &Plan) -> Result<(), Error> {
             user: action.user.clone(),
             points: action.points,
             hits: versions(&action.hits)?,
+            actor: action.actor.clone(),
         };
         deps.store.put(WriteTime::of(action.at, 0), &[row]).await?;
     }

@@ -46,6 +46,9 @@ pub struct ItemRef {
 pub struct DecisionRef {
     pub id: DecisionId,
     pub verdict: Verdict,
+    /// Actor that the platform named for its own action; absent for decisions of moderators.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     pub policies: Vec<PolicyRef>,

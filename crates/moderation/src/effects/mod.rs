@@ -140,6 +140,9 @@ pub struct PlannedAction {
     pub points: i64,
     #[serde(default)]
     pub hits: Vec<RuleHit>,
+    /// Person or system that took the action; absent for actions of rules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -216,6 +216,7 @@ fn take(
             conflicts,
             decision: None,
             about: &Map::new(),
+            actor: None,
             reported_items: &[],
         },
     );

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     documents::Event,
-    ids::{ActionId, EndpointId, EventId, ItemKey, Kind, derive},
+    ids::{ActionId, EndpointId, EventId, ItemKey, JobId, Kind, derive},
     records,
     wire::reports::REPORTER_KIND,
 };
@@ -48,6 +48,8 @@ pub(super) fn reference(
     DecisionRef {
         id: decision.decision_id,
         verdict: decision.verdict,
+        // The platform knows its own actors; names of moderators are not sent to it.
+        actor_id: (decision.job_id == JobId::NONE).then(|| decision.decided_by.clone()),
         reason: decision.reason.clone(),
         policies: events::policies(config, &decision.policies),
         actions: decided(&decision.actions, parameters),

@@ -34,6 +34,7 @@ async fn take(store: &Store, at: i64) {
         user: Some(ItemKey::new("user", "u1")),
         points: 1,
         hits: None,
+        actor: None,
     };
     store.put(WriteTime::of(Millis(at), 0), &[row]).await.unwrap();
 }

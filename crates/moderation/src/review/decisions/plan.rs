@@ -203,6 +203,7 @@ impl Context<'_> {
                     parameters: given.get(action).cloned().unwrap_or_default(),
                     conflicts: Vec::new(),
                     decision: Some(self.told),
+                    actor: Some(&self.decision.decided_by),
                     about: target.about,
                     reported_items: target.reported_items,
                 },

@@ -35,5 +35,7 @@ table! {
         points: i64,
         /// JSON: the versions of the rules that led to it.
         hits: Option<String>,
+        /// Person or system that took the action; absent for actions of rules and thresholds, and for rows of earlier versions.
+        actor: Option<String>,
     }
 }
