@@ -75,6 +75,7 @@ impl Api {
         let config = self.config(&received.org, known).await?;
         let ids = decision_ids(&received.org, received.key.as_ref(), &parsed);
         let (org, at) = (received.org.clone(), received.received_at);
+        let digest = received.digest(parsed.root());
         let checked = self.work(size, move || {
             check(&config, &parsed)?;
             let actions = parsed.content.actions.into_iter().zip(ids);
@@ -82,7 +83,9 @@ impl Api {
                 actions.map(|(action, id)| record(&config, &org, action, id, at)).collect(),
             )
         });
-        checked.await?.map_err(Problem::from)
+        let records = checked.await?.map_err(Problem::from)?;
+        self.claim_key(received, "actions", digest.as_ref()).await?;
+        Ok(records)
     }
 }
 

@@ -91,12 +91,13 @@ impl Api {
         let parsed = parsed.map_err(|refused| Problem::from(refused.into_vec()))?;
         let named = &parsed.content.content_type;
         let config = self.config(&received.org, |config| find_type(config, named).is_some()).await?;
-        let submission = match &received.key {
-            None => SubmissionId::random(),
-            Some(key) => {
+        let digest = received.digest(parsed.root());
+        let submission = match (&received.key, &digest) {
+            (Some(key), Some(digest)) => {
                 let org = received.org.as_str().as_bytes();
-                derive(Kind::Submission, &[org, key.as_bytes(), b"content", &parsed.root().digest()])
+                derive(Kind::Submission, &[org, key.as_bytes(), b"content", digest])
             }
+            _ => SubmissionId::random(),
         };
         let is_sync = parsed.content.sync;
         let (keyed, checking) = (received.key.is_some(), Arc::clone(&config));
@@ -105,6 +106,7 @@ impl Api {
             self.items.refused.increment(1);
             Problem::from(faults)
         })?;
+        self.claim_key(received, "content", digest.as_ref()).await?;
         Ok((config, entry, is_sync))
     }
 

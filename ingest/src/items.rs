@@ -63,6 +63,7 @@ impl Api {
             self.items.refused.increment(parsed.content.len() as u64);
             return Err(faults.into());
         }
+        self.claim_key(received, "items", received.digest(parsed.root()).as_ref()).await?;
         let ids = submission_ids(&received.org, received.key.as_ref(), &parsed);
         let keyed = received.key.is_some();
         let items = parsed.content.into_iter().zip(ids);

@@ -10,6 +10,7 @@ mod config;
 mod content;
 mod context;
 mod failures;
+mod idempotency;
 mod item;
 mod items;
 mod lag;

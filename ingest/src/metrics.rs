@@ -27,7 +27,7 @@ pub fn describe() {
 }
 
 /// Statuses with a label of their own.
-const STATUSES: [(StatusCode, &str); 15] = [
+const STATUSES: [(StatusCode, &str); 16] = [
     (StatusCode::OK, "200"),
     (StatusCode::CREATED, "201"),
     (StatusCode::ACCEPTED, "202"),
@@ -38,6 +38,7 @@ const STATUSES: [(StatusCode, &str); 15] = [
     (StatusCode::FORBIDDEN, "403"),
     (StatusCode::NOT_FOUND, "404"),
     (StatusCode::REQUEST_TIMEOUT, "408"),
+    (StatusCode::CONFLICT, "409"),
     (StatusCode::PAYLOAD_TOO_LARGE, "413"),
     (StatusCode::UNSUPPORTED_MEDIA_TYPE, "415"),
     (StatusCode::TOO_MANY_REQUESTS, "429"),

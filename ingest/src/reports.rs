@@ -17,7 +17,9 @@ use tidegate_web::{Json, Problem};
 use crate::{
     Api, Shared,
     admission::{Admitted, Received},
-    config, context, items,
+    config, context,
+    idempotency::Digest,
+    items,
 };
 
 type Report = wire::Request<ReportRequest>;
@@ -45,30 +47,31 @@ impl Api {
             Err(refused) => return Err(self.refused(received, refused).await),
         };
         let config = self.config(&received.org, |config| all_known(config, &parsed.content)).await?;
+        let digest = received.digest(parsed.root());
         let header = Header {
             org: received.org.clone(),
-            report_id: report_id(received, &parsed),
+            report_id: report_id(received, digest.as_ref()),
             keyed: received.key.is_some(),
             received_at: received.received_at,
             request_id: received.request_id.to_string(),
         };
-        self.work(size, move || {
+        let checked = self.work(size, move || {
             check(&config, &parsed)?;
             Ok::<_, Vec<ValidationError>>(record(&config, &parsed, header))
-        })
-        .await?
-        .map_err(Problem::from)
+        });
+        let report = checked.await?.map_err(Problem::from)?;
+        self.claim_key(received, "report", digest.as_ref()).await?;
+        Ok(report)
     }
 }
 
 /// Random, or with an idempotency key the same for the same body.
-fn report_id(received: &Received, parsed: &Report) -> ReportId {
-    match &received.key {
-        None => ReportId::random(),
-        Some(key) => {
-            let cause = [received.org.as_str().as_bytes(), key.as_bytes(), &parsed.root().digest()];
-            derive(Kind::Report, &cause)
+fn report_id(received: &Received, digest: Option<&Digest>) -> ReportId {
+    match (&received.key, digest) {
+        (Some(key), Some(digest)) => {
+            derive(Kind::Report, &[received.org.as_str().as_bytes(), key.as_bytes(), digest])
         }
+        _ => ReportId::random(),
     }
 }
 

@@ -17,6 +17,7 @@ pub mod tag {
     pub const AUTHORIZATION: &str = "/errors/authorization-failed";
     pub const NOT_FOUND: &str = "/errors/not-found";
     pub const CONFLICT: &str = "/errors/conflict";
+    pub const IDEMPOTENCY_KEY_REUSED: &str = "/errors/idempotency-key-reused";
     pub const UNIQUE_VIOLATION: &str = "/errors/unique-violation";
     pub const CONCURRENT_UPDATE: &str = "/errors/concurrent-update-conflict";
     pub const INTERNAL: &str = "/errors/internal-server-error";

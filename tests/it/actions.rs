@@ -55,7 +55,10 @@ async fn actions_of_the_platform_are_carried_out_once_a_key() {
     let ban = of("ban");
     assert_eq!(ban["item"]["id"], "m1");
     assert_eq!(ban["decisionReason"], "seen elsewhere");
-    assert_eq!((&ban["decision"]["actorId"], &of("remove")["decision"]["actorId"]), (&json!("bot-7"), &json!("api")));
+    assert_eq!(
+        (&ban["decision"]["actorId"], &of("remove")["decision"]["actorId"]),
+        (&json!("bot-7"), &json!("api"))
+    );
     let event = ban["id"].as_str().unwrap();
     assert_eq!(demo.admin(&format!("/deliveries/{event}")).await["body"]["decision"]["actorId"], "bot-7");
     assert_eq!(ban["policies"][0]["id"], *policy);

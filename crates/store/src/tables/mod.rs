@@ -17,6 +17,7 @@ pub const ALL: &[&Table] = &[
     items::items::Item::TABLE,
     items::items::SubmissionPlace::TABLE,
     items::history::ItemOfHour::TABLE,
+    items::idempotency::IdempotencyClaim::TABLE,
     items::by_user::ItemOfUser::TABLE,
     items::by_user::CaseOfUser::TABLE,
     items::plans::Plan::TABLE,

@@ -201,6 +201,15 @@ impl Service {
         self.records(Topic::Decisions).await
     }
 
+    /// Number of records that requests appended.
+    pub(crate) async fn appended(&self) -> usize {
+        let mut count = 0;
+        for topic in [Topic::Items, Topic::Reports, Topic::Appeals, Topic::Decisions] {
+            count += self.tail(topic).await.len();
+        }
+        count
+    }
+
     pub(crate) async fn assert_nothing_appended(&self) {
         for topic in [Topic::Items, Topic::ItemsSlow, Topic::Reports, Topic::Appeals] {
             assert_eq!(self.tail(topic).await.len(), 0, "{topic:?}");

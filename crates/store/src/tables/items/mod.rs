@@ -2,6 +2,7 @@
 
 pub mod by_user;
 pub mod history;
+pub mod idempotency;
 #[allow(clippy::module_inception, reason = "one file a table, and this table is called as its room")]
 pub mod items;
 pub mod limits;
