@@ -311,6 +311,62 @@ async fn errors_of_a_form_stand_at_its_fields_and_keep_what_was_entered() {
     assert_eq!(made.status, 201, "a form that was refused can be sent again: {}", made.body);
 }
 
+/// A text that a browser shows as `exe.png` unless the mark that turns it around is revealed.
+const DISGUISED: &str = "\u{202e}gnp.exe";
+
+#[tokio::test]
+async fn disguised_texts_are_revealed_and_isolated_on_every_page() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let mut sent = report(&post("p1", &format!("author {DISGUISED}"), &format!("text {DISGUISED}")));
+    sent["reporter"]["id"] = format!("reporter {DISGUISED}").into();
+    sent["reportedForReason"] = json!({ "reason": format!("reason {DISGUISED}") });
+    sent["additionalItems"] = json!([post(&format!("other {DISGUISED}"), "mallory", "x")]);
+    assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
+    let job = demo.job("default", "p1").await;
+    let job = demo.whole_job(&job).await["id"].as_str().unwrap().to_owned();
+    let reviewer = format!("reviewer {DISGUISED}");
+    let comment = json!({ "text": format!("comment {DISGUISED}"), "reviewer": reviewer });
+    let (status, commented) = demo.command(&format!("/jobs/{job}/comments"), &comment).await;
+    assert_eq!(status, 201, "{commented}");
+    let (status, claimed) =
+        demo.command(&format!("/jobs/{job}/claim"), &json!({ "reviewer": reviewer })).await;
+    assert_eq!(status, 200, "{claimed}");
+
+    let mut browser = Browser::signed_in(&demo, demo.var("TIDEGATE_ADMIN_KEY")).await;
+    let jobs = browser.get("/jobs?state=all").await;
+    let claimed = browser.get(&format!("/jobs/{job}")).await;
+    let decision = json!({ "epoch": claimed_epoch(&demo, &job).await, "verdict": "ignore", "reviewer": reviewer,
+        "reason": format!("decision {DISGUISED}") });
+    let (status, decided) = demo.command(&format!("/jobs/{job}/decisions"), &decision).await;
+    assert_eq!(status, 202, "{decided}");
+    let decided = browser.get(&format!("/jobs/{job}")).await;
+    for (page, kinds) in [
+        (jobs, &["reviewer"][..]),
+        (claimed, &["reviewer", "comment", "reason", "text", "author", "reporter", "other"]),
+        (decided, &["decision", "reviewer"]),
+    ] {
+        let texts = page.texts();
+        for kind in kinds {
+            assert!(
+                texts.iter().any(|(text, _)| text.contains(&format!("{kind} "))),
+                "{kind}: {}",
+                page.body
+            );
+        }
+        assert!(texts.iter().all(|(text, _)| !text.contains('\u{202e}')), "{}", page.body);
+        let revealed: Vec<_> = texts.iter().filter(|(text, _)| text.starts_with("U+202E")).collect();
+        assert!(revealed.len() >= kinds.len(), "{}", page.body);
+        for (text, is_isolated) in texts.iter().filter(|(text, _)| text.contains("gnp.exe")) {
+            assert!(is_isolated, "{text}: {}", page.body);
+        }
+    }
+}
+
+async fn claimed_epoch(demo: &Demo, job: &str) -> Value {
+    demo.admin(&format!("/jobs/{job}")).await["epoch"].clone()
+}
+
 #[tokio::test]
 async fn unknown_pages_are_pages_and_the_api_keeps_its_envelope() {
     let place = Place::new();
@@ -414,7 +470,9 @@ async fn partial_items_settings_are_masked_and_errors_of_requests_are_shown() {
     let of_api = |listed: Value| listed["items"].as_array().unwrap().len();
     assert_eq!(of_api(demo.admin(&format!("/partial-requests?error={error}&trigger=refresh")).await), 1);
     let one = browser.get(&format!("/partial-requests/{id}")).await.body;
-    for shown in [error, "answered with a status other than 2xx", "<dd>500</dd>", "<code>p1</code>"] {
+    for shown in
+        [error, "answered with a status other than 2xx", "<dd>500</dd>", "<code dir=\"auto\">p1</code>"]
+    {
         assert!(one.contains(shown), "{shown}: {one}");
     }
 }

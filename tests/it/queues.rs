@@ -91,7 +91,7 @@ async fn queue_is_removed_once_its_jobs_are_decided_and_stays_in_the_lists() {
     let mut browser = Browser::signed_in(&demo, demo.var("TIDEGATE_ADMIN_KEY")).await;
     let page = browser.get("/queues").await;
     assert!(
-        page.body.contains("<code>crowd</code> <span class=\"badge bad\">removed</span>"),
+        page.body.contains("<code dir=\"auto\">crowd</code> <span class=\"badge bad\">removed</span>"),
         "{}",
         page.body
     );
@@ -370,7 +370,7 @@ async fn jobs_of_all_queues_are_listed_by_priority() {
     assert_eq!(items, ["l4", "l1", "l2", "l3"]);
     let mut browser = Browser::signed_in(&demo, demo.var("TIDEGATE_ADMIN_KEY")).await;
     let page = browser.get("/jobs").await;
-    let place_of = |item: &str| page.body.find(&format!("<code>{item}</code>")).unwrap();
+    let place_of = |item: &str| page.body.find(&format!(">{item}</code>")).unwrap();
     assert!(place_of("l4") < place_of("l1") && place_of("l1") < place_of("l3"), "{}", page.body);
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Templates are `maud`'s, which escapes each value; nothing here writes HTML that was not made by them. There is no script.
 
+mod hidden_characters;
 mod parts;
 
 use axum::{
@@ -13,7 +14,7 @@ use axum::{
 use maud::{DOCTYPE, Markup, html};
 use tidegate_web::Problem;
 
-pub(crate) use self::parts::{alert, chosen, code_list, field_error, link, pager, time};
+pub(crate) use self::parts::{alert, block, chosen, code, code_list, field_error, link, pager, text, time};
 
 /// Style sheet of all pages.
 pub(crate) const STYLE: &str = include_str!("style.css");
@@ -85,7 +86,7 @@ pub(crate) fn page_with(
                 }
             }
             div.who {
-                p { "Organisation " strong { (frame.org) } br; "Key " strong { (frame.key_name) } }
+                p { "Organisation " strong { (text(frame.org)) } br; "Key " strong { (text(frame.key_name)) } }
                 form method="post" action="/sign-out" {
                     (token_field(frame.form_token))
                     button.quiet type="submit" { "Sign out" }
@@ -116,7 +117,7 @@ pub(crate) fn bare_page(status: StatusCode, title: &str, body: &Markup) -> Respo
 pub(crate) fn problem_page(problem: Problem, frame: Option<Frame<'_>>, request_id: &str) -> Response {
     let body = html! {
         @for error in &problem.errors {
-            p { (error.detail) }
+            p dir="auto" { (error.detail) }
         }
         @if problem.status.is_server_error() {
             p.hint { "Request " code { (request_id) } }
@@ -153,7 +154,7 @@ fn whole(status: StatusCode, title: &str, class: &str, document: &Markup) -> Res
         }
     };
     let kind = (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    (status, [kind], page.into_string()).into_response()
+    (status, [kind], hidden_characters::reveal(page.into_string())).into_response()
 }
 
 pub(crate) async fn style() -> Response {

@@ -1,11 +1,13 @@
 //! Parts that several pages have.
 
-use maud::{Markup, html};
+use std::fmt::Display;
+
+use maud::{Markup, display, html};
 use tidegate_web::Problem;
 
 /// A message of what went wrong as a whole.
 pub(crate) fn alert(text: &str) -> Markup {
-    html! { div.alert role="alert" { p { (text) } } }
+    html! { div.alert dir="auto" role="alert" { p { (text) } } }
 }
 
 /// The error of the field whose JSON member a problem points at. `id` is what the field's `aria-describedby` names.
@@ -14,7 +16,7 @@ pub(crate) fn field_error(problem: Option<&Problem>, pointer: &str, id: &str) ->
         error.pointer.as_deref() == Some(pointer)
     };
     let error = problem?.errors.iter().find(at)?;
-    Some(html! { p.error id=(id) { (error.detail) } })
+    Some(html! { p.error dir="auto" id=(id) { (error.detail) } })
 }
 
 /// An instant as the API writes it, for people: `2026-01-31 12:00:00 UTC`.
@@ -24,7 +26,22 @@ pub(crate) fn time(iso: &str) -> Markup {
 }
 
 pub(crate) fn code_list<T: AsRef<str>>(words: &[T]) -> Markup {
-    html! { ul.words { @for word in words { li { code { (word.as_ref()) } } } } }
+    html! { ul.words { @for word in words { li { (code(word.as_ref())) } } } }
+}
+
+/// Text of a platform, a user or a moderator inside a sentence. Isolated, so that its direction does not reorder the words around it.
+pub(crate) fn text(value: impl Display) -> Markup {
+    html! { bdi { (display(value)) } }
+}
+
+/// An id or key that a platform or a document chose, isolated like [`text`].
+pub(crate) fn code(value: impl Display) -> Markup {
+    html! { code dir="auto" { (display(value)) } }
+}
+
+/// Text with its line breaks, isolated like [`text`].
+pub(crate) fn block(value: impl Display) -> Markup {
+    html! { pre dir="auto" { (display(value)) } }
 }
 
 /// The link to the next page of a list. `query` are the parameters of this page without its cursor.

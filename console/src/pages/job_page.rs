@@ -12,7 +12,7 @@ use tidegate_web::{Path, Problem, Query};
 
 use crate::{
     admin::{Api, extract::id, jobs},
-    html::{self, Section, code_list, link, pager, time},
+    html::{self, Section, block, code, code_list, link, pager, text, time},
     signin::Signed,
 };
 
@@ -63,8 +63,8 @@ pub(super) async fn one(
         @if !comments.is_empty() {
             h2 { "Comments" }
             @for comment in comments {
-                p { strong { (comment.author) } ", " (time(&comment.at)) }
-                pre { (comment.text) }
+                p { strong { (text(&comment.author)) } ", " (time(&comment.at)) }
+                (block(&comment.text))
             }
         }
     };
@@ -120,7 +120,7 @@ fn rest_of(
 }
 
 fn item_name(item: &ItemKey) -> Markup {
-    html! { code { (item.type_id) } " " code { (item.id) } }
+    html! { (code(&item.type_id)) " " (code(&item.id)) }
 }
 
 fn facts(job: &Summary) -> Markup {
@@ -129,26 +129,26 @@ fn facts(job: &Summary) -> Markup {
             dt { "Item" } dd { (item_name(&job.item)) }
             dt { "Queue" }
             dd {
-                a href=(super::queues::jobs_link(&job.queue)) { code { (job.queue) } } ", class " (job.class)
-                @if let Some(routed) = &job.routed_by { ", routed by " code { (routed) } }
+                a href=(super::queues::jobs_link(&job.queue)) { (code(&job.queue)) } ", class " (job.class)
+                @if let Some(routed) = &job.routed_by { ", routed by " (code(routed)) }
             }
             dt { "State" }
             dd {
                 (job.state)
                 @if let Some(by) = &job.claimed_by {
-                    ", claimed by " (by)
+                    ", claimed by " (text(by))
                     @if let Some(until) = &job.lease_until { " until " (time(until)) }
                 }
             }
             dt { "Priority" } dd { (job.priority) }
             dt { "Opened" } dd { (time(&job.created_at)) }
             @if let Some(closed) = &job.closed_at { dt { "Closed" } dd { (time(closed)) } }
-            @if let Some(appeal) = &job.appeal_id { dt { "Appeal" } dd { code { (appeal) } } }
+            @if let Some(appeal) = &job.appeal_id { dt { "Appeal" } dd { (code(appeal)) } }
             @for moved in &job.moves {
                 dt { "Moved" }
-                dd { (time(&moved.at)) " from " code { (moved.from) } " to " code { (moved.to) } }
+                dd { (time(&moved.at)) " from " (code(&moved.from)) " to " (code(&moved.to)) }
             }
-            @for skip in &job.skips { dt { "Skipped" } dd { (time(&skip.at)) " by " (skip.by) } }
+            @for skip in &job.skips { dt { "Skipped" } dd { (time(&skip.at)) " by " (text(&skip.by)) } }
         }
     }
 }
@@ -158,10 +158,10 @@ fn decided(decision: &DecisionView) -> Markup {
         h2 { "Decision" }
         dl.facts {
             dt { "Verdict" } dd { (decision.verdict) }
-            dt { "By" } dd { (decision.decided_by) ", " (time(&decision.decided_at)) }
+            dt { "By" } dd { (text(&decision.decided_by)) ", " (time(&decision.decided_at)) }
             @if !decision.actions.is_empty() { dt { "Actions" } dd { (code_list(&decision.actions)) } }
             @if !decision.policies.is_empty() { dt { "Policies" } dd { (code_list(&decision.policies)) } }
-            @if let Some(reason) = &decision.reason { dt { "Reason" } dd { (reason) } }
+            @if let Some(reason) = &decision.reason { dt { "Reason" } dd dir="auto" { (reason) } }
             @if !decision.related.is_empty() { dt { "Related items" } dd { (json(&decision.related)) } }
         }
     }
@@ -174,7 +174,7 @@ fn cause_of(cause: &Cause) -> Markup {
             @if cause.rules.get() != "[]" { p { "Rules" } (raw(&cause.rules)) }
             @if let Some(crossed) = &cause.threshold {
                 p {
-                    code { (crossed.id) } ": " (crossed.strikes) " strikes, and the limit is " (crossed.limit)
+                    (code(&crossed.id)) ": " (crossed.strikes) " strikes, and the limit is " (crossed.limit)
                 }
             }
             @if let Some(report) = &cause.report { (reported(report)) }
@@ -189,10 +189,10 @@ fn reported(report: &ReportView) -> Markup {
             dt { "Reported by" }
             dd {
                 (item_name(&report.reporter.user.key)) ", " (time(&report.reported_at))
-                @if let Some(fault) = &report.reporter.user.fault { p.hint { (fault) } }
+                @if let Some(fault) = &report.reporter.user.fault { p.hint dir="auto" { (fault) } }
             }
             @if let Some(policy) = &report.policy { dt { "Policy" } dd { (raw(policy)) } }
-            @if let Some(reason) = &report.reason { dt { "Reason" } dd { (reason) } }
+            @if let Some(reason) = &report.reason { dt { "Reason" } dd dir="auto" { (reason) } }
             @if report.csam { dt { "Child safety" } dd { "the report says so" } }
         }
         (sent("Reported item", &report.reported_item))
@@ -208,9 +208,9 @@ fn appealed(appeal: &AppealView) -> Markup {
             dt { "Appealed by" }
             dd {
                 (item_name(&appeal.appealed_by.key)) ", " (time(&appeal.appealed_at))
-                @if let Some(fault) = &appeal.appealed_by.fault { p.hint { (fault) } }
+                @if let Some(fault) = &appeal.appealed_by.fault { p.hint dir="auto" { (fault) } }
             }
-            @if let Some(reason) = &appeal.reason { dt { "Reason" } dd { (reason) } }
+            @if let Some(reason) = &appeal.reason { dt { "Reason" } dd dir="auto" { (reason) } }
         }
         (list("Actions taken", &appeal.actions_taken))
         (list("Policies", &appeal.violating_policies))
@@ -232,16 +232,16 @@ fn list(title: &str, entries: &RawValue) -> Markup {
 
 fn json(value: &impl serde::Serialize) -> Markup {
     // By way of a value, so that what was sent is laid out as well.
-    let text = serde_json::to_value(value)
+    let lines = serde_json::to_value(value)
         .and_then(|value| serde_json::to_string_pretty(&value))
         .unwrap_or_default();
-    html! { pre.json tabindex="0" { (text) } }
+    html! { pre.json tabindex="0" dir="auto" { (lines) } }
 }
 
 /// JSON as it was sent, with its lines; text that is none as it is.
 fn raw(value: &RawValue) -> Markup {
     match serde_json::from_str::<Value>(value.get()) {
         Ok(value) => json(&value),
-        Err(_) => html! { pre.json tabindex="0" { (value.get()) } },
+        Err(_) => html! { pre.json tabindex="0" dir="auto" { (value.get()) } },
     }
 }

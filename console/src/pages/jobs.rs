@@ -13,7 +13,7 @@ use crate::{
         Api,
         job_list::{self, Wanted},
     },
-    html::{self, Section, chosen, pager, time},
+    html::{self, Section, chosen, code, pager, text, time},
     signin::Signed,
 };
 
@@ -97,13 +97,13 @@ fn row(job: &Summary) -> Markup {
     html! {
         tr {
             th scope="row" {
-                a href=(format!("/jobs/{}", job.id)) { code { (job.item.type_id) } " " code { (job.item.id) } }
+                a href=(format!("/jobs/{}", job.id)) { (code(&job.item.type_id)) " " (code(&job.item.id)) }
             }
-            td data-label="Queue" { code { (job.queue) } }
+            td data-label="Queue" { (code(&job.queue)) }
             td data-label="State" { (job.state) }
             td.number data-label="Priority" { (job.priority) }
             td data-label="Opened" { (time(&job.created_at)) }
-            td.name data-label="Claimed by" { span { (job.claimed_by.as_deref().unwrap_or("nobody")) } }
+            td.name data-label="Claimed by" { span { (text(job.claimed_by.as_deref().unwrap_or("nobody"))) } }
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::{
         extract::id,
         keys::{self, Key, NewlyMade, Wanted},
     },
-    html::{self, Section, alert, code_list, field_error, time},
+    html::{self, Section, alert, code_list, field_error, text, time},
     signin::{Fields, Signed, see_other},
 };
 
@@ -102,7 +102,7 @@ fn row(key: &Key, own: ApiKeyId, now: &str) -> Markup {
     html! {
         tr {
             th scope="row" {
-                (key.name) " "
+                (text(&key.name)) " "
                 @if key.id == own { span.badge.good { "this session" } }
                 p.hint { code { (key.prefix) "…" } }
             }
@@ -122,8 +122,8 @@ fn row(key: &Key, own: ApiKeyId, now: &str) -> Markup {
             td data-label="Change" {
                 @if state == Use::Works {
                     span.actions {
-                        a href=(format!("{PATH}/{}/rotate", key.id)) { "Rotate" span.sr { " " (key.name) } }
-                        a href=(format!("{PATH}/{}/revoke", key.id)) { "Revoke" span.sr { " " (key.name) } }
+                        a href=(format!("{PATH}/{}/rotate", key.id)) { "Rotate" span.sr { " " (text(&key.name)) } }
+                        a href=(format!("{PATH}/{}/revoke", key.id)) { "Revoke" span.sr { " " (text(&key.name)) } }
                     }
                 } @else { span { "none" } }
             }
@@ -287,7 +287,7 @@ fn made_page(signed: &Signed, title: &str, made: NewlyMade, old_ends: Option<Mar
     let detail = made.audit_detail();
     let NewlyMade { key, info } = made;
     let body = html! {
-        div.notice role="status" { p { "The key " strong { (info.name) } " is made. Copy it now: it is not shown again." } }
+        div.notice role="status" { p { "The key " strong { (text(&info.name)) } " is made. Copy it now: it is not shown again." } }
         code.secret #key tabindex="0" aria-label="The new key" { (key) }
         dl.facts {
             dt { "Scopes" } dd { (code_list(&info.scopes)) }
@@ -359,7 +359,7 @@ fn rotate_page(
     let body = html! {
         (other_errors(problem, &["/overlapSeconds"]))
         p {
-            "A new key with the same name, scopes and end takes the place of " strong { (key.name) } " (" code { (key.prefix) "…" } ")."
+            "A new key with the same name, scopes and end takes the place of " strong { (text(&key.name)) } " (" code { (key.prefix) "…" } ")."
         }
         (about_own(signed, key))
         form.sheet method="post" action=(format!("{PATH}/{}/rotate", key.id)) {
@@ -393,7 +393,7 @@ async fn ask_revoke(
     let key = named(&api, &signed, &key).await?;
     let body = html! {
         p {
-            "Requests with " strong { (key.name) } " (" code { (key.prefix) "…" }
+            "Requests with " strong { (text(&key.name)) } " (" code { (key.prefix) "…" }
             ") are refused from now on, at the latest in half a minute. This cannot be taken back."
         }
         p { "Last used: " @match &key.last_used_at { Some(at) => (time(at)), None => "never" } }

@@ -14,7 +14,7 @@ use crate::{
         Api,
         partial_items::{self, Wanted},
     },
-    html::{self, Section, chosen, pager, time},
+    html::{self, Section, block, chosen, code, pager, time},
     signin::Signed,
 };
 
@@ -50,13 +50,13 @@ async fn endpoint(State(api): State<Api>, signed: Signed) -> Response {
     let body = html! {
         p {
             "The service asks the platform for items at this endpoint. The operator sets it in the settings of the service, under "
-            code { "partial_items." (signed.caller.org) }
+            code dir="auto" { "partial_items." (signed.caller.org) }
             "; it cannot be changed here."
         }
         @if let Some(endpoint) = found {
             dl.facts {
                 dt { "URL" }
-                dd { code { (endpoint.url) } p.hint { "A query is not shown: it may carry a secret." } }
+                dd { (code(&endpoint.url)) p.hint { "A query is not shown: it may carry a secret." } }
             }
             h2 { "Headers" }
             @if endpoint.headers.is_empty() {
@@ -190,7 +190,7 @@ async fn one(State(api): State<Api>, signed: Signed, Path(id): Path<String>) -> 
         @if let Some(error) = &request.error {
             div.alert {
                 p { strong { (error.name) } }
-                @if !error.detail.is_empty() { pre { (error.detail) } }
+                @if !error.detail.is_empty() { (block(&error.detail)) }
             }
             @if let Some((_, help)) = ERRORS.iter().find(|(name, _)| *name == error.name) { p { (help) } }
         }
@@ -232,7 +232,7 @@ fn items(title: &str, list: &RawValue) -> Markup {
     html! {
         h2 { (title) " (" (count(list)) ")" }
         @if entries.is_empty() && count(list) > 0 {
-            pre { (list.get()) }
+            (block(list.get()))
         } @else if entries.is_empty() {
             p.none { "None." }
         } @else {
@@ -241,12 +241,12 @@ fn items(title: &str, list: &RawValue) -> Markup {
                 tbody {
                     @for entry in &entries {
                         tr {
-                            td.name data-label="Type" { code { (entry.key.type_id) } }
-                            td.name data-label="Item" { code { (entry.key.id) } }
+                            td.name data-label="Type" { (code(&entry.key.type_id)) }
+                            td.name data-label="Item" { (code(&entry.key.id)) }
                             td data-label="Faults" {
                                 span {
                                     @if entry.faults.is_empty() { "none" }
-                                    @for fault in &entry.faults { p { (fault) } }
+                                    @for fault in &entry.faults { p dir="auto" { (fault) } }
                                 }
                             }
                         }

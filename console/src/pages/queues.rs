@@ -11,7 +11,7 @@ use crate::{
         Api,
         queues::{self, QueueView},
     },
-    html::{self, Section, pager, time},
+    html::{self, Section, code, pager, text, time},
     signin::Signed,
 };
 
@@ -65,10 +65,10 @@ fn row(queue: &QueueView) -> Markup {
     html! {
         tr {
             th scope="row" {
-                a href=(link) { (queue.name) } " "
-                code { (queue.key) }
+                a href=(link) { (text(&queue.name)) } " "
+                (code(&queue.key))
                 @if queue.removed { " " span.badge.bad { "removed" } }
-                @if let Some(text) = &queue.description { p.hint { (text) } }
+                @if let Some(description) = &queue.description { p.hint dir="auto" { (description) } }
             }
             td.number data-label="Open" { (queue.open) }
             td.number data-label="Claimed" { (queue.claimed) }

@@ -147,7 +147,8 @@ async fn one_of_concurrent_bodies_under_a_key_is_taken() {
     for round in 0..10 {
         let key = format!("k-{round}");
         let bodies: Vec<_> = (0..8).map(|n| json!({"items": [post(&format!("{round}-{n}"))]})).collect();
-        let answers = futures::future::join_all(bodies.iter().map(|body| service.post_keyed(ITEMS, &key, body))).await;
+        let answers =
+            futures::future::join_all(bodies.iter().map(|body| service.post_keyed(ITEMS, &key, body))).await;
         let mut statuses: Vec<_> = answers.iter().map(|answer| answer.status.as_u16()).collect();
         statuses.sort_unstable();
         assert_eq!(statuses, [202, 409, 409, 409, 409, 409, 409, 409], "round {round}");

@@ -27,6 +27,23 @@ impl Page {
         self.headers.get(LOCATION).map_or("", |to| to.to_str().unwrap())
     }
 
+    /// Texts of the page, each with `true` if an element isolates its direction.
+    pub(crate) fn texts(&self) -> Vec<(&str, bool)> {
+        const VOID: [&str; 5] = ["!DOCTYPE", "meta", "link", "input", "br"];
+        let (mut texts, mut open) = (Vec::new(), Vec::new());
+        for part in self.body.split('<').skip(1) {
+            let (tag, text) = part.split_once('>').expect("a tag ends");
+            let name = tag.split([' ', '/']).find(|word| !word.is_empty()).unwrap_or_default();
+            if tag.starts_with('/') {
+                open.pop();
+            } else if !VOID.contains(&name) {
+                open.push(name == "bdi" || tag.contains(" dir=\"auto\""));
+            }
+            texts.push((text, open.contains(&true)));
+        }
+        texts
+    }
+
     /// Hidden fields of the form with this action.
     pub(crate) fn hidden(&self, action: &str) -> Vec<(String, String)> {
         let start = format!("action=\"{action}\">");
