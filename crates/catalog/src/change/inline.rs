@@ -6,8 +6,10 @@ use serde_json::Value as Json;
 use tidegate_rules::{Fields, Number, TestItem, TestReport, TestResult, Value, run_tests};
 use tidegate_schemas::{
     documents::DocumentFault,
+    hint,
     ids::{ItemKey, Millis, TypeId},
     item_types::{self, Mode, Values},
+    nearest::shown,
     validation_error::Pointer,
 };
 
@@ -39,6 +41,17 @@ pub(super) fn run(compiled: &Compiled, content: &Content, now: Millis) -> Vec<Do
 fn read(compiled: &Compiled, type_id: &TypeId, data: &Json) -> Result<TestItem, String> {
     let item_type =
         compiled.item_type(type_id).ok_or_else(|| format!("there is no item type `{type_id}`."))?;
+    // Unknown fields of items are kept for later, but rules do not see them: an example with a misspelt field tests nothing.
+    let names = data.as_object().into_iter().flat_map(|data| data.keys());
+    let unknown_field = |name: &String| {
+        let near = hint(name, item_type.fields().iter().map(|field| &*field.name));
+        format!("unknown field `{}` in item type `{type_id}`.{near}", shown(name))
+    };
+    let unknown_fields: Vec<_> =
+        names.filter(|name| item_type.field(name).is_none()).take(3).map(unknown_field).collect();
+    if !unknown_fields.is_empty() {
+        return Err(unknown_fields.join(" "));
+    }
     let data = data.to_string();
     let values = item_type
         .check(data.as_bytes(), Mode::Partial, &Pointer::Root)

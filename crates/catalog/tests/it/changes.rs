@@ -307,6 +307,24 @@ action: missing
 ";
 
 #[tokio::test]
+async fn example_with_a_field_that_its_type_lacks_is_refused() {
+    let world = World::new().await;
+    let rule = |item: &str| {
+        format!(
+            "item_type: post\nkind: CONTENT\nfields: [{{name: title, type: STRING}}]\n---\n\
+            rule: one\nstatus: live\nwhen: {{text: {{in: [title], words: [scamcoin]}}}}\n\
+            tests: [{{item_type: post, item: {item}, expect: no_match}}]\n"
+        )
+    };
+    let refused = world.changes().apply(&world.org, change(&rule("{titl: buy scamcoin}"))).await.unwrap_err();
+    let faults = faults(refused).join("\n");
+    for part in ["tests[0]", "unknown field `titl` in item type `post`.", "Did you mean `title`?"] {
+        assert!(faults.contains(part), "{part}: {faults}");
+    }
+    world.apply(&rule("{title: buy bread}")).await;
+}
+
+#[tokio::test]
 async fn every_fault_of_every_document_is_listed_at_its_place() {
     let world = World::new().await;
     let found = faults(world.changes().apply(&world.org, change(WRONG)).await.unwrap_err());
