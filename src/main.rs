@@ -6,6 +6,7 @@ mod client;
 mod commands;
 mod database;
 mod demo;
+mod first_key;
 mod health;
 mod metrics;
 mod open;

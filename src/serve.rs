@@ -11,7 +11,7 @@ use tidegate_egress::Client;
 use tidegate_media::Decoders;
 use tidegate_moderation::{media::Signals, scores::Scorer};
 use tidegate_schemas::ids::SubmissionId;
-use tidegate_store::{Store, system_clock};
+use tidegate_store::system_clock;
 use tidegate_stream::consumer::inbox::DrainResult;
 use tidegate_web::HttpServer;
 use tokio::{net::TcpListener, time::Instant};
@@ -19,6 +19,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     demo::{self, Demo},
+    first_key,
     health::{self, Health, HttpServers, Parts},
     open::{self, Opened},
     open_files, operations,
@@ -112,7 +113,7 @@ async fn begin(
     }
     let opened = open::open(settings, &retry).await?;
     if makes_first_org {
-        retry.open("first start", async || make_first_org(&opened.store, &opened.keys).await).await?;
+        retry.open("first start", async || make_first_org(settings, &opened).await).await?;
     }
     placeholders.close().await;
     Ok(opened)
@@ -320,19 +321,15 @@ fn local_token() -> String {
     format!("{}{}", random(), random())
 }
 
-/// Creates the first organisation on an empty store and prints its key, once.
-async fn make_first_org(store: &Store, keys: &Keys) -> Result<(), OpenError> {
-    let first = first_start(store, keys, &system_clock()).await;
+/// Creates the first organisation on an empty store and hands its key over, once.
+async fn make_first_org(settings: &Settings, opened: &Opened) -> Result<(), OpenError> {
+    let first = first_start(&opened.store, &opened.keys, &system_clock()).await;
     let first = first.map_err(|error| {
         let is_outage = error.is_outage();
         OpenError::new(error, is_outage)
     });
     if let Some(first) = first? {
-        print_line(format!(
-            "made the organisation `{}`, with a key for its platform. It is shown this once:",
-            first.org
-        ));
-        print_line(first.key.reveal());
+        first_key::hand_over(settings, &first);
     }
     Ok(())
 }

@@ -133,11 +133,11 @@ filter = "info"
         process.http_ok(&self.ops_of(name)?, "/readyz", LONG).await
     }
 
-    /// Keeps the key that the first start showed.
+    /// Keeps the key that the first start left in a file.
     pub(crate) async fn learn_key(&mut self, process: &mut Process) -> Result<()> {
-        let line = process.line("tg_", PATIENCE).await?;
-        let key = line.split_whitespace().find(|word| word.starts_with("tg_"));
-        self.key = key.context("the first start showed no key")?.to_owned();
+        process.line("first-key", PATIENCE).await?;
+        let key = fs::read_to_string(self.data().join("first-key")).context("the first start left no key")?;
+        key.trim().clone_into(&mut self.key);
         Ok(())
     }
 

@@ -2,10 +2,10 @@
 
 use std::{fs, path::Path};
 
-use crate::support::{Place, post, text};
+use crate::support::{BINARY, Place, http, post, text};
 use anyhow::bail;
 use serde_json::Value;
-use tidegate_test_support::{PATIENCE, eventually_ok};
+use tidegate_test_support::{PATIENCE, Program, eventually_ok};
 
 /// Starts on a data folder, wherever it may listen.
 fn up(data: &Path) -> Vec<&str> {
@@ -70,6 +70,32 @@ async fn a_process_whose_data_is_taken_away_ends_by_name_without_traffic() {
     fs::create_dir_all(table.join("tables")).unwrap();
     fs::write(table.join("current"), "list").unwrap();
     assert_eq!(place.start().await.unwrap().stop().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn first_key_is_in_a_private_file_and_not_in_the_output() {
+    for format in ["json", "text"] {
+        let place = Place::new();
+        let data = place.data();
+        let program = Program::new(BINARY, place.folder.path().join("output"));
+        let mut process = program.args(up(&data)).env("TIDEGATE__TELEMETRY__FORMAT", format).start().unwrap();
+        let ready = process.line("is ready: api", PATIENCE).await.unwrap();
+        let file = data.join("first-key");
+        let key = fs::read_to_string(&file).unwrap();
+        let said = process.output().unwrap();
+        assert!(!said.contains("tg_") && said.contains(&file.display().to_string()), "{said}");
+        #[cfg(unix)]
+        assert_eq!(
+            std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&file).unwrap().permissions()) & 0o777,
+            0o600
+        );
+        let api = ready.split("api ").nth(1).unwrap().split(',').next().unwrap();
+        let answer =
+            http().get(format!("{api}/api/v1/policies/")).header("x-api-key", key.trim()).send().await;
+        assert_eq!(answer.unwrap().status(), 200);
+        process.terminate().await.unwrap();
+        assert_eq!(process.exit(PATIENCE).await.unwrap().code(), Some(0));
+    }
 }
 
 #[tokio::test]

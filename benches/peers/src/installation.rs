@@ -146,12 +146,12 @@ impl Installation {
         Ok(())
     }
 
-    /// Keeps the key that the first start showed, and applies the demo's documents, its rules perhaps replaced.
+    /// Keeps the key that the first start left in a file, and applies the demo's documents, its rules perhaps replaced.
     async fn configure(&mut self, role: &'static str, rules: Option<&str>) -> Result<()> {
         let process = self.processes.get_mut(role).context("it runs")?;
-        let line = process.line("tg_").await?;
-        let key = line.split_whitespace().find(|word| word.starts_with("tg_"));
-        self.key = key.context("the first start showed no key")?.to_owned();
+        process.line("first-key").await?;
+        let key = fs::read_to_string(self.dir.path().join("data/first-key"));
+        key.context("the first start left no key")?.trim().clone_into(&mut self.key);
         let documents = documents(&self.repository, rules)?;
         let made = self.admin("POST", "/config", Some(&documents)).await?;
         ensure!((200..300).contains(&made.status), "the documents are refused: {}", made.body);
