@@ -2,13 +2,16 @@
 //!
 //! It opens no job; the consumer of the topic does, and opens one however often the appeal is appended.
 
-use axum::http::StatusCode;
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{AppendHeaders, IntoResponse, Response},
+};
 use tidegate_catalog::Compiled;
 use tidegate_moderation::review::appeals::claim;
 use tidegate_schemas::{
     ids::{Kind, Millis, OrgId, derive},
     json::in_order,
-    records,
+    nearest, records,
     validation_error::{Pointer, ValidationError, ValidationErrors, tag},
     wire::{self, appeals::AppealRequest},
 };
@@ -18,15 +21,15 @@ use tidegate_web::Problem;
 use crate::{
     Api, Shared,
     admission::{Admitted, Received},
-    config, context, items,
+    config, context, items, metrics,
     reports::main_item,
 };
 
 type Appeal = wire::Request<AppealRequest>;
 
-pub(crate) async fn submit(api: Shared, admitted: Admitted) -> Result<StatusCode, Problem> {
+pub(crate) async fn submit(api: Shared, admitted: Admitted) -> Result<Response, Problem> {
     let received = api.receive(admitted).await?;
-    let (appeal, digest) = api.checked_appeal(&received).await?;
+    let CheckedAppeal { appeal, digest, warnings } = api.checked_appeal(&received).await?;
     let claimed = claim(&api.deps.store, &appeal.org, &appeal.appeal_id, &digest, appeal.received_at).await;
     if !claimed.map_err(|error| api.moderation_problem(&error))? {
         return Err(vec![conflict()].into());
@@ -37,8 +40,40 @@ pub(crate) async fn submit(api: Shared, admitted: Admitted) -> Result<StatusCode
     let appended = api.deps.log.append(&[(partition, Record::of(&key, &appeal))]).await;
     appended.map_err(|error| api.append_problem(&error))?;
     tidegate_stream::failpoint!("after_append");
-    Ok(StatusCode::NO_CONTENT)
+    let unknown_actions = appeal.actions_taken.iter().filter(|action| !action.known);
+    metrics::unknown_appealed_actions(unknown_actions.count());
+    let warnings = warnings.into_iter().map(|warning| (header::WARNING, warning));
+    Ok((AppendHeaders(warnings), StatusCode::NO_CONTENT).into_response())
 }
+
+/// An appeal that may be appended.
+struct CheckedAppeal {
+    appeal: records::Appeal,
+    digest: [u8; 32],
+    /// One for each action that the configuration does not have. Such an action may have been removed after it was taken, so the appeal
+    /// is not refused.
+    warnings: Vec<HeaderValue>,
+}
+
+/// Warnings about unknown actions. They show no id of the request, which may be anything.
+fn unknown_actions(config: &Compiled, appeal: &AppealRequest) -> Vec<HeaderValue> {
+    let actions = appeal.actions_taken.iter().enumerate();
+    let unknown = actions.filter(|(_, id)| !config::action(config, id).known);
+    let warning = |(index, id): (usize, &String)| {
+        let nearest_action = nearest(id, config.actions().map(|action| action.id.as_str()));
+        // Only texts that fit between the quotes of the header.
+        let is_plain =
+            |name: &&str| name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\'));
+        let hint = nearest_action
+            .filter(is_plain)
+            .map_or_else(String::new, |action| format!(", did you mean {action}?"));
+        HeaderValue::try_from(format!("299 tidegate \"/actionsTaken/{index}: unknown action{hint}\""))
+    };
+    unknown.take(LISTED_WARNINGS).filter_map(|action| warning(action).ok()).collect()
+}
+
+/// Warnings of one answer; headers are short.
+const LISTED_WARNINGS: usize = 20;
 
 fn conflict() -> ValidationError {
     let detail = "An appeal with another content was submitted under this `appealId` before. Send it unchanged, \
@@ -48,7 +83,7 @@ fn conflict() -> ValidationError {
 }
 
 impl Api {
-    async fn checked_appeal(&self, received: &Received) -> Result<(records::Appeal, [u8; 32]), Problem> {
+    async fn checked_appeal(&self, received: &Received) -> Result<CheckedAppeal, Problem> {
         let (body, limits) = (received.bytes().clone(), self.settings.limits.clone());
         let size = body.len();
         let parsed = match self.work(size, move || wire::appeals::parse(&body, &limits)).await? {
@@ -64,7 +99,11 @@ impl Api {
         self.work(size, move || {
             check(&config, &parsed)?;
             let digest = parsed.root().digest();
-            Ok::<_, Vec<ValidationError>>((record(&config, &parsed, header, &digest), digest))
+            Ok::<_, Vec<ValidationError>>(CheckedAppeal {
+                appeal: record(&config, &parsed, header, &digest),
+                digest,
+                warnings: unknown_actions(&config, &parsed.content),
+            })
         })
         .await?
         .map_err(Problem::from)

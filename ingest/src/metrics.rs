@@ -15,6 +15,8 @@ const ITEMS: &str = "tidegate_ingest_items_total";
 const DURATION: &str = "tidegate_ingest_request_duration_seconds";
 const WAITING: &str = "tidegate_ingest_waiting_requests";
 
+const UNKNOWN_ACTIONS: &str = "tidegate_ingest_unknown_appealed_actions_total";
+
 const LAG: &str = "tidegate_lag_seconds";
 
 /// Registers unit and help of every metric of this crate.
@@ -22,6 +24,10 @@ pub fn describe() {
     describe_counter!(REQUESTS, "Answered requests, by endpoint and status.");
     describe_counter!(ITEMS, "Submitted items, by outcome.");
     describe_histogram!(DURATION, Unit::Seconds, "Time to answer a request, by endpoint.");
+    describe_counter!(
+        UNKNOWN_ACTIONS,
+        "Actions that accepted appeals named and the configuration does not have."
+    );
     describe_gauge!(LAG, Unit::Seconds, "Age of the oldest accepted item that is not processed.");
     describe_gauge!(WAITING, "Look-ups that wait for their item to be evaluated.");
 }
@@ -94,6 +100,10 @@ pub(crate) fn waiting() -> Gauge {
     let gauge = gauge!(WAITING);
     gauge.set(0);
     gauge
+}
+
+pub(crate) fn unknown_appealed_actions(count: usize) {
+    counter!(UNKNOWN_ACTIONS).increment(count as u64);
 }
 
 pub(crate) fn lag(lag: Duration) {

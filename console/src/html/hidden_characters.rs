@@ -10,7 +10,7 @@ pub(super) fn reveal(page: String) -> String {
     if !page.chars().any(is_hidden) {
         return page;
     }
-    let mut shown = String::with_capacity(page.len() + 1_024);
+    let mut revealed = String::with_capacity(page.len() + 1_024);
     let (mut in_tag, mut in_title, mut previous) = (false, false, '\0');
     let mut characters = page.char_indices();
     while let Some((at, character)) = characters.next() {
@@ -24,19 +24,19 @@ pub(super) fn reveal(page: String) -> String {
         }
         let next = characters.clone().next().map_or('\0', |(_, next)| next);
         if in_tag || !is_hidden(character) || belongs_to_neighbours(character, previous, next) {
-            shown.push(character);
+            revealed.push(character);
         } else {
             let code = u32::from(character);
-            let written = match in_title {
+            let result = match in_title {
                 // A title has no elements.
-                true => write!(shown, "[U+{code:04X}]"),
-                false => write!(shown, "<span class=\"hidden-character\">U+{code:04X}</span>"),
+                true => write!(revealed, "[U+{code:04X}]"),
+                false => write!(revealed, "<span class=\"hidden-character\">U+{code:04X}</span>"),
             };
-            written.expect("a string takes all text");
+            result.expect("a string takes all text");
         }
         previous = character;
     }
-    shown
+    revealed
 }
 
 /// True for bidirectional controls, and for characters that show nothing and are neither a space nor a line break.
@@ -99,8 +99,8 @@ mod tests {
             "\u{2028}",
             "\u{FE0F}",
         ] {
-            let shown = reveal(format!("<p>pay{hidden}pal</p>"));
-            assert!(!shown.contains(hidden) && shown.contains("pay<span"), "{shown}");
+            let revealed = reveal(format!("<p>pay{hidden}pal</p>"));
+            assert!(!revealed.contains(hidden) && revealed.contains("pay<span"), "{revealed}");
         }
     }
 

@@ -213,9 +213,31 @@ fn appealed(appeal: &AppealView) -> Markup {
             @if let Some(reason) = &appeal.reason { dt { "Reason" } dd dir="auto" { (reason) } }
         }
         (list("Actions taken", &appeal.actions_taken))
+        (unknown_actions(&appeal.actions_taken))
         (list("Policies", &appeal.violating_policies))
         (sent("Item", &appeal.actioned_item))
         (list("Additional items", &appeal.additional_items))
+    }
+}
+
+/// Warning about actions that the configuration does not have: an accepted appeal takes none of them back.
+fn unknown_actions(actions: &RawValue) -> Markup {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Action {
+        id: String,
+        known: bool,
+        did_you_mean: Option<String>,
+    }
+    let actions: Vec<Action> = serde_json::from_str(actions.get()).unwrap_or_default();
+    html! {
+        @for action in actions.iter().filter(|action| !action.known) {
+            p.hint {
+                "The configuration has no action " (code(&action.id))
+                @if let Some(suggestion) = &action.did_you_mean { " (did you mean " (code(suggestion)) "?)" }
+                ". If the appeal is accepted, it is taken back only if it was taken on this item before it was removed."
+            }
+        }
     }
 }
 

@@ -51,6 +51,28 @@ async fn another_appeal_under_the_same_id_is_refused_by_name() {
 }
 
 #[tokio::test]
+async fn appeal_of_an_unknown_action_is_taken_with_a_warning() {
+    let service = service().await;
+    let mut sent = appeal("a-1");
+    sent["actionsTaken"] = json!(["limit_reach", "limit_raech", "gone\"\u{e9}"]);
+    let answer = service.post(APPEAL, &sent).await;
+    assert_eq!(answer.status, 204, "{answer:?}");
+    let warnings: Vec<_> = answer.headers("warning");
+    assert_eq!(
+        warnings,
+        [
+            "299 tidegate \"/actionsTaken/1: unknown action, did you mean limit_reach?\"",
+            "299 tidegate \"/actionsTaken/2: unknown action\"",
+        ]
+    );
+    let appeals = service.appeals().await;
+    let known: Vec<_> = appeals[0].actions_taken.iter().map(|action| action.known).collect();
+    assert_eq!(known, [true, false, false], "all are kept");
+    let answer = service.post(APPEAL, &appeal("a-2")).await;
+    assert!(answer.headers("warning").is_empty(), "{answer:?}");
+}
+
+#[tokio::test]
 async fn a_claim_without_an_append_does_not_swallow_the_retry() {
     let service = service().await;
     let body = appeal("a-1").to_string();

@@ -32,6 +32,9 @@ pub struct StoredItem {
 pub struct StoredMention {
     pub id: String,
     pub known: bool,
+    /// Nearest id of the configuration, for an unknown one.
+    #[serde(rename = "didYouMean", skip_serializing_if = "Option::is_none", default)]
+    pub suggestion: Option<String>,
     /// Events of an appealed action that were stored before the appeal although their time is later, because the clock was
     /// set back.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -76,7 +79,7 @@ pub fn raw(data: &[u8]) -> Result<Box<RawValue>, Error> {
 }
 
 fn stored(mention: &Mention) -> StoredMention {
-    StoredMention { id: mention.id.clone(), known: mention.known, ahead: Vec::new() }
+    StoredMention { id: mention.id.clone(), known: mention.known, suggestion: None, ahead: Vec::new() }
 }
 
 pub(crate) fn text(value: &(impl Serialize + ?Sized)) -> Result<String, Error> {

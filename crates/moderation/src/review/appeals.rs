@@ -10,6 +10,7 @@ use tidegate_catalog::{Compiled, routing::Choice};
 use tidegate_schemas::{
     documents::RoutingList,
     ids::{AppealId, ItemKey, Kind, Millis, OrgId, PolicyId, derive},
+    nearest,
     records::{self, JobClass, Source},
 };
 use tidegate_store::{
@@ -60,8 +61,8 @@ pub async fn claim(
 
 /// Stores the appeal and opens its job.
 pub async fn accept(deps: &Deps, appeal: &records::Appeal, written_at: Millis) -> Result<(), Error> {
-    keep_first(&deps.store, appeal, written_at).await?;
     let config = effects::config(deps, &appeal.org, appeal.config_version, written_at).await?;
+    keep_first(&deps.store, &config, appeal, written_at).await?;
     let Choice { queue, routed_by } = route(&config, appeal, written_at);
     let policies: Vec<_> = appeal.violating_policies.iter().map(|it| PolicyId::new(&it.id)).collect();
     let signals = Signals {
@@ -115,12 +116,21 @@ fn route(config: &Arc<Compiled>, appeal: &records::Appeal, written_at: Millis) -
 }
 
 /// Stores the first appeal of an id, so that a repeated one is against the same actions as the first.
-async fn keep_first(store: &Store, appeal: &records::Appeal, written_at: Millis) -> Result<(), Error> {
+async fn keep_first(
+    store: &Store,
+    config: &Compiled,
+    appeal: &records::Appeal,
+    written_at: Millis,
+) -> Result<(), Error> {
     let key = (appeal.org.clone(), appeal.appeal_id.clone());
     if store.get::<Appeal>(&key).await?.is_some() {
         return Ok(());
     }
     let mut named = context::stored_mentions(&appeal.actions_taken);
+    for mention in named.iter_mut().filter(|mention| !mention.known) {
+        let actions = config.actions().map(|action| action.id.as_str());
+        mention.suggestion = nearest(&mention.id, actions).map(str::to_owned);
+    }
     for row in taken(store, &appeal.org, &appeal.item.key()).await? {
         let mention = named.iter_mut().find(|mention| mention.id == row.action.as_str());
         if let Some(mention) = mention.filter(|_| row.at > written_at) {

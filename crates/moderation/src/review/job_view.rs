@@ -267,7 +267,7 @@ pub struct AppealView {
     pub appealed_by: NamedUser,
     pub appealed_at: String,
     pub actioned_item: SentItem,
-    /// `[{id, known, ahead?}]`
+    /// `[{id, known, didYouMean?, ahead?}]`
     pub actions_taken: Box<RawValue>,
     pub violating_policies: Box<RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -279,6 +279,11 @@ impl Answer {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
+    /// All values of a header.
+    pub(crate) fn headers(&self, name: &str) -> Vec<&str> {
+        self.headers.get_all(name).iter().map(|value| value.to_str().unwrap()).collect()
+    }
+
     /// The pointers of all faults, in an answer that is a whole envelope.
     pub(crate) fn faults(&self) -> Vec<&str> {
         self.assert_envelope();
