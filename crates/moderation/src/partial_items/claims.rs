@@ -9,7 +9,7 @@ use tidegate_store::{
         items::items::Item,
         review::{
             appeals::Appeal,
-            jobs::{Job, JobCause},
+            jobs::{CauseKind, Job, JobCause},
             partial_requests::{PartialRequestOfJob, PartialTrigger},
             reports::Report,
         },
@@ -32,7 +32,7 @@ const CAUSES: usize = 20;
 const EARLIER: usize = 10;
 
 /// Asks for the item of a claimed job if its newest data is older than `refresh_after` or has an expired address, and for
-/// items that came along and have one. At most once in `refresh_after`.
+/// items that came along and have one. At most once in `refresh_after`. Data that a report or an appeal sent counts before it is stored.
 pub async fn refresh_claimed(
     deps: &Deps,
     job: &Job,
@@ -49,11 +49,14 @@ pub async fn refresh_claimed(
     if earlier.iter().filter(is_claim).any(|row| row.requested_at > since) {
         return Ok(());
     }
+    let causes = load_causes(deps, job).await?;
     let mut items = Vec::new();
-    if is_stale(deps, &job.org, &job.item, since, now).await? {
+    if !is_on_its_way(deps, job, &causes, since, now).await?
+        && is_stale(deps, &job.org, &job.item, since, now).await?
+    {
         items.push(job.item.clone());
     }
-    items.extend(expired_along(deps, job, now).await?);
+    items.extend(expired_along(deps, job, &causes, now).await?);
     items.sort_unstable();
     items.dedup();
     if items.is_empty() {
@@ -73,6 +76,58 @@ pub async fn refresh_claimed(
         at: now,
     };
     requests::store(deps, request).await
+}
+
+/// Cause of a job with the report or appeal that it stands for.
+struct LoadedCause {
+    cause: JobCause,
+    report: Option<Report>,
+    appeal: Option<Appeal>,
+}
+
+async fn load_causes(deps: &Deps, job: &Job) -> Result<Vec<LoadedCause>, Error> {
+    let (store, org) = (&deps.store, &job.org);
+    let rows = store.scan::<JobCause>(&(org.clone(), job.job_id), At::all().limit(CAUSES)).all().await?;
+    let mut causes = Vec::with_capacity(rows.len());
+    for cause in rows {
+        let report = match cause.report_id {
+            Some(report) => store.get::<Report>(&(org.clone(), report)).await?,
+            None => None,
+        };
+        let appeal = match &cause.appeal_id {
+            Some(appeal) => store.get::<Appeal>(&(org.clone(), appeal.clone())).await?,
+            None => None,
+        };
+        causes.push(LoadedCause { cause, report, appeal });
+    }
+    Ok(causes)
+}
+
+/// True if the platform sent the item since then and it is not stored yet: its media are awaited, or its rules are being evaluated.
+async fn is_on_its_way(
+    deps: &Deps,
+    job: &Job,
+    causes: &[LoadedCause],
+    since: Millis,
+    now: Millis,
+) -> Result<bool, Error> {
+    let sent_at = |LoadedCause { cause, report, appeal }: &LoadedCause| {
+        let sent = match (report, appeal) {
+            (Some(report), _) => Some((&report.item, &report.data)),
+            (None, Some(appeal)) => Some((&appeal.item, &appeal.data)),
+            (None, None) => None,
+        };
+        match sent {
+            Some((item, data)) => (*item == job.item && !has_expired_url(data, now)).then_some(cause.at),
+            // A rule opens the job of its item just before the item is stored.
+            None => (cause.kind == CauseKind::Rule && cause.submission_id.is_some()).then_some(cause.at),
+        }
+    };
+    let Some(sent_at) = causes.iter().filter_map(sent_at).max().filter(|at| *at >= since) else {
+        return Ok(false);
+    };
+    let newest = stored::newest_data_place(&deps.store, &job.org, &job.item).await?;
+    Ok(newest.is_none_or(|place| place.append_ms < sent_at))
 }
 
 /// True if the newest data of the item is from before `since` or has an expired address, or none is stored.
@@ -101,23 +156,20 @@ async fn is_stale(
 
 /// Returns the items that came along with the causes of the job and have an expired address, unless newer data of them
 /// is stored.
-async fn expired_along(deps: &Deps, job: &Job, now: Millis) -> Result<Vec<ItemKey>, Error> {
+async fn expired_along(
+    deps: &Deps,
+    job: &Job,
+    causes: &[LoadedCause],
+    now: Millis,
+) -> Result<Vec<ItemKey>, Error> {
     let (store, org) = (&deps.store, &job.org);
-    let causes = store.scan::<JobCause>(&(org.clone(), job.job_id), At::all().limit(CAUSES)).all().await?;
     let mut found = Vec::new();
-    for cause in causes {
-        let mut lists = Vec::new();
-        if let Some(report) = cause.report_id {
-            let row = store.get::<Report>(&(org.clone(), report)).await?;
-            lists.extend(row.into_iter().flat_map(|row| [row.thread, row.additional]));
-        }
-        if let Some(appeal) = cause.appeal_id {
-            let row = store.get::<Appeal>(&(org.clone(), appeal)).await?;
-            lists.extend(row.map(|row| row.additional));
-        }
-        for list in lists {
+    for LoadedCause { cause, report, appeal } in causes {
+        let of_report = report.iter().flat_map(|report| [&report.thread, &report.additional]);
+        let of_appeal = appeal.iter().map(|appeal| &appeal.additional);
+        for list in of_report.chain(of_appeal) {
             let items: Vec<StoredItem> =
-                serde_json::from_str(&list).map_err(Error::corrupt("context list"))?;
+                serde_json::from_str(list).map_err(Error::corrupt("context list"))?;
             let expired = items
                 .into_iter()
                 .filter(|item| item.fault.is_none() && has_expired_url(item.data.get().as_bytes(), now));

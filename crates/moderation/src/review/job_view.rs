@@ -5,8 +5,8 @@ use serde_json::value::RawValue;
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     ids::{
-        ActionId, AppealId, ConfigVersion, DecisionId, ItemId, ItemKey, JobId, Millis, PolicyId, QueueId,
-        ReportId, SubmissionId, TypeId,
+        ActionId, AppealId, ConfigVersion, DecisionId, ItemId, ItemKey, JobId, Millis, OrgId, PolicyId,
+        QueueId, ReportId, SubmissionId, TypeId,
     },
     records::{JobClass, Verdict},
     wire::reports::REPORTER_KIND,
@@ -23,7 +23,7 @@ use tidegate_store::{
 use super::{
     comments::{self, Comment},
     decisions::{Parameters, StoredDecision, StoredRelated},
-    skips, thread,
+    sent_item, skips, thread,
 };
 use crate::{
     Error,
@@ -145,7 +145,7 @@ pub struct JobView {
     /// The first comments, oldest first; `GET jobs/{id}/comments` has all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub comments: Vec<Comment>,
-    /// The item as it is known now; absent until a processor stored it.
+    /// The item as it is known now: until a processor stored it, as the newest report or appeal sent it.
     #[serde(rename = "latestItem", skip_serializing_if = "Option::is_none")]
     pub latest_item: Option<stored::Answer>,
     /// Items that the platform was asked for; absent if it was not.
@@ -321,13 +321,37 @@ pub async fn answer(
     let org = config.org();
     let Some(job) = store.get::<Job>(&(org.clone(), job_id)).await? else { return Ok(None) };
     let (causes, next) = causes(store, config, job_id, None, limits).await?;
-    let latest_item = stored::answer(store, org, &job.item, None).await?;
+    let latest_item = match stored::answer(store, org, &job.item, None).await? {
+        Some(item) => Some(item),
+        None => newest_sent(store, org, &job.item, &causes).await?,
+    };
     let next_cause = next.map(|cursor| cursor.to_string());
     let (comments, _) = comments::list(store, org, job_id, None, limits.causes).await?;
     let item_limits = views::ItemLimits { items: limits.causes, bytes: limits.bytes };
     let partial_items = views::of_job(store, org, job_id, item_limits).await?;
     let job = summary(job)?;
     Ok(Some(JobView { job, causes, next_cause, comments, latest_item, partial_items, withheld: Vec::new() }))
+}
+
+/// Returns the item as the newest of these causes sent it.
+async fn newest_sent(
+    store: &Store,
+    org: &OrgId,
+    item: &ItemKey,
+    causes: &[Cause],
+) -> Result<Option<stored::Answer>, Error> {
+    let sends_item = |cause: &&Cause| {
+        let reported_item = cause.report.as_ref().map(|report| &report.reported_item.key);
+        let actioned_item = cause.appeal.as_ref().map(|appeal| &appeal.actioned_item.key);
+        reported_item.or(actioned_item) == Some(item)
+    };
+    // Times in this form sort as text.
+    let cause = causes.iter().filter(sends_item).max_by(|one, other| one.at.cmp(&other.at));
+    match cause.map(|cause| (&cause.report, &cause.appeal)) {
+        Some((Some(report), _)) => sent_item::from_report(store, org, report.id).await,
+        Some((None, Some(appeal))) => sent_item::from_appeal(store, org, &appeal.id).await,
+        _ => Ok(None),
+    }
 }
 
 /// Returns causes of a job, in no order, and a cursor if there may be more.

@@ -14,6 +14,7 @@ pub mod queues;
 pub mod report_routing;
 pub mod reports;
 pub mod rerouting;
+mod sent_item;
 pub mod skips;
 mod thread;
 pub mod withheld;

@@ -3,6 +3,7 @@
 mod appeals;
 mod auto_close;
 mod batch;
+mod claims;
 mod jobs;
 mod media;
 mod replays;

@@ -1,0 +1,96 @@
+//! The item of a job as a report or an appeal sent it, for the time until a processor has stored it: its media may take seconds.
+
+use serde_json::value::RawValue;
+use tidegate_schemas::{
+    ids::{AppealId, ItemKey, Kind, OrgId, ReportId, SubmissionId, derive},
+    records::Source,
+};
+use tidegate_store::{
+    Store,
+    tables::{
+        items::items::ACCEPTED,
+        review::{
+            appeals::{Appeal, AppealClaim},
+            reports::Report,
+        },
+    },
+};
+
+use crate::{
+    Error,
+    items::{
+        context,
+        stored::{Answer, Omissions},
+    },
+};
+
+/// Returns the item of a report as an item that is accepted and not evaluated.
+pub(super) async fn from_report(
+    store: &Store,
+    org: &OrgId,
+    report: ReportId,
+) -> Result<Option<Answer>, Error> {
+    store.get::<Report>(&(org.clone(), report)).await?.map(of_report).transpose()
+}
+
+/// Returns the item of an appeal as an item that is accepted and not evaluated.
+pub(super) async fn from_appeal(
+    store: &Store,
+    org: &OrgId,
+    appeal: &AppealId,
+) -> Result<Option<Answer>, Error> {
+    let key = (org.clone(), appeal.clone());
+    let (row, claim) = (store.get::<Appeal>(&key).await?, store.get::<AppealClaim>(&key).await?);
+    row.zip(claim).map(|(row, claim)| of_appeal(row, &claim)).transpose()
+}
+
+fn of_report(row: Report) -> Result<Answer, Error> {
+    Ok(Answer {
+        type_version: row.type_version,
+        type_schema_variant: row.variant,
+        config_version: row.config_version.0,
+        received_at: row.received_at.iso(),
+        report_id: Some(row.report_id),
+        ..accepted(row.item, row.submission_id, Source::Report, context::raw(&row.data)?)
+    })
+}
+
+fn of_appeal(row: Appeal, claim: &AppealClaim) -> Result<Answer, Error> {
+    let cause = [
+        b"appeal".as_slice(),
+        row.org.as_str().as_bytes(),
+        row.appeal_id.as_str().as_bytes(),
+        &claim.digest[..],
+    ];
+    Ok(Answer {
+        type_version: row.type_version,
+        type_schema_variant: row.variant,
+        config_version: row.config_version.0,
+        received_at: row.received_at.iso(),
+        ..accepted(row.item, derive(Kind::Submission, &cause), Source::Appeal, context::raw(&row.data)?)
+    })
+}
+
+fn accepted(item: ItemKey, submission_id: SubmissionId, source: Source, data: Box<RawValue>) -> Answer {
+    let none = || RawValue::from_string("[]".to_owned()).expect("an empty list is JSON");
+    Answer {
+        id: item.id,
+        type_id: item.type_id,
+        submission_id,
+        state: ACCEPTED.to_owned(),
+        source: source.as_str().to_owned(),
+        type_version: None,
+        type_schema_variant: String::new(),
+        data,
+        config_version: 0,
+        received_at: String::new(),
+        evaluated_at: None,
+        report_id: None,
+        matched_rules: Vec::new(),
+        errored_rules: none(),
+        left_out: Omissions::default(),
+        actions: Vec::new(),
+        media: none(),
+        deliveries: Vec::new(),
+    }
+}

@@ -1,0 +1,90 @@
+//! Claims of jobs whose item was sent a moment ago and is not stored yet.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{sync::Arc, time::Duration};
+
+use tempfile::TempDir;
+use tidegate_catalog::orgs;
+use tidegate_moderation::{
+    Deps,
+    partial_items::claims,
+    review::{
+        job_view::{self, CauseLimits, JobView},
+        reports,
+    },
+};
+use tidegate_schemas::{
+    ids::{ConfigVersion, ItemKey, Millis, ReportId, SubmissionId},
+    records::Report,
+};
+use tidegate_store::{
+    At,
+    tables::review::{
+        jobs::{Job, SubjectJob},
+        partial_requests::PartialRequestOfJob,
+    },
+};
+
+use crate::support::{fixture, org, post, sent};
+
+const REFRESH_AFTER: Duration = Duration::from_secs(3_600);
+
+/// A platform that can be asked for items, and the job of its report. No processor runs, as while the media of the item load.
+async fn reported(written_at: Millis) -> (Deps, Job, SubmissionId, TempDir) {
+    let (deps, folder) = fixture().await;
+    let endpoints = serde_json::from_str(r#"{"acme": {"url": "https://platform.example/items"}}"#).unwrap();
+    let deps = Deps { partial_items: Arc::new(endpoints), ..deps };
+    orgs::create(&deps.store, &org(), "Acme", Millis::now()).await.unwrap();
+    let submission_id = SubmissionId::random();
+    let report = Report {
+        org: org(),
+        config_version: ConfigVersion(1),
+        report_id: ReportId::random(),
+        keyed: false,
+        received_at: written_at,
+        request_id: "request".to_owned(),
+        reported_at: written_at,
+        reporter: ItemKey::new("user", "u1"),
+        item: sent(submission_id, false),
+        policy_id: None,
+        reason: None,
+        csam: false,
+        thread: Vec::new(),
+        reported_in_thread: Vec::new(),
+        additional: Vec::new(),
+    };
+    reports::accept(&deps, &report, written_at, false).await.unwrap();
+    let subject = (org(), "review".to_owned(), post().type_id, post().id);
+    let pointer = deps.store.get::<SubjectJob>(&subject).await.unwrap().unwrap();
+    let job = deps.store.get::<Job>(&(org(), pointer.job_id)).await.unwrap().unwrap();
+    (deps, job, submission_id, folder)
+}
+
+async fn requests(deps: &Deps, job: &Job) -> usize {
+    let rows = deps.store.scan::<PartialRequestOfJob>(&(org(), job.job_id), At::all()).all().await;
+    rows.unwrap().len()
+}
+
+#[tokio::test]
+async fn claim_does_not_ask_for_an_item_that_is_on_its_way() {
+    let now = Millis::now();
+    let (deps, job, _, _folder) = reported(now).await;
+    claims::refresh_claimed(&deps, &job, REFRESH_AFTER, now).await.unwrap();
+    assert_eq!(requests(&deps, &job).await, 0);
+    // Data from before the period is asked for, as stored data is.
+    let later = now.plus(REFRESH_AFTER).plus(Duration::from_secs(1));
+    claims::refresh_claimed(&deps, &job, REFRESH_AFTER, later).await.unwrap();
+    assert_eq!(requests(&deps, &job).await, 1);
+}
+
+#[tokio::test]
+async fn job_shows_the_sent_item_until_it_is_stored() {
+    let (deps, job, submission_id, _folder) = reported(Millis::now()).await;
+    let config = deps.live.latest(&org()).await.unwrap();
+    let limits = CauseLimits { causes: 10, bytes: 1 << 20 };
+    let view = job_view::answer(&deps.store, &config, job.job_id, limits).await.unwrap().unwrap();
+    let JobView { latest_item: Some(item), .. } = view else { panic!("no item: {view:?}") };
+    assert_eq!((item.submission_id, &*item.state, &*item.source), (submission_id, "accepted", "report"));
+    assert_eq!((item.data.get(), item.evaluated_at), ("{}", None));
+}
