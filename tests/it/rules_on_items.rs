@@ -418,3 +418,19 @@ async fn a_recorded_backtest_is_what_a_rules_alarm_is_made_of() {
     .await
     .unwrap();
 }
+
+#[tokio::test]
+async fn look_up_with_a_wait_shows_the_newest_version_of_a_request() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    for round in 0..20 {
+        let id = format!("v{round}");
+        let body = json!({ "items": [post(&id, "mallory", "older"), post(&id, "mallory", "newer")] });
+        let (status, accepted) = demo.platform(Method::POST, "/api/v1/items/async/", Some(&body)).await;
+        assert_eq!(status, 202, "{accepted}");
+        let (status, item) =
+            demo.platform(Method::GET, &format!("/api/v1/items/post/{id}?wait=10s"), None).await;
+        assert_eq!((status.as_u16(), &item["data"]["text"]), (200, &json!("newer")), "round {round}: {item}");
+    }
+    assert_eq!(demo.stop().await.code(), Some(0));
+}

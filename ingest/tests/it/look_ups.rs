@@ -32,6 +32,7 @@ async fn store(service: &Service, id: &str, submission: SubmissionId, at: i64, e
         actions: "[]".to_owned(),
         media: "[]".to_owned(),
         left_out: None,
+        followed_by: None,
     };
     let stage = if evaluated { Stage::Evaluated } else { Stage::Accepted };
     service.deps.store.put(write_time(Millis(at), stage), &[row]).await.unwrap();

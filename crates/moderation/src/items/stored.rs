@@ -346,7 +346,9 @@ pub async fn answer_when_evaluated(
             Some(wanted) => find_since(store, org, item, wanted, since).await?,
             None => find(store, org, item, None).await?,
         };
-        let evaluated = row.as_ref().is_some_and(|row| row.state == EVALUATED);
+        // A version that the same request replaces is not the newest that was accepted.
+        let is_replaced = |row: &Item| submission.is_none() && row.followed_by.is_some();
+        let evaluated = row.as_ref().is_some_and(|row| row.state == EVALUATED && !is_replaced(row));
         let now = tokio::time::Instant::now();
         since = match &newest {
             Some(newest) if now + pause < give_up => newest.append_ms,

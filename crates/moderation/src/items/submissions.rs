@@ -7,7 +7,7 @@ use tidegate_catalog::Compiled;
 use tidegate_rules::{Omissions, Outcome};
 use tidegate_schemas::{
     documents::RoutingList,
-    ids::{ConfigVersion, ItemKey, Millis},
+    ids::{ConfigVersion, ItemKey, Millis, SubmissionId},
     records::{self, ItemEntry, Record as _},
     wire::answers::Media,
 };
@@ -346,6 +346,17 @@ fn accepted_row(submission: &Submission<'_>, version: ConfigVersion, media: &[Me
     Ok(Item { media, ..unevaluated(submission, version) })
 }
 
+/// Returns the next version of the item in the same record, if there is one. A record on the slow path has one item.
+fn next_version(submission: &Submission<'_>) -> Option<SubmissionId> {
+    let Submission { header, entry, at, .. } = *submission;
+    let position = usize::try_from(at.position).ok().filter(|_| entry.origin.is_none())?;
+    let later_entries = header.items.get(position + 1..)?;
+    // The id first: it differs between nearly all items of a request.
+    let mut later_entries = later_entries.iter();
+    let next_entry = later_entries.find(|later| later.id == entry.id && later.type_id == entry.type_id)?;
+    Some(next_entry.submission_id)
+}
+
 fn unevaluated(submission: &Submission<'_>, config_version: ConfigVersion) -> Item {
     let Submission { header, entry, at, .. } = *submission;
     let none = || "[]".to_owned();
@@ -372,6 +383,7 @@ fn unevaluated(submission: &Submission<'_>, config_version: ConfigVersion) -> It
         actions: none(),
         media: none(),
         left_out: None,
+        followed_by: next_version(submission),
     }
 }
 

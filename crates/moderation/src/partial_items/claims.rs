@@ -9,7 +9,7 @@ use tidegate_store::{
         items::items::Item,
         review::{
             appeals::Appeal,
-            jobs::{CauseKind, Job, JobCause},
+            jobs::{Job, JobCause},
             partial_requests::{PartialRequestOfJob, PartialTrigger},
             reports::Report,
         },
@@ -103,7 +103,7 @@ async fn load_causes(deps: &Deps, job: &Job) -> Result<Vec<LoadedCause>, Error> 
     Ok(causes)
 }
 
-/// True if the platform sent the item since then and it is not stored yet: its media are awaited, or its rules are being evaluated.
+/// True if a report or an appeal brought the item since then and it is not stored yet, for example because its media are awaited.
 async fn is_on_its_way(
     deps: &Deps,
     job: &Job,
@@ -112,16 +112,13 @@ async fn is_on_its_way(
     now: Millis,
 ) -> Result<bool, Error> {
     let sent_at = |LoadedCause { cause, report, appeal }: &LoadedCause| {
-        let sent = match (report, appeal) {
-            (Some(report), _) => Some((&report.item, &report.data)),
-            (None, Some(appeal)) => Some((&appeal.item, &appeal.data)),
-            (None, None) => None,
+        // A cause without either is a rule, which opens its job after the item is stored.
+        let (item, data) = match (report, appeal) {
+            (Some(report), _) => (&report.item, &report.data),
+            (None, Some(appeal)) => (&appeal.item, &appeal.data),
+            (None, None) => return None,
         };
-        match sent {
-            Some((item, data)) => (*item == job.item && !has_expired_url(data, now)).then_some(cause.at),
-            // A rule opens the job of its item just before the item is stored.
-            None => (cause.kind == CauseKind::Rule && cause.submission_id.is_some()).then_some(cause.at),
-        }
+        (*item == job.item && !has_expired_url(data, now)).then_some(cause.at)
     };
     let Some(sent_at) = causes.iter().filter_map(sent_at).max().filter(|at| *at >= since) else {
         return Ok(false);

@@ -68,12 +68,35 @@ fn item(nth: u128, append_ms: i64) -> Item {
         actions: "[]".to_owned(),
         media: "[]".to_owned(),
         left_out: None,
+        followed_by: None,
     }
 }
 
 async fn stored(store: &Store, nth: u128, append_ms: i64) {
     let at = write_time(Millis(append_ms), Stage::Evaluated);
     store.put(at, &[item(nth, append_ms)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn look_up_waits_for_the_next_version_of_the_same_request() {
+    let (deps, _folder) = fixture().await;
+    let first = Item { followed_by: Some(submission(2)), ..item(1, 1_000) };
+    deps.store.put(write_time(Millis(1_000), Stage::Evaluated), &[first]).await.unwrap();
+    let look_up = async |submission, wait: u64| {
+        let wait = Duration::from_millis(wait);
+        let answer = stored::answer_when_evaluated(&deps.store, &org(), &post(), submission, wait).await;
+        answer.unwrap().unwrap().submission_id
+    };
+    let began = std::time::Instant::now();
+    assert_eq!(look_up(None, 50).await, submission(1), "the present state at the end of the wait");
+    assert!(began.elapsed() >= Duration::from_millis(50), "the first version is not the newest one");
+    // The named submission is awaited and no other.
+    assert_eq!(look_up(Some(submission(1)), 60_000).await, submission(1));
+    let second = Item { position: 1, ..item(2, 1_000) };
+    let (found, ()) = tokio::join!(look_up(None, 60_000), async {
+        deps.store.put(write_time(Millis(1_000), Stage::Evaluated), &[second]).await.unwrap();
+    });
+    assert_eq!(found, submission(2));
 }
 
 /// As a submission that may be sent again is stored.

@@ -30,6 +30,8 @@ table! {
         media: String,
         /// JSON: what the evaluation left out, if it did.
         left_out: Option<String>,
+        /// Submission of the next version of the item in the same request; it may not be stored yet.
+        followed_by: Option<SubmissionId>,
     }
 }
 
