@@ -19,7 +19,6 @@ pub mod keys;
 mod live;
 pub mod members;
 pub mod metrics;
-mod org_permits;
 mod org_work;
 pub mod orgs;
 mod private_file;
@@ -40,10 +39,10 @@ pub use self::{
     item_type::ItemType,
     keys::{Caller, Denied, Keys, Scope, Scopes},
     live::{Follower, Live},
-    org_permits::OrgPermits,
     org_work::{OrgWork, Turn},
     private_file::write_private,
     secrets::{MasterKey, MasterKeyError, Secrets, Security},
     settings::{Settings, SettingsError},
     signal::{AnswerError, ScoreSignal},
 };
+pub use tidegate_scheduler::OrgPermits;

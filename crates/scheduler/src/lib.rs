@@ -1,7 +1,8 @@
 //! Fair scheduling of work that many orgs compete for: concurrency limits, round robin, cancellation.
 //!
 //! [`Scheduler`] hands out [`Permit`]s. [`fair_queue::FairQueue`] is the pure core below it, which decides who is next
-//! and knows neither tasks nor time.
+//! and knows neither tasks nor time. [`UsageQueue`] shares one worker by what each owner's entries cost, and
+//! [`OrgPermits`] bounds each org by itself.
 //!
 //! # Entries
 //!
@@ -38,9 +39,13 @@
 
 pub mod fair_queue;
 mod limits;
+mod org_permits;
 mod permit;
+mod usage_queue;
 
 pub use self::{
     limits::Limits,
+    org_permits::OrgPermits,
     permit::{Permit, Scheduler},
+    usage_queue::UsageQueue,
 };

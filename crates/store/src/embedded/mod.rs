@@ -14,6 +14,7 @@ mod sweep;
 mod syncs;
 mod value;
 pub(crate) mod walk;
+mod write_queue;
 mod writer;
 
 use std::{
@@ -25,15 +26,16 @@ use std::{
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, UserKey, UserValue};
 use parking_lot::Mutex;
-use tidegate_schemas::{DiskSpace, DurableMark};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tidegate_scheduler::OrgPermits;
+use tidegate_schemas::{DiskSpace, DurableMark, ids::OrgId};
+use tokio::sync::{Semaphore, oneshot};
 
 use self::{
     layout::{Descriptor, Layout},
     syncs::Syncs,
     value::Header,
     walk::{Entry, Walk},
-    writer::{Done, Puts, Request, Work},
+    write_queue::{Done, Owner, Puts, Request, Work, WriteQueue},
 };
 pub use self::{settings::Settings, syncs::SYNCS_KEY};
 use crate::{
@@ -90,8 +92,8 @@ pub struct Engine(Arc<Inner>);
 
 struct Inner {
     slots: HashMap<&'static str, Arc<Slot>>,
-    queue: mpsc::UnboundedSender<Request>,
-    room: Arc<Semaphore>,
+    queue: WriteQueue,
+    room: OrgPermits,
     settings: Settings,
     clock: Clock,
     threads: Mutex<Option<Threads>>,
@@ -140,11 +142,11 @@ impl Engine {
         let (mark, disk) = guards.unzip();
         let syncs = Syncs::open(db, mark)?;
         let slots = open_slots(db, tables)?;
-        let (queue, requests) = mpsc::unbounded_channel();
+        let queue = WriteQueue::default();
         let (stop_sweep, stop) = std::sync::mpsc::channel();
         let failed = |error: std::io::Error| Error::Engine(format!("no thread for the store: {error}"));
         let writer = writer::Writer::new(db.clone(), Arc::clone(&clock), syncs, disk)?;
-        let writer = writer::start(writer, settings.group_bytes, requests).map_err(failed)?;
+        let writer = writer::start(writer, settings.group_bytes, queue.clone()).map_err(failed)?;
         let sweep = sweep::Sweep {
             slots: slots.values().map(Arc::clone).collect(),
             queue: queue.clone(),
@@ -153,7 +155,7 @@ impl Engine {
             stop,
         };
         let sweep = sweep.start().map_err(failed)?;
-        let room = Arc::new(Semaphore::new(settings.queue_bytes.div_ceil(ROOM).min(Semaphore::MAX_PERMITS)));
+        let room = OrgPermits::new(settings.queue_bytes.div_ceil(ROOM).min(Semaphore::MAX_PERMITS));
         let threads = Mutex::new(Some(Threads { writer, sweep, stop_sweep }));
         Ok(Self(Arc::new(Inner { slots, queue, room, settings, clock, threads })))
     }
@@ -164,13 +166,14 @@ impl Engine {
 
     pub(crate) async fn write(&self, batch: Batch<'_>) -> Result<(), Error> {
         let (durable, new_rows) = (batch.durable, batch.new_rows);
+        let owner = batch.changes.iter().find_map(owner_of_change);
         let puts = self.encode(&batch)?;
         drop(batch);
         let bytes = puts.iter().flat_map(|puts| &puts.rows).map(|(key, value)| key.len() + value.len()).sum();
         if bytes == 0 {
             return Ok(());
         }
-        self.run(Work::Put { puts, durable, new_rows }, bytes).await.map(|_| ())
+        self.run(owner, Work::Put { puts, durable, new_rows }, bytes).await.map(|_| ())
     }
 
     pub(crate) async fn get<R: Row>(&self, key: &R::Key) -> Result<Option<R>, Error> {
@@ -195,10 +198,10 @@ impl Engine {
     }
 
     pub(crate) async fn insert_new<R: Versioned>(&self, row: &R) -> Result<Inserted<R>, Error> {
-        let (slot, key, value) = self.encode_version(row, 1)?;
+        let (slot, owner, key, value) = self.encode_version(row, 1)?;
         let bytes = key.len() + value.len();
         let work = Work::Insert { slot: Arc::clone(slot), key: key.clone(), value };
-        match self.run(work, bytes).await? {
+        match self.run(owner, work, bytes).await? {
             Done::Written => Ok(Inserted::New),
             Done::Refused(Some(old)) => Ok(Inserted::Existing(decode(slot, &(key, old))?)),
             Done::Refused(None) => Err(Error::Engine("an insert was refused by no row".to_owned())),
@@ -206,10 +209,10 @@ impl Engine {
     }
 
     pub(crate) async fn replace<R: Versioned>(&self, row: &R, was: Version) -> Result<Replaced<R>, Error> {
-        let (slot, key, value) = self.encode_version(row, was.saturating_add(1))?;
+        let (slot, owner, key, value) = self.encode_version(row, was.saturating_add(1))?;
         let bytes = key.len() + value.len();
         let work = Work::Replace { slot: Arc::clone(slot), key: key.clone(), value, was };
-        match self.run(work, bytes).await? {
+        match self.run(owner, work, bytes).await? {
             Done::Written => Ok(Replaced::Yes),
             Done::Refused(Some(old)) => Ok(Replaced::No(decode(slot, &(key, old))?)),
             Done::Refused(None) => Ok(Replaced::Gone),
@@ -245,19 +248,14 @@ impl Engine {
     /// The writer answers, its folder is in place, and it has not failed before: fjall refuses every write after one
     /// failed.
     pub(crate) async fn ping(&self) -> Result<(), Error> {
-        self.run(Work::Put { puts: Vec::new(), durable: false, new_rows: false }, 0).await.map(|_| ())
+        self.run(None, Work::Put { puts: Vec::new(), durable: false, new_rows: false }, 0).await.map(|_| ())
     }
 
     /// Carries out what was queued, syncs, and ends the threads. Later calls are answered with [`Error::Closed`].
     pub(crate) async fn close(&self) -> Result<(), Error> {
         let Some(threads) = self.0.threads.lock().take() else { return Ok(()) };
         drop(threads.stop_sweep);
-        let (reply, stopped) = oneshot::channel();
-        let stop = Request { work: Work::Stop, bytes: 0, reply, room: None };
-        if self.0.queue.send(stop).is_ok() {
-            // Ends with the writer, whether it answers or not.
-            drop(stopped.await);
-        }
+        self.0.queue.close();
         let joined =
             tokio::task::spawn_blocking(move || threads.sweep.join().and(threads.writer.join())).await;
         match joined {
@@ -279,13 +277,13 @@ impl Engine {
         decode(slot, &(UserKey::from(key), value)).map(Some)
     }
 
-    async fn run(&self, work: Work, bytes: usize) -> Result<Done, Error> {
-        let wanted = bytes.div_ceil(ROOM).min(self.0.settings.queue_bytes / ROOM).max(1);
-        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.0.room).acquire_many_owned(wanted).await.map_err(|_| Error::Closed)?;
+    async fn run(&self, owner: Owner, work: Work, bytes: usize) -> Result<Done, Error> {
+        let room = match &owner {
+            Some(org) => Some(self.0.room.acquire_many(org, bytes.div_ceil(ROOM).max(1)).await),
+            None => None,
+        };
         let (reply, answer) = oneshot::channel();
-        let request = Request { work, bytes, reply, room: Some(room) };
-        self.0.queue.send(request).map_err(|_| Error::Closed)?;
+        self.0.queue.push(&owner, Request { work, bytes, reply, room })?;
         answer.await.map_err(|_| Error::Closed)?
     }
 
@@ -347,7 +345,7 @@ impl Engine {
         &self,
         row: &R,
         version: Version,
-    ) -> Result<(&Arc<Slot>, UserKey, UserValue), Error> {
+    ) -> Result<(&Arc<Slot>, Owner, UserKey, UserValue), Error> {
         let slot = self.slot(R::TABLE)?;
         let written = WriteTime::after(None, (self.0.clock)());
         let expires = expiry(slot.table, written);
@@ -358,7 +356,7 @@ impl Engine {
         let header = Header { tombstone: false, written: written.0, expires, version: Some(version) };
         let (key, value) = (whole_key(slot, &cells)?, value_bytes(slot, header, &cells));
         self.fits(slot, &key, &value)?;
-        Ok((slot, key, value))
+        Ok((slot, owner_of_row(slot.table, &cells), key, value))
     }
 
     fn fits(&self, slot: &Slot, key: &[u8], value: &[u8]) -> Result<(), Error> {
@@ -414,6 +412,21 @@ fn open_slots(db: &Database, tables: &[&'static Table]) -> Result<HashMap<&'stat
 
 fn meta(db: &Database) -> fjall::Result<Keyspace> {
     db.keyspace(META, KeyspaceCreateOptions::default)
+}
+
+/// Returns the organisation that a row belongs to, if its table says so.
+fn owner_of_row(table: &Table, cells: &[Cell<'_>]) -> Owner {
+    let place = table.columns.iter().position(|column| column.name == "org")?;
+    match cells.get(place) {
+        Some(Cell::Text(org)) => Some(OrgId::new(&**org)),
+        _ => None,
+    }
+}
+
+fn owner_of_change(change: &Change<'_>) -> Owner {
+    let mut cells = Vec::with_capacity(change.table().columns.len());
+    change.cells(&mut cells);
+    owner_of_row(change.table(), &cells)
 }
 
 /// Returns the time in milliseconds at which a row written then expires.

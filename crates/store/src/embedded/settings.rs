@@ -13,9 +13,10 @@ use crate::Error;
 pub struct Settings {
     /// Rows of one page where a scan names no other number.
     pub page_rows: usize,
-    /// Bytes that may wait for the writer before further writes are held back.
+    /// Bytes of one organisation that may wait for the writer before its further writes are held back.
     pub queue_bytes: usize,
-    /// Greatest number of bytes that the writer puts into one group, and so into one sync.
+    /// Greatest number of bytes that the writer puts into one group, and so into one sync; each row counts as 256 bytes more. A
+    /// write of one organisation waits for at most one group of another.
     pub group_bytes: usize,
     /// Days after which the trace of a deletion is removed. It must be longer than the time for which any record
     /// can be processed again (the log's retention, plus the longest outage), because an older put of the same row
@@ -35,7 +36,7 @@ impl Default for Settings {
         Self {
             page_rows: 1_000,
             queue_bytes: 64 << 20,
-            group_bytes: 4 << 20,
+            group_bytes: 1 << 20,
             tombstone_days: 30,
             sweep_every_seconds: 60,
             sweep_rows_per_second: 5_000,

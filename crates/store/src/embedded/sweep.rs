@@ -13,12 +13,12 @@ use std::{
 };
 
 use fjall::{UserKey, UserValue};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::{
     Settings, Slot,
     value::Header,
-    writer::{Request, Work},
+    write_queue::{Request, Work, WriteQueue},
 };
 use crate::{Mode, time::Clock};
 
@@ -27,7 +27,7 @@ const SLICES: u32 = 10;
 
 pub(super) struct Sweep {
     pub(super) slots: Vec<Arc<Slot>>,
-    pub(super) queue: mpsc::UnboundedSender<Request>,
+    pub(super) queue: WriteQueue,
     pub(super) clock: Clock,
     pub(super) settings: Settings,
     /// Closed when the engine is.
@@ -106,7 +106,7 @@ impl Sweep {
         let (reply, done) = oneshot::channel();
         let bytes = rows.iter().map(|(key, _)| key.len()).sum();
         let work = Work::Purge { slot: Arc::clone(slot), rows };
-        self.queue.send(Request { work, bytes, reply, room: None }).map_err(|_| Stopped)?;
+        self.queue.push(&None, Request { work, bytes, reply, room: None }).map_err(|_| Stopped)?;
         match done.blocking_recv() {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => {

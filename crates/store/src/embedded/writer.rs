@@ -1,6 +1,6 @@
 //! The one thread that writes: it decides between old and new rows, groups requests, and syncs once for many.
 //!
-//! It does not encode rows and does not read for callers.
+//! Requests come from [`WriteQueue`], which decides whose are next.
 //!
 //! Why one thread. Every write is "read what is there, then decide", for facts (the later write time wins) as for
 //! conditional operations (absent, at that version). One thread makes both atomic without a lock a row, keeps the
@@ -14,100 +14,49 @@
 //! journal is one file, written in order: a synced offset commit (or append) that followed a put has synced the
 //! put. After a loss of power either both are there, or the record is processed again and puts the same rows. The
 //! same order covers readers that saw a row before its sync: whatever they write next stands behind it.
+//!
+//! Order. Requests of one organisation are carried out in the order in which they came, but for the plain puts of a group,
+//! which come before its conditional ones. Requests of different organisations have no order. Nothing above relies on one:
+//! a caller that needs a row to be there waits for its answer.
 
 use std::{collections::HashSet, sync::Arc, thread::JoinHandle, time::Instant};
 
 use bytes::Bytes;
 use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode, UserKey, UserValue};
 use tidegate_schemas::{DiskSpace, Folder};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::{
     Slot, engine_error, meta, of_engine,
     syncs::Syncs,
     value::{Header, wins},
+    write_queue::{Done, Puts, Request, Work, WriteQueue},
 };
-use crate::{Error, Version, time::Clock};
-
-/// Rows of one table; no key twice.
-pub(super) struct Puts {
-    pub(super) slot: Arc<Slot>,
-    pub(super) rows: Vec<(UserKey, UserValue)>,
-}
-
-pub(super) enum Work {
-    Put {
-        puts: Vec<Puts>,
-        durable: bool,
-        /// True if nothing was ever written at these keys.
-        new_rows: bool,
-    },
-    Insert {
-        slot: Arc<Slot>,
-        key: UserKey,
-        value: UserValue,
-    },
-    Replace {
-        slot: Arc<Slot>,
-        key: UserKey,
-        value: UserValue,
-        was: Version,
-    },
-    /// Removes each row for good, unless it is another by now.
-    Purge {
-        slot: Arc<Slot>,
-        rows: Vec<(UserKey, UserValue)>,
-    },
-    Stop,
-}
-
-impl Work {
-    fn wants_sync(&self) -> bool {
-        match self {
-            Self::Put { durable, .. } => *durable,
-            Self::Insert { .. } | Self::Replace { .. } => true,
-            Self::Purge { .. } | Self::Stop => false,
-        }
-    }
-}
-
-pub(super) enum Done {
-    Written,
-    /// The row that stood in the way of a conditional operation; `None`: there is none.
-    Refused(Option<Bytes>),
-}
-
-pub(super) struct Request {
-    pub(super) work: Work,
-    pub(super) bytes: usize,
-    pub(super) reply: oneshot::Sender<Result<Done, Error>>,
-    /// Room in the queue, given back with the answer.
-    pub(super) room: Option<OwnedSemaphorePermit>,
-}
+use crate::{Error, time::Clock};
 
 pub(super) fn start(
     writer: Writer,
     group_bytes: usize,
-    mut queue: mpsc::UnboundedReceiver<Request>,
+    queue: WriteQueue,
 ) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || {
-        let mut open = true;
-        while open && let Some(first) = queue.blocking_recv() {
-            let mut bytes = first.bytes;
-            let mut group = vec![first];
-            while bytes < group_bytes
-                && let Ok(next) = queue.try_recv()
-            {
-                bytes += next.bytes;
-                group.push(next);
-            }
-            open = !group.iter().any(|request| matches!(request.work, Work::Stop));
+        // Also if the thread panics: callers that wait must not wait for ever.
+        let queue = AbandonOnDrop(queue);
+        while let Some(group) = queue.0.next_group(group_bytes) {
             writer.run(group);
         }
         if let Err(error) = writer.persist(PersistMode::SyncAll) {
             tracing::error!(%error, "the store's last sync failed");
         }
     })
+}
+
+struct AbandonOnDrop(WriteQueue);
+
+impl Drop for AbandonOnDrop {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
 }
 
 pub(super) struct Writer {
@@ -220,7 +169,7 @@ impl Writer {
                 }
             }
             // Puts go together.
-            Work::Put { .. } | Work::Stop => {}
+            Work::Put { .. } => {}
         }
         batch.commit()?;
         Ok(Done::Written)

@@ -1,12 +1,15 @@
-//! What only the embedded engine has to show: its format, its limits, and its sweep.
+//! What only the embedded engine has to show: its format, its limits, its turns, and its sweep.
 
 use std::{
     sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicI64, AtomicUsize, Ordering},
+        mpsc,
     },
     time::Duration,
 };
+
+use futures::{FutureExt as _, poll};
 
 use tidegate_schemas::ids::{DAY_MS, Millis, OrgId};
 use tidegate_store::{Error, Row as _, Store, WriteTime, embedded};
@@ -163,4 +166,57 @@ async fn the_sweep_removes_what_is_over_and_nothing_else() {
     let closing = std::time::Instant::now();
     drop(store);
     assert!(closing.elapsed() < Duration::from_secs(30));
+}
+
+/// Store whose writer stops before each conditional operation until it is let go on, and the number of those that it began.
+fn store_with_held_writer(folder: &std::path::Path) -> (Store, mpsc::Sender<()>, Arc<AtomicUsize>) {
+    let (go_on, let_go) = mpsc::channel();
+    let (let_go, begun) = (Mutex::new(let_go), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&begun);
+    // The writer asks for the time before it looks at the row that is to be replaced, and callers ask on their own threads.
+    let clock = Arc::new(move || {
+        if std::thread::current().name() == Some("store-writer") {
+            count.fetch_add(1, Ordering::SeqCst);
+            let _closed = let_go.lock().unwrap().recv();
+        }
+        Millis::now()
+    });
+    let db = fjall::Database::builder(folder).open().unwrap();
+    // Each request is a group of its own.
+    let settings = embedded::Settings { group_bytes: 1, ..embedded::Settings::default() };
+    let engine = embedded::Engine::open_tables(&db, settings, &[table::<Counter>()], clock).unwrap();
+    (Store::Embedded(engine), go_on, begun)
+}
+
+#[tokio::test]
+async fn write_of_an_org_is_answered_before_the_backlog_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, go_on, begun) = store_with_held_writer(folder.path());
+    let row = |org: &str, name: &str| Counter { org: OrgId::new(org), ..counter(name, 1) };
+    let backlog: Vec<_> = (0..20).map(|nth| row("busy", &nth.to_string())).collect();
+    let mut waiting: Vec<_> = backlog.iter().map(|row| store.insert_new(row).boxed()).collect();
+    for write in &mut waiting {
+        assert!(poll!(write).is_pending());
+    }
+    let begins = async |count: usize| {
+        let reached = async || (begun.load(Ordering::SeqCst) == count).then_some(());
+        eventually("the writer to begin the next operation", MINUTE, reached).await.unwrap();
+    };
+    begins(1).await;
+    let other = row("other", "only");
+    let mut write = store.insert_new(&other).boxed();
+    assert!(poll!(&mut write).is_pending());
+    for count in 2..4 {
+        go_on.send(()).unwrap();
+        begins(count).await;
+    }
+    let inserted = write.now_or_never().expect("it was answered before the backlog went on");
+    assert!(inserted.unwrap().is_new());
+    let answered = waiting.iter_mut().filter_map(|write| write.now_or_never()).count();
+    assert_eq!(answered, 1, "of the backlog only what the writer had begun");
+    drop(go_on);
+    for write in waiting.split_off(1) {
+        assert!(write.await.unwrap().is_new());
+    }
+    store.close().await.unwrap();
 }

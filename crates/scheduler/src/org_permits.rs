@@ -29,6 +29,12 @@ impl OrgPermits {
         self.semaphore(org).acquire_owned().await.expect("nobody closes the semaphore")
     }
 
+    /// Waits for several permits of the org, at most all of them.
+    pub async fn acquire_many(&self, org: &OrgId, permits: usize) -> OwnedSemaphorePermit {
+        let permits = u32::try_from(permits.min(self.per_org)).unwrap_or(u32::MAX);
+        self.semaphore(org).acquire_many_owned(permits).await.expect("nobody closes the semaphore")
+    }
+
     /// Returns a permit of the org if one is free.
     pub fn try_acquire(&self, org: &OrgId) -> Option<OwnedSemaphorePermit> {
         self.semaphore(org).try_acquire_owned().ok()
@@ -65,6 +71,17 @@ mod tests {
         assert!(permits.acquire(&other).now_or_never().is_some());
         drop(held);
         assert!(permits.acquire(&org).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn request_for_more_than_all_permits_waits_for_all() {
+        let permits = OrgPermits::new(3);
+        let org = OrgId::new("o");
+        let held = permits.acquire_many(&org, 2).await;
+        assert!(permits.acquire_many(&org, 9).now_or_never().is_none());
+        drop(held);
+        let _all = permits.acquire_many(&org, 9).now_or_never().unwrap();
+        assert!(permits.try_acquire(&org).is_none());
     }
 
     #[tokio::test]
