@@ -17,8 +17,8 @@ pub struct Settings {
     pub budget_bytes: usize,
     /// Parts of records, such as items, that each consumer may hold unfinished. Default 100,000.
     pub room_works: usize,
-    /// Parts of records, or batches of them, that each consumer works on at once, reads and writes included. Default
-    /// 256.
+    /// Parts of records of one organisation, or batches of them, that each consumer works on at once, reads and writes
+    /// included. All organisations together have twice as many. Default 256.
     pub concurrency: usize,
     /// First pause before work is retried while the log or the store is unavailable, in milliseconds. Default 100.
     pub retry_min_ms: u64,

@@ -20,7 +20,6 @@ use tidegate_stream::{
     topics::Role,
 };
 use tokio::{
-    sync::OwnedSemaphorePermit,
     task::{JoinError, JoinSet},
     time::{Instant, sleep_until},
 };
@@ -31,6 +30,7 @@ use super::{
     key_queues::{Capacity, FinishedRecord, KeyQueues, QueuedPart, ReadyWork},
     poison_monitor::{PoisonAction, PoisonMonitor},
     retry::{PartOutcome, RetryLoop},
+    slot::ConcurrencySlot,
 };
 use crate::{health::Health, metrics, settings::Settings};
 
@@ -89,11 +89,7 @@ impl<H: Handler> ConsumerLoop<H> {
         tokio::pin!(drain_deadline);
         let mut is_forced = false;
         loop {
-            while self.queues.has_ready()
-                && let Ok(permit) = Arc::clone(&self.retry.slots).try_acquire_owned()
-            {
-                self.start_next(permit);
-            }
+            self.start_ready();
             if !self.is_open && self.queues.is_empty() && self.running.is_empty() {
                 break;
             }
@@ -108,11 +104,7 @@ impl<H: Handler> ConsumerLoop<H> {
                     driver_lives = changed.is_ok();
                     self.drop_lost();
                 }
-                permit = Arc::clone(&self.retry.slots).acquire_owned(), if self.queues.has_ready() => {
-                    if let Ok(permit) = permit {
-                        self.start_next(permit);
-                    }
-                }
+                () = self.retry.slots.released(), if self.queues.has_ready() => {}
                 batch = self.inbox.next(), if admits => match batch {
                     Ok(Some(batch)) => {
                         failpoint!("after_poll");
@@ -164,15 +156,18 @@ impl<H: Handler> ConsumerLoop<H> {
         }
     }
 
-    fn start_next(&mut self, permit: OwnedSemaphorePermit) {
-        match self.queues.next_ready() {
-            Some(ReadyWork::Batch(parts)) => self.start_batch(parts, permit),
-            Some(ReadyWork::Single(part)) => self.start_part(part, permit),
-            None => {}
+    /// Starts the parts that are ready and find a slot.
+    fn start_ready(&mut self) {
+        while self.queues.has_ready() && !self.retry.slots.are_taken() {
+            match self.queues.next_ready(|org| self.retry.slots.try_acquire(org)) {
+                Some((ReadyWork::Batch(parts), slot)) => self.start_batch(parts, slot),
+                Some((ReadyWork::Single(part), slot)) => self.start_part(part, slot),
+                None => return,
+            }
         }
     }
 
-    fn start_batch(&mut self, parts: Vec<JobPart<H::Record>>, permit: OwnedSemaphorePermit) {
+    fn start_batch(&mut self, parts: Vec<JobPart<H::Record>>, slot: ConcurrencySlot) {
         let (lost, parts): (Vec<_>, Vec<_>) =
             parts.into_iter().partition(|part| part.record.ticket.is_cancelled());
         for part in lost {
@@ -191,12 +186,12 @@ impl<H: Handler> ConsumerLoop<H> {
         let batch: Vec<_> = batch.collect();
         self.running.spawn(async move {
             let outcome = retry.run_batch(batch).await;
-            drop(permit);
+            drop(slot);
             Ended::Batch { parts, outcome }
         });
     }
 
-    fn start_part(&mut self, part: JobPart<H::Record>, permit: OwnedSemaphorePermit) {
+    fn start_part(&mut self, part: JobPart<H::Record>, slot: ConcurrencySlot) {
         if part.record.ticket.is_cancelled() {
             return self.finish(part, PartOutcome::Abandoned);
         }
@@ -205,7 +200,7 @@ impl<H: Handler> ConsumerLoop<H> {
         // Here rather than in the task, since tasks may be polled in another order than they are spawned.
         let guard = retry.handler.start(&part.record, part.index);
         self.running.spawn(async move {
-            let outcome = retry.run(&part, permit, is_diverted).await;
+            let outcome = retry.run(&part, slot, is_diverted).await;
             drop(guard);
             Ended::Part { part, outcome }
         });

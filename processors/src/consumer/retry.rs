@@ -20,10 +20,7 @@ use tidegate_stream::{
     },
     topics::Role,
 };
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 
 use super::{
     backoff::Backoff,
@@ -31,7 +28,7 @@ use super::{
     handler::{BatchOutcome, BatchPart, DeadPart, Handler, Job, Part},
     key_queues::QueuedPart,
     missing_config::{ConsumerState, MissingConfigAction, MissingConfigs},
-    slot::ConcurrencySlot,
+    slot::{ConcurrencySlot, ConcurrencySlots},
 };
 use crate::{
     health::{Health, OutageReport},
@@ -47,7 +44,7 @@ pub(crate) struct RetryLoop<H> {
     pub(crate) role: Role,
     pub(crate) handler: H,
     pub(crate) settings: Arc<Settings>,
-    pub(crate) slots: Arc<Semaphore>,
+    pub(crate) slots: ConcurrencySlots,
     live: Arc<Live>,
     health: Health,
     /// Number of parts that wait for the log or the store.
@@ -93,7 +90,7 @@ impl<H: Handler> RetryLoop<H> {
             role,
             handler,
             live,
-            slots: Arc::new(Semaphore::new(settings.concurrency)),
+            slots: ConcurrencySlots::new(settings.concurrency),
             outages: AtomicUsize::new(0),
             catalog_waits: AtomicUsize::new(0),
             missing_configs: Mutex::new(missing_configs),
@@ -115,7 +112,7 @@ impl<H: Handler> RetryLoop<H> {
     pub(crate) async fn run(
         &self,
         part: &QueuedPart<Arc<Job<H::Record>>>,
-        permit: OwnedSemaphorePermit,
+        slot: ConcurrencySlot,
         is_diverted: bool,
     ) -> PartOutcome {
         let job = &part.record;
@@ -123,7 +120,6 @@ impl<H: Handler> RetryLoop<H> {
             let detail = "most of the org's content could not be processed".to_owned();
             return Box::pin(self.divert(part, "org_diverted", detail)).await;
         }
-        let slot = ConcurrencySlot::new(Arc::clone(&self.slots), permit);
         let mut backoff = Backoff::new(&self.settings);
         let mut wait: Option<WaitGuard<'_>> = None;
         let mut unreadable_since = None;

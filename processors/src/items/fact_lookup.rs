@@ -76,15 +76,16 @@ impl FactLookup {
         self.order.take(org, submission, may_be_replay)
     }
 
-    /// Counts items of an org in their windows.
+    /// Counts items of an org in their windows. `are_new` promises that none of them was counted before.
     pub(crate) async fn count<'a>(
         &self,
         org: &OrgId,
         items: impl IntoIterator<Item = (Moment, &'a [WindowEntry])> + Send,
+        are_new: bool,
     ) -> Result<(), moderation::Error> {
         let counted: Vec<_> = items.into_iter().filter(|(_, entries)| !entries.is_empty()).collect();
         if !counted.is_empty() {
-            windows::add_all(&self.store, org, counted).await?;
+            windows::add_all(&self.store, org, counted, are_new).await?;
             tidegate_stream::failpoint!("after_count");
         }
         Ok(())

@@ -75,13 +75,13 @@ impl ItemPipeline {
         // Items that may ask what windows have counted store their rows one after the other, each before it asks.
         let entries = items.iter().flatten().filter(|item| item.rows.is_some());
         let entries = entries.map(|item| (item.moment, &*item.entries));
-        if self.facts.count(&job.record.org, entries).await.is_err() {
+        // New, since a record whose items may have been stored before never comes here.
+        if self.facts.count(&job.record.org, entries, true).await.is_err() {
             return BatchOutcome::retry_all(count);
         }
         done.iter().filter_map(|nth| guards[*nth].as_ref()).for_each(WindowGuard::set_counted);
         drop(guards);
         let rows = items.into_iter().flatten().filter_map(|item| item.rows).collect::<Vec<_>>();
-        // New, since a record whose items may have been stored before never comes here.
         match submissions::store_new(&self.deps, &rows).await {
             Ok(()) => {
                 self.counters.count_quiet(&job.record.org, rows.len());
@@ -109,8 +109,18 @@ impl ItemPipeline {
         window_guard.iter().for_each(|guard| guard.set_evaluated_here());
         let no_reviews = submissions::no_reviews(&self.deps, &job.record).await?;
         let config = self.config(&job.record, submission.at.append_ms).await?;
-        let run =
-            ItemRun { pipeline: self, job: &job, index, submission, config, no_reviews, slot, window_guard };
+        let is_first_run = !is_retry && !may_be_replay(&job, index);
+        let run = ItemRun {
+            pipeline: self,
+            job: &job,
+            index,
+            submission,
+            config,
+            no_reviews,
+            slot,
+            window_guard,
+            is_first_run,
+        };
         match job.record.source {
             Source::Retroact => run.reevaluate().await,
             Source::PartialItems => run.store_fetched().await,
@@ -162,6 +172,8 @@ pub(super) struct ItemRun<'a> {
     pub(super) slot: &'a ConcurrencySlot,
     /// Place among the items that are counted in windows.
     pub(super) window_guard: Option<Arc<WindowGuard>>,
+    /// True if no earlier run has stored anything of the item.
+    is_first_run: bool,
 }
 
 /// An item that fits its type, and how far its rules are decided.
@@ -207,7 +219,9 @@ impl ItemRun<'_> {
         let is_counted = self.job.record.source != Source::PartialItems;
         if let (true, ScanResult::Waiting(scan)) = (is_counted, &evaluation.scan) {
             let counted = (moment(self.job, self.index), scan.entries());
-            self.pipeline.facts.count(&self.job.record.org, [counted]).await?;
+            // An item with media may be counted again after the wait for them.
+            let is_new = self.is_first_run && evaluation.wanted.is_empty();
+            self.pipeline.facts.count(&self.job.record.org, [counted], is_new).await?;
         }
         self.window_guard.iter().for_each(|guard| guard.set_counted());
         Ok(())

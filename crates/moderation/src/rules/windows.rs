@@ -71,16 +71,21 @@ impl From<&Added> for Moment {
 
 /// Stores the entries that an item adds to windows.
 pub async fn add(store: &Store, org: &OrgId, item: Moment, entries: &[WindowEntry]) -> Result<(), Error> {
-    add_all(store, org, [(item, entries)]).await
+    add_all(store, org, [(item, entries)], false).await
 }
 
-/// Stores the entries of several items in one batch.
+/// Stores the entries of several items in one batch. `are_new` promises that none of them was ever stored before, which
+/// halves the cost.
 pub async fn add_all<'a>(
     store: &Store,
     org: &OrgId,
     items: impl IntoIterator<Item = (Moment, &'a [WindowEntry])> + Send,
+    are_new: bool,
 ) -> Result<(), Error> {
     let mut batch = Batch::new();
+    if are_new {
+        batch.of_new_rows();
+    }
     let items = items.into_iter();
     for (item, entry) in items.flat_map(|(item, entries)| entries.iter().map(move |entry| (item, entry))) {
         let row = Added {

@@ -159,9 +159,12 @@ impl<R: Clone> KeyQueues<R> {
         None
     }
 
-    /// Takes the parts that may run next.
-    pub(crate) fn next_ready(&mut self) -> Option<ReadyWork<R>> {
-        self.ready.pop(self.batch_limit)
+    /// Takes the parts that may run next: those of the first org by turn for which `acquire` returns a slot.
+    pub(crate) fn next_ready<S>(
+        &mut self,
+        acquire: impl FnMut(&OrgId) -> Option<S>,
+    ) -> Option<(ReadyWork<R>, S)> {
+        self.ready.pop(self.batch_limit, acquire)
     }
 
     /// Makes parts of a batch ready again, each by itself and before what is ready of their org. They keep their keys.
@@ -243,16 +246,23 @@ impl<R> ReadyParts<R> {
         self.by_org.insert(part.key.org.clone(), VecDeque::from([part]));
     }
 
-    fn pop(&mut self, batch_limit: Capacity) -> Option<ReadyWork<R>> {
-        let org = self.org_order.pop_front()?;
+    fn pop<S>(
+        &mut self,
+        batch_limit: Capacity,
+        mut acquire: impl FnMut(&OrgId) -> Option<S>,
+    ) -> Option<(ReadyWork<R>, S)> {
+        // An org without a slot keeps its turn.
+        let (turn, slot) =
+            self.org_order.iter().enumerate().find_map(|(turn, org)| Some((turn, acquire(org)?)))?;
+        let org = self.org_order.remove(turn)?;
         let parts = self.by_org.get_mut(&org)?;
-        let work = take_work(parts, batch_limit);
+        let work = take_work(parts, batch_limit)?;
         if parts.is_empty() {
             self.by_org.remove(&org);
         } else {
             self.org_order.push_back(org);
         }
-        work
+        Some((work, slot))
     }
 
     fn extract(&mut self, is_wanted: impl Fn(&R) -> bool) -> Vec<QueuedPart<R>> {

@@ -22,8 +22,13 @@ fn batchable(org: u8, item: u8, bytes: usize) -> NewPart {
     NewPart { key: key(org, item), bytes, is_batchable: true }
 }
 
+/// Takes what starts next while every org finds a slot.
+fn next_work<R: Clone>(queues: &mut KeyQueues<R>) -> Option<ReadyWork<R>> {
+    queues.next_ready(|_| Some(())).map(|(work, ())| work)
+}
+
 fn next_single<R: Clone>(queues: &mut KeyQueues<R>) -> Option<QueuedPart<R>> {
-    queues.next_ready().map(|work| match work {
+    next_work(queues).map(|work| match work {
         ReadyWork::Single(part) => part,
         ReadyWork::Batch(_) => panic!("none of these parts is batchable"),
     })
@@ -31,7 +36,7 @@ fn next_single<R: Clone>(queues: &mut KeyQueues<R>) -> Option<QueuedPart<R>> {
 
 /// Items of the parts that start next, and whether they start as a batch.
 fn next_items<R: Clone>(queues: &mut KeyQueues<R>) -> (Vec<String>, bool, Vec<QueuedPart<R>>) {
-    let (parts, is_batch) = match queues.next_ready().unwrap() {
+    let (parts, is_batch) = match next_work(queues).unwrap() {
         ReadyWork::Single(part) => (vec![part], false),
         ReadyWork::Batch(parts) => (parts, true),
     };
@@ -177,7 +182,7 @@ proptest! {
                     model.check_returned(finished)?;
                 }
                 Step::Start => {
-                    if let Some(work) = queues.next_ready() {
+                    if let Some(work) = next_work(&mut queues) {
                         model.start(work)?;
                     }
                 }
@@ -205,7 +210,7 @@ proptest! {
             }
         }
         loop {
-            while let Some(work) = queues.next_ready() {
+            while let Some(work) = next_work(&mut queues) {
                 model.start(work)?;
             }
             if model.running.is_empty() {
@@ -231,10 +236,29 @@ proptest! {
             }
         }
         queues.admit((burst, 0), [single(0, 0)]);
-        let works = std::iter::from_fn(|| queues.next_ready());
+        let works = std::iter::from_fn(|| next_work(&mut queues));
         let before = works.take_while(|work| matches!(work, ReadyWork::Batch(_))).count();
         prop_assert!(before <= usize::from(orgs), "{before} batches came first");
     }
+}
+
+#[test]
+fn org_without_a_slot_keeps_its_turn_and_delays_nobody() {
+    let mut queues = KeyQueues::new(UNBOUNDED, BATCH);
+    for org in 0..3 {
+        queues.admit((0, org), [single(org, 0), single(org, 1)]);
+    }
+    let mut start = |blocked: u8| {
+        let blocked = key(blocked, 0).org;
+        let next = queues.next_ready(|org| (*org != blocked).then(|| org.clone()));
+        next.map(|(_, org)| org.to_string())
+    };
+    assert_eq!(start(0).as_deref(), Some("org-1"));
+    assert_eq!(start(9).as_deref(), Some("org-0"), "it was the first in turn");
+    assert_eq!(start(2).as_deref(), Some("org-1"));
+    assert_eq!(start(2).as_deref(), Some("org-0"));
+    assert_eq!(start(2), None);
+    assert_eq!(start(9).as_deref(), Some("org-2"));
 }
 
 #[test]
@@ -256,9 +280,9 @@ fn running_part_of_a_revoked_assignment_still_blocks_its_key() {
     let old = next_single(&mut queues).unwrap();
     assert!(queues.drop_lost(|record| record.1 == 0).is_empty(), "it comes back when it ends");
     queues.admit((1, 1), [single(0, 0)]);
-    assert!(queues.next_ready().is_none(), "the same record, delivered again, waits");
+    assert!(next_work(&mut queues).is_none(), "the same record, delivered again, waits");
     assert_eq!(queues.finish(old, true), Some(FinishedRecord { record: (1, 0), is_complete: true }));
-    assert!(queues.next_ready().is_some());
+    assert!(next_work(&mut queues).is_some());
 }
 
 #[test]
@@ -287,7 +311,7 @@ fn batch_ends_at_its_limits_and_before_a_single_part() {
         let (items, is_batch, _) = next_items(&mut queues);
         assert_eq!((items.iter().map(String::as_str).collect(), is_batch), expected);
     }
-    assert!(queues.next_ready().is_none());
+    assert!(next_work(&mut queues).is_none());
 }
 
 #[test]
@@ -304,7 +328,7 @@ fn second_version_in_a_record_waits_for_the_first_and_goes_alone() {
     queues.admit(1, [batchable(0, 0, 1), batchable(0, 0, 1), batchable(0, 1, 1)]);
     let (items, _, batch) = next_items(&mut queues);
     assert_eq!(items, ["0", "1"]);
-    assert!(queues.next_ready().is_none());
+    assert!(next_work(&mut queues).is_none());
     for part in batch {
         assert_eq!(queues.finish(part, true), None);
     }
