@@ -7,6 +7,7 @@ use std::{future::Future, pin::Pin, process::ExitCode, time::Duration};
 
 use tidegate_stream::consumer::inbox::DrainResult;
 use tokio::{
+    runtime::Handle,
     task::{Id, JoinError, JoinSet},
     time::{Instant, timeout_at},
 };
@@ -77,15 +78,17 @@ pub(crate) struct Timing {
     pub(crate) drain: Duration,
 }
 
-/// Runs until `signal` is cancelled, twice cancelled (`force`), a role fails, or what all of them need is lost.
+/// Runs until `signal` is cancelled, twice cancelled (`force`), a role fails, or what all of them need is lost. Workers run on
+/// the runtime of `workers`.
 pub(crate) async fn run(
     roles: Vec<Role>,
+    workers: &Handle,
     health: &Health,
     timing: &Timing,
     signal: CancellationToken,
     force: CancellationToken,
 ) -> End {
-    let mut crew = Crew::start(roles, health);
+    let mut crew = Crew::start(roles, workers, health);
     let failed = tokio::select! {
         () = signal.cancelled() => None,
         ended = crew.next() => Some(ended),
@@ -119,7 +122,7 @@ struct Crew {
 }
 
 impl Crew {
-    fn start(roles: Vec<Role>, health: &Health) -> Self {
+    fn start(roles: Vec<Role>, workers: &Handle, health: &Health) -> Self {
         let mut crew = Self {
             tasks: JoinSet::new(),
             names: Vec::new(),
@@ -128,12 +131,11 @@ impl Crew {
             health: health.clone(),
         };
         for Role { name, phase, start } in roles {
-            let stop = match phase {
-                Phase::Server => crew.servers.child_token(),
-                Phase::Worker => crew.workers.child_token(),
-            };
             health.role(name, health::Role::Running);
-            let task = crew.tasks.spawn(start(stop));
+            let task = match phase {
+                Phase::Server => crew.tasks.spawn(start(crew.servers.child_token())),
+                Phase::Worker => crew.tasks.spawn_on(start(crew.workers.child_token()), workers),
+            };
             crew.names.push((task.id(), name, phase));
         }
         crew
@@ -253,7 +255,8 @@ mod tests {
             vec![obedient("deliver", Phase::Worker, &order), obedient("ingest", Phase::Server, &order)];
         let signal = CancellationToken::new();
         signal.cancel();
-        let end = run(roles, &Health::default(), &SOON, signal, CancellationToken::new()).await;
+        let end =
+            run(roles, &Handle::current(), &Health::default(), &SOON, signal, CancellationToken::new()).await;
         assert!(matches!(end, End::Clean), "{end:?}");
         assert_eq!(*order.lock().unwrap(), ["ingest", "deliver"]);
     }
@@ -266,7 +269,7 @@ mod tests {
             Role::new("process", Phase::Worker, |_| async { Err(anyhow::anyhow!("no disk")) }),
         ];
         let never = CancellationToken::new();
-        let end = run(roles, &Health::default(), &SOON, never.clone(), never).await;
+        let end = run(roles, &Handle::current(), &Health::default(), &SOON, never.clone(), never).await;
         let End::Failed { role, error } = end else { panic!("{end:?}") };
         assert_eq!((role, error.to_string().as_str()), ("process", "no disk"));
         assert_eq!(*order.lock().unwrap(), ["ingest"]);
@@ -279,7 +282,8 @@ mod tests {
             Role::new("process", Phase::Worker, |_| async { panic!("a defect") }),
         ] {
             let never = CancellationToken::new();
-            let end = run(vec![role], &Health::default(), &SOON, never.clone(), never).await;
+            let end =
+                run(vec![role], &Handle::current(), &Health::default(), &SOON, never.clone(), never).await;
             assert!(matches!(end, End::Failed { role: "process", .. }), "{end:?}");
         }
     }
@@ -290,7 +294,9 @@ mod tests {
         let signal = CancellationToken::new();
         signal.cancel();
         let at_once = Timing { linger: Duration::ZERO, drain: Duration::ZERO };
-        let end = run(roles, &Health::default(), &at_once, signal, CancellationToken::new()).await;
+        let end =
+            run(roles, &Handle::current(), &Health::default(), &at_once, signal, CancellationToken::new())
+                .await;
         assert!(matches!(end, End::Forced), "{end:?}");
     }
 
@@ -300,7 +306,7 @@ mod tests {
         let (signal, force) = (CancellationToken::new(), CancellationToken::new());
         signal.cancel();
         force.cancel();
-        let end = run(roles, &Health::default(), &SOON, signal, force).await;
+        let end = run(roles, &Handle::current(), &Health::default(), &SOON, signal, force).await;
         assert!(matches!(end, End::Forced), "{end:?}");
     }
 }

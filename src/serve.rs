@@ -26,6 +26,7 @@ use crate::{
     output::print_line,
     retry_open::{OpenError, OpenRetry, PlaceholderServers},
     roles::{self, End, Phase, Role, Timing},
+    runtime::WorkerRuntime,
     server_file::{self, Addresses},
     settings::{Loaded, Settings},
     telemetry,
@@ -138,6 +139,7 @@ impl RoleProcess<'_> {
         (signal, force): (CancellationToken, CancellationToken),
     ) -> anyhow::Result<End> {
         let Opened { log, store, live, keys, secrets } = opened;
+        let workers = WorkerRuntime::start(self.settings.runtime)?;
         let changes = Changes::new(store.clone(), secrets.clone(), &self.settings.catalog);
         let banks = changes.banks();
         let token = Arc::new(LocalToken::new(local_token()));
@@ -215,7 +217,7 @@ impl RoleProcess<'_> {
         announce(&addresses);
 
         let timing = Timing { linger: self.settings.ops.linger(), drain: self.settings.ops.drain() };
-        let end = roles::run(roles, self.health, &timing, signal, force).await;
+        let end = roles::run(roles, workers.handle(), self.health, &timing, signal, force).await;
         drop(written);
         let closed = log.close(Instant::now() + CLOSING).await;
         stop_following.cancel();
@@ -223,6 +225,7 @@ impl RoleProcess<'_> {
         if let Err(error) = store.close().await {
             tracing::warn!(%error, "the store was not closed in order");
         }
+        workers.end().await;
         Ok(match end {
             End::Clean if closed == DrainResult::Forced => End::Forced,
             end => end,
