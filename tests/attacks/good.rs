@@ -23,8 +23,10 @@ use crate::http::{self, Connection, api_key};
 pub(crate) struct Noticed {
     /// Times of the answers to its submissions.
     pub(crate) answers: Vec<Duration>,
-    /// Times until its items were evaluated.
+    /// Times from the acceptance of its items to their evaluation.
     pub(crate) evaluated: Vec<Duration>,
+    /// Times of the answers to `POST /api/v1/content`, which wait for the evaluation.
+    pub(crate) content: Vec<Duration>,
     pub(crate) probes: Vec<Duration>,
     /// Requests that were not answered with 2xx.
     pub(crate) failures: Vec<String>,
@@ -34,6 +36,7 @@ impl Noticed {
     fn add(&mut self, other: Self) {
         self.answers.extend(other.answers);
         self.evaluated.extend(other.evaluated);
+        self.content.extend(other.content);
         self.probes.extend(other.probes);
         self.failures.extend(other.failures);
     }
@@ -60,7 +63,8 @@ impl GoodClient {
         let (api, operations, key) =
             (Arc::<str>::from(api), Arc::<str>::from(operations), Arc::<str>::from(key));
         tasks.spawn(submit(Arc::clone(&api), Arc::clone(&key), stop.clone()));
-        tasks.spawn(follow(api, key, stop.clone()));
+        tasks.spawn(follow(Arc::clone(&api), Arc::clone(&key), stop.clone()));
+        tasks.spawn(submit_content(api, key, stop.clone()));
         tasks.spawn(probe(operations, stop.clone()));
         Self { tasks, stop }
     }
@@ -117,11 +121,40 @@ async fn follow(api: Arc<str>, key: Arc<str>, stop: CancellationToken) -> Notice
         let followed = async {
             let mut connection = Connection::open(&api).await?;
             connection.ask("POST", "/api/v1/items/async/", &header, &body).await?.ok("its item")?;
+            let accepted_at = Instant::now();
             let wait = format!("/api/v1/items/post/{id}?wait=30s");
-            connection.ask("GET", &wait, &header, "").await?.ok("its look-up")
+            connection.ask("GET", &wait, &header, "").await?.ok("its look-up")?;
+            anyhow::Ok(accepted_at.elapsed())
         };
         match followed.await {
-            Ok(_) => noticed.evaluated.push(began.elapsed()),
+            Ok(took) => noticed.evaluated.push(took),
+            Err(error) => noticed.failures.push(format!("{error:#}")),
+        }
+        sleep(Duration::from_millis(250).saturating_sub(began.elapsed())).await;
+    }
+    noticed
+}
+
+/// Four items a second through the endpoint that answers with the outcome.
+async fn submit_content(api: Arc<str>, key: Arc<str>, stop: CancellationToken) -> Noticed {
+    let mut noticed = Noticed::default();
+    let text = "a post of some length, as people write them every day. ".repeat(5);
+    let mut count = 0;
+    while !stop.is_cancelled() {
+        count += 1;
+        let content = json!({ "text": text });
+        let body =
+            json!({ "contentType": "post", "contentId": format!("content-{count}"), "content": content });
+        let began = Instant::now();
+        let asked = async {
+            let mut connection = Connection::open(&api).await?;
+            connection
+                .ask("POST", "/api/v1/content", &api_key(&key), &body.to_string())
+                .await?
+                .ok("its content")
+        };
+        match asked.await {
+            Ok(_) => noticed.content.push(began.elapsed()),
             Err(error) => noticed.failures.push(format!("{error:#}")),
         }
         sleep(Duration::from_millis(250).saturating_sub(began.elapsed())).await;

@@ -15,7 +15,7 @@ use tokio::{net::TcpStream, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    attack::{Attack, Running, Target},
+    attack::{Attack, Bars, Running, Target},
     requests::large_item,
     service::Start,
 };
@@ -26,18 +26,21 @@ pub(crate) fn attacks() -> Vec<Attack> {
             name: "h2-unread",
             about: "19 connections of 200 streams each ask for an item of 900 KB with a window of 0",
             start: Start::default(),
+            bars: Bars::default(),
             run: unread,
         },
         Attack {
             name: "h2-refused",
             about: "200 connections of 200 streams each ask without a key and take no byte of the answer",
             start: Start::default(),
+            bars: Bars::default(),
             run: refused,
         },
         Attack {
             name: "h2-bodies",
             about: "one connection sends 200 bodies of 8 MiB but for a byte",
             start: Start::default(),
+            bars: Bars::default(),
             run: bodies,
         },
     ]

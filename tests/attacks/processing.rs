@@ -4,51 +4,93 @@ use std::{
     fmt::Write as _,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU32, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    attack::{Attack, Running, Target},
+    attack::{Attack, Bars, Running, Target},
     http::{Connection, api_key},
     service::Start,
 };
+
+/// Evaluation of the good client's items beside windows of another organisation.
+const BESIDE_WINDOWS: Bars =
+    Bars { answers: Duration::from_millis(50), evaluated: Some(Duration::from_millis(250)) };
 
 pub(crate) fn attacks() -> Vec<Attack> {
     vec![
         Attack {
             name: "windows",
             about: "100 windows over one key, each rule asking for more than 9,990, and 12,000 items",
-            start: Start { documents: Some(hot_windows), ..Start::default() },
-            run: windows,
+            start: Start { documents: Some(|| windows_with_rules(100, None)), ..Start::default() },
+            bars: BESIDE_WINDOWS,
+            run: |target, stop| windows(target, stop, 120),
+        },
+        Attack {
+            name: "windows-20",
+            about: "20 windows over one key, each rule asking for more than 9,990, and 3,000 items",
+            start: Start { documents: Some(|| windows_with_rules(20, None)), ..Start::default() },
+            bars: BESIDE_WINDOWS,
+            run: |target, stop| windows(target, stop, 30),
+        },
+        Attack {
+            name: "windows-unread",
+            about: "100 windows over one key whose rules match no item, and 12,000 items: 1.2 million rows",
+            start: Start { documents: Some(|| windows_with_rules(100, Some("never"))), ..Start::default() },
+            bars: BESIDE_WINDOWS,
+            run: |target, stop| windows(target, stop, 120),
         },
         Attack {
             name: "patterns",
             about: "16 rules of two slow patterns over 300 items of 64 KiB",
             start: Start { documents: Some(slow_patterns), ..Start::default() },
+            bars: Bars::default(),
             run: patterns,
         },
         Attack {
             name: "flood",
             about: "items as fast as they are taken, from 8 connections, with max_lag_seconds = 1",
             start: Start { settings: "[ingest]\nmax_lag_seconds = 1\n", ..Start::default() },
-            run: flood,
+            bars: Bars::default(),
+            run: |target, stop| flood(target, stop, None),
+        },
+        Attack {
+            name: "flood-15000",
+            about: "15,000 items a second, from 8 connections",
+            start: Start::default(),
+            bars: Bars { answers: Duration::from_millis(100), ..Bars::default() },
+            run: |target, stop| flood(target, stop, Some(Duration::from_secs(1) * FLOOD_BATCH / 15_000)),
         },
     ]
 }
 
-fn hot_windows() -> String {
+/// Windows over one text, and a rule for each that asks for more than most items find. `word`: rules ask only about items
+/// with it.
+fn windows_with_rules(count: usize, word: Option<&str>) -> String {
     let mut documents = String::new();
-    for number in 0..100 {
+    let asks = |number| {
+        let window = format!("count: {{window: w{number}, gt: 9990}}");
+        match word {
+            None => format!("  {window}"),
+            Some(word) => format!("  all:\n    - text: {{in: [text], words: [{word}]}}\n    - {window}"),
+        }
+    };
+    for number in 0..count {
         write!(
             documents,
             "window: w{number}\nitem_types: [post]\nby: text\nover: {}h\n---\nrule: r{number}\nstatus: live\nitem_types: \
-             [post]\nwhen:\n  count: {{window: w{number}, gt: 9990}}\npolicies: [scam]\nactions: []\n---\n",
-            24 + number
+             [post]\nwhen:\n{}\npolicies: [scam]\nactions: []\n---\n",
+            24 + number,
+            asks(number)
         )
         .unwrap();
     }
@@ -68,23 +110,28 @@ fn slow_patterns() -> String {
     documents
 }
 
-/// Submits batches on several connections until they are used up or it is told to stop. Returns accepted items and
-/// refused requests.
+/// Submits batches on several connections until they are used up or it is told to stop, with a pause between the starts of
+/// two of them if one is given. Returns accepted items and refused requests.
 async fn submit(
     target: &Arc<Target>,
     stop: &CancellationToken,
     connections: usize,
+    pause: Option<Duration>,
     batch: impl Fn() -> Option<Value> + Clone + Send + 'static,
 ) -> (usize, usize) {
     let (accepted, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (began, turns) = (Instant::now(), Arc::new(AtomicU32::new(0)));
     let mut tasks = JoinSet::new();
     for _ in 0..connections {
         let (target, stop, batch) = (Arc::clone(target), stop.clone(), batch.clone());
-        let (accepted, refused) = (Arc::clone(&accepted), Arc::clone(&refused));
+        let (accepted, refused, turns) = (Arc::clone(&accepted), Arc::clone(&refused), Arc::clone(&turns));
         tasks.spawn(async move {
             let header = api_key(&target.key);
             let mut connection = None;
             while let (false, Some(items)) = (stop.is_cancelled(), batch()) {
+                if let Some(pause) = pause {
+                    sleep_until(began + pause * turns.fetch_add(1, Ordering::Relaxed)).await;
+                }
                 let count = items.as_array().map_or(0, Vec::len);
                 let body = json!({ "items": items }).to_string();
                 let asked = async {
@@ -127,9 +174,10 @@ fn report((accepted, refused): (usize, usize)) -> String {
     format!("{accepted} items, {refused} refusals")
 }
 
-fn windows(target: Arc<Target>, stop: CancellationToken) -> Running {
+fn windows(target: Arc<Target>, stop: CancellationToken, most_batches: usize) -> Running {
     Box::pin(async move {
-        let done = submit(&target, &stop, 4, batches(120, |batch| posts(batch, 100, "one hot key"))).await;
+        let items = batches(most_batches, |batch| posts(batch, 100, "one hot key"));
+        let done = submit(&target, &stop, 4, None, items).await;
         stop.cancelled().await;
         Ok(report(done))
     })
@@ -148,16 +196,19 @@ fn patterns(target: Arc<Target>, stop: CancellationToken) -> Running {
             })
             .collect::<String>()
             .into();
-        let done = submit(&target, &stop, 4, batches(60, move |batch| posts(batch, 5, &text))).await;
+        let done = submit(&target, &stop, 4, None, batches(60, move |batch| posts(batch, 5, &text))).await;
         stop.cancelled().await;
         Ok(report(done))
     })
 }
 
-fn flood(target: Arc<Target>, stop: CancellationToken) -> Running {
+/// Items of one request of a flood.
+const FLOOD_BATCH: u32 = 100;
+
+fn flood(target: Arc<Target>, stop: CancellationToken, pause: Option<Duration>) -> Running {
     Box::pin(async move {
         let text = "a post of some length, as people write them every day. ".repeat(5);
-        let batch = move |batch| posts(batch, 100, &text);
-        Ok(report(submit(&target, &stop, 8, batches(usize::MAX, batch)).await))
+        let batch = move |batch| posts(batch, FLOOD_BATCH as usize, &text);
+        Ok(report(submit(&target, &stop, 8, pause, batches(usize::MAX, batch)).await))
     })
 }

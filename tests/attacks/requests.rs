@@ -17,7 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    attack::{Attack, Running, Target},
+    attack::{Attack, Bars, Running, Target},
     http::{Connection, api_key, head},
     service::Start,
 };
@@ -31,24 +31,28 @@ pub(crate) fn attacks() -> Vec<Attack> {
             name: "bodies",
             about: "64 requests announce 8 MiB and send nothing, 16 send all but a byte, on both ports",
             start: Start::default(),
+            bars: Bars::default(),
             run: bodies,
         },
         Attack {
             name: "unread",
             about: "200 connections ask for an item of 900 KB and read nothing",
             start: Start::default(),
+            bars: Bars::default(),
             run: unread,
         },
         Attack {
             name: "waiting",
             about: "1,000 look-ups wait for an item that never comes",
             start: Start::default(),
+            bars: Bars::default(),
             run: waiting,
         },
         Attack {
             name: "idle",
             about: "3,000 connections say nothing to a service that was started with 1,024 files",
             start: Start { files: Some(1_024), ..Start::default() },
+            bars: Bars::default(),
             run: idle,
         },
     ]
