@@ -9,7 +9,6 @@ use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
     fs,
-    time::Instant,
 };
 
 use apache_avro::Schema;
@@ -160,7 +159,6 @@ fn try_on(target: &Target, datum: Vec<u8>) -> bool {
 
 #[test]
 fn changed_bytes_are_refused_or_read_and_never_cost_more_than_their_length() {
-    let started = Instant::now();
     let mut random = Random(7);
     let targets = targets();
     let (mut accepted, mut refused) = (0_u32, 0_u32);
@@ -169,10 +167,6 @@ fn changed_bytes_are_refused_or_read_and_never_cost_more_than_their_length() {
             let mut datum = target.seed.clone();
             mutate(&mut random, &mut datum);
             if try_on(target, datum) { accepted += 1 } else { refused += 1 }
-        }
-        // A machine that is slow on the day tests less, and does not fail.
-        if started.elapsed().as_secs() >= 8 {
-            break;
         }
     }
     assert!(
@@ -183,7 +177,6 @@ fn changed_bytes_are_refused_or_read_and_never_cost_more_than_their_length() {
 
 #[test]
 fn random_bytes_are_refused_or_read_and_never_cost_more_than_their_length() {
-    let started = Instant::now();
     let mut random = Random(11);
     let targets = targets();
     for _ in 0..10_000 {
@@ -192,9 +185,6 @@ fn random_bytes_are_refused_or_read_and_never_cost_more_than_their_length() {
             (0..length).map(|_| random.byte() & if random.below(2) == 0 { 0x03 } else { 0xff }).collect();
         for target in &targets {
             try_on(target, datum.clone());
-        }
-        if started.elapsed().as_secs() >= 4 {
-            break;
         }
     }
 }
@@ -214,7 +204,6 @@ fn a_large_datum_that_only_promises_costs_nothing() {
 
 #[test]
 fn another_version_is_resolved_without_trust_in_its_lengths() {
-    let started = Instant::now();
     let mut random = Random(13);
     let targets = targets();
     for _ in 0..2_000 {
@@ -224,9 +213,6 @@ fn another_version_is_resolved_without_trust_in_its_lengths() {
             let length = datum.len();
             let peak = peak_of(|| drop(resolve(&target.schema, &target.schema, &datum)));
             assert!(peak <= 1_024 * length + 65_536, "{}: {peak} bytes for a datum of {length}", target.name);
-        }
-        if started.elapsed().as_secs() >= 5 {
-            break;
         }
     }
 }

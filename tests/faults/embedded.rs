@@ -32,7 +32,7 @@ pub(crate) const SEED: u64 = 20_260_102;
 const LONGEST_LIFE: Duration = Duration::from_millis(1_500);
 
 /// A place that is not reached by then is not in the path of the load.
-const PATIENCE: Duration = Duration::from_secs(6);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A first life: the key, the configuration, and the secrets that the receiver verifies with.
 pub(crate) async fn first_life(more: &str, receiver: &Receiver, scam_endpoint: &str) -> Result<Installation> {

@@ -5,7 +5,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
@@ -23,7 +22,7 @@ use tidegate_store::{
         strikes::{Strike, StrikeReversal},
     },
 };
-use tidegate_test_support::{Process, eventually_ok};
+use tidegate_test_support::{PATIENCE, Process, eventually_ok};
 
 use crate::{
     fetched::{Key, SeenRequest},
@@ -256,10 +255,13 @@ async fn fetched(store: &Store, seen: &Seen) -> Result<BTreeMap<Key, Vec<String>
 /// The rows of embedded data, which only one process can open: nothing may run on it.
 pub(crate) async fn embedded_store(installation: &Installation) -> Result<Store> {
     let path = installation.data().join("db");
-    let database = eventually_ok("the data to be let go", Duration::from_secs(20), async || {
-        Ok(fjall::Database::builder(&path).open()?)
-    })
-    .await?;
+    let database =
+        eventually_ok(
+            "the data to be let go",
+            PATIENCE,
+            async || Ok(fjall::Database::builder(&path).open()?),
+        )
+        .await?;
     Ok(Store::open_embedded(&database, tidegate_store::embedded::Settings::default())?)
 }
 

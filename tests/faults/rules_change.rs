@@ -2,7 +2,7 @@
 //!
 //! Long: `tests/faults/run` calls it.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, bail};
 use reqwest::{Method, StatusCode};
@@ -13,7 +13,7 @@ use tidegate_catalog::{
 };
 use tidegate_schemas::ids::{ItemKey, OrgId};
 use tidegate_store::{At, tables::items::strikes::Strike};
-use tidegate_test_support::eventually;
+use tidegate_test_support::{PATIENCE, eventually};
 
 use crate::{
     documents,
@@ -131,7 +131,7 @@ async fn change_rules(installation: &Installation, scam_action: &str) -> Result<
     }
     // The database is let go by whoever held it last; the next start waits for nobody.
     let path = installation.data().join("db");
-    eventually("the data to be let go", Duration::from_secs(20), async || {
+    eventually("the data to be let go", PATIENCE, async || {
         fjall::Database::builder(&path).open().ok().map(drop)
     })
     .await

@@ -190,6 +190,9 @@ async fn demo_send_plays_the_platform() {
     assert!(!output.contains("refused a callback"), "{output}");
 }
 
+/// Bound on the anonymous memory of an idle process, with room for another allocator and another machine.
+const IDLE_ANONYMOUS_KIB: u64 = 64 << 10;
+
 #[tokio::test]
 async fn probes_and_metrics_answer_and_an_idle_process_is_small() {
     let place = Place::new();
@@ -204,14 +207,15 @@ async fn probes_and_metrics_answer_and_an_idle_process_is_small() {
     let (_, metrics) = demo.operations("/metrics").await;
     assert!(metrics.contains("tidegate_build_info"), "{metrics}");
 
+    // Code pages depend on the build and the machine; `benches/run start` measures what is resident of a release build.
     let status = std::fs::read_to_string(format!("/proc/{}/status", demo.process.id().unwrap()));
     if let Ok(status) = status {
-        let resident = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
-        let kib: u64 = resident.split_whitespace().nth(1).unwrap().parse().unwrap();
+        let anonymous = status.lines().find(|line| line.starts_with("RssAnon")).unwrap();
+        let kib: u64 = anonymous.split_whitespace().nth(1).unwrap().parse().unwrap();
         #[allow(clippy::print_stdout, reason = "a figure for whoever runs the test")]
         {
-            println!("resident when idle: {kib} KiB");
+            println!("anonymous memory when idle: {kib} KiB");
         }
-        assert!(kib < 100 << 10, "{kib} KiB");
+        assert!(kib < IDLE_ANONYMOUS_KIB, "{kib} KiB");
     }
 }

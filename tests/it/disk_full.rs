@@ -99,11 +99,11 @@ async fn fills_a_disk(mib: u64, ballast_mib: u64) {
     let mut demo = place.start_with(&[("TIDEGATE__INGEST__MAX_LAG_SECONDS", "86400")]).await.unwrap();
     let next = AtomicUsize::new(0);
     let mut acknowledged = Vec::new();
-    let began = Instant::now();
     let (mut refusals, mut refused_with) = (0, String::new());
     // Refused again and again, as clients that come back are: each time a little may be taken.
-    while refusals < 8 && began.elapsed() < PATIENCE {
-        let (more, refused) = flood(&demo, &next, Duration::from_secs(20)).await;
+    while refusals < 8 {
+        let (more, refused) = flood(&demo, &next, PATIENCE).await;
+        assert!(refused.is_some() || !more.is_empty(), "nothing was acknowledged or refused");
         acknowledged.extend(more);
         if let Some((status, body)) = refused {
             assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{body}");
@@ -113,7 +113,6 @@ async fn fills_a_disk(mib: u64, ballast_mib: u64) {
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     }
-    assert!(refusals > 0, "the disk never filled: {} items in {:?}", acknowledged.len(), began.elapsed());
     assert!(refused_with.contains("are kept") || refused_with.contains("needs"), "{refused_with}");
     let (live, _) = demo.operations("/livez").await;
     assert_eq!(live, StatusCode::OK);

@@ -1,7 +1,5 @@
 //! What a platform is told when too much is asked, or a part of the service cannot do its work.
 
-use std::time::Duration;
-
 use axum::{
     body::{Body, Bytes},
     http::Request,
@@ -42,7 +40,7 @@ async fn a_full_log_is_503_and_never_an_acknowledgement() {
 #[tokio::test]
 async fn a_closed_log_is_503() {
     let service = Service::with(|_, _, _| {}).await;
-    service.deps.log.close(Instant::now() + Duration::from_secs(10)).await;
+    service.deps.log.close(Instant::now() + PATIENCE).await;
     for answer in post_all(&service).await {
         assert_come_again(&answer);
     }

@@ -278,6 +278,6 @@ fn hostile_texts_cost_no_more_than_their_length() {
             .sum();
         assert!(answer < 200_000, "{name}: the answer has {answer} bytes");
     }
-    // Quadratic work would take hours; the bound is wide for a slow machine.
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    // Quadratic work would take hours.
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }

@@ -163,7 +163,7 @@ async fn a_connection_that_keeps_the_last_byte_of_an_answer_ends() {
 
 #[tokio::test]
 async fn a_client_that_reads_nothing_is_closed() {
-    let server = Running::new(|settings| settings.unsent_stall_ms = 500).await;
+    let server = Running::new(|settings| settings.unsent_stall_ms = 5_000).await;
     let mut client = server.connect().await;
     client.send("GET /long HTTP/1.1\r\nhost: h\r\n\r\n").await;
     let held = async || match server.app.http.answers().used() {

@@ -138,7 +138,7 @@ async fn deliveries_without_room_come_back_from_the_store() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
     let settings =
         Settings { in_flight_per_endpoint: 1, in_flight: 1, backlog_per_endpoint: 1, backlog: 1, ..quick() };
-    let mut world = World::calling_for(settings, 1_000).await;
+    let mut world = World::calling_for(settings, 5_000).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     let mut events = Vec::new();
     for _ in 0..6 {

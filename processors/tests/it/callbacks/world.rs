@@ -65,7 +65,7 @@ pub(crate) fn quick() -> Settings {
 
 impl World {
     pub(crate) async fn new(settings: Settings) -> Self {
-        Self::calling_for(settings, 5_000).await
+        Self::calling_for(settings, 60_000).await
     }
 
     /// A call may take so many milliseconds.

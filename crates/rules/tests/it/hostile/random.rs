@@ -1,7 +1,5 @@
 //! Documents, expressions and patterns as dice have them.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value as Json, json};
 use tidegate_rules::{Facts, Item, Kind, Limits, On, Plan, RuleSource, Shape, Vocabulary};
 use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
@@ -189,12 +187,8 @@ fn random_expressions_never_panic() {
 
 #[test]
 fn random_documents_never_panic() {
-    let end = Instant::now() + Duration::from_secs(15);
     let (mut taken, mut refused) = (0, 0);
-    for seed in 0..40_000 {
-        if Instant::now() > end {
-            break;
-        }
+    for seed in 0..10_000 {
         let mut dice = Dice(seed);
         let (leaf, noise) = (LEAVES[dice.roll(11)], dice.json(4));
         let sound = json!({"text": {"in": ["text"], "any_of": ["x"]}});

@@ -1,6 +1,6 @@
 //! An installation with topics of its own on a shared Kafka, and what tests do with its log.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use rdkafka::{
     ClientConfig,
@@ -120,7 +120,7 @@ pub(crate) async fn owns(inbox: &Inbox, count: usize) {
 }
 
 pub(crate) async fn close(log: &Log) -> DrainResult {
-    log.close(Instant::now() + Duration::from_secs(20)).await
+    log.close(Instant::now() + PATIENCE).await
 }
 
 /// How often each text came.

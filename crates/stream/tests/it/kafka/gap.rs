@@ -24,7 +24,7 @@ async fn delete_records(installation: &Installation, partition: Partition, befor
     let name = partition.topic.name(&installation.settings.prefix);
     let index = i32::try_from(partition.index).unwrap();
     list.add_partition_offset(&name, index, Offset::Offset(before)).unwrap();
-    let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(20)));
+    let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
     installation.admin().delete_records(&list, &options).await.unwrap();
 }
 

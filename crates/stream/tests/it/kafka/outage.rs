@@ -1,6 +1,6 @@
 //! A broker of our own is killed and comes back, under appends and consumption.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use tidegate_stream::{
     Record, Topic, consumer::inbox::DrainResult, settings::kafka::GroupProtocol, topics::Partition,
@@ -80,5 +80,5 @@ async fn a_broker_killed_under_load_loses_no_acknowledged_record() {
     eventually("every acknowledged record", PATIENCE, async || (missing() == 0).then_some(())).await.unwrap();
     assert!(acknowledged.len() > 60, "{} acknowledged, {refused} refused", acknowledged.len());
     assert_eq!(close(&log).await, DrainResult::Clean);
-    assert_eq!(timeout(Duration::from_secs(20), consuming).await.unwrap().unwrap(), DrainResult::Clean);
+    assert_eq!(timeout(PATIENCE, consuming).await.unwrap().unwrap(), DrainResult::Clean);
 }

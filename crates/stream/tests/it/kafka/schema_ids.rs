@@ -1,7 +1,5 @@
 //! Schema ids on Kafka: an unknown one pauses its partition and goes on, a newer version is read, whatever registry.
 
-use std::time::Duration;
-
 use rdkafka::{
     ClientConfig,
     producer::{FutureProducer, FutureRecord},
@@ -31,7 +29,7 @@ async fn write(installation: &Installation, partition: Partition, id: u32, datum
         .partition(i32::try_from(partition.index).unwrap())
         .key("key")
         .payload(&framed);
-    producer.send(record, Duration::from_secs(20)).await.unwrap();
+    producer.send(record, PATIENCE).await.unwrap();
 }
 
 fn items() -> Items {
