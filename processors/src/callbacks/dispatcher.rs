@@ -105,6 +105,11 @@ impl Dispatcher {
         )
     }
 
+    /// Returns the longest time by which a delivery that is due is postponed: by the lease of its call, or by a deferral.
+    pub(crate) fn longest_postponement(&self) -> Duration {
+        self.lease().max(Duration::from_millis(self.settings.longest_deferral_ms))
+    }
+
     /// Locks an event. Held while a delivery's row is read, changed and written, never during a call.
     pub(crate) async fn lock(&self, event_id: EventId) -> MutexGuard<'_, ()> {
         let mut hasher = DefaultHasher::new();

@@ -1,6 +1,7 @@
 //! Due rows of deliveries: queues an attempt when a delivery is due.
 //!
 //! A due row that its former owner released (attempt 0) is acted on without waiting, since that owner had begun no call.
+//! A start on embedded data treats leases in the same way: the process that wrote them has ended.
 //!
 //! A due row is settled as soon as it was acted on, because the next one is written before. So a delivery comes due again
 //! whatever becomes of this process. Due rows outlive deliveries, so none has to be rebuilt after an outage.
@@ -20,7 +21,8 @@ use super::{delivery_rows as rows, dispatcher::Dispatcher, endpoint_queues::Offe
 use crate::{
     consumer::error::TaskError,
     scheduler::{
-        due_index::FollowUp,
+        due_index::{FollowUp, minute_of},
+        due_scanner::DueTable as _,
         stored_due::{StoredDueTable, stored_due_row},
     },
 };
@@ -42,6 +44,23 @@ impl StoredDueTable for DueDeliveries {
 
     fn take_over(&self, shard: u32) {
         self.0.took_over(shard, Millis::now());
+    }
+
+    /// Returns a released row for each lease and deferral of the former process. The stored rows stay, so another kill loses
+    /// nothing.
+    async fn abandoned_rows(&self, shard: u32, now: Millis) -> Result<Vec<Due>, TaskError> {
+        let dispatcher = &*self.0;
+        // The former owner may be alive, and its calls running.
+        if dispatcher.has_other_owners() {
+            return Ok(Vec::new());
+        }
+        let mut abandoned = Vec::new();
+        for minute in minute_of(now)..=minute_of(now.plus(dispatcher.longest_postponement())) {
+            let ahead =
+                self.read_minute(shard, minute, None).await?.into_iter().filter(|due| due.due_at > now);
+            abandoned.extend(ahead.map(|due| rows::released(&due.org, due.event_id, due.shard, now)));
+        }
+        Ok(abandoned)
     }
 
     async fn act(&self, due: &Due, _: Millis) -> Result<FollowUp, TaskError> {

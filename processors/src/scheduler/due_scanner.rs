@@ -69,6 +69,15 @@ pub(crate) trait DueTable: Send + Sync + 'static {
 
     fn save_cursor(&self, shard: u32, minute: i64) -> impl Future<Output = Result<(), TaskError>> + Send;
 
+    /// Returns rows, due at `now`, for work that a process which has ended left unfinished. Read once after a takeover.
+    fn abandoned_rows(
+        &self,
+        _shard: u32,
+        _now: Millis,
+    ) -> impl Future<Output = Result<Vec<Self::Row>, TaskError>> + Send {
+        std::future::ready(Ok(Vec::new()))
+    }
+
     fn act(&self, row: &Self::Row, now: Millis) -> impl Future<Output = Result<FollowUp, TaskError>> + Send;
 }
 
@@ -190,7 +199,11 @@ impl<T: DueTable> DueScanner<T> {
                         self.table.oldest_minute(shard).await?.map_or(latest, |oldest| oldest.min(latest))
                     }
                 };
-                index.insert(DueIndex::new(start))
+                let mut new_index = DueIndex::new(start);
+                for row in self.table.abandoned_rows(shard, Millis::now()).await? {
+                    new_index.insert(row);
+                }
+                index.insert(new_index)
             }
         };
         let cursor_before = index.cursor();

@@ -89,6 +89,15 @@ pub(crate) trait StoredDueTable: Send + Sync + 'static {
     /// Notes that a shard was taken over, before anything of it is read.
     fn take_over(&self, _shard: u32) {}
 
+    /// Returns rows, due at `now`, for work that a process which has ended left unfinished. Read once after a takeover.
+    fn abandoned_rows(
+        &self,
+        _shard: u32,
+        _now: Millis,
+    ) -> impl Future<Output = Result<Vec<Self::Row>, TaskError>> + Send {
+        std::future::ready(Ok(Vec::new()))
+    }
+
     fn act(&self, row: &Self::Row, now: Millis) -> impl Future<Output = Result<FollowUp, TaskError>> + Send;
 }
 
@@ -132,6 +141,10 @@ impl<T: StoredDueTable> DueTable for T {
         let last = cursor(self, shard).await?.and_then(|cursor| cursor.written());
         let at = WriteTime::after(last, Millis::now());
         Ok(self.store().put(at, &[Cursor::<T>::new(shard, minute, at)]).await?)
+    }
+
+    async fn abandoned_rows(&self, shard: u32, now: Millis) -> Result<Vec<T::Row>, TaskError> {
+        StoredDueTable::abandoned_rows(self, shard, now).await
     }
 
     async fn act(&self, row: &T::Row, now: Millis) -> Result<FollowUp, TaskError> {

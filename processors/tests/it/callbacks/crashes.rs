@@ -35,8 +35,9 @@ async fn hanging() -> (Arc<AtomicBool>, Receiver) {
 #[tokio::test(flavor = "multi_thread")]
 async fn kill_costs_at_most_one_more_attempt() {
     let (answers, receiver) = hanging().await;
-    let settings = Settings { in_flight_per_endpoint: 1, ..quick() };
-    let mut world = World::calling_for(settings.clone(), 3_000).await;
+    // A lease that this test cannot wait for.
+    let settings = Settings { in_flight_per_endpoint: 1, lease_margin_ms: 3_600_000, ..quick() };
+    let mut world = World::calling_for(settings.clone(), 10_000).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
     let under_way = world.ask("platform").await;
@@ -72,7 +73,7 @@ async fn callbacks_queued_at_a_stop_are_sent_once_after_it() {
     let (answers, receiver) = hanging().await;
     // Far longer than this test waits for anything.
     let settings = Settings { in_flight_per_endpoint: 1, lease_margin_ms: 3_600_000, ..quick() };
-    let mut world = World::calling_for(settings, 3_000).await;
+    let mut world = World::calling_for(settings, 10_000).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
     let under_way = world.ask("platform").await;
@@ -116,7 +117,7 @@ async fn callbacks_queued_at_a_stop_are_sent_once_after_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_whose_row_was_written_is_not_made_again() {
     let (answers, receiver) = hanging().await;
-    let mut world = World::calling_for(quick(), 3_000).await;
+    let mut world = World::calling_for(quick(), 10_000).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
     world.start();
     let event = world.ask("platform").await;
