@@ -6,15 +6,18 @@ use std::{fs, path::Path, sync::Arc};
 
 use anyhow::{Context as _, bail};
 use tidegate_catalog::{Error as CatalogError, Keys, Live, MasterKey, Secrets};
-use tidegate_schemas::DiskSpace;
+use tidegate_schemas::{DiskSpace, DurableMark};
 use tidegate_store::Store;
 use tidegate_stream::{Log, settings::EngineKind};
 
 use crate::{
-    database::{self, LockedDataFolder},
+    database::{self, LockedDataFolder, OpenDatabase},
     retry_open::{OpenError, OpenRetry},
     settings::{Settings, StoreEngine},
 };
+
+/// Embedded database with the mark of its durable writes.
+type Embedded = (fjall::Database, Arc<DurableMark>);
 
 /// Everything that the roles share, opened once per process.
 pub(crate) struct Opened {
@@ -23,6 +26,8 @@ pub(crate) struct Opened {
     pub(crate) live: Arc<Live>,
     pub(crate) keys: Keys,
     pub(crate) secrets: Secrets,
+    /// `None` without embedded data.
+    pub(crate) database: Option<OpenDatabase>,
 }
 
 /// Opens everything. Unavailable servers are retried; errors in settings or data end the start at once.
@@ -36,7 +41,29 @@ pub(crate) async fn open(settings: &Settings, retry: &OpenRetry) -> anyhow::Resu
         check_master_key_exists(settings)?;
     }
     let master = MasterKey::load(&settings.security, data)?;
-    let (log, store) = log_and_store(settings, folder, retry).await?;
+    let embedded = match folder {
+        None => None,
+        Some(folder) => Some(tokio::task::spawn_blocking(move || folder.open_database()).await??),
+    };
+    let database = embedded.as_ref().zip(data).map(|((database, _), data)| database::handle(data, database));
+    match open_with(settings, embedded, master, retry).await {
+        Ok((log, store, keys, secrets, live)) => Ok(Opened { log, store, live, keys, secrets, database }),
+        Err(error) => {
+            let Some(database) = database else { return Err(error) };
+            Err(tokio::task::spawn_blocking(move || database.name_damage(error)).await?)
+        }
+    }
+}
+
+type Parts = (Log, Store, Keys, Secrets, Arc<Live>);
+
+async fn open_with(
+    settings: &Settings,
+    embedded: Option<Embedded>,
+    master: MasterKey,
+    retry: &OpenRetry,
+) -> anyhow::Result<Parts> {
+    let (log, store) = log_and_store(settings, embedded, retry).await?;
     let keys = Keys::new(store.clone(), &settings.catalog);
     let secrets = Secrets::new(store.clone(), master, &settings.catalog);
     let lost = settings.security.lost_master_key.as_deref();
@@ -55,7 +82,7 @@ pub(crate) async fn open(settings: &Settings, retry: &OpenRetry) -> anyhow::Resu
         })
     });
     let live = live.await.context("the configurations cannot be loaded")?;
-    Ok(Opened { log, store, live: Arc::new(live), keys, secrets })
+    Ok((log, store, keys, secrets, Arc::new(live)))
 }
 
 /// Fails if there is data but no master key. The key is created before the database, so it must have been lost, and a new
@@ -77,13 +104,9 @@ fn check_master_key_exists(settings: &Settings) -> anyhow::Result<()> {
 
 async fn log_and_store(
     settings: &Settings,
-    folder: Option<LockedDataFolder>,
+    database: Option<Embedded>,
     retry: &OpenRetry,
 ) -> anyhow::Result<(Log, Store)> {
-    let database = match folder {
-        None => None,
-        Some(folder) => Some(tokio::task::spawn_blocking(move || folder.open_database()).await??),
-    };
     let disk = Arc::new(DiskSpace::of(&database::folder_in(&settings.data.folder)));
     let log = async {
         match (settings.stream.engine, &database) {

@@ -138,7 +138,7 @@ impl RoleProcess<'_> {
         demo: Option<Demo>,
         (signal, force): (CancellationToken, CancellationToken),
     ) -> anyhow::Result<End> {
-        let Opened { log, store, live, keys, secrets } = opened;
+        let Opened { log, store, live, keys, secrets, database } = opened;
         let workers = WorkerRuntime::start(self.settings.runtime)?;
         let changes = Changes::new(store.clone(), secrets.clone(), &self.settings.catalog);
         let banks = changes.banks();
@@ -217,18 +217,31 @@ impl RoleProcess<'_> {
         announce(&addresses);
 
         let timing = Timing { linger: self.settings.ops.linger(), drain: self.settings.ops.drain() };
-        let end = roles::run(roles, workers.handle(), self.health, &timing, signal, force).await;
+        let end = roles::run(roles, workers.handle(), self.health, &timing, signal, force.clone()).await;
         drop(written);
         let closed = log.close(Instant::now() + CLOSING).await;
         stop_following.cancel();
         let _followed = tokio::time::timeout(CLOSING, following).await;
-        if let Err(error) = store.close().await {
+        let stored = store.close().await;
+        if let Err(error) = &stored {
             tracing::warn!(%error, "the store was not closed in order");
         }
         workers.end().await;
-        Ok(match end {
+        let end = match end {
             End::Clean if closed == DrainResult::Forced => End::Forced,
             end => end,
+        };
+        Ok(match (end, database) {
+            (End::Clean, Some(database)) if stored.is_ok() => {
+                // Cut off by a second signal; the next start has more to read then.
+                force.run_until_cancelled(database.close(self.settings.ops.drain())).await;
+                End::Clean
+            }
+            (End::Failed { role, error }, Some(database)) => {
+                let error = tokio::task::spawn_blocking(move || database.name_damage(error)).await?;
+                End::Failed { role, error }
+            }
+            (end, _) => end,
         })
     }
 }

@@ -119,6 +119,8 @@ impl Scan {
 
 struct Journal {
     reader: BufReader<File>,
+    /// Key and value of the row that was read last: one allocation for all rows.
+    row: Vec<u8>,
     path: PathBuf,
     position: u64,
     length: u64,
@@ -151,6 +153,7 @@ impl Journal {
         let length = file.metadata()?.len();
         Ok(Self {
             reader: BufReader::with_capacity(BUFFER, file),
+            row: Vec::new(),
             path: path.to_owned(),
             position: 0,
             length,
@@ -235,16 +238,17 @@ impl Journal {
                     sum.update(&head);
                     let [_, _, table @ .., _, _, _, _, _, _, _, _, _, _] = head;
                     let table = u64::from_le_bytes(table);
-                    let key = usize::from(u16::from_le_bytes([head[10], head[11]]));
-                    let value = u32::from_le_bytes([head[16], head[17], head[18], head[19]]);
-                    let [key, value] = [self.read_bytes(key as u64)?, self.read_bytes(u64::from(value))?];
-                    sum.update(&key);
-                    sum.update(&value);
+                    let key_length = u16::from_le_bytes([head[10], head[11]]);
+                    let value_length = u32::from_le_bytes([head[16], head[17], head[18], head[19]]);
+                    let row = self.read_row(u64::from(key_length) + u64::from(value_length))?;
+                    sum.update(row);
+                    let (key, value) = row.split_at(usize::from(key_length));
+                    let counter = sync_counter(key, value);
                     // Rows of one table follow each other.
                     if batch.tables.last() != Some(&table) {
                         batch.tables.push(table);
                     }
-                    if let Some((writer, count)) = sync_counter(&key, &value) {
+                    if let Some((writer, count)) = counter {
                         batch.counters.insert(writer, (table, count));
                     }
                 }
@@ -269,20 +273,27 @@ impl Journal {
         Ok(())
     }
 
-    /// Reads bytes; fails if the length, which may be garbage, exceeds the file.
-    fn read_bytes(&mut self, length: u64) -> io::Result<Vec<u8>> {
+    /// Reads key and value; fails if the length, which may be garbage, exceeds the file.
+    fn read_row(&mut self, length: u64) -> io::Result<&[u8]> {
         if self.position + length > self.length {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-        self.reader.read_exact(&mut bytes)?;
+        self.row.resize(usize::try_from(length).map_err(io::Error::other)?, 0);
+        self.reader.read_exact(&mut self.row)?;
         self.position += length;
-        Ok(bytes)
+        Ok(&self.row)
     }
 
     /// Returns the position of the next byte that is not zero.
     fn first_content(&mut self, from: u64) -> io::Result<Option<u64>> {
-        self.find(from, |bytes| bytes.iter().position(|byte| *byte != 0))
+        // Blocks without a branch a byte: a new journal has 64 MiB of zeros.
+        const BLOCK: usize = 256;
+        self.find(from, |bytes| {
+            let mut blocks = bytes.chunks(BLOCK);
+            let block = blocks.position(|block| block.iter().fold(0, |all, byte| all | byte) != 0)?;
+            let at = bytes[block * BLOCK..].iter().position(|byte| *byte != 0)?;
+            Some(block * BLOCK + at)
+        })
     }
 
     /// Returns the position after the next end of a batch.

@@ -204,8 +204,7 @@ async fn what_a_crash_leaves_behind_the_last_sync_is_no_loss() {
 #[tokio::test]
 async fn data_of_an_older_version_gets_a_mark() {
     let data = tempfile::tempdir().unwrap();
-    let (database, _) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
-    let log = Log::open_embedded(database, &settings()).unwrap();
+    let log = Log::open_embedded(open(&folder_in(data.path())).unwrap(), &settings()).unwrap();
     append(&log, items(0)).await;
     assert_eq!(log.close(Instant::now() + Duration::from_secs(60)).await, DrainResult::Clean);
     drop(log);
@@ -411,7 +410,7 @@ async fn files_that_keep_the_database_from_opening_are_named() {
         (manifest.clone(), None, vec!["the table log.meta", "is missing, which"]),
         (manifest, Some(b""), vec!["the table log.meta", "is empty"]),
         (rows.clone(), None, vec!["the table log.meta in", "missing or damaged file"]),
-        (rows, Some(b"x"), vec!["the table log.meta in", "missing or damaged file"]),
+        (rows.clone(), Some(b"x"), vec!["of the table log.meta is damaged", rows.to_str().unwrap()]),
         (own.join("tables/copy"), Some(b"x"), vec!["the table log.meta in", "tables/copy is no file of it"]),
         (
             "db/version".into(),
@@ -438,17 +437,118 @@ async fn files_that_keep_the_database_from_opening_are_named() {
 }
 
 #[tokio::test]
-async fn rows_without_a_mark_are_opened_with_a_warning() {
-    let (data, _) = filled().await;
-    let warning = || LockedDataFolder::lock(data.path(), false).unwrap().no_mark(&folder_in(data.path()));
-    assert_eq!(warning(), None);
-    let mark = DurableMark::path_in(data.path());
-    File::create(&mark).unwrap();
-    assert!(warning().unwrap().contains("cannot be compared with what was durable"));
-    fs::remove_file(&mark).unwrap();
-    assert!(warning().unwrap().contains("durable.mark is missing or empty"));
-    fs::remove_dir_all(folder_in(data.path())).unwrap();
+async fn rows_of_a_version_without_marks_are_opened_with_a_warning() {
+    let data = tempfile::tempdir().unwrap();
+    let folder = folder_in(data.path());
+    let warning = || {
+        let names = tables::names(&folder).unwrap();
+        LockedDataFolder::lock(data.path(), false).unwrap().no_mark(&folder, &names)
+    };
     assert_eq!(warning(), None, "nothing is there yet");
+    let database = open(&folder).unwrap();
+    database.keyspace("t", fjall::KeyspaceCreateOptions::default).unwrap().insert("a", "b").unwrap();
+    drop(database);
+    assert!(warning().unwrap().contains("durable.mark is missing or empty"));
+    File::create(DurableMark::path_in(data.path())).unwrap();
+    assert!(warning().unwrap().contains("cannot be compared with what was durable"));
+    close(open_all(data.path(), false).await.unwrap()).await;
+    assert_eq!(warning(), None);
+}
+
+#[tokio::test]
+async fn database_that_lacks_its_marks_is_refused() {
+    for is_emptied in [false, true] {
+        let (data, journal) = filled().await;
+        let mark = DurableMark::path_in(data.path());
+        fs::remove_file(unflushed::path_in(data.path())).unwrap();
+        if is_emptied {
+            File::create(&mark).unwrap();
+        } else {
+            fs::remove_file(&mark).unwrap();
+        }
+        let half = content(&journal) as u64 / 2;
+        File::options().write(true).open(&journal).unwrap().set_len(half).unwrap();
+        for _ in 0..2 {
+            let refused = refusal(data.path()).await;
+            assert!(
+                refused.contains("durable.mark is missing or empty") && refused.contains("--accept-loss"),
+                "{refused}"
+            );
+        }
+        is_accepted_once(data.path()).await;
+    }
+}
+
+#[tokio::test]
+async fn installation_that_was_never_written_to_lacks_nothing() {
+    let data = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        drop(LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap());
+    }
+    close(open_all(data.path(), false).await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn stop_leaves_nothing_to_read_again() {
+    let (data, _) = filled().await;
+    for round in 0..2_u8 {
+        let (database, mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
+        let disk = Arc::new(DiskSpace::of(&folder_in(data.path())));
+        let log = Log::open_embedded_marked(database.clone(), &settings(), mark, disk).unwrap();
+        assert_eq!(read(&log).await.len(), usize::try_from(RECORDS).unwrap() + usize::from(round));
+        append(&log, items(0)).await;
+        assert_eq!(read(&log).await.last(), Some(&(RECORDS + i64::from(round))));
+        let table = database.keyspace("t", fjall::KeyspaceCreateOptions::default).unwrap();
+        assert_eq!(table.get("a").unwrap().map(|value| value.to_vec()), (round > 0).then(|| vec![round - 1]));
+        table.insert("a", [round]).unwrap();
+        assert_eq!(table.get("a").unwrap().unwrap()[..], [round], "it is newer than the one in a table");
+        assert_eq!(log.close(Instant::now() + Duration::from_secs(60)).await, DrainResult::Clean);
+        handle(data.path(), &database).close(Duration::from_secs(60)).await;
+        drop((log, table, database));
+        let journals = journal::journals(&folder_in(data.path())).unwrap().numbered;
+        let bytes: Vec<_> = journals.iter().map(|(_, path)| fs::metadata(path).unwrap().len()).collect();
+        assert_eq!(bytes, [0]);
+    }
+    close(open_all(data.path(), false).await.unwrap()).await;
+}
+
+#[test]
+fn journals_are_bounded_however_many_tables_fill_them() {
+    let data = tempfile::tempdir().unwrap();
+    let (database, _mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
+    // None of them holds enough in memory to be flushed by itself.
+    let table = |n: u32| database.keyspace(&format!("t{n}"), fjall::KeyspaceCreateOptions::default).unwrap();
+    let tables: Vec<_> = (0..16).map(table).collect();
+    let value = noise();
+    for n in 0..400_u32 {
+        tables[n as usize % tables.len()].insert(n.to_be_bytes(), &value[..]).unwrap();
+    }
+    let end = std::time::Instant::now() + Duration::from_secs(60);
+    while database.journal_disk_space().unwrap() > unflushed::MAX_JOURNAL_BYTES {
+        assert!(std::time::Instant::now() < end, "{} journals", database.journal_count());
+        std::thread::yield_now();
+    }
+}
+
+#[tokio::test]
+async fn damaged_file_of_a_table_is_named() {
+    let (data, _) = filled().await;
+    flush_all(data.path());
+    let own =
+        folder_in(data.path()).join("keyspaces").join(number_of(data.path(), "log.items.0").to_string());
+    let file = fs::read_dir(own.join("tables")).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[100] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let (database, _mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
+    let table = database.keyspace("log.items.0", fjall::KeyspaceCreateOptions::default).unwrap();
+    let error = table.iter().find_map(|row| row.into_inner().err()).unwrap();
+    let named = format!("{:#}", handle(data.path(), &database).name_damage(error.into()));
+    let file = file.display().to_string();
+    assert!(named.contains(&file) && named.contains("of the table log.items.0 is damaged"), "{named}");
+    assert!(named.contains("Put back a backup"), "{named}");
+    let other = handle(data.path(), &database).name_damage(anyhow::anyhow!("no disk"));
+    assert_eq!(other.to_string(), "no disk");
 }
 
 /// Runs a test of this file in a process of its own.

@@ -3,6 +3,7 @@
 
 mod access;
 mod journal;
+mod stop;
 mod tables;
 mod unflushed;
 
@@ -11,12 +12,14 @@ use std::{
     io::{self, Read as _},
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail};
 use fjall::Database;
 use tidegate_schemas::{DiskSpace, Durable, DurableMark};
+
+pub(crate) use self::stop::OpenDatabase;
 
 /// Name of the database folder inside the data folder.
 const FOLDER: &str = "db";
@@ -31,9 +34,17 @@ const LOCK: &str = "lock";
 /// File that the database writes into a new folder before it takes a row, and its length.
 const MARKER: &str = "version";
 const MARKER_BYTES: u64 = 4;
+/// Empty table, created after the first mark is durable. A database that lists it must have a mark; databases of versions without
+/// marks do not list it.
+const HAS_MARKS: &str = "database.has_marks";
 /// Bounds of the total size of finished journals above which the database flushes the tables that need the oldest one.
 const MIN_JOURNAL_BYTES: u64 = 64 << 20;
-const MAX_JOURNAL_BYTES: u64 = 512 << 20;
+const MAX_JOURNAL_BYTES: u64 = 128 << 20;
+
+/// Returns the handle by which an opened database is closed.
+pub(crate) fn handle(data: &Path, database: &Database) -> OpenDatabase {
+    OpenDatabase::new(database, &folder_in(data))
+}
 
 pub(crate) fn folder_in(data: &Path) -> PathBuf {
     data.join(FOLDER)
@@ -106,9 +117,6 @@ impl LockedDataFolder {
                 folder.display()
             );
         }
-        if let Some(warning) = self.no_mark(&folder) {
-            tracing::warn!("{warning}");
-        }
         let open_elsewhere =
             || anyhow::anyhow!("{} is open in {}", folder.display(), describe_other_process());
         let checked = {
@@ -121,24 +129,62 @@ impl LockedDataFolder {
             }
             self.check(&folder)?
         };
+        let began = Instant::now();
+        tracing::info!(folder = %folder.display(), tables = checked.names.len(), "opening the database");
         let database = match open(&folder) {
             Ok(database) => database,
             Err(fjall::Error::Locked) => return Err(open_elsewhere()),
             Err(error) => return Err(cannot_open(&folder, &checked.names, error)),
         };
+        tracing::info!(folder = %folder.display(), took_ms = began.elapsed().as_millis(), "the database is open");
         let Checked { accepted, versions, scan, .. } = checked;
         let watch = unflushed::Watch::start(&database, &self.data, accepted, &versions, &scan)?;
         self.mark.keep(Box::new(watch));
+        if !database.keyspace_exists(HAS_MARKS)
+            && let Err(error) = self.list_marks(&database)
+        {
+            tracing::warn!(
+                error = format!("{error:#}"),
+                "a later start will not notice if the mark is removed"
+            );
+        }
         Ok((database, self.mark))
     }
 
-    /// Returns a warning if there are rows but no mark of what was durable.
-    fn no_mark(&self, folder: &Path) -> Option<String> {
-        (self.mark.found().is_none() && has_rows(folder)).then(|| {
+    /// Creates the table that says that there is a mark.
+    fn list_marks(&self, database: &Database) -> anyhow::Result<()> {
+        if self.mark.found().is_none() {
+            // Promises nothing, and is synced because it is the first.
+            let written = self.mark.store_synced(0);
+            written.with_context(|| format!("{} cannot be written", self.mark_file().display()))?;
+        }
+        database.keyspace(HAS_MARKS, fjall::KeyspaceCreateOptions::default)?;
+        Ok(())
+    }
+
+    fn mark_file(&self) -> PathBuf {
+        DurableMark::path_in(&self.data)
+    }
+
+    /// Describes a lost mark. Without the mark, other losses stay hidden.
+    fn lost_mark(&self, folder: &Path, names: &tables::Names) -> Option<String> {
+        let has_marks = names.values().any(|name| name == HAS_MARKS);
+        (has_marks && self.mark.found().is_none()).then(|| {
+            format!(
+                "{} is missing or empty, so {} cannot be checked for lost writes",
+                self.mark_file().display(),
+                folder.display()
+            )
+        })
+    }
+
+    /// Returns a warning if there are rows of a version that kept no mark.
+    fn no_mark(&self, folder: &Path, names: &tables::Names) -> Option<String> {
+        (self.mark.found().is_none() && has_rows(folder) && self.lost_mark(folder, names).is_none()).then(|| {
             format!(
                 "{} is missing or empty, as it is before the first start of a version that keeps it: {} is opened, and \
                  cannot be compared with what was durable",
-                DurableMark::path_in(&self.data).display(),
+                self.mark_file().display(),
                 folder.display()
             )
         })
@@ -149,6 +195,9 @@ impl LockedDataFolder {
     fn check(&self, folder: &Path) -> anyhow::Result<Checked> {
         let read = || format!("the journals of {} cannot be read", folder.display());
         let mut names = tables::names(folder)?;
+        if let Some(warning) = self.no_mark(folder, &names) {
+            tracing::warn!("{warning}");
+        }
         tables::check_manifests(folder, &names)?;
         let journal::Journals { numbered: journals, misnamed } =
             journal::journals(folder).with_context(read)?;
@@ -161,9 +210,12 @@ impl LockedDataFolder {
         let record = unflushed::Record::read(&self.data)
             .with_context(|| format!("{} cannot be read", unflushed::path_in(&self.data).display()))?;
         let wanted = record.as_ref().map(|record| record.wanted(folder)).unwrap_or_default();
+        let bytes: u64 =
+            journals.iter().filter_map(|(_, path)| fs::metadata(path).ok()).map(|file| file.len()).sum();
+        tracing::info!(folder = %folder.display(), journals = journals.len(), mib = bytes >> 20, "reading the journals");
         let scan = journal::scan(&journals, self.mark.found(), wanted).with_context(read)?;
         let mut accepted = record.clone().unwrap_or_default();
-        let mut lost = Vec::new();
+        let mut lost: Vec<_> = self.lost_mark(folder, &names).into_iter().collect();
         let gone = tables::gone(folder, &names);
         lost.extend(gone.iter().map(|(_, name, path)| {
             format!("the table {name} is gone, because {} is missing", path.display())

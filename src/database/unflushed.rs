@@ -30,6 +30,10 @@ const HEADER: &str = "tidegate unflushed rows 1";
 /// Interval at which tables are looked at. Tests have no journals that are older.
 const EVERY: Duration = if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(1) };
 
+/// Size of all journals from which on tables are flushed: a start reads them twice. Above the bound of the finished ones and two that
+/// are being filled and flushed, so that small tables are rare.
+pub(super) const MAX_JOURNAL_BYTES: u64 = 320 << 20;
+
 /// Row of a table that is only in a journal as long as the table has the version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct UnflushedRow {
@@ -168,6 +172,7 @@ impl Watch {
         let thread = std::thread::Builder::new().name("unflushed rows".to_owned()).spawn(move || {
             while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
                 watcher.observe();
+                watcher.bound_journals();
             }
         })?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
@@ -228,6 +233,20 @@ impl Watcher {
                 self.versions.insert(keyspace.id(), (number, version.clone()));
                 version
             }
+        }
+    }
+
+    /// Flushes the table that holds most in memory if the journals are too large. With that the database begins another journal, and
+    /// flushes the tables that need the oldest one; by itself it does so only when one table holds 64 MiB in memory, however many
+    /// others have rows in the journal.
+    fn bound_journals(&self) {
+        if self.database.journal_disk_space().is_ok_and(|bytes| bytes <= MAX_JOURNAL_BYTES) {
+            return;
+        }
+        let largest =
+            self.keyspaces().into_iter().max_by_key(|keyspace| keyspace.tree.active_memtable().size());
+        if let Some(Err(error)) = largest.map(|keyspace| keyspace.rotate_memtable()) {
+            tracing::warn!(%error, "journals cannot be made smaller: a table cannot be flushed");
         }
     }
 

@@ -46,9 +46,10 @@ async fn a_damaged_journal_is_refused_until_its_loss_is_accepted() {
     }
 
     fs::write(&journal, &whole).unwrap();
-    let demo = place.start().await.unwrap();
+    let mut demo = place.start().await.unwrap();
     demo.evaluated("post", "p199").await;
-    assert_eq!(demo.stop().await.code(), Some(0));
+    // A stop in order would leave an empty journal.
+    demo.process.kill().await.unwrap();
 
     let last = fs::read_dir(data.join("db")).unwrap().map(|entry| entry.unwrap().path());
     let last = last.filter(|path| path.extension().is_some_and(|kind| kind == "jnl")).max().unwrap();
