@@ -9,6 +9,7 @@ mod deliveries;
 mod html;
 mod pages;
 mod settings;
+mod sign_in_attempts;
 mod signin;
 mod user_history;
 

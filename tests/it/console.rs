@@ -132,9 +132,7 @@ async fn session_ends_with_its_key_and_with_its_time() {
     let sent = browser.send(&page, "/settings/keys", &[("name", "late"), ("scopes", "admin")]).await;
     assert_eq!(sent.location(), "/sign-in?ended=1");
 
-    let body = json!({ "name": "short", "scopes": ["admin"], "expiresInSeconds": 2 });
-    let (_, made) = demo.command("/keys", &body).await;
-    let mut short = Browser::signed_in(&demo, made["key"].as_str().unwrap()).await;
+    let mut short = signed_in_with_short_key(&demo).await;
     ends(&mut short).await;
     demo.stop().await;
 
@@ -144,6 +142,54 @@ async fn session_ends_with_its_key_and_with_its_time() {
     ends(&mut brief).await;
     let names = demo.admin("/keys").await.to_string();
     assert!(!names.contains("late"), "{names}");
+}
+
+/// Signs in with a key that expires soon: as soon as this machine is quick enough to sign in before.
+async fn signed_in_with_short_key(demo: &Demo) -> Browser {
+    for seconds in [2, 8, 30] {
+        let body = json!({ "name": "short", "scopes": ["admin"], "expiresInSeconds": seconds });
+        let (_, made) = demo.command("/keys", &body).await;
+        let mut browser = Browser::new(demo);
+        if browser.sign_in(made["key"].as_str().unwrap()).await.status == 303 {
+            return browser;
+        }
+    }
+    panic!("no key was accepted");
+}
+
+#[tokio::test]
+async fn failed_sign_ins_are_bounded() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    // At once, so that what the bound allows meanwhile does not matter.
+    let failed =
+        futures::future::join_all((0..100).map(|_| async { Browser::new(&demo).sign_in("tg_wrong").await }))
+            .await;
+    let refused: Vec<_> = failed.iter().filter(|page| page.status == 429).collect();
+    assert!(!refused.is_empty() && failed.iter().any(|page| page.status == 401), "{failed:?}");
+    for page in refused {
+        assert!(page.headers["retry-after"].to_str().unwrap().parse::<u64>().unwrap() > 0);
+        assert!(page.body.contains("Too many attempts to sign in"), "{}", page.body);
+    }
+    let (_, metrics) = demo.operations("/metrics").await;
+    assert!(metrics.contains(r#"limit="sign_in""#), "{metrics}");
+    let admin = demo.var("TIDEGATE_ADMIN_KEY");
+    let signed_in = async || (Browser::new(&demo).sign_in(admin).await.status == 303).then_some(());
+    eventually("a sign-in with a right key", PATIENCE, signed_in).await.unwrap();
+}
+
+#[tokio::test]
+async fn pages_outside_of_this_machine_ask_for_tls() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let mut browser = Browser::new(&demo);
+    for (headers, is_asked) in
+        [(&[][..], false), (&[("x-forwarded-proto", "https")], true), (&[("host", "console.example")], true)]
+    {
+        let page = browser.request(Method::GET, "/sign-in", None, headers).await;
+        let header = page.headers.get("strict-transport-security").map(|value| value.to_str().unwrap());
+        assert_eq!(header, is_asked.then_some("max-age=31536000"), "{headers:?}");
+    }
 }
 
 /// Waits until the session has ended by itself.

@@ -36,13 +36,14 @@ use tidegate_catalog::change::Pulls;
 use tidegate_web::{HttpServer, Problem};
 
 pub use self::caller::LocalToken;
-use crate::{Deps, Settings};
+use crate::{Deps, Settings, sign_in_attempts::SignInAttempts};
 
 /// Dependencies of the handlers.
 pub(crate) struct Shared {
     pub(crate) deps: Deps,
     pub(crate) settings: Settings,
     pub(crate) http: HttpServer,
+    pub(crate) sign_ins: SignInAttempts,
     trials: rules::Trials,
     pulls: Pulls,
 }
@@ -65,7 +66,8 @@ impl<T> List<T> {
 /// Dependencies of the handlers of one server.
 pub(crate) fn shared(deps: Deps, settings: Settings, http: HttpServer) -> Api {
     let pulls = deps.changes.pulls(config::write_pulled);
-    Arc::new(Shared { deps, settings, http, trials: rules::Trials::default(), pulls })
+    let (sign_ins, trials) = (SignInAttempts::default(), rules::Trials::default());
+    Arc::new(Shared { deps, settings, http, sign_ins, trials, pulls })
 }
 
 /// The whole API; every route asks who calls before anything else, and so does what is no route.

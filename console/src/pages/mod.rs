@@ -40,6 +40,7 @@ pub(crate) fn router(api: &Api) -> Router<Api> {
         .route("/style.css", get(html::style))
         .fallback(signin::no_such_page)
         .layer(from_fn(html::guard))
+        .layer(from_fn(signin::require_tls))
 }
 
 async fn start() -> Response {

@@ -86,7 +86,7 @@ fn set(value: &str, local: bool, seconds: Option<u64>) -> SetCookie {
 
 /// True if the browser calls a server on its own machine without TLS. The name in the address decides: only a loopback name
 /// leads there whatever the network does.
-fn is_local(headers: &HeaderMap, uri: &Uri) -> bool {
+pub(super) fn is_local(headers: &HeaderMap, uri: &Uri) -> bool {
     let is_forwarded_tls = headers
         .get(HeaderName::from_static("x-forwarded-proto"))
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"https"));

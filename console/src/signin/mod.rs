@@ -6,7 +6,7 @@ mod cookies;
 mod forms;
 mod sessions;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use axum::{
     Router,
@@ -19,14 +19,15 @@ use axum::{
 use maud::html;
 use serde::Deserialize;
 use tidegate_catalog::{Caller as KeyHolder, Denied, Scope};
-use tidegate_schemas::ids::ApiKeyId;
-use tidegate_web::{AnswerFor, Problem, Query, RequestId};
+use tidegate_schemas::{ids::ApiKeyId, validation_error::tag};
+use tidegate_web::{AnswerFor, Limit, Problem, Query, RequestId};
 
 use self::cookies::Token;
 pub(crate) use self::forms::Fields;
 use crate::{
     admin::{Api, audit, caller::Caller},
     html::{self, Frame},
+    sign_in_attempts,
 };
 
 /// Caller of a page, with the session that they are signed in by.
@@ -148,6 +149,20 @@ fn to_sign_in(request: &Request) -> Response {
     see_other(&html::link("/sign-in", query))
 }
 
+/// A year, in which browsers call this name by TLS only.
+const TLS_ONLY: &str = "max-age=31536000";
+
+/// Tells browsers to call this name by TLS only. They pass it over in an answer without TLS, and a name of their own machine must
+/// stay usable without.
+pub(crate) async fn require_tls(request: Request, next: Next) -> Response {
+    let is_local = cookies::is_local(request.headers(), request.uri());
+    let mut answer = next.run(request).await;
+    if !is_local {
+        answer.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static(TLS_ONLY));
+    }
+    answer
+}
+
 /// Sends the browser to a path of this console.
 pub(crate) fn see_other(path: &str) -> Response {
     let to = HeaderValue::try_from(path).unwrap_or(HeaderValue::from_static("/"));
@@ -190,6 +205,7 @@ async fn sign_in(State(api): State<Api>, request: Request) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
     let (headers, uri) = (request.headers().clone(), request.uri().clone());
     let token = Token::of(&headers, &uri);
+    let address = sign_in_attempts::address_of(&request);
     let fields = match forms::read(&api.http, request, None, token.as_ref()).await {
         Ok(fields) => fields,
         Err(problem) => return html::problem_page(problem, None, id.as_ref().map_or("", RequestId::as_str)),
@@ -197,8 +213,27 @@ async fn sign_in(State(api): State<Api>, request: Request) -> Response {
     // The form was read, so it had a token.
     let Some(token) = token else { return see_other("/sign-in") };
     let next = fields.get("next");
+    let attempt = match api.sign_ins.begin(address, Instant::now()) {
+        Ok(attempt) => attempt,
+        Err(wait) => {
+            tracing::warn!(target: "audit", "an attempt to sign in was refused: too many had failed");
+            api.http.count_limited(Limit::SignIn);
+            let problem = Problem::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                tag::RATE_LIMITED,
+                "Too many attempts to sign in.",
+                "Too many attempts to sign in failed. Wait a moment and sign in again.",
+            );
+            return html::problem_page(
+                problem.retry_after(wait),
+                None,
+                id.as_ref().map_or("", RequestId::as_str),
+            );
+        }
+    };
     match begin(&api, fields.get("key").trim(), id.as_ref()).await {
         Ok(begun) => {
+            attempt.succeed();
             let age = Some(api.settings.session().as_secs());
             (begun.cookie(&headers, &uri, age), see_other(own_path(next))).into_response()
         }

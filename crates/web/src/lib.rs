@@ -34,6 +34,7 @@ pub use caller::{Scheme, authenticate, authorize, bearer};
 pub use extract::{Path, Query};
 pub use fair_budget::{FairBudget, Holder, Lease, Refusal};
 pub use json::Json;
+pub use networks::Network;
 pub use problem::{Problem, handle_request, record_org};
 pub use rates::{Rate, Rates};
 pub use request_id::RequestId;

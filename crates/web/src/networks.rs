@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 
 /// Owner of an address: itself, or of IPv6 the 2^64 addresses of a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Network(IpAddr);
+pub struct Network(IpAddr);
 
 impl Network {
-    pub(crate) fn of(address: IpAddr) -> Self {
+    pub fn of(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V4(address) => address.into(),
             IpAddr::V6(address) => {
@@ -22,6 +22,17 @@ impl Network {
                 Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
             }
         })
+    }
+
+    /// True for addresses that only the operator's own machines have, such as a proxy in front of the service.
+    pub fn is_internal(self) -> bool {
+        match self.0 {
+            IpAddr::V4(address) => address.is_loopback() || address.is_private() || address.is_link_local(),
+            // The part of a network of the loopback address is zero.
+            IpAddr::V6(address) => {
+                address.is_unspecified() || address.is_unique_local() || address.is_unicast_link_local()
+            }
+        }
     }
 }
 

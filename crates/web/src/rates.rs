@@ -1,19 +1,21 @@
-//! Rates: how many requests a second an organisation makes. It is pure of clocks: instants are passed in.
+//! Rates: how many requests a second an organisation, or whoever else is counted, makes. It is pure of clocks: instants are
+//! passed in.
 
 use std::{
     collections::HashMap,
+    hash::Hash,
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
 use tidegate_schemas::ids::OrgId;
 
-/// Token buckets, one an organisation.
+/// Token buckets, one an organisation or other key.
 #[derive(Debug)]
-pub struct Rates {
+pub struct Rates<K = OrgId> {
     per_second: u32,
     burst: u32,
-    buckets: Mutex<HashMap<OrgId, Bucket>>,
+    buckets: Mutex<HashMap<K, Bucket>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,10 +34,10 @@ pub enum Rate {
     Exceeded(Duration),
 }
 
-/// Full buckets are forgotten once there are so many: an organisation at rest costs nothing.
+/// Number of buckets from which on full ones are dropped: an idle key costs nothing.
 const SWEEP_AT: usize = 10_000;
 
-impl Rates {
+impl<K: Clone + Eq + Hash> Rates<K> {
     pub fn new(per_second: u32, burst: u32) -> Self {
         Self { per_second, burst, buckets: Mutex::new(HashMap::new()) }
     }
@@ -49,7 +51,7 @@ impl Rates {
         Duration::from_secs_f64(f64::from(self.burst) / f64::from(self.per_second.max(1)))
     }
 
-    pub fn take(&self, org: &OrgId, now: Instant) -> Rate {
+    pub fn take(&self, key: &K, now: Instant) -> Rate {
         if self.per_second == 0 {
             return Rate::Unlimited;
         }
@@ -58,7 +60,7 @@ impl Rates {
             buckets.retain(|_, bucket| self.filled(*bucket, now) < f64::from(self.burst));
         }
         let full = Bucket { tokens: f64::from(self.burst), at: now };
-        let bucket = buckets.entry(org.clone()).or_insert(full);
+        let bucket = buckets.entry(key.clone()).or_insert(full);
         let tokens = self.filled(*bucket, now);
         if tokens < 1.0 {
             return Rate::Exceeded(Duration::from_secs_f64((1.0 - tokens) / f64::from(self.per_second)));
@@ -66,6 +68,13 @@ impl Rates {
         *bucket = Bucket { tokens: tokens - 1.0, at: now };
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and burst")]
         Rate::Remaining((tokens - 1.0) as u32)
+    }
+
+    /// Gives one back that was taken, for a request that is not to count.
+    pub fn give_back(&self, key: &K) {
+        if let Some(bucket) = self.buckets.lock().get_mut(key) {
+            bucket.tokens = (bucket.tokens + 1.0).min(f64::from(self.burst));
+        }
     }
 
     fn filled(&self, bucket: Bucket, now: Instant) -> f64 {
@@ -97,6 +106,17 @@ mod tests {
         assert_eq!(rates.take(&OrgId::new("a"), now), Rate::Remaining(0));
         assert_eq!(rates.take(&OrgId::new("b"), now), Rate::Remaining(0));
         assert!(matches!(rates.take(&OrgId::new("a"), now), Rate::Exceeded(_)));
+    }
+
+    #[test]
+    fn request_that_is_given_back_does_not_count() {
+        let (rates, now) = (Rates::new(1, 1), Instant::now());
+        for _ in 0..3 {
+            assert_eq!(rates.take(&"a", now), Rate::Remaining(0));
+            rates.give_back(&"a");
+        }
+        rates.give_back(&"a");
+        assert_eq!(rates.take(&"a", now), Rate::Remaining(0), "never beyond its burst");
     }
 
     #[test]

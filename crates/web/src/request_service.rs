@@ -35,6 +35,7 @@ use crate::{
     answers::{Destination, NoRoom},
     connection::Connection,
     handle_request,
+    networks::Network,
     streams::stream_end,
 };
 
@@ -45,17 +46,19 @@ pub(crate) struct RequestService {
     server: HttpServer,
     unanswered: Arc<AtomicUsize>,
     connection: Connection,
+    network: Option<Network>,
     stop: CancellationToken,
 }
 
 impl RequestService {
     pub(crate) fn new(router: Router, server: HttpServer, stop: CancellationToken) -> Self {
-        Self { router, server, unanswered: Arc::default(), connection: Connection::default(), stop }
+        let connection = Connection::default();
+        Self { router, server, unanswered: Arc::default(), connection, network: None, stop }
     }
 
     /// The service of one connection.
-    pub(crate) fn on(&self, connection: Connection) -> Self {
-        Self { connection, ..self.clone() }
+    pub(crate) fn on(&self, connection: Connection, network: Network) -> Self {
+        Self { connection, network: Some(network), ..self.clone() }
     }
 
     /// Number of requests that are in work.
@@ -73,8 +76,11 @@ impl hyper::service::Service<hyper::Request<Incoming>> for RequestService {
         self.server.count_request();
         let unanswered = Unanswered::new(&self.unanswered, &self.connection);
         request.extensions_mut().insert(self.connection.clone());
+        if let Some(network) = self.network {
+            request.extensions_mut().insert(network);
+        }
         let to = (request.method().clone(), request.uri().clone());
-        let Self { router, server, connection, stop, unanswered: all } = self.clone();
+        let Self { router, server, connection, stop, unanswered: all, .. } = self.clone();
         async move {
             let mut unanswered = unanswered;
             let settings = server.settings();

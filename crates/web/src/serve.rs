@@ -184,11 +184,11 @@ impl Server {
         let io = TokioIo::new(WatchedStream::new(stream, connection.clone()));
         let serves = match protocol {
             Protocol::Http1 => {
-                let service = self.service.on(connection.clone());
+                let service = self.service.on(connection.clone(), slot.network);
                 Either::Left(finish(watcher, self.http1.serve_connection(io, service)))
             }
             Protocol::Http2 => {
-                let service = self.service.on(connection.clone());
+                let service = self.service.on(connection.clone(), slot.network);
                 Either::Right(finish(watcher, self.http2(slot.network).serve_connection(io, service)))
             }
         };

@@ -45,10 +45,11 @@ pub enum Limit {
     ConnectionShare,
     Connections,
     Streams,
+    SignIn,
 }
 
 impl Limit {
-    const ALL: [(Self, &'static str); 12] = [
+    const ALL: [(Self, &'static str); 13] = [
         (Self::BodyShare, "body_share"),
         (Self::BodyTotal, "body_total"),
         (Self::BodyPace, "body_pace"),
@@ -61,6 +62,7 @@ impl Limit {
         (Self::ConnectionShare, "connection_share"),
         (Self::Connections, "connections"),
         (Self::Streams, "streams"),
+        (Self::SignIn, "sign_in"),
     ];
 }
 
@@ -141,7 +143,8 @@ impl HttpServer {
             | Limit::AnswerStall
             | Limit::ConnectionShare
             | Limit::Connections
-            | Limit::Streams => {}
+            | Limit::Streams
+            | Limit::SignIn => {}
         }
     }
 

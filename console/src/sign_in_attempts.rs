@@ -1,0 +1,124 @@
+//! Bound on failed attempts to sign in, of each address and of all together. Kept in memory: each process counts its own.
+
+use std::{
+    net::IpAddr,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    extract::Request,
+    http::{HeaderMap, HeaderName},
+};
+use tidegate_web::{Network, Rate, Rates};
+
+/// Failed attempts of one address: at once, and a second after that.
+const BURST: u32 = 10;
+const PER_SECOND: u32 = 1;
+/// The same of all addresses.
+const BURST_OF_ALL: u32 = 100;
+const PER_SECOND_OF_ALL: u32 = 10;
+
+pub(crate) struct SignInAttempts {
+    of_address: Rates<Option<Network>>,
+    of_all: Rates<()>,
+}
+
+impl Default for SignInAttempts {
+    fn default() -> Self {
+        Self {
+            of_address: Rates::new(PER_SECOND, BURST),
+            of_all: Rates::new(PER_SECOND_OF_ALL, BURST_OF_ALL),
+        }
+    }
+}
+
+/// Attempt that was let through.
+pub(crate) struct Attempt<'a> {
+    attempts: &'a SignInAttempts,
+    address: Option<Network>,
+}
+
+impl SignInAttempts {
+    /// Begins an attempt, or returns the time after which the next one is taken.
+    pub(crate) fn begin(&self, address: Option<Network>, now: Instant) -> Result<Attempt<'_>, Duration> {
+        if let Rate::Exceeded(wait) = self.of_address.take(&address, now) {
+            return Err(wait);
+        }
+        if let Rate::Exceeded(wait) = self.of_all.take(&(), now) {
+            self.of_address.give_back(&address);
+            return Err(wait);
+        }
+        Ok(Attempt { attempts: self, address })
+    }
+}
+
+impl Attempt<'_> {
+    /// A sign-in with a right key does not count.
+    pub(crate) fn succeed(self) {
+        self.attempts.of_address.give_back(&self.address);
+        self.attempts.of_all.give_back(&());
+    }
+}
+
+/// Returns the address that a request comes from: of the client as the nearest proxy names it, if the connection is one of the
+/// operator's own machines. A client elsewhere could name any address.
+pub(crate) fn address_of(request: &Request) -> Option<Network> {
+    let connection = request.extensions().get::<Network>().copied();
+    let forwarded = || last_forwarded(request.headers()).map(Network::of);
+    connection.filter(|network| network.is_internal()).and_then(|_| forwarded()).or(connection)
+}
+
+fn last_forwarded(headers: &HeaderMap) -> Option<IpAddr> {
+    let last = headers.get_all(HeaderName::from_static("x-forwarded-for")).iter().next_back()?;
+    last.to_str().ok()?.rsplit(',').next()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use axum::body::Body;
+
+    use super::*;
+
+    fn network(last: u8) -> Option<Network> {
+        Some(Network::of([192, 0, 2, last].into()))
+    }
+
+    #[test]
+    fn failed_attempts_are_bounded_by_address_and_in_all() {
+        let (attempts, now) = (SignInAttempts::default(), Instant::now());
+        for _ in 0..BURST {
+            assert!(attempts.begin(network(1), now).is_ok());
+        }
+        let wait = attempts.begin(network(1), now).err().unwrap();
+        let others = (2..=u8::MAX).take_while(|last| attempts.begin(network(*last), now).is_ok()).count();
+        assert_eq!(others, usize::try_from(BURST_OF_ALL - BURST).unwrap());
+        assert!(attempts.begin(network(1), now + wait).is_ok());
+    }
+
+    #[test]
+    fn right_keys_do_not_count() {
+        let (attempts, now) = (SignInAttempts::default(), Instant::now());
+        for _ in 0..10 * BURST_OF_ALL {
+            attempts.begin(network(1), now).ok().unwrap().succeed();
+        }
+    }
+
+    #[test]
+    fn address_is_what_the_proxy_of_the_operator_says() {
+        let request = |peer: [u8; 4], forwarded: &str| {
+            let mut request = Request::builder();
+            if !forwarded.is_empty() {
+                request = request.header("x-forwarded-for", forwarded);
+            }
+            let mut request = request.body(Body::empty()).unwrap();
+            request.extensions_mut().insert(Network::of(peer.into()));
+            address_of(&request)
+        };
+        assert_eq!(request([10, 0, 0, 1], "192.0.2.9, 192.0.2.7"), network(7));
+        assert_eq!(request([10, 0, 0, 1], ""), Some(Network::of([10, 0, 0, 1].into())));
+        assert_eq!(request([10, 0, 0, 1], "unknown"), Some(Network::of([10, 0, 0, 1].into())));
+        assert_eq!(request([192, 0, 2, 1], "192.0.2.7"), network(1), "anybody can say so");
+    }
+}
