@@ -251,7 +251,7 @@ fn errored_rules(config: &Compiled, answer: &Answer) -> serde_json::Result<Vec<E
     }
     let failures: Vec<StoredFailure> = serde_json::from_str(answer.errored_rules.get())?;
     let errored_rule = |StoredFailure { rule, reason }: StoredFailure| {
-        let name = config.rule(&rule).map_or_else(|| rule.to_string(), |head| head.name.to_string());
+        let name = config.rule(&rule).map_or_else(|| rule.to_string(), |head| head.name.clone());
         ErroredRule { rule: Named { id: rule, name }, reason }
     };
     Ok(failures.into_iter().map(errored_rule).collect())
