@@ -17,7 +17,7 @@ use super::{
     extract::{Body, id, invalid},
     faults,
     job_notes::check_text,
-    jobs::{check_access, config, decided_already, known, no_such_job, reviewer_of},
+    jobs::{check_access, config, decided_already, known, no_such_job, not_your_claim, reviewer_of},
 };
 
 pub(super) fn routes() -> Router<Api> {
@@ -107,5 +107,5 @@ async fn skip(
         let detail = AuditDetail::of_job(class, json!({ "reviewer": who }));
         return Ok((StatusCode::NO_CONTENT, Extension(detail)));
     }
-    Err(Problem::conflict("The claim is not yours, or not any more."))
+    Err(not_your_claim())
 }

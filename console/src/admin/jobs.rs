@@ -358,7 +358,7 @@ async fn release(
         let detail = AuditDetail::of_job(class, json!({ "reviewer": who }));
         return Ok((StatusCode::NO_CONTENT, Extension(detail)));
     }
-    Err(Problem::conflict("The claim is not yours, or not any more."))
+    Err(not_your_claim())
 }
 
 /// 202: taken; its effects begin when the time to undo it is over.
@@ -396,7 +396,7 @@ async fn decide(
         Err(Refusal::NotFound) => Err(no_such_job()),
         Err(Refusal::AlreadyDecided) => Err(decided_already()),
         Err(Refusal::NotYours { claimed_by: Some(by) }) => Err(Problem::conflict(format!(
-            "The job is claimed by {by}, or under another epoch: claim it first."
+            "The job is claimed by {by}, or under another epoch: claim it first, and decide as the same `reviewer`."
         ))),
         Err(Refusal::NotYours { claimed_by: None }) => {
             Err(Problem::conflict("The job is not claimed: claim it first."))
@@ -491,6 +491,12 @@ fn summary(job: Job) -> Result<Json<Summary>, Problem> {
 
 pub(super) fn no_such_job() -> Problem {
     Problem::not_found("There is no such job.")
+}
+
+pub(super) fn not_your_claim() -> Problem {
+    Problem::conflict(
+        "The claim is not yours, or has ended: send the `reviewer` and the `epoch` of the claim.",
+    )
 }
 
 pub(super) fn decided_already() -> Problem {

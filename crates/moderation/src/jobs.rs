@@ -101,6 +101,11 @@ impl Placement {
     }
 }
 
+/// Returns the id of a report as a cause.
+pub(crate) fn report_cause(report_id: ReportId) -> Uuid {
+    derive(Kind::JobCause, &[b"report", report_id.as_bytes()])
+}
+
 /// Opens a job for the cause or adds it to the open one. Returns the job that has the cause.
 pub async fn open_or_join(store: &Store, request: &JobRequest, now: Millis) -> Result<JobId, Error> {
     loop {

@@ -1,4 +1,4 @@
-//! Chooses the queue of a report by the routing list for reports, from what is known of the report and its item.
+//! Chooses the queue of a report by the routing list for reports, from facts about the report and its item.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(super) struct RoutedReport {
     pub(super) lacks_scores: bool,
 }
 
-/// Routes a report by what is known now.
+/// Routes a report with the present facts.
 pub(super) async fn route(
     deps: &Deps,
     config: &Arc<Compiled>,

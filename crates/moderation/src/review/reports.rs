@@ -4,7 +4,7 @@
 use tidegate_catalog::routing::Choice;
 use tidegate_schemas::{
     documents::RoutingList,
-    ids::{Kind, Millis, PolicyId, derive},
+    ids::{Millis, PolicyId},
     records::{self, Coordinates, JobClass, Record as _, Source},
 };
 use tidegate_store::{
@@ -71,7 +71,7 @@ fn record(report: &records::Report, items: Vec<records::ItemEntry>) -> records::
 }
 
 fn cause(report: &records::Report) -> Uuid {
-    derive(Kind::JobCause, &[b"report", report.report_id.as_bytes()])
+    jobs::report_cause(report.report_id)
 }
 
 /// Chooses class and queue. A report of child sexual abuse material skips routing and never enters the review queues.

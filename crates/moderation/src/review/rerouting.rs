@@ -1,7 +1,7 @@
 //! Routes waiting jobs of reported items again, when the item is evaluated or another report joins.
 //!
-//! A report opens its job at once, before rules and media of the item are evaluated, so its first queue is chosen by what was
-//! known then. A job stays where it is once somebody has claimed it, decided it or moved it by hand.
+//! A report opens its job at once, before rules and media of the item are evaluated, so the first choice of a queue uses earlier
+//! findings. A job that is claimed, decided or moved by hand stays in its queue.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use tidegate_schemas::{
 use tidegate_store::{
     Replaced,
     tables::review::{
-        jobs::{Job, JobState, SubjectJob},
+        jobs::{Job, JobCause, JobState, SubjectJob},
         reports::Report,
     },
 };
@@ -25,7 +25,7 @@ use tidegate_store::{
 use super::{moves, report_routing};
 use crate::{
     Deps, Error, job_moves,
-    jobs::subject,
+    jobs::{report_cause, subject},
     metrics,
     priority::{self, Signals},
 };
@@ -51,9 +51,9 @@ impl Occasion {
     }
 }
 
-/// Moves the waiting review job of an item to the queue that the routing list for reports chooses by now. Of the report that
-/// chose the queue and the one of the occasion, the one whose entry comes first in the list counts. A repeated call changes
-/// nothing.
+/// Moves the waiting review job of an item to the queue that the routing list for reports chooses now. The list is asked for the
+/// report that chose the present queue and for the report of the occasion; the entry that comes first in the list decides. A
+/// repeated call has no further effect.
 pub async fn reroute_waiting_job(
     deps: &Deps,
     config: &Arc<Compiled>,
@@ -71,7 +71,7 @@ pub async fn reroute_waiting_job(
     let Some(mut job) = deps.store.get::<Job>(&(org.clone(), pointer.job_id)).await? else { return Ok(()) };
     loop {
         let Some(routed_for) = report_of_waiting(&job, occasion, now)? else { return Ok(()) };
-        let Some((report, choice)) = choose(deps, config, routed_for, occasion).await? else {
+        let Some((report, choice)) = choose(deps, config, (&job, routed_for), occasion).await? else {
             return Ok(());
         };
         let routed = Job { routed_by: choice.routed_by, routed_for: Some(report.report_id), ..job.clone() };
@@ -95,7 +95,7 @@ pub async fn reroute_waiting_job(
                 }
                 return Ok(());
             }
-            // A cause joined, or somebody claimed, decided or moved the job.
+            // The row changed since: by a cause, a claim, a decision or a move.
             Replaced::No(current) => job = current,
             Replaced::Gone => return Ok(()),
         }
@@ -106,7 +106,7 @@ fn signals(job: &Job) -> Result<Signals, Error> {
     Ok(Signals::of(job)?.unwrap_or_default())
 }
 
-/// Returns the report whose routing chose the queue, if the job waits and may be routed again.
+/// Returns the report by which the queue was chosen, if the job waits and may be routed again.
 fn report_of_waiting(job: &Job, occasion: Occasion, now: Millis) -> Result<Option<ReportId>, Error> {
     let is_held = job.lease_until.is_some_and(|until| until > now);
     // Only its own report was there to route it.
@@ -118,16 +118,21 @@ fn report_of_waiting(job: &Job, occasion: Occasion, now: Millis) -> Result<Optio
     Ok(job.routed_for)
 }
 
-/// Routes both reports by what is known now. `None` if a choice depends on a score that is not kept any more.
+/// Routes both reports with the present facts. `None` if a choice depends on a score that is not kept any more.
 async fn choose(
     deps: &Deps,
     config: &Arc<Compiled>,
-    routed_for: ReportId,
+    (job, routed_for): (&Job, ReportId),
     occasion: Occasion,
 ) -> Result<Option<(Report, Choice)>, Error> {
     let mut best: Option<(Report, RankedChoice)> = None;
-    let joined = occasion.report().filter(|report| *report != routed_for);
-    for report_id in [Some(routed_for), joined].into_iter().flatten() {
+    let mut reports = vec![routed_for];
+    if let Some(report_id) = occasion.report().filter(|report| *report != routed_for) {
+        // A report that is processed again may belong to an earlier job of the item.
+        let cause = (job.org.clone(), job.job_id, report_cause(report_id));
+        reports.extend(deps.store.get::<JobCause>(&cause).await?.map(|_| report_id));
+    }
+    for report_id in reports {
         let Some(report) = load_report(deps, config.org(), report_id).await? else { continue };
         let routed = report_routing::route(deps, config, &report).await?;
         if routed.lacks_scores && matches!(occasion, Occasion::Reported(_)) {

@@ -179,6 +179,29 @@ async fn claimed_and_moved_jobs_are_not_routed_again() {
     assert_eq!(counts, [2, 1, 1, 1]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn replayed_report_of_a_decided_job_does_not_route_the_next_one() {
+    let mut world = World::new().await;
+    let list = "queue: scams\n---\nrouting: reports\nentries:\n\
+                - {when: {text: {in: [text], words: [wallet]}}, queue: scams}\n";
+    world.configure(list, false).await;
+    world.start();
+    send(&world, "p1", 1, "my wallet", false).await;
+    let first = job(&world, "review", "p1").await;
+    assert_eq!(place(&first), ("scams", Some("reports/1")));
+    decide(&world, "scams", Verdict::Ignore).await;
+    send(&world, "p1", 2, "hello", false).await;
+    world.drain().await;
+    let second = job(&world, "review", "p1").await;
+    assert_eq!((second.generation, place(&second)), (2, ("default", None)));
+
+    let mut replay = world.image().await;
+    replay.start();
+    replay.drain().await;
+    let again = job(&replay, "review", "p1").await;
+    assert_eq!((place(&again), &again.moves), (("default", None), &None));
+}
+
 const FINDINGS: &str = "queue: spam\n---\nqueue: pictures\n---\nrule: plain\nstatus: live\nitem_types: [post]\n\
     when: {text: {in: [text], words: [badword]}}\nactions: [ban]\n---\n\
     routing: reports\nentries:\n\
