@@ -207,7 +207,7 @@ async fn write_of_an_org_is_answered_before_the_backlog_of_another() {
     }
     let inserted = write.now_or_never().expect("it was answered before the backlog went on");
     assert!(inserted.unwrap().is_new());
-    let answered = waiting.iter_mut().filter_map(|write| write.now_or_never()).count();
+    let answered = waiting.iter_mut().filter_map(FutureExt::now_or_never).count();
     assert_eq!(answered, 1, "of the backlog only what the writer had begun");
     drop(go_on);
     for write in waiting.split_off(1) {
