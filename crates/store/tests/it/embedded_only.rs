@@ -6,7 +6,7 @@ use std::sync::{
     mpsc,
 };
 
-use futures::{FutureExt as _, poll};
+use futures::{FutureExt, poll};
 use tidegate_schemas::ids::{DAY_MS, Millis, OrgId};
 use tidegate_store::{Error, Row as _, Store, WriteTime, embedded};
 use tidegate_test_support::eventually;
