@@ -98,30 +98,22 @@ pub(crate) async fn one(
     Ok(Some((delivery, attempts)))
 }
 
-/// Asks the owner of a delivery for something. `false`: there is no such delivery.
-pub(crate) async fn command(
-    deps: &Deps,
-    org: &OrgId,
-    event_id: EventId,
-    command: Command,
-) -> Result<bool, Error> {
-    let Some(delivery) = deps.store.get::<Delivery>(&(org.clone(), event_id)).await? else {
-        return Ok(false);
-    };
+/// Asks the owner of a delivery for something.
+pub(crate) async fn command(deps: &Deps, delivery: Delivery, command: Command) -> Result<(), Error> {
     let record = Callback {
-        org: org.clone(),
+        org: delivery.org,
         command,
-        event_id,
+        event_id: delivery.event_id,
         event_type: delivery.event_type,
         endpoint: delivery.endpoint,
         occurred_at: delivery.occurred_at,
         body: bytes::Bytes::new(),
         subject: delivery.subject,
     };
-    let key = record.subject.log_key(org);
+    let key = record.subject.log_key(&record.org);
     let partition = deps.log.partition(Topic::Callbacks, &key);
     deps.log.append(&[(partition, Record::of(&key, &record))]).await?;
-    Ok(true)
+    Ok(())
 }
 
 #[cfg(test)]

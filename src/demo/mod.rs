@@ -181,7 +181,8 @@ async fn key(
 /// All documents into an empty configuration; later only the receiver's address, if it is still there.
 async fn seed(changes: &Changes, org: &OrgId, receiver: SocketAddr) -> anyhow::Result<()> {
     let pulled = changes.pull(org).await?;
-    let endpoint = format!("endpoint: {ENDPOINT}\nurl: http://{receiver}/callbacks\n");
+    // The receiver is the platform of the demo, which is told of all decisions.
+    let endpoint = format!("endpoint: {ENDPOINT}\nurl: http://{receiver}/callbacks\nchild_safety: true\n");
     let mut files: Vec<File> = Vec::new();
     if pulled.files.is_empty() {
         files.extend(DOCUMENTS.map(|(name, text)| (name.to_owned(), text.to_owned())));

@@ -28,6 +28,7 @@ async fn child_safety_jobs_need_their_scope_and_views_are_audited() {
     let demo = place.start().await.unwrap();
     let job = child_safety_job(&demo, "c1").await;
     let id = job["id"].as_str().unwrap();
+    assert_eq!((&job["priority"], &job["signals"]["severity"]), (&json!(8), &json!("severe")), "{job}");
     let admin = plain_admin(&demo).await;
     let key = admin["key"].as_str().unwrap();
 
@@ -290,4 +291,20 @@ async fn job_of_a_rule_needs_the_scope_and_its_view_is_audited() {
     assert_eq!(decided.0, 202, "{}", decided.1);
     let job = demo.job("child-safety", "mallory").await;
     assert_eq!((&job["item"]["typeId"], &job["class"]), (&json!("user"), &json!("child_safety")));
+}
+
+#[tokio::test]
+async fn child_safety_queue_has_a_target_that_its_document_changes() {
+    let place = Place::new();
+    let demo = place.start().await.unwrap();
+    let target = async || {
+        let queues = demo.admin("/queues").await;
+        let queue = queues["items"].as_array().unwrap().iter().find(|it| it["key"] == "child-safety");
+        let queue = queue.unwrap();
+        (queue["targetAgeSeconds"].clone(), queue["withinTarget"].clone(), queue["open"].clone())
+    };
+    assert_eq!(target().await, (json!(3_600), json!(true), json!(0)));
+    let change = json!({"files": [{"name": "q.yaml", "text": "queue: child-safety\ntarget_age: 30m\n"}]});
+    assert_eq!(demo.command("/config", &change).await.0, 200);
+    assert_eq!(target().await.0, json!(1_800));
 }

@@ -11,6 +11,7 @@ mod bundle_commands;
 mod bundle_convert;
 mod callbacks;
 mod child_safety;
+mod clearance;
 mod commands;
 mod console;
 mod content;

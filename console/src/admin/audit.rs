@@ -24,6 +24,7 @@ use tidegate_web::{Problem, Query, RequestId};
 use super::{
     Api, List,
     caller::Caller,
+    child_safety,
     extract::{invalid, not_a_cursor},
     faults,
     job_list::limit,
@@ -97,8 +98,13 @@ pub(super) async fn record_view(
     action: String,
     object: String,
 ) -> Result<(), Problem> {
-    let detail = Some(json!({ "class": JobClass::ChildSafety }).to_string());
+    let detail = Some(view_detail());
     put(api, AuditEntry { detail, ..entry(caller, action, object) }).await
+}
+
+/// Detail that marks the view of child-safety material.
+pub(super) fn view_detail() -> String {
+    json!({ "class": JobClass::ChildSafety }).to_string()
 }
 
 /// Records that the caller begins a session of the console, before it does.
@@ -244,8 +250,9 @@ async fn page(
         let listed = entries.all().await.map_err(faults::store)?;
         // A day without entries costs a read as well.
         rows_left = rows_left.saturating_sub(listed.len().max(1));
+        let withheld = child_safety::withheld_entries(api, caller, &listed).await?;
         for (nth, entry) in listed.iter().enumerate() {
-            if entry.at < since || !query.wants(entry, until) {
+            if entry.at < since || !query.wants(entry, until) || withheld.contains(&entry.entry_id) {
                 continue;
             }
             if found.len() >= most {

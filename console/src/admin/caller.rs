@@ -13,6 +13,7 @@ use axum::{
 use serde::Deserialize;
 use subtle::ConstantTimeEq;
 use tidegate_catalog::{DEFAULT_ORG, Scope, Scopes};
+use tidegate_moderation::review::child_safety::Clearance;
 use tidegate_schemas::ids::OrgId;
 use tidegate_web::{AnswerFor, Problem, Query, RequestId, Scheme, bearer};
 
@@ -83,6 +84,10 @@ impl Caller {
     /// True if the caller may see jobs of child safety. The operator, who holds the data, may; every view is audited.
     pub(crate) fn may_child_safety(&self) -> bool {
         self.is_operator || self.scopes.contains(Scope::ChildSafety)
+    }
+
+    pub(crate) fn clearance(&self) -> Clearance {
+        Clearance::from_flag(self.may_child_safety())
     }
 
     /// Refuses callers without the scope `child_safety`.

@@ -1,17 +1,22 @@
 //! Keeps items of child safety from callers without its scope, and records whoever sees them.
 
 use std::collections::HashSet;
-
-use tidegate_moderation::review::child_safety::restricted;
+pub(super) use tidegate_moderation::review::child_safety::HELD_REASON;
+use tidegate_moderation::review::child_safety::{Clearance, restricted};
 use tidegate_schemas::{
-    ids::{ItemKey, JobId},
+    ids::{EventId, ItemKey, JobId},
     records::JobClass,
 };
-use tidegate_store::tables::review::{
-    jobs::{Job, JobState},
-    partial_requests::PartialRequest,
+use tidegate_store::tables::{
+    callbacks::deliveries::Delivery,
+    catalog::audit::AuditEntry,
+    review::{
+        jobs::{Job, JobState},
+        partial_requests::PartialRequest,
+    },
 };
 use tidegate_web::Problem;
+use uuid::Uuid;
 
 use super::{Api, audit, caller::Caller, faults};
 
@@ -21,10 +26,8 @@ pub(super) async fn hidden(
     caller: &Caller,
     items: &[ItemKey],
 ) -> Result<HashSet<ItemKey>, Problem> {
-    if caller.may_child_safety() {
-        return Ok(HashSet::new());
-    }
-    restricted(&api.deps.moderation.store, &caller.org, items).await.map_err(faults::moderation)
+    let withheld = caller.clearance().withheld_items(&api.deps.moderation.store, &caller.org, items).await;
+    withheld.map_err(faults::moderation)
 }
 
 /// Returns those of the items that the caller may not see. If the caller may see all, the view of those with a child-safety job
@@ -37,7 +40,7 @@ pub(super) async fn hidden_or_recorded(
     object: String,
 ) -> Result<HashSet<ItemKey>, Problem> {
     let store = &api.deps.moderation.store;
-    let found = restricted(store, &caller.org, items).await.map_err(faults::moderation)?;
+    let found = restricted(store, &caller.org, items).await.map_err(faults::store)?;
     if found.is_empty() || !caller.may_child_safety() {
         return Ok(found);
     }
@@ -68,6 +71,40 @@ pub(super) async fn check_and_record_explained(
     check_and_record_as(api, caller, std::slice::from_ref(item), format!("POST {route}"), object).await
 }
 
+/// Refuses callers without the scope if the callback is about child-safety material. Otherwise its view is in the audit before it
+/// is shown.
+pub(super) async fn check_and_record_event(
+    api: &Api,
+    caller: &Caller,
+    delivery: &Delivery,
+) -> Result<(), Problem> {
+    if is_withheld_event(api, caller, Clearance::None, delivery).await? {
+        caller.needs_child_safety()?;
+        let object = format!("/deliveries/{}", delivery.event_id);
+        audit::record_view(api, caller, "GET /deliveries/{id}".to_owned(), object).await?;
+    }
+    Ok(())
+}
+
+/// Refuses callers without the scope if the callback is about child-safety material.
+pub(super) async fn check_event(api: &Api, caller: &Caller, delivery: &Delivery) -> Result<(), Problem> {
+    match is_withheld_event(api, caller, caller.clearance(), delivery).await? {
+        true => Err(Caller::lacks_child_safety()),
+        false => Ok(()),
+    }
+}
+
+async fn is_withheld_event(
+    api: &Api,
+    caller: &Caller,
+    clearance: Clearance,
+    delivery: &Delivery,
+) -> Result<bool, Problem> {
+    let (store, delivery) = (&api.deps.moderation.store, std::slice::from_ref(delivery));
+    let withheld = clearance.withheld_events(store, &caller.org, delivery).await;
+    Ok(!withheld.map_err(faults::moderation)?.is_empty())
+}
+
 async fn check_and_record_as(
     api: &Api,
     caller: &Caller,
@@ -76,7 +113,7 @@ async fn check_and_record_as(
     object: String,
 ) -> Result<(), Problem> {
     let store = &api.deps.moderation.store;
-    if restricted(store, &caller.org, items).await.map_err(faults::moderation)?.is_empty() {
+    if restricted(store, &caller.org, items).await.map_err(faults::store)?.is_empty() {
         return Ok(());
     }
     caller.needs_child_safety()?;
@@ -95,7 +132,7 @@ pub(super) async fn visible_requests(
     let store = &api.deps.moderation.store;
     let asked = |request: &PartialRequest| serde_json::from_str::<Vec<ItemKey>>(&request.asked).ok();
     let items: Vec<ItemKey> = requests.iter().filter_map(asked).flatten().collect();
-    let items = restricted(store, &caller.org, &items).await.map_err(faults::moderation)?;
+    let items = restricted(store, &caller.org, &items).await.map_err(faults::store)?;
     let keys: Vec<_> = requests.iter().filter_map(|it| Some((caller.org.clone(), it.job_id?))).collect();
     let jobs = store.get_many::<Job>(&keys).await.map_err(faults::store)?.into_iter().flatten();
     let jobs = jobs.filter(|job| job.class == JobClass::ChildSafety && job.state != JobState::Moved);
@@ -111,4 +148,97 @@ pub(super) async fn visible_requests(
         audit::record_view(api, caller, format!("GET {route}"), object).await?;
     }
     Ok(requests)
+}
+
+/// Returns those of the audit's entries that the caller may not see: views of child-safety material, and requests about
+/// child-safety jobs, their callbacks and their items.
+pub(super) async fn withheld_entries(
+    api: &Api,
+    caller: &Caller,
+    entries: &[AuditEntry],
+) -> Result<HashSet<Uuid>, Problem> {
+    if caller.may_child_safety() {
+        return Ok(HashSet::new());
+    }
+    let (store, clearance) = (&api.deps.moderation.store, caller.clearance());
+    let view = audit::view_detail();
+    let mut withheld: HashSet<Uuid> = entries
+        .iter()
+        .filter(|entry| entry.detail.as_ref() == Some(&view))
+        .map(|entry| entry.entry_id)
+        .collect();
+    let (mut jobs, mut events, mut items) = (Vec::new(), Vec::new(), Vec::new());
+    for entry in entries {
+        match AuditedObject::parse(&entry.object) {
+            Some(AuditedObject::Job(job)) => jobs.push((entry.entry_id, (caller.org.clone(), job))),
+            Some(AuditedObject::Event(event)) => events.push((entry.entry_id, (caller.org.clone(), event))),
+            Some(AuditedObject::Item(item)) => items.push((entry.entry_id, item)),
+            None => {}
+        }
+    }
+    let (ids, keys): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
+    let rows = store.get_many::<Job>(&keys).await.map_err(faults::store)?;
+    let is_withheld = |job: &Option<Job>| job.as_ref().is_some_and(|job| !clearance.covers_job(job));
+    withheld.extend(ids.into_iter().zip(rows).filter(|(_, job)| is_withheld(job)).map(|(id, _)| id));
+    let (ids, keys): (Vec<_>, Vec<_>) = events.into_iter().unzip();
+    let rows = store.get_many::<Delivery>(&keys).await.map_err(faults::store)?;
+    let stored: Vec<_> = ids.into_iter().zip(rows).filter_map(|(id, row)| Some((id, row?))).collect();
+    let (ids, rows): (Vec<_>, Vec<_>) = stored.into_iter().unzip();
+    let hidden = clearance.withheld_events(store, &caller.org, &rows).await.map_err(faults::moderation)?;
+    withheld.extend(
+        ids.into_iter().zip(&rows).filter(|(_, row)| hidden.contains(&row.event_id)).map(|(id, _)| id),
+    );
+    let (ids, keys): (Vec<_>, Vec<_>) = items.into_iter().unzip();
+    let hidden = self::hidden(api, caller, &keys).await?;
+    withheld.extend(ids.into_iter().zip(&keys).filter(|(_, item)| hidden.contains(item)).map(|(id, _)| id));
+    Ok(withheld)
+}
+
+/// Thing that the path of an audited request names.
+#[derive(Debug, PartialEq)]
+enum AuditedObject {
+    Job(JobId),
+    Event(EventId),
+    Item(ItemKey),
+}
+
+impl AuditedObject {
+    fn parse(path: &str) -> Option<Self> {
+        let mut parts = path.trim_start_matches('/').split('/');
+        match (parts.next()?, parts.next()?) {
+            ("jobs", id) => id.parse().ok().map(Self::Job),
+            ("deliveries", id) => id.parse().ok().map(Self::Event),
+            ("items" | "users", type_id) => {
+                Some(Self::Item(ItemKey::new(decode(type_id), decode(parts.next()?))))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Decodes a part of a path. The characters that mean something in a form only are taken as they are.
+fn decode(part: &str) -> String {
+    let part = part.replace('+', "%2B").replace('&', "%26").replace('=', "%3D");
+    form_urlencoded::parse(part.as_bytes()).map(|(name, _)| name.into_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn object_of_an_audited_request_is_read_from_its_path() {
+        let id = "0190d3a1-0000-7000-8000-000000000001";
+        let job = AuditedObject::parse(&format!("/jobs/{id}/decisions"));
+        assert_eq!(job, Some(AuditedObject::Job(id.parse().unwrap())));
+        let event = AuditedObject::parse(&format!("/deliveries/{id}/resend"));
+        assert_eq!(event, Some(AuditedObject::Event(id.parse().unwrap())));
+        let item = AuditedObject::parse("/items/post/a%2Fb+c=d/refresh");
+        assert_eq!(item, Some(AuditedObject::Item(ItemKey::new("post", "a/b+c=d"))));
+        for path in ["/jobs/claim-next", "/config", "/items", ""] {
+            assert_eq!(AuditedObject::parse(path), None, "{path}");
+        }
+    }
 }

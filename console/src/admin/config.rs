@@ -176,7 +176,8 @@ async fn apply(
         files: documents.files(),
     };
     let planned = api.deps.changes.plan(&caller.org, change).await.map_err(refused)?;
-    removed_queues_are_empty(&api, &caller.org, &planned).await?;
+    check_scope(&caller, &planned)?;
+    removed_queues_are_empty(&api, &caller, &planned).await?;
     let applied = api.deps.changes.commit(planned).await.map_err(refused)?;
     let detail = json!({"version": applied.version, "changes": applied.differences.len()});
     // Whoever is answered finds it live here; where it cannot be loaded now, the poll does it.
@@ -202,8 +203,27 @@ async fn validate(
     let prune = documents.prune;
     let change = Change::unsigned(documents.files(), prune);
     let planned = api.deps.changes.plan(&caller.org, change).await.map_err(refused)?;
-    removed_queues_are_empty(&api, &caller.org, &planned).await?;
+    check_scope(&caller, &planned)?;
+    removed_queues_are_empty(&api, &caller, &planned).await?;
     Ok(Json(Valid { changes: planned.differences().iter().cloned().map(Changed::from).collect() }))
+}
+
+/// Refuses callers without the scope `child_safety` if the change is about a destination of child-safety material: it
+/// would let them read the material, or keep it from those who work with it.
+fn check_scope(caller: &Caller, planned: &Planned) -> Result<(), Problem> {
+    if caller.may_child_safety() {
+        return Ok(());
+    }
+    let protected = planned.differences().iter().filter(|difference| difference.is_child_safety);
+    let names: Vec<_> = protected.map(|it| format!("{} `{}`", it.kind.name(), it.key)).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    Err(Problem::forbidden(format!(
+        "Documents with `child_safety: true` are added, changed and removed only with a key that has the scope \
+         `child_safety`, which this key lacks: {}.",
+        names.join(", ")
+    )))
 }
 
 /// Number of open jobs of a queue that are counted; each is read.
@@ -211,14 +231,17 @@ const COUNTED_JOBS: usize = 1_000;
 
 /// Refuses to remove queues in which jobs wait, since reviewers look into the queues that are configured. The lists of
 /// jobs and queues keep removed queues for jobs that arrive between this check and the change.
-async fn removed_queues_are_empty(api: &Api, org: &OrgId, planned: &Planned) -> Result<(), Problem> {
+async fn removed_queues_are_empty(api: &Api, caller: &Caller, planned: &Planned) -> Result<(), Problem> {
     let now = Millis::now();
     let mut held = Vec::new();
     for queue in planned.removed_queues() {
         let store = &api.deps.moderation.store;
-        let open = queues::waiting(store, org, &queue, COUNTED_JOBS, now, |_| true);
-        match open.await.map_err(faults::moderation)?.len() {
+        let open = queues::waiting(store, &caller.org, &queue, COUNTED_JOBS, now, |_| true);
+        let open = open.await.map_err(faults::moderation)?;
+        let is_uncounted = open.iter().any(|job| !caller.clearance().covers_job(job));
+        match open.len() {
             0 => {}
+            _ if is_uncounted => held.push(format!("`{queue}` has open jobs of child safety")),
             1 => held.push(format!("`{queue}` has 1 open job")),
             COUNTED_JOBS => held.push(format!("`{queue}` has {COUNTED_JOBS} open jobs or more")),
             open => held.push(format!("`{queue}` has {open} open jobs")),

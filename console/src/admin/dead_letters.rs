@@ -104,7 +104,8 @@ fn filter(
         Topic::from_label(label).ok_or_else(|| invalid("", format!("There is no topic `{label}`.")))
     });
     let (org, include_unowned) = (Some(caller.org.clone()), caller.is_operator);
-    Ok(Filter { org, include_unowned, topic: topic.transpose()?, reason, id })
+    let clearance = caller.clearance();
+    Ok(Filter { org, include_unowned, topic: topic.transpose()?, reason, id, clearance })
 }
 
 fn problem(error: &DeadLetterError) -> Problem {

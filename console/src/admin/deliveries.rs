@@ -81,6 +81,9 @@ struct Delivery {
     next_at: Option<String>,
     delivered_at: Option<String>,
     held_reason: Option<String>,
+    /// Remedy, where the reason's name does not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_detail: Option<&'static str>,
     last_status: Option<i64>,
     last_error: Option<String>,
     /// Remedy, where the error's name does not say it.
@@ -103,6 +106,7 @@ impl From<&rows::Delivery> for Delivery {
             next_at: row.next_at.map(Millis::iso),
             delivered_at: row.delivered_at.map(Millis::iso),
             held_reason: row.held_reason.clone(),
+            held_detail: row.held_reason.as_deref().and_then(explain_held),
             last_status: row.last_status,
             last_error: row.last_error.clone(),
             last_error_detail: row.last_error.as_deref().and_then(Failure::explain),
@@ -175,9 +179,9 @@ async fn list(
     let store = &api.deps.moderation.store;
     let page = deliveries::page(store, &caller.org, query, Millis::now()).await;
     let (found, next) = page.map_err(faults::store)?;
-    let subjects: Vec<_> = found.iter().map(|delivery| delivery.subject.clone()).collect();
-    let hidden = child_safety::hidden(&api, &caller, &subjects).await?;
-    let shown = found.iter().filter(|delivery| !hidden.contains(&delivery.subject));
+    let withheld = caller.clearance().withheld_events(store, &caller.org, &found).await;
+    let withheld = withheld.map_err(faults::moderation)?;
+    let shown = found.iter().filter(|delivery| !withheld.contains(&delivery.event_id));
     let items = shown.map(Delivery::from).collect();
     Ok(Json(List { items, next: next.map(|place| place.to_string()) }))
 }
@@ -189,9 +193,7 @@ async fn one(
 ) -> Result<Json<Whole>, Problem> {
     let found = deliveries::one(&api.deps.moderation.store, &caller.org, id(&event)?).await;
     let (row, attempts) = found.map_err(faults::store)?.ok_or_else(no_such_delivery)?;
-    let subject = std::slice::from_ref(&row.subject);
-    let object = format!("/deliveries/{}", row.event_id);
-    child_safety::check_and_record(&api, &caller, subject, "/deliveries/{id}", object).await?;
+    child_safety::check_and_record_event(&api, &caller, &row).await?;
     Ok(Json(Whole {
         delivery: Delivery::from(&row),
         body: std::str::from_utf8(&row.body)
@@ -217,13 +219,23 @@ async fn cancel(
     command(&api, &caller, &event, Command::Cancel).await
 }
 
+/// Returns the remedy for a reason of a held delivery.
+fn explain_held(reason: &str) -> Option<&'static str> {
+    (reason == child_safety::HELD_REASON).then_some(
+        "The callback is about child-safety material, and its endpoint may not have that. It is sent once the document of the \
+         endpoint says `child_safety: true`, which needs a key with the scope `child_safety`; or cancel it.",
+    )
+}
+
 /// 202: the owner of the delivery has the command.
 async fn command(api: &Api, caller: &Caller, event: &str, command: Command) -> Result<StatusCode, Problem> {
     let event: EventId = id(event)?;
-    let known = deliveries::command(&api.deps.moderation, &caller.org, event, command).await;
-    if !known.map_err(faults::moderation)? {
-        return Err(no_such_delivery());
-    }
+    let deps = &api.deps.moderation;
+    let delivery =
+        deps.store.get::<rows::Delivery>(&(caller.org.clone(), event)).await.map_err(faults::store)?;
+    let delivery = delivery.ok_or_else(no_such_delivery)?;
+    child_safety::check_event(api, caller, &delivery).await?;
+    deliveries::command(deps, delivery, command).await.map_err(faults::moderation)?;
     Ok(StatusCode::ACCEPTED)
 }
 

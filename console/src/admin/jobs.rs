@@ -128,7 +128,7 @@ pub(crate) async fn view(api: &Api, caller: &Caller, job: JobId) -> Result<JobVi
         items.extend(fetched.requests.iter().flat_map(asked));
     }
     let hidden = hidden_items(api, caller, &row, items, "/jobs/{id}", format!("/jobs/{job}")).await?;
-    withheld::withhold(&mut answer.causes, &hidden).map_err(faults::moderation)?;
+    withheld::withhold(&mut answer.causes, &row.item, &hidden).map_err(faults::moderation)?;
     if hidden.contains(&row.item) {
         answer.latest_item = None;
     }
@@ -164,10 +164,11 @@ async fn causes_after(
     let config = config(api, caller).await?;
     let found = job_view::causes(&api.deps.moderation.store, &config, job, after, limits).await;
     let (mut causes, next) = found.map_err(faults::moderation)?;
-    let items = withheld::items_of(&causes).map_err(faults::moderation)?;
+    let mut items = withheld::items_of(&causes).map_err(faults::moderation)?;
+    items.insert(row.item.clone());
     let (route, object) = ("/jobs/{id}/causes", format!("/jobs/{job}/causes"));
     let hidden = hidden_items(api, caller, &row, items, route, object).await?;
-    withheld::withhold(&mut causes, &hidden).map_err(faults::moderation)?;
+    withheld::withhold(&mut causes, &row.item, &hidden).map_err(faults::moderation)?;
     Ok(List { items: causes, next: next.map(|cursor| cursor.to_string()) })
 }
 

@@ -174,7 +174,21 @@ async fn revoke(
 }
 
 pub(crate) async fn revoke_key(api: &Api, caller: &Caller, key: ApiKeyId) -> Result<(), Problem> {
+    check_key_scope(api, caller, key).await?;
     api.deps.keys.revoke(&caller.org, key).await.map_err(|error| key_problem(error, ""))
+}
+
+/// Refuses callers without the scope `child_safety` if the key has it: they could take its place, or shut its holders out.
+async fn check_key_scope(api: &Api, caller: &Caller, key: ApiKeyId) -> Result<(), Problem> {
+    if caller.may_child_safety() {
+        return Ok(());
+    }
+    let keys = api.deps.keys.list(&caller.org).await.map_err(|error| key_problem(error, ""))?;
+    let key = keys.iter().find(|listed| listed.id == key);
+    match key.is_some_and(|key| key.scopes.contains(Scope::ChildSafety)) {
+        true => caller.needs_child_safety(),
+        false => Ok(()),
+    }
 }
 
 async fn rotate(
@@ -195,13 +209,7 @@ pub(crate) async fn rotate_once(
     new: ApiKeyId,
     overlap: Duration,
 ) -> Result<NewlyMade, Problem> {
-    // The new key may do what the old one may, and its token goes to the caller.
-    if !caller.may_child_safety() {
-        let keys = api.deps.keys.list(&caller.org).await.map_err(|error| key_problem(error, ""))?;
-        if keys.iter().any(|known| known.id == key && known.scopes.contains(Scope::ChildSafety)) {
-            caller.needs_child_safety()?;
-        }
-    }
+    check_key_scope(api, caller, key).await?;
     let rotated = api.deps.keys.rotate_once(&caller.org, key, new, overlap).await;
     rotated.map(NewlyMade::from).map_err(|error| key_problem(error, "/overlapSeconds"))
 }

@@ -12,7 +12,7 @@ use tidegate_moderation::{
 };
 use tidegate_schemas::{
     documents::{Access, Period, QueueClass, QueueOrder, Required},
-    ids::{ActionId, Millis, OrgId, QueueId},
+    ids::{ActionId, Millis, QueueId},
 };
 use tidegate_web::{Problem, Query};
 
@@ -37,8 +37,11 @@ pub(crate) struct QueueView {
     pub(crate) hidden_actions: Vec<ActionId>,
     pub(crate) require: Required,
     pub(crate) order: QueueOrder,
-    pub(crate) open: i64,
-    pub(crate) claimed: usize,
+    /// Absent, as all counts and ages, where the caller may not see the jobs of the queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) open: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) claimed: Option<usize>,
     /// Time at which the oldest open job was opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) oldest_at: Option<String>,
@@ -52,8 +55,10 @@ pub(crate) struct QueueView {
     /// True if the oldest open job is younger than the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) within_target: Option<bool>,
-    pub(crate) last_hour: FlowView,
-    pub(crate) last_day: FlowView,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_hour: Option<FlowView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_day: Option<FlowView>,
 }
 
 #[derive(Serialize)]
@@ -95,8 +100,8 @@ pub(crate) async fn page_after(
     let page = &queues[start..queues.len().min(start.saturating_add(limit))];
     let mut items = Vec::new();
     for (queue, removed) in page {
-        let view = view(api, &caller.org, queue, now).await.map_err(faults::moderation)?;
-        if !removed || view.open > 0 || view.oldest_at.is_some() {
+        let view = view(api, caller, queue, now).await.map_err(faults::moderation)?;
+        if !removed || view.open.is_some_and(|open| open > 0) || view.oldest_at.is_some() {
             items.push(QueueView { removed: *removed, ..view });
         }
     }
@@ -113,17 +118,14 @@ fn is_false(value: &bool) -> bool {
 
 async fn view(
     api: &Api,
-    org: &OrgId,
+    caller: &Caller,
     queue: &Queue,
     now: Millis,
 ) -> Result<QueueView, tidegate_moderation::Error> {
-    let store = &api.deps.moderation.store;
+    let (store, org) = (&api.deps.moderation.store, &caller.org);
     let document = queue.document.clone();
-    let counts = queue_counts::counts(store, org, &queue.key, now).await?;
-    let claimed = queue_counts::claimed(store, org, &queue.key, api.settings.lease(), now).await?;
-    let oldest = queues::oldest(store, org, &queue.key, now).await?;
-    let target = document.target_age.map(Period::duration);
-    Ok(QueueView {
+    let target = document.target_age().map(Period::duration);
+    let mut view = QueueView {
         class: document.class(),
         removed: false,
         key: document.key,
@@ -133,14 +135,29 @@ async fn view(
         hidden_actions: document.hidden_actions,
         require: document.require,
         order: document.order,
-        open: counts.open,
-        claimed,
-        oldest_at: oldest.map(Millis::iso),
-        oldest_age_seconds: oldest.map(|at| (now.0 - at.0).max(0) / 1_000),
+        open: None,
+        claimed: None,
+        oldest_at: None,
+        oldest_age_seconds: None,
         target_age_seconds: target.map(|age| age.as_secs()),
         auto_close_after_seconds: document.auto_close_after.map(Period::seconds),
-        within_target: target.map(|age| oldest.is_none_or(|at| at.plus(age) >= now)),
-        last_hour: counts.last_hour.into(),
-        last_day: counts.last_day.into(),
-    })
+        within_target: None,
+        last_hour: None,
+        last_day: None,
+    };
+    // The counts tell which report or decision has opened or closed a job.
+    if view.class == QueueClass::ChildSafety && !caller.may_child_safety() {
+        return Ok(view);
+    }
+    let counts = queue_counts::counts(store, org, &queue.key, now).await?;
+    let claimed = queue_counts::claimed(store, org, &queue.key, api.settings.lease(), now).await?;
+    let oldest = queues::oldest(store, org, &queue.key, now).await?;
+    view.open = Some(counts.open);
+    view.claimed = Some(claimed);
+    view.oldest_at = oldest.map(Millis::iso);
+    view.oldest_age_seconds = oldest.map(|at| (now.0 - at.0).max(0) / 1_000);
+    view.within_target = target.map(|age| oldest.is_none_or(|at| at.plus(age) >= now));
+    view.last_hour = Some(counts.last_hour.into());
+    view.last_day = Some(counts.last_day.into());
+    Ok(view)
 }

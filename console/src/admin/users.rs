@@ -55,7 +55,7 @@ async fn one(
     let config = jobs::config(&api, &caller).await?;
     check(&api, &caller, &user, "/users/{type}/{id}").await?;
     let store = &api.deps.moderation.store;
-    let view = users::view(store, &config, &user, caller.may_child_safety(), Millis::now()).await;
+    let view = users::view(store, &config, &user, caller.clearance(), Millis::now()).await;
     view.map_err(faults::moderation)?.map(Json).ok_or_else(|| {
         Problem::not_found("There is no such user: no item, strike, job, action or report names it.")
     })
@@ -110,7 +110,7 @@ async fn jobs_of(
     let store = &api.deps.moderation.store;
     let partition = cases(&caller, &user, CaseKind::Job);
     while let Some(pointers) = page.next::<CaseOfUser>(store, &partition).await.map_err(faults::store)? {
-        let jobs = users::jobs_of(store, &pointers, caller.may_child_safety()).await;
+        let jobs = users::jobs_of(store, &pointers, caller.clearance()).await;
         page.add(&pointers, jobs.map_err(faults::moderation)?);
     }
     Ok(Json(list(page)))
@@ -137,7 +137,7 @@ async fn reports(
     while let Some(pointers) = page.next::<CaseOfUser>(store, &partition).await.map_err(faults::store)? {
         let keys: Vec<_> = pointers.iter().map(|it| it.item.clone()).collect();
         let hidden = child_safety::hidden(&api, &caller, &keys).await?;
-        let reports = users::reports(store, &pointers, caller.may_child_safety()).await;
+        let reports = users::reports(store, &pointers, caller.clearance()).await;
         let visible = keys.iter().zip(reports.map_err(faults::moderation)?);
         page.add(&pointers, visible.map(|(key, it)| it.filter(|_| !hidden.contains(key))).collect());
     }

@@ -9,7 +9,7 @@ use tidegate_web::{Problem, Query};
 use crate::{
     admin::{
         Api,
-        queues::{self, QueueView},
+        queues::{self, FlowView, QueueView},
     },
     html::{self, Section, code, pager, text, time},
     signin::Signed,
@@ -70,12 +70,13 @@ fn row(queue: &QueueView) -> Markup {
                 @if queue.removed { " " span.badge.bad { "removed" } }
                 @if let Some(description) = &queue.description { p.hint dir="auto" { (description) } }
             }
-            td.number data-label="Open" { (queue.open) }
-            td.number data-label="Claimed" { (queue.claimed) }
+            td.number data-label="Open" { (count(queue.open)) }
+            td.number data-label="Claimed" { (count(queue.claimed)) }
             td data-label="Oldest" {
                 span {
                     @match (&queue.oldest_at, queue.oldest_age_seconds) {
                         (Some(at), Some(age)) => { (time(at)) " (" (period(age.unsigned_abs())) ")" }
+                        _ if queue.open.is_none() => { (UNKNOWN) }
                         _ => { "none" }
                     }
                 }
@@ -84,15 +85,27 @@ fn row(queue: &QueueView) -> Markup {
                 span {
                     @match (queue.target_age_seconds, queue.within_target) {
                         (Some(target), Some(true)) => { span.badge.good { "within " (period(target)) } }
-                        (Some(target), _) => { span.badge.bad { "over " (period(target)) } }
+                        (Some(target), Some(false)) => { span.badge.bad { "over " (period(target)) } }
+                        (Some(target), None) => { (period(target)) }
                         _ => { "none" }
                     }
                 }
             }
-            td.number data-label="Last hour" { (queue.last_hour.opened) " / " (queue.last_hour.closed) }
-            td.number data-label="Last day" { (queue.last_day.opened) " / " (queue.last_day.closed) }
+            td.number data-label="Last hour" { (flow(queue.last_hour.as_ref())) }
+            td.number data-label="Last day" { (flow(queue.last_day.as_ref())) }
         }
     }
+}
+
+/// Text in the place of a number that the caller may not see.
+const UNKNOWN: &str = "–";
+
+fn count(number: Option<impl ToString>) -> String {
+    number.map_or_else(|| UNKNOWN.to_owned(), |number| number.to_string())
+}
+
+fn flow(flow: Option<&FlowView>) -> String {
+    flow.map_or_else(|| UNKNOWN.to_owned(), |flow| format!("{} / {}", flow.opened, flow.closed))
 }
 
 /// A period in its two largest units: `2 d 3 h`.

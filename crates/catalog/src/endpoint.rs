@@ -24,6 +24,8 @@ pub struct Endpoint {
     pub events: Vec<Event>,
     /// Values for the `custom` of answers to appeals.
     pub custom: Map<String, Value>,
+    /// True if events about items of child safety are sent here.
+    pub child_safety: bool,
     pub(crate) variable_prefix: String,
 }
 
@@ -62,6 +64,7 @@ impl Endpoint {
             headers: document.headers.iter().map(pair).collect(),
             events: document.events.clone(),
             custom: document.custom.clone(),
+            child_safety: document.child_safety,
             variable_prefix: variable_prefix.to_owned(),
         }
     }
@@ -176,6 +179,7 @@ mod tests {
             headers: vec![("Authorization".to_owned(), value.to_owned())],
             events: vec![Event::AppealDecision],
             custom: Map::new(),
+            child_safety: false,
             variable_prefix: "CALLBACK_".to_owned(),
         }
     }

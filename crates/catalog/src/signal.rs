@@ -28,6 +28,8 @@ pub struct ScoreSignal {
     pub cache: Option<Duration>,
     pub timeout: Duration,
     pub cost: u32,
+    /// True if items of child safety are sent to the model.
+    pub child_safety: bool,
     headers: Vec<(String, String)>,
     variable_prefix: String,
     request: Map<String, Value>,
@@ -71,6 +73,7 @@ impl ScoreSignal {
             cache: Some(document.cache.duration()).filter(|cache| !cache.is_zero()),
             timeout: document.timeout.duration(),
             cost: document.cost,
+            child_safety: document.child_safety,
             headers: document.headers.iter().map(pair).collect(),
             variable_prefix: variable_prefix.to_owned(),
             request: document.request.clone(),

@@ -8,8 +8,8 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tidegate_schemas::{
-    ids::{Millis, OrgId, SubmissionId},
-    records::DeadLetter,
+    ids::{ItemKey, Millis, OrgId, SubmissionId},
+    records::{self, DeadLetter, ItemEntry, JobClass, Record as _},
 };
 use tidegate_store::{Store, WriteTime, tables::items::replays::Replay};
 use tidegate_stream::{
@@ -19,7 +19,10 @@ use tidegate_stream::{
     record::{Headers, PageRecord},
 };
 
-use crate::items::stored::RESENT;
+use crate::{
+    items::stored::RESENT,
+    review::child_safety::{Clearance, restricted},
+};
 
 /// Number of dead letters that are read at once.
 const PAGE_SIZE: usize = 100;
@@ -34,6 +37,8 @@ pub struct Filter {
     pub reason: Option<String>,
     /// The `id` of a `Summary`.
     pub id: Option<String>,
+    /// Letters about child-safety material that it does not cover do not match. One whose record cannot be read matches.
+    pub clearance: Clearance,
 }
 
 /// A dead letter as lists show it: without its content.
@@ -140,7 +145,7 @@ pub async fn list(
             after,
         };
         let page = log.read_page(query).await?;
-        for (tailed, letter, replay) in matching(store, filter, &page.records).await? {
+        for (tailed, letter, replay) in matching(log, store, filter, &page.records).await? {
             items.push(summary(tailed, letter, replay));
         }
         after = page.next;
@@ -163,7 +168,7 @@ pub async fn replay(
     loop {
         let query = Query { topic: Topic::DeadLetters, order: Order::Oldest, limit: PAGE_SIZE, after };
         let page = log.read_page(query).await?;
-        for (tailed, letter, replay) in matching(store, filter, &page.records).await? {
+        for (tailed, letter, replay) in matching(log, store, filter, &page.records).await? {
             if replay.is_some() && !again {
                 counts.skipped += 1;
                 continue;
@@ -198,16 +203,78 @@ impl Filter {
 
 /// Returns the matching letters, each with its last replay.
 async fn matching<'t>(
+    log: &Log,
     store: &Store,
     filter: &Filter,
     tailed: &'t [PageRecord],
 ) -> Result<Vec<(&'t PageRecord, DeadLetter, Option<Replay>)>, DeadLetterError> {
     let letters = tailed.iter().filter_map(|tailed| Some((tailed, decode(tailed)?)));
-    let letters: Vec<_> = letters.filter(|(tailed, letter)| filter.matches(tailed, letter)).collect();
+    let mut letters: Vec<_> = letters.filter(|(tailed, letter)| filter.matches(tailed, letter)).collect();
+    if !filter.clearance.covers_child_safety() {
+        letters = without_child_safety(log, store, letters).await?;
+    }
     let keys: Vec<_> =
         letters.iter().map(|(tailed, letter)| Replay::key(owner_of(letter), id_of(tailed))).collect();
     let replays = store.get_many::<Replay>(&keys).await?;
     Ok(letters.into_iter().zip(replays).map(|((tailed, letter), replay)| (tailed, letter, replay)).collect())
+}
+
+/// Leaves out the letters about child-safety material.
+async fn without_child_safety<'t>(
+    log: &Log,
+    store: &Store,
+    letters: Vec<(&'t PageRecord, DeadLetter)>,
+) -> Result<Vec<(&'t PageRecord, DeadLetter)>, DeadLetterError> {
+    let mut visible = Vec::with_capacity(letters.len());
+    for (tailed, letter) in letters {
+        let subject = open(log, tailed, &letter).and_then(|(topic, datum)| Subject::read(topic, &datum));
+        let is_restricted = match (&letter.org, &subject) {
+            (_, Some(Subject { is_child_safety: true, .. })) => true,
+            (Some(org), Some(Subject { items, .. })) => !restricted(store, org, items).await?.is_empty(),
+            _ => false,
+        };
+        if !is_restricted {
+            visible.push((tailed, letter));
+        }
+    }
+    Ok(visible)
+}
+
+/// Items that the record of a dead letter is about.
+struct Subject {
+    items: Vec<ItemKey>,
+    /// True if the record itself says that it is about child-safety material.
+    is_child_safety: bool,
+}
+
+impl Subject {
+    /// Returns `None` if the record cannot be read: it shows nothing of its content.
+    fn read(topic: Topic, datum: &Bytes) -> Option<Self> {
+        let (items, is_child_safety) = match topic {
+            Topic::Items | Topic::ItemsSlow => {
+                let record = records::Items::decode(datum).ok()?;
+                (record.items.iter().map(ItemEntry::key).collect(), false)
+            }
+            Topic::Reports => {
+                let record = records::Report::decode(datum).ok()?;
+                (vec![record.item.key()], record.csam)
+            }
+            Topic::Appeals => (vec![records::Appeal::decode(datum).ok()?.item.key()], false),
+            Topic::Decisions => {
+                let record = records::Decision::decode(datum).ok()?;
+                let related = record.related.into_iter().map(|related| related.item);
+                let items = related.chain(record.reported_items).chain([record.item]);
+                (items.collect(), record.class == JobClass::ChildSafety)
+            }
+            Topic::Strikes => {
+                let record = records::Strike::decode(datum).ok()?;
+                (vec![record.item, record.user], false)
+            }
+            Topic::Callbacks => (vec![records::Callback::decode(datum).ok()?.subject], false),
+            Topic::Evaluations | Topic::DeadLetters => return None,
+        };
+        Some(Self { items, is_child_safety })
+    }
 }
 
 async fn mark_replayed(

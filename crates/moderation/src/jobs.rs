@@ -253,7 +253,7 @@ async fn signals(
     generation: i64,
     now: Millis,
 ) -> Result<Signals, Error> {
-    let mut signals = request.placement.signals;
+    let mut signals = request.placement.signals.of_class(request.class);
     let Some(reporter) = &request.placement.reporter else { return Ok(signals) };
     let subject = subject(&request.org, request.class, &request.subject);
     let row = SubjectReporter {

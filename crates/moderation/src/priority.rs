@@ -8,6 +8,7 @@ use tidegate_catalog::Compiled;
 use tidegate_schemas::{
     documents::{MOST_PRIORITY, QueueOrder, Severity},
     ids::{PolicyId, QueueId},
+    records::JobClass,
 };
 use tidegate_store::tables::review::jobs::Job;
 
@@ -44,6 +45,16 @@ impl Signals {
             severity: self.severity.max(other.severity),
             reporters: self.reporters.max(other.reporters),
             reach: self.reach.max(other.reach),
+        }
+    }
+
+    /// Returns the parts as they count for a job of the class. A child-safety job is severe whatever policies are named, since
+    /// most of its causes name none.
+    #[must_use]
+    pub fn of_class(self, class: JobClass) -> Self {
+        match class {
+            JobClass::ChildSafety => Self { severity: Severity::Severe, ..self },
+            JobClass::Review | JobClass::Appeal => self,
         }
     }
 

@@ -13,7 +13,7 @@ use tidegate_store::{
     },
 };
 
-use crate::{Error, jobs};
+use crate::{Error, jobs, review::child_safety::Clearance};
 
 /// Number of newest decisions that an accuracy is computed from.
 const DECISIONS: usize = 100;
@@ -61,10 +61,18 @@ pub struct ReporterRecord {
     pub accuracy: Option<f64>,
 }
 
-/// Returns the outcome of the newest decisions on a user's reports.
-pub async fn outcome(store: &Store, org: &OrgId, reporter: &ItemKey) -> Result<ReporterRecord, Error> {
+/// Returns the outcome of the newest decisions on a user's reports, without those that the clearance does not cover.
+pub async fn outcome(
+    store: &Store,
+    org: &OrgId,
+    reporter: &ItemKey,
+    clearance: Clearance,
+) -> Result<ReporterRecord, Error> {
     let partition = (org.clone(), reporter.type_id.clone(), reporter.id.clone());
-    let rows = store.scan::<ReporterFinding>(&partition, At::all().limit(DECISIONS)).all().await?;
+    let mut rows = store.scan::<ReporterFinding>(&partition, At::all().limit(DECISIONS)).all().await?;
+    let decisions: Vec<_> = rows.iter().map(|row| (row.at, row.decision_id)).collect();
+    let withheld = clearance.withheld_decisions(store, org, &decisions).await?;
+    rows.retain(|row| !withheld.contains(&row.decision_id));
     let (decided, upheld) = (rows.len(), rows.iter().filter(|row| row.upheld).count());
     #[allow(clippy::cast_precision_loss, reason = "both are at most `DECISIONS`")]
     let accuracy = (decided > 0).then(|| upheld as f64 / decided as f64);
@@ -73,5 +81,5 @@ pub async fn outcome(store: &Store, org: &OrgId, reporter: &ItemKey) -> Result<R
 
 /// Returns the share of the newest decisions on a user's reports that took an action; `None` if there was no decision.
 pub async fn accuracy(store: &Store, org: &OrgId, reporter: &ItemKey) -> Result<Option<f64>, Error> {
-    Ok(outcome(store, org, reporter).await?.accuracy)
+    Ok(outcome(store, org, reporter, Clearance::ChildSafety).await?.accuracy)
 }

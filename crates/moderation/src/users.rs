@@ -29,7 +29,7 @@ use crate::{
     items::{context, stored},
     reporters::{self, ReporterRecord},
     review::{
-        child_safety::restricted,
+        child_safety::Clearance,
         job_view::{self, Summary},
     },
     strikes, user_history,
@@ -104,20 +104,20 @@ pub struct ActionView {
     pub actor: Option<String>,
 }
 
-/// Returns what is known about a user; `None` if no item, strike, job, action or report names them. `sees_child_safety`
-/// is false for callers to whom jobs of child safety are not shown.
+/// Returns what is known about a user; `None` if no item, strike, job, action or report names them. What
+/// the clearance does not cover is left out.
 pub async fn view(
     store: &Store,
     config: &Compiled,
     user: &ItemKey,
-    sees_child_safety: bool,
+    clearance: Clearance,
     now: Millis,
 ) -> Result<Option<UserView>, Error> {
     let org = config.org();
-    let newest_strikes = newest_strikes(store, org, user, sees_child_safety).await?;
-    let jobs = jobs(store, org, user, sees_child_safety).await?;
+    let newest_strikes = newest_strikes(store, org, user, clearance).await?;
+    let jobs = jobs(store, org, user, clearance).await?;
     let actions = actions(store, org, user).await?;
-    let reports = reporters::outcome(store, org, user).await?;
+    let reports = reporters::outcome(store, org, user, clearance).await?;
     let latest_item = stored::answer(store, org, user, None).await?;
     let is_unknown = newest_strikes.is_empty() && jobs.is_empty() && actions.is_empty();
     if is_unknown
@@ -154,7 +154,7 @@ async fn newest_strikes(
     store: &Store,
     org: &OrgId,
     user: &ItemKey,
-    sees_child_safety: bool,
+    clearance: Clearance,
 ) -> Result<Vec<StrikeView>, Error> {
     let partition = (org.clone(), user.clone());
     let strikes = store.scan::<Strike>(&partition, At::all().limit(STRIKES)).all().await?;
@@ -163,12 +163,8 @@ async fn newest_strikes(
     }
     let reversals = store.scan::<StrikeReversal>(&partition, At::all()).all().await?;
     let reversed: HashSet<CauseId> = reversals.into_iter().map(|row| row.reversed).collect();
-    let hidden = if sees_child_safety {
-        HashSet::new()
-    } else {
-        let items: Vec<_> = strikes.iter().map(|strike| strike.item.clone()).collect();
-        restricted(store, org, &items).await?
-    };
+    let items: Vec<_> = strikes.iter().map(|strike| strike.item.clone()).collect();
+    let hidden = clearance.withheld_items(store, org, &items).await?;
     let action_key = |strike: &Strike| {
         let ItemKey { type_id, id } = strike.item.clone();
         (org.clone(), type_id, id, EventId(strike.cause.0))
@@ -194,10 +190,10 @@ async fn jobs(
     store: &Store,
     org: &OrgId,
     user: &ItemKey,
-    sees_child_safety: bool,
+    clearance: Clearance,
 ) -> Result<Vec<Summary>, Error> {
     let mut classes = vec![JobClass::Review];
-    if sees_child_safety {
+    if clearance.covers_child_safety() {
         classes.push(JobClass::ChildSafety);
     }
     let keys: Vec<_> = classes
@@ -255,29 +251,29 @@ pub async fn items(store: &Store, pointers: &[ItemOfUser]) -> Result<Vec<Option<
     Ok(answers)
 }
 
-/// Returns the jobs that the pointers name, in their order; `None` where the pointer does not hold, and for jobs of child
-/// safety unless `sees_child_safety`.
+/// Returns the jobs that the pointers name, in their order; `None` where the pointer does not hold, and for jobs that
+/// the clearance does not cover.
 pub async fn jobs_of(
     store: &Store,
     pointers: &[CaseOfUser],
-    sees_child_safety: bool,
+    clearance: Clearance,
 ) -> Result<Vec<Option<Summary>>, Error> {
     let keys: Vec<_> = pointers.iter().map(|it| (it.org.clone(), JobId(it.id))).collect();
     let rows = store.get_many::<Job>(&keys).await?;
     let shown = |(pointer, job): (&CaseOfUser, Option<Job>)| {
         job.filter(|job| job.created_at == pointer.at)
-            .filter(|job| sees_child_safety || job.class != JobClass::ChildSafety)
+            .filter(|job| clearance.covers_child_safety() || job.class != JobClass::ChildSafety)
     };
     let jobs = pointers.iter().zip(rows).map(shown);
     jobs.map(|job| job.map(job_view::summary).transpose()).collect()
 }
 
-/// Returns the reports that the pointers name, in their order; `None` for reports of child safety unless
-/// `sees_child_safety`.
+/// Returns the reports that the pointers name, in their order; `None` for reports of child safety if the
+/// clearance does not cover them.
 pub async fn reports(
     store: &Store,
     pointers: &[CaseOfUser],
-    sees_child_safety: bool,
+    clearance: Clearance,
 ) -> Result<Vec<Option<ReportEntry>>, Error> {
     let keys: Vec<_> = pointers.iter().map(|it| (it.org.clone(), ReportId(it.id))).collect();
     let entry = |row: Report| {
@@ -292,6 +288,6 @@ pub async fn reports(
         })
     };
     let rows = store.get_many::<Report>(&keys).await?.into_iter();
-    let shown = rows.map(|row| row.filter(|row| sees_child_safety || !row.csam));
+    let shown = rows.map(|row| row.filter(|row| clearance.covers_child_safety() || !row.csam));
     shown.map(|row| row.map(entry).transpose()).collect()
 }

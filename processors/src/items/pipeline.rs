@@ -17,7 +17,7 @@ use tidegate_moderation::{
     },
     media::Wanted,
     review::{
-        report_routing,
+        child_safety, report_routing,
         rerouting::{Occasion, reroute_waiting_job},
     },
 };
@@ -289,7 +289,7 @@ impl ItemRun<'_> {
             ticket: &job.ticket,
             slot: self.slot,
         };
-        let facts = match pipeline.scores.complete(request, facts).await {
+        let facts = match pipeline.scores.complete(request, facts).await? {
             ScoreWaitResult::Answered(facts) => facts,
             ScoreWaitResult::Later => {
                 let (version, media) = (prepared.config.version(), &prepared.media.shown);
@@ -322,7 +322,7 @@ impl ItemRun<'_> {
             ticket: &job.ticket,
             slot: self.slot,
         };
-        match pipeline.scores.complete(request, Facts::new()).await {
+        match pipeline.scores.complete(request, Facts::new()).await? {
             ScoreWaitResult::Answered(_) => Ok(true),
             ScoreWaitResult::Later => {
                 let (version, media) = (prepared.config.version(), &prepared.media.shown);
@@ -358,9 +358,12 @@ impl ItemRun<'_> {
     }
 
     pub(super) async fn carry_out(&self, plan: Plan) -> Result<(), TaskError> {
-        let Submission { header, at, .. } = self.submission;
+        let Submission { header, entry, at, .. } = self.submission;
+        // Asked before the plan opens a job: the match that hands an item over to child safety counts like any other.
+        let is_child_safety = !plan.counted.is_empty()
+            && child_safety::is_restricted(&self.pipeline.deps.store, &header.org, &entry.key()).await?;
         let outcomes = submissions::carry_out(&self.pipeline.deps, &self.submission, plan).await?;
-        self.pipeline.counters.count(&header.org, at.append_ms, &outcomes);
+        self.pipeline.counters.count(&header.org, at.append_ms, &outcomes, is_child_safety);
         Ok(())
     }
 

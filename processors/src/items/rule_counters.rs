@@ -48,15 +48,18 @@ impl OutcomeCounters {
         }
     }
 
-    /// Counts the outcomes of an item that the log took at that time.
-    pub(crate) fn count(&self, org: &OrgId, at: Millis, outcomes: &[RuleOutcome]) {
+    /// Counts the outcomes of an item that the log took at that time. Those of an item of child safety are in the metrics of
+    /// the operator only: the statistics of rules are open to callers who may not see the item.
+    pub(crate) fn count(&self, org: &OrgId, at: Millis, outcomes: &[RuleOutcome], is_child_safety: bool) {
         if self.frequent_percent > 0 {
             self.rates.lock().count(org, outcomes);
         }
         if outcomes.is_empty() {
             return;
         }
-        self.counters.lock().count(org, at, outcomes);
+        if !is_child_safety {
+            self.counters.lock().count(org, at, outcomes);
+        }
         for outcome in outcomes {
             let (org, rule) = self.labels(org, &outcome.rule);
             metrics::rule_outcome(org, rule, outcome.kind.as_str());

@@ -8,8 +8,9 @@ use std::{sync::Arc, time::Duration};
 use futures::future::join_all;
 use tidegate_catalog::Compiled;
 use tidegate_moderation::{
+    Error,
     items::evaluate::{self, Prepared},
-    scores::Scorer,
+    scores::{Answer, Scorer},
 };
 use tidegate_rules::{Facts, Need, Scan};
 use tidegate_scheduler::Scheduler;
@@ -81,6 +82,7 @@ pub(crate) struct ScoreRequest<'a> {
 
 enum WaitEnd {
     Answered,
+    Failed(Error),
     TimeIsOver,
     Lost,
 }
@@ -101,14 +103,18 @@ impl ScoreWait {
 
     /// Adds to the facts the scores that matter. The cheapest model of each rule is asked first, and the next one only
     /// if the rule still depends on it.
-    pub(crate) async fn complete(&self, request: ScoreRequest<'_>, mut facts: Facts) -> ScoreWaitResult {
+    pub(crate) async fn complete(
+        &self,
+        request: ScoreRequest<'_>,
+        mut facts: Facts,
+    ) -> Result<ScoreWaitResult, Error> {
         let models = models(&request, &facts);
         if !models.is_empty() {
             let end = match &self.mode {
                 WaitMode::Passing(permits) => {
                     let Some(_permit) = permits.try_acquire(request.org, &[], 0) else {
                         metrics::item_handed_over("share");
-                        return ScoreWaitResult::Later;
+                        return Ok(ScoreWaitResult::Later);
                     };
                     self.ask_until(request, &mut facts, Instant::now() + self.wait).await
                 }
@@ -117,17 +123,18 @@ impl ScoreWait {
                 }
             };
             match (end, &self.mode) {
-                (WaitEnd::Lost, _) => return ScoreWaitResult::Left,
+                (WaitEnd::Lost, _) => return Ok(ScoreWaitResult::Left),
+                (WaitEnd::Failed(error), _) => return Err(error),
                 (WaitEnd::TimeIsOver, WaitMode::Passing(_)) => {
                     metrics::item_handed_over("time");
-                    return ScoreWaitResult::Later;
+                    return Ok(ScoreWaitResult::Later);
                 }
                 (WaitEnd::TimeIsOver, WaitMode::Slow(..)) => self.fail(request, &mut facts, "deadline").await,
                 (WaitEnd::Answered, _) => {}
             }
         }
         facts.skip_scores(request.scan.needs());
-        ScoreWaitResult::Answered(facts)
+        Ok(ScoreWaitResult::Answered(facts))
     }
 
     async fn ask_in_turn(
@@ -166,7 +173,7 @@ impl ScoreWait {
                 tokio::select! {
                     biased;
                     () = request.ticket.cancelled() => WaitEnd::Lost,
-                    () = self.ask(request, facts) => WaitEnd::Answered,
+                    asked = self.ask(request, facts) => asked.map_or_else(WaitEnd::Failed, |()| WaitEnd::Answered),
                     () = sleep_until(end) => WaitEnd::TimeIsOver,
                 }
             })
@@ -174,7 +181,7 @@ impl ScoreWait {
     }
 
     /// Asks until no rule depends on a score. Each round answers at least one need, so it ends.
-    async fn ask(&self, request: ScoreRequest<'_>, facts: &mut Facts) {
+    async fn ask(&self, request: ScoreRequest<'_>, facts: &mut Facts) -> Result<(), Error> {
         loop {
             let mut asked: Vec<Need> = Vec::new();
             for needs in self.undecided(request, facts).await {
@@ -182,11 +189,11 @@ impl ScoreWait {
                 asked.extend(cheapest.filter(|need| !asked.contains(need)));
             }
             if asked.is_empty() {
-                return;
+                return Ok(());
             }
             let answers = join_all(asked.iter().map(|need| self.answer(request, need))).await;
             for (need, answer) in asked.into_iter().zip(answers) {
-                match answer {
+                match answer? {
                     Some(Ok(scores)) => facts.scores(need, (*scores).clone()),
                     Some(Err(reason)) => facts.failed(need, &*reason),
                     None => facts.unknown(need),
@@ -215,20 +222,17 @@ impl ScoreWait {
     }
 
     /// Returns `None` if the item has nothing for the model.
-    async fn answer(
-        &self,
-        request: ScoreRequest<'_>,
-        need: &Need,
-    ) -> Option<tidegate_moderation::scores::Answer> {
-        let Need::Score { model, .. } = need else { return None };
+    async fn answer(&self, request: ScoreRequest<'_>, need: &Need) -> Result<Option<Answer>, Error> {
+        let Need::Score { model, .. } = need else { return Ok(None) };
         let Some(signal) = request.prepared.config.signal(model) else {
-            return Some(Err("no_signal".into()));
+            return Ok(Some(Err("no_signal".into())));
         };
         let inputs = request.prepared.score_inputs(signal);
         if inputs.is_empty() {
-            return None;
+            return Ok(None);
         }
-        Some(self.scorer.score(request.org, signal, &inputs).await)
+        let item = &request.prepared.key;
+        self.scorer.score(request.org, signal, item, &inputs).await.map(Some)
     }
 }
 

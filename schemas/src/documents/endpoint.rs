@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::is_false;
 use crate::ids::EndpointId;
 
 /// `endpoint: platform`
@@ -27,6 +28,10 @@ pub struct Endpoint {
     /// Values that answers to appeals carry in their `custom`.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub custom: Map<String, Value>,
+    /// True if callbacks about items of child safety are sent here. Only callers with the scope `child_safety` may change
+    /// such an endpoint.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub child_safety: bool,
 }
 
 /// A kind of callback.

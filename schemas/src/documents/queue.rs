@@ -40,7 +40,7 @@ pub struct Queue {
     /// Parts that decisions on its jobs must have.
     #[serde(default, skip_serializing_if = "Required::is_nothing")]
     pub require: Required,
-    /// Age below which its jobs should be decided.
+    /// Age below which its jobs should be decided; see [`Queue::target_age`] for the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_age: Option<Period>,
     /// Age at which a job that nobody has claimed is closed without a decision; never by default.
@@ -160,8 +160,12 @@ impl QueueOrder {
 const BUILT_IN: [(&str, QueueClass); 3] = [
     ("default", QueueClass::Review),
     ("appeals", QueueClass::Appeal),
-    ("child-safety", QueueClass::ChildSafety),
+    (CHILD_SAFETY, QueueClass::ChildSafety),
 ];
+
+/// Queue of child-safety jobs that name no other.
+const CHILD_SAFETY: &str = "child-safety";
+const CHILD_SAFETY_TARGET: Period = Period::of_seconds(3_600);
 
 /// Returns the class of a queue that every organisation has.
 pub fn built_in_class(key: &str) -> Option<QueueClass> {
@@ -191,6 +195,11 @@ impl Queue {
 
     pub fn class(&self) -> QueueClass {
         built_in_class(self.key.as_str()).or(self.class).unwrap_or_default()
+    }
+
+    /// Returns the age below which its jobs should be decided: of `child-safety` an hour, unless its document says otherwise.
+    pub fn target_age(&self) -> Option<Period> {
+        self.target_age.or_else(|| (self.key.as_str() == CHILD_SAFETY).then_some(CHILD_SAFETY_TARGET))
     }
 
     fn auto_close_faults(&self, age: Period) -> impl Iterator<Item = String> + use<> {

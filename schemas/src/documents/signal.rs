@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::period::Period;
+use super::{is_false, period::Period};
 use crate::ids::SignalId;
 
 /// Text of a request's template that the input takes the place of.
@@ -50,6 +50,10 @@ pub struct Signal {
     /// Relative cost of a call: of several models that a rule still depends on, the cheapest is asked first.
     #[serde(default = "usual_cost", skip_serializing_if = "is_usual_cost")]
     pub cost: u32,
+    /// True if items of child safety are sent to the model. Only callers with the scope `child_safety` may change such a
+    /// signal.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub child_safety: bool,
 }
 
 /// Part of an item that a model is given.

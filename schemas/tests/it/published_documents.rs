@@ -370,6 +370,7 @@ fn full_documents() -> Vec<(DocumentKind, Document)> {
             headers: [("a".to_owned(), "b".to_owned())].into(),
             events: vec![Event::AppealDecision],
             custom: [("source".to_owned(), json!({"name": [1]}))].into_iter().collect(),
+            child_safety: true,
         }),
         Document::Threshold(Threshold {
             key: "t".into(),
@@ -433,6 +434,7 @@ fn full_documents() -> Vec<(DocumentKind, Document)> {
             cache: Period::of_seconds(60),
             timeout: Period::of_seconds(3),
             cost: 7,
+            child_safety: true,
         }),
         Document::Window(Window {
             key: "w".into(),
@@ -512,9 +514,9 @@ prop_compose! {
 prop_compose! {
     fn any_endpoint()(
         key in "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", url in any_text(), headers in prop::collection::btree_map(any_text(), any_text(), 0..4),
-        events in prop::sample::subsequence(Event::ALL.to_vec(), 0..=4),
+        events in prop::sample::subsequence(Event::ALL.to_vec(), 0..=4), child_safety: bool,
     ) -> Document {
-        Document::Endpoint(Endpoint { key: key.into(), url, headers, events, custom: serde_json::Map::new() })
+        Document::Endpoint(Endpoint { key: key.into(), url, headers, events, custom: serde_json::Map::new(), child_safety })
     }
 }
 

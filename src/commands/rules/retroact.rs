@@ -36,11 +36,14 @@ pub(crate) struct Retroact {
     /// Only print what would be done
     #[arg(long)]
     dry_run: bool,
+    /// Also act on items of child safety; needs the scope `child_safety`
+    #[arg(long)]
+    child_safety: bool,
     /// Continue the run with this id
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["rules", "since", "until", "dry_run"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["rules", "since", "until", "dry_run", "child_safety"])]
     resume: Option<String>,
     /// List the runs
-    #[arg(long, conflicts_with_all = ["rules", "since", "until", "dry_run", "resume"])]
+    #[arg(long, conflicts_with_all = ["rules", "since", "until", "dry_run", "child_safety", "resume"])]
     list: bool,
     /// Maximum items per second, so that new items are not delayed
     #[arg(long, value_name = "ITEMS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
@@ -85,8 +88,10 @@ impl Retroact {
         let id = match self.resume {
             Some(id) => id,
             None => {
-                let body =
-                    json!({"rules": self.rules, "since": since, "until": until, "dryRun": self.dry_run});
+                let body = json!({
+                    "rules": self.rules, "since": since, "until": until, "dryRun": self.dry_run,
+                    "childSafety": self.child_safety,
+                });
                 let run: Run = client.post("/rules/retroactions", &body).await?;
                 if !self.json {
                     print_line(format!("run {}", run.id));

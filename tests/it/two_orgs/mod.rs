@@ -1,8 +1,8 @@
 //! Two organisations: nothing of one is seen or changed with the keys of the other, on any route of either API.
 
-mod routes;
-mod rows;
-mod setup;
+pub(crate) mod routes;
+pub(crate) mod rows;
+pub(crate) mod setup;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ const NO_IDS: [&str; 7] = ["since", "until", "hash", "jobs", "deliveries", "fetc
 /// Names of values that are the same in both requests.
 const COMMON: [&str; 5] = ["since", "until", "hash", "jobs", "deliveries"];
 
-type Ids = BTreeMap<&'static str, String>;
+pub(crate) type Ids = BTreeMap<&'static str, String>;
 
 impl TwoOrgs {
     /// A request to the API of the row, under a key or the operator's token.
@@ -104,7 +104,7 @@ fn other(id: &str) -> String {
 }
 
 /// The text with ids in their places, and those that were put there.
-fn filled(text: &str, ids: &Ids) -> (String, Ids) {
+pub(crate) fn filled(text: &str, ids: &Ids) -> (String, Ids) {
     let (mut text, mut used) = (text.to_owned(), Ids::new());
     for (name, id) in ids {
         let place = format!("<{name}>");

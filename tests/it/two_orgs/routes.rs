@@ -7,14 +7,14 @@ const METHODS: [(&str, &str); 5] =
     [("get", "GET"), ("post", "POST"), ("put", "PUT"), ("delete", "DELETE"), ("patch", "PATCH")];
 
 /// A route of the platform API with the scope that opens it, by its variant's name.
-pub(super) struct PlatformRoute {
+pub(crate) struct PlatformRoute {
     /// `POST /api/v1/report`
-    pub(super) route: String,
-    pub(super) scope: String,
+    pub(crate) route: String,
+    pub(crate) scope: String,
 }
 
 /// Routes of the platform API: the array in the router of `ingest`.
-pub(super) fn of_platform() -> Vec<PlatformRoute> {
+pub(crate) fn of_platform() -> Vec<PlatformRoute> {
     let code = read("ingest/src/lib.rs");
     let array = code.split_once("let routes: [").expect("the array of routes").1;
     let array = array.split_once("];").expect("the end of the array").0;
@@ -32,12 +32,12 @@ pub(super) fn of_platform() -> Vec<PlatformRoute> {
 }
 
 /// Routes of the admin API: whatever `.route(` of its files names.
-pub(super) fn of_admin() -> BTreeSet<String> {
+pub(crate) fn of_admin() -> BTreeSet<String> {
     of_folders(&["console/src/admin"])
 }
 
 /// Routes of the console's pages and of its sign-in.
-pub(super) fn of_pages() -> BTreeSet<String> {
+pub(crate) fn of_pages() -> BTreeSet<String> {
     of_folders(&["console/src/pages", "console/src/signin"])
 }
 

@@ -3,16 +3,16 @@
 //! `<name>` stands for an id of the first organisation, and in a second request for one that does not exist. Requests that
 //! only read come first, because the others make things of those ids in the other organisation.
 
-pub(super) struct Row {
+pub(crate) struct Row {
     /// Method and template, as the code has it; the platform's with its prefix.
-    pub(super) route: &'static str,
+    pub(crate) route: &'static str,
     /// Status, path with query, and body.
-    pub(super) requests: &'static [(u16, &'static str, &'static str)],
+    pub(crate) requests: &'static [(u16, &'static str, &'static str)],
     /// True if the scope `review` opens the route of the admin API or the page.
-    pub(super) is_for_reviewers: bool,
+    pub(crate) is_for_reviewers: bool,
 }
 
-const fn row(route: &'static str, requests: &'static [(u16, &'static str, &'static str)]) -> Row {
+pub(crate) const fn row(route: &'static str, requests: &'static [(u16, &'static str, &'static str)]) -> Row {
     Row { route, requests, is_for_reviewers: false }
 }
 
@@ -21,7 +21,7 @@ const fn review(route: &'static str, requests: &'static [(u16, &'static str, &'s
 }
 
 /// Routes of the admin API.
-pub(super) const ADMIN: &[Row] = &[
+pub(crate) const ADMIN: &[Row] = &[
     row("GET /audit", &[(200, "/audit", ""), (200, "/audit?object=/jobs/<job>", "")]),
     row("GET /banks", &[(200, "/banks", "")]),
     row("POST /banks/match", &[(404, "/banks/match", r#"{"hashes":{"md5":"<hash>"},"banks":["<hashes>"]}"#)]),
@@ -205,7 +205,7 @@ pub(super) const ADMIN: &[Row] = &[
 ];
 
 /// Pages of the console; a body is a form.
-pub(super) const PAGES: &[Row] = &[
+pub(crate) const PAGES: &[Row] = &[
     review("GET /", &[(303, "/", "")]),
     review("GET /style.css", &[(200, "/style.css", "")]),
     review("GET /sign-in", &[(200, "/sign-in", "")]),
@@ -247,7 +247,7 @@ pub(super) const PAGES: &[Row] = &[
 ];
 
 /// Routes of the platform API.
-pub(super) const PLATFORM: &[Row] = &[
+pub(crate) const PLATFORM: &[Row] = &[
     row(
         "GET /api/v1/items/{type_id}/{id}",
         &[(404, "/items/post/<item>", ""), (404, "/items/post/<item>?submission=<submission>", "")],

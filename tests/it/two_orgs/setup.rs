@@ -87,6 +87,12 @@ pub(super) async fn two_orgs(place: &Place) -> TwoOrgs {
 
 /// Appends a dead letter of the first organisation, about a record that cannot be read.
 async fn add_dead_letter(place: &Place) {
+    append_dead_letter(place, Bytes::from_static(b"unreadable"), SEALED).await;
+}
+
+/// Appends a dead letter of the organisation `default` with the framed record of an item to the log of a service that was
+/// stopped.
+pub(crate) async fn append_dead_letter(place: &Place, value: Bytes, detail: &str) {
     let database = fjall::Database::builder(place.data().join("db")).open().unwrap();
     let log = Log::open_embedded(database, &Settings::default()).unwrap();
     let letter = DeadLetter {
@@ -96,12 +102,12 @@ async fn add_dead_letter(place: &Place) {
         offset: 0,
         written_at: Millis::now(),
         key: Bytes::from_static(b"k"),
-        value: Bytes::from_static(b"unreadable"),
+        value,
         headers: Vec::new(),
         submission_id: None,
         stage: "evaluate".to_owned(),
         reason: "content".to_owned(),
-        detail: SEALED.to_owned(),
+        detail: detail.to_owned(),
         failed_at: Millis::now(),
     };
     let at = log.partition(Topic::DeadLetters, b"k");
@@ -206,7 +212,7 @@ async fn settled(demo: &Demo) {
 }
 
 /// An answer without what is drawn for each request or changes with time, and with `<name>` in the place of ids.
-pub(super) fn stable((status, mut body): Answer, echoed: &BTreeMap<&'static str, String>) -> (u16, String) {
+pub(crate) fn stable((status, mut body): Answer, echoed: &BTreeMap<&'static str, String>) -> (u16, String) {
     strip(&mut body);
     let mut text = body.to_string();
     for (name, id) in echoed {

@@ -274,7 +274,9 @@ pub(crate) async fn step(
         let page = history::page(&deps.store, org, &span, from.take(), items).await;
         let page = page.map_err(faults::moderation)?;
         items = (2 * items).min(ITEMS);
-        let judged = trial.compare(&deps.store, org, page.items, api.deps.window_rows).await;
+        let visible = caller.clearance().visible_items(&deps.store, org, page.items).await;
+        let visible = visible.map_err(faults::moderation)?;
+        let judged = trial.compare(&deps.store, org, visible, api.deps.window_rows).await;
         findings.join(judged.map_err(faults::moderation)?);
         from = page.next;
         if from.is_none() || budget.is_spent() {

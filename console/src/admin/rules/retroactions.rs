@@ -2,7 +2,10 @@
 
 use axum::{Extension, Json, extract::State, http::StatusCode};
 use serde::Deserialize;
-use tidegate_moderation::reevaluation::retroact::{self, Refusal, Run};
+use tidegate_moderation::{
+    reevaluation::retroact::{self, Refusal, Run},
+    review::child_safety::Clearance,
+};
 use tidegate_schemas::ids::{Millis, RuleId};
 use tidegate_web::{Path, Problem, Query};
 use uuid::Uuid;
@@ -26,6 +29,9 @@ pub(super) struct Wanted {
     /// True if the run only reports what it would do.
     #[serde(default)]
     dry_run: bool,
+    /// True if the run covers items of child safety, which needs the scope `child_safety`.
+    #[serde(default)]
+    child_safety: bool,
 }
 
 #[derive(Deserialize)]
@@ -45,6 +51,9 @@ pub(super) async fn begin(
     caller: Caller,
     Body(wanted): Body<Wanted>,
 ) -> Result<(StatusCode, Extension<AuditDetail>, Json<Run>), Problem> {
+    if wanted.child_safety {
+        caller.needs_child_safety()?;
+    }
     let now = Millis::now();
     let until = wanted.until.unwrap_or_else(|| now.iso());
     let span = span(&wanted.since, &until, None)?;
@@ -53,6 +62,7 @@ pub(super) async fn begin(
         since: span.time.start,
         until: span.time.end,
         dry_run: wanted.dry_run,
+        clearance: Clearance::from_flag(wanted.child_safety),
         by: caller.name.to_string(),
     };
     let begun = retroact::begin(&api.deps.moderation, &caller.org, wanted, now).await;
@@ -66,8 +76,8 @@ pub(super) async fn list(
     caller: Caller,
     Query(_): Query<WholeList>,
 ) -> Result<Json<List<Run>>, Problem> {
-    let runs = retroact::list(&api.deps.moderation.store, &caller.org).await.map_err(faults::moderation)?;
-    Ok(Json(List::whole(runs)))
+    let runs = retroact::list(&api.deps.moderation.store, &caller.org, caller.clearance()).await;
+    Ok(Json(List::whole(runs.map_err(faults::moderation)?)))
 }
 
 pub(super) async fn step(
@@ -84,7 +94,8 @@ pub(super) async fn step(
     let _turn = api.trials.turn(org_turn, api.settings.turn_wait()).await?;
     let budget = Budget::begin();
     let (deps, rows) = (&api.deps.moderation, api.deps.window_rows);
-    let stepped = retroact::step(deps, &caller.org, run, rows, step.most, || budget.is_spent()).await;
+    let (org, clearance) = (&caller.org, caller.clearance());
+    let stepped = retroact::step(deps, org, run, clearance, rows, step.most, || budget.is_spent()).await;
     Ok(Json(stepped.map_err(faults::moderation)?.map_err(refused)?))
 }
 
@@ -99,6 +110,7 @@ fn refused(refusal: Refusal) -> Problem {
         Refusal::Changed(rule) => Problem::conflict(format!(
             "The rule `{rule}` is not what it was when the run began, or not live: begin another run."
         )),
+        Refusal::ChildSafety => Caller::lacks_child_safety(),
         Refusal::Overtaken => Problem::conflict("Somebody else is at this run: look where it is."),
     }
 }

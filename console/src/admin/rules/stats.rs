@@ -52,7 +52,8 @@ pub(super) async fn stats(
         return Err(invalid("", format!("`since` is before `until`, and at most {MOST_DAYS} days.")));
     }
     let store = &api.deps.moderation.store;
-    let found = stats::read(store, &caller.org, since, until, wanted.rule.as_ref()).await;
+    let rule = wanted.rule.as_ref();
+    let found = stats::read(store, &caller.org, since, until, rule, caller.clearance()).await;
     let found = found.map_err(faults::moderation)?;
     let lines = found.into_iter().map(|((rule, version), stats)| Line { rule, version, stats });
     Ok(Json(List::whole(lines.collect())))

@@ -118,6 +118,7 @@ pub(super) fn whole(
     faults.retain(|fault| !parsed.is_in_doubt(fault));
     faults.extend(parsed.faults.iter().chain(doubled).cloned());
     told.extend(unheard(&content.set).into_iter().map(|it| ("unheard", it)));
+    told.extend(kept_from_endpoints(&content.set).into_iter().map(|it| ("child_safety", it)));
     told.extend(expired(&content.set, now).into_iter().map(|it| ("expired", it)));
     if let (Some(compiled), true) = (compiled, faults.is_empty()) {
         return Ok((compiled, told));
@@ -253,6 +254,17 @@ fn unheard(set: &Set) -> Vec<DocumentFault> {
         .filter(|(_, it)| it.kind == ActionKind::Callback && it.endpoint.is_none() && !heard);
     let message = "No endpoint takes `action.automatic`: callbacks of this action are held until one does.";
     silent.map(|(origin, _)| DocumentFault::new(origin, "endpoint", message)).collect()
+}
+
+/// Actions that hand items over to child safety while no endpoint may have callbacks about such items, also about what other
+/// actions do to them.
+fn kept_from_endpoints(set: &Set) -> Vec<DocumentFault> {
+    if set.endpoints.is_empty() || set.endpoints.values().any(|(_, endpoint)| endpoint.child_safety) {
+        return Vec::new();
+    }
+    let hand_over = set.actions.values().filter(|(_, action)| action.kind == ActionKind::EnqueueChildSafety);
+    let message = "No endpoint says `child_safety: true`: once this action has handed an item over, all callbacks about the item are held until one does.";
+    hand_over.map(|(origin, _)| DocumentFault::new(origin, "kind", message)).collect()
 }
 
 /// Rules that are evaluated no more.

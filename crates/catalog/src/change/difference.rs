@@ -21,6 +21,8 @@ pub struct Difference {
     pub kind: DocumentKind,
     pub key: String,
     pub how: How,
+    /// True if the document gives child-safety material to a destination, before the change or after it.
+    pub is_child_safety: bool,
 }
 
 impl fmt::Display for Difference {
@@ -40,7 +42,15 @@ pub(super) fn between(before: &Content, after: &Content) -> Vec<Difference> {
     }
     let (before, after) = (before.documents(), after.documents());
     let (before, after) = (by_name(&before), by_name(&after));
-    let difference = |(kind, key): (DocumentKind, &str), how| Difference { kind, key: key.to_owned(), how };
+    let sends = |documents: &BTreeMap<(DocumentKind, &str), &Document>, name: &(DocumentKind, &str)| {
+        documents.get(name).is_some_and(|document| sends_child_safety(document))
+    };
+    let difference = |name: (DocumentKind, &str), how| Difference {
+        kind: name.0,
+        key: name.1.to_owned(),
+        how,
+        is_child_safety: sends(&before, &name) || sends(&after, &name),
+    };
     let mut found: Vec<Difference> = after
         .iter()
         .filter_map(|(name, document)| match before.get(name) {
@@ -53,4 +63,13 @@ pub(super) fn between(before: &Content, after: &Content) -> Vec<Difference> {
     found.extend(gone.map(|name| difference(*name, How::Removed)));
     found.sort_by(|left, right| (left.kind, &left.key).cmp(&(right.kind, &right.key)));
     found
+}
+
+/// True if items of child safety leave the service for the destination of the document.
+fn sends_child_safety(document: &Document) -> bool {
+    match document {
+        Document::Endpoint(endpoint) => endpoint.child_safety,
+        Document::Signal(signal) => signal.child_safety,
+        _ => false,
+    }
 }

@@ -43,6 +43,8 @@ pub(crate) struct ActionInput<'a> {
     pub(crate) decision: Option<&'a DecisionRef>,
     /// Person or system that takes the action, if no rule does.
     pub(crate) actor: Option<&'a str>,
+    /// True if the decision is about child-safety material, which not every endpoint may have.
+    pub(crate) is_child_safety: bool,
     /// Further values for `custom`, unless a parameter has the name.
     pub(crate) about: &'a Map<String, Value>,
     /// Further items that the action is about.
@@ -115,7 +117,7 @@ impl Plan {
 
     fn call_back(&mut self, config: &Compiled, input: &ActionInput<'_>, endpoint: Option<EndpointId>) {
         let endpoints = match input.decision {
-            Some(_) => subscribers(config, input.event_type, endpoint.as_ref()),
+            Some(_) => subscribers(config, input.event_type, endpoint.as_ref(), input.is_child_safety),
             None => vec![endpoint],
         };
         for (nth, endpoint) in endpoints.into_iter().enumerate() {
@@ -150,16 +152,26 @@ impl Plan {
     }
 }
 
-/// Returns the endpoints that receive an event: the one that its action names, and all that take such events. Without
-/// any, the event is kept as held rather than lost.
+/// Returns the endpoints that receive an event: the one that its action names, and all that take such events. An event about
+/// child-safety material goes only to those that may have it. Without any, the event is kept as held rather than lost.
 pub(crate) fn subscribers(
     config: &Compiled,
     event_type: Event,
     named: Option<&EndpointId>,
+    is_child_safety: bool,
 ) -> Vec<Option<EndpointId>> {
+    let is_permitted = |endpoint: &EndpointId| {
+        !is_child_safety || config.endpoint(endpoint).is_some_and(|endpoint| endpoint.child_safety)
+    };
     let taking = config.endpoints_for(event_type.name()).map(|endpoint| endpoint.key.clone());
     let taking = taking.filter(|endpoint| named != Some(endpoint));
-    let all: Vec<_> = named.cloned().into_iter().chain(taking).map(Some).collect();
+    let all: Vec<_> = named
+        .cloned()
+        .into_iter()
+        .chain(taking)
+        .filter(|endpoint| is_permitted(endpoint))
+        .map(Some)
+        .collect();
     if all.is_empty() { vec![None] } else { all }
 }
 

@@ -215,6 +215,7 @@ fn take(
             parameters,
             conflicts,
             decision: None,
+            is_child_safety: false,
             about: &Map::new(),
             actor: None,
             reported_items: &[],

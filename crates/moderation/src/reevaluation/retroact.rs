@@ -39,6 +39,7 @@ use crate::{
         history::{self, HistoryCursor, Sample, Span},
         stored::{self, Submission},
     },
+    review::child_safety::Clearance,
     rules::windows::Moment,
 };
 
@@ -50,6 +51,8 @@ pub struct Wanted {
     pub until: Millis,
     /// Counts the effects without submitting the items.
     pub dry_run: bool,
+    /// Whether the run covers items of child safety.
+    pub clearance: Clearance,
     pub by: String,
 }
 
@@ -65,6 +68,8 @@ pub enum Refusal {
     Changed(RuleId),
     /// A step of the same run was faster.
     Overtaken,
+    /// The run covers items of child safety, and the caller's clearance does not.
+    ChildSafety,
 }
 
 /// Numbers of items by result.
@@ -98,6 +103,9 @@ pub struct Run {
     pub since: String,
     pub until: String,
     pub dry_run: bool,
+    /// True if the run covers items of child safety.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub child_safety: bool,
     pub begun_at: String,
     pub begun_by: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,6 +146,7 @@ pub async fn begin(
         place: None,
         progress: text(&Progress::default())?,
         finished_at: None,
+        child_safety: Some(wanted.clearance.covers_child_safety()),
         version: 1,
     };
     match deps.store.insert_new(&row).await? {
@@ -146,10 +155,12 @@ pub async fn begin(
     }
 }
 
-/// Returns the runs of an org, newest first.
-pub async fn list(store: &Store, org: &OrgId) -> Result<Vec<Run>, Error> {
+/// Returns the runs of an org, newest first. The counts of a run that covers items of child safety are shown only to
+/// readers who may see such items.
+pub async fn list(store: &Store, org: &OrgId, clearance: Clearance) -> Result<Vec<Run>, Error> {
     let rows = store.scan::<Retroaction>(&(org.clone(),), At::all()).all().await?;
-    let mut runs: Vec<_> = rows.iter().map(shown).collect::<Result<_, _>>()?;
+    let visible = rows.iter().filter(|row| clearance.covers_child_safety() || !covers_child_safety(row));
+    let mut runs: Vec<_> = visible.map(shown).collect::<Result<_, _>>()?;
     runs.sort_by(|left, right| right.begun_at.cmp(&left.begun_at));
     Ok(runs)
 }
@@ -159,6 +170,7 @@ pub async fn step(
     deps: &Deps,
     org: &OrgId,
     run: Uuid,
+    clearance: Clearance,
     window_rows: usize,
     most: u64,
     is_enough: impl Fn() -> bool + Send,
@@ -168,6 +180,10 @@ pub async fn step(
     let Some(mut row) = deps.store.get::<Retroaction>(&(org.clone(), run)).await? else {
         return Ok(Err(Refusal::NoSuchRun));
     };
+    if covers_child_safety(&row) && !clearance.covers_child_safety() {
+        return Ok(Err(Refusal::ChildSafety));
+    }
+    let clearance = Clearance::from_flag(covers_child_safety(&row));
     if row.finished_at.is_some() {
         return Ok(Ok(shown(&row)?));
     }
@@ -189,7 +205,8 @@ pub async fn step(
     let next = loop {
         let page = history::page(&deps.store, org, &span, place.take(), ITEMS).await?;
         let step = Step { deps, org, row: &row, rules: &rules, window_rows };
-        step.evaluate(&config, page.items, &mut progress).await?;
+        let visible = clearance.visible_items(&deps.store, org, page.items).await?;
+        step.evaluate(&config, visible, &mut progress).await?;
         if page.next.is_none() || progress.sent - before >= most || is_enough() {
             break page.next;
         }
@@ -203,6 +220,10 @@ pub async fn step(
         Replaced::Yes => Ok(Ok(shown(&row)?)),
         Replaced::No(_) | Replaced::Gone => Ok(Err(Refusal::Overtaken)),
     }
+}
+
+fn covers_child_safety(row: &Retroaction) -> bool {
+    row.child_safety.unwrap_or(false)
 }
 
 fn is_still(config: &Compiled, rule: &RuleId, version: &str) -> bool {
@@ -494,6 +515,7 @@ fn shown(row: &Retroaction) -> Result<Run, Error> {
         since: row.since.iso(),
         until: row.until.iso(),
         dry_run: row.dry_run,
+        child_safety: covers_child_safety(row),
         begun_at: row.begun_at.iso(),
         begun_by: row.begun_by.clone(),
         finished_at: row.finished_at.map(Millis::iso),

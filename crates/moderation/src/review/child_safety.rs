@@ -1,21 +1,123 @@
-//! Finds the items that only callers with the scope `child_safety` may see.
+//! Decides who may see child-safety material: callers, endpoints and models. Everything that shows, counts or sends items
+//! asks here.
 
 use std::collections::HashSet;
 
+use serde::Deserialize;
+use serde_json::Value;
 use tidegate_schemas::{
-    ids::{ItemKey, OrgId},
+    ids::{DecisionId, EventId, ItemKey, Millis, OrgId},
+    item_types::datetime,
     records::JobClass,
 };
 use tidegate_store::{
     Store,
-    tables::review::jobs::{Job, JobState, SubjectJob},
+    tables::{
+        callbacks::deliveries::Delivery,
+        items::items::Item,
+        review::{
+            decisions::Decision,
+            jobs::{Job, JobState, SubjectJob},
+        },
+    },
 };
 
 use crate::Error;
 
+/// Reason for which a callback about child-safety material is held: no endpoint that may have it takes such events.
+pub const HELD_REASON: &str = "child_safety_endpoint";
+
+/// Whether a reader or a destination may see child-safety material: a caller by the scope of its key, an endpoint or a signal by
+/// its document.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clearance {
+    ChildSafety,
+    #[default]
+    None,
+}
+
+impl Clearance {
+    pub const fn from_flag(sees_child_safety: bool) -> Self {
+        if sees_child_safety { Self::ChildSafety } else { Self::None }
+    }
+
+    pub fn covers_child_safety(self) -> bool {
+        self == Self::ChildSafety
+    }
+
+    /// True if a job may be shown.
+    pub fn covers_job(self, job: &Job) -> bool {
+        self.covers_child_safety() || !is_child_safety_job(job)
+    }
+
+    /// Returns those of the items that may not be shown, counted or sent.
+    pub async fn withheld_items(
+        self,
+        store: &Store,
+        org: &OrgId,
+        items: &[ItemKey],
+    ) -> Result<HashSet<ItemKey>, Error> {
+        if self.covers_child_safety() || items.is_empty() {
+            return Ok(HashSet::new());
+        }
+        Ok(restricted(store, org, items).await?)
+    }
+
+    /// Returns the stored items that may be evaluated for the reader.
+    pub async fn visible_items(
+        self,
+        store: &Store,
+        org: &OrgId,
+        mut rows: Vec<Item>,
+    ) -> Result<Vec<Item>, Error> {
+        let key = |row: &Item| ItemKey { type_id: row.type_id.clone(), id: row.item_id.clone() };
+        let keys: Vec<_> = rows.iter().map(key).collect();
+        let withheld = self.withheld_items(store, org, &keys).await?;
+        if !withheld.is_empty() {
+            rows.retain(|row| !withheld.contains(&key(row)));
+        }
+        Ok(rows)
+    }
+
+    /// Returns those of the decisions that may not be shown or counted. Each is named with its time.
+    pub async fn withheld_decisions(
+        self,
+        store: &Store,
+        org: &OrgId,
+        decisions: &[(Millis, DecisionId)],
+    ) -> Result<HashSet<DecisionId>, Error> {
+        if self.covers_child_safety() || decisions.is_empty() {
+            return Ok(HashSet::new());
+        }
+        decisions_of_child_safety(store, org, decisions).await
+    }
+
+    /// Returns those of the callbacks that may not be shown, sent or changed.
+    pub async fn withheld_events(
+        self,
+        store: &Store,
+        org: &OrgId,
+        deliveries: &[Delivery],
+    ) -> Result<HashSet<EventId>, Error> {
+        if self.covers_child_safety() || deliveries.is_empty() {
+            return Ok(HashSet::new());
+        }
+        restricted_events(store, org, deliveries).await
+    }
+}
+
+/// True if a job is one of child safety, and was not moved to another class.
+fn is_child_safety_job(job: &Job) -> bool {
+    job.class == JobClass::ChildSafety && job.state != JobState::Moved
+}
+
 /// Returns those of the items that have or had a child-safety job. An item whose newest child-safety job was moved to a
 /// review queue is not among them.
-pub async fn restricted(store: &Store, org: &OrgId, items: &[ItemKey]) -> Result<HashSet<ItemKey>, Error> {
+pub async fn restricted(
+    store: &Store,
+    org: &OrgId,
+    items: &[ItemKey],
+) -> Result<HashSet<ItemKey>, tidegate_store::Error> {
     let class = JobClass::ChildSafety.as_str();
     let keys: Vec<_> = items
         .iter()
@@ -33,7 +135,97 @@ pub async fn restricted(store: &Store, org: &OrgId, items: &[ItemKey]) -> Result
     Ok(restricted.collect())
 }
 
-/// True if only callers with the scope `child_safety` may see the item.
-pub async fn is_restricted(store: &Store, org: &OrgId, item: &ItemKey) -> Result<bool, Error> {
+/// True if only readers with the clearance for child safety may see the item.
+pub async fn is_restricted(
+    store: &Store,
+    org: &OrgId,
+    item: &ItemKey,
+) -> Result<bool, tidegate_store::Error> {
     Ok(!restricted(store, org, std::slice::from_ref(item)).await?.is_empty())
+}
+
+/// Returns those of the callbacks that name an item of child safety, or tell a decision on a child-safety job.
+async fn restricted_events(
+    store: &Store,
+    org: &OrgId,
+    deliveries: &[Delivery],
+) -> Result<HashSet<EventId>, Error> {
+    let events: Vec<_> = deliveries.iter().map(|row| (row, NamedInEvent::read(&row.body))).collect();
+    let items_of = |(row, event): &(&Delivery, NamedInEvent)| {
+        let mut items = event.items();
+        items.push(row.subject.clone());
+        items
+    };
+    let named: HashSet<ItemKey> = events.iter().flat_map(items_of).collect();
+    let items = restricted(store, org, &named.into_iter().collect::<Vec<_>>()).await?;
+    let decisions: Vec<_> = events.iter().filter_map(|(_, event)| event.decision.as_ref()?.key()).collect();
+    let of_child_safety = decisions_of_child_safety(store, org, &decisions).await?;
+    let is_restricted = |event: &&(&Delivery, NamedInEvent)| {
+        let decision = event.1.decision.as_ref();
+        items_of(event).iter().any(|item| items.contains(item))
+            || decision.is_some_and(|decision| of_child_safety.contains(&decision.id))
+    };
+    Ok(events.iter().filter(is_restricted).map(|(row, _)| row.event_id).collect())
+}
+
+/// Returns those of the decisions that were made on child-safety jobs. The row of a decision is written before anything that
+/// follows from it.
+async fn decisions_of_child_safety(
+    store: &Store,
+    org: &OrgId,
+    decisions: &[(Millis, DecisionId)],
+) -> Result<HashSet<DecisionId>, Error> {
+    let keys: Vec<_> = decisions.iter().map(|(at, id)| (org.clone(), at.day(), *at, *id)).collect();
+    let rows = store.get_many::<Decision>(&keys).await?.into_iter().flatten();
+    Ok(rows.filter(|row| row.class == JobClass::ChildSafety).map(|row| row.decision_id).collect())
+}
+
+/// Items and decision that the body of a callback names.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct NamedInEvent {
+    item: Option<ItemKey>,
+    decision: Option<NamedDecision>,
+    custom: NamedInCustom,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NamedDecision {
+    id: DecisionId,
+    decided_at: String,
+    #[serde(default)]
+    related: Vec<NamedRelated>,
+}
+
+#[derive(Deserialize)]
+struct NamedRelated {
+    item: ItemKey,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NamedInCustom {
+    /// A list of items, unless a parameter of the action has this name.
+    reported_items: Value,
+}
+
+impl NamedInEvent {
+    /// Reads the parts that have the form of this version's events. The subject of the callback counts in any case.
+    fn read(body: &[u8]) -> Self {
+        serde_json::from_slice(body).unwrap_or_default()
+    }
+
+    fn items(&self) -> Vec<ItemKey> {
+        let related =
+            self.decision.iter().flat_map(|decision| decision.related.iter().map(|it| it.item.clone()));
+        let reported = serde_json::from_value::<Vec<ItemKey>>(self.custom.reported_items.clone());
+        self.item.iter().cloned().chain(related).chain(reported.unwrap_or_default()).collect()
+    }
+}
+
+impl NamedDecision {
+    fn key(&self) -> Option<(Millis, DecisionId)> {
+        Some((datetime::parse(&self.decided_at)?, self.id))
+    }
 }

@@ -130,13 +130,14 @@ pub(super) fn add_decision_event(
     decision: &records::Decision,
     (decision_ref, about): (&DecisionRef, &Map<String, Value>),
     user: Option<&ItemKey>,
+    is_child_safety: bool,
 ) {
     let event_type = Event::ModeratorDecision;
-    let endpoints = subscribers(config, event_type, None);
     // Nothing waits for an endpoint here if the organisation has some and none of them wants such events.
-    if endpoints == [None] && config.endpoints().next().is_some() {
+    if config.endpoints_for(event_type.name()).next().is_none() && config.endpoints().next().is_some() {
         return;
     }
+    let endpoints = subscribers(config, event_type, None, is_child_safety);
     let decided: EventId = derive(Kind::DecisionEvent, &[decision.decision_id.as_bytes()]);
     for endpoint in endpoints {
         let event_id = copy_of(decided, endpoint.as_ref());

@@ -38,17 +38,25 @@ pub fn items_of(causes: &[Cause]) -> Result<HashSet<ItemKey>, Error> {
     Ok(items)
 }
 
-/// Takes the content of these items out of the causes, and marks the items with `withheld`.
-pub fn withhold(causes: &mut [Cause], items: &HashSet<ItemKey>) -> Result<(), Error> {
+/// Takes the content of these items out of the causes, with the words of those who reported or appealed, and marks the items
+/// with `withheld`. `subject` is the item of the job: the rules that matched it tell what it contains.
+pub fn withhold(causes: &mut [Cause], subject: &ItemKey, items: &HashSet<ItemKey>) -> Result<(), Error> {
     for cause in causes {
+        if items.contains(subject) {
+            cause.rules = to_raw_value(&[(); 0]).map_err(Error::corrupt("rules of a cause"))?;
+        }
         cause.media.retain(|media| !items.contains(&key_of(media)));
         if let Some(report) = &mut cause.report {
-            withhold_sent(&mut report.reported_item, items);
+            if withhold_sent(&mut report.reported_item, items) {
+                report.reason = None;
+            }
             withhold_listed(&mut report.reported_item_thread, items)?;
             withhold_listed(&mut report.additional_items, items)?;
         }
         if let Some(appeal) = &mut cause.appeal {
-            withhold_sent(&mut appeal.actioned_item, items);
+            if withhold_sent(&mut appeal.actioned_item, items) {
+                appeal.reason = None;
+            }
             withhold_listed(&mut appeal.additional_items, items)?;
         }
     }
@@ -65,11 +73,14 @@ fn listed(list: &RawValue) -> Result<Vec<ItemKey>, Error> {
     Ok(entries.into_iter().filter(|key| !key.id.as_str().is_empty()).collect())
 }
 
-fn withhold_sent(item: &mut SentItem, items: &HashSet<ItemKey>) {
-    if items.contains(&item.key) {
+/// Returns true if the item is one of those.
+fn withhold_sent(item: &mut SentItem, items: &HashSet<ItemKey>) -> bool {
+    let is_withheld = items.contains(&item.key);
+    if is_withheld {
         item.data = RawValue::NULL.to_owned();
         item.withheld = true;
     }
+    is_withheld
 }
 
 fn withhold_listed(list: &mut Box<RawValue>, items: &HashSet<ItemKey>) -> Result<(), Error> {

@@ -16,7 +16,7 @@ use tidegate_store::{
 };
 use uuid::Uuid;
 
-use crate::Error;
+use crate::{Error, review::child_safety::Clearance};
 
 /// A match of a rule version. Findings of moderators are recorded for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -264,13 +264,15 @@ pub struct Stats {
     pub alarmed_at: Option<String>,
 }
 
-/// Returns the statistics of rule versions on the days from `since` to `until`, of all rules or of `only` one.
+/// Returns the statistics of rule versions on the days from `since` to `until`, of all rules or of `only` one. Decisions
+/// about items that the clearance does not cover are not counted.
 pub async fn read(
     store: &Store,
     org: &OrgId,
     since: Millis,
     until: Millis,
     only: Option<&RuleId>,
+    clearance: Clearance,
 ) -> Result<BTreeMap<(RuleId, String), Stats>, Error> {
     let mut all: BTreeMap<(RuleId, String), Stats> = BTreeMap::new();
     for day in since.day()..=until.day() {
@@ -286,7 +288,9 @@ pub async fn read(
         let range = || only.map_or_else(At::all, |rule| At::under((rule.clone(),)));
         let mut verdicts = store.scan::<RuleVerdict>(&partition, range());
         while let Some(rows) = verdicts.next_page().await? {
-            for row in rows {
+            let items: Vec<_> = rows.iter().map(|row| row.item.clone()).collect();
+            let withheld = clearance.withheld_items(store, org, &items).await?;
+            for row in rows.into_iter().filter(|row| !withheld.contains(&row.item)) {
                 let stats = all.entry((row.rule, row.rule_version)).or_default();
                 match row.verdict {
                     Finding::Confirmed => stats.confirmed += 1,

@@ -31,7 +31,7 @@ use tidegate_egress::{
     score::{self, ScoreFailure, ScoreRequest},
 };
 use tidegate_rules::Scores;
-use tidegate_schemas::ids::{Millis, OrgId};
+use tidegate_schemas::ids::{ItemKey, Millis, OrgId};
 use tidegate_store::{Store, WriteTime, tables::items::scores::SignalScore};
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
@@ -46,6 +46,7 @@ use crate::{
         retry::Retries,
     },
     metrics,
+    review::child_safety::Clearance,
     single_flight::{Flight, SingleFlight},
 };
 
@@ -111,13 +112,24 @@ impl Scorer {
     }
 
     /// Returns the scores of an item's inputs, the highest of each label, and a text for each. One input without an answer leaves the item
-    /// without one: what the model did not see may be what it would have found.
-    pub async fn score(&self, org: &OrgId, signal: &Arc<ScoreSignal>, inputs: &[Value]) -> Answer {
+    /// without one: what the model did not see may be what it would have found. An item of child safety is sent only to
+    /// models whose documents say that they may have it. Fails if the store does not answer.
+    pub async fn score(
+        &self,
+        org: &OrgId,
+        signal: &Arc<ScoreSignal>,
+        item: &ItemKey,
+        inputs: &[Value],
+    ) -> Result<Answer, Error> {
         if inputs.len() > self.0.settings.inputs_per_item {
-            return Err("too_many_inputs".into());
+            return Ok(Err("too_many_inputs".into()));
+        }
+        let clearance = Clearance::from_flag(signal.child_safety);
+        if !clearance.withheld_items(&self.0.store, org, slice::from_ref(item)).await?.is_empty() {
+            return Ok(Err(CHILD_SAFETY.into()));
         }
         let answers = join_all(inputs.iter().map(|input| self.one(org, signal, input))).await;
-        answers.into_iter().collect::<Result<Vec<_>, _>>().map(highest)
+        Ok(answers.into_iter().collect::<Result<Vec<_>, _>>().map(highest))
     }
 
     async fn one(&self, org: &OrgId, signal: &Arc<ScoreSignal>, input: &Value) -> Answer {
@@ -383,6 +395,9 @@ impl Hash for Destination {
 fn ended(answer: Answer) -> Flight<Answer> {
     ready(answer).boxed().shared()
 }
+
+/// Reason why a model has no score for an item of child safety: its document does not say `child_safety: true`.
+const CHILD_SAFETY: &str = "child_safety";
 
 /// First step of the backoff between the attempts of a call; each further one is twice as long.
 const RETRY_STEP: Duration = Duration::from_millis(250);

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tidegate_catalog::{MasterKey, ScoreSignal, Secrets, change};
 use tidegate_egress::Client;
 use tidegate_moderation::scores::{Answer, Scorer, Settings};
-use tidegate_schemas::ids::OrgId;
+use tidegate_schemas::ids::{ItemKey, OrgId};
 use tidegate_store::Store;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -121,7 +121,9 @@ fn full_batches() -> Settings {
 
 async fn ask_of(scorer: &Scorer, org: &OrgId, model: &Model, texts: &[&str]) -> Vec<Answer> {
     let inputs: Vec<[Value; 1]> = texts.iter().map(|text| [json!(text)]).collect();
-    join_all(inputs.iter().map(|input| scorer.score(org, &model.signal, input))).await
+    let item = ItemKey::new("post", "p1");
+    let answers = join_all(inputs.iter().map(|input| scorer.score(org, &model.signal, &item, input))).await;
+    answers.into_iter().collect::<Result<_, _>>().unwrap()
 }
 
 /// Asks at once for items with a text each. Returns the score or the reason of each.

@@ -72,7 +72,7 @@ async fn a_rule_opens_a_child_safety_job_and_no_review() {
     let mut world = world().await;
     world.submit_text("p1", "match").await;
     let (found, causes) = opened(&world, &post("p1")).await;
-    assert_eq!(found.queue.as_str(), "child-safety");
+    assert_eq!((found.queue.as_str(), found.priority), ("child-safety", 8), "it is severe without a policy");
     assert_eq!((causes.len(), causes[0].kind), (1, CauseKind::Rule));
     assert!(causes[0].rules.contains("known-hash"), "{}", causes[0].rules);
     // A later version joins the job that is open.
@@ -170,5 +170,36 @@ async fn a_hash_match_opens_a_child_safety_job_without_a_report() {
     let (_, causes) = opened(&world, &post("after")).await;
     assert!(causes[0].rules.contains("known"), "{}", causes[0].rules);
     assert!(job(&world, "child_safety", &post("before")).await.is_none());
+    world.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn child_safety_decision_is_told_to_cleared_endpoints() {
+    let mut world = world().await;
+    let told = async |world: &World, count: usize| {
+        let callbacks = async || {
+            let all = world.callbacks().await.into_iter();
+            let all: Vec<_> = all.filter(|it| it.event_type == "decision.moderator").collect();
+            (all.len() == count).then_some(all)
+        };
+        let all = world.until("the callbacks", callbacks).await;
+        all.into_iter().map(|it| it.endpoint.map(|endpoint| endpoint.to_string())).collect::<Vec<_>>()
+    };
+    world.submit_text("p1", "match").await;
+    opened(&world, &post("p1")).await;
+    let decide = async |world: &World| {
+        let job = claim(world, "child-safety").await;
+        let (deps, request) = (world.moderation(), request(&job, Verdict::Ignore, &[]));
+        decisions::decide(&deps, &org(), job.job_id, &request, SHORT, Millis::now()).await.unwrap().unwrap();
+    };
+    decide(&world).await;
+    // The only endpoint may not have it: the event waits for one that may.
+    assert_eq!(told(&world, 1).await, [None]);
+    let safety = "endpoint: safety\nurl: https://safety.example/\nchild_safety: true\n";
+    world.configure(safety, false).await;
+    world.submit_text("p2", "match").await;
+    opened(&world, &post("p2")).await;
+    decide(&world).await;
+    assert_eq!(told(&world, 2).await, [None, Some("safety".to_owned())]);
     world.drain().await;
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tidegate_moderation::{
     items::stored,
     reevaluation::retroact::{self, Refusal, Run, Wanted},
+    review::child_safety::Clearance,
 };
 use tidegate_schemas::{
     ids::{Millis, SubmissionId},
@@ -14,8 +15,12 @@ use tidegate_store::{
     At,
     tables::items::{items::Item, retroactions::Retroaction, windows::HoursEntry},
 };
+use tidegate_stream::Topic;
 
-use super::world::{World, entry, org, post};
+use super::{
+    reviews::{job, report},
+    world::{World, entry, org, post},
+};
 
 const AUTOMATIC: &str = "action.automatic";
 
@@ -40,6 +45,7 @@ fn wanted(rule: &str, dry_run: bool) -> Wanted {
         since: now.minus(Duration::from_secs(7_200)),
         until: Millis(now.0 + 1),
         dry_run,
+        clearance: Clearance::None,
         by: "test".to_owned(),
     }
 }
@@ -49,7 +55,11 @@ async fn begin(world: &World, rule: &str, dry_run: bool) -> Run {
 }
 
 async fn step(world: &World, run: &Run) -> Result<Run, Refusal> {
-    retroact::step(&world.moderation(), &org(), run.id, 1_000, 1_000, || false).await.unwrap()
+    step_as(world, run, Clearance::ChildSafety).await
+}
+
+async fn step_as(world: &World, run: &Run, clearance: Clearance) -> Result<Run, Refusal> {
+    retroact::step(&world.moderation(), &org(), run.id, clearance, 1_000, 1_000, || false).await.unwrap()
 }
 
 pub(crate) async fn whole(world: &World, rule: &str, dry_run: bool) -> Run {
@@ -187,4 +197,28 @@ async fn run_of_inactive_or_changed_rules_is_refused() {
     assert_eq!(step(&world, &run).await.unwrap_err(), Refusal::Changed("moon".into()));
     let stranger = Run { id: entry(&post("x"), "").submission_id.0, ..run };
     assert_eq!(step(&world, &stranger).await.unwrap_err(), Refusal::NoSuchRun);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_leaves_out_items_of_child_safety() {
+    let mut world = World::started().await;
+    submit(&world, &[("p1", "moon"), ("p2", "moon")]).await;
+    world.configure(MOON, false).await;
+    let report = report(world.version().await, 1, "moon", true);
+    world.append(Topic::Reports, &post("p1").log_key(&org()), &report).await;
+    job(&world, "child_safety", 1).await;
+    world.evaluated(&post("p1"), report.item.submission_id).await;
+
+    let begin = async |clearance| {
+        let wanted = Wanted { clearance, ..wanted("moon", true) };
+        retroact::begin(&world.moderation(), &org(), wanted, Millis::now()).await.unwrap().unwrap()
+    };
+    let without = begin(Clearance::None).await;
+    assert_eq!(step(&world, &without).await.unwrap().progress.items, 1);
+    let cleared = begin(Clearance::ChildSafety).await;
+    assert_eq!(step_as(&world, &cleared, Clearance::None).await.unwrap_err(), Refusal::ChildSafety);
+    assert_eq!(step(&world, &cleared).await.unwrap().progress.items, 3);
+    let listed = retroact::list(&world.deps.store, &org(), Clearance::None).await.unwrap();
+    assert_eq!(listed.iter().map(|run| run.id).collect::<Vec<_>>(), [without.id]);
+    world.drain().await;
 }

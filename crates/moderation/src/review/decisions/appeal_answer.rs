@@ -14,8 +14,8 @@ use tidegate_store::tables::{
 use super::findings;
 use crate::{
     Deps, Error,
-    effects::{Plan, PlannedCallback, PlannedStrike, events},
-    review::{appeals, decision_events},
+    effects::{Plan, PlannedCallback, PlannedStrike, events, subscribers},
+    review::{appeals, child_safety, decision_events},
 };
 
 /// Adds the answer to the plan of the decision.
@@ -36,13 +36,8 @@ pub(super) async fn plan(
     let accepted = decision.verdict == Verdict::Accept;
     let against = appeals::against(&deps.store, &appeal).await?;
     let taken_back: &[ActionByItem] = if accepted { &against } else { &[] };
-    let listening: Vec<_> = config
-        .endpoints_for(Event::AppealDecision.name())
-        .map(|endpoint| Some(endpoint.key.clone()))
-        .collect();
-    // Without an endpoint the event is kept as held rather than lost.
-    let endpoints = if listening.is_empty() { vec![None] } else { listening };
-    for endpoint in endpoints {
+    let is_child_safety = child_safety::is_restricted(&deps.store, &decision.org, &appeal.item).await?;
+    for endpoint in subscribers(config, Event::AppealDecision, None, is_child_safety) {
         let name = endpoint.as_ref().map_or("", |endpoint| endpoint.as_str());
         let event_id: EventId =
             derive(Kind::AppealEvent, &[decision.decision_id.as_bytes(), name.as_bytes()]);

@@ -1,7 +1,7 @@
 //! Plan of a decision from the log, and what is stored with it.
 
 use serde_json::{Map, Value};
-use tidegate_catalog::Compiled;
+use tidegate_catalog::{ActionKind, Compiled};
 use tidegate_schemas::{
     documents::Event,
     ids::{ActionId, EventId, ItemKey, Kind, Millis, PolicyId, derive},
@@ -22,6 +22,7 @@ use crate::{
     items::author,
     reporters,
     review::{
+        child_safety::restricted,
         comments,
         decision_events::{self, Parameters},
     },
@@ -108,7 +109,8 @@ async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> 
                 .map(|related| Ok((related, parameters(related.parameters.as_deref())?)))
                 .collect::<Result<Vec<_>, Error>>()?;
             let told = decision_events::reference(&config, decision, &given, &related);
-            let context = Context { config: &config, decision, told: &told, written_at };
+            let is_child_safety = is_about_child_safety(deps, &config, decision).await?;
+            let context = Context { config: &config, decision, told: &told, is_child_safety, written_at };
             if acts {
                 let target = Target {
                     item: &decision.item,
@@ -126,6 +128,7 @@ async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> 
                     decision,
                     (&told, &about),
                     user.as_ref(),
+                    is_child_safety,
                 );
             }
             // Reports and rule hits are about the job's item, so a related one has none.
@@ -148,6 +151,26 @@ async fn plan(deps: &Deps, decision: &records::Decision, written_at: Millis) -> 
         }
     }
     Ok(plan)
+}
+
+/// True if the events of a decision are only for endpoints that may have child-safety material: it is made on a child-safety
+/// job, names an item of child safety, or hands one over to child safety.
+async fn is_about_child_safety(
+    deps: &Deps,
+    config: &Compiled,
+    decision: &records::Decision,
+) -> Result<bool, Error> {
+    let actions = decision.related.iter().flat_map(|related| &related.actions).chain(&decision.actions);
+    let hands_over = |action: &ActionId| {
+        let kind = config.action(action).map(|action| &action.kind);
+        matches!(kind, Some(ActionKind::EnqueueChildSafety { .. }))
+    };
+    if decision.class == JobClass::ChildSafety || actions.into_iter().any(hands_over) {
+        return Ok(true);
+    }
+    let related = decision.related.iter().map(|related| &related.item);
+    let items: Vec<_> = related.chain(&decision.reported_items).chain([&decision.item]).cloned().collect();
+    Ok(!restricted(&deps.store, &decision.org, &items).await?.is_empty())
 }
 
 /// Reads the parameters that a record gives to its actions.
@@ -178,6 +201,7 @@ struct Context<'a> {
     config: &'a Compiled,
     decision: &'a records::Decision,
     told: &'a DecisionRef,
+    is_child_safety: bool,
     /// Append time of the decision.
     written_at: Millis,
 }
@@ -204,6 +228,7 @@ impl Context<'_> {
                     conflicts: Vec::new(),
                     decision: Some(self.told),
                     actor: Some(&self.decision.decided_by),
+                    is_child_safety: self.is_child_safety,
                     about: target.about,
                     reported_items: target.reported_items,
                 },

@@ -21,7 +21,9 @@ table! {
         begun_by: String,
         place: Option<String>,
         progress: String,
-        finished_at: Option<Millis>
+        finished_at: Option<Millis>,
+        /// True if the run covers items of child safety.
+        child_safety: Option<bool>
     }
 }
 
