@@ -49,7 +49,7 @@ pub use leaves::{
     strikes::StrikesExplained,
     text::TextExplained,
 };
-pub use limits::{LimitError, Limits};
+pub use limits::{Interrupt, LimitError, Limits};
 pub use logic::ConditionResult;
 pub use outcome::{Match, Omissions, Outcome, RuleFailure, RuleInfo};
 pub use overload::Overload;

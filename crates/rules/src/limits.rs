@@ -1,6 +1,12 @@
 //! The bounds within which rules are compiled and evaluated, each with its default.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -157,6 +163,30 @@ pub(crate) fn search(text: usize, word: usize) -> u64 {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OutOfSteps;
 
+/// Request to end an evaluation whose result is not needed any more, or not at this price. Clones share the request.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt {
+    is_requested: Arc<AtomicBool>,
+    deadline: Option<Instant>,
+}
+
+impl Interrupt {
+    /// Returns the same request, which is also due from `deadline` on.
+    #[must_use]
+    pub fn with_deadline(&self, deadline: Instant) -> Self {
+        Self { deadline: Some(deadline), ..self.clone() }
+    }
+
+    pub fn request(&self) {
+        self.is_requested.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_due(&self) -> bool {
+        self.is_requested.load(Ordering::Relaxed)
+            || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+}
+
 /// Steps left on one item. Counting instead of timing gives a replay the same outcome on any machine; the clock is the
 /// backstop for what the count gets wrong.
 pub(crate) struct Steps {
@@ -164,6 +194,8 @@ pub(crate) struct Steps {
     rule: u64,
     per_rule: u64,
     cpu: CpuLimit,
+    interrupt: Option<Interrupt>,
+    was_interrupted: bool,
 }
 
 /// CPU time of this thread from the first look at its clock on. Most items end before that and never ask the kernel.
@@ -198,7 +230,14 @@ impl Steps {
             rule: limits.steps_per_rule,
             per_rule: limits.steps_per_rule,
             cpu: CpuLimit { most, clock: thread_cpu_time, started: None, was_over: false },
+            interrupt: None,
+            was_interrupted: false,
         }
+    }
+
+    /// Looks at `interrupt` whenever it looks at the clock.
+    pub(crate) fn with_interrupt(self, interrupt: Option<&Interrupt>) -> Self {
+        Self { interrupt: interrupt.cloned(), ..self }
     }
 
     #[cfg(test)]
@@ -206,15 +245,20 @@ impl Steps {
         self.item
     }
 
-    /// Ends the evaluation if it has taken all its CPU time.
+    /// Ends the evaluation if it has taken all its CPU time or is interrupted.
     #[cold]
     pub(crate) fn check_clock(&mut self) -> Result<(), OutOfSteps> {
-        if self.cpu.is_over() {
-            self.cpu.was_over = true;
+        self.was_interrupted |= self.interrupt.as_ref().is_some_and(Interrupt::is_due);
+        self.cpu.was_over |= !self.was_interrupted && self.cpu.is_over();
+        if self.was_interrupted || self.cpu.was_over {
             (self.item, self.rule) = (0, 0);
             return Err(OutOfSteps);
         }
         Ok(())
+    }
+
+    pub(crate) fn was_interrupted(&self) -> bool {
+        self.was_interrupted
     }
 
     /// True if the CPU time ended the evaluation.

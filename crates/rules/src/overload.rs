@@ -1,10 +1,12 @@
-//! Says which rules their patterns bring to the end of their steps, and from which length of text on.
+//! Says which rules their patterns bring to the end of their steps, and from which length of text on: of any text, or of a
+//! text that is made for them.
 //!
-//! It sees patterns only, and counts what they take at worst: a rule that is not named may still run out of steps.
+//! It sees patterns only: a rule that is not named may still run out of steps.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fmt,
+    sync::Arc,
 };
 
 use tidegate_schemas::ids::{BankId, RuleId};
@@ -14,6 +16,7 @@ use crate::{
     engine::index::Index,
     leaves::{Leaf, needle::Needle, text::TextLeaf},
     limits::{Limits, wide},
+    search::pattern::Pattern,
 };
 
 /// A rule that ends as `errored: deadline` on texts that are not even the longest.
@@ -25,9 +28,20 @@ pub struct Overload {
     pub patterns: usize,
     /// The longest text that they can still be run on.
     pub bytes: u64,
-    /// Steps on the modest text.
+    /// Steps on the modest text, or on the longest that is made for the patterns.
     steps: u64,
     most: u64,
+    texts: Texts,
+}
+
+/// Texts on which a rule ends so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Texts {
+    Any,
+    /// Those that almost match over and over. `longest`: bytes of the longest that is searched.
+    Hostile {
+        longest: u64,
+    },
 }
 
 /// Bytes of a text by which people can tell how much it is.
@@ -41,6 +55,14 @@ impl fmt::Display for Overload {
         } else {
             format!("its {patterns} patterns together take")
         };
+        if let Texts::Hostile { longest } = self.texts {
+            return write!(
+                f,
+                "{its} up to {steps} steps on a text of {longest} bytes that almost matches over and over, and a rule has {most} \
+                 (`steps_per_rule`): on such a text of more than {bytes} bytes it ends as `errored: deadline`; \
+                 shorten counted repeats of classes, such as `[a-z]{{20}}`, or begin patterns with a literal of three bytes"
+            );
+        }
         write!(
             f,
             "{its} about {steps} steps on a text of {MODEST} bytes, and a rule has {most} (`steps_per_rule`): on one of \
@@ -127,9 +149,71 @@ pub(crate) fn of(
             let bytes = fours.saturating_sub(1).saturating_mul(4);
             if bytes < wide(limits.text_bytes) && found.get(number).is_none_or(|other| bytes < other.bytes) {
                 let (rule, steps) = (rule.head.rule.clone(), each(MODEST).saturating_mul(work));
-                found.insert(*number, Overload { rule, banks, patterns, bytes, steps, most });
+                found.insert(
+                    *number,
+                    Overload { rule, banks, patterns, bytes, steps, most, texts: Texts::Any },
+                );
             }
         }
     }
     found.into_values().collect()
+}
+
+/// Patterns that are measured for one plan, which takes about half a second. Those beyond count as harmless.
+const MEASURED: usize = 128;
+
+/// Returns the rules that only texts made for their patterns bring to the end of their steps. Measuring takes time, so this
+/// is for authors of rules.
+pub(crate) fn of_hostile_texts(
+    rules: &[impl AsRef<Rule>],
+    predicates: &[Leaf],
+    limits: &Limits,
+) -> Vec<Overload> {
+    let (most, text_bytes) = (limits.steps_per_rule, limits.text_bytes);
+    let mut measured: HashSet<*const Pattern> = HashSet::new();
+    let mut overloads = Vec::new();
+    for rule in rules {
+        let rule = rule.as_ref();
+        for predicate in &rule.leaves {
+            let Leaf::Text(text) = &predicates[*predicate as usize] else { continue };
+            let exploding = text.needles.iter().filter_map(|needle| match needle {
+                Needle::Pattern { pattern, .. } if pattern.may_explode() => Some(pattern),
+                _ => None,
+            });
+            let mut patterns: Vec<&Arc<Pattern>> = Vec::new();
+            for pattern in exploding {
+                if measured.contains(&Arc::as_ptr(pattern)) || measured.len() < MEASURED {
+                    measured.insert(Arc::as_ptr(pattern));
+                    patterns.push(pattern);
+                }
+            }
+            let steps = |bytes: usize| {
+                let of = |pattern: &&Arc<Pattern>| {
+                    pattern.steps_beyond_base(bytes).saturating_add(pattern.base_of(bytes))
+                };
+                patterns.iter().map(of).fold(0, u64::saturating_add)
+            };
+            let longest = steps(text_bytes);
+            if longest <= most {
+                continue;
+            }
+            // The longest text that is affordable.
+            let (mut fits, mut too_long) = (0, text_bytes);
+            while too_long - fits > 1 {
+                let middle = fits.midpoint(too_long);
+                if steps(middle) <= most { fits = middle } else { too_long = middle }
+            }
+            overloads.push(Overload {
+                rule: rule.head.rule.clone(),
+                banks: text.bank().cloned().into_iter().collect(),
+                patterns: patterns.len(),
+                bytes: wide(fits),
+                steps: longest,
+                most,
+                texts: Texts::Hostile { longest: wide(text_bytes) },
+            });
+            break;
+        }
+    }
+    overloads
 }

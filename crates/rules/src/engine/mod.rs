@@ -47,8 +47,9 @@ impl<'r, 'a> Run<'r, 'a> {
         index: &'r Index,
         input: &'r EvalInput<'a>,
         scratch: &'r mut Scratch,
+        steps: Steps,
     ) -> Self {
-        Self { predicates, index, input, steps: Steps::new(input.limits), scratch, complete: false }
+        Self { predicates, index, input, steps, scratch, complete: false }
     }
 
     /// The rules that the item could match, in order.
@@ -315,6 +316,17 @@ struct PatternVisitor<'v, 'r, 'a, 's> {
     most: u64,
 }
 
+impl<'r> PatternVisitor<'_, 'r, '_, '_> {
+    /// Entries of the pattern whose conditions search this text.
+    fn searched(&self, pattern: u32) -> impl Iterator<Item = &'r IndexEntry> {
+        let (predicates, slot, only) = (self.run.predicates, self.at.slot, self.at.only);
+        self.scan.entries(pattern).iter().filter(move |entry| {
+            let leaf = &predicates[entry.witness.predicate as usize];
+            only || matches!(leaf, Leaf::Text(text) if text.slots.contains(&slot))
+        })
+    }
+}
+
 impl Visitor for PatternVisitor<'_, '_, '_, '_> {
     fn wants(&self, pattern: u32) -> bool {
         self.scan.work[pattern as usize] <= self.most
@@ -330,9 +342,23 @@ impl Visitor for PatternVisitor<'_, '_, '_, '_> {
         Next::Go
     }
 
+    fn is_spent(&self, pattern: u32) -> bool {
+        let most = self.run.input.limits.steps_per_rule;
+        self.searched(pattern).all(|entry| self.run.scratch.slow_steps(entry.witness.predicate) > most)
+    }
+
+    /// A condition has the steps of one rule for all its patterns, as it has where it is evaluated by itself.
     fn charge(&mut self, pattern: u32, steps: u64) -> Result<bool, OutOfSteps> {
-        if steps > self.run.input.limits.steps_per_rule {
-            self.scan.entries(pattern).iter().for_each(|entry| self.run.give_up(entry.witness));
+        let most = self.run.input.limits.steps_per_rule;
+        let searched: Vec<_> = self.searched(pattern).copied().collect();
+        for entry in searched {
+            let predicate = entry.witness.predicate;
+            self.run.scratch.add_slow_steps(predicate, steps);
+            if self.run.scratch.slow_steps(predicate) > most {
+                self.run.give_up(entry.witness);
+            }
+        }
+        if self.is_spent(pattern) {
             return Ok(false);
         }
         self.run.steps.take_shared(steps)?;

@@ -40,6 +40,9 @@ pub(crate) trait Visitor {
 
     fn found(&mut self, pattern: u32) -> Next;
 
+    /// True if the conditions with the pattern have taken their steps, so that it is not even tried with an automaton.
+    fn is_spent(&self, pattern: u32) -> bool;
+
     /// Takes steps beyond those of an automaton; false if the pattern is not to run.
     fn charge(&mut self, pattern: u32, steps: u64) -> Result<bool, OutOfSteps>;
 
@@ -220,7 +223,7 @@ fn one_by_one(
     visitor: &mut impl Visitor,
 ) -> Result<Next, OutOfSteps> {
     for (number, pattern) in patterns {
-        if !visitor.wants(*number) {
+        if !visitor.wants(*number) || visitor.is_spent(*number) {
             continue;
         }
         let mut affordable = true;
@@ -270,6 +273,10 @@ mod tests {
         fn found(&mut self, pattern: u32) -> Next {
             self.patterns.insert(pattern);
             Next::Go
+        }
+
+        fn is_spent(&self, _: u32) -> bool {
+            false
         }
 
         fn charge(&mut self, _: u32, steps: u64) -> Result<bool, OutOfSteps> {

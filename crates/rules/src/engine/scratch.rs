@@ -2,7 +2,10 @@
 //!
 //! Every mark carries the tick at which it was made: marks of earlier items are as good as none.
 
-use std::{cell::Cell, collections::HashSet};
+use std::{
+    cell::Cell,
+    collections::{HashMap, HashSet},
+};
 
 use super::{
     dedup_list::{Bits, DedupList},
@@ -31,6 +34,8 @@ pub(crate) struct Scratch {
     pub(crate) candidates: DedupList<u32, Bits>,
     /// Predicates and the needles of them that are in the item.
     pub(crate) found: DedupList<(u32, u32), HashSet<(u32, u32), BuildFastHasher>>,
+    /// Steps that the slow engine took for each predicate whose patterns needed it. Hardly any item has some.
+    slow_steps: HashMap<u32, u64>,
 }
 
 impl Default for Scratch {
@@ -44,6 +49,7 @@ impl Default for Scratch {
             refuted: 0,
             candidates: DedupList::default(),
             found: DedupList::default(),
+            slow_steps: HashMap::new(),
         }
     }
 }
@@ -76,6 +82,7 @@ impl Scratch {
         grow(&mut self.predicates, predicates, (0, Evaluated::OutOfSteps));
         grow(&mut self.value_ranges, watched, (0, ValueRange::NOTHING));
         self.refuted = 0;
+        self.slow_steps.clear();
         self.tick += 1;
         self.item = self.tick;
     }
@@ -91,6 +98,16 @@ impl Scratch {
 
     pub(crate) fn note(&mut self, predicate: u32, known: Evaluated) {
         self.predicates[predicate as usize] = (self.item, known);
+    }
+
+    /// Steps that the slow engine took for a predicate so far.
+    pub(crate) fn slow_steps(&self, predicate: u32) -> u64 {
+        self.slow_steps.get(&predicate).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn add_slow_steps(&mut self, predicate: u32, steps: u64) {
+        let taken = self.slow_steps.entry(predicate).or_default();
+        *taken = taken.saturating_add(steps);
     }
 
     pub(crate) fn value_range(&self, watched: u32) -> Option<ValueRange> {

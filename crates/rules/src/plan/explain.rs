@@ -59,7 +59,7 @@ impl Plan {
     ) -> (Option<(Open, Omissions)>, bool) {
         let (mut open, mut spent) = (None, false);
         let none = Index::default();
-        let scan = self.run(item, joint.unwrap_or(&none), searched, |run| {
+        let scan = self.run(item, joint.unwrap_or(&none), searched, None, |run| {
             if joint.is_some() {
                 let candidates = run.candidates();
                 run.scratch.candidates.give_back(candidates);

@@ -28,7 +28,7 @@ use crate::{
     fields::{FieldCache, Path},
     item::{Item, On},
     leaves::{self, Explained, Leaf, input::EvalInput},
-    limits::{Limits, OutOfSteps, Steps},
+    limits::{Interrupt, Limits, OutOfSteps, Steps},
     lint,
     logic::{self, Mask},
     outcome::{Match, Outcome, RuleFailure},
@@ -137,6 +137,8 @@ pub struct Scan {
     added: Added,
     evaluated_rules: usize,
     ran_out_of_time: bool,
+    /// True if its outcome is incomplete because the caller needs it no more.
+    was_interrupted: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -263,12 +265,16 @@ impl Plan {
         let mut warnings = self.noted.clone();
         let (rules, costs) = (self.rules.iter().map(|rule| &**rule), Costs::new(&self.predicates));
         warnings.extend(lint::warnings(rules, &self.predicates, &unindexed, &everywhere, &costs));
+        let overloads = self.overloads();
         // Of a single pattern in its document that is said at its place.
-        let untold = |it: &Overload| it.patterns > 1 || !it.banks.is_empty();
+        let untold = |it: &&Overload| it.patterns > 1 || !it.banks.is_empty();
+        let of_any_text = overloads.iter().filter(untold);
+        let hostile = overload::of_hostile_texts(&self.rules, &self.predicates, &self.limits);
+        let of_hostile_texts =
+            hostile.iter().filter(|it| overloads.iter().all(|other| other.rule != it.rule));
         warnings.extend(
-            self.overloads()
-                .iter()
-                .filter(|it| untold(it))
+            of_any_text
+                .chain(of_hostile_texts)
                 .map(|it| Warning::new("rule", it.rule.as_str(), "/when", "regex_costly", it.to_string())),
         );
         warnings
@@ -332,7 +338,16 @@ impl Plan {
 
     /// Decides what the item alone decides, and says what else must be known.
     pub fn scan(&self, item: &Item<'_>) -> Scan {
-        self.run(item, self.index_of(item), &self.part(item).texts, |run| {
+        self.scan_with_interrupt(item, None).unwrap_or_default()
+    }
+
+    /// Does the same, and returns `None` if it was interrupted.
+    pub fn scan_until(&self, item: &Item<'_>, interrupt: &Interrupt) -> Option<Scan> {
+        self.scan_with_interrupt(item, Some(interrupt))
+    }
+
+    fn scan_with_interrupt(&self, item: &Item<'_>, interrupt: Option<&Interrupt>) -> Option<Scan> {
+        let scan = self.run(item, self.index_of(item), &self.part(item).texts, interrupt, |run| {
             let candidates = run.candidates();
             let mut added = Added::default();
             for place in self.counted.get(item.type_id).into_iter().flatten() {
@@ -343,14 +358,15 @@ impl Plan {
             run.scratch.candidates.give_back(candidates);
             scan.added = added;
             scan
-        })
+        });
+        (!scan.was_interrupted).then_some(scan)
     }
 
     /// Evaluates one rule, whether or not it concerns the item.
     pub(crate) fn scan_this(&self, item: &Item<'_>, rule: &Arc<Rule>) -> Scan {
         let number = self.rules.iter().position(|known| Arc::ptr_eq(known, rule));
         let number = number.and_then(|number| u32::try_from(number).ok());
-        self.run(item, &Index::default(), &[], |run| self.evaluate(run, number.iter()))
+        self.run(item, &Index::default(), &[], None, |run| self.evaluate(run, number.iter()))
     }
 
     fn part(&self, item: &Item<'_>) -> &TypeIndex {
@@ -373,6 +389,7 @@ impl Plan {
         item: &Item<'_>,
         index: &Index,
         texts: &[usize],
+        interrupt: Option<&Interrupt>,
         evaluate: impl FnOnce(&mut Run<'_, '_>) -> Scan,
     ) -> Scan {
         let input = EvalInput {
@@ -388,9 +405,14 @@ impl Plan {
             limits: &self.limits,
         };
         let mut scan = Scratch::with(self.predicates.len(), self.watched, |scratch| {
-            let mut run = Run::new(&self.predicates, index, &input, scratch);
+            let steps = Steps::new(&self.limits).with_interrupt(interrupt);
+            let mut run = Run::new(&self.predicates, index, &input, scratch, steps);
             let scan = evaluate(&mut run);
-            Scan { ran_out_of_time: run.steps.ran_out_of_time(), ..scan }
+            Scan {
+                ran_out_of_time: run.steps.ran_out_of_time(),
+                was_interrupted: run.steps.was_interrupted(),
+                ..scan
+            }
         });
         scan.truncated = input.fields.truncated(texts);
         scan

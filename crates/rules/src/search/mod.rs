@@ -10,6 +10,7 @@ mod passes;
 pub(crate) mod pattern;
 pub(crate) mod scanner;
 pub(crate) mod width;
+mod worst_case;
 
 /// Answer to an occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

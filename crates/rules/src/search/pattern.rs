@@ -13,7 +13,7 @@ use regex::Regex;
 use regex_automata::{
     Input, MatchKind,
     hybrid::{dfa, regex as hybrid},
-    nfa::thompson,
+    nfa::thompson::{self, WhichCaptures},
     util::{pool::Pool, prefilter::Prefilter, syntax},
 };
 
@@ -21,6 +21,7 @@ use super::{
     kept_states::{GaveUp, KeptStates},
     literals::NEST,
     width::{self, Width},
+    worst_case::{self, WorstCase},
 };
 use crate::limits::{OutOfSteps, Steps, wide};
 
@@ -40,6 +41,8 @@ pub(crate) struct Pattern {
     width: Width,
     /// Made when a long text is searched for the first time; `None` if it cannot be made.
     automaton: OnceLock<Option<Automaton>>,
+    /// Measured when it is needed for the first time.
+    worst_case: OnceLock<WorstCase>,
 }
 
 struct Automaton {
@@ -53,7 +56,7 @@ impl Pattern {
     pub(crate) fn new(regex: Regex, weight: u64) -> Self {
         let width = width::of(regex.as_str());
         let work = width.work().max(weight);
-        Self { work, weight, width, regex, automaton: OnceLock::new() }
+        Self { work, weight, width, regex, automaton: OnceLock::new(), worst_case: OnceLock::new() }
     }
 
     pub(crate) fn regex(&self) -> &Regex {
@@ -66,7 +69,39 @@ impl Pattern {
 
     /// Steps of a search by an automaton that is built already.
     pub(crate) fn base(&self, text: &str) -> u64 {
-        fours(text.len()).saturating_mul(self.work)
+        self.base_of(text.len())
+    }
+
+    pub(crate) fn base_of(&self, bytes: usize) -> u64 {
+        fours(bytes).saturating_mul(self.work)
+    }
+
+    /// Steps of a search of the worst text of that length beyond those of an automaton.
+    pub(crate) fn steps_beyond_base(&self, bytes: usize) -> u64 {
+        let bytes = match self.width.may_explode {
+            true if bytes <= BUILDING || self.worst_case().explodes => bytes,
+            true => BUILDING,
+            false => 0,
+        };
+        self.slower(bytes)
+    }
+
+    /// True if a text can make the slow engine run for its whole length, as far as its form tells.
+    pub(crate) fn may_explode(&self) -> bool {
+        self.width.may_explode
+    }
+
+    fn worst_case(&self) -> &WorstCase {
+        self.worst_case.get_or_init(|| measure(self.as_str()))
+    }
+
+    /// Steps of the engine without states beyond those of an automaton.
+    fn slower(&self, bytes: usize) -> u64 {
+        if bytes == 0 {
+            return 0;
+        }
+        let work = self.width.slow_work(bytes, self.worst_case().visits).saturating_sub(self.work);
+        fours(bytes).saturating_mul(work)
     }
 
     /// Number of times that the compiled size is taken: by the pattern, by a thread's states, and by an automaton of ours.
@@ -102,21 +137,17 @@ impl Pattern {
         fast: impl Fn(&mut hybrid::Cache, &hybrid::Regex, &str) -> Result<T, GaveUp>,
         any: impl Fn(&Regex, &str) -> T,
     ) -> Result<T, OutOfSteps> {
-        let slower = |bytes: usize| {
-            let work = self.width.slow_work(bytes).saturating_sub(self.work);
-            fours(bytes).saturating_mul(work)
-        };
         // An automaton with Unicode's borders of words stops at the first character beyond ASCII.
         if self.width.has_borders && !text.is_ascii() {
-            charge(slower(text.len()))?;
+            charge(self.slower(text.len()))?;
         } else if self.width.may_explode {
-            charge(slower(text.len().min(BUILDING)))?;
+            charge(self.slower(text.len().min(BUILDING)))?;
             if text.len() > BUILDING {
                 let automaton = self.automaton.get_or_init(|| Automaton::new(self.as_str()));
                 if let Some(Ok(found)) = automaton.as_ref().map(|it| it.search(text, &fast)) {
                     return Ok(found);
                 }
-                charge(slower(text.len()).saturating_sub(slower(BUILDING)))?;
+                charge(self.slower(text.len()).saturating_sub(self.slower(BUILDING)))?;
             }
         }
         Ok(any(&self.regex, text))
@@ -159,6 +190,24 @@ impl Automaton {
         let new = || self.regex.create_cache();
         self.caches.get().search(new, |states| search(states, &self.regex, text))
     }
+}
+
+/// Measures the program that the engine without states runs, and an automaton on the text that is made of it.
+fn measure(pattern: &str) -> WorstCase {
+    let syntax = syntax::Config::new().nest_limit(NEST);
+    let limit = thompson::Config::new().which_captures(WhichCaptures::All).nfa_size_limit(Some(8 * CACHE));
+    let Ok(nfa) = thompson::Compiler::new().syntax(syntax).configure(limit).build(pattern) else {
+        return WorstCase { visits: 0, explodes: true };
+    };
+    let (mut worst_case, text) = worst_case::measure(&nfa);
+    if let (false, Some(automaton)) = (worst_case.explodes, Automaton::new(pattern)) {
+        let search = automaton
+            .regex
+            .forward()
+            .try_search_fwd(&mut automaton.regex.forward().create_cache(), &Input::new(&text).earliest(true));
+        worst_case.explodes = search.is_err();
+    }
+    worst_case
 }
 
 fn is_match(states: &mut hybrid::Cache, regex: &hybrid::Regex, text: &str) -> Result<bool, GaveUp> {

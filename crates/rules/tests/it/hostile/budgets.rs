@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use serde_json::{Value as Json, json};
-use tidegate_rules::{Facts, Item, Kind, Limits, On, Outcome, Plan, RuleSource, Shape, Vocabulary, Warning};
+use tidegate_rules::{
+    Facts, Interrupt, Item, Kind, Limits, On, Outcome, Plan, RuleSource, Shape, Vocabulary, Warning,
+};
 use tidegate_schemas::ids::{Millis, SubmissionId, TypeId};
 
 use super::Data;
@@ -304,4 +306,70 @@ fn exploding_patterns_cost_no_more_than_their_steps_say() {
     assert_eq!(outcome.errored.len(), 16);
     assert!(outcome.errored.iter().all(|it| it.reason == "deadline"));
     assert!(dear < 500 + 40 * cheap, "{dear} ms against {cheap} ms");
+}
+
+fn random_letters(bytes: usize) -> String {
+    let mut seed = 7_u64;
+    let letter = |_| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        if seed >> 33 & 1 == 0 { 'a' } else { 'b' }
+    };
+    (0..bytes).map(letter).collect()
+}
+
+#[test]
+fn patterns_of_one_condition_share_the_steps_of_a_rule() {
+    let list: Vec<_> = (1..=49).map(|n| format!("a[ab]{{{n}}}c")).collect();
+    let rules = [
+        json!({"text": {"in": ["text"], "regex": list}}),
+        json!({"text": {"in": ["text"], "any_of": ["abba"]}}),
+        json!({"text": {"in": ["text"], "regex": "a[ab]{30}c"}}),
+    ];
+    let (outcomes, warnings) =
+        outcomes(&rules, &[random_letters(64 << 10), format!("abba{}c", "a".repeat(40))]);
+    let errored: Vec<_> = outcomes[0].errored.iter().map(|it| it.rule.as_str()).collect();
+    // The steps of an item are left for the others, also for a rule with one of the patterns.
+    assert_eq!((errored, matched(&outcomes[0])), (vec!["r0"], 1));
+    assert_eq!((outcomes[1].errored.len(), matched(&outcomes[1])), (0, 3));
+    assert_eq!(warnings.iter().filter(|tag| **tag == "regex_costly").count(), 1, "{warnings:?}");
+}
+
+#[test]
+fn lint_tells_the_steps_on_the_longest_text_that_almost_matches() {
+    let mut vocabulary = Vocabulary::new();
+    vocabulary.add(TypeId::new("post"), [("text", Shape::one(Kind::Text))]);
+    let list: Vec<_> = (1..=49).map(|n| format!("a[ab]{{{n}}}c")).collect();
+    let document = json!({"rule": "r", "when": {"text": {"in": ["text"], "regex": list}}});
+    let sources = [RuleSource { document: &document, version: "1" }];
+    let plan = Plan::compile(&sources, &vocabulary, &Limits::default()).unwrap();
+    let warnings = plan.warnings();
+    let costly = warnings.iter().find(|it| it.tag() == "regex_costly").unwrap().to_string();
+    let steps: u64 = costly.split("up to ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!((25_000_000..45_000_000).contains(&steps), "{costly}");
+    assert!(costly.contains("on a text of 65536 bytes") && costly.contains("it ends as `errored: deadline`"));
+}
+
+#[test]
+fn interrupted_evaluation_has_no_outcome() {
+    let mut vocabulary = Vocabulary::new();
+    vocabulary.add(TypeId::new("post"), [("text", Shape::one(Kind::Text))]);
+    let document = json!({"rule": "r", "when": {"text": {"in": ["text"], "regex": "a[ab]{40}c"}}});
+    let sources = [RuleSource { document: &document, version: "1" }];
+    let plan = Plan::compile(&sources, &vocabulary, &Limits::default()).unwrap();
+    let type_id = TypeId::new("post");
+    let scan = |text: String, interrupt: &Interrupt| {
+        let submission = SubmissionId::random();
+        let values = &Data(text);
+        plan.scan_until(
+            &Item { type_id: &type_id, values, user: None, on: On::Item, now: Millis(0), submission },
+            interrupt,
+        )
+    };
+    let interrupt = Interrupt::default();
+    assert!(scan(random_letters(64 << 10), &interrupt).is_some());
+    interrupt.request();
+    assert!(scan(random_letters(64 << 10), &interrupt).is_none());
+    assert!(scan("a text of usual length".to_owned(), &interrupt).is_some(), "it ends before it looks");
+    let due = Interrupt::default().with_deadline(std::time::Instant::now());
+    assert!(scan(random_letters(64 << 10), &due).is_none());
 }
