@@ -2,7 +2,7 @@
 //!
 //! No rule is evaluated here.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::http::StatusCode;
 use tidegate_catalog::Compiled;
@@ -121,7 +121,6 @@ impl Api {
         self.deps.log.append(&addressed).await.map_err(|error| self.append_problem(&error))?;
         tidegate_stream::failpoint!("after_append");
         self.items.accepted.increment(count as u64);
-        self.lag.accepted(&received.org, count, Instant::now());
         Ok(())
     }
 }

@@ -1,18 +1,17 @@
-//! Back-pressure when processing falls behind: items are refused while the oldest unprocessed record is too old.
+//! Back-pressure when processing falls behind: items of the organisations that fill the processing time are refused while the
+//! oldest unprocessed record is too old.
 //!
-//! Organisations are weighed by the items that this process accepted of them lately. Those that sent at least the average
-//! are refused first, and the longer processing stays behind, the smaller senders as well.
+//! Processing time is measured where items are evaluated, see `tidegate_catalog::ProcessingLoad`. An organisation whose own
+//! items are evaluated soon is never refused.
 
 use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    collections::HashSet,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
+use parking_lot::RwLock;
+use tidegate_catalog::{Live, LoadReport};
 use tidegate_schemas::ids::{Millis, OrgId};
 use tidegate_stream::{Log, Topic, topics::Group};
 use tidegate_web::{Limit, Problem};
@@ -20,35 +19,40 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Api, metrics};
 
-/// The lag, and the senders of late.
 #[derive(Debug)]
 pub(crate) struct LagGate {
-    /// Greatest lag at which everybody's items are accepted; none: any.
+    /// Greatest lag at which all items are accepted; none: any.
     limit: Option<Duration>,
-    lag_ms: AtomicU64,
-    senders: Mutex<Senders>,
+    started_at: Instant,
+    state: RwLock<State>,
 }
 
+/// Result of the last look at log and loads.
 #[derive(Debug, Default)]
-struct Senders {
-    by_org: HashMap<OrgId, SenderWeight>,
-    /// Time of the last look at the log.
-    looked_at: Option<Instant>,
+struct State {
+    lag: Duration,
+    refused: RefusedOrgs,
 }
 
-/// Items of an organisation, of which each counts less the longer ago it was accepted.
-#[derive(Clone, Copy, Debug)]
-struct SenderWeight {
-    items: f64,
-    at: Instant,
+#[derive(Debug, Default, PartialEq, Eq)]
+enum RefusedOrgs {
+    #[default]
+    None,
+    Some(HashSet<OrgId>),
+    /// No item was evaluated for longer than the limit, so that nothing tells who fills the time.
+    All,
 }
 
-/// Weight below which an organisation is forgotten.
-const FORGOTTEN: f64 = 0.01;
+/// Reason for which items are refused, with the lag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    FillsTime(Duration),
+    Stopped(Duration),
+}
 
 impl LagGate {
-    pub(crate) fn new(limit: Option<Duration>) -> Self {
-        Self { limit, lag_ms: AtomicU64::new(0), senders: Mutex::default() }
+    pub(crate) fn new(limit: Option<Duration>, now: Instant) -> Self {
+        Self { limit, started_at: now, state: RwLock::default() }
     }
 
     /// Time between two looks at the log, which is also what a refused client is told to wait.
@@ -57,206 +61,325 @@ impl LagGate {
         (limit / 60).clamp(Duration::from_secs(1), Duration::from_secs(15))
     }
 
-    fn lag(&self) -> Duration {
-        Duration::from_millis(self.lag_ms.load(Ordering::Relaxed))
+    /// Decides who is refused until the next look.
+    fn update(&self, lag: Duration, load: &LoadReport, now: Instant) {
+        let refused = match self.limit {
+            Some(limit) if lag > limit => {
+                let since_start = now.saturating_duration_since(self.started_at);
+                let idle = load.idle_ms.map_or(since_start, Duration::from_millis).min(since_start);
+                if idle > limit { RefusedOrgs::All } else { fill_time(load, limit) }
+            }
+            _ => RefusedOrgs::None,
+        };
+        metrics::lag(lag, refused.count());
+        let mut state = self.state.write();
+        log_change(&state.refused, &refused, lag);
+        *state = State { lag, refused };
     }
 
-    fn set_lag(&self, lag: Duration, now: Instant) {
-        let mut senders = self.senders.lock();
-        let (before, passed) = (self.lag(), senders.looked_at.map_or(Duration::ZERO, |at| now - at));
-        // Time by which processing came nearer to the end of the log.
-        let advance = (passed + before).saturating_sub(lag);
-        for sent in senders.by_org.values_mut() {
-            let items =
-                if self.is_behind() { decayed(sent.items, advance, before) } else { self.weight(*sent, now) };
-            *sent = SenderWeight { items, at: now };
+    /// Returns the reason if items of the organisation are refused now.
+    fn refusal(&self, org: &OrgId) -> Option<Refusal> {
+        let State { lag, refused } = &*self.state.read();
+        match refused {
+            RefusedOrgs::None => None,
+            RefusedOrgs::Some(orgs) => orgs.contains(org).then_some(Refusal::FillsTime(*lag)),
+            RefusedOrgs::All => Some(Refusal::Stopped(*lag)),
         }
-        self.lag_ms.store(u64::try_from(lag.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
-        senders.by_org.retain(|_, sent| sent.items >= FORGOTTEN);
-        senders.looked_at = Some(now);
-    }
-
-    pub(crate) fn accepted(&self, org: &OrgId, items: usize, now: Instant) {
-        if self.limit.is_none() {
-            return;
-        }
-        let mut senders = self.senders.lock();
-        let sent = senders.by_org.entry(org.clone()).or_insert(SenderWeight { items: 0.0, at: now });
-        #[expect(clippy::cast_precision_loss, reason = "a request has a thousand items")]
-        let items = self.weight(*sent, now) + items as f64;
-        *sent = SenderWeight { items, at: now };
-    }
-
-    /// True if items of the organisation are refused now.
-    pub(crate) fn refuses(&self, org: &OrgId, now: Instant) -> bool {
-        let Some(limit) = self.limit else { return false };
-        let lag = self.lag();
-        if lag <= limit {
-            return false;
-        }
-        let senders = &self.senders.lock().by_org;
-        let Some(own) = senders.get(org).map(|sent| self.weight(*sent, now)) else { return false };
-        let all: f64 = senders.values().map(|sent| self.weight(*sent, now)).sum();
-        #[expect(clippy::cast_precision_loss, reason = "there are not so many organisations")]
-        let average = all / senders.len() as f64;
-        // The backlog grows although the large senders are refused, so the others are too many together.
-        let beyond = (lag - limit).as_secs_f64() / limit.as_secs_f64();
-        own >= average / beyond.max(1.0)
-    }
-
-    fn is_behind(&self) -> bool {
-        self.limit.is_some_and(|limit| self.lag() > limit)
-    }
-
-    /// Items that count after what has passed since: half of them after the time of the limit. While processing is behind, they
-    /// wait, and count less only as it advances: who is refused must not become a small sender by that.
-    fn weight(&self, sent: SenderWeight, now: Instant) -> f64 {
-        if self.is_behind() {
-            return sent.items;
-        }
-        let passed = now.saturating_duration_since(sent.at);
-        decayed(sent.items, passed, self.limit.unwrap_or_default())
     }
 
     /// Follows the lag until it is told to stop.
-    pub(crate) async fn watch(self: Arc<Self>, log: Log, stop: CancellationToken) {
+    pub(crate) async fn watch(self: Arc<Self>, log: Log, live: Arc<Live>, stop: CancellationToken) {
         loop {
             match log.oldest_uncommitted(Group::ITEMS, Topic::Items).await {
                 Ok(oldest) => {
                     let age = oldest.map_or(0, |at| Millis::now().0.saturating_sub(at.0).max(0));
                     let lag = Duration::from_millis(age.unsigned_abs());
-                    metrics::lag(lag);
-                    self.log_change(lag);
-                    self.set_lag(lag, Instant::now());
+                    let load = live.loads().await.unwrap_or_else(|error| {
+                        tracing::warn!(%error, "cannot read the processing time that other processes measured");
+                        live.processing_load().report(Instant::now())
+                    });
+                    self.update(lag, &load, Instant::now());
                 }
-                // The last lag stands. Appends meet the same outage and are refused for it.
-                Err(error) => tracing::warn!(%error, "the lag of the items is not known"),
+                // The last decision stands. Appends meet the same outage and are refused for it.
+                Err(error) => tracing::warn!(%error, "cannot read the lag of the items"),
             }
             if stop.run_until_cancelled(tokio::time::sleep(self.interval())).await.is_none() {
                 return;
             }
         }
     }
+}
 
-    /// Logs when the limit is passed, and when it no longer is.
-    fn log_change(&self, lag: Duration) {
-        let Some(limit) = self.limit else { return };
-        match (self.lag() > limit, lag > limit) {
-            (false, true) => tracing::warn!(
-                ?lag,
-                ?limit,
-                "processing is behind ingest.max_lag_seconds: items of the largest senders are refused"
-            ),
-            (true, false) => tracing::info!(?lag, "processing has caught up: all items are accepted again"),
-            _ => {}
+/// Returns the organisations that keep processing behind: of those whose own items wait, the one that took most processing
+/// time, and each that took at least half as much. None, if no organisation's items wait: then a single record is held up,
+/// and accepting less would not help it.
+fn fill_time(load: &LoadReport, limit: Duration) -> RefusedOrgs {
+    // Its evaluated items are younger than those that wait, so half of the limit is late.
+    let waits = |delay_ms: u64| Duration::from_millis(delay_ms) > limit / 2;
+    let behind = || load.orgs.iter().filter(|org| waits(org.delay_ms));
+    let most = behind().map(|org| org.seconds).fold(0.0, f64::max);
+    let orgs: HashSet<_> =
+        behind().filter(|org| org.seconds >= most / 2.0).map(|org| org.org.clone()).collect();
+    if orgs.is_empty() { RefusedOrgs::None } else { RefusedOrgs::Some(orgs) }
+}
+
+impl RefusedOrgs {
+    /// Number of organisations, if it is known.
+    fn count(&self) -> Option<usize> {
+        match self {
+            Self::None => Some(0),
+            Self::Some(orgs) => Some(orgs.len()),
+            Self::All => None,
         }
     }
 }
 
-fn decayed(items: f64, passed: Duration, half_life: Duration) -> f64 {
-    items * (-passed.as_secs_f64() / half_life.as_secs_f64().max(1.0)).exp2()
+fn log_change(before: &RefusedOrgs, after: &RefusedOrgs, lag: Duration) {
+    if before == after {
+        return;
+    }
+    match after {
+        RefusedOrgs::None => tracing::info!(?lag, "processing has caught up: all items are accepted again"),
+        RefusedOrgs::Some(orgs) => {
+            let mut orgs: Vec<_> = orgs.iter().map(OrgId::as_str).collect();
+            orgs.sort_unstable();
+            tracing::warn!(
+                ?lag,
+                ?orgs,
+                "processing is behind ingest.max_lag_seconds: items of the organisations that take most of the \
+                 processing time are refused; `tidegate lint` names costly rules"
+            );
+        }
+        RefusedOrgs::All => tracing::error!(
+            ?lag,
+            "no item was processed for longer than ingest.max_lag_seconds: all items are refused; check the processes with \
+             the role `process`"
+        ),
+    }
 }
 
 impl Api {
-    /// Refuses items of an organisation while processing is too far behind.
+    /// Refuses items of an organisation that keeps processing behind.
     pub(crate) fn check_lag(&self, org: &OrgId) -> Result<(), Problem> {
-        if !self.lag.refuses(org, Instant::now()) {
-            return Ok(());
-        }
+        let Some(refusal) = self.lag.refusal(org) else { return Ok(()) };
         self.http.count_limited(Limit::LagShare);
-        Err(Problem::unavailable(
-            "Processing is behind, and the organisation sends more than most: send again later.",
-            self.lag.interval(),
-        ))
+        let detail = match refusal {
+            Refusal::FillsTime(lag) => format!(
+                "Processing is {} seconds behind, and the items of this organisation take most of the processing time. Send \
+                 again later. To be refused less, send fewer items, or make rules cheaper: `tidegate lint` names costly ones.",
+                lag.as_secs()
+            ),
+            Refusal::Stopped(lag) => format!(
+                "Processing is {} seconds behind, and no item was processed lately. Send again later.",
+                lag.as_secs()
+            ),
+        };
+        Err(Problem::unavailable(detail, self.lag.interval()))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
+    use tidegate_catalog::{OrgLoad, ProcessingLoad};
+
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(900);
+    const LIMIT: Duration = Duration::from_secs(5);
+    const TICK: Duration = Duration::from_millis(50);
 
-    #[test]
-    fn the_largest_senders_are_refused_first_and_others_as_the_lag_grows() {
-        let (gate, now) = (LagGate::new(Some(LIMIT)), Instant::now());
-        let [large, middle, small, new] = ["large", "middle", "small", "new"].map(OrgId::new);
-        gate.accepted(&large, 10_000, now);
-        gate.accepted(&middle, 1_000, now);
-        gate.accepted(&small, 10, now);
-        let refused = |lag: Duration| {
-            gate.set_lag(lag, now);
-            [&large, &middle, &small, &new].map(|org| gate.refuses(org, now))
-        };
-        assert_eq!(refused(LIMIT), [false; 4]);
-        assert_eq!(refused(LIMIT + Duration::from_secs(1)), [true, false, false, false]);
-        assert_eq!(refused(LIMIT * 4), [true, false, false, false]);
-        assert_eq!(refused(LIMIT * 5), [true, true, false, false]);
-        assert_eq!(refused(LIMIT * 400), [true, true, true, false]);
-        assert_eq!(refused(Duration::ZERO), [false; 4]);
+    /// Order in which a simulated processor takes items.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Order {
+        /// From the org that has used the least time, as the compute pool does.
+        Fair,
+        /// From the log, as where all orgs wait for one resource.
+        Log,
     }
 
-    #[test]
-    fn a_refused_sender_stays_a_large_one_while_its_items_wait() {
-        let (gate, now) = (LagGate::new(Some(LIMIT)), Instant::now());
-        let [flood, small] = ["flood", "small"].map(OrgId::new);
-        gate.accepted(&flood, 10_000, now);
-        for passed in 1..=40 {
-            let now = now + LIMIT * passed;
-            gate.set_lag(LIMIT * (passed + 1).min(20), now);
-            gate.accepted(&small, 1, now);
-            assert_eq!([&flood, &small].map(|org| gate.refuses(org, now)), [true, false], "{passed}");
+    /// Org of a simulation: items a second and processing time of each.
+    #[derive(Clone, Copy)]
+    struct Sender {
+        name: &'static str,
+        rate: f64,
+        cost: Duration,
+    }
+
+    const SLOW: Sender = Sender { name: "slow", rate: 6.0, cost: Duration::from_millis(250) };
+    const MIDDLE: Sender = Sender { name: "middle", rate: 200.0, cost: Duration::from_micros(500) };
+    const SMALL: Sender = Sender { name: "small", rate: 3.0, cost: Duration::from_micros(500) };
+
+    /// Processing of one second of computing time a second, behind a gate that looks once a second. No clock is asked.
+    struct Simulation {
+        order: Order,
+        gate: LagGate,
+        load: ProcessingLoad,
+        start: Instant,
+        now: Instant,
+        /// Acceptance times of the items that wait.
+        queues: Vec<(Sender, VecDeque<Instant>)>,
+        used: Vec<Duration>,
+        debts: Vec<f64>,
+        /// Computing time that is left, or was taken in advance by a long item.
+        budget: f64,
+        refused: Vec<Vec<Duration>>,
+    }
+
+    impl Simulation {
+        fn new(order: Order, senders: &[Sender]) -> Self {
+            let start = Instant::now();
+            Self {
+                order,
+                gate: LagGate::new(Some(LIMIT), start),
+                load: ProcessingLoad::default(),
+                start,
+                now: start,
+                queues: senders.iter().map(|sender| (*sender, VecDeque::new())).collect(),
+                used: vec![Duration::ZERO; senders.len()],
+                debts: vec![0.0; senders.len()],
+                budget: 0.0,
+                refused: vec![Vec::new(); senders.len()],
+            }
+        }
+
+        fn send(&mut self, nth: usize, items: usize) {
+            let (sender, queue) = &mut self.queues[nth];
+            for _ in 0..items {
+                if self.gate.refusal(&OrgId::new(sender.name)).is_some() {
+                    self.refused[nth].push(self.now - self.start);
+                } else {
+                    queue.push_back(self.now);
+                }
+            }
+        }
+
+        /// Runs for so long, with each sender at its rate times `factor`.
+        fn run(&mut self, lasts: Duration, factor: f64) {
+            let end = self.now + lasts;
+            while self.now < end {
+                for nth in 0..self.queues.len() {
+                    self.debts[nth] += self.queues[nth].0.rate * factor * TICK.as_secs_f64();
+                    while self.debts[nth] >= 1.0 {
+                        self.debts[nth] -= 1.0;
+                        self.send(nth, 1);
+                    }
+                }
+                self.now += TICK;
+                self.process();
+                if (self.now - self.start).as_millis().is_multiple_of(1_000) {
+                    let lag = self.oldest().map_or(Duration::ZERO, |at| self.now - at);
+                    self.gate.update(lag, &self.load.report(self.now), self.now);
+                }
+            }
+        }
+
+        fn oldest(&self) -> Option<Instant> {
+            self.queues.iter().filter_map(|(_, queue)| queue.front().copied()).min()
+        }
+
+        fn process(&mut self) {
+            self.budget += TICK.as_secs_f64();
+            while self.budget > 0.0 {
+                let waiting = (0..self.queues.len()).filter(|nth| !self.queues[*nth].1.is_empty());
+                let next = match self.order {
+                    Order::Fair => waiting.min_by_key(|nth| self.used[*nth]),
+                    Order::Log => waiting.min_by_key(|nth| self.queues[*nth].1.front().copied()),
+                };
+                let Some(nth) = next else {
+                    self.budget = 0.0;
+                    return;
+                };
+                let (sender, queue) = &mut self.queues[nth];
+                let Some(accepted_at) = queue.pop_front() else { return };
+                self.used[nth] += sender.cost;
+                self.budget -= sender.cost.as_secs_f64();
+                let org = OrgId::new(sender.name);
+                self.load.add_time(&org, sender.cost, self.now);
+                self.load.set_delay(&org, self.now - accepted_at, self.now);
+            }
+        }
+
+        fn refusals_of_others(&self) -> usize {
+            self.refused[1..].iter().map(Vec::len).sum()
         }
     }
 
     #[test]
-    fn a_sender_whose_items_are_processed_is_a_small_one_again() {
-        let (gate, now) = (LagGate::new(Some(LIMIT)), Instant::now());
-        let [once, steady] = ["once", "steady"].map(OrgId::new);
-        gate.accepted(&once, 10_000, now);
-        // The other sends a little more than is processed, so that the lag stays above the limit.
-        let refused: Vec<_> = (1..=3_u32)
-            .map(|passed| {
-                let now = now + LIMIT * passed;
-                gate.set_lag(LIMIT + Duration::from_secs(1), now);
-                gate.accepted(&steady, 1_500, now);
-                [&once, &steady].map(|org| gate.refuses(org, now))
-            })
-            .collect();
-        assert_eq!((refused[0], refused[2]), ([true, false], [false, true]), "{refused:?}");
+    fn the_org_that_fills_the_time_is_refused_and_no_other() {
+        for (order, factor) in [(Order::Fair, 1.0), (Order::Fair, 2.0), (Order::Log, 1.0), (Order::Log, 2.0)]
+        {
+            let mut simulation = Simulation::new(order, &[SLOW, MIDDLE, SMALL]);
+            simulation.run(Duration::from_secs(120), 1.0);
+            simulation.queues[0].0.rate /= factor;
+            simulation.run(Duration::from_secs(120), factor);
+            let first = simulation.refused[0].first().copied();
+            // The lag passes the limit after about 15 seconds, for the slow one sends 1.5 seconds of work a second.
+            assert!(first.is_some_and(|at| at < Duration::from_secs(25)), "{first:?}");
+            assert!(simulation.refused[0].len() > 200, "{} refusals", simulation.refused[0].len());
+            assert_eq!(simulation.refusals_of_others(), 0);
+        }
     }
 
     #[test]
-    fn an_organisation_alone_is_refused_once_it_has_sent_something() {
-        let (gate, now) = (LagGate::new(Some(LIMIT)), Instant::now());
-        let org = OrgId::new("org");
-        gate.set_lag(LIMIT + Duration::from_secs(1), now);
-        assert!(!gate.refuses(&org, now));
-        gate.accepted(&org, 1, now);
-        assert!(gate.refuses(&org, now));
+    fn a_burst_is_refused_for_the_time_of_its_own_backlog() {
+        let mut simulation = Simulation::new(Order::Fair, &[Sender { rate: 0.2, ..SLOW }, MIDDLE, SMALL]);
+        simulation.run(Duration::from_secs(30), 1.0);
+        simulation.send(0, 300);
+        // 75 seconds of work, beside a tenth of the time for the middle one.
+        simulation.run(Duration::from_secs(200), 1.0);
+        let last = simulation.refused[0].last().copied();
+        let end = Duration::from_secs(30 + 90);
+        assert!(last.is_some_and(|at| at > Duration::from_secs(60) && at < end), "{last:?}");
+        assert_eq!(simulation.refusals_of_others(), 0);
+    }
+
+    fn load(orgs: &[(&str, f64, u64)]) -> LoadReport {
+        let of = |(org, seconds, delay_ms): &(&str, f64, u64)| OrgLoad {
+            org: OrgId::new(*org),
+            seconds: *seconds,
+            delay_ms: *delay_ms,
+        };
+        LoadReport { idle_ms: Some(0), orgs: orgs.iter().map(of).collect() }
+    }
+
+    fn refused(gate: &LagGate, orgs: &[&str]) -> Vec<bool> {
+        orgs.iter().map(|org| gate.refusal(&OrgId::new(*org)).is_some()).collect()
     }
 
     #[test]
-    fn what_was_sent_long_ago_counts_less_and_is_forgotten() {
-        let (gate, now) = (LagGate::new(Some(LIMIT)), Instant::now());
-        let [earlier, now_large] = ["earlier", "now"].map(OrgId::new);
-        gate.accepted(&earlier, 1_000, now);
-        let later = now + LIMIT * 2;
-        gate.accepted(&now_large, 500, later);
-        gate.set_lag(LIMIT + Duration::from_secs(1), later);
-        assert!(!gate.refuses(&earlier, later));
-        assert!(gate.refuses(&now_large, later));
-        // What counts is the time since processing caught up.
-        gate.set_lag(Duration::ZERO, later);
-        gate.set_lag(Duration::ZERO, later + LIMIT * 30);
-        assert!(gate.senders.lock().by_org.is_empty());
+    fn an_org_whose_items_do_not_wait_is_accepted_whatever_it_uses() {
+        let (gate, now) = (LagGate::new(Some(LIMIT), Instant::now()), Instant::now());
+        let orgs =
+            load(&[("busy", 20.0, 100), ("late", 2.0, 9_000), ("equal", 1.5, 9_000), ("small", 0.5, 9_000)]);
+        let names = ["busy", "late", "equal", "small", "new"];
+        gate.update(LIMIT, &orgs, now);
+        assert_eq!(refused(&gate, &names), [false; 5], "the lag is within its limit");
+        gate.update(LIMIT * 2, &orgs, now);
+        assert_eq!(refused(&gate, &names), [false, true, true, false, false]);
+        gate.update(LIMIT * 100, &load(&[("busy", 20.0, 100)]), now);
+        assert_eq!(refused(&gate, &names), [false; 5], "a single record is held up");
+        gate.update(LIMIT, &orgs, now);
+        assert_eq!(refused(&gate, &names), [false; 5]);
+    }
+
+    #[test]
+    fn all_are_refused_while_nothing_is_processed() {
+        let start = Instant::now();
+        let gate = LagGate::new(Some(LIMIT), start);
+        gate.update(LIMIT * 10, &LoadReport::default(), start + LIMIT / 2);
+        assert_eq!(refused(&gate, &["org"]), [false], "the process has just started on a backlog");
+        gate.update(LIMIT * 10, &LoadReport::default(), start + LIMIT * 2);
+        assert_eq!(refused(&gate, &["org"]), [true]);
+        gate.update(LIMIT * 10, &load(&[]), start + LIMIT * 3);
+        assert_eq!(refused(&gate, &["org"]), [false], "items are processed again");
     }
 
     #[test]
     fn without_a_limit_any_lag_is_accepted() {
-        let (gate, now) = (LagGate::new(None), Instant::now());
-        gate.accepted(&OrgId::new("org"), 1, now);
-        gate.set_lag(LIMIT * 100, now);
-        assert!(!gate.refuses(&OrgId::new("org"), now));
+        let now = Instant::now();
+        let gate = LagGate::new(None, now);
+        gate.update(LIMIT * 100, &load(&[("org", 1.0, 500_000)]), now + LIMIT * 1_000);
+        assert_eq!(refused(&gate, &["org"]), [false]);
     }
 }

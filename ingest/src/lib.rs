@@ -21,7 +21,7 @@ mod refused;
 mod reports;
 mod settings;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use axum::{
     Router,
@@ -94,8 +94,8 @@ pub fn router(
     stop: CancellationToken,
 ) -> Result<Router, Error> {
     settings.validate()?;
-    let lag = Arc::new(LagGate::new(settings.max_lag()));
-    tokio::spawn(Arc::clone(&lag).watch(deps.log.clone(), stop.clone()));
+    let lag = Arc::new(LagGate::new(settings.max_lag(), Instant::now()));
+    tokio::spawn(Arc::clone(&lag).watch(deps.log.clone(), Arc::clone(&deps.live), stop.clone()));
     let api = Arc::new(Api {
         deps,
         settings: settings.clone(),

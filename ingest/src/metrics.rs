@@ -18,6 +18,7 @@ const WAITING: &str = "tidegate_ingest_waiting_requests";
 const UNKNOWN_ACTIONS: &str = "tidegate_ingest_unknown_appealed_actions_total";
 
 const LAG: &str = "tidegate_lag_seconds";
+const LAG_REFUSED: &str = "tidegate_lag_refused_organisations";
 
 /// Registers unit and help of every metric of this crate.
 pub fn describe() {
@@ -29,6 +30,10 @@ pub fn describe() {
         "Actions that accepted appeals named and the configuration does not have."
     );
     describe_gauge!(LAG, Unit::Seconds, "Age of the oldest accepted item that is not processed.");
+    describe_gauge!(
+        LAG_REFUSED,
+        "Organisations whose items are refused because they keep processing behind; -1: all, because nothing is processed."
+    );
     describe_gauge!(WAITING, "Look-ups that wait for their item to be evaluated.");
 }
 
@@ -106,6 +111,9 @@ pub(crate) fn unknown_appealed_actions(count: usize) {
     counter!(UNKNOWN_ACTIONS).increment(count as u64);
 }
 
-pub(crate) fn lag(lag: Duration) {
+/// `refused_orgs`: none if all are refused.
+pub(crate) fn lag(lag: Duration, refused_orgs: Option<usize>) {
     gauge!(LAG).set(lag.as_secs_f64());
+    #[expect(clippy::cast_precision_loss, reason = "there are not so many organisations")]
+    gauge!(LAG_REFUSED).set(refused_orgs.map_or(-1.0, |orgs| orgs as f64));
 }

@@ -26,8 +26,8 @@ pub struct Settings {
     /// Number of look-ups and requests of `/api/v1/content` that may wait at once; above it they are answered with 503. An organisation may hold as many
     /// of them as it leaves to all others. Default 1,000.
     pub waiting_requests: usize,
-    /// Age of the oldest unprocessed item in seconds above which items are answered with 503: of the organisations that
-    /// sent most, and the older it gets, of smaller ones too. 0: items are accepted however far processing is behind. Default 900.
+    /// Age of the oldest unprocessed item in seconds above which items are answered with 503: of the organisations whose own
+    /// items wait and that take most of the processing time. 0: items are accepted however far processing is behind. Default 900.
     pub max_lag_seconds: u64,
     /// Milliseconds in `Retry-After` when the log or the store cannot take a request, rounded up to whole seconds.
     /// Default 2,000.

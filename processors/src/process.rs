@@ -56,7 +56,7 @@ pub async fn process(
 ) -> Result<DrainResult, RoleError> {
     settings.validate()?;
     let settings = Arc::new(settings);
-    let pool = ComputePool::new(settings.threads)
+    let pool = ComputePool::new(settings.threads, Arc::clone(deps.live.processing_load()))
         .map_err(|error| RoleError::Broken { role: Role("process"), detail: error.to_string() })?;
     // Effects of accepted records may use the part of the disk that is reserved for them.
     let work = moderation::Deps {

@@ -9,7 +9,8 @@ use tidegate_stream::settings::Budget;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Threads that evaluate rules; 0 means one for each processor. Default 0.
+    /// Threads that evaluate rules of one organisation; 0 means one for each processor. As many again are left to the others.
+    /// Default 0.
     pub threads: usize,
     /// Records that each consumer may hold uncommitted. Default 50,000.
     pub budget_records: usize,

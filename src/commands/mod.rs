@@ -148,7 +148,8 @@ const EXIT_CODES: &str = "\
 SIGTERM and SIGINT drain and stop the process; a second signal, more than a second later, ends the drain.
 
 Exit codes:
-  0  drained: no work was interrupted; work that waited for a server or for media is read again at the next start
+  0  drained: no work was interrupted; work that waited for a server or for media, or whose rules take more than two
+     seconds, is read again at the next start
   1  the start failed, or another error
   2  invalid command line or settings
   3  stopped with work in progress, which is repeated at the next start

@@ -38,6 +38,8 @@ pub(crate) struct Target {
     pub(crate) api: String,
     pub(crate) admin: String,
     pub(crate) key: String,
+    /// Key of an organisation that does not abuse the service.
+    pub(crate) other: String,
 }
 
 /// Runs until it is told to stop, and says in a few words how much it did.
@@ -51,7 +53,7 @@ pub(crate) struct Attack {
     pub(crate) run: fn(Arc<Target>, CancellationToken) -> Running,
 }
 
-pub(crate) const HEAD: [&str; 12] = [
+pub(crate) const HEAD: [&str; 13] = [
     "attack",
     "what it did",
     "p50 ms",
@@ -63,6 +65,7 @@ pub(crate) const HEAD: [&str; 12] = [
     "content p99 ms",
     "probe max ms",
     "MiB",
+    "stop s (code)",
     "bars",
 ];
 
@@ -72,6 +75,8 @@ pub(crate) struct Row {
     noticed: Noticed,
     memory: f64,
     bars: Bars,
+    /// Exit code after SIGTERM, and the time until then.
+    stopped: (Option<i32>, Duration),
     broken: Option<String>,
 }
 
@@ -104,6 +109,7 @@ impl Attack {
             api: service.api.clone(),
             admin: service.admin.clone(),
             key: service.bad.clone(),
+            other: service.other.clone(),
         });
         let stop = CancellationToken::new();
         let attack = tokio::spawn((self.run)(target, stop.clone()));
@@ -118,24 +124,27 @@ impl Attack {
         stop.cancel();
         let did = timeout(ENDING, attack).await??.unwrap_or_else(|error| format!("it failed: {error:#}"));
         ensure!(survived, "the service ended:\n{}", service.tail());
-        service.process.kill().await?;
+        // With all that the attack has left in work.
+        let stopped = service.stop().await?;
         let did = format!("{did}; {limited} limited");
-        Ok(Row { name: self.name, did, noticed, memory, bars: self.bars, broken: None })
+        Ok(Row { name: self.name, did, noticed, memory, stopped, bars: self.bars, broken: None })
     }
 }
 
 impl Row {
     pub(crate) fn broken(name: &'static str, error: &Error) -> Self {
         let broken = Some(format!("{error:#}").replace(['\n', '|'], " "));
-        let noticed = Noticed::default();
-        Self { name, did: String::new(), noticed, memory: f64::NAN, bars: Bars::default(), broken }
+        let (noticed, bars) = (Noticed::default(), Bars::default());
+        let stopped = (None, Duration::ZERO);
+        Self { name, did: String::new(), noticed, memory: f64::NAN, stopped, bars, broken }
     }
 
     pub(crate) fn holds(&self) -> bool {
         let keeps = |times: &[Duration], bar| at(times, 99).is_some_and(|p99| p99 <= bar);
         let is_quick = keeps(&self.noticed.answers, self.bars.answers)
             && self.bars.evaluated.is_none_or(|bar| keeps(&self.noticed.evaluated, bar));
-        self.broken.is_none() && is_quick && self.noticed.failures.is_empty() && self.memory <= MEMORY
+        let is_unharmed = self.noticed.failures.is_empty() && self.memory <= MEMORY;
+        self.broken.is_none() && is_quick && is_unharmed && self.stopped.0 == Some(0)
     }
 
     pub(crate) fn cells(&self) -> Vec<String> {
@@ -168,6 +177,11 @@ impl Row {
             millis(content, 99),
             millis(probes, 100),
             format!("{:.0}", self.memory),
+            format!(
+                "{:.1} ({})",
+                self.stopped.1.as_secs_f64(),
+                self.stopped.0.map_or("-".to_owned(), |code| code.to_string())
+            ),
             verdict,
         ]
     }

@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
         },
         Attack {
             name: "patterns",
-            about: "16 rules of two slow patterns over 300 items of 64 KiB",
+            about: "16 rules of two slow patterns and one of 49 over 400 items of 64 KiB",
             start: Start { documents: Some(slow_patterns), ..Start::default() },
             bars: Bars::default(),
             run: patterns,
@@ -69,6 +69,29 @@ pub(crate) fn attacks() -> Vec<Attack> {
             start: Start::default(),
             bars: Bars { answers: Duration::from_millis(100), ..Bars::default() },
             run: |target, stop| flood(target, stop, Some(Duration::from_secs(1) * FLOOD_BATCH / 15_000)),
+        },
+        Attack {
+            name: "slow-rules",
+            about: "6 items a second with slow rules beside 200 cheap items a second of another organisation, with \
+                    max_lag_seconds = 5",
+            start: Start {
+                settings: "[ingest]\nmax_lag_seconds = 5\n",
+                documents: Some(costly_rules),
+                ..Start::default()
+            },
+            bars: Bars::default(),
+            run: slow_rules,
+        },
+        Attack {
+            name: "slow-burst",
+            about: "the same with 300 of those items at once, and no more of them until they are processed",
+            start: Start {
+                settings: "[ingest]\nmax_lag_seconds = 5\n",
+                documents: Some(costly_rules),
+                ..Start::default()
+            },
+            bars: Bars::default(),
+            run: slow_burst,
         },
     ]
 }
@@ -107,7 +130,46 @@ fn slow_patterns() -> String {
         )
         .unwrap();
     }
+    let list: Vec<_> = (1..=49).map(|number| format!("'a[ab]{{{number}}}c'")).collect();
+    write!(
+        documents,
+        "rule: list\nstatus: live\nitem_types: [post]\nwhen:\n  text: {{in: [text], regex: [{}]}}\npolicies: [scam]\n\
+         actions: []\n---\n",
+        list.join(", ")
+    )
+    .unwrap();
     documents
+}
+
+/// Rules that each pay for their pattern, which takes about a quarter of a second together.
+fn costly_rules() -> String {
+    let mut documents = String::new();
+    for number in 0..RULES {
+        write!(
+            documents,
+            "rule: p{number}\nstatus: live\nitem_types: [post]\nwhen:\n  text: {{in: [text], regex: 'a[ab]{{{}}}c'}}\n\
+             policies: [scam]\nactions: []\n---\n",
+            30 + number
+        )
+        .unwrap();
+    }
+    documents
+}
+
+/// Number of costly rules.
+const RULES: usize = 14;
+
+/// Text of which almost every part almost matches.
+fn hostile_text() -> Arc<str> {
+    // A generator of its own: the same text each time, and no crate for it.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut letter = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        if state & 1 == 0 { 'a' } else { 'b' }
+    };
+    (0..64 << 10).map(&mut letter).collect::<String>().into()
 }
 
 /// Submits batches on several connections until they are used up or it is told to stop, with a pause between the starts of
@@ -185,18 +247,8 @@ fn windows(target: Arc<Target>, stop: CancellationToken, most_batches: usize) ->
 
 fn patterns(target: Arc<Target>, stop: CancellationToken) -> Running {
     Box::pin(async move {
-        // A generator of its own: the same text each time, and no crate for it.
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let text: Arc<str> = (0..64 << 10)
-            .map(|_| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                if state & 1 == 0 { 'a' } else { 'b' }
-            })
-            .collect::<String>()
-            .into();
-        let done = submit(&target, &stop, 4, None, batches(60, move |batch| posts(batch, 5, &text))).await;
+        let text = hostile_text();
+        let done = submit(&target, &stop, 4, None, batches(80, move |batch| posts(batch, 5, &text))).await;
         stop.cancelled().await;
         Ok(report(done))
     })
@@ -211,4 +263,94 @@ fn flood(target: Arc<Target>, stop: CancellationToken, pause: Option<Duration>) 
         let batch = move |batch| posts(batch, FLOOD_BATCH as usize, &text);
         Ok(report(submit(&target, &stop, 8, pause, batches(usize::MAX, batch)).await))
     })
+}
+
+/// Answers to one organisation's requests, by the second.
+#[derive(Default)]
+struct Answers {
+    accepted: usize,
+    refused: usize,
+    first_refusal: Option<Duration>,
+    last_refusal: Option<Duration>,
+}
+
+impl Answers {
+    fn cell(&self) -> String {
+        let second =
+            |at: Option<Duration>| at.map_or_else(|| "-".to_owned(), |at| format!("{:.0}", at.as_secs_f64()));
+        let (first, last) = (second(self.first_refusal), second(self.last_refusal));
+        format!("{} accepted, {} refused (second {first} to {last})", self.accepted, self.refused)
+    }
+}
+
+/// Sends batches of one organisation at a rate until it is told to stop.
+async fn send_at(
+    target: Arc<Target>,
+    key: String,
+    stop: CancellationToken,
+    every: Duration,
+    batch: impl Fn(usize) -> Value + Send + 'static,
+) -> Answers {
+    let (mut answers, began, header) = (Answers::default(), Instant::now(), api_key(&key));
+    let mut ticks = tokio::time::interval(every);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    let mut connection = None;
+    for number in 0.. {
+        if stop.run_until_cancelled(ticks.tick()).await.is_none() {
+            break;
+        }
+        let body = json!({ "items": batch(number) }).to_string();
+        let asked = async {
+            let open = match connection.take() {
+                Some(open) => open,
+                None => Connection::open(&target.api).await?,
+            };
+            connection.insert(open).ask("POST", "/api/v1/items/async/", &header, &body).await
+        };
+        match stop.run_until_cancelled(asked).await {
+            Some(Ok(answer)) if answer.status == 202 => answers.accepted += 1,
+            Some(_) => {
+                let at = began.elapsed();
+                answers.refused += 1;
+                answers.first_refusal.get_or_insert(at);
+                answers.last_refusal = Some(at);
+            }
+            None => break,
+        }
+    }
+    answers
+}
+
+/// A cheap sender beside a slow one: each says what became of its requests.
+fn beside_cheap_items(
+    target: Arc<Target>,
+    stop: CancellationToken,
+    every: Duration,
+    slow: impl Fn(usize) -> Value + Send + 'static,
+) -> Running {
+    Box::pin(async move {
+        let cheap = |batch| posts(batch, 10, "a post of some length, as people write them every day. ");
+        let middle = tokio::spawn(send_at(
+            Arc::clone(&target),
+            target.other.clone(),
+            stop.clone(),
+            Duration::from_millis(50),
+            cheap,
+        ));
+        let slow = send_at(Arc::clone(&target), target.key.clone(), stop, every, slow).await;
+        Ok(format!("slow: {}; cheap: {}", slow.cell(), middle.await?.cell()))
+    })
+}
+
+fn slow_rules(target: Arc<Target>, stop: CancellationToken) -> Running {
+    let text = hostile_text();
+    let slow = move |batch| posts(batch, 1, &text);
+    beside_cheap_items(target, stop, Duration::from_millis(1_000) / 6, slow)
+}
+
+fn slow_burst(target: Arc<Target>, stop: CancellationToken) -> Running {
+    let text = hostile_text();
+    // Requests without items afterwards: they say when the organisation is accepted again.
+    let slow = move |batch| posts(batch, if batch < 5 { 60 } else { 0 }, &text);
+    beside_cheap_items(target, stop, Duration::from_millis(100), slow)
 }

@@ -1,6 +1,10 @@
 //! The service under attack: one process with all roles on embedded data, and two organisations.
 
-use std::{env, fs, path::PathBuf, time::Duration};
+use std::{
+    env, fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -31,6 +35,8 @@ pub(crate) struct Service {
     token: String,
     /// Key of the organisation that uses the service properly.
     pub(crate) good: String,
+    /// Key of another such one, which an attack may use beside the good client.
+    pub(crate) other: String,
     /// Key of the one that abuses it, also for the admin API.
     pub(crate) bad: String,
 }
@@ -82,6 +88,7 @@ impl Service {
             operations,
             token,
             good: String::new(),
+            other: String::new(),
             bad: String::new(),
         };
         let documents = match start.documents {
@@ -89,6 +96,7 @@ impl Service {
             None => TYPES.to_owned(),
         };
         service.good = service.org("good", &[], TYPES).await?;
+        service.other = service.org("other", &[], TYPES).await?;
         service.bad = service.org("bad", &["admin"], &documents).await?;
         Ok(service)
     }
@@ -131,6 +139,14 @@ impl Service {
             line.split_whitespace().next()?.parse::<f64>().ok().map(|kib| kib / 1024.0)
         };
         of("VmRSS:").zip(of("VmHWM:")).context("the system does not say")
+    }
+
+    /// Ends the process by a signal. Returns its exit code and the time that it took.
+    pub(crate) async fn stop(&mut self) -> Result<(Option<i32>, Duration)> {
+        let began = Instant::now();
+        self.process.terminate().await?;
+        let status = self.process.exit(LONG).await?;
+        Ok((status.code(), began.elapsed()))
     }
 
     pub(crate) fn tail(&self) -> String {

@@ -22,6 +22,7 @@ pub mod metrics;
 mod org_work;
 pub mod orgs;
 mod private_file;
+mod processing_load;
 mod recent;
 pub mod routing;
 pub mod secrets;
@@ -41,6 +42,7 @@ pub use self::{
     live::{Follower, Live},
     org_work::{OrgWork, Turn},
     private_file::write_private,
+    processing_load::{LoadReport, OrgLoad, ProcessingLoad},
     secrets::{MasterKey, MasterKeyError, Secrets, Security},
     settings::{Settings, SettingsError},
     signal::{AnswerError, ScoreSignal},

@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tidegate_schemas::{
     banks::HashKind,
-    ids::{BankId, ConfigVersion, Millis, OrgId},
+    ids::{BankId, CauseId, ConfigVersion, Millis, OrgId},
 };
 use tidegate_store::{Clock, Store, system_clock, tables::catalog::configs::ConfigHead};
 use tokio::{
@@ -21,6 +21,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::{
     Compiled, Error, Settings,
@@ -28,7 +29,8 @@ use crate::{
     compile::compile,
     content::{Content, joined},
     flights::Flights,
-    members::{Failing, Heartbeat},
+    members::{self, Failing, Heartbeat},
+    processing_load::{LoadReport, ProcessingLoad},
     snapshots,
 };
 
@@ -56,6 +58,9 @@ struct Inner {
     /// Last version that was looked for and not found, for each organisation.
     not_found: Mutex<HashMap<OrgId, (Asked, Error)>>,
     opened_at_epoch: i64,
+    /// Id of this process among the members.
+    member_id: Uuid,
+    load: Arc<ProcessingLoad>,
 }
 
 /// Revisions of an organisation's banks.
@@ -107,6 +112,8 @@ impl Live {
             answered: Mutex::new(Instant::now()),
             not_found: Mutex::default(),
             opened_at_epoch,
+            member_id: CauseId::random().0,
+            load: Arc::default(),
         }));
         let mut loads = JoinSet::new();
         for head in snapshots::heads(&live.0.store).await? {
@@ -195,6 +202,17 @@ impl Live {
         self.0.failing.lock().values().cloned().collect()
     }
 
+    /// Measurements of this process, which tells them to the others.
+    pub fn processing_load(&self) -> &Arc<ProcessingLoad> {
+        &self.0.load
+    }
+
+    /// Returns the measurements of all processes that evaluate items. Those of others are some seconds old.
+    pub async fn loads(&self) -> Result<LoadReport, Error> {
+        let others = members::loads_of_others(&self.0.store, self.0.member_id).await?;
+        Ok(self.0.load.report(std::time::Instant::now()).joined(others))
+    }
+
     /// Returns a follower for callers that keep their own schedule.
     pub fn follower(&self) -> Follower {
         Follower::new(Arc::clone(&self.0))
@@ -235,8 +253,12 @@ pub struct Follower {
 
 impl Follower {
     fn new(live: Arc<Inner>) -> Self {
-        let heartbeat =
-            Heartbeat::new(live.settings.member_label.clone(), live.settings.member_every(), (live.clock)());
+        let heartbeat = Heartbeat::new(
+            live.member_id,
+            live.settings.member_label.clone(),
+            live.settings.member_every(),
+            (live.clock)(),
+        );
         let epoch = live.opened_at_epoch;
         let current_at = Instant::now();
         let heads_due = current_at + live.settings.heads_every();
@@ -323,7 +345,9 @@ impl Follower {
         }
         crate::metrics::age(self.current_at.elapsed());
         let failing = || self.live.failing.lock().values().cloned().collect();
-        let beaten = self.heartbeat.beat(&self.live.store, self.settled, failing, (self.live.clock)()).await;
+        let load = || self.live.load.report(std::time::Instant::now()).into_json();
+        let now = (self.live.clock)();
+        let beaten = self.heartbeat.beat(&self.live.store, self.settled, failing, load, now).await;
         if let Err(error) = beaten {
             tracing::debug!(tag = error.tag(), "cannot renew the membership");
         }

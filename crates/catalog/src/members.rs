@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidegate_schemas::ids::{CauseId, ConfigVersion, Millis, OrgId};
+use tidegate_schemas::ids::{ConfigVersion, Millis, OrgId};
 use tidegate_store::{
     At, Batch, Store, WriteTime,
     tables::catalog::members::{ALL, Member as Row},
@@ -14,7 +14,7 @@ use tidegate_store::{
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::Error;
+use crate::{Error, LoadReport};
 
 /// A current version that does not compile in a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +37,15 @@ pub struct Member {
     /// It runs every change up to this epoch, but for those that are failing.
     pub epoch: i64,
     pub failing: Vec<Failing>,
+}
+
+/// Returns the loads of all processes but one.
+pub(crate) async fn loads_of_others(store: &Store, own: Uuid) -> Result<LoadReport, Error> {
+    let rows = store.scan::<Row>(&Row::partition(ALL), At::all()).all().await?;
+    let others = rows.into_iter().filter(|row| row.member_id != own);
+    // A process of another version may say something else, or nothing.
+    let loads = others.filter_map(|row| serde_json::from_str::<LoadReport>(row.load.as_deref()?).ok());
+    Ok(loads.fold(LoadReport::default(), LoadReport::joined))
 }
 
 pub async fn list(store: &Store) -> Result<Vec<Member>, Error> {
@@ -69,8 +78,8 @@ struct Beat {
 }
 
 impl Heartbeat {
-    pub(crate) fn new(label: String, every: Duration, now: Millis) -> Self {
-        Self { id: CauseId::random().0, label, started_at: now, every, last: None }
+    pub(crate) fn new(id: Uuid, label: String, every: Duration, now: Millis) -> Self {
+        Self { id, label, started_at: now, every, last: None }
     }
 
     /// Writes the row if the process got further or it is time.
@@ -79,6 +88,7 @@ impl Heartbeat {
         store: &Store,
         epoch: i64,
         failing: impl FnOnce() -> Vec<Failing>,
+        load: impl FnOnce() -> Option<String>,
         now: Millis,
     ) -> Result<(), Error> {
         let due = |last: &Beat| last.epoch != epoch || last.at.elapsed() >= self.every;
@@ -94,6 +104,7 @@ impl Heartbeat {
             seen_at: now,
             epoch,
             failing: serde_json::to_string(&failing()).expect("a list of texts and numbers"),
+            load: load(),
         };
         let mut batch = Batch::new();
         batch.put_owned(written, row);

@@ -53,14 +53,25 @@ impl<K: Clone + Ord + Hash, T> UsageQueue<K, T> {
     /// Takes the first entry of the owner that has used the least. Its cost is charged by `charge`, before or after other
     /// entries are taken.
     pub fn pop(&mut self) -> Option<(K, T)> {
-        let (used, owner) = self.waiting.pop_first()?;
-        self.now = self.now.max(used);
-        let queue = self.owners.get_mut(&owner)?;
-        let entry = queue.entries.pop_front()?;
-        if !queue.entries.is_empty() {
-            self.waiting.insert((used, owner.clone()));
-        }
+        let owner = self.next_owner(|_| true)?.clone();
+        let entry = self.pop_of(&owner)?;
         Some((owner, entry))
+    }
+
+    /// Returns the owner that is served next, among those whose work may start.
+    pub fn next_owner(&self, may_start: impl Fn(&K) -> bool) -> Option<&K> {
+        self.waiting.iter().map(|(_, owner)| owner).find(|owner| may_start(owner))
+    }
+
+    /// Takes the first entry of one owner.
+    pub fn pop_of(&mut self, owner: &K) -> Option<T> {
+        let queue = self.owners.get_mut(owner)?;
+        let entry = queue.entries.pop_front()?;
+        self.now = self.now.max(queue.used);
+        if queue.entries.is_empty() {
+            self.waiting.remove(&(queue.used, owner.clone()));
+        }
+        Some(entry)
     }
 
     /// Adds to the usage of the owner.

@@ -14,6 +14,7 @@ use tidegate_moderation::{
     },
     rules::windows::Moment,
 };
+use tidegate_rules::Interrupt;
 use tidegate_schemas::records::{self, Coordinates};
 use tidegate_stream::Topic;
 
@@ -48,12 +49,18 @@ pub(super) fn moment(job: &ItemJob, index: usize) -> Moment {
     Moment::new(submission.at, submission.entry.submission_id)
 }
 
-/// Evaluates the items in turn. `None` for an item that failed, panicked, or was not reached in time.
-pub(super) fn evaluate_batch(parts: &[ItemBatchPart], config: &Arc<Compiled>) -> Vec<Option<BatchItem>> {
-    let end = Instant::now() + BATCH_TIME;
+/// Evaluates the items in turn. `None` for an item that failed, panicked, or was not decided in time: one with slow rules
+/// is evaluated again by itself, so the batch must not spend their time on it.
+pub(super) fn evaluate_batch(
+    parts: &[ItemBatchPart],
+    config: &Arc<Compiled>,
+    interrupt: &Interrupt,
+) -> Vec<Option<BatchItem>> {
+    let interrupt = interrupt.with_deadline(Instant::now() + BATCH_TIME);
     let evaluate = |part: &ItemBatchPart| {
-        let item = AssertUnwindSafe(|| batch::evaluate(config, &submission(&part.job, part.index)));
-        catch_unwind(item).ok().and_then(Result::ok)
+        let submission = submission(&part.job, part.index);
+        let item = AssertUnwindSafe(|| batch::evaluate(config, &submission, &interrupt));
+        catch_unwind(item).ok().and_then(Result::ok).flatten()
     };
-    parts.iter().map_while(|part| (Instant::now() < end).then(|| evaluate(part))).collect()
+    parts.iter().map_while(|part| (!interrupt.is_due()).then(|| evaluate(part))).collect()
 }

@@ -3,7 +3,10 @@
 //! Items that start together are first evaluated and stored as a batch. An item that needs more than its own data goes
 //! through the steps of [`ItemRun`], each of which returns the next state or ends the run.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tidegate_catalog::{self as catalog, Compiled};
 use tidegate_moderation::{
@@ -21,11 +24,12 @@ use tidegate_moderation::{
         rerouting::{Occasion, reroute_waiting_job},
     },
 };
-use tidegate_rules::{Facts, Outcome};
+use tidegate_rules::{Facts, Interrupt, Outcome};
 use tidegate_schemas::{
     ids::{ConfigVersion, Millis},
     records::{self, Source},
 };
+use tidegate_stream::Topic;
 
 use super::{
     compute_pool::ComputePool,
@@ -39,7 +43,7 @@ use super::{
 };
 use crate::consumer::{
     error::TaskError,
-    handler::{BatchOutcome, Part},
+    handler::{BatchOutcome, Job, Part},
     slot::ConcurrencySlot,
 };
 
@@ -67,9 +71,11 @@ impl ItemPipeline {
         let Ok(config) = self.config(&job.record, job.written_at).await else {
             return BatchOutcome::leave_all(count);
         };
-        let Ok(items) = self.pool.run(&job.record.org, move || evaluate_batch(&parts, &config)).await else {
+        let evaluate = move |interrupt: &Interrupt| evaluate_batch(&parts, &config, interrupt);
+        let Ok(items) = self.pool.run_for(&job.record.org, &job.ticket, evaluate).await else {
             return BatchOutcome::leave_all(count);
         };
+        self.note_delay(&job);
         let is_done = |nth: &usize| matches!(items.get(*nth), Some(Some(BatchItem { rows: Some(_), .. })));
         let (done, left): (Vec<usize>, Vec<usize>) = (0..count).partition(is_done);
         // Items that may ask what windows have counted store their rows one after the other, each before it asks.
@@ -144,6 +150,15 @@ impl ItemPipeline {
         Ok(Box::pin(rerouted).await?)
     }
 
+    /// Tells ingest how long the org's items wait. Those that were handed over have waited for something else.
+    fn note_delay(&self, job: &ItemJob) {
+        if job.at.partition.topic == Topic::Items {
+            let waited = Millis::now().0.saturating_sub(job.written_at.0).max(0);
+            let delay = Duration::from_millis(waited.unsigned_abs());
+            self.deps.live.processing_load().set_delay(&job.record.org, delay, Instant::now());
+        }
+    }
+
     /// Returns the configuration at the version that ingest validated the record with, or a later one.
     pub(super) async fn config(
         &self,
@@ -203,14 +218,20 @@ impl ItemRun<'_> {
     /// Checks the item against its type, and decides what can be decided from the item alone.
     pub(super) async fn prepare(&self) -> Result<Evaluation, TaskError> {
         let (job, index, config) = (Arc::clone(self.job), self.index, Arc::clone(&self.config));
-        let prepare = move || {
+        let prepare = move |interrupt: &Interrupt| {
             let Submission { header, entry, at, .. } = submission(&job, index);
             let prepared = evaluate::prepare(config, header.source, entry, at.append_ms)?;
-            let (scan, wanted) = (evaluate::scan(&prepared), prepared.wanted());
-            Ok(Evaluation { prepared, scan, wanted })
+            let Some(scan) = evaluate::scan_until(&prepared, interrupt) else { return Ok(None) };
+            let wanted = prepared.wanted();
+            Ok(Some(Evaluation { prepared, scan, wanted }))
         };
-        let evaluation = self.pipeline.pool.run(&self.job.record.org, prepare).await?;
-        Ok(evaluation.map_err(|error| not_configured_yet(error, &self.job.record, self.config.version()))?)
+        let Job { record, ticket, .. } = &**self.job;
+        let evaluation = self.pipeline.pool.run_for(&record.org, ticket, prepare).await?;
+        self.pipeline.note_delay(self.job);
+        let evaluation =
+            evaluation.map_err(|error| not_configured_yet(error, record, self.config.version()))?;
+        // Interrupted: the caller has given up by now.
+        evaluation.ok_or(TaskError::AssignmentLost)
     }
 
     /// Stores what the item adds to windows.
@@ -298,12 +319,12 @@ impl ItemRun<'_> {
             }
             ScoreWaitResult::Left => return Err(TaskError::AssignmentLost),
         };
-        let finish = move || {
+        let finish = move |_: &Interrupt| {
             // A search that the wait has left behind may still hold it.
             let outcome = evaluate::finish(&prepared, Arc::unwrap_or_clone(scan), &facts);
             (prepared, outcome)
         };
-        Ok(Some(pipeline.pool.run(&job.record.org, finish).await?))
+        Ok(Some(pipeline.pool.run_for(&job.record.org, &job.ticket, finish).await?))
     }
 
     /// Asks models for the scores that the routing of the item's report depends on, so that they are kept for it. False: the

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_catalog::Compiled;
-use tidegate_rules::{Outcome, WindowEntry};
+use tidegate_rules::{Interrupt, Outcome, WindowEntry};
 
 use super::{
     evaluate::{self, ScanResult},
@@ -22,12 +22,17 @@ pub struct BatchItem {
     pub rows: Option<EvaluatedRows>,
 }
 
-/// Evaluates an item as far as its own data allow.
-pub fn evaluate(config: &Arc<Compiled>, submission: &Submission<'_>) -> Result<BatchItem, Error> {
+/// Evaluates an item as far as its own data allow. Returns `None` if it was interrupted.
+pub fn evaluate(
+    config: &Arc<Compiled>,
+    submission: &Submission<'_>,
+    interrupt: &Interrupt,
+) -> Result<Option<BatchItem>, Error> {
     let (entry, at) = (submission.entry, submission.at);
     let prepared = evaluate::prepare(Arc::clone(config), submission.header.source, entry, at.append_ms)?;
     let moment = Moment::new(at, entry.submission_id);
-    let (entries, outcome) = match evaluate::scan(&prepared) {
+    let Some(scan) = evaluate::scan_until(&prepared, interrupt) else { return Ok(None) };
+    let (entries, outcome) = match scan {
         ScanResult::Finished(outcome) => (Vec::new(), Some(outcome)),
         ScanResult::Waiting(scan) => {
             let entries = scan.entries().to_vec();
@@ -40,5 +45,5 @@ pub fn evaluate(config: &Arc<Compiled>, submission: &Submission<'_>) -> Result<B
         let findings = Findings::nothing(at.append_ms, prepared.user.clone());
         EvaluatedRows::new(submission, prepared.config.version(), &findings)
     });
-    Ok(BatchItem { moment, entries, rows })
+    Ok(Some(BatchItem { moment, entries, rows }))
 }

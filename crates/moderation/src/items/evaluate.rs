@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tidegate_catalog::{Compiled, ScoreSignal};
-use tidegate_rules::{self as rules, Facts, Need, On, Outcome, PendingExplanation, Scan};
+use tidegate_rules::{self as rules, Facts, Interrupt, Need, On, Outcome, PendingExplanation, Scan};
 use tidegate_schemas::{
     ids::{ItemKey, Millis, RuleId, SubmissionId},
     item_types::{Mode, Values},
@@ -83,7 +83,16 @@ pub fn prepare(
 
 /// Decides the rules that the item's own data decide.
 pub fn scan(prepared: &Prepared) -> ScanResult {
-    let scan = prepared.config.plan().scan(&prepared.item());
+    scan_result(prepared, prepared.config.plan().scan(&prepared.item()))
+}
+
+/// Does the same, and returns `None` if it was interrupted.
+pub fn scan_until(prepared: &Prepared, interrupt: &Interrupt) -> Option<ScanResult> {
+    let scan = prepared.config.plan().scan_until(&prepared.item(), interrupt)?;
+    Some(scan_result(prepared, scan))
+}
+
+fn scan_result(prepared: &Prepared, scan: Scan) -> ScanResult {
     if scan.ran_out_of_time() {
         metrics::evaluation_left_out("cpu_time");
         tracing::warn!(submission = %prepared.submission, item_type = %prepared.key.type_id,

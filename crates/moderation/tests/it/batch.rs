@@ -14,6 +14,7 @@ use tidegate_moderation::{
         stored::Submission,
     },
 };
+use tidegate_rules::Interrupt;
 use tidegate_schemas::{
     ids::{ConfigVersion, Kind, Millis, OrgId, derive},
     records::{Coordinates, ItemEntry, Items, Source, Variant},
@@ -75,7 +76,9 @@ fn evaluate(documents: &str, data: &Value) -> Result<BatchItem, Error> {
         items: vec![entry],
     };
     let here = Coordinates { append_ms: Millis(0), offset: 0, position: 0 };
-    batch::evaluate(&Arc::new(config), &Submission::new(&record, &record.items[0], here))
+    let submission = Submission::new(&record, &record.items[0], here);
+    let item = batch::evaluate(&Arc::new(config), &submission, &Interrupt::default())?;
+    Ok(item.expect("it is not interrupted"))
 }
 
 fn text(text: &str) -> Value {

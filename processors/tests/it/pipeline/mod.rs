@@ -20,6 +20,7 @@ mod retroact;
 mod reviews;
 mod routing;
 mod scores;
+mod slow_rules;
 mod standing;
 mod windows;
 mod world;
