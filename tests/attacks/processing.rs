@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
