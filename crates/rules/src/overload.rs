@@ -159,7 +159,7 @@ pub(crate) fn of(
     found.into_values().collect()
 }
 
-/// Patterns that are measured for one plan, which takes about half a second. Those beyond count as harmless.
+/// Patterns that are measured for one plan, which takes less than a second. Those beyond count as harmless.
 const MEASURED: usize = 128;
 
 /// Returns the rules that only texts made for their patterns bring to the end of their steps. Measuring takes time, so this

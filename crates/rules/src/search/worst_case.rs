@@ -13,8 +13,8 @@ use regex_automata::{
 
 use crate::limits::wide;
 
-/// States that one measurement visits, which takes about a millisecond.
-const MOST_VISITS: usize = 1 << 16;
+/// States that one measurement visits, which takes some milliseconds. Of fewer, a wide pattern would have too short a text.
+const MOST_VISITS: usize = 1 << 18;
 
 /// Longest text that is made.
 const MOST_BYTES: usize = 16 << 10;
