@@ -22,9 +22,8 @@ use tidegate_store::{At, Cursor, Row as _, WriteTime, tables::catalog::audit::Au
 use tidegate_web::{Problem, Query, RequestId};
 
 use super::{
-    Api, List,
+    Api, List, audit_clearance,
     caller::Caller,
-    child_safety,
     extract::{invalid, not_a_cursor},
     faults,
     job_list::limit,
@@ -103,7 +102,7 @@ pub(super) async fn record_view(
 }
 
 /// Detail that marks the view of child-safety material.
-pub(super) fn view_detail() -> String {
+fn view_detail() -> String {
     json!({ "class": JobClass::ChildSafety }).to_string()
 }
 
@@ -238,6 +237,8 @@ async fn page(
     mut place: DayPlace,
 ) -> Result<(Vec<Entry>, Option<DayPlace>), Problem> {
     let store = &api.deps.moderation.store;
+    // Views of child-safety material are themselves withheld.
+    let view = view_detail();
     let mut rows_left = api.settings.rows_per_page;
     let mut found = Vec::new();
     while place.day >= since.day() {
@@ -250,9 +251,11 @@ async fn page(
         let listed = entries.all().await.map_err(faults::store)?;
         // A day without entries costs a read as well.
         rows_left = rows_left.saturating_sub(listed.len().max(1));
-        let withheld = child_safety::withheld_entries(api, caller, &listed).await?;
+        let withheld = audit_clearance::withheld_entries(api, caller, &listed).await?;
         for (nth, entry) in listed.iter().enumerate() {
-            if entry.at < since || !query.wants(entry, until) || withheld.contains(&entry.entry_id) {
+            let is_withheld = withheld.contains(&entry.entry_id)
+                || (!caller.may_child_safety() && entry.detail.as_ref() == Some(&view));
+            if entry.at < since || !query.wants(entry, until) || is_withheld {
                 continue;
             }
             if found.len() >= most {

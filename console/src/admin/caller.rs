@@ -13,7 +13,7 @@ use axum::{
 use serde::Deserialize;
 use subtle::ConstantTimeEq;
 use tidegate_catalog::{DEFAULT_ORG, Scope, Scopes};
-use tidegate_moderation::review::child_safety::Clearance;
+use tidegate_moderation::child_safety::Clearance;
 use tidegate_schemas::ids::OrgId;
 use tidegate_web::{AnswerFor, Problem, Query, RequestId, Scheme, bearer};
 

@@ -3,6 +3,7 @@
 //! Each resource has a file of its own.
 
 pub(crate) mod audit;
+mod audit_clearance;
 mod banks;
 pub(crate) mod caller;
 mod child_safety;

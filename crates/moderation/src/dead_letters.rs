@@ -20,8 +20,8 @@ use tidegate_stream::{
 };
 
 use crate::{
+    child_safety::{Clearance, restricted},
     items::stored::RESENT,
-    review::child_safety::{Clearance, restricted},
 };
 
 /// Number of dead letters that are read at once.

@@ -2,6 +2,7 @@
 //!
 //! `processors` calls it for records of the log, `ingest` and `console` for requests.
 
+pub mod child_safety;
 pub mod dead_letters;
 pub mod effects;
 pub mod items;

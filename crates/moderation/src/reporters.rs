@@ -13,7 +13,7 @@ use tidegate_store::{
     },
 };
 
-use crate::{Error, jobs, review::child_safety::Clearance};
+use crate::{Error, child_safety::Clearance, jobs};
 
 /// Number of newest decisions that an accuracy is computed from.
 const DECISIONS: usize = 100;

@@ -26,12 +26,10 @@ use tidegate_store::{
 
 use crate::{
     Error,
+    child_safety::Clearance,
     items::{context, stored},
     reporters::{self, ReporterRecord},
-    review::{
-        child_safety::Clearance,
-        job_view::{self, Summary},
-    },
+    review::job_view::{self, Summary},
     strikes, user_history,
 };
 

@@ -2,7 +2,7 @@
 
 use tidegate_catalog::{self as catalog, ActionKind, Compiled, Endpoint};
 use tidegate_egress::Secret;
-use tidegate_moderation::review::child_safety::{Clearance, HELD_REASON};
+use tidegate_moderation::child_safety::{Clearance, HELD_REASON};
 use tidegate_schemas::ids::EndpointId;
 use tidegate_store::tables::callbacks::deliveries::Delivery;
 

@@ -10,7 +10,7 @@ use std::{
 
 use tidegate_catalog::{self as catalog, Compiled};
 use tidegate_moderation::{
-    self as moderation,
+    self as moderation, child_safety,
     effects::{self, Plan, Refused},
     items::{
         batch::BatchItem,
@@ -20,7 +20,7 @@ use tidegate_moderation::{
     },
     media::Wanted,
     review::{
-        child_safety, report_routing,
+        report_routing,
         rerouting::{Occasion, reroute_waiting_job},
     },
 };

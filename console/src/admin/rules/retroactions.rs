@@ -3,8 +3,8 @@
 use axum::{Extension, Json, extract::State, http::StatusCode};
 use serde::Deserialize;
 use tidegate_moderation::{
+    child_safety::Clearance,
     reevaluation::retroact::{self, Refusal, Run},
-    review::child_safety::Clearance,
 };
 use tidegate_schemas::ids::{Millis, RuleId};
 use tidegate_web::{Path, Problem, Query};

@@ -33,13 +33,13 @@ use uuid::Uuid;
 use super::stored_evaluation::{Archive, PastEvaluation, PastOutcome, compute};
 use crate::{
     Deps, Error,
+    child_safety::Clearance,
     effects::event_of,
     items::{
         evaluate::Prepared,
         history::{self, HistoryCursor, Sample, Span},
         stored::{self, Submission},
     },
-    review::child_safety::Clearance,
     rules::windows::Moment,
 };
 

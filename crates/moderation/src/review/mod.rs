@@ -2,7 +2,6 @@
 
 pub mod appeals;
 pub mod auto_close;
-pub mod child_safety;
 pub mod comments;
 mod decision_events;
 pub mod decisions;

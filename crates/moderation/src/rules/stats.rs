@@ -16,7 +16,7 @@ use tidegate_store::{
 };
 use uuid::Uuid;
 
-use crate::{Error, review::child_safety::Clearance};
+use crate::{Error, child_safety::Clearance};
 
 /// A match of a rule version. Findings of moderators are recorded for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -40,13 +40,13 @@ pub(crate) use self::inputs::inputs;
 pub use self::settings::{Settings, SettingsError};
 use crate::{
     Error,
+    child_safety::Clearance,
     media::{
         fetch::draw,
         host_breaker::{Admission, HostBreakers, OrgHost},
         retry::Retries,
     },
     metrics,
-    review::child_safety::Clearance,
     single_flight::{Flight, SingleFlight},
 };
 

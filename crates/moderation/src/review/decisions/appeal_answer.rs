@@ -13,9 +13,9 @@ use tidegate_store::tables::{
 
 use super::findings;
 use crate::{
-    Deps, Error,
+    Deps, Error, child_safety,
     effects::{Plan, PlannedCallback, PlannedStrike, events, subscribers},
-    review::{appeals, child_safety, decision_events},
+    review::{appeals, decision_events},
 };
 
 /// Adds the answer to the plan of the decision.

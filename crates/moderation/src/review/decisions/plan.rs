@@ -18,11 +18,11 @@ use tidegate_store::{
 use super::{appeal_answer, findings, related::StoredRelated};
 use crate::{
     Deps, Error,
+    child_safety::restricted,
     effects::{self, ActionInput, Plan, events::DecisionRef},
     items::author,
     reporters,
     review::{
-        child_safety::restricted,
         comments,
         decision_events::{self, Parameters},
     },
