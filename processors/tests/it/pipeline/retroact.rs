@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tidegate_moderation::{
+    child_safety::Clearance,
     items::stored,
     reevaluation::retroact::{self, Refusal, Run, Wanted},
-    review::child_safety::Clearance,
 };
 use tidegate_schemas::{
     ids::{Millis, SubmissionId},
