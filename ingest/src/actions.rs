@@ -129,8 +129,8 @@ fn check_action(config: &Compiled, request: &ActionRequest, at: &Pointer<'_>, fa
     let policies = at.key("policyIds");
     for (index, named) in request.policies.iter().enumerate() {
         if !config::policy(config, named).known {
-            let known = config.policies().iter().flat_map(|known| [known.id.as_str(), &known.key]);
-            let detail = format!("There is no policy with this id or key.{}", hint(named, known));
+            let policy_names = config.policies().iter().flat_map(|policy| [policy.id.as_str(), &policy.key]);
+            let detail = format!("There is no policy with this id or key.{}", hint(named, policy_names));
             refuse(&policies.index(index), detail);
         }
     }

@@ -512,10 +512,10 @@ async fn child_safety_material_needs_clearance_on_every_route() {
             let body = (!body.is_empty()).then(|| serde_json::from_str::<Value>(&body).unwrap());
             let answer = it.demo.admin_as(&it.admin, method.clone(), &path, body.as_ref()).await;
             let text = answer.1.to_string();
-            let mut shown = markers(&text);
-            shown.retain(|marker| !in_path.values().any(|id| id == marker));
-            if answer.0 != *status || !shown.is_empty() {
-                wrong.push(format!("{route} {path}: {} shows {shown:?}: {text}", answer.0));
+            let mut shown_markers = markers(&text);
+            shown_markers.retain(|marker| !in_path.values().any(|id| id == marker));
+            if answer.0 != *status || !shown_markers.is_empty() {
+                wrong.push(format!("{route} {path}: {} shows {shown_markers:?}: {text}", answer.0));
             }
         }
     }
@@ -530,10 +530,10 @@ async fn child_safety_material_needs_clearance_on_every_route() {
 
 /// The events that no endpoint of the rule's action could have are held, and go out once it may have them.
 async fn held_callbacks_are_sent_with_clearance(it: &Installation) {
-    let held = it.demo.admin(&format!("/deliveries?itemId={ITEM}&state=held")).await;
-    let delivery = &held["items"][0];
-    assert_eq!(delivery["heldReason"], "child_safety_endpoint", "{held}");
-    assert!(text(&delivery["heldDetail"]).contains("child_safety: true"), "{held}");
+    let held_deliveries = it.demo.admin(&format!("/deliveries?itemId={ITEM}&state=held")).await;
+    let delivery = &held_deliveries["items"][0];
+    assert_eq!(delivery["heldReason"], "child_safety_endpoint", "{held_deliveries}");
+    assert!(text(&delivery["heldDetail"]).contains("child_safety: true"), "{held_deliveries}");
     let documents = spying_documents(&it.listener.url).replace("---", "child_safety: true\n---");
     let endpoint = documents.split("---").next().unwrap();
     let files = json!({ "files": [{ "name": "own.yaml", "text": endpoint }] });

@@ -250,8 +250,8 @@ async fn policy_named_by_key_counts_as_named_by_id() {
         assert_eq!(demo.platform(Method::POST, "/api/v1/report", Some(&sent)).await.0, 201);
         let job = demo.job("default", item).await;
         assert_eq!((&job["signals"]["severity"], &job["priority"]), (&json!("severe"), &json!(8)), "{job}");
-        let whole = demo.whole_job(&job).await;
-        assert_eq!(whole["causes"][0]["report"]["policy"]["id"], id, "{whole}");
+        let shown_job = demo.whole_job(&job).await;
+        assert_eq!(shown_job["causes"][0]["report"]["policy"]["id"], id, "{shown_job}");
     }
     let job = demo.job("default", "by-key").await;
     let path = format!("/jobs/{}", job["id"].as_str().unwrap());

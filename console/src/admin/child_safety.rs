@@ -38,9 +38,9 @@ pub(super) async fn hidden_or_recorded(
     object: String,
 ) -> Result<HashSet<ItemKey>, Problem> {
     let store = &api.deps.moderation.store;
-    let found = restricted(store, &caller.org, items).await.map_err(faults::store)?;
-    if found.is_empty() || !caller.may_child_safety() {
-        return Ok(found);
+    let restricted_items = restricted(store, &caller.org, items).await.map_err(faults::store)?;
+    if restricted_items.is_empty() || !caller.may_child_safety() {
+        return Ok(restricted_items);
     }
     audit::record_view(api, caller, format!("GET {route}"), object).await?;
     Ok(HashSet::new())

@@ -208,8 +208,8 @@ async fn validate(
     Ok(Json(Valid { changes: planned.differences().iter().cloned().map(Changed::from).collect() }))
 }
 
-/// Refuses callers without the scope `child_safety` if the change is about a destination of child-safety material: it
-/// would let them read the material, or keep it from those who work with it.
+/// Refuses callers without the scope `child_safety` if the change touches a destination of child-safety material. Such a
+/// change could send the material to the caller, or stop sending it to the child-safety team.
 fn check_scope(caller: &Caller, planned: &Planned) -> Result<(), Problem> {
     if caller.may_child_safety() {
         return Ok(());

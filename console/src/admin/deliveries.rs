@@ -181,8 +181,8 @@ async fn list(
     let (found, next) = page.map_err(faults::store)?;
     let withheld = caller.clearance().withheld_events(store, &caller.org, &found).await;
     let withheld = withheld.map_err(faults::moderation)?;
-    let shown = found.iter().filter(|delivery| !withheld.contains(&delivery.event_id));
-    let items = shown.map(Delivery::from).collect();
+    let visible_deliveries = found.iter().filter(|delivery| !withheld.contains(&delivery.event_id));
+    let items = visible_deliveries.map(Delivery::from).collect();
     Ok(Json(List { items, next: next.map(|place| place.to_string()) }))
 }
 

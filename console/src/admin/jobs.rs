@@ -61,7 +61,7 @@ pub(super) fn routes() -> Router<Api> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ClaimRequest {
-    /// Name of the person who claims. An API key needs it.
+    /// Name of the claiming person. Required of API keys, which several people can share.
     #[serde(default)]
     reviewer: Option<String>,
     /// Roles of the reviewer, for queues whose access names roles.
@@ -73,7 +73,7 @@ struct ClaimRequest {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ClaimNextRequest {
     queue: QueueId,
-    /// Name of the person who claims. An API key needs it.
+    /// Name of the claiming person. Required of API keys, which several people can share.
     #[serde(default)]
     reviewer: Option<String>,
     #[serde(default)]

@@ -39,7 +39,7 @@ pub(super) fn reveal(page: String) -> String {
     revealed
 }
 
-/// True for bidirectional controls, and for characters that show nothing and are neither a space nor a line break.
+/// True for bidirectional controls and for characters without a glyph, except spaces and line breaks.
 fn is_hidden(character: char) -> bool {
     matches!(u32::from(character),
         0x00..=0x08 | 0x0B | 0x0C | 0x0E..=0x1F | 0x7F..=0x9F | 0xAD

@@ -1,4 +1,4 @@
-//! Sign-in with an API key of scope `review` or `admin`, and who sends the requests of the pages.
+//! Sign-in with an API key of scope `review` or `admin`, and the caller of page requests.
 //!
 //! The key itself is in no cookie and no row: a session names it by its id, and ends with it.
 

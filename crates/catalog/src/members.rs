@@ -43,7 +43,7 @@ pub struct Member {
 pub(crate) async fn loads_of_others(store: &Store, own: Uuid) -> Result<LoadReport, Error> {
     let rows = store.scan::<Row>(&Row::partition(ALL), At::all()).all().await?;
     let others = rows.into_iter().filter(|row| row.member_id != own);
-    // A process of another version may say something else, or nothing.
+    // A process of another version may write another form, or leave the column empty.
     let loads = others.filter_map(|row| serde_json::from_str::<LoadReport>(row.load.as_deref()?).ok());
     Ok(loads.fold(LoadReport::default(), LoadReport::joined))
 }

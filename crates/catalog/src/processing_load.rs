@@ -114,7 +114,7 @@ impl LoadReport {
         self
     }
 
-    /// The row's form; none while there is nothing to tell.
+    /// Returns the JSON of the `load` column; `None` before the first evaluation.
     pub(crate) fn into_json(mut self) -> Option<String> {
         self.idle_ms?;
         self.orgs.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));

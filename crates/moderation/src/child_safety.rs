@@ -1,5 +1,5 @@
-//! Decides who may see child-safety material: callers, endpoints and models. Everything that shows, counts or sends items
-//! asks here.
+//! Decides which callers, endpoints and models may see child-safety material. Code that shows, counts or sends items asks
+//! here.
 
 use std::collections::HashSet;
 

@@ -248,7 +248,7 @@ struct Subject {
 }
 
 impl Subject {
-    /// Returns `None` if the record cannot be read: it shows nothing of its content.
+    /// Returns `None` if the record cannot be decoded. Its list entry then has no content that could be withheld.
     fn read(topic: Topic, datum: &Bytes) -> Option<Self> {
         let (items, is_child_safety) = match topic {
             Topic::Items | Topic::ItemsSlow => {

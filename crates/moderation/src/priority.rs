@@ -48,8 +48,8 @@ impl Signals {
         }
     }
 
-    /// Returns the parts as they count for a job of the class. A child-safety job is severe whatever policies are named, since
-    /// most of its causes name none.
+    /// Returns the signals with which a job of the class is ranked. A child-safety job counts as severe, since most of its causes
+    /// name no policy.
     #[must_use]
     pub fn of_class(self, class: JobClass) -> Self {
         match class {

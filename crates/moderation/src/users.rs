@@ -286,6 +286,6 @@ pub async fn reports(
         })
     };
     let rows = store.get_many::<Report>(&keys).await?.into_iter();
-    let shown = rows.map(|row| row.filter(|row| clearance.covers_child_safety() || !row.csam));
-    shown.map(|row| row.map(entry).transpose()).collect()
+    let visible_rows = rows.map(|row| row.filter(|row| clearance.covers_child_safety() || !row.csam));
+    visible_rows.map(|row| row.map(entry).transpose()).collect()
 }

@@ -33,11 +33,11 @@ impl Dispatcher {
     /// Looks up what a call needs. Fails only while the store is unavailable.
     pub(crate) async fn route(&self, row: &Delivery) -> Result<RouteResult, TaskError> {
         let config = self.live.org(&row.org);
-        let known = match config.as_deref() {
+        let loaded_endpoint = match config.as_deref() {
             Some(config) => self.permitted_endpoint(config, row).await?,
             None => Err("endpoint_missing"),
         };
-        if let Ok(endpoint) = known {
+        if let Ok(endpoint) = loaded_endpoint {
             return self.route_to(row, endpoint).await;
         }
         // The event may come from a configuration that this process has not loaded yet.

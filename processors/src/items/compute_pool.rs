@@ -54,10 +54,10 @@ impl PieceQueue {
         Self { threads, pieces, running: 0, running_of: HashMap::new(), tasks: 0 }
     }
 
-    /// True if the org may run one more piece: it leaves at least as many threads as it holds without it.
+    /// True if the org may run one more piece: at least as many threads stay free as it uses before.
     fn may_start(&self, org: &OrgId) -> bool {
-        let held = self.running_of.get(org).copied().unwrap_or_default();
-        self.threads.checked_sub(self.running + 1).is_some_and(|left| held <= left)
+        let used_threads = self.running_of.get(org).copied().unwrap_or_default();
+        self.threads.checked_sub(self.running + 1).is_some_and(|free_threads| used_threads <= free_threads)
     }
 
     fn has_startable(&self) -> bool {

@@ -53,9 +53,12 @@ pub(super) async fn stats(
     }
     let store = &api.deps.moderation.store;
     let rule = wanted.rule.as_ref();
-    let found = stats::read(store, &caller.org, since, until, rule, caller.clearance()).await;
-    let found = found.map_err(faults::moderation)?;
-    let lines = found.into_iter().map(|((rule, version), stats)| Line { rule, version, stats });
+    let stats_by_rule = stats::read(store, &caller.org, since, until, rule, caller.clearance()).await;
+    let lines = stats_by_rule.map_err(faults::moderation)?.into_iter().map(|((rule, version), stats)| Line {
+        rule,
+        version,
+        stats,
+    });
     Ok(Json(List::whole(lines.collect())))
 }
 

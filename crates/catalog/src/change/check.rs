@@ -256,8 +256,8 @@ fn unheard(set: &Set) -> Vec<DocumentFault> {
     silent.map(|(origin, _)| DocumentFault::new(origin, "endpoint", message)).collect()
 }
 
-/// Actions that hand items over to child safety while no endpoint may have callbacks about such items, also about what other
-/// actions do to them.
+/// Warns about actions of kind `enqueue_child_safety` without an endpoint for child-safety material: all callbacks about the
+/// items of such an action would be held.
 fn kept_from_endpoints(set: &Set) -> Vec<DocumentFault> {
     if set.endpoints.is_empty() || set.endpoints.values().any(|(_, endpoint)| endpoint.child_safety) {
         return Vec::new();

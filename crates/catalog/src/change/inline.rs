@@ -41,7 +41,7 @@ pub(super) fn run(compiled: &Compiled, content: &Content, now: Millis) -> Vec<Do
 fn read(compiled: &Compiled, type_id: &TypeId, data: &Json) -> Result<TestItem, String> {
     let item_type =
         compiled.item_type(type_id).ok_or_else(|| format!("there is no item type `{type_id}`."))?;
-    // Unknown fields of items are kept for later, but rules do not see them: an example with a misspelt field tests nothing.
+    // Rules ignore unknown fields of items, so an example with a misspelt field would pass without testing its rule.
     let names = data.as_object().into_iter().flat_map(|data| data.keys());
     let unknown_field = |name: &String| {
         let near = hint(name, item_type.fields().iter().map(|field| &*field.name));

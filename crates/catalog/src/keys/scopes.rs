@@ -73,7 +73,7 @@ impl Scopes {
         self.0 & (1 << scope as u8) != 0
     }
 
-    /// True if a key with these scopes may do what the scope allows: `admin` includes `review`.
+    /// True if a key with these scopes has the rights of `scope`: `admin` includes `review`.
     pub fn grants(self, scope: Scope) -> bool {
         self.contains(scope) || (scope == Scope::Review && self.contains(Scope::Admin))
     }

@@ -156,7 +156,7 @@ pub async fn begin(
 }
 
 /// Returns the runs of an org, newest first. The counts of a run that covers items of child safety are shown only to
-/// readers who may see such items.
+/// readers with the clearance for them.
 pub async fn list(store: &Store, org: &OrgId, clearance: Clearance) -> Result<Vec<Run>, Error> {
     let rows = store.scan::<Retroaction>(&(org.clone(),), At::all()).all().await?;
     let visible = rows.iter().filter(|row| clearance.covers_child_safety() || !covers_child_safety(row));

@@ -29,7 +29,7 @@ const STEP: (usize, usize) = (8, 500);
 /// Entries whose jobs are read at once.
 const JOBS_AT_ONCE: usize = 500;
 
-/// End of a page: its entries of this priority and day are listed up to `after`, whatever their queue.
+/// End of a page: entries of all queues with this priority and day are listed up to `after`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListPosition {
     pub priority: i64,

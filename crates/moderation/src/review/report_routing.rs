@@ -45,20 +45,21 @@ pub(super) async fn route(
     let Some(router) = config.router(list) else {
         return Ok(RoutedReport { choice: RankedChoice::without_list(list), lacks_scores: false });
     };
-    let known = facts_of(deps, config, report).await?;
+    let cause_facts = facts_of(deps, config, report).await?;
     let entry = entry_of(report);
     // A version that does not fit its type is routed by the cause alone.
     let prepared = evaluate::prepare(Arc::clone(config), Source::Report, &entry, report.written_at).ok();
     let now = report.written_at;
     let KeptScores { facts, is_complete } = match &prepared {
         Some(prepared) => {
-            let needs = needed_scores(router, prepared, &known, now);
+            let needs = needed_scores(router, prepared, &cause_facts, now);
             kept_scores(&deps.store, prepared, needs).await?
         }
         None => KeptScores { facts: Facts::new(), is_complete: true },
     };
     let values = prepared.as_ref().map(Prepared::fields);
-    let choice = router.choose(Routed { item: &report.item, values, known: &known, facts: &facts, now });
+    let choice =
+        router.choose(Routed { item: &report.item, values, known: &cause_facts, facts: &facts, now });
     Ok(RoutedReport { choice, lacks_scores: !is_complete })
 }
 
@@ -76,11 +77,11 @@ pub async fn scan_scores(
     }
     let report = deps.store.get::<Report>(&(config.org().clone(), report_id)).await?;
     let Some(report) = report.filter(|report| !report.csam) else { return Ok(None) };
-    let mut known = facts_of(deps, config, &report).await?;
+    let mut cause_facts = facts_of(deps, config, &report).await?;
     // The item's own row is stored after its scores are known.
-    add_rules(&mut known, outcome);
-    known["media"] = json!({ "banks": routing::banks(&prepared.media.shown) });
-    let scan = scan_item(router, prepared, &known, report.written_at);
+    add_rules(&mut cause_facts, outcome);
+    cause_facts["media"] = json!({ "banks": routing::banks(&prepared.media.shown) });
+    let scan = scan_item(router, prepared, &cause_facts, report.written_at);
     Ok((!scan.needs().is_empty()).then_some(scan))
 }
 
@@ -100,7 +101,12 @@ fn entry_of(report: &Report) -> ItemEntry {
 
 /// Adds the rules that match the item as if the platform had submitted it, as far as its own data decide them, if the list asks for
 /// rules. A reported item is evaluated as such, which only rules with `on: report` see.
-pub async fn add_rules_of_submitted(config: &Arc<Compiled>, entry: ItemEntry, at: Millis, known: &mut Value) {
+pub async fn add_rules_of_submitted(
+    config: &Arc<Compiled>,
+    entry: ItemEntry,
+    at: Millis,
+    cause_facts: &mut Value,
+) {
     if !config.router(RoutingList::Reports).is_some_and(Router::uses_matched_rules) {
         return;
     }
@@ -115,38 +121,38 @@ pub async fn add_rules_of_submitted(config: &Arc<Compiled>, entry: ItemEntry, at
     };
     // Costly rules must not hold up a thread of the runtime. What panics here panics again, and by its name, in the evaluation.
     let outcome = tokio::task::spawn_blocking(scan).await.ok().flatten().unwrap_or_default();
-    add_rules(known, &outcome);
+    add_rules(cause_facts, &outcome);
 }
 
 /// Facts about the report and its item, by the names that conditions use. Media are those of the newest version of the item that
 /// is evaluated; rules are its and those of the item as it was reported.
 async fn facts_of(deps: &Deps, config: &Arc<Compiled>, report: &Report) -> Result<Value, Error> {
     let (store, org) = (&deps.store, &report.org);
-    let mut known = match stored::newest_evaluated(store, org, &report.item).await? {
+    let mut cause_facts = match stored::newest_evaluated(store, org, &report.item).await? {
         Some(row) => routing::findings(&row)?,
         None => json!({}),
     };
-    add_rules_of_submitted(config, entry_of(report), report.written_at, &mut known).await;
+    add_rules_of_submitted(config, entry_of(report), report.written_at, &mut cause_facts).await;
     let policy: Option<Value> = report.policy.as_deref().map(serde_json::from_str).transpose().ok().flatten();
     let policy = policy.as_ref().and_then(|policy| policy["id"].as_str());
-    known["report"] = json!({
+    cause_facts["report"] = json!({
         "source": SOURCE,
         "policy": policy.map(|id| routing::policy_key(config, id)),
         "reason": report.reason,
         "reporters": jobs::reporters(store, org, &report.item, &report.reporter).await?,
         "accuracy": reporters::accuracy(store, org, &report.reporter).await?,
     });
-    Ok(known)
+    Ok(cause_facts)
 }
 
-fn add_rules(known: &mut Value, outcome: &Outcome) {
-    let mut matched: Vec<Value> = known["rules"]["matched"].as_array().cloned().unwrap_or_default();
+fn add_rules(cause_facts: &mut Value, outcome: &Outcome) {
+    let mut matched: Vec<Value> = cause_facts["rules"]["matched"].as_array().cloned().unwrap_or_default();
     for rule in outcome.matched.iter().map(|matched| json!(matched.rule)) {
         if !matched.contains(&rule) {
             matched.push(rule);
         }
     }
-    known["rules"] = json!({ "matched": matched });
+    cause_facts["rules"] = json!({ "matched": matched });
 }
 
 /// Scores that the conditions of a list ask for.
@@ -157,39 +163,39 @@ pub struct KeptScores {
     pub is_complete: bool,
 }
 
-fn scan_item(router: &Router, prepared: &Prepared, known: &Value, now: Millis) -> Scan {
+fn scan_item(router: &Router, prepared: &Prepared, cause_facts: &Value, now: Millis) -> Scan {
     let (values, facts) = (Some(prepared.fields()), Facts::new());
-    router.scan(Routed { item: &prepared.key, values, known, facts: &facts, now })
+    router.scan(Routed { item: &prepared.key, values, known: cause_facts, facts: &facts, now })
 }
 
-/// Returns the scores that the list asks for, with facts about the cause in `known`.
-pub fn needed_scores(router: &Router, prepared: &Prepared, known: &Value, now: Millis) -> Vec<Need> {
-    scan_item(router, prepared, known, now).needs().to_vec()
+/// Returns the scores that the list asks for, with the facts about the cause.
+pub fn needed_scores(router: &Router, prepared: &Prepared, cause_facts: &Value, now: Millis) -> Vec<Need> {
+    scan_item(router, prepared, cause_facts, now).needs().to_vec()
 }
 
 /// Looks up scores that models gave the item, without asking any model. A condition on one that is not kept is errored, so its
 /// entry does not match.
 pub async fn kept_scores(store: &Store, prepared: &Prepared, needs: Vec<Need>) -> Result<KeptScores, Error> {
     let config = &prepared.config;
-    let mut kept = KeptScores { facts: Facts::new(), is_complete: true };
+    let mut kept_scores = KeptScores { facts: Facts::new(), is_complete: true };
     for need in needs {
         let Need::Score { model, .. } = &need else { continue };
         let Some(signal) = config.signal(model) else {
-            kept.facts.failed(need, "no_signal");
+            kept_scores.facts.failed(need, "no_signal");
             continue;
         };
         let inputs = prepared.score_inputs(signal);
         if inputs.is_empty() {
-            kept.facts.unknown(need);
+            kept_scores.facts.unknown(need);
             continue;
         }
         match scores::remembered(store, config.org(), signal, &inputs).await? {
-            Some(scores) => kept.facts.scores(need, (*scores).clone()),
+            Some(scores) => kept_scores.facts.scores(need, (*scores).clone()),
             None => {
-                kept.facts.failed(need, "not_asked");
-                kept.is_complete = false;
+                kept_scores.facts.failed(need, "not_asked");
+                kept_scores.is_complete = false;
             }
         }
     }
-    Ok(kept)
+    Ok(kept_scores)
 }

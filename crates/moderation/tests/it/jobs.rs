@@ -296,14 +296,14 @@ async fn claim_next_passes_by_jobs_that_the_reviewer_holds() {
         let request = JobRequest { subject, ..job_request(index, JobClass::Review) };
         jobs::open_or_join(&store, &request, now).await.unwrap();
     }
-    let mut held = HashSet::new();
+    let mut claimed_jobs = HashSet::new();
     for _ in 0..3 {
         let job = claim_next(&store, "ann", now, false).await.expect("a job that ann does not hold");
-        assert!(held.insert(job.job_id), "{job:?} was given twice");
+        assert!(claimed_jobs.insert(job.job_id), "{job:?} was given twice");
     }
     assert!(claim_next(&store, "ann", now, false).await.is_none(), "all are held");
     let again = claim_next(&store, "ann", now, true).await.expect("one that ann holds");
-    assert!(held.contains(&again.job_id) && again.epoch == 1, "{again:?}");
+    assert!(claimed_jobs.contains(&again.job_id) && again.epoch == 1, "{again:?}");
     assert!(claim_next(&store, "bob", now, true).await.is_none(), "ann's are not bob's");
     let later = now.plus(Duration::from_secs(601));
     assert!(claim_next(&store, "ann", later, false).await.is_some(), "a lapsed claim holds nothing");

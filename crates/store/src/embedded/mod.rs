@@ -35,7 +35,7 @@ use self::{
     syncs::Syncs,
     value::Header,
     walk::{Entry, Walk},
-    write_queue::{Done, Owner, Puts, Request, Work, WriteQueue},
+    write_queue::{Owner, Puts, Request, Work, WriteQueue, WriteResult},
 };
 pub use self::{settings::Settings, syncs::SYNCS_KEY};
 use crate::{
@@ -202,9 +202,9 @@ impl Engine {
         let bytes = key.len() + value.len();
         let work = Work::Insert { slot: Arc::clone(slot), key: key.clone(), value };
         match self.run(owner, work, bytes).await? {
-            Done::Written => Ok(Inserted::New),
-            Done::Refused(Some(old)) => Ok(Inserted::Existing(decode(slot, &(key, old))?)),
-            Done::Refused(None) => Err(Error::Engine("an insert was refused by no row".to_owned())),
+            WriteResult::Written => Ok(Inserted::New),
+            WriteResult::Refused(Some(old)) => Ok(Inserted::Existing(decode(slot, &(key, old))?)),
+            WriteResult::Refused(None) => Err(Error::Engine("an insert was refused by no row".to_owned())),
         }
     }
 
@@ -213,9 +213,9 @@ impl Engine {
         let bytes = key.len() + value.len();
         let work = Work::Replace { slot: Arc::clone(slot), key: key.clone(), value, was };
         match self.run(owner, work, bytes).await? {
-            Done::Written => Ok(Replaced::Yes),
-            Done::Refused(Some(old)) => Ok(Replaced::No(decode(slot, &(key, old))?)),
-            Done::Refused(None) => Ok(Replaced::Gone),
+            WriteResult::Written => Ok(Replaced::Yes),
+            WriteResult::Refused(Some(old)) => Ok(Replaced::No(decode(slot, &(key, old))?)),
+            WriteResult::Refused(None) => Ok(Replaced::Gone),
         }
     }
 
@@ -277,7 +277,7 @@ impl Engine {
         decode(slot, &(UserKey::from(key), value)).map(Some)
     }
 
-    async fn run(&self, owner: Owner, work: Work, bytes: usize) -> Result<Done, Error> {
+    async fn run(&self, owner: Owner, work: Work, bytes: usize) -> Result<WriteResult, Error> {
         let room = match &owner {
             Some(org) => Some(self.0.room.acquire_many(org, bytes.div_ceil(ROOM).max(1)).await),
             None => None,

@@ -64,7 +64,7 @@ impl Work {
     }
 }
 
-pub(super) enum Done {
+pub(super) enum WriteResult {
     Written,
     /// The row that stood in the way of a conditional operation; `None`: there is none.
     Refused(Option<Bytes>),
@@ -73,7 +73,7 @@ pub(super) enum Done {
 pub(super) struct Request {
     pub(super) work: Work,
     pub(super) bytes: usize,
-    pub(super) reply: oneshot::Sender<Result<Done, Error>>,
+    pub(super) reply: oneshot::Sender<Result<WriteResult, Error>>,
     /// Room in the queue, given back with the answer.
     pub(super) room: Option<OwnedSemaphorePermit>,
 }
@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    fn put(bytes: usize) -> (Request, oneshot::Receiver<Result<Done, Error>>) {
+    fn put(bytes: usize) -> (Request, oneshot::Receiver<Result<WriteResult, Error>>) {
         let work = Work::Put { puts: Vec::new(), durable: false, new_rows: false };
         let (reply, answer) = oneshot::channel();
         (Request { work, bytes, reply, room: None }, answer)

@@ -30,7 +30,7 @@ use super::{
     Slot, engine_error, meta, of_engine,
     syncs::Syncs,
     value::{Header, wins},
-    write_queue::{Done, Puts, Request, Work, WriteQueue},
+    write_queue::{Puts, Request, Work, WriteQueue, WriteResult},
 };
 use crate::{Error, time::Clock};
 
@@ -145,19 +145,19 @@ impl Writer {
     }
 
     /// Applies one request that is no put as one atomic batch. The sync comes after the whole group.
-    fn apply(&self, work: Work) -> fjall::Result<Done> {
+    fn apply(&self, work: Work) -> fjall::Result<WriteResult> {
         let mut batch = self.db.batch().durability(None);
         match work {
             Work::Insert { slot, key, value } => {
                 if let Some((old, _)) = self.visible(&slot, &key)? {
-                    return Ok(Done::Refused(Some(old)));
+                    return Ok(WriteResult::Refused(Some(old)));
                 }
                 batch.insert(slot.writable(&self.db)?, key, value);
             }
             Work::Replace { slot, key, value, was } => {
                 match self.visible(&slot, &key)? {
                     Some((_, header)) if header.version == Some(was) => {}
-                    other => return Ok(Done::Refused(other.map(|(old, _)| old))),
+                    other => return Ok(WriteResult::Refused(other.map(|(old, _)| old))),
                 }
                 batch.insert(slot.writable(&self.db)?, key, value);
             }
@@ -172,7 +172,7 @@ impl Writer {
             Work::Put { .. } => {}
         }
         batch.commit()?;
-        Ok(Done::Written)
+        Ok(WriteResult::Written)
     }
 
     fn visible(&self, slot: &Slot, key: &UserKey) -> fjall::Result<Option<(Bytes, Header)>> {
@@ -187,7 +187,7 @@ impl Writer {
 
 /// Caller that waits for an answer.
 struct Caller {
-    reply: oneshot::Sender<Result<Done, Error>>,
+    reply: oneshot::Sender<Result<WriteResult, Error>>,
     room: Option<OwnedSemaphorePermit>,
 }
 
@@ -199,7 +199,7 @@ struct Together<'a> {
     /// Table, by the address of its slot, and key of what is in the batch.
     keys: HashSet<(usize, UserKey)>,
     waiting: Vec<Caller>,
-    answers: Vec<(Result<Done, Error>, Caller)>,
+    answers: Vec<(Result<WriteResult, Error>, Caller)>,
 }
 
 impl<'a> Together<'a> {
@@ -237,7 +237,7 @@ impl<'a> Together<'a> {
             return;
         }
         let written = std::mem::replace(&mut self.batch, batch(self.db)).commit();
-        let answer = || written.as_ref().map(|()| Done::Written).map_err(of_engine);
+        let answer = || written.as_ref().map(|()| WriteResult::Written).map_err(of_engine);
         self.answers.extend(self.waiting.drain(..).map(|caller| (answer(), caller)));
     }
 }
@@ -289,7 +289,7 @@ mod tests {
     fn put(
         slot: &Arc<Slot>,
         rows: &[(&str, i64, &str)],
-    ) -> (Request, oneshot::Receiver<Result<Done, Error>>) {
+    ) -> (Request, oneshot::Receiver<Result<WriteResult, Error>>) {
         let rows = rows.iter().map(|(key, written, text)| {
             let mut value = Vec::new();
             Header { tombstone: false, written: *written, expires: None, version: None }.write(&mut value);
@@ -327,7 +327,7 @@ mod tests {
         let (group, answers): (Vec<_>, Vec<_>) = puts.iter().map(|rows| put(&slot, rows)).unzip();
         writer.run(group);
         for mut answer in answers {
-            assert!(matches!(answer.try_recv().unwrap(), Ok(Done::Written)));
+            assert!(matches!(answer.try_recv().unwrap(), Ok(WriteResult::Written)));
         }
         for (key, wanted) in [("a", "five"), ("b", "two"), ("c", "alone"), ("d", "new")] {
             let value = slot.get(key.as_bytes()).unwrap().unwrap();

@@ -176,7 +176,7 @@ async fn a_hash_match_opens_a_child_safety_job_without_a_report() {
 #[tokio::test(flavor = "multi_thread")]
 async fn child_safety_decision_is_told_to_cleared_endpoints() {
     let mut world = world().await;
-    let told = async |world: &World, count: usize| {
+    let wait_for_endpoints = async |world: &World, count: usize| {
         let callbacks = async || {
             let all = world.callbacks().await.into_iter();
             let all: Vec<_> = all.filter(|it| it.event_type == "decision.moderator").collect();
@@ -194,12 +194,12 @@ async fn child_safety_decision_is_told_to_cleared_endpoints() {
     };
     decide(&world).await;
     // The only endpoint may not have it: the event waits for one that may.
-    assert_eq!(told(&world, 1).await, [None]);
+    assert_eq!(wait_for_endpoints(&world, 1).await, [None]);
     let safety = "endpoint: safety\nurl: https://safety.example/\nchild_safety: true\n";
     world.configure(safety, false).await;
     world.submit_text("p2", "match").await;
     opened(&world, &post("p2")).await;
     decide(&world).await;
-    assert_eq!(told(&world, 2).await, [None, Some("safety".to_owned())]);
+    assert_eq!(wait_for_endpoints(&world, 2).await, [None, Some("safety".to_owned())]);
     world.drain().await;
 }

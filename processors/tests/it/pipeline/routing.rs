@@ -228,8 +228,8 @@ async fn first_report_opens_its_job_at_once_and_follows_its_pictures() {
     let slow = held(&go).await;
     let mut world = World::beside(impatient(), &[quick.address.port(), slow.address.port()]).await;
     world.start();
-    let known = with_images(&post("known"), &[quick.url("a.bmp")]);
-    world.submit(vec![known]).await;
+    let known_picture = with_images(&post("known"), &[quick.url("a.bmp")]);
+    world.submit(vec![known_picture]).await;
     let hash = world
         .until("the hash of the picture", async || {
             let row = world.versions(&post("known")).await.pop()?;
