@@ -32,6 +32,10 @@ const AT_ONCE: usize = 8;
 /// Rows that are read at once, at the least and at the most.
 const PAGE: (usize, usize) = (16, 500);
 
+/// Largest number of rows in one write. The embedded store lets no other org write during it, and an item has up to four writes
+/// to wait for.
+const BATCH_ROWS: usize = 250;
+
 /// The place of a submission among all others, and the same however often and wherever it is processed: when the log
 /// took it, then where it stands in its partition. Of two partitions at the same millisecond neither came first; any order
 /// serves that everybody agrees on.
@@ -74,44 +78,61 @@ pub async fn add(store: &Store, org: &OrgId, item: Moment, entries: &[WindowEntr
     add_all(store, org, [(item, entries)], false).await
 }
 
-/// Stores the entries of several items in one batch. `are_new` promises that none of them was ever stored before, which
-/// halves the cost.
+/// Stores the entries of several items. `are_new` promises that none of them was ever stored before, which halves the cost.
+/// After an error, some of the entries may be stored.
 pub async fn add_all<'a>(
     store: &Store,
     org: &OrgId,
     items: impl IntoIterator<Item = (Moment, &'a [WindowEntry])> + Send,
     are_new: bool,
 ) -> Result<(), Error> {
-    let mut batch = Batch::new();
-    if are_new {
-        batch.of_new_rows();
-    }
-    let items = items.into_iter();
-    for (item, entry) in items.flat_map(|(item, entries)| entries.iter().map(move |entry| (item, entry))) {
-        let row = Added {
-            org: org.clone(),
-            window: entry.window.clone(),
-            key: entry.key.as_str().to_owned(),
-            bucket: entry.bucket,
-            submission_id: item.submission,
-            at: entry.at,
-            amount: entry.amount.0,
-            members: packed(&entry.members),
-            offset: item.place.map(|(offset, _)| offset),
-            position: item.place.map(|(_, position)| position),
-        };
-        let at = WriteTime::of(entry.at, 0);
-        match Kept::for_millis(entry.lives) {
-            Kept::Hours => batch.put_owned(at, HoursEntry::from(row)),
-            Kept::Days => batch.put_owned(at, DaysEntry::from(row)),
-            Kept::Months => batch.put_owned(at, MonthsEntry::from(row)),
-            Kept::Years => batch.put_owned(at, YearsEntry::from(row)),
-        };
-    }
-    if !batch.is_empty() {
+    for batch in batches_of_entries(org, items, are_new) {
         store.write(batch).await?;
     }
     Ok(())
+}
+
+fn batches_of_entries<'a>(
+    org: &OrgId,
+    items: impl IntoIterator<Item = (Moment, &'a [WindowEntry])>,
+    are_new: bool,
+) -> Vec<Batch<'static>> {
+    let items = items.into_iter();
+    let entries: Vec<_> =
+        items.flat_map(|(item, entries)| entries.iter().map(move |entry| (item, entry))).collect();
+    let batch_of = |entries: &[(Moment, &WindowEntry)]| {
+        let mut batch = Batch::new();
+        if are_new {
+            batch.of_new_rows();
+        }
+        for (item, entry) in entries {
+            put_entry(&mut batch, org, *item, entry);
+        }
+        batch
+    };
+    entries.chunks(BATCH_ROWS).map(batch_of).collect()
+}
+
+fn put_entry(batch: &mut Batch, org: &OrgId, item: Moment, entry: &WindowEntry) {
+    let row = Added {
+        org: org.clone(),
+        window: entry.window.clone(),
+        key: entry.key.as_str().to_owned(),
+        bucket: entry.bucket,
+        submission_id: item.submission,
+        at: entry.at,
+        amount: entry.amount.0,
+        members: packed(&entry.members),
+        offset: item.place.map(|(offset, _)| offset),
+        position: item.place.map(|(_, position)| position),
+    };
+    let at = WriteTime::of(entry.at, 0);
+    match Kept::for_millis(entry.lives) {
+        Kept::Hours => batch.put_owned(at, HoursEntry::from(row)),
+        Kept::Days => batch.put_owned(at, DaysEntry::from(row)),
+        Kept::Months => batch.put_owned(at, MonthsEntry::from(row)),
+        Kept::Years => batch.put_owned(at, YearsEntry::from(row)),
+    };
 }
 
 /// Number of rows that may still be read for an item, in all its windows.

@@ -14,7 +14,7 @@ use tidegate_schemas::{
     ids::{Millis, QueueId},
     records::{Appeal, ItemEntry, Report, Verdict},
 };
-use tidegate_store::tables::review::jobs::{Job, SubjectJob};
+use tidegate_store::tables::review::jobs::{Job, JobCause, SubjectJob};
 use tidegate_stream::Topic;
 use tidegate_test_support::pictures::{Answer, Host, picture};
 use tokio::sync::Semaphore;
@@ -55,6 +55,16 @@ async fn job(world: &World, class: &str, item: &str) -> Job {
             world.deps.store.get::<Job>(&(org(), pointer.job_id)).await.unwrap()
         })
         .await
+}
+
+/// Waits until the job of an item has so many reports.
+async fn await_reports(world: &World, class: &str, item: &str, count: usize) {
+    let job_id = job(world, class, item).await.job_id;
+    world
+        .until("the reports of the job", async || {
+            (world.rows::<JobCause>(&(org(), job_id)).await.len() == count).then_some(())
+        })
+        .await;
 }
 
 fn place(job: &Job) -> (&str, Option<&str>) {
@@ -112,6 +122,7 @@ async fn waiting_job_follows_its_reporters_once() {
     assert_eq!(place(&job(&world, "review", "p1").await), ("default", None));
     send(&world, "p1", 2, "hello", false).await;
     send(&world, "p1", 3, "hello", false).await;
+    await_reports(&world, "review", "p1", 3).await;
     world.drain().await;
     let moved = job(&world, "review", "p1").await;
     assert_eq!(place(&moved), ("often", Some("reports/2")));
@@ -138,6 +149,7 @@ async fn earlier_entry_of_a_joining_report_counts() {
     job(&world, "review", "p1").await;
     send(&world, "p1", 2, "my wallet", false).await;
     send(&world, "p1", 3, "hello", false).await;
+    await_reports(&world, "review", "p1", 3).await;
     world.drain().await;
     assert_eq!(place(&job(&world, "review", "p1").await), ("scams", Some("reports/scams")));
 }
@@ -161,6 +173,8 @@ async fn claimed_and_moved_jobs_are_not_routed_again() {
     }
     for item in ["free", "claimed", "moved", "kept", "safe"] {
         send(&world, item, 2, "hello", item == "safe").await;
+        let class = if item == "safe" { "child_safety" } else { "review" };
+        await_reports(&world, class, item, 2).await;
     }
     world.drain().await;
     for (item, class, expected) in [
@@ -191,9 +205,14 @@ async fn replayed_report_of_a_decided_job_does_not_route_the_next_one() {
     assert_eq!(place(&first), ("scams", Some("reports/1")));
     decide(&world, "scams", Verdict::Ignore).await;
     send(&world, "p1", 2, "hello", false).await;
+    let second = world
+        .until("the next job", async || {
+            Some(job(&world, "review", "p1").await).filter(|job| job.generation == 2)
+        })
+        .await;
+    assert_eq!(place(&second), ("default", None));
+    await_reports(&world, "review", "p1", 1).await;
     world.drain().await;
-    let second = job(&world, "review", "p1").await;
-    assert_eq!((second.generation, place(&second)), (2, ("default", None)));
 
     let mut replay = world.image().await;
     replay.start();

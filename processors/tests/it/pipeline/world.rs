@@ -354,11 +354,11 @@ impl World {
         eventually(what, PATIENCE, probe).await.unwrap()
     }
 
-    /// Stops, which fails unless every record was completed.
     pub(crate) fn data_folder(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
+    /// Stops, which fails unless every record that processing has read was completed. Records that it has not read yet stay.
     pub(crate) async fn drain(&mut self) {
         self.callbacks().await;
         assert_eq!(self.stop().await.unwrap(), DrainResult::Clean);
