@@ -1,14 +1,14 @@
-//! End of a page of a list whose rows are kept by day.
+//! Cursor of a list whose rows are stored by day.
 
 use std::{fmt, str::FromStr};
 
 use tidegate_store::Cursor;
 
-/// End of a page.
+/// End of a page: a day and a cursor within it. As text: `<day>~<cursor>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DayPlace {
     pub(crate) day: i64,
-    /// Cursor in the day; none if nothing of the day was read yet.
+    /// Cursor within the day; `None` before its first row.
     pub(crate) after: Option<Cursor>,
 }
 

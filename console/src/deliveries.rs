@@ -1,6 +1,5 @@
-//! Reads callback deliveries for operators, and asks their owner for another attempt.
-//!
-//! It writes no delivery: the owner of the partition is the only writer, and takes commands from the topic.
+//! Reads callback deliveries for operators, and sends commands to the owner of a delivery. Only the owner of the partition
+//! writes a delivery; it receives commands from the topic `callbacks`.
 
 use futures::future;
 use tidegate_moderation::{Deps, Error};
@@ -16,63 +15,64 @@ use tidegate_stream::{Record, Topic};
 
 use crate::day_place::DayPlace;
 
-/// Rows that are read at once.
-const STEP: usize = 500;
+/// Rows read at once.
+const BATCH_ROWS: usize = 500;
 
 pub(crate) struct Query<F> {
-    pub(crate) wants: F,
+    pub(crate) filter: F,
     pub(crate) limit: usize,
-    /// Rows that the page may cost.
+    /// Rows that may be read for the page.
     pub(crate) rows: usize,
     pub(crate) from: Option<DayPlace>,
 }
 
-/// Deliveries, the newest first, and where to go on.
-pub(crate) async fn page(
+/// Loads a page of deliveries, newest first, and the place where the next page begins.
+pub(crate) async fn load_page(
     store: &Store,
     org: &OrgId,
     query: Query<impl Fn(&Delivery) -> bool>,
     now: Millis,
 ) -> Result<(Vec<Delivery>, Option<DayPlace>), tidegate_store::Error> {
-    let Query { wants, limit, mut rows, from } = query;
+    let Query { filter: wants, limit, mut rows, from } = query;
     let day = Millis::day;
-    let lives = DeliveryByDay::TABLE.ttl.unwrap_or_default();
-    let (oldest, newest) = (day(now.minus(lives)), day(now.plus(lives)));
+    let kept_for = DeliveryByDay::TABLE.ttl.unwrap_or_default();
+    let (oldest, newest) = (day(now.minus(kept_for)), day(now.plus(kept_for)));
     let mut place = match from {
         Some(from) => DayPlace { day: from.day.min(newest), ..from },
         None => DayPlace { day: newest_day(store, org, day(now), newest).await?, after: None },
     };
-    let mut found = Vec::new();
+    let mut deliveries = Vec::new();
     while place.day >= oldest {
-        let step = rows.min(STEP);
-        if step == 0 || found.len() >= limit {
-            return Ok((found, Some(place)));
+        let batch_limit = rows.min(BATCH_ROWS);
+        if batch_limit == 0 || deliveries.len() >= limit {
+            return Ok((deliveries, Some(place)));
         }
-        let range = At::all().limit(step).after(place.after.clone());
+        let range = At::all().limit(batch_limit).after(place.after.clone());
         let mut entries = store.scan::<DeliveryByDay>(&(org.clone(), place.day), range);
-        let listed = entries.all().await?;
-        rows -= listed.len();
-        let keys: Vec<_> = listed.iter().map(|entry| (org.clone(), entry.event_id)).collect();
-        for (at, delivery) in store.get_many::<Delivery>(&keys).await?.into_iter().enumerate() {
-            // Listed anew since: it stands further up.
-            let is_here = |delivery: &Delivery| delivery.listed() == listed[at].at && wants(delivery);
-            let Some(delivery) = delivery.filter(is_here) else { continue };
-            if found.len() >= limit {
-                let after = listed[..at].last().map(Cursor::after).or(place.after);
-                return Ok((found, Some(DayPlace { day: place.day, after })));
+        let day_entries = entries.all().await?;
+        rows -= day_entries.len();
+        let keys: Vec<_> = day_entries.iter().map(|entry| (org.clone(), entry.event_id)).collect();
+        for (entry_index, delivery) in store.get_many::<Delivery>(&keys).await?.into_iter().enumerate() {
+            // A delivery that was listed again has a newer entry, under which it appears.
+            let is_current =
+                |delivery: &Delivery| delivery.listed() == day_entries[entry_index].at && wants(delivery);
+            let Some(delivery) = delivery.filter(is_current) else { continue };
+            if deliveries.len() >= limit {
+                let after = day_entries[..entry_index].last().map(Cursor::after).or(place.after);
+                return Ok((deliveries, Some(DayPlace { day: place.day, after })));
             }
-            found.push(delivery);
+            deliveries.push(delivery);
         }
         place = match entries.cursor() {
             Some(after) => DayPlace { day: place.day, after: Some(after) },
             None => DayPlace { day: place.day - 1, after: None },
         };
     }
-    Ok((found, None))
+    Ok((deliveries, None))
 }
 
-/// The newest day that has deliveries, or today. Whoever lists them may have a clock that is ahead of this one, or had
-/// one before it was set back.
+/// Returns the newest day with deliveries, or today. The process that lists deliveries can have a clock ahead of this one, or
+/// had one before it was set back.
 async fn newest_day(
     store: &Store,
     org: &OrgId,
@@ -80,14 +80,14 @@ async fn newest_day(
     newest: i64,
 ) -> Result<i64, tidegate_store::Error> {
     let ahead = (today + 1..=newest).map(|day| async move {
-        let listed = store.scan::<DeliveryByDay>(&(org.clone(), day), At::all().limit(1)).all().await?;
-        Ok::<_, tidegate_store::Error>(if listed.is_empty() { today } else { day })
+        let day_entries = store.scan::<DeliveryByDay>(&(org.clone(), day), At::all().limit(1)).all().await?;
+        Ok::<_, tidegate_store::Error>(if day_entries.is_empty() { today } else { day })
     });
     Ok(future::try_join_all(ahead).await?.into_iter().max().unwrap_or(today))
 }
 
-/// A delivery and its attempts, the first one first.
-pub(crate) async fn one(
+/// Loads a delivery with its attempts in order.
+pub(crate) async fn load_delivery(
     store: &Store,
     org: &OrgId,
     event_id: EventId,
@@ -98,8 +98,8 @@ pub(crate) async fn one(
     Ok(Some((delivery, attempts)))
 }
 
-/// Asks the owner of a delivery for something.
-pub(crate) async fn command(deps: &Deps, delivery: Delivery, command: Command) -> Result<(), Error> {
+/// Sends a command to the owner of a delivery.
+pub(crate) async fn send_command(deps: &Deps, delivery: Delivery, command: Command) -> Result<(), Error> {
     let record = Callback {
         org: delivery.org,
         command,
@@ -109,6 +109,7 @@ pub(crate) async fn command(deps: &Deps, delivery: Delivery, command: Command) -
         occurred_at: delivery.occurred_at,
         body: bytes::Bytes::new(),
         subject: delivery.subject,
+        // The key of the event itself, so that the command reaches the partition whose owner writes the delivery.
     };
     let key = record.subject.log_key(&record.org);
     let partition = deps.log.partition(Topic::Callbacks, &key);
@@ -179,24 +180,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_delivery_is_listed_once_and_for_as_long_as_its_row_lives() {
+    async fn delivery_is_listed_once_while_its_row_lives() {
         let folder = tempfile::tempdir().unwrap();
         let db = fjall::Database::builder(folder.path()).open().unwrap();
         let rows = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
         store(&rows, 1, ago(1), &[ago(1)]).await;
-        // Delivered on its fourth day, it lives for 34.
+        // Delivered on its fourth day, so its row lives for 34 days.
         store(&rows, 2, ago(33), &[ago(33)]).await;
         // Resent on the 29th day, and again.
         store(&rows, 3, ago(60), &[ago(60), ago(31)]).await;
         store(&rows, 4, ago(20), &[ago(20), ago(3)]).await;
-        // By a clock that was set back since, and by one that is ahead by a little.
+        // Written by a clock that was set back since, and by one that is slightly ahead.
         store(&rows, 5, ago(-12), &[ago(-12)]).await;
         store(&rows, 6, ago(-1), &[ago(-1)]).await;
         for limit in [1, 10] {
             let (mut found, mut from) = (Vec::new(), None);
             loop {
-                let query = Query { wants: |_: &Delivery| true, limit, rows: 100, from };
-                let (page, next) = page(&rows, &OrgId::new("acme"), query, NOW).await.unwrap();
+                let query = Query { filter: |_: &Delivery| true, limit, rows: 100, from };
+                let (page, next) = load_page(&rows, &OrgId::new("acme"), query, NOW).await.unwrap();
                 found.extend(page.iter().map(|row| row.event_id.0.as_u128()));
                 from = next;
                 if from.is_none() {
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_is_listed_while_a_page_is_read_repeats_nothing() {
+    async fn delivery_listed_during_paging_is_not_repeated() {
         let folder = tempfile::tempdir().unwrap();
         let db = fjall::Database::builder(folder.path()).open().unwrap();
         let rows = Store::open_embedded(&db, tidegate_store::embedded::Settings::default()).unwrap();
@@ -225,8 +226,8 @@ mod tests {
                 tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(listed));
                 true
             };
-            let query = Query { wants, limit: 2, rows: 100, from };
-            let (page, next) = page(&rows, &OrgId::new("acme"), query, NOW).await.unwrap();
+            let query = Query { filter: wants, limit: 2, rows: 100, from };
+            let (page, next) = load_page(&rows, &OrgId::new("acme"), query, NOW).await.unwrap();
             found.extend(page.iter().map(|row| row.event_id.0.as_u128()));
             from = next;
             if from.is_none() {
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_survives_its_text_and_nothing_else_is_one() {
+    fn day_place_round_trips_and_rejects_other_text() {
         for place in [
             DayPlace { day: 20_778, after: None },
             DayPlace { day: 20_778, after: Some("00ff".parse().unwrap()) },

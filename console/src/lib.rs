@@ -1,7 +1,7 @@
-//! The console's port: pages for people, and the admin API for programs.
+//! The console's port: serves pages for people and the admin API for programs.
 //!
-//! It decides nothing itself: a handler reads the request, makes one call into `moderation` or `catalog`, and renders. Pages
-//! call the functions of the admin API.
+//! A handler reads the request, calls `moderation` or `catalog` once, and renders the result. Pages call the functions of the
+//! admin API.
 
 pub mod admin;
 mod day_place;
@@ -32,13 +32,13 @@ pub struct Deps {
     pub secrets: Secrets,
     pub changes: Changes,
     pub banks: Banks,
-    /// Lets commands of the same user in, on the machine that the process runs on.
+    /// Authenticates commands of the same user on the same machine.
     pub local_token: Arc<LocalToken>,
-    /// Rows that may be read for what a window has counted: as processors do.
+    /// Rows that may be read to count one window, as in the role `process`.
     pub window_rows: usize,
 }
 
-/// Serves until it is told to stop, then drains.
+/// Serves until `stop`, then drains.
 pub async fn run(
     deps: Deps,
     settings: Settings,
@@ -46,7 +46,7 @@ pub async fn run(
     listener: TcpListener,
     stop: CancellationToken,
 ) -> tidegate_web::Drained {
-    let api = admin::shared(deps, settings, http.clone());
+    let api = admin::build_api(deps, settings, http.clone());
     let router = admin::router(&api).merge(pages::router(&api)).with_state(api);
     let router = tidegate_web::with_envelope(router);
     http.serve(listener, router, stop).await

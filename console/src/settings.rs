@@ -1,37 +1,34 @@
-//! Settings of reviewing, with their defaults.
-//!
-//! Queues and policies are an organisation's own and belong to `catalog`.
+//! Settings of reviewing, with their defaults. Queues and policies belong to an org (`catalog`).
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The section `review` of the service's settings.
+/// Section `review` of the service's settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Milliseconds for which a decision can be undone before its effects begin. Default 10,000.
+    /// Milliseconds in which a decision can be undone before its effects begin. Default 10,000.
     pub undo_ms: u64,
-    /// Milliseconds for which a claim holds without being renewed. Default 600,000 (10 minutes).
+    /// Milliseconds after which a claim expires unless renewed. Default 600,000 (10 minutes).
     pub lease_ms: u64,
-    /// Number of entries in a list where a request names none. Default 50.
+    /// Number of entries in a list if the request sets no limit. Default 50.
     pub page: usize,
-    /// Greatest number of entries that a request may ask for. Default 500.
+    /// Greatest number of entries that a request can ask for. Default 500.
     pub page_most: usize,
-    /// Number of rows that one page of a filtered list may read; such a page may be short, and names where to go on.
+    /// Number of rows that one page of a filtered list may read. Such a page may be short; its cursor continues the list.
     /// Default 5,000.
     pub rows_per_page: usize,
-    /// Bytes of context that one answer about a job may show; it names where to go on. One report or appeal is always
-    /// shown as a whole. Default 4 MiB.
+    /// Bytes of context in one answer about a job; a cursor continues it. One report or appeal is always complete. Default 4 MiB.
     pub cause_bytes: usize,
-    /// Greatest length of a decision's reason in bytes; each of its callbacks carries it. Default 16 KiB.
+    /// Greatest length of a decision's reason in bytes; each of its callbacks contains it. Default 16 KiB.
     pub reason_bytes: usize,
-    /// Age in milliseconds from which on the platform is asked for newer data of the item of a claimed job. Default 600,000.
+    /// Age in milliseconds at which newer data of a claimed job's item is requested from the platform. Default 600,000.
     pub refresh_after_ms: u64,
-    /// Milliseconds for which a request that evaluates stored items waits for its turn: a backtest, an explanation of other
-    /// documents, a step of a retroaction. Default 20,000.
+    /// Milliseconds that a request waits for its turn to evaluate stored items: a backtest, an explanation with other documents, a
+    /// step of a retroaction. Default 20,000.
     pub turn_wait_ms: u64,
-    /// Milliseconds after which a session of the console ends, whatever was done in it. Default 43,200,000 (12 hours).
+    /// Milliseconds after which a console session ends, active or not. Default 43,200,000 (12 hours).
     pub session_ms: u64,
 }
 
@@ -52,7 +49,7 @@ impl Default for Settings {
     }
 }
 
-/// A value that cannot be used, alone or beside another.
+/// Value that is invalid, alone or in combination with another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     #[error("review.{name} = {value}: {why}")]
@@ -70,11 +67,11 @@ impl SettingsError {
     }
 }
 
-/// Due decisions are found in rows that are written before the decision; a day is far beyond any use.
-const LONGEST_UNDO_MS: u64 = 86_400_000;
+/// The rows of due decisions are written with the decision; longer times are of no practical use.
+const MAX_UNDO_MS: u64 = 86_400_000;
 
-/// Rows of sessions expire a day after that.
-const LONGEST_SESSION_MS: u64 = 7 * 86_400_000;
+/// Below the lifetime of session rows by one day.
+const MAX_SESSION_MS: u64 = 7 * 86_400_000;
 
 impl Settings {
     pub(crate) const fn refresh_after(&self) -> Duration {
@@ -85,25 +82,26 @@ impl Settings {
         Duration::from_millis(self.turn_wait_ms)
     }
 
-    /// Refuses values that cannot work, naming both where two contradict each other.
+    /// Refuses invalid values. A contradiction names both settings.
     pub fn validate(&self) -> Result<(), SettingsError> {
         let unusable = |name, value, why| Err(SettingsError::Unusable { name, value, why });
-        if self.undo_ms > LONGEST_UNDO_MS {
+        if self.undo_ms > MAX_UNDO_MS {
             return unusable("undo_ms", self.undo_ms, "must be at most 86400000, a day");
         }
         if self.lease_ms < 1_000 {
             return unusable("lease_ms", self.lease_ms, "must be at least 1000");
         }
         if self.refresh_after_ms < 1_000 {
-            let why = "must be at least 1000: each claim would ask the platform";
-            return unusable("refresh_after_ms", self.refresh_after_ms, why);
+            let reason = "must be at least 1000: every claim would send a request to the platform";
+            return unusable("refresh_after_ms", self.refresh_after_ms, reason);
         }
-        if !(1_000..=LONGEST_SESSION_MS).contains(&self.session_ms) {
+        if !(1_000..=MAX_SESSION_MS).contains(&self.session_ms) {
             return unusable("session_ms", self.session_ms, "must be between 1000 and 604800000, a week");
         }
         if self.page == 0 {
             return unusable("page", 0, "must be at least 1");
         }
+        // A page must be able to reach its limit, and its limit must be readable within the row budget.
         for (lesser, less, greater, great) in [
             ("page", self.page, "page_most", self.page_most),
             ("page_most", self.page_most, "rows_per_page", self.rows_per_page),

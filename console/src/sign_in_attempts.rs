@@ -1,4 +1,4 @@
-//! Bound on failed attempts to sign in, of each address and of all together. Kept in memory: each process counts its own.
+//! Limits failed sign-in attempts per address and in total. Kept in memory, so each process counts separately.
 
 use std::{
     net::IpAddr,
@@ -11,12 +11,12 @@ use axum::{
 };
 use tidegate_web::{Network, Rate, Rates};
 
-/// Failed attempts of one address: at once, and a second after that.
-const BURST: u32 = 10;
-const PER_SECOND: u32 = 1;
-/// The same of all addresses.
-const BURST_OF_ALL: u32 = 100;
-const PER_SECOND_OF_ALL: u32 = 10;
+/// Failed attempts of one address: burst, and rate per second after it.
+const ADDRESS_BURST: u32 = 10;
+const ADDRESS_PER_SECOND: u32 = 1;
+/// The same for all addresses together: guesses from many addresses stay bounded.
+const TOTAL_BURST: u32 = 100;
+const TOTAL_PER_SECOND: u32 = 10;
 
 pub(crate) struct SignInAttempts {
     of_address: Rates<Option<Network>>,
@@ -26,25 +26,26 @@ pub(crate) struct SignInAttempts {
 impl Default for SignInAttempts {
     fn default() -> Self {
         Self {
-            of_address: Rates::new(PER_SECOND, BURST),
-            of_all: Rates::new(PER_SECOND_OF_ALL, BURST_OF_ALL),
+            of_address: Rates::new(ADDRESS_PER_SECOND, ADDRESS_BURST),
+            of_all: Rates::new(TOTAL_PER_SECOND, TOTAL_BURST),
         }
     }
 }
 
-/// Attempt that was let through.
+/// Admitted attempt. It counts as failed unless `succeed` is called.
 pub(crate) struct Attempt<'a> {
     attempts: &'a SignInAttempts,
     address: Option<Network>,
 }
 
 impl SignInAttempts {
-    /// Begins an attempt, or returns the time after which the next one is taken.
+    /// Begins an attempt, or returns the time until the next one is admitted.
     pub(crate) fn begin(&self, address: Option<Network>, now: Instant) -> Result<Attempt<'_>, Duration> {
         if let Rate::Exceeded(wait) = self.of_address.take(&address, now) {
             return Err(wait);
         }
         if let Rate::Exceeded(wait) = self.of_all.take(&(), now) {
+            // The attempt is refused, so it must not use up the address's own rate.
             self.of_address.give_back(&address);
             return Err(wait);
         }
@@ -53,21 +54,22 @@ impl SignInAttempts {
 }
 
 impl Attempt<'_> {
-    /// A sign-in with a right key does not count.
+    /// Takes the attempt out of the counts.
     pub(crate) fn succeed(self) {
         self.attempts.of_address.give_back(&self.address);
         self.attempts.of_all.give_back(&());
     }
 }
 
-/// Returns the address that a request comes from: of the client as the nearest proxy names it, if the connection is one of the
-/// operator's own machines. A client elsewhere could name any address.
+/// Returns the address of the client. `X-Forwarded-For` counts only if the connection has an internal address, such as a proxy
+/// of the operator; a client elsewhere could claim any address.
 pub(crate) fn address_of(request: &Request) -> Option<Network> {
     let connection = request.extensions().get::<Network>().copied();
     let forwarded = || last_forwarded(request.headers()).map(Network::of);
     connection.filter(|network| network.is_internal()).and_then(|_| forwarded()).or(connection)
 }
 
+/// Returns the last address of the header: the nearest proxy appended it, the others come from the client.
 fn last_forwarded(headers: &HeaderMap) -> Option<IpAddr> {
     let last = headers.get_all(HeaderName::from_static("x-forwarded-for")).iter().next_back()?;
     last.to_str().ok()?.rsplit(',').next()?.trim().parse().ok()
@@ -88,25 +90,25 @@ mod tests {
     #[test]
     fn failed_attempts_are_bounded_by_address_and_in_all() {
         let (attempts, now) = (SignInAttempts::default(), Instant::now());
-        for _ in 0..BURST {
+        for _ in 0..ADDRESS_BURST {
             assert!(attempts.begin(network(1), now).is_ok());
         }
         let wait = attempts.begin(network(1), now).err().unwrap();
         let others = (2..=u8::MAX).take_while(|last| attempts.begin(network(*last), now).is_ok()).count();
-        assert_eq!(others, usize::try_from(BURST_OF_ALL - BURST).unwrap());
+        assert_eq!(others, usize::try_from(TOTAL_BURST - ADDRESS_BURST).unwrap());
         assert!(attempts.begin(network(1), now + wait).is_ok());
     }
 
     #[test]
     fn right_keys_do_not_count() {
         let (attempts, now) = (SignInAttempts::default(), Instant::now());
-        for _ in 0..10 * BURST_OF_ALL {
+        for _ in 0..10 * TOTAL_BURST {
             attempts.begin(network(1), now).ok().unwrap().succeed();
         }
     }
 
     #[test]
-    fn address_is_what_the_proxy_of_the_operator_says() {
+    fn only_an_internal_proxy_sets_the_client_address() {
         let request = |peer: [u8; 4], forwarded: &str| {
             let mut request = Request::builder();
             if !forwarded.is_empty() {

@@ -102,7 +102,7 @@ async fn keys_that_open_nothing_are_refused_in_the_same_words() {
     for key in ["no key", HOSTILE, &unknown, &revoked] {
         let page = browser.sign_in(key).await;
         assert_eq!(page.status, 401, "{key}: {}", page.body);
-        assert!(page.body.contains("This key opens nothing"), "{}", page.body);
+        assert!(page.body.contains("This key is not valid"), "{}", page.body);
         assert!(!page.body.contains(key), "a key is echoed");
         assert!(is_sent_to_sign_in(&browser.get("/queues").await));
     }

@@ -156,7 +156,7 @@ async fn moved_job_waits_and_counts_in_the_other_queue_only() {
         (json!({"queue": "nowhere", "reviewer": "ann"}), 400, "no queue nowhere"),
         (json!({"queue": "child-safety", "reviewer": "ann"}), 400, "escalate"),
         (json!({"queue": "appeals", "reviewer": "ann"}), 400, "of class appeal"),
-        (json!({"queue": "scams", "reason": " ", "reviewer": "ann"}), 400, "text is needed"),
+        (json!({"queue": "scams", "reason": " ", "reviewer": "ann"}), 400, "text is empty"),
     ] {
         let (got, answer) = demo.command(&path, &body).await;
         assert_eq!(got, status, "{body}: {answer}");

@@ -159,10 +159,10 @@ async fn what_a_backtest_cannot_do_is_told() {
     let (hour_ago, long_ago) =
         (now.minus(Duration::from_secs(3_600)).iso(), now.minus(Duration::from_secs(200 * 86_400)).iso());
     for (wanted, named) in [
-        (body(&long_ago, &now.iso(), Value::Null), "100 days back"),
+        (body(&long_ago, &now.iso(), Value::Null), "kept for 100 days"),
         (body(&now.iso(), &hour_ago, Value::Null), "must be after"),
-        (body("yesterday", &hour_ago, Value::Null), "An instant such as"),
-        (body(&hour_ago, &now.iso(), json!("odd")), "not a cursor"),
+        (body("yesterday", &hour_ago, Value::Null), "not an instant"),
+        (body(&hour_ago, &now.iso(), json!("odd")), "does not belong"),
         (
             json!({"files": [{"name": "r.yaml", "text": "rule: x\nwhen: {}\n"}], "since": hour_ago, "until": now.iso()}),
             "r.yaml",

@@ -111,7 +111,7 @@ async fn items_jobs_and_reports_of_a_user_are_listed_newest_first() {
     let admin = |path: &'static str| demo.admin_as(demo.var("TIDEGATE_ADMIN_KEY"), Method::GET, path, None);
     for (path, part) in [
         ("/users/user/mallory/reports?side=both", "made or received"),
-        ("/users/user/mallory/items?cursor=x", "not a cursor"),
+        ("/users/user/mallory/items?cursor=x", "does not belong"),
         ("/users/post/a1/jobs", "kind `USER`"),
     ] {
         let (status, answer) = admin(path).await;

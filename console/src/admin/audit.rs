@@ -1,7 +1,7 @@
-//! `/admin/v1/audit`: what was asked of this API, by whom, and how it ended.
+//! `/admin/v1/audit`: records requests with their caller and outcome, and lists the records.
 //!
-//! Every request that may change something is recorded here, whatever its route, before it is carried out; handlers only
-//! add details. A request whose row cannot be written is refused, so nothing happens without one.
+//! `record_request` writes a row for every request that may change something, before the request is carried out; handlers only add
+//! details. A request is refused if its row cannot be written.
 
 use axum::{
     Json, Router,
@@ -26,28 +26,28 @@ use super::{
     caller::Caller,
     extract::{invalid, not_a_cursor},
     faults,
-    job_list::limit,
+    job_list::page_limit,
 };
 use crate::day_place::DayPlace;
 
-/// Paths of the API and of the console's settings, which actions and objects leave out: the same change has the same
-/// action, wherever it was asked for.
-const PREFIXES: [&str; 2] = ["/admin/v1", "/settings"];
+/// Path prefixes of the API and of the console's settings. Actions and objects omit them, so that a change has the same action
+/// on both ways.
+const PATH_PREFIXES: [&str; 2] = ["/admin/v1", "/settings"];
 
-/// POSTs that only read: their bodies do not fit into a query.
-const READS: [&str; 5] =
+/// Routes that take a POST and change no data: their input is too large for a query.
+const READ_ONLY_POSTS: [&str; 5] =
     ["/banks/match", "/config/validate", "/routing/explain", "/rules/backtest", "/rules/explain"];
 
 pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/audit", get(list))
+    Router::new().route("/audit", get(list_entries))
 }
 
-/// Details of what a request did, for its row. A handler puts them into its answer.
+/// Details of a request's effect, for its audit row. A handler attaches them to its answer as an extension.
 #[derive(Clone, Debug)]
 pub(crate) struct AuditDetail(pub(crate) Value);
 
 impl AuditDetail {
-    /// Details of work on a job. Those of a child-safety job name its class, and are listed only for callers with its scope.
+    /// Details of work on a job. Details of a child-safety job carry its class and are listed only for callers with its scope.
     pub(crate) fn of_job(class: JobClass, mut detail: Value) -> Self {
         if class == JobClass::ChildSafety {
             detail["class"] = json!(class);
@@ -57,7 +57,7 @@ impl AuditDetail {
 }
 
 /// Records the request if it may change something or shows a secret.
-pub(crate) async fn record(State(api): State<Api>, request: Request, next: Next) -> Response {
+pub(crate) async fn record_request(State(api): State<Api>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let route = without_prefix(route);
     if is_read(request.method(), route) {
@@ -69,8 +69,9 @@ pub(crate) async fn record(State(api): State<Api>, request: Request, next: Next)
     let object = without_prefix(request.uri().path()).to_owned();
     let mut row = AuditEntry {
         request_id: request.extensions().get::<RequestId>().map_or_else(String::new, ToString::to_string),
-        ..entry(&caller, format!("{} {route}", request.method()), object)
+        ..new_entry(&caller, format!("{} {route}", request.method()), object)
     };
+    // Written before the request runs: a crash in the middle leaves a row without a status instead of no trace.
     let (store, at) = (&api.deps.moderation.store, row.at);
     if let Err(error) = store.put(WriteTime::of(at, 0), std::slice::from_ref(&row)).await {
         return faults::store(error).into_response();
@@ -78,9 +79,9 @@ pub(crate) async fn record(State(api): State<Api>, request: Request, next: Next)
     let answer = next.run(request).await;
     row.status = Some(answer.status().as_u16().into());
     row.detail = answer.extensions().get::<AuditDetail>().map(|detail| detail.0.to_string());
-    // The row of the beginning stays: it says that the request was made, and not how it ended.
+    // A failure here is only logged: the first row already shows that the request was made.
     if let Err(error) = store.put(WriteTime::of(at, 1), std::slice::from_ref(&row)).await {
-        tracing::warn!(tag = error.tag(), org = %row.org, action = row.action, "an audited request's end is not recorded");
+        tracing::warn!(tag = error.tag(), org = %row.org, action = row.action, "the outcome of an audited request is not recorded");
     }
     tracing::info!(
         target: "audit", org = %row.org, by = row.actor, action = row.action, status = row.status,
@@ -89,8 +90,8 @@ pub(crate) async fn record(State(api): State<Api>, request: Request, next: Next)
     answer
 }
 
-/// Records that content of child safety is shown to the caller, before it is: `route` and the object's path. The answer's
-/// status is not known by then.
+/// Records a view of child-safety content before the content is shown. The status stays empty, as the answer does not exist
+/// yet.
 pub(super) async fn record_view(
     api: &Api,
     caller: &Caller,
@@ -98,21 +99,21 @@ pub(super) async fn record_view(
     object: String,
 ) -> Result<(), Problem> {
     let detail = Some(view_detail());
-    put(api, AuditEntry { detail, ..entry(caller, action, object) }).await
+    insert_entry(api, AuditEntry { detail, ..new_entry(caller, action, object) }).await
 }
 
-/// Detail that marks the view of child-safety material.
+/// Detail that marks a view of child-safety material.
 fn view_detail() -> String {
     json!({ "class": JobClass::ChildSafety }).to_string()
 }
 
-/// Records that the caller begins a session of the console, before it does.
+/// Records the start of a console session before it exists.
 pub(crate) async fn record_sign_in(api: &Api, caller: &Caller) -> Result<(), Problem> {
-    put(api, entry(caller, "POST /sign-in".to_owned(), "/sign-in".to_owned())).await
+    insert_entry(api, new_entry(caller, "POST /sign-in".to_owned(), "/sign-in".to_owned())).await
 }
 
-/// Row of a request whose end is not known yet.
-fn entry(caller: &Caller, action: String, object: String) -> AuditEntry {
+/// Creates the row of a request without its outcome.
+fn new_entry(caller: &Caller, action: String, object: String) -> AuditEntry {
     let at = Millis::now();
     AuditEntry {
         org: caller.org.clone(),
@@ -128,18 +129,18 @@ fn entry(caller: &Caller, action: String, object: String) -> AuditEntry {
     }
 }
 
-async fn put(api: &Api, row: AuditEntry) -> Result<(), Problem> {
-    let put = api.deps.moderation.store.put(WriteTime::of(row.at, 0), &[row]).await;
-    put.map_err(faults::store)
+async fn insert_entry(api: &Api, row: AuditEntry) -> Result<(), Problem> {
+    let result = api.deps.moderation.store.put(WriteTime::of(row.at, 0), &[row]).await;
+    result.map_err(faults::store)
 }
 
 fn without_prefix(path: &str) -> &str {
-    PREFIXES.iter().find_map(|prefix| path.strip_prefix(prefix)).unwrap_or(path)
+    PATH_PREFIXES.iter().find_map(|prefix| path.strip_prefix(prefix)).unwrap_or(path)
 }
 
 fn is_read(method: &Method, route: &str) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
-        || (*method == Method::POST && READS.contains(&route))
+        || (*method == Method::POST && READ_ONLY_POSTS.contains(&route))
 }
 
 #[derive(Deserialize)]
@@ -150,7 +151,7 @@ struct ListQuery {
     actor: Option<String>,
     /// Method and route, or the route alone.
     action: Option<String>,
-    /// Beginning of the path that was called.
+    /// Prefix of the request path.
     object: Option<String>,
     limit: Option<usize>,
     cursor: Option<String>,
@@ -159,9 +160,9 @@ struct ListQuery {
 }
 
 impl ListQuery {
-    fn wants(&self, entry: &AuditEntry, until: Millis) -> bool {
-        let is_action = |wanted: &String| {
-            entry.action == *wanted || entry.action.split_once(' ').is_some_and(|(_, route)| route == wanted)
+    fn matches(&self, entry: &AuditEntry, until: Millis) -> bool {
+        let is_action = |action: &String| {
+            entry.action == *action || entry.action.split_once(' ').is_some_and(|(_, route)| route == action)
         };
         entry.at < until
             && self.actor.as_ref().is_none_or(|actor| *actor == entry.actor)
@@ -172,18 +173,18 @@ impl ListQuery {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct EntryResponse {
     at: String,
     actor: String,
     action: String,
     object: String,
-    /// Status of the answer; `null` if the end of the request is not known.
+    /// Status of the answer; `null` if the outcome was not recorded.
     status: Option<i64>,
     detail: Option<Value>,
     request_id: String,
 }
 
-impl Entry {
+impl EntryResponse {
     fn new(row: AuditEntry, may_child_safety: bool) -> Self {
         let detail: Option<Value> = row.detail.and_then(|detail| serde_json::from_str(&detail).ok());
         let class = json!({ "class": JobClass::ChildSafety });
@@ -201,75 +202,77 @@ impl Entry {
 }
 
 /// Lists entries, the newest first.
-async fn list(
+async fn list_entries(
     State(api): State<Api>,
     caller: Caller,
     Query(query): Query<ListQuery>,
-) -> Result<Json<List<Entry>>, Problem> {
-    let most = limit(&api, query.limit)?;
+) -> Result<Json<List<EntryResponse>>, Problem> {
+    let limit = page_limit(&api, query.limit)?;
     let now = Millis::now();
-    let instant = |text: &Option<String>| match text {
+    let parse_instant = |text: &Option<String>| match text {
         Some(text) => datetime::parse(text).map(Some).ok_or_else(|| {
-            invalid("", format!("`{text}` is no time: expected one such as 2026-01-31T12:00:00Z."))
+            invalid("", format!("`{text}` is not an instant; expected the form 2026-01-31T12:00:00Z."))
         }),
         None => Ok(None),
     };
-    let (since, until) = (instant(&query.since)?, instant(&query.until)?);
-    let kept = now.minus(AuditEntry::TABLE.ttl.unwrap_or_default());
-    let since = since.unwrap_or(kept).max(kept);
-    // Clocks of other processes may be ahead by a little.
-    let until = until.unwrap_or_else(|| now.plus(CLOCKS));
-    let from = query.cursor.as_deref().map(str::parse).transpose().map_err(|()| not_a_cursor())?;
-    let place = from.unwrap_or(DayPlace { day: until.day(), after: None });
-    let (items, next) = page(&api, &caller, &query, (since, until), most, place).await?;
+    let (since, until) = (parse_instant(&query.since)?, parse_instant(&query.until)?);
+    // Older rows have expired; scanning their days would only cost reads.
+    let oldest_kept = now.minus(AuditEntry::TABLE.ttl.unwrap_or_default());
+    let start = since.unwrap_or(oldest_kept).max(oldest_kept);
+    // Another process's clock may run ahead, so entries slightly in the future are listed as well.
+    let end = until.unwrap_or_else(|| now.plus(MAX_CLOCK_SKEW));
+    let cursor = query.cursor.as_deref().map(str::parse).transpose().map_err(|()| not_a_cursor())?;
+    let place = cursor.unwrap_or(DayPlace { day: end.day(), after: None });
+    let (items, next) = load_page(&api, &caller, &query, (start, end), limit, place).await?;
     Ok(Json(List { items, next: next.map(|place| place.to_string()) }))
 }
 
-/// Difference of clocks up to which the newest entries are listed.
-const CLOCKS: std::time::Duration = std::time::Duration::from_secs(60);
+/// Clock difference between processes that the listing tolerates.
+const MAX_CLOCK_SKEW: std::time::Duration = std::time::Duration::from_secs(60);
 
-async fn page(
+async fn load_page(
     api: &Api,
     caller: &Caller,
     query: &ListQuery,
     (since, until): (Millis, Millis),
-    most: usize,
+    limit: usize,
     mut place: DayPlace,
-) -> Result<(Vec<Entry>, Option<DayPlace>), Problem> {
+) -> Result<(Vec<EntryResponse>, Option<DayPlace>), Problem> {
     let store = &api.deps.moderation.store;
-    // Views of child-safety material are themselves withheld.
+    // Without the scope, a listed view would reveal that a child-safety job exists.
     let view = view_detail();
     let mut rows_left = api.settings.rows_per_page;
-    let mut found = Vec::new();
+    let mut matching_entries = Vec::new();
     while place.day >= since.day() {
-        let step = rows_left.min(most);
-        if step == 0 || found.len() >= most {
-            return Ok((found, Some(place)));
+        let batch_limit = rows_left.min(limit);
+        if batch_limit == 0 || matching_entries.len() >= limit {
+            return Ok((matching_entries, Some(place)));
         }
-        let range = At::all().limit(step).after(place.after.clone());
+        let range = At::all().limit(batch_limit).after(place.after.clone());
         let mut entries = store.scan::<AuditEntry>(&(caller.org.clone(), place.day), range);
-        let listed = entries.all().await.map_err(faults::store)?;
-        // A day without entries costs a read as well.
-        rows_left = rows_left.saturating_sub(listed.len().max(1));
-        let withheld = audit_clearance::withheld_entries(api, caller, &listed).await?;
-        for (nth, entry) in listed.iter().enumerate() {
+        let rows = entries.all().await.map_err(faults::store)?;
+        // A day without entries costs one read; counting it bounds a query over a long empty period.
+        rows_left = rows_left.saturating_sub(rows.len().max(1));
+        let withheld = audit_clearance::withheld_entries(api, caller, &rows).await?;
+        for (row_index, entry) in rows.iter().enumerate() {
             let is_withheld = withheld.contains(&entry.entry_id)
-                || (!caller.may_child_safety() && entry.detail.as_ref() == Some(&view));
-            if entry.at < since || !query.wants(entry, until) || is_withheld {
+                || (!caller.may_see_child_safety() && entry.detail.as_ref() == Some(&view));
+            if entry.at < since || !query.matches(entry, until) || is_withheld {
                 continue;
             }
-            if found.len() >= most {
-                let after = listed[..nth].last().map(Cursor::after).or(place.after);
-                return Ok((found, Some(DayPlace { day: place.day, after })));
+            if matching_entries.len() >= limit {
+                // The cursor stands before this entry, which becomes the first of the next page.
+                let after = rows[..row_index].last().map(Cursor::after).or(place.after);
+                return Ok((matching_entries, Some(DayPlace { day: place.day, after })));
             }
-            found.push(Entry::new(entry.clone(), caller.may_child_safety()));
+            matching_entries.push(EntryResponse::new(entry.clone(), caller.may_see_child_safety()));
         }
         place = match entries.cursor() {
             Some(after) => DayPlace { day: place.day, after: Some(after) },
             None => DayPlace { day: place.day - 1, after: None },
         };
     }
-    Ok((found, None))
+    Ok((matching_entries, None))
 }
 
 #[cfg(test)]

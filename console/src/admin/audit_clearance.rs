@@ -1,4 +1,4 @@
-//! Keeps entries of the audit that name child-safety material from callers without its scope.
+//! Withholds audit entries that refer to child-safety material from callers without its scope.
 
 use std::collections::HashSet;
 
@@ -11,14 +11,13 @@ use uuid::Uuid;
 
 use super::{Api, caller::Caller, faults};
 
-/// Returns those of the audit's entries that name child-safety jobs, their callbacks or their items, if the caller may not see
-/// them.
+/// Returns the ids of entries that refer to child-safety jobs, their callbacks or their items, if the caller lacks the scope.
 pub(super) async fn withheld_entries(
     api: &Api,
     caller: &Caller,
     entries: &[AuditEntry],
 ) -> Result<HashSet<Uuid>, Problem> {
-    if caller.may_child_safety() {
+    if caller.may_see_child_safety() {
         return Ok(HashSet::new());
     }
     let (store, clearance) = (&api.deps.moderation.store, caller.clearance());
@@ -40,17 +39,24 @@ pub(super) async fn withheld_entries(
     let rows = store.get_many::<Delivery>(&keys).await.map_err(faults::store)?;
     let stored: Vec<_> = ids.into_iter().zip(rows).filter_map(|(id, row)| Some((id, row?))).collect();
     let (ids, rows): (Vec<_>, Vec<_>) = stored.into_iter().unzip();
-    let hidden = clearance.withheld_events(store, &caller.org, &rows).await.map_err(faults::moderation)?;
+    let withheld_events =
+        clearance.withheld_events(store, &caller.org, &rows).await.map_err(faults::moderation)?;
     withheld.extend(
-        ids.into_iter().zip(&rows).filter(|(_, row)| hidden.contains(&row.event_id)).map(|(id, _)| id),
+        ids.into_iter()
+            .zip(&rows)
+            .filter(|(_, row)| withheld_events.contains(&row.event_id))
+            .map(|(id, _)| id),
     );
     let (ids, keys): (Vec<_>, Vec<_>) = items.into_iter().unzip();
-    let hidden = clearance.withheld_items(store, &caller.org, &keys).await.map_err(faults::moderation)?;
-    withheld.extend(ids.into_iter().zip(&keys).filter(|(_, item)| hidden.contains(item)).map(|(id, _)| id));
+    let withheld_items =
+        clearance.withheld_items(store, &caller.org, &keys).await.map_err(faults::moderation)?;
+    withheld.extend(
+        ids.into_iter().zip(&keys).filter(|(_, item)| withheld_items.contains(item)).map(|(id, _)| id),
+    );
     Ok(withheld)
 }
 
-/// Thing that the path of an audited request names.
+/// Object named by the path of an audited request.
 #[derive(Debug, PartialEq)]
 enum AuditedObject {
     Job(JobId),
@@ -65,16 +71,16 @@ impl AuditedObject {
             ("jobs", id) => id.parse().ok().map(Self::Job),
             ("deliveries", id) => id.parse().ok().map(Self::Event),
             ("items" | "users", type_id) => {
-                Some(Self::Item(ItemKey::new(decode(type_id), decode(parts.next()?))))
+                Some(Self::Item(ItemKey::new(decode_segment(type_id), decode_segment(parts.next()?))))
             }
             _ => None,
         }
     }
 }
 
-/// Decodes a part of a path. The characters that mean something in a form only are taken as they are.
-fn decode(part: &str) -> String {
-    let part = part.replace('+', "%2B").replace('&', "%26").replace('=', "%3D");
+/// Percent-decodes a path segment. `+`, `&` and `=` have a meaning in forms only and stay as they are.
+fn decode_segment(segment: &str) -> String {
+    let part = segment.replace('+', "%2B").replace('&', "%26").replace('=', "%3D");
     form_urlencoded::parse(part.as_bytes()).map(|(name, _)| name.into_owned()).collect()
 }
 

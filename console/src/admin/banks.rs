@@ -1,6 +1,5 @@
-//! `/admin/v1/banks`: the entries of banks, which come and go without a new configuration.
-//!
-//! Banks themselves are documents, in the configuration.
+//! `/admin/v1/banks`: lists, adds and changes bank entries, which take effect without a new configuration. The banks
+//! themselves are documents of the configuration (`config`).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,26 +28,26 @@ use super::{
     Api, List,
     audit::AuditDetail,
     caller::Caller,
-    extract::{Body, Page, WholeList, id, invalid},
+    extract::{Body, PageQuery, UnpagedQuery, invalid, parse_id},
     faults, long_answers,
 };
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
-        .route("/banks", get(list))
-        .route("/banks/match", post(find))
-        .route("/banks/{bank}/entries", get(entries).post(add))
-        .route("/banks/{bank}/entries/remove", post(remove))
-        .route("/banks/{bank}/entries/withdraw", post(withdraw))
-        .route("/banks/{bank}/entries/enable", post(enable))
-        .route("/banks/{bank}/entries/disable", post(disable))
+        .route("/banks", get(list_banks))
+        .route("/banks/match", post(match_hashes))
+        .route("/banks/{bank}/entries", get(list_entries).post(add_entries))
+        .route("/banks/{bank}/entries/remove", post(remove_entries))
+        .route("/banks/{bank}/entries/withdraw", post(withdraw_entries))
+        .route("/banks/{bank}/entries/enable", post(enable_entries))
+        .route("/banks/{bank}/entries/disable", post(disable_entries))
         .route("/banks/{bank}/enable", post(enable_bank))
         .route("/banks/{bank}/disable", post(disable_bank))
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Bank {
+struct BankResponse {
     id: BankId,
     org: OrgId,
     org_since: Option<String>,
@@ -62,7 +61,7 @@ struct Bank {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown {
+struct EntryResponse {
     id: Uuid,
     value: String,
     enabled: bool,
@@ -83,7 +82,7 @@ struct Shown {
     author: String,
 }
 
-impl From<Entry> for Shown {
+impl From<Entry> for EntryResponse {
     fn from(entry: Entry) -> Self {
         Self {
             id: entry.id,
@@ -103,40 +102,41 @@ impl From<Entry> for Shown {
     }
 }
 
-/// A value that the bank's document holds; it counts whatever is done to an entry of its id.
+/// Value listed in the bank's document. Cannot be removed or disabled through this API.
 #[derive(Serialize)]
-struct Held {
+struct DocumentEntry {
     id: Uuid,
     value: String,
 }
 
 #[derive(Serialize)]
-struct Entries {
+struct EntriesResponse {
     #[serde(flatten)]
-    list: List<Shown>,
+    list: List<EntryResponse>,
     /// Entries of the bank's document, on the first page only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    document: Option<Vec<Held>>,
+    document: Option<Vec<DocumentEntry>>,
 }
 
-/// Bytes of an entry in an answer without its value, and of one of a document.
-const ENTRY_BYTES: usize = 200;
-const HELD_BYTES: usize = 60;
+/// Size of an entry in the answer without its value, in bytes. Used to estimate the answer's size.
+const ENTRY_OVERHEAD_BYTES: usize = 200;
+/// The same for an entry of the bank's document.
+const DOCUMENT_ENTRY_OVERHEAD_BYTES: usize = 60;
 
-const PAGE: usize = 100;
-const LARGEST_PAGE: usize = 1_000;
+const DEFAULT_PAGE_ENTRIES: usize = 100;
+const MAX_PAGE_ENTRIES: usize = 1_000;
 
-/// An entry: its value, or its value with what stands beside it.
+/// Bank entry in a request: a value alone, or a value with labels, source and expiry.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Wanted {
+enum NewEntryRequest {
     Value(String),
-    Entry(WantedEntry),
+    Described(DescribedEntryRequest),
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct WantedEntry {
+struct DescribedEntryRequest {
     value: String,
     labels: Option<Vec<String>>,
     source: Option<String>,
@@ -149,33 +149,33 @@ struct WantedEntry {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Added {
-    entries: Vec<Wanted>,
+struct AddEntriesRequest {
+    entries: Vec<NewEntryRequest>,
 }
 
-/// Entries of one request; each of them may be long, and the rules are compiled with them before it is answered.
-const MOST_ENTRIES: usize = 20_000;
+/// Entries of one request. Bounded because the rules are compiled with them before the request is answered.
+const MAX_ENTRIES: usize = 20_000;
 
 #[derive(Serialize)]
-struct Taken {
+struct AddEntriesResponse {
     added: usize,
     changed: usize,
     unchanged: usize,
-    rejected: Vec<Rejected>,
+    rejected: Vec<RejectedEntry>,
     warnings: Vec<String>,
     revision: i64,
 }
 
 #[derive(Serialize)]
-struct Rejected {
+struct RejectedEntry {
     index: usize,
     reason: String,
 }
 
-/// Entries by id or by value.
+/// Entries selected by id or by value.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Named {
+struct EntrySelection {
     #[serde(default)]
     ids: Vec<String>,
     #[serde(default)]
@@ -184,20 +184,20 @@ struct Named {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Found {
+struct SelectionResponse {
     found: usize,
     missing: usize,
-    /// Those that the bank's document holds: they count whatever becomes of them as entries.
+    /// Selected entries that the bank's document lists as well. They keep matching after a removal here.
     in_document: usize,
 }
 
-async fn list(
+async fn list_banks(
     State(api): State<Api>,
     caller: Caller,
-    Query(_): Query<WholeList>,
-) -> Result<Json<List<Bank>>, Problem> {
+    Query(_): Query<UnpagedQuery>,
+) -> Result<Json<List<BankResponse>>, Problem> {
     let banks = api.deps.banks.list(&caller.org).await.map_err(bank_problem)?;
-    let banks = banks.into_iter().map(|bank| Bank {
+    let banks = banks.into_iter().map(|bank| BankResponse {
         id: bank.bank,
         org: caller.org.clone(),
         org_since: bank.org_since.map(Millis::iso),
@@ -208,52 +208,55 @@ async fn list(
         changed_at: bank.changed_at.map(Millis::iso),
         author: bank.author,
     });
-    Ok(Json(List::whole(banks.collect())))
+    Ok(Json(List::unpaged(banks.collect())))
 }
 
-async fn entries(
+async fn list_entries(
     State(api): State<Api>,
     caller: Caller,
     Path(bank): Path<String>,
-    Query(page): Query<Page>,
+    Query(page): Query<PageQuery>,
 ) -> Result<Response, Problem> {
-    let limit = page.limit.unwrap_or(PAGE);
-    if !(1..=LARGEST_PAGE).contains(&limit) {
-        return Err(invalid("", format!("`limit` is between 1 and {LARGEST_PAGE}.")));
+    let limit = page.limit.unwrap_or(DEFAULT_PAGE_ENTRIES);
+    if !(1..=MAX_PAGE_ENTRIES).contains(&limit) {
+        return Err(invalid("", format!("`limit` is between 1 and {MAX_PAGE_ENTRIES}.")));
     }
-    let (after, bank): (Option<Place>, _) = (page.after()?, BankId::from(bank));
+    let (after, bank): (Option<Place>, _) = (page.parse_cursor()?, BankId::from(bank));
     let page = api.deps.banks.entries(&caller.org, &bank, after, limit).await.map_err(bank_problem)?;
-    let held = |(id, value)| Held { id, value };
-    let of_document = page.document.iter().flatten().map(|(_, value)| value.len() + HELD_BYTES);
-    let bytes = page.entries.iter().map(|entry| entry.value.len() + ENTRY_BYTES).chain(of_document).sum();
-    let entries = move || Entries {
+    let document_entry = |(id, value)| DocumentEntry { id, value };
+    let document_sizes =
+        page.document.iter().flatten().map(|(_, value)| value.len() + DOCUMENT_ENTRY_OVERHEAD_BYTES);
+    let bytes =
+        page.entries.iter().map(|entry| entry.value.len() + ENTRY_OVERHEAD_BYTES).chain(document_sizes).sum();
+    let entries = move || EntriesResponse {
         list: List {
-            items: page.entries.into_iter().map(Shown::from).collect(),
+            items: page.entries.into_iter().map(EntryResponse::from).collect(),
             next: page.next.map(|cursor| cursor.to_string()),
         },
-        document: page.document.map(|document| document.into_iter().map(held).collect()),
+        document: page.document.map(|document| document.into_iter().map(document_entry).collect()),
     };
-    long_answers::write(&api, &caller.org, bytes, entries).await
+    long_answers::write_json(&api, &caller.org, bytes, entries).await
 }
 
-async fn add(
+async fn add_entries(
     State(api): State<Api>,
     caller: Caller,
     Path(bank): Path<String>,
-    Body(wanted): Body<Added>,
-) -> Result<(Extension<AuditDetail>, Json<Taken>), Problem> {
-    if wanted.entries.len() > MOST_ENTRIES {
-        return Err(invalid("/entries", format!("One request adds at most {MOST_ENTRIES} entries.")));
+    Body(request): Body<AddEntriesRequest>,
+) -> Result<(Extension<AuditDetail>, Json<AddEntriesResponse>), Problem> {
+    // Each entry can be long, and all of them are held until the rules compile.
+    if request.entries.len() > MAX_ENTRIES {
+        return Err(invalid("/entries", format!("One request adds at most {MAX_ENTRIES} entries.")));
     }
-    let mut given = Vec::with_capacity(wanted.entries.len());
-    for (index, entry) in wanted.entries.into_iter().enumerate() {
-        given.push(match entry {
-            Wanted::Value(value) => Given { value, ..Given::default() },
-            Wanted::Entry(entry) => Given {
+    let mut new_entries = Vec::with_capacity(request.entries.len());
+    for (index, entry) in request.entries.into_iter().enumerate() {
+        new_entries.push(match entry {
+            NewEntryRequest::Value(value) => Given { value, ..Given::default() },
+            NewEntryRequest::Described(entry) => Given {
                 value: entry.value,
                 labels: entry.labels,
                 source: entry.source,
-                expires_at: instant(entry.expires_at, index)?,
+                expires_at: parse_expiry(entry.expires_at, index)?,
                 distance: entry.distance,
                 reference: entry.reference,
                 note: entry.note,
@@ -262,50 +265,55 @@ async fn add(
         });
     }
     let bank = BankId::from(bank);
-    let taken = api.deps.banks.add(&caller.org, &bank, given, &caller.name).await.map_err(bank_problem)?;
-    let detail = AuditDetail(json!({"added": taken.added, "changed": taken.changed}));
-    let rejected = taken.rejected.into_iter().map(|(index, reason)| Rejected { index, reason });
-    let answer = Json(Taken {
-        added: taken.added,
-        changed: taken.changed,
-        unchanged: taken.unchanged,
-        rejected: rejected.collect(),
-        warnings: taken.warnings,
-        revision: taken.revision,
+    let outcome =
+        api.deps.banks.add(&caller.org, &bank, new_entries, &caller.name).await.map_err(bank_problem)?;
+    let detail = AuditDetail(json!({"added": outcome.added, "changed": outcome.changed}));
+    let rejected_entries =
+        outcome.rejected.into_iter().map(|(index, reason)| RejectedEntry { index, reason });
+    let answer = Json(AddEntriesResponse {
+        added: outcome.added,
+        changed: outcome.changed,
+        unchanged: outcome.unchanged,
+        rejected: rejected_entries.collect(),
+        warnings: outcome.warnings,
+        revision: outcome.revision,
     });
     Ok((Extension(detail), answer))
 }
 
-fn instant(text: Option<String>, index: usize) -> Result<Option<Millis>, Problem> {
+fn parse_expiry(text: Option<String>, index: usize) -> Result<Option<Millis>, Problem> {
     let Some(text) = text else { return Ok(None) };
-    let at = datetime::parse(&text).ok_or_else(|| {
+    let expiry = datetime::parse(&text).ok_or_else(|| {
         invalid(&format!("/entries/{index}/expiresAt"), "An instant such as 2026-12-31T00:00:00Z is needed.")
     });
-    at.map(Some)
+    expiry.map(Some)
 }
 
-async fn remove(
+async fn remove_entries(
     State(api): State<Api>,
     caller: Caller,
     Path(bank): Path<String>,
-    Body(named): Body<Named>,
-) -> Result<Json<Found>, Problem> {
+    Body(selection): Body<EntrySelection>,
+) -> Result<Json<SelectionResponse>, Problem> {
     let bank = BankId::from(bank);
-    let (ids, no_entries) = ids(&api, &caller, &bank, &named).await?;
-    let touched =
-        api.deps.banks.remove(&caller.org, &bank, &ids, &caller.name).await.map_err(bank_problem)?;
-    let found = touched.found;
-    Ok(Json(Found { found, missing: no_entries + ids.len() - found, in_document: touched.written.len() }))
+    let (ids, invalid_count) = resolve_ids(&api, &caller, &bank, &selection).await?;
+    let change = api.deps.banks.remove(&caller.org, &bank, &ids, &caller.name).await.map_err(bank_problem)?;
+    let found_count = change.found;
+    Ok(Json(SelectionResponse {
+        found: found_count,
+        missing: invalid_count + ids.len() - found_count,
+        in_document: change.written.len(),
+    }))
 }
 
-/// Entries that their sources withdraw.
+/// Entries that their sources no longer list.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Withdrawals {
+struct WithdrawRequest {
     entries: Vec<Withdrawal>,
 }
 
-/// A value from a source, under the name that it has there if it has one.
+/// Value of a source, with the source's own name for it where one exists.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Withdrawal {
@@ -315,24 +323,26 @@ struct Withdrawal {
 }
 
 #[derive(Serialize)]
-struct Outcomes {
+struct WithdrawResponse {
     outcomes: Vec<Withdrawn>,
 }
 
-async fn withdraw(
+async fn withdraw_entries(
     State(api): State<Api>,
     caller: Caller,
     Path(bank): Path<String>,
-    Body(wanted): Body<Withdrawals>,
-) -> Result<(Extension<AuditDetail>, Json<Outcomes>), Problem> {
-    if wanted.entries.len() > MOST_ENTRIES {
-        return Err(invalid("/entries", format!("One request names at most {MOST_ENTRIES} entries.")));
+    Body(request): Body<WithdrawRequest>,
+) -> Result<(Extension<AuditDetail>, Json<WithdrawResponse>), Problem> {
+    if request.entries.len() > MAX_ENTRIES {
+        return Err(invalid("/entries", format!("One request names at most {MAX_ENTRIES} entries.")));
     }
     let bank = BankId::from(bank);
-    let (values, origins): (Vec<_>, Vec<_>) = wanted
+    let (values, origins): (Vec<_>, Vec<_>) = request
         .entries
         .into_iter()
-        .map(|it| (it.value, Origin { source: Some(it.source), reference: it.reference }))
+        .map(|withdrawal| {
+            (withdrawal.value, Origin { source: Some(withdrawal.source), reference: withdrawal.reference })
+        })
         .unzip();
     let ids = api.deps.banks.ids_of(&caller.org, &bank, &values).await.map_err(bank_problem)?;
     let mut withdrawals = Vec::with_capacity(ids.len());
@@ -348,88 +358,102 @@ async fn withdraw(
         .withdraw(&caller.org, &bank, &withdrawals, &caller.name)
         .await
         .map_err(bank_problem)?;
-    let of = |what| outcomes.iter().filter(|it| **it == what).count();
-    let detail = AuditDetail(json!({"removed": of(Withdrawn::Removed), "changed": of(Withdrawn::Changed)}));
-    Ok((Extension(detail), Json(Outcomes { outcomes })))
+    let count_of = |outcome| outcomes.iter().filter(|result| **result == outcome).count();
+    let detail = AuditDetail(
+        json!({"removed": count_of(Withdrawn::Removed), "changed": count_of(Withdrawn::Changed)}),
+    );
+    Ok((Extension(detail), Json(WithdrawResponse { outcomes })))
 }
 
-async fn enable(
+async fn enable_entries(
     api: State<Api>,
     caller: Caller,
     bank: Path<String>,
-    named: Body<Named>,
-) -> Result<Json<Found>, Problem> {
-    switch(api, caller, bank, named, true).await
+    selection: Body<EntrySelection>,
+) -> Result<Json<SelectionResponse>, Problem> {
+    set_entries_enabled(api, caller, bank, selection, true).await
 }
 
-async fn disable(
+async fn disable_entries(
     api: State<Api>,
     caller: Caller,
     bank: Path<String>,
-    named: Body<Named>,
-) -> Result<Json<Found>, Problem> {
-    switch(api, caller, bank, named, false).await
+    selection: Body<EntrySelection>,
+) -> Result<Json<SelectionResponse>, Problem> {
+    set_entries_enabled(api, caller, bank, selection, false).await
 }
 
-async fn switch(
+async fn set_entries_enabled(
     State(api): State<Api>,
     caller: Caller,
     Path(bank): Path<String>,
-    Body(named): Body<Named>,
+    Body(selection): Body<EntrySelection>,
     enabled: bool,
-) -> Result<Json<Found>, Problem> {
+) -> Result<Json<SelectionResponse>, Problem> {
     let bank = BankId::from(bank);
-    let (ids, no_entries) = ids(&api, &caller, &bank, &named).await?;
+    let (ids, invalid_count) = resolve_ids(&api, &caller, &bank, &selection).await?;
     let banks = &api.deps.banks;
-    let touched =
-        banks.switch(&caller.org, &bank, &ids, enabled, &caller.name).await.map_err(bank_problem)?;
-    let found = touched.found;
-    Ok(Json(Found { found, missing: no_entries + ids.len() - found, in_document: touched.written.len() }))
+    let change = banks.switch(&caller.org, &bank, &ids, enabled, &caller.name).await.map_err(bank_problem)?;
+    let found_count = change.found;
+    Ok(Json(SelectionResponse {
+        found: found_count,
+        missing: invalid_count + ids.len() - found_count,
+        in_document: change.written.len(),
+    }))
 }
 
-async fn enable_bank(api: State<Api>, caller: Caller, bank: Path<String>) -> Result<Json<Bank>, Problem> {
-    switch_bank(api, caller, bank, true).await
+async fn enable_bank(
+    api: State<Api>,
+    caller: Caller,
+    bank: Path<String>,
+) -> Result<Json<BankResponse>, Problem> {
+    set_bank_enabled(api, caller, bank, true).await
 }
 
-async fn disable_bank(api: State<Api>, caller: Caller, bank: Path<String>) -> Result<Json<Bank>, Problem> {
-    switch_bank(api, caller, bank, false).await
+async fn disable_bank(
+    api: State<Api>,
+    caller: Caller,
+    bank: Path<String>,
+) -> Result<Json<BankResponse>, Problem> {
+    set_bank_enabled(api, caller, bank, false).await
 }
 
-async fn switch_bank(
+async fn set_bank_enabled(
     State(api): State<Api>,
     caller: Caller,
     Path(bank): Path<String>,
     enabled: bool,
-) -> Result<Json<Bank>, Problem> {
+) -> Result<Json<BankResponse>, Problem> {
     let bank = BankId::from(bank);
     let banks = &api.deps.banks;
     banks.switch_bank(&caller.org, &bank, enabled, &caller.name).await.map_err(bank_problem)?;
-    let listed = list(State(api), caller, Query(WholeList::default())).await?;
-    let found = listed.0.items.into_iter().find(|it| it.id == bank);
-    found.map(Json).ok_or_else(|| Problem::not_found("There is no such bank."))
+    // The change returns no row, so the answer is read from the list.
+    let bank_list = list_banks(State(api), caller, Query(UnpagedQuery::default())).await?;
+    let bank_response = bank_list.0.items.into_iter().find(|candidate| candidate.id == bank);
+    bank_response.map(Json).ok_or_else(|| Problem::not_found("There is no such bank."))
 }
 
-/// Query: the hashes of one medium, by kind.
+/// Hashes of one medium to look up in the banks, by kind.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wish {
-    hashes: BTreeMap<HashKind, Texts>,
-    /// Banks to look in.
+struct MatchRequest {
+    hashes: BTreeMap<HashKind, HashTexts>,
+    /// Restricts the search to these banks; empty: all banks.
     #[serde(default)]
     banks: Vec<BankId>,
-    /// Decides in which samples it is; without it, it is in all.
+    /// Item whose id decides which sampled banks take part. Without it all of them do.
     item_id: Option<String>,
 }
 
-/// A moving picture has several.
+/// Hashes of one kind. A video has one for each sampled frame.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Texts {
+enum HashTexts {
     One(String),
     All(Vec<String>),
 }
 
-impl Texts {
+impl HashTexts {
     fn as_slice(&self) -> &[String] {
         match self {
             Self::One(text) => slice::from_ref(text),
@@ -438,21 +462,21 @@ impl Texts {
     }
 }
 
-/// Greatest number of hashes of one medium.
-const MOST_HASHES: usize = 1_000;
+/// Hashes of one kind in a request.
+const MAX_HASHES: usize = 1_000;
 
-/// Bytes whose reading takes about as long as to look for one hash in large banks.
+/// Cost of one hash look-up in large banks, as the number of bytes whose parsing takes the same time.
 const LOOK_UP_BYTES: usize = 2 << 10;
 
 #[derive(Serialize)]
-struct Matches {
-    matches: Vec<Match>,
+struct MatchResponse {
+    matches: Vec<BankMatch>,
     truncated: bool,
     suppressed: Vec<BankId>,
 }
 
 #[derive(Serialize)]
-struct Match {
+struct BankMatch {
     bank: BankId,
     entry: Uuid,
     kind: HashKind,
@@ -460,72 +484,80 @@ struct Match {
     labels: Vec<String>,
 }
 
-/// Finds hashes in the banks as this process has them now.
-async fn find(
+/// Looks hashes up in the banks that this process has loaded.
+async fn match_hashes(
     State(api): State<Api>,
     caller: Caller,
-    Body(wish): Body<Wish>,
-) -> Result<Json<Matches>, Problem> {
+    Body(request): Body<MatchRequest>,
+) -> Result<Json<MatchResponse>, Problem> {
     let live = &api.deps.moderation.live;
-    let here = live.latest(&caller.org).await.map_err(faults::catalog)?;
-    let banks = here.hash_banks();
-    if let Some(unknown) = wish.banks.iter().find(|id| !banks.banks().iter().any(|bank| bank.id == **id)) {
+    let config = live.latest(&caller.org).await.map_err(faults::catalog)?;
+    let banks = config.hash_banks();
+    if let Some(unknown) = request.banks.iter().find(|id| !banks.banks().iter().any(|bank| bank.id == **id)) {
         return Err(Problem::not_found(format!("There is no bank of hashes `{unknown}`.")));
     }
-    let mut all = Vec::new();
-    for (kind, texts) in &wish.hashes {
+    let mut hashes = Vec::new();
+    for (kind, texts) in &request.hashes {
         let (texts, pointer) = (texts.as_slice(), format!("/hashes/{}", kind.name()));
-        let most = if *kind == HashKind::Pdq { MOST_HASHES } else { 1 };
-        if texts.len() > most {
-            return Err(invalid(&pointer, format!("A medium has at most {most} of them.")));
+        // Only PDQ is computed for each frame; the other kinds have one hash a medium.
+        let max_hashes = if *kind == HashKind::Pdq { MAX_HASHES } else { 1 };
+        if texts.len() > max_hashes {
+            return Err(invalid(&pointer, format!("A medium has at most {max_hashes} of them.")));
         }
         for text in texts {
-            let text =
-                kind.canonical(text.trim()).map_err(|why| invalid(&pointer, format!("No hash: {why}.")))?;
-            all.extend(Hash::parse(*kind, &text));
+            let text = kind
+                .canonical(text.trim())
+                .map_err(|reason| invalid(&pointer, format!("Invalid hash: {reason}.")))?;
+            hashes.extend(Hash::parse(*kind, &text));
         }
     }
-    let bytes = all.len() * LOOK_UP_BYTES;
+    let bytes = hashes.len() * LOOK_UP_BYTES;
+    // Distance search in large banks takes long, so it runs in the org's turn on a thread that serves no requests.
     let look_up = move || {
-        let scope = LookupScope { item: wish.item_id.as_deref(), banks: &wish.banks };
-        banks.inspect(&scope, &MediaHashes::from_hashes(&all))
+        let scope = LookupScope { item: request.item_id.as_deref(), banks: &request.banks };
+        banks.inspect(&scope, &MediaHashes::from_hashes(&hashes))
     };
-    let found = api.deps.changes.work().run(&caller.org, bytes, look_up).await.map_err(faults::catalog)?;
-    let matches = found.matches.into_iter().map(|it| Match {
-        bank: it.bank,
-        entry: it.entry,
-        kind: it.kind,
-        distance: it.distance,
-        labels: it.labels,
+    let result = api.deps.changes.work().run(&caller.org, bytes, look_up).await.map_err(faults::catalog)?;
+    let matches = result.matches.into_iter().map(|hit| BankMatch {
+        bank: hit.bank,
+        entry: hit.entry,
+        kind: hit.kind,
+        distance: hit.distance,
+        labels: hit.labels,
     });
-    Ok(Json(Matches { matches: matches.collect(), truncated: found.truncated, suppressed: found.suppressed }))
+    Ok(Json(MatchResponse {
+        matches: matches.collect(),
+        truncated: result.truncated,
+        suppressed: result.suppressed,
+    }))
 }
 
-/// Each once, and how many of the values cannot be entries.
-async fn ids(
+/// Returns the distinct ids of a selection, and the number of values that cannot be entries of the bank.
+async fn resolve_ids(
     api: &Api,
     caller: &Caller,
     bank: &BankId,
-    named: &Named,
+    selection: &EntrySelection,
 ) -> Result<(Vec<Uuid>, usize), Problem> {
-    if named.ids.len() + named.values.len() > MOST_ENTRIES {
-        return Err(invalid("", format!("One request names at most {MOST_ENTRIES} entries.")));
+    if selection.ids.len() + selection.values.len() > MAX_ENTRIES {
+        return Err(invalid("", format!("One request names at most {MAX_ENTRIES} entries.")));
     }
     let mut ids = BTreeSet::new();
-    for text in &named.ids {
-        ids.insert(id(text)?);
+    for text in &selection.ids {
+        ids.insert(parse_id(text)?);
     }
-    let of_values = api.deps.banks.ids_of(&caller.org, bank, &named.values).await.map_err(bank_problem)?;
-    let no_entries = of_values.iter().filter(|id| id.is_none()).count();
-    ids.extend(of_values.into_iter().flatten());
-    Ok((ids.into_iter().collect(), no_entries))
+    let value_ids =
+        api.deps.banks.ids_of(&caller.org, bank, &selection.values).await.map_err(bank_problem)?;
+    let invalid_count = value_ids.iter().filter(|id| id.is_none()).count();
+    ids.extend(value_ids.into_iter().flatten());
+    Ok((ids.into_iter().collect(), invalid_count))
 }
 
 fn bank_problem(error: BankError) -> Problem {
     match error {
         BankError::NoSuchBank(bank) => Problem::not_found(format!("There is no bank `{bank}`.")),
-        BankError::Unusable(why) => {
-            invalid("/entries", format!("The rules would not compile with these entries: {why}"))
+        BankError::Unusable(reason) => {
+            invalid("/entries", format!("The rules would not compile with these entries: {reason}"))
         }
         BankError::Catalog(error) => faults::catalog(error),
     }

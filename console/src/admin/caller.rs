@@ -1,6 +1,4 @@
-//! Callers of the admin API: the holder of a key of scope `admin` or `review`, or a command on the same machine.
-//!
-//! It runs before the body is read, for every path: a stranger learns not even which paths exist.
+//! Authenticates callers of the admin API: holders of a key of scope `admin` or `review`, and commands on the same machine.
 
 use std::{fmt, sync::Arc};
 
@@ -19,7 +17,7 @@ use tidegate_web::{AnswerFor, Problem, Query, RequestId, Scheme, bearer};
 
 use super::Api;
 
-/// A token that lives as long as the process.
+/// Token of the commands on the same machine, valid while the process runs.
 pub struct LocalToken(String);
 
 impl LocalToken {
@@ -31,8 +29,8 @@ impl LocalToken {
         &self.0
     }
 
-    fn is(&self, given: &str) -> bool {
-        self.0.as_bytes().ct_eq(given.as_bytes()).into()
+    fn matches(&self, token: &str) -> bool {
+        self.0.as_bytes().ct_eq(token.as_bytes()).into()
     }
 }
 
@@ -46,16 +44,16 @@ impl fmt::Debug for LocalToken {
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) org: OrgId,
-    /// Name that changes and claims carry.
+    /// Name recorded with changes and claims.
     pub(crate) name: Arc<str>,
-    /// The operator of the installation, who may also act for all organisations.
+    /// Operator of the installation, with access to all orgs.
     pub(crate) is_operator: bool,
     scopes: Scopes,
     pub(crate) request_id: Arc<str>,
 }
 
 impl Caller {
-    /// The holder of an API key.
+    /// Caller that holds an API key.
     pub(crate) fn of_key(key: tidegate_catalog::Caller) -> Self {
         Self {
             org: key.org,
@@ -71,52 +69,54 @@ impl Caller {
         Self { request_id: Arc::from(id.map_or("", RequestId::as_str)), ..self }
     }
 
-    /// The reviewer that a request speaks for: a review tool names its own people.
-    pub(crate) fn reviewer(&self, named: Option<String>) -> String {
-        named.unwrap_or_else(|| self.name.to_string())
+    /// Name of the reviewer of a request. A review tool names its own users; otherwise it is the caller's name.
+    pub(crate) fn reviewer(&self, reviewer_name: Option<String>) -> String {
+        reviewer_name.unwrap_or_else(|| self.name.to_string())
     }
 
-    /// True if the caller may use all of the admin API, and not only the parts for reviewers.
+    /// True if the caller may use the whole admin API, not only the parts for reviewers.
     pub(crate) fn is_admin(&self) -> bool {
         self.is_operator || self.scopes.contains(Scope::Admin)
     }
 
-    /// True if the caller may see jobs of child safety. The operator, who holds the data, may; every view is audited.
-    pub(crate) fn may_child_safety(&self) -> bool {
+    /// True if the caller may see child-safety jobs. The operator may, as the holder of the data; every view is audited.
+    pub(crate) fn may_see_child_safety(&self) -> bool {
         self.is_operator || self.scopes.contains(Scope::ChildSafety)
     }
 
     pub(crate) fn clearance(&self) -> Clearance {
-        Clearance::from_flag(self.may_child_safety())
+        Clearance::from_flag(self.may_see_child_safety())
     }
 
     /// Refuses callers without the scope `child_safety`.
-    pub(crate) fn needs_child_safety(&self) -> Result<(), Problem> {
-        if self.may_child_safety() { Ok(()) } else { Err(Self::lacks_child_safety()) }
+    pub(crate) fn require_child_safety(&self) -> Result<(), Problem> {
+        if self.may_see_child_safety() { Ok(()) } else { Err(Self::missing_child_safety_scope()) }
     }
 
-    pub(crate) fn lacks_child_safety() -> Problem {
-        lacks(Scope::ChildSafety)
+    pub(crate) fn missing_child_safety_scope() -> Problem {
+        missing_scope(Scope::ChildSafety)
     }
 }
 
 /// Refuses callers with the scope `review` alone.
 pub(crate) async fn require_admin(caller: Caller, request: Request, next: Next) -> Response {
-    if caller.is_admin() { next.run(request).await } else { lacks(Scope::Admin).into_response() }
+    if caller.is_admin() { next.run(request).await } else { missing_scope(Scope::Admin).into_response() }
 }
 
-fn lacks(scope: Scope) -> Problem {
+fn missing_scope(scope: Scope) -> Problem {
     Problem::forbidden(format!("The key lacks the scope `{}`.", scope.name()))
 }
 
 #[derive(Deserialize)]
-struct Named {
+struct OrgQuery {
     org: Option<String>,
 }
 
+/// Authenticates the caller before the body is read and before the route is known: an unauthenticated client cannot find out
+/// which paths exist.
 pub(crate) async fn authenticate(State(api): State<Api>, mut request: Request, next: Next) -> Response {
-    let caller = caller(&api, request.headers(), request.uri()).await;
-    let caller = caller.map(|caller| caller.with_request_id(request.extensions().get()));
+    let authenticated = identify_caller(&api, request.headers(), request.uri()).await;
+    let caller = authenticated.map(|caller| caller.with_request_id(request.extensions().get()));
     match caller.and_then(|caller| api.http.admit(&request, &caller.org).map(|()| caller)) {
         Ok(caller) => {
             let org = AnswerFor(caller.org.clone());
@@ -129,9 +129,9 @@ pub(crate) async fn authenticate(State(api): State<Api>, mut request: Request, n
     }
 }
 
-async fn caller(api: &Api, headers: &HeaderMap, uri: &Uri) -> Result<Caller, Problem> {
-    let local = bearer(headers).is_some_and(|token| api.deps.local_token.is(token));
-    let key = if local {
+async fn identify_caller(api: &Api, headers: &HeaderMap, uri: &Uri) -> Result<Caller, Problem> {
+    let is_local = bearer(headers).is_some_and(|token| api.deps.local_token.matches(token));
+    let key = if is_local {
         None
     } else {
         let key = tidegate_web::authenticate(&api.deps.keys, headers, Scheme::Bearer).await?;
@@ -140,18 +140,18 @@ async fn caller(api: &Api, headers: &HeaderMap, uri: &Uri) -> Result<Caller, Pro
         }
         Some(key)
     };
-    // Only now: what a stranger sends is not even looked at.
-    let named = Query::<Named>::of(uri)?.0.org.map(OrgId::from);
+    // Parsed after authentication: the content of an unauthenticated request is not looked at.
+    let requested_org = Query::<OrgQuery>::of(uri)?.0.org.map(OrgId::from);
     match key {
         None => Ok(Caller {
-            org: named.inspect(tidegate_web::record_org).unwrap_or_else(|| OrgId::new(DEFAULT_ORG)),
+            org: requested_org.inspect(tidegate_web::record_org).unwrap_or_else(|| OrgId::new(DEFAULT_ORG)),
             name: Arc::from("operator"),
             is_operator: true,
             scopes: Scopes::default(),
             request_id: Arc::from(""),
         }),
-        Some(key) => match named {
-            Some(named) if named != key.org => {
+        Some(key) => match requested_org {
+            Some(requested_org) if requested_org != key.org => {
                 Err(Problem::forbidden("The key belongs to another organisation."))
             }
             _ => Ok(Caller::of_key(key)),
@@ -164,10 +164,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_whole_local_token_is_it_and_nothing_prints_it() {
+    fn local_token_matches_exactly_and_is_not_printed() {
         let token = LocalToken::new("a-token".to_owned());
-        assert!(token.is("a-token"));
-        assert!(!token.is("a-toke") && !token.is("") && !token.is("a-token "));
+        assert!(token.matches("a-token"));
+        assert!(!token.matches("a-toke") && !token.matches("") && !token.matches("a-token "));
         assert_eq!(format!("{token:?}"), "LocalToken(***)");
     }
 }

@@ -1,4 +1,4 @@
-//! Keeps items of child safety from callers without its scope, and records whoever sees them.
+//! Withholds child-safety items from callers without its scope, and records every view of them in the audit.
 
 use std::collections::HashSet;
 pub(super) use tidegate_moderation::child_safety::HELD_REASON;
@@ -18,8 +18,8 @@ use tidegate_web::Problem;
 
 use super::{Api, audit, caller::Caller, faults};
 
-/// Returns those of the items that the caller may not see.
-pub(super) async fn hidden(
+/// Returns the items whose content the caller may not see.
+pub(super) async fn find_withheld_items(
     api: &Api,
     caller: &Caller,
     items: &[ItemKey],
@@ -28,9 +28,9 @@ pub(super) async fn hidden(
     withheld.map_err(faults::moderation)
 }
 
-/// Returns those of the items that the caller may not see. If the caller may see all, the view of those with a child-safety job
-/// is in the audit before they are shown.
-pub(super) async fn hidden_or_recorded(
+/// Returns the items whose content the caller may not see. For a caller with the scope, records the view of items with a
+/// child-safety job in the audit instead, before they are shown.
+pub(super) async fn withhold_or_record_view(
     api: &Api,
     caller: &Caller,
     items: &[ItemKey],
@@ -39,55 +39,61 @@ pub(super) async fn hidden_or_recorded(
 ) -> Result<HashSet<ItemKey>, Problem> {
     let store = &api.deps.moderation.store;
     let restricted_items = restricted(store, &caller.org, items).await.map_err(faults::store)?;
-    if restricted_items.is_empty() || !caller.may_child_safety() {
+    if restricted_items.is_empty() || !caller.may_see_child_safety() {
         return Ok(restricted_items);
     }
+    // Recorded before the items are returned: if the audit cannot be written, nothing is shown.
     audit::record_view(api, caller, format!("GET {route}"), object).await?;
     Ok(HashSet::new())
 }
 
-/// Refuses callers without the scope if one of the items has a child-safety job. Otherwise the view is in the audit before
-/// they are shown.
-pub(super) async fn check_and_record(
+/// Authorizes a view of items. Callers without the scope are refused if one of the items has a child-safety job; with the
+/// scope, the view is in the audit before the items are shown.
+pub(super) async fn authorize_items_view(
     api: &Api,
     caller: &Caller,
     items: &[ItemKey],
     route: &str,
     object: String,
 ) -> Result<(), Problem> {
-    check_and_record_as(api, caller, items, format!("GET {route}"), object).await
+    authorize_items_as(api, caller, items, format!("GET {route}"), object).await
 }
 
-/// The same for the item of an explanation, whose key is in the body of the request.
-pub(super) async fn check_and_record_explained(
+/// Authorizes a view of the item of an explanation, which the request names in its body.
+pub(super) async fn authorize_explained_item(
     api: &Api,
     caller: &Caller,
     item: &ItemKey,
     route: &str,
 ) -> Result<(), Problem> {
     let object = format!("{route}?typeId={}&id={}", item.type_id, item.id);
-    check_and_record_as(api, caller, std::slice::from_ref(item), format!("POST {route}"), object).await
+    authorize_items_as(api, caller, std::slice::from_ref(item), format!("POST {route}"), object).await
 }
 
-/// Refuses callers without the scope if the callback is about child-safety material. Otherwise its view is in the audit before it
-/// is shown.
-pub(super) async fn check_and_record_event(
+/// Authorizes a view of a callback. Callers without the scope are refused if it concerns child-safety material; with the
+/// scope, the view is in the audit before the callback is shown.
+pub(super) async fn authorize_event_view(
     api: &Api,
     caller: &Caller,
     delivery: &Delivery,
 ) -> Result<(), Problem> {
+    // Asked without clearance: this finds out whether the callback is restricted, whoever calls.
     if is_withheld_event(api, caller, Clearance::None, delivery).await? {
-        caller.needs_child_safety()?;
+        caller.require_child_safety()?;
         let object = format!("/deliveries/{}", delivery.event_id);
         audit::record_view(api, caller, "GET /deliveries/{id}".to_owned(), object).await?;
     }
     Ok(())
 }
 
-/// Refuses callers without the scope if the callback is about child-safety material.
-pub(super) async fn check_event(api: &Api, caller: &Caller, delivery: &Delivery) -> Result<(), Problem> {
+/// Refuses callers without the scope if the callback concerns child-safety material.
+pub(super) async fn require_event_clearance(
+    api: &Api,
+    caller: &Caller,
+    delivery: &Delivery,
+) -> Result<(), Problem> {
     match is_withheld_event(api, caller, caller.clearance(), delivery).await? {
-        true => Err(Caller::lacks_child_safety()),
+        true => Err(Caller::missing_child_safety_scope()),
         false => Ok(()),
     }
 }
@@ -103,7 +109,7 @@ async fn is_withheld_event(
     Ok(!withheld.map_err(faults::moderation)?.is_empty())
 }
 
-async fn check_and_record_as(
+async fn authorize_items_as(
     api: &Api,
     caller: &Caller,
     items: &[ItemKey],
@@ -114,12 +120,12 @@ async fn check_and_record_as(
     if restricted(store, &caller.org, items).await.map_err(faults::store)?.is_empty() {
         return Ok(());
     }
-    caller.needs_child_safety()?;
+    caller.require_child_safety()?;
     audit::record_view(api, caller, action, object).await
 }
 
-/// Returns the requests for items that the caller may see: without the scope neither those made for a child-safety job, nor
-/// those that name an item which has one. With the scope, their view is in the audit before they are shown.
+/// Returns the requests for items that the caller may see. Without the scope, requests of a child-safety job and requests that
+/// name an item with one are left out; with the scope, their view is in the audit before they are shown.
 pub(super) async fn visible_requests(
     api: &Api,
     caller: &Caller,
@@ -128,19 +134,22 @@ pub(super) async fn visible_requests(
     object: String,
 ) -> Result<Vec<PartialRequest>, Problem> {
     let store = &api.deps.moderation.store;
-    let asked = |request: &PartialRequest| serde_json::from_str::<Vec<ItemKey>>(&request.asked).ok();
-    let items: Vec<ItemKey> = requests.iter().filter_map(asked).flatten().collect();
-    let items = restricted(store, &caller.org, &items).await.map_err(faults::store)?;
-    let keys: Vec<_> = requests.iter().filter_map(|it| Some((caller.org.clone(), it.job_id?))).collect();
+    let requested_items =
+        |request: &PartialRequest| serde_json::from_str::<Vec<ItemKey>>(&request.asked).ok();
+    let items: Vec<ItemKey> = requests.iter().filter_map(requested_items).flatten().collect();
+    let restricted_items = restricted(store, &caller.org, &items).await.map_err(faults::store)?;
+    let keys: Vec<_> =
+        requests.iter().filter_map(|request| Some((caller.org.clone(), request.job_id?))).collect();
     let jobs = store.get_many::<Job>(&keys).await.map_err(faults::store)?.into_iter().flatten();
+    // A job that was moved to another class no longer restricts its items.
     let jobs = jobs.filter(|job| job.class == JobClass::ChildSafety && job.state != JobState::Moved);
-    let jobs: HashSet<JobId> = jobs.map(|job| job.job_id).collect();
+    let restricted_jobs: HashSet<JobId> = jobs.map(|job| job.job_id).collect();
     let is_restricted = |request: &PartialRequest| {
-        request.job_id.is_some_and(|job| jobs.contains(&job))
-            // A list that cannot be read may name any item.
-            || asked(request).is_none_or(|asked| asked.iter().any(|item| items.contains(item)))
+        request.job_id.is_some_and(|job| restricted_jobs.contains(&job))
+            // An unreadable list could name any item, so it counts as restricted.
+            || requested_items(request).is_none_or(|items| items.iter().any(|item| restricted_items.contains(item)))
     };
-    if !caller.may_child_safety() {
+    if !caller.may_see_child_safety() {
         requests.retain(|request| !is_restricted(request));
     } else if requests.iter().any(is_restricted) {
         audit::record_view(api, caller, format!("GET {route}"), object).await?;

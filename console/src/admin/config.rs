@@ -1,6 +1,4 @@
-//! `/admin/v1/config`: the organisation's documents, checked, changed and read back as files.
-//!
-//! It judges no document; `catalog` does.
+//! `/admin/v1/config`: validates, applies and returns the documents of an org. `catalog` decides whether documents are valid.
 
 use std::time::Duration;
 
@@ -26,20 +24,20 @@ use super::{Api, audit::AuditDetail, caller::Caller, extract::Body, faults, long
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
-        .route("/config", get(pull).put(apply).post(apply))
-        .route("/config/validate", post(validate))
-        .route("/config/wait", get(wait))
+        .route("/config", get(pull_documents).put(apply_documents).post(apply_documents))
+        .route("/config/validate", post(validate_documents))
+        .route("/config/wait", get(wait_for_version))
 }
 
-/// A file of documents. Its name's ending says whether it is JSON or YAML, and faults name it.
+/// File of documents. The extension of its name selects JSON or YAML, and errors quote the name.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Named {
+pub(super) struct NamedFile {
     pub(super) name: String,
     pub(super) text: String,
 }
 
-impl Named {
+impl NamedFile {
     pub(super) fn into_file(self) -> File {
         (self.name, self.text)
     }
@@ -47,175 +45,179 @@ impl Named {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Documents {
-    files: Vec<Named>,
-    /// The version that the change was made from; another current one refuses it.
+struct DocumentsRequest {
+    files: Vec<NamedFile>,
+    /// Version that the change is based on. The change is refused if another version is current.
     #[serde(default)]
     expected_version: Option<ConfigVersion>,
-    /// The organisation that they were made for; another one refuses them.
+    /// Org that the documents belong to. Another org refuses them.
     #[serde(default)]
     expected_org: Option<OrgId>,
-    /// True if documents that are not in the files are removed.
+    /// True if documents missing from the files are removed.
     #[serde(default)]
     prune: bool,
 }
 
-impl Documents {
-    fn are_for(&self, org: &OrgId) -> Result<(), Problem> {
+impl DocumentsRequest {
+    fn require_org(&self, org: &OrgId) -> Result<(), Problem> {
         match &self.expected_org {
-            Some(own) if own != org => Err(Problem::conflict(format!(
-                "the documents are of the organisation `{own}`, and this is `{org}`"
+            Some(expected_org) if expected_org != org => Err(Problem::conflict(format!(
+                "the documents are of the organisation `{expected_org}`, and this is `{org}`"
             ))),
             _ => Ok(()),
         }
     }
 
     fn files(self) -> Vec<File> {
-        self.files.into_iter().map(Named::into_file).collect()
+        self.files.into_iter().map(NamedFile::into_file).collect()
     }
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Pulled {
+struct PullResponse {
     org: OrgId,
     version: ConfigVersion,
     changed_at: String,
     author: String,
-    files: Vec<Named>,
+    files: Vec<NamedFile>,
 }
 
 #[derive(Serialize)]
-pub(super) struct Changed {
+pub(super) struct DocumentChange {
     kind: &'static str,
     key: String,
     how: &'static str,
 }
 
-impl From<Difference> for Changed {
+impl From<Difference> for DocumentChange {
     fn from(difference: Difference) -> Self {
-        let how = match difference.how {
+        let action = match difference.how {
             How::Added => "added",
             How::Changed => "changed",
             How::Removed => "removed",
         };
-        Self { kind: difference.kind.name(), key: difference.key, how }
+        Self { kind: difference.kind.name(), key: difference.key, how: action }
     }
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Applied {
+struct ApplyResponse {
     org: OrgId,
     version: ConfigVersion,
-    changes: Vec<Changed>,
+    changes: Vec<DocumentChange>,
     warnings: Vec<String>,
     /// Endpoints that got a signing secret; their receivers need it.
     new_secrets: Vec<EndpointId>,
 }
 
 #[derive(Serialize)]
-struct Valid {
-    changes: Vec<Changed>,
+struct ValidateResponse {
+    changes: Vec<DocumentChange>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
+struct WaitQuery {
     version: i64,
-    #[serde(default = "ten_seconds")]
+    #[serde(default = "default_wait_ms")]
     within_ms: u64,
     #[serde(rename = "org")]
     _org: Option<String>,
 }
 
-fn ten_seconds() -> u64 {
+fn default_wait_ms() -> u64 {
     10_000
 }
 
-/// One request holds its connection at most so long.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// Time that one request may wait, and so hold its connection.
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 #[derive(Serialize)]
-struct Answer {
+struct WaitResponse {
     /// `running`, `failing` or `behind`.
     state: &'static str,
-    /// Processes that live, where all of them run it.
+    /// Number of live processes, once all of them run the version.
     #[serde(skip_serializing_if = "Option::is_none")]
     members: Option<usize>,
-    /// Those that do not, and why.
+    /// Processes that do not run it, with the reason.
     others: Vec<String>,
 }
 
-/// The answer to a pull, as JSON.
-pub(super) fn write_pulled(org: &OrgId, pulled: change::Pulled) -> Vec<u8> {
-    let pulled = Pulled {
+/// Serializes the answer to a pull.
+pub(super) fn serialize_pulled(org: &OrgId, pulled: change::Pulled) -> Vec<u8> {
+    let response = PullResponse {
         org: org.clone(),
         version: pulled.version,
         changed_at: pulled.changed_at.iso(),
         author: pulled.author,
-        files: pulled.files.into_iter().map(|(name, text)| Named { name, text }).collect(),
+        files: pulled.files.into_iter().map(|(name, text)| NamedFile { name, text }).collect(),
     };
-    serde_json::to_vec(&pulled).expect("documents have string keys only")
+    serde_json::to_vec(&response).expect("documents have string keys only")
 }
 
-async fn pull(State(api): State<Api>, caller: Caller) -> Result<Response, Problem> {
-    api.pulls.get(&caller.org).await.map(long_answers::written).map_err(faults::catalog)
+async fn pull_documents(State(api): State<Api>, caller: Caller) -> Result<Response, Problem> {
+    api.pulls.get(&caller.org).await.map(long_answers::json_response).map_err(faults::catalog)
 }
 
-async fn apply(
+async fn apply_documents(
     State(api): State<Api>,
     caller: Caller,
-    Body(documents): Body<Documents>,
-) -> Result<(Extension<AuditDetail>, Json<Applied>), Problem> {
-    documents.are_for(&caller.org)?;
+    Body(documents): Body<DocumentsRequest>,
+) -> Result<(Extension<AuditDetail>, Json<ApplyResponse>), Problem> {
+    documents.require_org(&caller.org)?;
     let change = Change {
         expected_version: documents.expected_version,
         prune: documents.prune,
         author: caller.name.to_string(),
         files: documents.files(),
     };
-    let planned = api.deps.changes.plan(&caller.org, change).await.map_err(refused)?;
-    check_scope(&caller, &planned)?;
-    removed_queues_are_empty(&api, &caller, &planned).await?;
-    let applied = api.deps.changes.commit(planned).await.map_err(refused)?;
+    // Planned and checked as a whole before anything is stored: a refused change has no effect.
+    let planned = api.deps.changes.plan(&caller.org, change).await.map_err(apply_problem)?;
+    require_document_scope(&caller, &planned)?;
+    require_empty_removed_queues(&api, &caller, &planned).await?;
+    let applied = api.deps.changes.commit(planned).await.map_err(apply_problem)?;
     let detail = json!({"version": applied.version, "changes": applied.differences.len()});
-    // Whoever is answered finds it live here; where it cannot be loaded now, the poll does it.
+    // The caller may use the configuration right after the answer. If it cannot be loaded now, the poll loads it later.
     if let Err(error) = api.deps.moderation.live.latest(&caller.org).await {
-        tracing::warn!(tag = error.tag(), "an applied configuration is not live here yet");
+        tracing::warn!(tag = error.tag(), "an applied configuration is not loaded in this process yet");
     }
-    let answer = Json(Applied {
+    let answer = Json(ApplyResponse {
         org: caller.org,
         version: applied.version,
-        changes: applied.differences.into_iter().map(Changed::from).collect(),
+        changes: applied.differences.into_iter().map(DocumentChange::from).collect(),
         warnings: applied.warnings.iter().map(ToString::to_string).collect(),
         new_secrets: applied.new_secrets,
     });
     Ok((Extension(AuditDetail(detail)), answer))
 }
 
-async fn validate(
+async fn validate_documents(
     State(api): State<Api>,
     caller: Caller,
-    Body(documents): Body<Documents>,
-) -> Result<Json<Valid>, Problem> {
-    documents.are_for(&caller.org)?;
+    Body(documents): Body<DocumentsRequest>,
+) -> Result<Json<ValidateResponse>, Problem> {
+    documents.require_org(&caller.org)?;
     let prune = documents.prune;
     let change = Change::unsigned(documents.files(), prune);
-    let planned = api.deps.changes.plan(&caller.org, change).await.map_err(refused)?;
-    check_scope(&caller, &planned)?;
-    removed_queues_are_empty(&api, &caller, &planned).await?;
-    Ok(Json(Valid { changes: planned.differences().iter().cloned().map(Changed::from).collect() }))
+    let planned = api.deps.changes.plan(&caller.org, change).await.map_err(apply_problem)?;
+    require_document_scope(&caller, &planned)?;
+    require_empty_removed_queues(&api, &caller, &planned).await?;
+    Ok(Json(ValidateResponse {
+        changes: planned.differences().iter().cloned().map(DocumentChange::from).collect(),
+    }))
 }
 
 /// Refuses callers without the scope `child_safety` if the change touches a destination of child-safety material. Such a
 /// change could send the material to the caller, or stop sending it to the child-safety team.
-fn check_scope(caller: &Caller, planned: &Planned) -> Result<(), Problem> {
-    if caller.may_child_safety() {
+fn require_document_scope(caller: &Caller, planned: &Planned) -> Result<(), Problem> {
+    if caller.may_see_child_safety() {
         return Ok(());
     }
     let protected = planned.differences().iter().filter(|difference| difference.is_child_safety);
-    let names: Vec<_> = protected.map(|it| format!("{} `{}`", it.kind.name(), it.key)).collect();
+    let names: Vec<_> =
+        protected.map(|difference| format!("{} `{}`", difference.kind.name(), difference.key)).collect();
     if names.is_empty() {
         return Ok(());
     }
@@ -226,68 +228,74 @@ fn check_scope(caller: &Caller, planned: &Planned) -> Result<(), Problem> {
     )))
 }
 
-/// Number of open jobs of a queue that are counted; each is read.
-const COUNTED_JOBS: usize = 1_000;
+/// Open jobs counted for one queue. Bounded because each of them is read.
+const MAX_COUNTED_JOBS: usize = 1_000;
 
-/// Refuses to remove queues in which jobs wait, since reviewers look into the queues that are configured. The lists of
-/// jobs and queues keep removed queues for jobs that arrive between this check and the change.
-async fn removed_queues_are_empty(api: &Api, caller: &Caller, planned: &Planned) -> Result<(), Problem> {
-    let now = Millis::now();
-    let mut held = Vec::new();
+/// Refuses to remove queues with waiting jobs, because reviewers only look into configured queues. The lists of jobs and
+/// queues keep removed queues for jobs that arrive between this check and the change.
+async fn require_empty_removed_queues(api: &Api, caller: &Caller, planned: &Planned) -> Result<(), Problem> {
+    let checked_at = Millis::now();
+    let mut blocking_queues = Vec::new();
     for queue in planned.removed_queues() {
         let store = &api.deps.moderation.store;
-        let open = queues::waiting(store, &caller.org, &queue, COUNTED_JOBS, now, |_| true);
-        let open = open.await.map_err(faults::moderation)?;
-        let is_uncounted = open.iter().any(|job| !caller.clearance().covers_job(job));
-        match open.len() {
+        let listing = queues::waiting(store, &caller.org, &queue, MAX_COUNTED_JOBS, checked_at, |_| true);
+        let open_jobs = listing.await.map_err(faults::moderation)?;
+        let is_uncounted = open_jobs.iter().any(|job| !caller.clearance().covers_job(job));
+        match open_jobs.len() {
             0 => {}
-            _ if is_uncounted => held.push(format!("`{queue}` has open jobs of child safety")),
-            1 => held.push(format!("`{queue}` has 1 open job")),
-            COUNTED_JOBS => held.push(format!("`{queue}` has {COUNTED_JOBS} open jobs or more")),
-            open => held.push(format!("`{queue}` has {open} open jobs")),
+            // The number of child-safety jobs is withheld from callers without the scope.
+            _ if is_uncounted => blocking_queues.push(format!("`{queue}` has open jobs of child safety")),
+            1 => blocking_queues.push(format!("`{queue}` has 1 open job")),
+            MAX_COUNTED_JOBS => {
+                blocking_queues.push(format!("`{queue}` has {MAX_COUNTED_JOBS} open jobs or more"));
+            }
+            count => blocking_queues.push(format!("`{queue}` has {count} open jobs")),
         }
     }
-    if held.is_empty() {
+    if blocking_queues.is_empty() {
         return Ok(());
     }
     Err(Problem::conflict(format!(
         "Queues with open jobs cannot be removed: {}. Keep the document, route no more jobs there, and move or decide \
          these first; `GET /admin/v1/jobs?queue=` lists them",
-        held.join(", ")
+        blocking_queues.join(", ")
     )))
 }
 
-async fn wait(
+async fn wait_for_version(
     State(api): State<Api>,
     caller: Caller,
-    Query(wanted): Query<Wanted>,
-) -> Result<Json<Answer>, Problem> {
-    let within = Duration::from_millis(wanted.within_ms).min(LONGEST_WAIT);
-    let version = ConfigVersion(wanted.version);
-    let waited = api.deps.changes.wait(&caller.org, version, within).await.map_err(|error| match error {
-        error @ tidegate_catalog::Error::NoSuchVersion { .. } => Problem::not_found(error.to_string()),
-        error => faults::catalog(error),
-    })?;
-    Ok(Json(match waited {
-        Waited::Running(members) => Answer { state: "running", members: Some(members), others: Vec::new() },
-        Waited::Failing(members) => Answer {
+    Query(query): Query<WaitQuery>,
+) -> Result<Json<WaitResponse>, Problem> {
+    let timeout = Duration::from_millis(query.within_ms).min(MAX_WAIT);
+    let version = ConfigVersion(query.version);
+    let outcome =
+        api.deps.changes.wait(&caller.org, version, timeout).await.map_err(|error| match error {
+            error @ tidegate_catalog::Error::NoSuchVersion { .. } => Problem::not_found(error.to_string()),
+            error => faults::catalog(error),
+        })?;
+    Ok(Json(match outcome {
+        Waited::Running(members) => {
+            WaitResponse { state: "running", members: Some(members), others: Vec::new() }
+        }
+        Waited::Failing(members) => WaitResponse {
             state: "failing",
             members: None,
             others: members
                 .into_iter()
-                .map(|(label, failing)| format!("{label}: {}", failing.reason))
+                .map(|(label, failure)| format!("{label}: {}", failure.reason))
                 .collect(),
         },
-        Waited::Behind(members) => Answer { state: "behind", members: None, others: members },
+        Waited::Behind(members) => WaitResponse { state: "behind", members: None, others: members },
     }))
 }
 
-pub(super) fn refused(error: ApplyError) -> Problem {
+pub(super) fn apply_problem(error: ApplyError) -> Problem {
     match error {
-        ApplyError::Invalid(found) => Problem {
+        ApplyError::Invalid(document_faults) => Problem {
             status: StatusCode::BAD_REQUEST,
             title: "The documents are not valid.",
-            ..Problem::of_errors(found.iter().map(fault).collect())
+            ..Problem::of_errors(document_faults.iter().map(document_error).collect())
         },
         error @ ApplyError::HeadMoved { .. } => Problem::conflict(error.to_string()),
         ApplyError::Catalog(error) => faults::catalog(error),
@@ -295,7 +303,7 @@ pub(super) fn refused(error: ApplyError) -> Problem {
     }
 }
 
-/// Its detail names the file, the line and the path in the document.
-fn fault(found: &DocumentFault) -> ValidationError {
-    ValidationError::invalid(&Pointer::Root, "Invalid document", found.to_string())
+/// Error whose detail names the file, the line and the path in the document.
+fn document_error(fault: &DocumentFault) -> ValidationError {
+    ValidationError::invalid(&Pointer::Root, "Invalid document", fault.to_string())
 }

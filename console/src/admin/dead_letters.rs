@@ -1,6 +1,4 @@
-//! `/admin/v1/dead-letters`: lists dead letters and replays them.
-//!
-//! Lists show where a letter comes from and why it failed, never its content.
+//! `/admin/v1/dead-letters`: lists dead letters without their content, and replays them.
 
 use axum::{
     Extension, Json, Router,
@@ -21,17 +19,19 @@ use super::{
     caller::Caller,
     extract::{Body, invalid, not_a_cursor},
     faults,
-    job_list::limit,
+    job_list::page_limit,
 };
 
 pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/dead-letters", get(list)).route("/dead-letters/replay", post(replay))
+    Router::new()
+        .route("/dead-letters", get(list_dead_letters))
+        .route("/dead-letters/replay", post(replay_dead_letters))
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ListQuery {
-    /// Topic of the record that failed.
+    /// Topic of the failed record.
     topic: Option<String>,
     reason: Option<String>,
     id: Option<String>,
@@ -43,49 +43,50 @@ struct ListQuery {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ReplayBody {
+struct ReplayRequest {
     #[serde(default)]
     topic: Option<String>,
     #[serde(default)]
     reason: Option<String>,
     #[serde(default)]
     id: Option<String>,
-    /// Required if no other condition is given, so that nobody replays everything by mistake.
+    /// Required if no other condition is given, so that leaving out a filter does not replay all letters by mistake.
     #[serde(default)]
     all: bool,
-    /// Also replays letters that were replayed before. One that is named by its `id` always is.
+    /// Also replays letters that were replayed before. A letter selected by `id` is always replayed.
     #[serde(default)]
     again: bool,
 }
 
-async fn list(
+async fn list_dead_letters(
     State(api): State<Api>,
     caller: Caller,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<List<Summary>>, Problem> {
-    let limit = limit(&api, query.limit)?;
-    let filter = filter(&caller, query.topic.as_deref(), query.reason, query.id)?;
+    let limit = page_limit(&api, query.limit)?;
+    let filter = build_filter(&caller, query.topic.as_deref(), query.reason, query.id)?;
     let deps = &api.deps.moderation;
     let page = dead_letters::list(&deps.log, &deps.store, &filter, limit, query.cursor.as_deref());
-    let page = page.await.map_err(|error| problem(&error))?;
+    let page = page.await.map_err(|error| dead_letter_problem(&error))?;
     Ok(Json(List { items: page.items, next: page.next }))
 }
 
-async fn replay(
+async fn replay_dead_letters(
     State(api): State<Api>,
     caller: Caller,
-    Body(body): Body<ReplayBody>,
+    Body(body): Body<ReplayRequest>,
 ) -> Result<(Extension<AuditDetail>, Json<ReplayCounts>), Problem> {
-    let ReplayBody { topic, reason, id, all, again } = body;
+    let ReplayRequest { topic, reason, id, all, again } = body;
     if !all && topic.is_none() && reason.is_none() && id.is_none() {
-        return Err(invalid("", "Name an `id`, a `topic` or a `reason`, or say `all`."));
+        return Err(invalid("", "Select letters by `id`, `topic` or `reason`, or set `all`."));
     }
-    let filter = filter(&caller, topic.as_deref(), reason, id)?;
+    let filter = build_filter(&caller, topic.as_deref(), reason, id)?;
     let options = ReplayOptions { by: caller.name.to_string(), again };
     let deps = &api.deps.moderation;
     let counts = dead_letters::replay(&deps.log, &deps.store, &filter, &options)
         .await
-        .map_err(|error| problem(&error))?;
+        .map_err(|error| dead_letter_problem(&error))?;
+    // Only an id names one letter, so only then is an empty result an error.
     if let (Some(id), 0) = (&filter.id, counts.replayed + counts.refused) {
         return Err(Problem::not_found(format!("There is no such dead letter: `{id}`.")));
     }
@@ -94,7 +95,7 @@ async fn replay(
     Ok((Extension(AuditDetail(detail)), Json(counts)))
 }
 
-fn filter(
+fn build_filter(
     caller: &Caller,
     topic: Option<&str>,
     reason: Option<String>,
@@ -108,9 +109,9 @@ fn filter(
     Ok(Filter { org, include_unowned, topic: topic.transpose()?, reason, id, clearance })
 }
 
-fn problem(error: &DeadLetterError) -> Problem {
+fn dead_letter_problem(error: &DeadLetterError) -> Problem {
     if error.is_cursor() {
         return not_a_cursor();
     }
-    faults::failed(error.is_outage(), error.tag(), error)
+    faults::log_failure(error.is_outage(), error.tag(), error)
 }

@@ -1,4 +1,4 @@
-//! Body of `POST /admin/v1/jobs/{id}/decisions`.
+//! Deserializes the body of `POST /admin/v1/jobs/{id}/decisions`.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -10,28 +10,28 @@ use tidegate_schemas::{
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct DecisionBody {
-    /// Epoch of the claim, as its answer named it.
+pub(super) struct DecideRequest {
+    /// Epoch from the response of the claim.
     epoch: i64,
     pub(super) verdict: String,
     #[serde(default)]
-    actions: Vec<SaidAction>,
+    actions: Vec<ActionRequest>,
     #[serde(default)]
     policies: Vec<PolicyId>,
     /// Actions on items that belong to the job.
     #[serde(default)]
-    related: Vec<SaidRelated>,
+    related: Vec<RelatedActionsRequest>,
     #[serde(default)]
     pub(super) reason: Option<String>,
     #[serde(default)]
     pub(super) reviewer: Option<String>,
 }
 
-impl DecisionBody {
+impl DecideRequest {
     pub(super) fn into_request(self, verdict: Verdict, decided_by: String) -> DecisionRequest {
-        let (actions, parameters) = separated(self.actions);
+        let (actions, parameters) = split_parameters(self.actions);
         let related = self.related.into_iter().map(|related| {
-            let (actions, parameters) = separated(related.actions);
+            let (actions, parameters) = split_parameters(related.actions);
             RelatedRequest { item: related.item.into(), actions, parameters, policies: related.policies }
         });
         DecisionRequest {
@@ -50,33 +50,33 @@ impl DecisionBody {
 /// Actions on an item that belongs to the job.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct SaidRelated {
-    item: SaidItem,
+struct RelatedActionsRequest {
+    item: ItemReference,
     #[serde(default)]
-    actions: Vec<SaidAction>,
+    actions: Vec<ActionRequest>,
     #[serde(default)]
     policies: Vec<PolicyId>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct SaidItem {
+struct ItemReference {
     id: ItemId,
     type_id: TypeId,
 }
 
-impl From<SaidItem> for ItemKey {
-    fn from(SaidItem { id, type_id }: SaidItem) -> Self {
+impl From<ItemReference> for ItemKey {
+    fn from(ItemReference { id, type_id }: ItemReference) -> Self {
         Self { type_id, id }
     }
 }
 
-/// An action as a moderator names it.
+/// Action in a request: its id alone, or its id with parameters.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "an action is its id, or an object of `id` and `parameters`")]
-enum SaidAction {
+enum ActionRequest {
     Plain(ActionId),
-    With(ActionWithParameters),
+    WithParameters(ActionWithParameters),
 }
 
 #[derive(Deserialize)]
@@ -87,16 +87,16 @@ struct ActionWithParameters {
     parameters: Map<String, Value>,
 }
 
-/// Separates the actions from their parameters. Of an action that is named twice, the first mention counts.
-fn separated(said: Vec<SaidAction>) -> (Vec<ActionId>, Parameters) {
-    let (mut actions, mut parameters) = (Vec::with_capacity(said.len()), Parameters::new());
-    for action in said {
-        let (id, given) = match action {
-            SaidAction::Plain(id) => (id, Map::new()),
-            SaidAction::With(ActionWithParameters { id, parameters }) => (id, parameters),
+/// Separates actions from their parameters. If an action is listed twice, the parameters of the first one count.
+fn split_parameters(requested_actions: Vec<ActionRequest>) -> (Vec<ActionId>, Parameters) {
+    let (mut actions, mut parameters) = (Vec::with_capacity(requested_actions.len()), Parameters::new());
+    for action in requested_actions {
+        let (id, action_parameters) = match action {
+            ActionRequest::Plain(id) => (id, Map::new()),
+            ActionRequest::WithParameters(ActionWithParameters { id, parameters }) => (id, parameters),
         };
-        if !given.is_empty() && !actions.contains(&id) {
-            parameters.insert(id.clone(), given);
+        if !action_parameters.is_empty() && !actions.contains(&id) {
+            parameters.insert(id.clone(), action_parameters);
         }
         actions.push(id);
     }

@@ -1,6 +1,5 @@
-//! `/admin/v1/deliveries`: callbacks, how far they are, and another try.
-//!
-//! Bodies are shown with one delivery only; a list would be too long for them.
+//! `/admin/v1/deliveries`: lists and shows callbacks with their attempts, resends and cancels them. Only the view of one
+//! delivery contains the body; a list would become too long.
 
 use axum::{
     Json, Router,
@@ -22,24 +21,24 @@ use super::{
     Api, List,
     caller::Caller,
     child_safety,
-    extract::{id, invalid, not_a_cursor},
+    extract::{invalid, not_a_cursor, parse_id},
     faults,
-    job_list::limit,
+    job_list::page_limit,
 };
 use crate::deliveries;
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
-        .route("/deliveries", get(list))
-        .route("/deliveries/{event}", get(one))
-        .route("/deliveries/{event}/resend", post(resend))
-        .route("/deliveries/{event}/cancel", post(cancel))
+        .route("/deliveries", get(list_deliveries))
+        .route("/deliveries/{event}", get(get_delivery))
+        .route("/deliveries/{event}/resend", post(resend_delivery))
+        .route("/deliveries/{event}/cancel", post(cancel_delivery))
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
-    /// Name of a `DeliveryState`; all, if left out.
+struct ListDeliveriesQuery {
+    /// Name of a `DeliveryState`; left out: all states.
     state: Option<String>,
     event_type: Option<String>,
     endpoint: Option<String>,
@@ -52,22 +51,25 @@ struct Wanted {
     _org: Option<String>,
 }
 
-impl Wanted {
-    fn wants(&self, delivery: &rows::Delivery) -> bool {
-        fn is(named: Option<&String>, own: &str) -> bool {
-            named.is_none_or(|named| named == own)
+impl ListDeliveriesQuery {
+    fn matches(&self, delivery: &rows::Delivery) -> bool {
+        fn matches_filter(filter: Option<&String>, value: &str) -> bool {
+            filter.is_none_or(|expected| expected == value)
         }
-        is(self.state.as_ref(), delivery.state.as_str())
-            && is(self.event_type.as_ref(), &delivery.event_type)
-            && is(self.endpoint.as_ref(), delivery.endpoint.as_ref().map_or("", |it| it.as_str()))
-            && is(self.type_id.as_ref(), delivery.subject.type_id.as_str())
-            && is(self.item_id.as_ref(), delivery.subject.id.as_str())
+        matches_filter(self.state.as_ref(), delivery.state.as_str())
+            && matches_filter(self.event_type.as_ref(), &delivery.event_type)
+            && matches_filter(
+                self.endpoint.as_ref(),
+                delivery.endpoint.as_ref().map_or("", |endpoint| endpoint.as_str()),
+            )
+            && matches_filter(self.type_id.as_ref(), delivery.subject.type_id.as_str())
+            && matches_filter(self.item_id.as_ref(), delivery.subject.id.as_str())
     }
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Delivery {
+struct DeliverySummary {
     event_id: EventId,
     #[serde(rename = "type")]
     event_type: String,
@@ -81,17 +83,17 @@ struct Delivery {
     next_at: Option<String>,
     delivered_at: Option<String>,
     held_reason: Option<String>,
-    /// Remedy, where the reason's name does not say it.
+    /// Remedy, where the name of the reason does not suggest it.
     #[serde(skip_serializing_if = "Option::is_none")]
     held_detail: Option<&'static str>,
     last_status: Option<i64>,
     last_error: Option<String>,
-    /// Remedy, where the error's name does not say it.
+    /// Remedy, where the name of the error does not suggest it.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error_detail: Option<String>,
 }
 
-impl From<&rows::Delivery> for Delivery {
+impl From<&rows::Delivery> for DeliverySummary {
     fn from(row: &rows::Delivery) -> Self {
         Self {
             event_id: row.event_id,
@@ -116,11 +118,11 @@ impl From<&rows::Delivery> for Delivery {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Attempt {
+struct AttemptResponse {
     number: i64,
     at: String,
     took_ms: i64,
-    /// Reason why the attempt was made.
+    /// Reason for the attempt.
     trigger: rows::AttemptTrigger,
     outcome: String,
     http_status: Option<i64>,
@@ -128,11 +130,11 @@ struct Attempt {
     #[serde(skip_serializing_if = "Option::is_none")]
     error_detail: Option<String>,
     remote_ip: Option<String>,
-    /// Beginning of the endpoint's answer.
+    /// Start of the endpoint's response body.
     response_head: String,
 }
 
-impl From<rows::Attempt> for Attempt {
+impl From<rows::Attempt> for AttemptResponse {
     fn from(row: rows::Attempt) -> Self {
         Self {
             number: row.number,
@@ -151,75 +153,77 @@ impl From<rows::Attempt> for Attempt {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Whole {
+struct DeliveryResponse {
     #[serde(flatten)]
-    delivery: Delivery,
+    delivery: DeliverySummary,
     body: Option<Box<RawValue>>,
-    attempt_list: Vec<Attempt>,
+    attempt_list: Vec<AttemptResponse>,
 }
 
-async fn list(
+async fn list_deliveries(
     State(api): State<Api>,
     caller: Caller,
-    Query(wanted): Query<Wanted>,
-) -> Result<Json<List<Delivery>>, Problem> {
-    if let Some(state) = &wanted.state
+    Query(filters): Query<ListDeliveriesQuery>,
+) -> Result<Json<List<DeliverySummary>>, Problem> {
+    if let Some(state) = &filters.state
         && state.parse::<rows::DeliveryState>().is_err()
     {
         let states: Vec<_> = rows::DeliveryState::ALL.iter().map(|state| state.as_str()).collect();
         return Err(invalid("", format!("`state` is one of {}.", states.join(", "))));
     }
-    let from = wanted.cursor.as_deref().map(str::parse).transpose();
+    let cursor = filters.cursor.as_deref().map(str::parse).transpose();
     let query = deliveries::Query {
-        from: from.map_err(|()| not_a_cursor())?,
-        limit: limit(&api, wanted.limit)?,
+        from: cursor.map_err(|()| not_a_cursor())?,
+        limit: page_limit(&api, filters.limit)?,
         rows: api.settings.rows_per_page,
-        wants: |delivery: &rows::Delivery| wanted.wants(delivery),
+        filter: |delivery: &rows::Delivery| filters.matches(delivery),
     };
     let store = &api.deps.moderation.store;
-    let page = deliveries::page(store, &caller.org, query, Millis::now()).await;
-    let (found, next) = page.map_err(faults::store)?;
-    let withheld = caller.clearance().withheld_events(store, &caller.org, &found).await;
+    let page = deliveries::load_page(store, &caller.org, query, Millis::now()).await;
+    let (rows, next) = page.map_err(faults::store)?;
+    let withheld = caller.clearance().withheld_events(store, &caller.org, &rows).await;
     let withheld = withheld.map_err(faults::moderation)?;
-    let visible_deliveries = found.iter().filter(|delivery| !withheld.contains(&delivery.event_id));
-    let items = visible_deliveries.map(Delivery::from).collect();
+    let visible_deliveries = rows.iter().filter(|delivery| !withheld.contains(&delivery.event_id));
+    let items = visible_deliveries.map(DeliverySummary::from).collect();
     Ok(Json(List { items, next: next.map(|place| place.to_string()) }))
 }
 
-async fn one(
+async fn get_delivery(
     State(api): State<Api>,
     caller: Caller,
     Path(event): Path<String>,
-) -> Result<Json<Whole>, Problem> {
-    let found = deliveries::one(&api.deps.moderation.store, &caller.org, id(&event)?).await;
-    let (row, attempts) = found.map_err(faults::store)?.ok_or_else(no_such_delivery)?;
-    child_safety::check_and_record_event(&api, &caller, &row).await?;
-    Ok(Json(Whole {
-        delivery: Delivery::from(&row),
+) -> Result<Json<DeliveryResponse>, Problem> {
+    let delivery =
+        deliveries::load_delivery(&api.deps.moderation.store, &caller.org, parse_id(&event)?).await;
+    let (row, attempts) = delivery.map_err(faults::store)?.ok_or_else(no_such_delivery)?;
+    // Checked after loading, because the restriction depends on the callback's items.
+    child_safety::authorize_event_view(&api, &caller, &row).await?;
+    Ok(Json(DeliveryResponse {
+        delivery: DeliverySummary::from(&row),
         body: std::str::from_utf8(&row.body)
             .ok()
             .and_then(|text| RawValue::from_string(text.to_owned()).ok()),
-        attempt_list: attempts.into_iter().map(Attempt::from).collect(),
+        attempt_list: attempts.into_iter().map(AttemptResponse::from).collect(),
     }))
 }
 
-async fn resend(
+async fn resend_delivery(
     State(api): State<Api>,
     caller: Caller,
     Path(event): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    command(&api, &caller, &event, Command::Resend).await
+    send_command(&api, &caller, &event, Command::Resend).await
 }
 
-async fn cancel(
+async fn cancel_delivery(
     State(api): State<Api>,
     caller: Caller,
     Path(event): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    command(&api, &caller, &event, Command::Cancel).await
+    send_command(&api, &caller, &event, Command::Cancel).await
 }
 
-/// Returns the remedy for a reason of a held delivery.
+/// Returns the remedy for the reason of a held delivery.
 fn explain_held(reason: &str) -> Option<&'static str> {
     (reason == child_safety::HELD_REASON).then_some(
         "The callback is about child-safety material, and its endpoint may not have that. It is sent once the document of the \
@@ -227,15 +231,20 @@ fn explain_held(reason: &str) -> Option<&'static str> {
     )
 }
 
-/// 202: the owner of the delivery has the command.
-async fn command(api: &Api, caller: &Caller, event: &str, command: Command) -> Result<StatusCode, Problem> {
-    let event: EventId = id(event)?;
+/// Sends a command to the process that owns the delivery. 202: the command is in the log.
+async fn send_command(
+    api: &Api,
+    caller: &Caller,
+    event: &str,
+    command: Command,
+) -> Result<StatusCode, Problem> {
+    let event: EventId = parse_id(event)?;
     let deps = &api.deps.moderation;
     let delivery =
         deps.store.get::<rows::Delivery>(&(caller.org.clone(), event)).await.map_err(faults::store)?;
     let delivery = delivery.ok_or_else(no_such_delivery)?;
-    child_safety::check_event(api, caller, &delivery).await?;
-    deliveries::command(deps, delivery, command).await.map_err(faults::moderation)?;
+    child_safety::require_event_clearance(api, caller, &delivery).await?;
+    deliveries::send_command(deps, delivery, command).await.map_err(faults::moderation)?;
     Ok(StatusCode::ACCEPTED)
 }
 

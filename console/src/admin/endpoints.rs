@@ -1,6 +1,5 @@
-//! `/admin/v1/endpoints`: the callback endpoints, and the secrets that receivers verify with.
-//!
-//! Endpoints are made and changed as documents, in the configuration.
+//! `/admin/v1/endpoints`: lists callback endpoints and reveals their signing secrets. Endpoints are documents of the
+//! configuration (`config`).
 
 use axum::{
     Json, Router,
@@ -11,14 +10,16 @@ use serde::Serialize;
 use tidegate_schemas::ids::EndpointId;
 use tidegate_web::{Path, Problem, Query};
 
-use super::{Api, List, caller::Caller, extract::WholeList, faults};
+use super::{Api, List, caller::Caller, extract::UnpagedQuery, faults};
 
 pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/endpoints", get(list)).route("/endpoints/{key}/secret/reveal", post(reveal))
+    Router::new()
+        .route("/endpoints", get(list_endpoints))
+        .route("/endpoints/{key}/secret/reveal", post(reveal_secret))
 }
 
 #[derive(Serialize)]
-struct Endpoint {
+struct EndpointResponse {
     id: EndpointId,
     /// URL without its query, which may carry a secret.
     url: String,
@@ -27,33 +28,33 @@ struct Endpoint {
 }
 
 #[derive(Serialize)]
-struct Revealed {
+struct RevealSecretResponse {
     id: EndpointId,
     secret: String,
 }
 
-async fn list(
+async fn list_endpoints(
     State(api): State<Api>,
     caller: Caller,
-    Query(_): Query<WholeList>,
-) -> Result<Json<List<Endpoint>>, Problem> {
+    Query(_): Query<UnpagedQuery>,
+) -> Result<Json<List<EndpointResponse>>, Problem> {
     let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog)?;
-    let endpoints = config.endpoints().map(|endpoint| Endpoint {
+    let endpoints = config.endpoints().map(|endpoint| EndpointResponse {
         id: endpoint.key.clone(),
         url: endpoint.url.split('?').next().unwrap_or_default().to_owned(),
         headers: endpoint.headers.iter().map(|(name, _)| name.clone()).collect(),
         events: endpoint.events.iter().map(|event| event.name()).collect(),
     });
-    Ok(Json(List::whole(endpoints.collect())))
+    Ok(Json(List::unpaged(endpoints.collect())))
 }
 
-async fn reveal(
+async fn reveal_secret(
     State(api): State<Api>,
     caller: Caller,
     Path(endpoint): Path<String>,
-) -> Result<Json<Revealed>, Problem> {
+) -> Result<Json<RevealSecretResponse>, Problem> {
     let endpoint = EndpointId::from(endpoint);
     let secret = api.deps.secrets.reveal(&caller.org, &endpoint).await.map_err(faults::secret)?;
     let secret = secret.ok_or_else(|| Problem::not_found("There is no such endpoint."))?;
-    Ok(Json(Revealed { id: endpoint, secret }))
+    Ok(Json(RevealSecretResponse { id: endpoint, secret }))
 }

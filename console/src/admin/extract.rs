@@ -1,6 +1,4 @@
-//! Reads the parts of a request, and tells what is wrong with them in the same envelope as everything else.
-//!
-//! It knows no resource.
+//! Extracts caller, query, body and ids from requests, with errors in the envelope of the API.
 
 use std::str::FromStr;
 
@@ -17,26 +15,26 @@ use tidegate_web::Problem;
 pub(crate) use super::refusals::{invalid, not_a_cursor};
 use super::{Api, caller::Caller, faults};
 
-/// The query of a list that is neither chosen from nor paged: it has no parameters of its own.
+/// Query of a list without filters and pages.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct WholeList {
+pub(crate) struct UnpagedQuery {
     #[serde(rename = "org")]
     _org: Option<String>,
 }
 
-/// The query of a list that is paged and not chosen from.
+/// Query of a list with pages and without filters.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Page {
+pub(crate) struct PageQuery {
     pub(crate) limit: Option<usize>,
     cursor: Option<String>,
     #[serde(rename = "org")]
     _org: Option<String>,
 }
 
-impl Page {
-    pub(crate) fn after<C: FromStr>(&self) -> Result<Option<C>, Problem> {
+impl PageQuery {
+    pub(crate) fn parse_cursor<C: FromStr>(&self) -> Result<Option<C>, Problem> {
         self.cursor.as_deref().map(str::parse).transpose().map_err(|_| not_a_cursor())
     }
 }
@@ -45,16 +43,16 @@ impl FromRequestParts<Api> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Problem> {
-        caller_of(&parts.extensions).cloned()
+        authenticated_caller(&parts.extensions).cloned()
     }
 }
 
-/// The caller that `authenticate` put there, which every route passes.
-fn caller_of(extensions: &Extensions) -> Result<&Caller, Problem> {
+/// Returns the caller that `authenticate` stored in the extensions. Every route passes through it.
+fn authenticated_caller(extensions: &Extensions) -> Result<&Caller, Problem> {
     extensions.get::<Caller>().ok_or_else(Problem::internal)
 }
 
-/// A JSON body. None at all counts as `{}`, so that a command without arguments needs none.
+/// JSON body. A missing body counts as `{}`, so a command without arguments needs none.
 pub(crate) struct Body<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send + 'static> FromRequest<Api> for Body<T> {
@@ -66,49 +64,50 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Api> for Body<T> {
         if no_body {
             return parse(b"{}").map(Self);
         }
-        let org = caller_of(request.extensions())?.org.clone();
+        let org = authenticated_caller(request.extensions())?.org.clone();
         let body = api.http.read_body(request, &org).await?;
         let bytes = body.bytes.len();
-        let parse = move || {
-            // Whole, so that its bytes count until it is read.
+        let parse_body = move || {
+            // Moved as a whole: its lease counts the bytes until they are parsed.
             let body = body;
             parse(&body.bytes)
         };
-        let parsed = api.deps.changes.work().run_json(&org, bytes, parse).await;
-        parsed.map_err(faults::catalog)?.map(Self)
+        // A long body is parsed in the org's turn, on a thread that serves no requests.
+        let result = api.deps.changes.work().run_json(&org, bytes, parse_body).await;
+        result.map_err(faults::catalog)?.map(Self)
     }
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes).map_err(|error| {
-        let place = place_of_fault::<T>(bytes);
+        let pointer = locate_error::<T>(bytes);
         let detail = error.to_string();
-        let fault = ValidationError::invalid(&Pointer::Text(&place), "The body is not valid.", detail);
-        Problem::of_errors(vec![fault])
+        let error = ValidationError::invalid(&Pointer::Text(&pointer), "The body is not valid.", detail);
+        Problem::of_errors(vec![error])
     })
 }
 
-/// Returns the JSON Pointer of the first fault of a body that is not valid. Only such a body is read this way, because keeping
-/// the path costs time.
-fn place_of_fault<T: DeserializeOwned>(bytes: &[u8]) -> String {
-    let read = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_slice(bytes));
-    let Err(error) = read else { return String::new() };
-    let mut place = String::new();
+/// Returns the JSON Pointer of the first error in an invalid body. Tracking the path costs time, so only invalid bodies are
+/// parsed this way.
+fn locate_error<T: DeserializeOwned>(bytes: &[u8]) -> String {
+    let result = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_slice(bytes));
+    let Err(error) = result else { return String::new() };
+    let mut pointer = String::new();
     for segment in error.path() {
-        let parent = Pointer::Text(&place);
+        let parent = Pointer::Text(&pointer);
         let member = match segment {
             Segment::Seq { index } => parent.index(*index).render(),
             Segment::Map { key } => parent.key(key).render(),
-            // What is read through an untagged or flattened part has no path of its own.
+            // A member below an untagged enum or a flattened struct has no path of its own.
             Segment::Enum { .. } | Segment::Unknown => break,
         };
-        place = member.unwrap_or_default();
+        pointer = member.unwrap_or_default();
     }
-    place
+    pointer
 }
 
-/// An id in a path. One that is malformed names nothing.
-pub(crate) fn id<T: FromStr>(text: &str) -> Result<T, Problem> {
+/// Parses an id of a path. A malformed id gets the same answer as an unknown one.
+pub(crate) fn parse_id<T: FromStr>(text: &str) -> Result<T, Problem> {
     text.parse().map_err(|_| Problem::not_found("There is no such id."))
 }
 
@@ -149,7 +148,7 @@ mod tests {
             ("", ""),
         ] {
             assert!(parse::<Outer>(body.as_bytes()).is_err(), "{body}");
-            assert_eq!(place_of_fault::<Outer>(body.as_bytes()), place, "{body}");
+            assert_eq!(locate_error::<Outer>(body.as_bytes()), place, "{body}");
         }
         assert!(parse::<Outer>(br#"{"count":1,"inner":[{"name":"a"}],"raw":{"x":1}}"#).is_ok());
     }

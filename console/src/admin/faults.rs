@@ -1,7 +1,5 @@
-//! Answers for errors of the layers below: an outage as 503, a value that is too long as 400, a defect as 500 with its
-//! reason in the log only.
-//!
-//! Refusals of a request are the handlers' own.
+//! Maps errors of the lower layers to answers: 503 for an outage, 400 for a value that is too long, and 500 for a defect, with
+//! the reason only in the log. Handlers build their own refusals.
 
 #![expect(clippy::needless_pass_by_value, reason = "made for `map_err`, which gives its error away")]
 
@@ -12,11 +10,12 @@ use tidegate_web::Problem;
 
 use super::refusals::{invalid, not_a_cursor};
 
-const AGAIN: Duration = Duration::from_secs(1);
+/// Outages mostly end within seconds, so clients retry soon.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The store or the log cannot be reached.
 pub(crate) fn unreachable() -> Problem {
-    Problem::unavailable("A part of the service cannot be reached.", AGAIN)
+    Problem::unavailable("A part of the service cannot be reached.", RETRY_AFTER)
 }
 
 pub(crate) fn store(error: tidegate_store::Error) -> Problem {
@@ -27,28 +26,28 @@ pub(crate) fn store(error: tidegate_store::Error) -> Problem {
         return overloaded(&error);
     }
     if error.is_refusal() {
-        tracing::warn!(tag = error.tag(), %error, "a request asks for what no store takes");
-        return invalid("", "A value is longer than the store takes.");
+        tracing::warn!(tag = error.tag(), %error, "a request contains a value that no store accepts");
+        return invalid("", "A value is longer than the store accepts.");
     }
-    failed(error.is_outage(), error.tag(), &error)
+    log_failure(error.is_outage(), error.tag(), &error)
 }
 
-/// Says the reason, such as a full disk: whoever runs the service can do something about it.
+/// Answers with the reason, such as a full disk, because the operator can act on it.
 fn overloaded(error: &tidegate_store::Error) -> Problem {
     tracing::warn!(tag = error.tag(), %error, "a request cannot be served now");
-    Problem::unavailable(sentence(error), AGAIN)
+    Problem::unavailable(sentence(error), RETRY_AFTER)
 }
 
-/// The log takes nothing, such as on a full disk, or cannot be reached.
+/// Maps a failed append: the log is full or cannot be reached.
 pub(crate) fn append(error: AppendError) -> Problem {
     if let AppendError::Full { .. } = error {
         tracing::warn!(tag = error.tag(), %error, "a request cannot be served now");
-        return Problem::unavailable(sentence(&error), AGAIN);
+        return Problem::unavailable(sentence(&error), RETRY_AFTER);
     }
-    failed(error.is_retriable(), error.tag(), &error)
+    log_failure(error.is_retriable(), error.tag(), &error)
 }
 
-/// An error as a sentence of its own.
+/// Formats an error as a sentence.
 fn sentence(error: &dyn std::fmt::Display) -> String {
     let text = error.to_string();
     let mut letters = text.chars();
@@ -61,7 +60,7 @@ pub(crate) fn moderation(error: tidegate_moderation::Error) -> Problem {
         Error::Store(error) => store(error),
         Error::Catalog(error) => catalog(error),
         Error::Append(error) => append(error),
-        error @ (Error::Content { .. } | Error::Corrupt { .. }) => failed(false, error.tag(), &error),
+        error @ (Error::Content { .. } | Error::Corrupt { .. }) => log_failure(false, error.tag(), &error),
     }
 }
 
@@ -71,11 +70,11 @@ pub(crate) fn catalog(error: tidegate_catalog::Error) -> Problem {
         Error::NoSuchOrg(org) => Problem::not_found(format!("There is no organisation `{org}`.")),
         Error::Store(error) => store(error),
         error @ Error::Busy => {
-            // One org can make many of them.
+            // Logged at debug level: a single org can cause many of these.
             tracing::debug!(tag = error.tag(), "a request cannot be served now");
-            Problem::unavailable(sentence(&error), AGAIN)
+            Problem::unavailable(sentence(&error), RETRY_AFTER)
         }
-        error => failed(error.is_outage(), error.tag(), &error),
+        error => log_failure(error.is_outage(), error.tag(), &error),
     }
 }
 
@@ -90,11 +89,11 @@ pub(crate) fn secret(error: tidegate_catalog::secrets::SecretError) -> Problem {
     {
         return overloaded(error);
     }
-    failed(error.is_outage(), error.tag(), &error)
+    log_failure(error.is_outage(), error.tag(), &error)
 }
 
-/// Logs an error: an outage is a 503 that clients repeat, all else a 500.
-pub(crate) fn failed(is_outage: bool, tag: &'static str, error: &dyn std::fmt::Display) -> Problem {
+/// Logs an error and returns its answer: 503 for an outage, which clients retry, and 500 otherwise.
+pub(crate) fn log_failure(is_outage: bool, tag: &'static str, error: &dyn std::fmt::Display) -> Problem {
     if is_outage {
         tracing::warn!(tag, %error, "a request cannot be served now");
         return unreachable();
@@ -123,25 +122,28 @@ mod tests {
     }
 
     #[test]
-    fn full_disk_is_named_whichever_layer_found_it() {
-        let why = "the disk has 10 MiB left";
-        let error = || tidegate_store::Error::Overloaded(why.to_owned());
+    fn full_disk_is_named_by_every_layer() {
+        let reason = "the disk has 10 MiB left";
+        let error = || tidegate_store::Error::Overloaded(reason.to_owned());
         for problem in [
             super::store(error()),
             super::moderation(tidegate_moderation::Error::Store(error())),
             super::catalog(tidegate_catalog::Error::Store(error())),
             super::secret(SecretError::from(error())),
-            super::append(AppendError::Full { detail: why.to_owned() }),
+            super::append(AppendError::Full { detail: reason.to_owned() }),
         ] {
             let detail = &problem.errors[0].detail;
-            assert!(detail.contains(why) && detail.starts_with("The ") && detail.ends_with('.'), "{detail}");
+            assert!(
+                detail.contains(reason) && detail.starts_with("The ") && detail.ends_with('.'),
+                "{detail}"
+            );
             assert!(problem.headers.iter().any(|(name, _)| *name == header::RETRY_AFTER));
             assert_eq!(problem.into_response().status(), StatusCode::SERVICE_UNAVAILABLE);
         }
     }
 
     #[test]
-    fn what_no_store_takes_is_the_requests_fault_whichever_layer_found_it() {
+    fn value_too_long_for_the_store_is_a_bad_request() {
         let error = || tidegate_store::Error::KeyTooLong { table: "jobs", bytes: 70_000, limit: 65_535 };
         for problem in [
             super::store(error()),

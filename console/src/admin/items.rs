@@ -1,4 +1,4 @@
-//! `/admin/v1/items`: items by their id alone, whatever their type.
+//! `/admin/v1/items`: finds items by their id alone, in all item types.
 
 use axum::{Json, Router, extract::State, routing::get};
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use tidegate_web::{Problem, Query};
 use super::{Api, List, caller::Caller, child_safety, faults, jobs};
 
 pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/items", get(list))
+    Router::new().route("/items", get(list_items))
 }
 
 #[derive(Deserialize)]
@@ -20,20 +20,21 @@ struct ItemsQuery {
     _org: Option<String>,
 }
 
-/// Lists the newest version of the item with this id of each configured type.
-async fn list(
+/// Lists the newest version of each item with this id, one per configured type.
+async fn list_items(
     State(api): State<Api>,
     caller: Caller,
     Query(ItemsQuery { id, .. }): Query<ItemsQuery>,
 ) -> Result<Json<List<stored::Answer>>, Problem> {
-    let config = jobs::config(&api, &caller).await?;
+    let config = jobs::load_config(&api, &caller).await?;
     let mut items = Vec::new();
-    let of_type = |type_id| ItemKey { type_id, id: id.clone() };
-    let keys: Vec<_> = config.item_types().map(|item_type| of_type(item_type.key.clone())).collect();
-    child_safety::check_and_record(&api, &caller, &keys, "/items", format!("/items?id={id}")).await?;
+    let key_of_type = |type_id| ItemKey { type_id, id: id.clone() };
+    let keys: Vec<_> = config.item_types().map(|item_type| key_of_type(item_type.key.clone())).collect();
+    // Checked for all keys before the first row is read, so that a refusal shows no part of the answer.
+    child_safety::authorize_items_view(&api, &caller, &keys, "/items", format!("/items?id={id}")).await?;
     for key in keys {
-        let found = stored::answer(&api.deps.moderation.store, &caller.org, &key, None).await;
-        items.extend(found.map_err(faults::moderation)?);
+        let item = stored::answer(&api.deps.moderation.store, &caller.org, &key, None).await;
+        items.extend(item.map_err(faults::moderation)?);
     }
-    Ok(Json(List::whole(items)))
+    Ok(Json(List::unpaged(items)))
 }

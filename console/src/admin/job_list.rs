@@ -1,4 +1,4 @@
-//! Lists jobs page by page: highest priority first across queues, then those that have it for longest.
+//! Lists jobs page by page: by priority over all queues, and by age within a priority.
 
 use serde::Deserialize;
 use tidegate_moderation::review::{
@@ -18,8 +18,8 @@ use super::{
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Wanted {
-    /// All of the organisation's queues, the removed ones included, if left out.
+pub(crate) struct ListJobsQuery {
+    /// Left out: all queues of the org, removed ones included.
     pub(crate) queue: Option<QueueId>,
     /// `open` (if left out), `decided`, `closed`, `moved` or `all`.
     pub(crate) state: Option<String>,
@@ -34,67 +34,73 @@ pub(crate) struct Wanted {
     pub(crate) _org: Option<String>,
 }
 
-impl Wanted {
-    fn wants(&self, job: &Job, state: &str) -> bool {
-        fn is(named: Option<&String>, own: &str) -> bool {
-            named.is_none_or(|named| named == own)
+impl ListJobsQuery {
+    fn matches(&self, job: &Job, state: &str) -> bool {
+        fn matches_filter(filter: Option<&String>, value: &str) -> bool {
+            filter.is_none_or(|expected| expected == value)
         }
         (state == "all" || state == job.state.as_str())
-            && is(self.type_id.as_ref(), job.item.type_id.as_str())
-            && is(self.item_id.as_ref(), job.item.id.as_str())
-            && is(self.appeal_id.as_ref(), job.appeal_id.as_ref().map_or("", |id| id.as_str()))
+            && matches_filter(self.type_id.as_ref(), job.item.type_id.as_str())
+            && matches_filter(self.item_id.as_ref(), job.item.id.as_str())
+            && matches_filter(self.appeal_id.as_ref(), job.appeal_id.as_ref().map_or("", |id| id.as_str()))
     }
 }
 
 /// Separates the queue of a list from the position in it. No name of a queue contains it.
 const SEPARATOR: char = '~';
 
-pub(crate) async fn page(api: &Api, caller: &Caller, wanted: &Wanted) -> Result<List<Summary>, Problem> {
-    if !matches!(wanted.state.as_deref(), None | Some("open" | "decided" | "closed" | "moved" | "all")) {
+pub(crate) async fn load_page(
+    api: &Api,
+    caller: &Caller,
+    query: &ListJobsQuery,
+) -> Result<List<Summary>, Problem> {
+    if !matches!(query.state.as_deref(), None | Some("open" | "decided" | "closed" | "moved" | "all")) {
         return Err(invalid("", "`state` is open, decided, closed, moved or all."));
     }
-    let from = wanted.cursor.as_deref().map(|cursor| position(cursor, wanted)).transpose()?;
-    let queues = queues(api, caller, wanted).await?;
-    let state = wanted.state.as_deref().unwrap_or("open");
+    let from = query.cursor.as_deref().map(|cursor| parse_position(cursor, query)).transpose()?;
+    let queues = selected_queues(api, caller, query).await?;
+    let state = query.state.as_deref().unwrap_or("open");
     let request = ListRequest {
         org: &caller.org,
         queues: &queues,
         from,
-        jobs: limit(api, wanted.limit)?,
+        jobs: page_limit(api, query.limit)?,
         rows: api.settings.rows_per_page,
         open_only: state == JobState::Open.as_str(),
     };
-    let fits = |job: &Job| {
-        (job.class != JobClass::ChildSafety || caller.may_child_safety()) && wanted.wants(job, state)
+    // Jobs outside of the caller's scope are left out, so a page does not reveal that they exist.
+    let is_listed = |job: &Job| {
+        (job.class != JobClass::ChildSafety || caller.may_see_child_safety()) && query.matches(job, state)
     };
-    let listed =
-        job_list::list(&api.deps.moderation.store, &request, fits).await.map_err(faults::moderation)?;
-    let items = listed.jobs.into_iter().map(job_view::summary).collect::<Result<_, _>>();
-    let queue = wanted.queue.as_ref().map_or("", QueueId::as_str);
-    let next = listed.next.map(|position| format!("{queue}{SEPARATOR}{position}"));
+    let page =
+        job_list::list(&api.deps.moderation.store, &request, is_listed).await.map_err(faults::moderation)?;
+    // The cursor names its queue: a position of one queue has no meaning in another.
+    let items = page.jobs.into_iter().map(job_view::summary).collect::<Result<_, _>>();
+    let queue = query.queue.as_ref().map_or("", QueueId::as_str);
+    let next = page.next.map(|position| format!("{queue}{SEPARATOR}{position}"));
     Ok(List { items: items.map_err(faults::moderation)?, next })
 }
 
-/// Reads a cursor, which holds for the queue that it was given for.
-fn position(cursor: &str, wanted: &Wanted) -> Result<ListPosition, Problem> {
+/// Parses a cursor, and refuses one of another queue.
+fn parse_position(cursor: &str, query: &ListJobsQuery) -> Result<ListPosition, Problem> {
     let (queue, position) = cursor.split_once(SEPARATOR).ok_or_else(not_a_cursor)?;
-    if queue != wanted.queue.as_ref().map_or("", QueueId::as_str) {
+    if queue != query.queue.as_ref().map_or("", QueueId::as_str) {
         return Err(not_a_cursor());
     }
     position.parse().map_err(|()| not_a_cursor())
 }
 
-pub(super) fn limit(api: &Api, wanted: Option<usize>) -> Result<usize, Problem> {
-    match wanted {
+pub(super) fn page_limit(api: &Api, requested_limit: Option<usize>) -> Result<usize, Problem> {
+    match requested_limit {
         None => Ok(api.settings.page),
         Some(limit) if (1..=api.settings.page_most).contains(&limit) => Ok(limit),
         Some(_) => Err(invalid("", format!("`limit` is between 1 and {}.", api.settings.page_most))),
     }
 }
 
-/// The queue that is asked for, or all of the organisation.
-async fn queues(api: &Api, caller: &Caller, wanted: &Wanted) -> Result<Vec<QueueId>, Problem> {
-    if let Some(queue) = &wanted.queue {
+/// Returns the queue of the query, or else all queues of the org.
+async fn selected_queues(api: &Api, caller: &Caller, query: &ListJobsQuery) -> Result<Vec<QueueId>, Problem> {
+    if let Some(queue) = &query.queue {
         return Ok(vec![queue.clone()]);
     }
     let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog)?;

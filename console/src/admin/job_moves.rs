@@ -1,4 +1,4 @@
-//! `/admin/v1/jobs/{id}/move` and `/skip`: a job that somebody else is to decide.
+//! `/admin/v1/jobs/{id}/move` and `/skip`: hands a job over to another queue or another reviewer.
 
 use axum::{Extension, Json, Router, extract::State, http::StatusCode, routing::post};
 use serde::Deserialize;
@@ -14,33 +14,36 @@ use super::{
     Api,
     audit::AuditDetail,
     caller::Caller,
-    extract::{Body, id, invalid},
+    extract::{Body, invalid, parse_id},
     faults,
-    job_notes::check_text,
-    jobs::{check_access, config, decided_already, known, no_such_job, not_your_claim, reviewer_of},
+    job_notes::validate_text,
+    jobs::{
+        already_decided, load_authorized_job, load_config, no_such_job, not_your_claim, require_queue_access,
+        resolve_reviewer,
+    },
 };
 
 pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/jobs/{id}/move", post(move_job)).route("/jobs/{id}/skip", post(skip))
+    Router::new().route("/jobs/{id}/move", post(move_job)).route("/jobs/{id}/skip", post(skip_job))
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Move {
+struct MoveJobRequest {
     queue: QueueId,
     #[serde(default)]
     reason: Option<String>,
     #[serde(default)]
     reviewer: Option<String>,
-    /// Roles of the reviewer, for queues whose access names roles.
+    /// Roles of the reviewer, for queues that restrict access by role.
     #[serde(default)]
     roles: Vec<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Skip {
-    /// Epoch of the claim, as its answer named it.
+struct SkipRequest {
+    /// Epoch from the response of the claim.
     epoch: i64,
     #[serde(default)]
     reason: Option<String>,
@@ -48,33 +51,33 @@ struct Skip {
     reviewer: Option<String>,
 }
 
-/// 200: the named job waits in the queue.
+/// Moves a job. The response names the job that waits in the new queue.
 async fn move_job(
     State(api): State<Api>,
     caller: Caller,
     Path(job): Path<String>,
-    Body(said): Body<Move>,
+    Body(body): Body<MoveJobRequest>,
 ) -> Result<(Extension<AuditDetail>, Json<Value>), Problem> {
-    let job: JobId = id(&job)?;
-    if let Some(reason) = &said.reason {
-        check_text(&api, "/reason", reason)?;
+    let job: JobId = parse_id(&job)?;
+    if let Some(reason) = &body.reason {
+        validate_text(&api, "/reason", reason)?;
     }
-    let who = reviewer_of(&api, &caller, said.reviewer)?;
-    let row = known(&api, &caller, job).await?;
-    check_access(&*config(&api, &caller).await?, &row.queue, &who, &said.roles)?;
-    let request = MoveRequest { queue: said.queue, by: who.name, reason: said.reason };
-    let done = moves::move_job(&api.deps.moderation, &caller.org, job, &request, Millis::now()).await;
-    match done.map_err(faults::moderation)? {
-        Ok(moved) => {
+    let reviewer = resolve_reviewer(&api, &caller, body.reviewer)?;
+    let row = load_authorized_job(&api, &caller, job).await?;
+    require_queue_access(&*load_config(&api, &caller).await?, &row.queue, &reviewer, &body.roles)?;
+    let request = MoveRequest { queue: body.queue, by: reviewer.name, reason: body.reason };
+    let result = moves::move_job(&api.deps.moderation, &caller.org, job, &request, Millis::now()).await;
+    match result.map_err(faults::moderation)? {
+        Ok(job_id) => {
             let detail =
-                json!({ "reviewer": request.by, "from": row.queue, "to": request.queue, "job": moved });
+                json!({ "reviewer": request.by, "from": row.queue, "to": request.queue, "job": job_id });
             Ok((
                 Extension(AuditDetail::of_job(row.class, detail)),
-                Json(json!({ "jobId": moved, "queue": request.queue })),
+                Json(json!({ "jobId": job_id, "queue": request.queue })),
             ))
         }
         Err(Refusal::NotFound) => Err(no_such_job()),
-        Err(Refusal::Closed) => Err(decided_already()),
+        Err(Refusal::Closed) => Err(already_decided()),
         Err(Refusal::Claimed { by, until }) => {
             Err(Problem::conflict(format!("The job is claimed by {by} until {}.", until.iso())))
         }
@@ -88,23 +91,23 @@ async fn move_job(
     }
 }
 
-/// 204: the job is free, and the reviewer gets it again only when the queue has no other.
-async fn skip(
+/// Frees a claimed job. The reviewer gets it again only when the queue has no other job.
+async fn skip_job(
     State(api): State<Api>,
     caller: Caller,
     Path(job): Path<String>,
-    Body(said): Body<Skip>,
+    Body(body): Body<SkipRequest>,
 ) -> Result<(StatusCode, Extension<AuditDetail>), Problem> {
-    let job: JobId = id(&job)?;
-    if let Some(reason) = &said.reason {
-        check_text(&api, "/reason", reason)?;
+    let job: JobId = parse_id(&job)?;
+    if let Some(reason) = &body.reason {
+        validate_text(&api, "/reason", reason)?;
     }
-    let who = caller.reviewer(said.reviewer);
-    let class = known(&api, &caller, job).await?.class;
-    let (store, reason) = (&api.deps.moderation.store, said.reason.as_deref());
-    let skipped = skips::skip(store, &caller.org, job, said.epoch, &who, reason, Millis::now()).await;
-    if skipped.map_err(faults::moderation)? {
-        let detail = AuditDetail::of_job(class, json!({ "reviewer": who }));
+    let reviewer = caller.reviewer(body.reviewer);
+    let class = load_authorized_job(&api, &caller, job).await?.class;
+    let (store, reason) = (&api.deps.moderation.store, body.reason.as_deref());
+    let result = skips::skip(store, &caller.org, job, body.epoch, &reviewer, reason, Millis::now()).await;
+    if result.map_err(faults::moderation)? {
+        let detail = AuditDetail::of_job(class, json!({ "reviewer": reviewer }));
         return Ok((StatusCode::NO_CONTENT, Extension(detail)));
     }
     Err(not_your_claim())

@@ -1,4 +1,4 @@
-//! `/admin/v1/jobs/{id}/comments` and `/escalate`: what moderators say about a job before it is decided.
+//! `/admin/v1/jobs/{id}/comments` and `/escalate`: comments on a job, and its escalation to child safety.
 
 use axum::{
     Extension, Json, Router,
@@ -20,20 +20,20 @@ use super::{
     Api, List,
     audit::AuditDetail,
     caller::Caller,
-    extract::{Body, Page, id, invalid},
+    extract::{Body, PageQuery, invalid, parse_id},
     faults, job_list,
-    jobs::{known, no_such_job, reviewer_of, shown},
+    jobs::{load_authorized_job, load_viewable_job, no_such_job, resolve_reviewer},
 };
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
-        .route("/jobs/{id}/comments", get(list).post(add))
+        .route("/jobs/{id}/comments", get(list_comments).post(add_comment))
         .route("/jobs/{id}/escalate", post(escalate))
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct NewComment {
+struct CommentRequest {
     text: String,
     #[serde(default)]
     reviewer: Option<String>,
@@ -41,73 +41,81 @@ struct NewComment {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Escalate {
+struct EscalateRequest {
     reason: String,
     #[serde(default)]
     reviewer: Option<String>,
 }
 
-async fn list(
+async fn list_comments(
     State(api): State<Api>,
     caller: Caller,
     Path(job): Path<String>,
-    Query(page): Query<Page>,
+    Query(page): Query<PageQuery>,
 ) -> Result<Json<List<Comment>>, Problem> {
-    let job: JobId = id(&job)?;
-    let after: Option<Cursor> = page.after()?;
-    let limit = job_list::limit(&api, page.limit)?;
-    shown(&api, &caller, job).await?;
-    let found = comments::list(&api.deps.moderation.store, &caller.org, job, after, limit).await;
-    let (items, next) = found.map_err(faults::moderation)?;
+    let job: JobId = parse_id(&job)?;
+    let after: Option<Cursor> = page.parse_cursor()?;
+    let limit = job_list::page_limit(&api, page.limit)?;
+    load_viewable_job(&api, &caller, job).await?;
+    let page = comments::list(&api.deps.moderation.store, &caller.org, job, after, limit).await;
+    let (items, next) = page.map_err(faults::moderation)?;
     Ok(Json(List { items, next: next.map(|cursor| cursor.to_string()) }))
 }
 
-async fn add(
+async fn add_comment(
     State(api): State<Api>,
     caller: Caller,
     Path(job): Path<String>,
-    Body(said): Body<NewComment>,
+    Body(request): Body<CommentRequest>,
 ) -> Result<(StatusCode, Extension<AuditDetail>, Json<Comment>), Problem> {
-    let job: JobId = id(&job)?;
-    check_text(&api, "/text", &said.text)?;
-    let author = reviewer_of(&api, &caller, said.reviewer)?.name;
-    let class = known(&api, &caller, job).await?.class;
+    let job: JobId = parse_id(&job)?;
+    validate_text(&api, "/text", &request.text)?;
+    let author = resolve_reviewer(&api, &caller, request.reviewer)?.name;
+    let class = load_authorized_job(&api, &caller, job).await?.class;
     let store = &api.deps.moderation.store;
-    let added = comments::add(store, &caller.org, job, &author, &said.text, Millis::now()).await;
-    let comment = added.map_err(faults::moderation)?;
+    let result = comments::add(store, &caller.org, job, &author, &request.text, Millis::now()).await;
+    let comment = result.map_err(faults::moderation)?;
     let detail = AuditDetail::of_job(class, json!({ "reviewer": comment.author, "comment": comment.id }));
     Ok((StatusCode::CREATED, Extension(detail), Json(comment)))
 }
 
-/// 200: the child-safety job has the escalation as a cause. It needs no scope, so that every moderator can escalate.
+/// Opens or joins the child-safety job of the item. Requires no scope: every moderator must be able to escalate.
 async fn escalate(
     State(api): State<Api>,
     caller: Caller,
     Path(job): Path<String>,
-    Body(said): Body<Escalate>,
+    Body(request): Body<EscalateRequest>,
 ) -> Result<(Extension<AuditDetail>, Json<Value>), Problem> {
-    let job: JobId = id(&job)?;
-    check_text(&api, "/reason", &said.reason)?;
-    let by = reviewer_of(&api, &caller, said.reviewer)?.name;
-    let now = Millis::now();
-    let done = escalation::escalate(&api.deps.moderation, &caller.org, job, &by, &said.reason, now).await;
-    match done.map_err(faults::moderation)? {
-        Escalation::To(opened) => {
-            let detail = AuditDetail(json!({ "reviewer": by, "childSafetyJob": opened }));
-            Ok((Extension(detail), Json(json!({ "jobId": opened }))))
+    let job: JobId = parse_id(&job)?;
+    validate_text(&api, "/reason", &request.reason)?;
+    let reviewer = resolve_reviewer(&api, &caller, request.reviewer)?.name;
+    let escalated_at = Millis::now();
+    let result = escalation::escalate(
+        &api.deps.moderation,
+        &caller.org,
+        job,
+        &reviewer,
+        &request.reason,
+        escalated_at,
+    )
+    .await;
+    match result.map_err(faults::moderation)? {
+        Escalation::To(job_id) => {
+            let detail = AuditDetail(json!({ "reviewer": reviewer, "childSafetyJob": job_id }));
+            Ok((Extension(detail), Json(json!({ "jobId": job_id }))))
         }
         Escalation::NotFound => Err(no_such_job()),
         Escalation::AlreadyThere => Err(Problem::conflict("The job is one of child safety already.")),
     }
 }
 
-pub(super) fn check_text(api: &Api, pointer: &str, text: &str) -> Result<(), Problem> {
-    let longest = api.settings.reason_bytes;
+pub(super) fn validate_text(api: &Api, pointer: &str, text: &str) -> Result<(), Problem> {
+    let max_bytes = api.settings.reason_bytes;
     if text.trim().is_empty() {
-        return Err(invalid(pointer, "A text is needed."));
+        return Err(invalid(pointer, "The text is empty."));
     }
-    if text.len() > longest {
-        return Err(invalid(pointer, format!("At most {longest} bytes (review.reason_bytes).")));
+    if text.len() > max_bytes {
+        return Err(invalid(pointer, format!("At most {max_bytes} bytes (review.reason_bytes).")));
     }
     Ok(())
 }

@@ -1,6 +1,4 @@
-//! `/admin/v1/keys`: API keys of the organisation.
-//!
-//! A key's token is in the answer that makes it, and never again. The pages of the console call the same functions.
+//! `/admin/v1/keys`: creates, lists, rotates and revokes API keys. The console's pages call the same functions.
 
 use std::time::Duration;
 
@@ -26,21 +24,21 @@ use super::{
     Api, List,
     audit::AuditDetail,
     caller::Caller,
-    extract::{Body, WholeList, id, invalid},
+    extract::{Body, UnpagedQuery, invalid, parse_id},
     faults,
 };
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
-        .route("/keys", get(list).post(create))
-        .route("/keys/{id}", axum::routing::delete(revoke))
-        .route("/keys/{id}/revoke", post(revoke))
-        .route("/keys/{id}/rotate", post(rotate))
+        .route("/keys", get(list_keys).post(create_key))
+        .route("/keys/{id}", axum::routing::delete(revoke_by_id))
+        .route("/keys/{id}/revoke", post(revoke_by_id))
+        .route("/keys/{id}/rotate", post(rotate_key))
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Key {
+pub(crate) struct KeyResponse {
     pub(crate) id: ApiKeyId,
     pub(crate) name: String,
     pub(crate) prefix: String,
@@ -51,7 +49,7 @@ pub(crate) struct Key {
     pub(crate) last_used_at: Option<String>,
 }
 
-impl From<KeyInfo> for Key {
+impl From<KeyInfo> for KeyResponse {
     fn from(info: KeyInfo) -> Self {
         Self {
             id: info.id,
@@ -67,38 +65,38 @@ impl From<KeyInfo> for Key {
 }
 
 #[derive(Serialize)]
-pub(crate) struct NewlyMade {
-    /// Shown now and never again.
+pub(crate) struct NewKeyResponse {
+    /// Token of the key. Contained only in this answer; the store keeps a hash.
     pub(crate) key: String,
     #[serde(flatten)]
-    pub(crate) info: Key,
+    pub(crate) info: KeyResponse,
 }
 
-impl From<Created> for NewlyMade {
+impl From<Created> for NewKeyResponse {
     fn from(created: Created) -> Self {
-        Self { key: created.token.reveal(), info: Key::from(created.info) }
+        Self { key: created.token.reveal(), info: KeyResponse::from(created.info) }
     }
 }
 
-impl NewlyMade {
+impl NewKeyResponse {
     pub(crate) fn audit_detail(&self) -> AuditDetail {
-        let Key { id, name, scopes, expires_at, .. } = &self.info;
+        let KeyResponse { id, name, scopes, expires_at, .. } = &self.info;
         AuditDetail(json!({"key": id, "name": name, "scopes": scopes, "expiresAt": expires_at}))
     }
 }
 
-type Made = (StatusCode, Extension<AuditDetail>, Json<NewlyMade>);
+type CreatedKey = (StatusCode, Extension<AuditDetail>, Json<NewKeyResponse>);
 
-fn made(made: NewlyMade) -> Made {
-    (StatusCode::CREATED, Extension(made.audit_detail()), Json(made))
+fn respond_created(key: NewKeyResponse) -> CreatedKey {
+    (StatusCode::CREATED, Extension(key.audit_detail()), Json(key))
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct CreateKeyRequest {
     #[serde(default)]
     pub(crate) name: Option<String>,
-    /// The scopes that a platform needs, if left out.
+    /// Left out: the scopes that a platform needs.
     #[serde(default)]
     pub(crate) scopes: Option<Vec<String>>,
     #[serde(default)]
@@ -107,114 +105,120 @@ pub(crate) struct Wanted {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Rotation {
-    /// Seconds for which the old key still works.
-    #[serde(default = "a_day")]
+struct RotateKeyRequest {
+    /// Seconds for which the old key stays valid.
+    #[serde(default = "default_overlap_seconds")]
     overlap_seconds: u64,
 }
 
-/// Time to put the new key in place of the old one everywhere.
-pub(crate) const fn a_day() -> u64 {
+/// Time to replace the old key in all clients.
+pub(crate) const fn default_overlap_seconds() -> u64 {
     86_400
 }
 
-async fn list(
+async fn list_keys(
     State(api): State<Api>,
     caller: Caller,
-    Query(_): Query<WholeList>,
-) -> Result<Json<List<Key>>, Problem> {
-    Ok(Json(List::whole(all(&api, &caller).await?)))
+    Query(_): Query<UnpagedQuery>,
+) -> Result<Json<List<KeyResponse>>, Problem> {
+    Ok(Json(List::unpaged(load_keys(&api, &caller).await?)))
 }
 
-/// All keys of the organisation, the newest first, the ended ones included.
-pub(crate) async fn all(api: &Api, caller: &Caller) -> Result<Vec<Key>, Problem> {
+/// Loads all keys of the org, newest first, expired and revoked ones included.
+pub(crate) async fn load_keys(api: &Api, caller: &Caller) -> Result<Vec<KeyResponse>, Problem> {
     let keys = api.deps.keys.list(&caller.org).await.map_err(|error| key_problem(error, ""))?;
-    Ok(keys.into_iter().map(Key::from).collect())
+    Ok(keys.into_iter().map(KeyResponse::from).collect())
 }
 
-async fn create(State(api): State<Api>, caller: Caller, Body(wanted): Body<Wanted>) -> Result<Made, Problem> {
-    create_once(&api, &caller, wanted, ApiKeyId::random()).await.map(made)
+async fn create_key(
+    State(api): State<Api>,
+    caller: Caller,
+    Body(request): Body<CreateKeyRequest>,
+) -> Result<CreatedKey, Problem> {
+    create_once(&api, &caller, request, ApiKeyId::random()).await.map(respond_created)
 }
 
-/// Makes a key under this id, unless there is one.
+/// Creates a key under the given id. Fails if the id exists, so that a repeated request cannot create a second key.
 pub(crate) async fn create_once(
     api: &Api,
     caller: &Caller,
-    wanted: Wanted,
+    request: CreateKeyRequest,
     id: ApiKeyId,
-) -> Result<NewlyMade, Problem> {
-    let scopes = match wanted.scopes {
+) -> Result<NewKeyResponse, Problem> {
+    let scopes = match request.scopes {
         None => Scopes::platform(),
         Some(names) => names
             .join(" ")
             .parse()
             .map_err(|error: tidegate_catalog::keys::UnknownScope| invalid("/scopes", error.to_string()))?,
     };
+    // Otherwise an admin without the scope could grant it to a key of their own.
     if scopes.contains(Scope::ChildSafety) {
-        caller.needs_child_safety()?;
+        caller.require_child_safety()?;
     }
-    if wanted.expires_in_seconds == Some(0) {
+    if request.expires_in_seconds == Some(0) {
         return Err(invalid("/expiresInSeconds", "The key would have expired already: at least 1 second."));
     }
     let expires_at =
-        wanted.expires_in_seconds.map(|seconds| Millis::now().plus(Duration::from_secs(seconds)));
-    let name = wanted.name.unwrap_or_else(|| "key".to_owned());
-    let new = NewKey { org: caller.org.clone(), name, scopes, expires_at };
-    let created = api.deps.keys.create_once(id, new).await;
-    created.map(NewlyMade::from).map_err(|error| key_problem(error, "/expiresInSeconds"))
+        request.expires_in_seconds.map(|seconds| Millis::now().plus(Duration::from_secs(seconds)));
+    let name = request.name.unwrap_or_else(|| "key".to_owned());
+    let new_key = NewKey { org: caller.org.clone(), name, scopes, expires_at };
+    let created = api.deps.keys.create_once(id, new_key).await;
+    created.map(NewKeyResponse::from).map_err(|error| key_problem(error, "/expiresInSeconds"))
 }
 
-async fn revoke(
+async fn revoke_by_id(
     State(api): State<Api>,
     caller: Caller,
     Path(key): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    revoke_key(&api, &caller, id(&key)?).await?;
+    revoke_key(&api, &caller, parse_id(&key)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 pub(crate) async fn revoke_key(api: &Api, caller: &Caller, key: ApiKeyId) -> Result<(), Problem> {
-    check_key_scope(api, caller, key).await?;
+    require_key_scope(api, caller, key).await?;
     api.deps.keys.revoke(&caller.org, key).await.map_err(|error| key_problem(error, ""))
 }
 
-/// Refuses callers without the scope `child_safety` if the key has it: they could take its place, or shut its holders out.
-async fn check_key_scope(api: &Api, caller: &Caller, key: ApiKeyId) -> Result<(), Problem> {
-    if caller.may_child_safety() {
+/// Refuses callers without the scope `child_safety` if the key has it. Rotating such a key would hand its scope over, and
+/// revoking it would lock its holders out.
+async fn require_key_scope(api: &Api, caller: &Caller, key: ApiKeyId) -> Result<(), Problem> {
+    if caller.may_see_child_safety() {
         return Ok(());
     }
     let keys = api.deps.keys.list(&caller.org).await.map_err(|error| key_problem(error, ""))?;
     let key = keys.iter().find(|listed| listed.id == key);
     match key.is_some_and(|key| key.scopes.contains(Scope::ChildSafety)) {
-        true => caller.needs_child_safety(),
+        true => caller.require_child_safety(),
         false => Ok(()),
     }
 }
 
-async fn rotate(
+async fn rotate_key(
     State(api): State<Api>,
     caller: Caller,
     Path(key): Path<String>,
-    Body(rotation): Body<Rotation>,
-) -> Result<Made, Problem> {
-    let overlap = Duration::from_secs(rotation.overlap_seconds);
-    rotate_once(&api, &caller, id(&key)?, ApiKeyId::random(), overlap).await.map(made)
+    Body(request): Body<RotateKeyRequest>,
+) -> Result<CreatedKey, Problem> {
+    let overlap = Duration::from_secs(request.overlap_seconds);
+    rotate_once(&api, &caller, parse_id(&key)?, ApiKeyId::random(), overlap).await.map(respond_created)
 }
 
-/// Replaces a key by one of the id `new`, unless there is one.
+/// Replaces a key by one with the id `new_id`. Fails if the id exists.
 pub(crate) async fn rotate_once(
     api: &Api,
     caller: &Caller,
     key: ApiKeyId,
-    new: ApiKeyId,
+    new_id: ApiKeyId,
     overlap: Duration,
-) -> Result<NewlyMade, Problem> {
-    check_key_scope(api, caller, key).await?;
-    let rotated = api.deps.keys.rotate_once(&caller.org, key, new, overlap).await;
-    rotated.map(NewlyMade::from).map_err(|error| key_problem(error, "/overlapSeconds"))
+) -> Result<NewKeyResponse, Problem> {
+    require_key_scope(api, caller, key).await?;
+    let rotated = api.deps.keys.rotate_once(&caller.org, key, new_id, overlap).await;
+    rotated.map(NewKeyResponse::from).map_err(|error| key_problem(error, "/overlapSeconds"))
 }
 
-/// `period` is the member that says when a key ends.
+/// `period` is the JSON member that sets the end of a key.
 fn key_problem(error: KeyError, period: &str) -> Problem {
     match error {
         KeyError::NoSuchKey => Problem::not_found("There is no such key."),
@@ -230,6 +234,6 @@ fn key_problem(error: KeyError, period: &str) -> Problem {
         ),
         KeyError::TooLate => invalid(period, "No key ends after the year 9999."),
         KeyError::Store(error) => faults::store(error),
-        error @ KeyError::NoRandomness => faults::failed(false, error.tag(), &error),
+        error @ KeyError::NoRandomness => faults::log_failure(false, error.tag(), &error),
     }
 }

@@ -1,4 +1,4 @@
-//! Answers whose writing takes long: on threads that serve no request, and in turns of the orgs.
+//! Writes long answers on threads that serve no requests, in turns of the orgs.
 
 use axum::{
     http::{HeaderValue, header},
@@ -11,18 +11,18 @@ use tidegate_web::{Json, Problem};
 
 use super::{Api, faults};
 
-/// Makes and writes an answer of about this length, in the org's turn if it is long.
-pub(super) async fn write<T: Serialize>(
+/// Builds and serializes an answer of about `bytes` length, in the org's turn if it is long.
+pub(super) async fn write_json<T: Serialize>(
     api: &Api,
     org: &OrgId,
     bytes: usize,
     make: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Response, Problem> {
-    let write = move || Json(make()).into_response();
-    api.deps.changes.work().run_json(org, bytes, write).await.map_err(faults::catalog)
+    let build_response = move || Json(make()).into_response();
+    api.deps.changes.work().run_json(org, bytes, build_response).await.map_err(faults::catalog)
 }
 
-/// An answer that was written before.
-pub(super) fn written(json: Bytes) -> Response {
+/// Response of JSON that was serialized before.
+pub(super) fn json_response(json: Bytes) -> Response {
     ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], json).into_response()
 }

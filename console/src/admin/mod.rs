@@ -1,6 +1,4 @@
-//! The routes of the admin API, and what all of them share.
-//!
-//! Each resource has a file of its own.
+//! Routes of the admin API and the state shared by its handlers. Each resource has a file of its own.
 
 pub(crate) mod audit;
 mod audit_clearance;
@@ -39,7 +37,7 @@ use tidegate_web::{HttpServer, Problem};
 pub use self::caller::LocalToken;
 use crate::{Deps, Settings, sign_in_attempts::SignInAttempts};
 
-/// Dependencies of the handlers.
+/// State of the handlers.
 pub(crate) struct Shared {
     pub(crate) deps: Deps,
     pub(crate) settings: Settings,
@@ -51,7 +49,7 @@ pub(crate) struct Shared {
 
 pub(crate) type Api = Arc<Shared>;
 
-/// A page of a list. `next` is given back as `cursor`; without it the list has ended.
+/// Page of a list. `next` is the `cursor` of the next page; without it the list is complete.
 #[derive(Debug, Serialize)]
 pub(crate) struct List<T> {
     pub(crate) items: Vec<T>,
@@ -59,19 +57,19 @@ pub(crate) struct List<T> {
 }
 
 impl<T> List<T> {
-    fn whole(items: Vec<T>) -> Self {
+    fn unpaged(items: Vec<T>) -> Self {
         Self { items, next: None }
     }
 }
 
-/// Dependencies of the handlers of one server.
-pub(crate) fn shared(deps: Deps, settings: Settings, http: HttpServer) -> Api {
-    let pulls = deps.changes.pulls(config::write_pulled);
+/// Builds the state of the handlers of one server.
+pub(crate) fn build_api(deps: Deps, settings: Settings, http: HttpServer) -> Api {
+    let pulls = deps.changes.pulls(config::serialize_pulled);
     let (sign_ins, trials) = (SignInAttempts::default(), rules::Trials::default());
     Arc::new(Shared { deps, settings, http, sign_ins, trials, pulls })
 }
 
-/// The whole API; every route asks who calls before anything else, and so does what is no route.
+/// Builds the router of the API. Unknown paths require authentication as well, so that they do not reveal which paths exist.
 pub(crate) fn router(api: &Api) -> Router<Api> {
     let for_admins = Router::new()
         .merge(audit::routes())
@@ -96,7 +94,8 @@ pub(crate) fn router(api: &Api) -> Router<Api> {
         .merge(users::routes());
     let routes = for_admins
         .merge(for_reviewers)
-        .layer(from_fn_with_state(Arc::clone(api), audit::record))
+        // Layers run from the last to the first: the caller is authenticated before the request is recorded.
+        .layer(from_fn_with_state(Arc::clone(api), audit::record_request))
         .fallback(|| async { Problem::not_found("No such route.") })
         .layer(from_fn_with_state(Arc::clone(api), caller::authenticate));
     Router::new().nest("/admin/v1", routes)

@@ -1,6 +1,5 @@
-//! `/admin/v1/orgs` and `/admin/v1/members`: the operator's view of the installation.
-//!
-//! Only the local token opens them: a key belongs to one organisation.
+//! `/admin/v1/orgs` and `/admin/v1/members`: orgs and processes of the installation, for the operator's local token only. A key
+//! belongs to one org.
 
 use axum::{Extension, Json, Router, extract::State, http::StatusCode, routing::get};
 use serde::{Deserialize, Serialize};
@@ -15,17 +14,17 @@ use super::{
     Api, List,
     audit::AuditDetail,
     caller::Caller,
-    extract::{Body, WholeList, invalid},
+    extract::{Body, UnpagedQuery, invalid},
     faults,
 };
 
 pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/orgs", get(list).post(create)).route("/members", get(list_members))
+    Router::new().route("/orgs", get(list_orgs).post(create_org)).route("/members", get(list_members))
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Org {
+struct OrgResponse {
     id: OrgId,
     name: String,
     created_at: String,
@@ -34,61 +33,63 @@ struct Org {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct CreateOrgRequest {
     id: String,
     #[serde(default)]
     name: Option<String>,
 }
 
-fn only_operator(caller: &Caller) -> Result<(), Problem> {
+fn require_operator(caller: &Caller) -> Result<(), Problem> {
     if caller.is_operator {
         return Ok(());
     }
-    Err(Problem::forbidden("Only the installation's operator may, with the token of server.json."))
+    Err(Problem::forbidden(
+        "Only the operator of the installation may do this, with the token in server.json.",
+    ))
 }
 
-async fn list(
+async fn list_orgs(
     State(api): State<Api>,
     caller: Caller,
-    Query(_): Query<WholeList>,
-) -> Result<Json<List<Org>>, Problem> {
-    only_operator(&caller)?;
+    Query(_): Query<UnpagedQuery>,
+) -> Result<Json<List<OrgResponse>>, Problem> {
+    require_operator(&caller)?;
     let rows = orgs::list(&api.deps.moderation.store).await.map_err(faults::catalog)?;
-    let orgs = rows.into_iter().map(|row| Org {
+    let orgs = rows.into_iter().map(|row| OrgResponse {
         id: row.org,
         name: row.name,
         created_at: row.created_at.iso(),
         disabled_at: row.disabled_at.map(Millis::iso),
     });
-    Ok(Json(List::whole(orgs.collect())))
+    Ok(Json(List::unpaged(orgs.collect())))
 }
 
-async fn create(
+async fn create_org(
     State(api): State<Api>,
     caller: Caller,
-    Body(wanted): Body<Wanted>,
+    Body(request): Body<CreateOrgRequest>,
 ) -> Result<(StatusCode, Extension<AuditDetail>, Json<serde_json::Value>), Problem> {
-    only_operator(&caller)?;
-    let org = OrgId::from(wanted.id);
-    let name = wanted.name.unwrap_or_else(|| org.to_string());
-    let made = orgs::create(&api.deps.moderation.store, &org, &name, Millis::now()).await;
-    let is_new = made.map_err(|error| match error {
+    require_operator(&caller)?;
+    let org = OrgId::from(request.id);
+    let name = request.name.unwrap_or_else(|| org.to_string());
+    let result = orgs::create(&api.deps.moderation.store, &org, &name, Millis::now()).await;
+    let is_new = result.map_err(|error| match error {
         OrgError::BadId => invalid("/id", error.to_string()),
         OrgError::Catalog(error) => faults::catalog(error),
     })?;
     if !is_new {
         return Err(Problem::conflict(format!("There is an organisation `{org}` already.")));
     }
-    let made = serde_json::json!({ "id": org, "name": name });
-    Ok((StatusCode::CREATED, Extension(AuditDetail(made.clone())), Json(made)))
+    let response = serde_json::json!({ "id": org, "name": name });
+    Ok((StatusCode::CREATED, Extension(AuditDetail(response.clone())), Json(response)))
 }
 
 async fn list_members(
     State(api): State<Api>,
     caller: Caller,
-    Query(_): Query<WholeList>,
+    Query(_): Query<UnpagedQuery>,
 ) -> Result<Json<List<Member>>, Problem> {
-    only_operator(&caller)?;
+    require_operator(&caller)?;
     let members = members::list(&api.deps.moderation.store).await.map_err(faults::catalog)?;
-    Ok(Json(List::whole(members)))
+    Ok(Json(List::unpaged(members)))
 }

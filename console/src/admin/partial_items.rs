@@ -1,5 +1,5 @@
-//! `/admin/v1/partial-items` and `/admin/v1/partial-requests`: the platform's endpoint as the operator configured it, what
-//! it was asked for, and what came of it. A refresh of an item is asked for here and made by the role `process`.
+//! `/admin/v1/partial-items` and `/admin/v1/partial-requests`: shows the org's partial-items endpoint and the requests sent to
+//! it, and queues refreshes of items. The role `process` makes the requests.
 
 use axum::{
     Json, Router,
@@ -23,23 +23,25 @@ use super::{
     Api, List,
     caller::Caller,
     child_safety,
-    extract::{WholeList, invalid, not_a_cursor},
+    extract::{UnpagedQuery, invalid, not_a_cursor},
     faults,
-    job_list::limit,
+    job_list::page_limit,
     jobs,
 };
 use crate::day_place::DayPlace;
 
 /// Routes of the endpoint's settings.
 pub(super) fn settings_routes() -> Router<Api> {
-    Router::new().route("/partial-items", get(endpoint)).route("/partial-items/secret/reveal", post(reveal))
+    Router::new()
+        .route("/partial-items", get(get_endpoint))
+        .route("/partial-items/secret/reveal", post(reveal_secret))
 }
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
-        .route("/partial-requests", get(list))
-        .route("/partial-requests/{id}", get(one))
-        .route("/items/{type}/{id}/refresh", post(refresh))
+        .route("/partial-requests", get(list_requests))
+        .route("/partial-requests/{id}", get(get_request))
+        .route("/items/{type}/{id}/refresh", post(request_refresh))
 }
 
 #[derive(Serialize)]
@@ -56,57 +58,60 @@ pub(crate) struct HeaderView {
 }
 
 #[derive(Serialize)]
-struct Revealed {
+struct RevealSecretResponse {
     secret: String,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Accepted {
+struct RefreshResponse {
     request_id: String,
 }
 
-async fn endpoint(
+async fn get_endpoint(
     State(api): State<Api>,
     caller: Caller,
-    Query(_): Query<WholeList>,
+    Query(_): Query<UnpagedQuery>,
 ) -> Result<Json<EndpointView>, Problem> {
-    endpoint_of(&api, &caller).map(Json).ok_or_else(no_endpoint)
+    find_endpoint(&api, &caller).map(Json).ok_or_else(no_endpoint)
 }
 
-/// The endpoint that the operator configured for the organisation.
-pub(crate) fn endpoint_of(api: &Api, caller: &Caller) -> Option<EndpointView> {
-    let found = api.deps.moderation.partial_items.get(&caller.org)?;
-    let headers = found.header_names().map(|name| HeaderView { name: name.to_owned(), value: "***" });
-    Some(EndpointView { url: found.shown_url().to_owned(), headers: headers.collect() })
+/// Returns the endpoint that the operator configured for the org.
+pub(crate) fn find_endpoint(api: &Api, caller: &Caller) -> Option<EndpointView> {
+    let endpoint = api.deps.moderation.partial_items.get(&caller.org)?;
+    let headers = endpoint.header_names().map(|name| HeaderView { name: name.to_owned(), value: "***" });
+    Some(EndpointView { url: endpoint.shown_url().to_owned(), headers: headers.collect() })
 }
 
-async fn reveal(State(api): State<Api>, caller: Caller) -> Result<Json<Revealed>, Problem> {
+async fn reveal_secret(
+    State(api): State<Api>,
+    caller: Caller,
+) -> Result<Json<RevealSecretResponse>, Problem> {
     if !api.deps.moderation.partial_items.has(&caller.org) {
         return Err(no_endpoint());
     }
     let secret = api.deps.secrets.for_partial_items(&caller.org).await.map_err(faults::secret)?;
-    Ok(Json(Revealed { secret: secret.expose().to_owned() }))
+    Ok(Json(RevealSecretResponse { secret: secret.expose().to_owned() }))
 }
 
-/// 202: the role `process` asks; the request's row says what came of it.
-async fn refresh(
+/// Queues a refresh of an item. 202: the role `process` makes the request and stores its outcome in the request's row.
+async fn request_refresh(
     State(api): State<Api>,
     caller: Caller,
     Path((type_id, id)): Path<(String, String)>,
-) -> Result<(StatusCode, Json<Accepted>), Problem> {
+) -> Result<(StatusCode, Json<RefreshResponse>), Problem> {
     let moderation = &api.deps.moderation;
     if !moderation.partial_items.has(&caller.org) {
         return Err(no_endpoint());
     }
     let item = ItemKey::new(type_id, id);
-    let config = jobs::config(&api, &caller).await?;
+    let config = jobs::load_config(&api, &caller).await?;
     if config.item_type(&item.type_id).is_none() {
         return Err(Problem::not_found("There is no such item type."));
     }
-    // Who asks may not see what came of it.
-    if !child_safety::hidden(&api, &caller, std::slice::from_ref(&item)).await?.is_empty() {
-        return Err(Caller::lacks_child_safety());
+    // Checked now because the caller could not see the outcome.
+    if !child_safety::find_withheld_items(&api, &caller, std::slice::from_ref(&item)).await?.is_empty() {
+        return Err(Caller::missing_child_safety_scope());
     }
     let (at, request_id) = (Millis::now(), JobId::random().0);
     let request = NewRequest {
@@ -119,32 +124,33 @@ async fn refresh(
         at,
     };
     requests::store(moderation, request).await.map_err(faults::moderation)?;
-    Ok((StatusCode::ACCEPTED, Json(Accepted { request_id: views::public_id(at, request_id) })))
+    Ok((StatusCode::ACCEPTED, Json(RefreshResponse { request_id: views::public_id(at, request_id) })))
 }
 
-async fn one(
+async fn get_request(
     State(api): State<Api>,
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<RequestView>, Problem> {
-    request(&api, &caller, &id).await.map(Json)
+    load_request(&api, &caller, &id).await.map(Json)
 }
 
-/// The request that an id names.
-pub(crate) async fn request(api: &Api, caller: &Caller, id: &str) -> Result<RequestView, Problem> {
-    let found = views::find(&api.deps.moderation.store, &caller.org, id).await;
-    let found = found.map_err(faults::moderation)?;
-    let found = found.ok_or_else(|| Problem::not_found("There is no such request."))?;
+/// Loads the request with this id, if the caller may see it.
+pub(crate) async fn load_request(api: &Api, caller: &Caller, id: &str) -> Result<RequestView, Problem> {
+    let result = views::find(&api.deps.moderation.store, &caller.org, id).await;
+    let row = result.map_err(faults::moderation)?;
+    let request = row.ok_or_else(|| Problem::not_found("There is no such request."))?;
     let object = format!("/partial-requests/{id}");
-    let visible = child_safety::visible_requests(api, caller, vec![found], "/partial-requests/{id}", object);
-    let row = visible.await?.pop().ok_or_else(Caller::lacks_child_safety)?;
+    let visible =
+        child_safety::visible_requests(api, caller, vec![request], "/partial-requests/{id}", object);
+    let row = visible.await?.pop().ok_or_else(Caller::missing_child_safety_scope)?;
     views::request(row).map_err(faults::moderation)
 }
 
-/// Choice and page of a list of requests.
+/// Filters and page of a list of requests.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct ListRequestsQuery {
     /// `pending`, `done` or `failed`.
     pub(crate) state: Option<String>,
     /// `report`, `appeal`, `claim` or `refresh`.
@@ -157,71 +163,76 @@ pub(crate) struct Wanted {
     pub(crate) _org: Option<String>,
 }
 
-struct Choice<'a> {
+struct RequestFilter<'a> {
     state: Option<PartialState>,
     trigger: Option<PartialTrigger>,
     error: Option<&'a str>,
 }
 
-impl<'a> Choice<'a> {
-    fn of(wanted: &'a Wanted) -> Result<Self, Problem> {
-        let state = wanted.state.as_deref().map(str::parse).transpose();
-        let trigger = wanted.trigger.as_deref().map(str::parse).transpose();
+impl<'a> RequestFilter<'a> {
+    fn parse(query: &'a ListRequestsQuery) -> Result<Self, Problem> {
+        let state = query.state.as_deref().map(str::parse).transpose();
+        let trigger = query.trigger.as_deref().map(str::parse).transpose();
         Ok(Self {
             state: state.map_err(|_| invalid("/state", "`state` is pending, done or failed."))?,
             trigger: trigger
                 .map_err(|_| invalid("/trigger", "`trigger` is report, appeal, claim or refresh."))?,
-            error: wanted.error.as_deref(),
+            error: query.error.as_deref(),
         })
     }
 
-    fn takes(&self, row: &PartialRequest) -> bool {
+    fn matches(&self, row: &PartialRequest) -> bool {
         self.state.is_none_or(|state| state == row.state)
             && self.trigger.is_none_or(|trigger| trigger == row.trigger)
             && self.error.is_none_or(|error| row.error.as_deref() == Some(error))
     }
 }
 
-async fn list(
+async fn list_requests(
     State(api): State<Api>,
     caller: Caller,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<ListRequestsQuery>,
 ) -> Result<Json<List<RequestView>>, Problem> {
-    page(&api, &caller, &wanted).await.map(Json)
+    load_page(&api, &caller, &query).await.map(Json)
 }
 
-/// Lists requests, the newest first.
-pub(crate) async fn page(api: &Api, caller: &Caller, wanted: &Wanted) -> Result<List<RequestView>, Problem> {
-    let limit = limit(api, wanted.limit)?;
-    let choice = Choice::of(wanted)?;
+/// Loads a page of requests, newest first.
+pub(crate) async fn load_page(
+    api: &Api,
+    caller: &Caller,
+    query: &ListRequestsQuery,
+) -> Result<List<RequestView>, Problem> {
+    let limit = page_limit(api, query.limit)?;
+    let filter = RequestFilter::parse(query)?;
     let (store, now) = (&api.deps.moderation.store, Millis::now());
     let oldest = now.minus(PartialRequest::TABLE.ttl.unwrap_or_default()).day();
-    let from = wanted.cursor.as_deref().map(str::parse::<DayPlace>).transpose();
-    // A clock that is ahead may have written for tomorrow.
-    let from = from.map_err(|()| not_a_cursor())?;
-    let mut place = from.unwrap_or(DayPlace { day: now.day() + 1, after: None });
+    let cursor = query.cursor.as_deref().map(str::parse::<DayPlace>).transpose();
+    // A process whose clock runs ahead may have written rows for tomorrow.
+    let start = cursor.map_err(|()| not_a_cursor())?;
+    let mut place = start.unwrap_or(DayPlace { day: now.day() + 1, after: None });
     place.day = place.day.min(now.day() + 1);
     let mut rows_left = api.settings.rows_per_page;
     let mut items = Vec::new();
     while place.day >= oldest {
-        let step = rows_left.min(limit - items.len());
-        if step == 0 {
+        let batch_limit = rows_left.min(limit - items.len());
+        if batch_limit == 0 {
             return Ok(List { items, next: Some(place.to_string()) });
         }
-        let range = At::all().limit(step).after(place.after.clone());
+        let range = At::all().limit(batch_limit).after(place.after.clone());
         let mut rows = store.scan::<PartialRequest>(&(caller.org.clone(), place.day), range);
-        let mut found = rows.all().await.map_err(faults::store)?;
-        rows_left -= found.len();
-        if let Some(last) = found.last() {
+        let mut batch = rows.all().await.map_err(faults::store)?;
+        // All rows read count against the page's cost, also those that the filter drops.
+        rows_left -= batch.len();
+        if let Some(last) = batch.last() {
             place.after = Some(Cursor::after(last));
         }
-        let read_all = rows.cursor().is_none();
-        found.retain(|row| choice.takes(row));
+        let is_day_complete = rows.cursor().is_none();
+        batch.retain(|row| filter.matches(row));
         let route = "/partial-requests";
-        for row in child_safety::visible_requests(api, caller, found, route, route.to_owned()).await? {
+        for row in child_safety::visible_requests(api, caller, batch, route, route.to_owned()).await? {
             items.push(views::request(row).map_err(faults::moderation)?);
         }
-        if read_all {
+        if is_day_complete {
             place = DayPlace { day: place.day - 1, after: None };
         }
     }

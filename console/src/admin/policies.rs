@@ -1,22 +1,22 @@
-//! `/admin/v1/policies`: the policies with what moderators need of them. Platforms read theirs from the API's `/policies/`.
+//! `/admin/v1/policies`: lists policies with the texts and guidelines for moderators. Platforms read theirs at `/policies/`.
 
 use axum::{Router, extract::State, response::Response, routing::get};
 use serde::Serialize;
 use tidegate_schemas::{documents::Severity, ids::PolicyId};
 use tidegate_web::{Problem, Query};
 
-use super::{Api, List, caller::Caller, extract::WholeList, faults, long_answers};
+use super::{Api, List, caller::Caller, extract::UnpagedQuery, faults, long_answers};
 
 pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/policies", get(list))
+    Router::new().route("/policies", get(list_policies))
 }
 
-/// Bytes of a policy without its name and texts.
-const POLICY_BYTES: usize = 200;
+/// Size of a policy in the answer without its name and texts, in bytes. Used to estimate the answer's size.
+const POLICY_OVERHEAD_BYTES: usize = 200;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Policy {
+struct PolicyResponse {
     id: PolicyId,
     key: String,
     name: String,
@@ -30,19 +30,20 @@ struct Policy {
     strikes: i64,
 }
 
-async fn list(
+async fn list_policies(
     State(api): State<Api>,
     caller: Caller,
-    Query(_): Query<WholeList>,
+    Query(_): Query<UnpagedQuery>,
 ) -> Result<Response, Problem> {
     let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog)?;
     let lengths = config.policies().iter().map(|policy| {
-        let long = [&policy.text, &policy.guidelines].into_iter().flatten().map(String::len).sum::<usize>();
-        POLICY_BYTES + policy.name.len() + long
+        let text_bytes =
+            [&policy.text, &policy.guidelines].into_iter().flatten().map(String::len).sum::<usize>();
+        POLICY_OVERHEAD_BYTES + policy.name.len() + text_bytes
     });
     let bytes = lengths.sum();
     let policies = move || {
-        let policies = config.policies().iter().map(|policy| Policy {
+        let policies = config.policies().iter().map(|policy| PolicyResponse {
             id: policy.id.clone(),
             key: policy.key.clone(),
             name: policy.name.clone(),
@@ -52,7 +53,7 @@ async fn list(
             severity: policy.severity,
             strikes: policy.strikes,
         });
-        List::whole(policies.collect())
+        List::unpaged(policies.collect())
     };
-    long_answers::write(&api, &caller.org, bytes, policies).await
+    long_answers::write_json(&api, &caller.org, bytes, policies).await
 }

@@ -1,7 +1,5 @@
-//! `/admin/v1/queues`: the review queues with their settings, and how many jobs wait in them. A queue that was removed is
-//! listed as long as it has open jobs.
-//!
-//! A page has a bounded number of queues, because each costs a few reads.
+//! `/admin/v1/queues`: lists the review queues with their settings and job counts. Removed queues are listed while they have
+//! open jobs. The size of a page is bounded because each queue costs several reads.
 
 use axum::{Json, Router, extract::State, routing::get};
 use serde::Serialize;
@@ -16,10 +14,10 @@ use tidegate_schemas::{
 };
 use tidegate_web::{Problem, Query};
 
-use super::{Api, List, caller::Caller, extract::Page, faults, job_list};
+use super::{Api, List, caller::Caller, extract::PageQuery, faults, job_list};
 
 pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/queues", get(list))
+    Router::new().route("/queues", get(list_queues))
 }
 
 #[derive(Serialize)]
@@ -30,26 +28,26 @@ pub(crate) struct QueueView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) description: Option<String>,
     pub(crate) class: QueueClass,
-    /// True if the configuration has the queue no more, and jobs still wait in it.
+    /// True if the queue was removed from the configuration while jobs still wait in it.
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) removed: bool,
     pub(crate) access: Access,
     pub(crate) hidden_actions: Vec<ActionId>,
     pub(crate) require: Required,
     pub(crate) order: QueueOrder,
-    /// Absent, as all counts and ages, where the caller may not see the jobs of the queue.
+    /// Absent, like all counts and ages, if the caller may not see the jobs of the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) open: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) claimed: Option<usize>,
-    /// Time at which the oldest open job was opened.
+    /// Opening time of the oldest open job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) oldest_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) oldest_age_seconds: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) target_age_seconds: Option<u64>,
-    /// Age at which a job that nobody has claimed is closed without a decision.
+    /// Age at which an unclaimed job is closed without a decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) auto_close_after_seconds: Option<u64>,
     /// True if the oldest open job is younger than the target.
@@ -73,39 +71,40 @@ impl From<Flow> for FlowView {
     }
 }
 
-async fn list(
+async fn list_queues(
     State(api): State<Api>,
     caller: Caller,
-    Query(page): Query<Page>,
+    Query(page): Query<PageQuery>,
 ) -> Result<Json<List<QueueView>>, Problem> {
-    let after: Option<String> = page.after()?;
-    page_after(&api, &caller, page.limit, after).await.map(Json)
+    let after: Option<String> = page.parse_cursor()?;
+    load_page(&api, &caller, page.limit, after).await.map(Json)
 }
 
-/// A page of the queues, by key.
-pub(crate) async fn page_after(
+/// Loads a page of queues, ordered by key.
+pub(crate) async fn load_page(
     api: &Api,
     caller: &Caller,
     limit: Option<usize>,
     after: Option<String>,
 ) -> Result<List<QueueView>, Problem> {
     let config = api.deps.moderation.live.latest(&caller.org).await.map_err(faults::catalog)?;
-    let limit = job_list::limit(api, limit)?;
-    // By key, so that a cursor holds while queues come and go.
-    let present = config.queues().iter().map(|queue| (queue, false));
-    let mut queues: Vec<_> = present.chain(config.removed_queues().iter().map(|it| (it, true))).collect();
+    let limit = job_list::page_limit(api, limit)?;
+    // Ordered by key, so that a cursor stays valid while queues are added and removed.
+    let configured = config.queues().iter().map(|queue| (queue, false));
+    let mut queues: Vec<_> =
+        configured.chain(config.removed_queues().iter().map(|queue| (queue, true))).collect();
     queues.sort_by_key(|(queue, _)| &queue.key);
     let start = queues.partition_point(|(queue, _)| after.as_deref() >= Some(queue.key.as_str()));
-    let now = Millis::now();
+    let counted_at = Millis::now();
     let page = &queues[start..queues.len().min(start.saturating_add(limit))];
     let mut items = Vec::new();
     for (queue, removed) in page {
-        let view = view(api, caller, queue, now).await.map_err(faults::moderation)?;
+        let view = load_view(api, caller, queue, counted_at).await.map_err(faults::moderation)?;
         if !removed || view.open.is_some_and(|open| open > 0) || view.oldest_at.is_some() {
             items.push(QueueView { removed: *removed, ..view });
         }
     }
-    // Removed queues without jobs leave a page shorter than its limit.
+    // Computed from the queues, because removed queues without jobs leave a page shorter than its limit.
     let has_more = start + page.len() < queues.len();
     let next = page.last().filter(|_| has_more).map(|(queue, _)| queue.key.to_string());
     Ok(List { items, next })
@@ -116,7 +115,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-async fn view(
+async fn load_view(
     api: &Api,
     caller: &Caller,
     queue: &Queue,
@@ -145,15 +144,15 @@ async fn view(
         last_hour: None,
         last_day: None,
     };
-    // The counts tell which report or decision has opened or closed a job.
-    if view.class == QueueClass::ChildSafety && !caller.may_child_safety() {
+    // The counts reveal when a report or a decision opens or closes a job, so they need the scope as well.
+    if view.class == QueueClass::ChildSafety && !caller.may_see_child_safety() {
         return Ok(view);
     }
     let counts = queue_counts::counts(store, org, &queue.key, now).await?;
-    let claimed = queue_counts::claimed(store, org, &queue.key, api.settings.lease(), now).await?;
+    let claimed_count = queue_counts::claimed(store, org, &queue.key, api.settings.lease(), now).await?;
     let oldest = queues::oldest(store, org, &queue.key, now).await?;
     view.open = Some(counts.open);
-    view.claimed = Some(claimed);
+    view.claimed = Some(claimed_count);
     view.oldest_at = oldest.map(Millis::iso);
     view.oldest_age_seconds = oldest.map(|at| (now.0 - at.0).max(0) / 1_000);
     view.within_target = target.map(|age| oldest.is_none_or(|at| at.plus(age) >= now));

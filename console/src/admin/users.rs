@@ -1,5 +1,5 @@
-//! `/admin/v1/users/{typeId}/{id}`: a user's strikes, standing, actions and the outcome of their reports, and lists of their
-//! items, jobs and reports.
+//! `/admin/v1/users/{typeId}/{id}`: shows a user's strikes, standing, actions and report outcomes, and lists the user's items,
+//! jobs and reports.
 
 use axum::{Json, Router, extract::State, routing::get};
 use serde::Deserialize;
@@ -19,25 +19,25 @@ use super::{
     Api, List,
     caller::Caller,
     child_safety,
-    extract::{Page, WholeList, invalid, not_a_cursor},
+    extract::{PageQuery, UnpagedQuery, invalid, not_a_cursor},
     faults,
-    job_list::limit,
+    job_list::page_limit,
     jobs,
 };
 use crate::{day_place::DayPlace, user_history};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
-        .route("/users/{type}/{id}", get(one))
-        .route("/users/{type}/{id}/items", get(items))
-        .route("/users/{type}/{id}/jobs", get(jobs_of))
-        .route("/users/{type}/{id}/reports", get(reports))
+        .route("/users/{type}/{id}", get(get_user))
+        .route("/users/{type}/{id}/items", get(list_items))
+        .route("/users/{type}/{id}/jobs", get(list_jobs))
+        .route("/users/{type}/{id}/reports", get(list_reports))
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct WantedReports {
-    /// `made` (if left out) or `received`.
+struct ListReportsQuery {
+    /// `made` (default) or `received`.
     side: Option<String>,
     limit: Option<usize>,
     cursor: Option<String>,
@@ -45,15 +45,15 @@ struct WantedReports {
     _org: Option<String>,
 }
 
-async fn one(
+async fn get_user(
     State(api): State<Api>,
     caller: Caller,
     Path((type_id, id)): Path<(String, String)>,
-    Query(_): Query<WholeList>,
+    Query(_): Query<UnpagedQuery>,
 ) -> Result<Json<UserView>, Problem> {
     let user = ItemKey::new(type_id, id);
-    let config = jobs::config(&api, &caller).await?;
-    check(&api, &caller, &user, "/users/{type}/{id}").await?;
+    let config = jobs::load_config(&api, &caller).await?;
+    authorize_user(&api, &caller, &user, "/users/{type}/{id}").await?;
     let store = &api.deps.moderation.store;
     let view = users::view(store, &config, &user, caller.clearance(), Millis::now()).await;
     view.map_err(faults::moderation)?.map(Json).ok_or_else(|| {
@@ -61,90 +61,98 @@ async fn one(
     })
 }
 
-/// Refuses types that are no users, and users with a child-safety job if the caller lacks its scope.
-async fn check(api: &Api, caller: &Caller, user: &ItemKey, route: &str) -> Result<(), Problem> {
-    let config = jobs::config(api, caller).await?;
+/// Refuses item types that are not user types, and users with a child-safety job if the caller lacks its scope.
+async fn authorize_user(api: &Api, caller: &Caller, user: &ItemKey, route: &str) -> Result<(), Problem> {
+    let config = jobs::load_config(api, caller).await?;
     if config.item_type(&user.type_id).is_some_and(|item_type| !item_type.is_user()) {
-        let detail = format!("`{}` is no type of users; a user's type has the kind `USER`.", user.type_id);
+        let detail = format!("`{}` is not a user type: user types have the kind `USER`.", user.type_id);
         return Err(invalid("", detail));
     }
     let object = format!("/users/{}/{}", user.type_id, user.id);
-    child_safety::check_and_record(api, caller, std::slice::from_ref(user), route, object).await
+    child_safety::authorize_items_view(api, caller, std::slice::from_ref(user), route, object).await
 }
 
-async fn items(
+async fn list_items(
     State(api): State<Api>,
     caller: Caller,
     Path((type_id, id)): Path<(String, String)>,
-    Query(wanted): Query<Page>,
+    Query(query): Query<PageQuery>,
 ) -> Result<Json<List<stored::Answer>>, Problem> {
     const ROUTE: &str = "/users/{type}/{id}/items";
     let user = ItemKey::new(type_id, id);
-    check(&api, &caller, &user, ROUTE).await?;
-    let mut page = page::<ItemOfUser, _>(&api, wanted.limit, wanted.after()?)?;
+    authorize_user(&api, &caller, &user, ROUTE).await?;
+    let mut page = start_page::<ItemOfUser, _>(&api, query.limit, query.parse_cursor()?)?;
     let store = &api.deps.moderation.store;
     let partition = |stretch| ItemOfUser::partition(caller.org.clone(), user.clone(), stretch);
     while let Some(pointers) = page.next::<ItemOfUser>(store, partition).await.map_err(faults::store)? {
-        let keys: Vec<_> = pointers.iter().map(|it| key(&it.type_id, &it.item_id)).collect();
-        let hidden = child_safety::hidden(&api, &caller, &keys).await?;
+        let keys: Vec<_> = pointers.iter().map(|pointer| key(&pointer.type_id, &pointer.item_id)).collect();
+        let withheld_items = child_safety::find_withheld_items(&api, &caller, &keys).await?;
         let answers = users::items(store, &pointers).await.map_err(faults::moderation)?;
         let visible = keys.iter().zip(answers);
-        page.add(&pointers, visible.map(|(key, it)| it.filter(|_| !hidden.contains(key))).collect());
+        page.add(
+            &pointers,
+            visible.map(|(key, item)| item.filter(|_| !withheld_items.contains(key))).collect(),
+        );
     }
-    let list = list(page);
-    let shown: Vec<_> = list.items.iter().map(|it| key(&it.type_id, &it.id)).collect();
+    // Rows can become restricted while the page is built, so the final list is authorized and its view recorded.
+    let list = finish_page(page);
+    let item_keys: Vec<_> = list.items.iter().map(|item| key(&item.type_id, &item.id)).collect();
     let object = format!("/users/{}/{}/items", user.type_id, user.id);
-    child_safety::check_and_record(&api, &caller, &shown, ROUTE, object).await?;
+    child_safety::authorize_items_view(&api, &caller, &item_keys, ROUTE, object).await?;
     Ok(Json(list))
 }
 
-async fn jobs_of(
+async fn list_jobs(
     State(api): State<Api>,
     caller: Caller,
     Path((type_id, id)): Path<(String, String)>,
-    Query(wanted): Query<Page>,
+    Query(query): Query<PageQuery>,
 ) -> Result<Json<List<Summary>>, Problem> {
     let user = ItemKey::new(type_id, id);
-    check(&api, &caller, &user, "/users/{type}/{id}/jobs").await?;
-    let mut page = page::<CaseOfUser, _>(&api, wanted.limit, wanted.after()?)?;
+    authorize_user(&api, &caller, &user, "/users/{type}/{id}/jobs").await?;
+    let mut page = start_page::<CaseOfUser, _>(&api, query.limit, query.parse_cursor()?)?;
     let store = &api.deps.moderation.store;
-    let partition = cases(&caller, &user, CaseKind::Job);
+    let partition = case_partition(&caller, &user, CaseKind::Job);
     while let Some(pointers) = page.next::<CaseOfUser>(store, &partition).await.map_err(faults::store)? {
         let jobs = users::jobs_of(store, &pointers, caller.clearance()).await;
         page.add(&pointers, jobs.map_err(faults::moderation)?);
     }
-    Ok(Json(list(page)))
+    Ok(Json(finish_page(page)))
 }
 
-async fn reports(
+async fn list_reports(
     State(api): State<Api>,
     caller: Caller,
     Path((type_id, id)): Path<(String, String)>,
-    Query(wanted): Query<WantedReports>,
+    Query(query): Query<ListReportsQuery>,
 ) -> Result<Json<List<ReportEntry>>, Problem> {
     const ROUTE: &str = "/users/{type}/{id}/reports";
-    let kind = match wanted.side.as_deref() {
+    let kind = match query.side.as_deref() {
         None | Some("made") => CaseKind::ReportMade,
         Some("received") => CaseKind::ReportReceived,
         Some(_) => return Err(invalid("", "`side` is made or received.")),
     };
     let user = ItemKey::new(type_id, id);
-    check(&api, &caller, &user, ROUTE).await?;
-    let from = wanted.cursor.as_deref().map(str::parse).transpose().map_err(|()| not_a_cursor())?;
-    let mut page = page::<CaseOfUser, _>(&api, wanted.limit, from)?;
+    authorize_user(&api, &caller, &user, ROUTE).await?;
+    let cursor = query.cursor.as_deref().map(str::parse).transpose().map_err(|()| not_a_cursor())?;
+    let mut page = start_page::<CaseOfUser, _>(&api, query.limit, cursor)?;
     let store = &api.deps.moderation.store;
-    let partition = cases(&caller, &user, kind);
+    let partition = case_partition(&caller, &user, kind);
     while let Some(pointers) = page.next::<CaseOfUser>(store, &partition).await.map_err(faults::store)? {
-        let keys: Vec<_> = pointers.iter().map(|it| it.item.clone()).collect();
-        let hidden = child_safety::hidden(&api, &caller, &keys).await?;
+        let keys: Vec<_> = pointers.iter().map(|pointer| pointer.item.clone()).collect();
+        let withheld_items = child_safety::find_withheld_items(&api, &caller, &keys).await?;
         let reports = users::reports(store, &pointers, caller.clearance()).await;
         let visible = keys.iter().zip(reports.map_err(faults::moderation)?);
-        page.add(&pointers, visible.map(|(key, it)| it.filter(|_| !hidden.contains(key))).collect());
+        page.add(
+            &pointers,
+            visible.map(|(key, report)| report.filter(|_| !withheld_items.contains(key))).collect(),
+        );
     }
-    let list = list(page);
-    let shown: Vec<_> = list.items.iter().map(|it| it.item.clone()).collect();
+    // As for items: the final list is authorized and its view recorded.
+    let list = finish_page(page);
+    let item_keys: Vec<_> = list.items.iter().map(|report| report.item.clone()).collect();
     let object = format!("/users/{}/{}/reports", user.type_id, user.id);
-    child_safety::check_and_record(&api, &caller, &shown, ROUTE, object).await?;
+    child_safety::authorize_items_view(&api, &caller, &item_keys, ROUTE, object).await?;
     Ok(Json(list))
 }
 
@@ -152,21 +160,25 @@ fn key(type_id: &TypeId, id: &ItemId) -> ItemKey {
     ItemKey { type_id: type_id.clone(), id: id.clone() }
 }
 
-/// Returns the partition of a user's cases of a kind, by stretch.
-fn cases(caller: &Caller, user: &ItemKey, kind: CaseKind) -> impl Fn(i64) -> <CaseOfUser as Row>::Partition {
+/// Returns the partition of a user's cases of one kind in a stretch.
+fn case_partition(
+    caller: &Caller,
+    user: &ItemKey,
+    kind: CaseKind,
+) -> impl Fn(i64) -> <CaseOfUser as Row>::Partition {
     move |stretch| CaseOfUser::partition(caller.org.clone(), user.clone(), kind.as_str().to_owned(), stretch)
 }
 
-fn page<R: Fact, V>(
+fn start_page<R: Fact, V>(
     api: &Api,
-    wanted: Option<usize>,
-    from: Option<DayPlace>,
+    requested_limit: Option<usize>,
+    cursor: Option<DayPlace>,
 ) -> Result<user_history::Page<V>, Problem> {
-    let limit = limit(api, wanted)?;
-    Ok(user_history::Page::new::<R>(from, limit, api.settings.rows_per_page, Millis::now()))
+    let limit = page_limit(api, requested_limit)?;
+    Ok(user_history::Page::new::<R>(cursor, limit, api.settings.rows_per_page, Millis::now()))
 }
 
-fn list<V>(page: user_history::Page<V>) -> List<V> {
-    let (items, next) = page.done();
+fn finish_page<V>(page: user_history::Page<V>) -> List<V> {
+    let (items, next) = page.finish();
     List { items, next: next.map(|place| place.to_string()) }
 }

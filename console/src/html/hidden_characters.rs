@@ -1,7 +1,7 @@
-//! Shows characters that disguise text: bidirectional controls and characters without a glyph become marks with their code.
+//! Makes characters visible that disguise text: replaces bidirectional controls and characters without a glyph by their code.
 //!
-//! Works on a finished page, so that no template can leave it out. Attributes are left alone: values of form fields go back as
-//! they came.
+//! Works on the finished page, so that no template can leave it out. Attributes stay unchanged, because values of form fields
+//! must be sent back as they are.
 
 use std::fmt::Write as _;
 
@@ -28,7 +28,7 @@ pub(super) fn reveal(page: String) -> String {
         } else {
             let code = u32::from(character);
             let result = match in_title {
-                // A title has no elements.
+                // A title cannot contain elements.
                 true => write!(revealed, "[U+{code:04X}]"),
                 false => write!(revealed, "<span class=\"hidden-character\">U+{code:04X}</span>"),
             };
@@ -49,7 +49,7 @@ fn is_hidden(character: char) -> bool {
         | 0x1BCA0..=0x1BCA3 | 0x1D173..=0x1D17A | 0xE0000..=0xE0FFF)
 }
 
-/// True for a joiner or a variation selector that its neighbours need: in emoji, and between letters of scripts that join.
+/// True for a joiner or variation selector that its neighbours need: in emoji, and between letters of joining scripts.
 fn belongs_to_neighbours(character: char, previous: char, next: char) -> bool {
     match character {
         '\u{200C}' | '\u{200D}' if is_joining(previous) => true,

@@ -1,6 +1,6 @@
-//! The frame of every page: head, navigation, messages, and the headers that each page is sent with.
+//! Frame of every page: head, navigation and response headers.
 //!
-//! Templates are `maud`'s, which escapes each value; nothing here writes HTML that was not made by them. There is no script.
+//! All HTML is built by `maud` templates, which escape each value. Pages contain no script.
 
 mod hidden_characters;
 mod parts;
@@ -14,16 +14,18 @@ use axum::{
 use maud::{DOCTYPE, Markup, html};
 use tidegate_web::Problem;
 
-pub(crate) use self::parts::{alert, block, chosen, code, code_list, field_error, link, pager, text, time};
+pub(crate) use self::parts::{
+    alert, block, code, code_list, field_error, filter_value, link, pager, text, time,
+};
 
 /// Style sheet of all pages.
 pub(crate) const STYLE: &str = include_str!("style.css");
 
-/// Content security policy: this process's style sheet and forms alone, no script, no frame, no foreign address.
+/// Content security policy: only the style sheet and forms of this origin; no scripts, frames or foreign addresses.
 const POLICY: &str =
     "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Groups of pages, as the navigation lists them.
+/// Groups of pages in the order of the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Section {
     Queues,
@@ -45,7 +47,7 @@ impl Section {
     ];
 }
 
-/// Names in the head of a page: who is signed in, and the value that the page's forms carry.
+/// Values of a page's frame: the signed-in key, and the token of the page's forms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame<'a> {
     pub(crate) org: &'a str,
@@ -55,7 +57,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) is_admin: bool,
 }
 
-/// A page inside the navigation.
+/// Renders a page with navigation.
 pub(crate) fn page(frame: Frame<'_>, section: Option<Section>, title: &str, body: &Markup) -> Response {
     page_with(StatusCode::OK, frame, section, title, body)
 }
@@ -98,10 +100,10 @@ pub(crate) fn page_with(
             (body)
         }
     };
-    whole(status, title, "framed", &document)
+    render_document(status, title, "framed", &document)
 }
 
-/// A page of somebody who is not signed in.
+/// Renders a page for clients without a session.
 pub(crate) fn bare_page(status: StatusCode, title: &str, body: &Markup) -> Response {
     let document = html! {
         main #content {
@@ -110,10 +112,10 @@ pub(crate) fn bare_page(status: StatusCode, title: &str, body: &Markup) -> Respo
             (body)
         }
     };
-    whole(status, title, "bare", &document)
+    render_document(status, title, "bare", &document)
 }
 
-/// The page of an answer that is not what was asked for.
+/// Renders a problem as a page.
 pub(crate) fn problem_page(problem: Problem, frame: Option<Frame<'_>>, request_id: &str) -> Response {
     let body = html! {
         @for error in &problem.errors {
@@ -136,10 +138,10 @@ pub(crate) fn token_field(form_token: &str) -> Markup {
     html! { input type="hidden" name=(TOKEN_FIELD) value=(form_token); }
 }
 
-/// Name of the field with the value that a form of another site does not know.
+/// Form field of the token that a form of another site cannot know.
 pub(crate) const TOKEN_FIELD: &str = "form_token";
 
-fn whole(status: StatusCode, title: &str, class: &str, document: &Markup) -> Response {
+fn render_document(status: StatusCode, title: &str, class: &str, document: &Markup) -> Response {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -160,13 +162,13 @@ fn whole(status: StatusCode, title: &str, class: &str, document: &Markup) -> Res
 pub(crate) async fn style() -> Response {
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8")),
-        // After an upgrade a page may have the old style for so long.
+        // After an upgrade, pages may use the old style sheet for this time.
         (header::CACHE_CONTROL, HeaderValue::from_static("max-age=300")),
     ];
     (headers, STYLE).into_response()
 }
 
-/// Sets the headers that keep a page from being framed, cached, sniffed or scripted.
+/// Sets the headers that prevent framing, caching, content sniffing and scripts.
 pub(crate) async fn guard(request: Request, next: Next) -> Response {
     let mut answer = next.run(request).await;
     let headers = answer.headers_mut();
@@ -181,6 +183,7 @@ pub(crate) async fn guard(request: Request, next: Next) -> Response {
     for (name, value) in set {
         headers.insert(name, HeaderValue::from_static(value));
     }
+    // Pages contain personal data; only answers that set their own value may be cached.
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     answer
 }

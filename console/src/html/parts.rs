@@ -1,16 +1,16 @@
-//! Parts that several pages have.
+//! Parts shared by several pages.
 
 use std::fmt::Display;
 
 use maud::{Markup, display, html};
 use tidegate_web::Problem;
 
-/// A message of what went wrong as a whole.
+/// Error message about a whole request.
 pub(crate) fn alert(text: &str) -> Markup {
     html! { div.alert dir="auto" role="alert" { p { (text) } } }
 }
 
-/// The error of the field whose JSON member a problem points at. `id` is what the field's `aria-describedby` names.
+/// Error of the form field that belongs to a JSON pointer. `id` is the element id that the field's `aria-describedby` refers to.
 pub(crate) fn field_error(problem: Option<&Problem>, pointer: &str, id: &str) -> Option<Markup> {
     let at = |error: &&tidegate_schemas::validation_error::ValidationError| {
         error.pointer.as_deref() == Some(pointer)
@@ -19,7 +19,7 @@ pub(crate) fn field_error(problem: Option<&Problem>, pointer: &str, id: &str) ->
     Some(html! { p.error dir="auto" id=(id) { (error.detail) } })
 }
 
-/// An instant as the API writes it, for people: `2026-01-31 12:00:00 UTC`.
+/// Formats an instant of the API for people: `2026-01-31 12:00:00 UTC`.
 pub(crate) fn time(iso: &str) -> Markup {
     let text = iso.split('.').next().unwrap_or(iso).trim_end_matches('Z').replace('T', " ");
     html! { time datetime=(iso) { (text) " UTC" } }
@@ -29,12 +29,12 @@ pub(crate) fn code_list<T: AsRef<str>>(words: &[T]) -> Markup {
     html! { ul.words { @for word in words { li { (code(word.as_ref())) } } } }
 }
 
-/// Text of a platform, a user or a moderator inside a sentence. Isolated, so that its direction does not reorder the words around it.
+/// Text of a platform, user or moderator within a sentence. Isolated, so that its direction does not reorder the words around it.
 pub(crate) fn text(value: impl Display) -> Markup {
     html! { bdi { (display(value)) } }
 }
 
-/// An id or key that a platform or a document chose, isolated like [`text`].
+/// Id or key chosen by a platform or a document, isolated like [`text`].
 pub(crate) fn code(value: impl Display) -> Markup {
     html! { code dir="auto" { (display(value)) } }
 }
@@ -44,21 +44,21 @@ pub(crate) fn block(value: impl Display) -> Markup {
     html! { pre dir="auto" { (display(value)) } }
 }
 
-/// The link to the next page of a list. `query` are the parameters of this page without its cursor.
+/// Link to the next page of a list. `query` holds the parameters of this page without its cursor.
 pub(crate) fn pager(path: &str, query: &[(&str, &str)], next: Option<&str>) -> Markup {
     let link = next.map(|next| {
-        let chosen = query.iter().copied().filter(|(_, value)| !value.is_empty());
-        link(path, chosen.chain([("cursor", next)]))
+        let filters = query.iter().copied().filter(|(_, value)| !value.is_empty());
+        link(path, filters.chain([("cursor", next)]))
     });
     html! { @if let Some(link) = link { p.pager { a href=(link) rel="next" { "Next page" } } } }
 }
 
-/// Returns the value of a filter; a form sends those that nothing was entered in as empty.
-pub(crate) fn chosen(text: &str) -> Option<String> {
+/// Returns the value of a filter. Forms send empty values for empty fields.
+pub(crate) fn filter_value(text: &str) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// A path with these parameters.
+/// Builds a link from a path and parameters.
 pub(crate) fn link<'a>(path: &str, query: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut pairs = form_urlencoded::Serializer::new(String::new());
     let query = pairs.extend_pairs(query).finish();
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_to_the_next_page_escapes_what_the_query_said() {
+    fn next_page_link_escapes_its_query() {
         let link = pager("/jobs", &[("queue", "a&b\"<"), ("state", "")], Some("x~1~")).into_string();
         assert_eq!(
             link,

@@ -11,17 +11,17 @@ use tidegate_schemas::ids::{ItemKey, JobId};
 use tidegate_web::{Path, Problem, Query};
 
 use crate::{
-    admin::{Api, extract::id, jobs},
+    admin::{Api, extract::parse_id, jobs},
     html::{self, Section, block, code, code_list, link, pager, text, time},
-    signin::Signed,
+    signin::PageCaller,
 };
 
 pub(super) async fn one(
     State(api): State<Api>,
-    signed: Signed,
+    signed: PageCaller,
     Path(job): Path<String>,
 ) -> Result<Response, Problem> {
-    let view = jobs::view(&api, &signed.caller, id(&job)?).await?;
+    let view = jobs::load_job_view(&api, &signed.caller, parse_id(&job)?).await?;
     let JobView { job, causes, next_cause, comments, latest_item, partial_items, withheld } = &view;
     let more = next_cause
         .as_ref()
@@ -79,12 +79,12 @@ pub(super) struct Asked {
 /// The causes that did not fit into the job's page.
 pub(super) async fn causes(
     State(api): State<Api>,
-    signed: Signed,
+    signed: PageCaller,
     Path(job): Path<String>,
     Query(asked): Query<Asked>,
 ) -> Result<Response, Problem> {
-    let job = id(&job)?;
-    let found = jobs::causes_page(&api, &signed.caller, job, asked.cursor.as_deref()).await?;
+    let job = parse_id(&job)?;
+    let found = jobs::load_causes_page(&api, &signed.caller, job, asked.cursor.as_deref()).await?;
     let causes = html! { @for cause in &found.items { (cause_of(cause)) } };
     Ok(rest_of(&signed, job, "causes", "Reports and appeals of a job", &causes, found.next.as_deref()))
 }
@@ -92,19 +92,19 @@ pub(super) async fn causes(
 /// The fetched items that did not fit into the job's page.
 pub(super) async fn partial_items(
     State(api): State<Api>,
-    signed: Signed,
+    signed: PageCaller,
     Path(job): Path<String>,
     Query(asked): Query<Asked>,
 ) -> Result<Response, Problem> {
-    let job = id(&job)?;
-    let found = jobs::partial_items_page(&api, &signed.caller, job, asked.cursor.as_deref()).await?;
+    let job = parse_id(&job)?;
+    let found = jobs::load_partial_items_page(&api, &signed.caller, job, asked.cursor.as_deref()).await?;
     let items = html! { @for item in &found.items { (json(item)) } };
     Ok(rest_of(&signed, job, "partial-items", "Partial items of a job", &items, found.next.as_deref()))
 }
 
 /// Page of a list that did not fit into the job's page.
 fn rest_of(
-    signed: &Signed,
+    signed: &PageCaller,
     job: JobId,
     list: &str,
     title: &str,

@@ -11,10 +11,10 @@ use super::job_page;
 use crate::{
     admin::{
         Api,
-        job_list::{self, Wanted},
+        job_list::{self, ListJobsQuery},
     },
-    html::{self, Section, chosen, code, pager, text, time},
-    signin::Signed,
+    html::{self, Section, code, filter_value, pager, text, time},
+    signin::PageCaller,
 };
 
 pub(super) fn routes() -> Router<Api> {
@@ -39,18 +39,18 @@ struct Asked {
 
 async fn list(
     State(api): State<Api>,
-    signed: Signed,
+    signed: PageCaller,
     Query(asked): Query<Asked>,
 ) -> Result<Response, Problem> {
-    let wanted = Wanted {
-        queue: chosen(&asked.queue).map(QueueId::from),
-        state: chosen(&asked.state),
-        type_id: chosen(&asked.type_id),
-        item_id: chosen(&asked.item_id),
+    let wanted = ListJobsQuery {
+        queue: filter_value(&asked.queue).map(QueueId::from),
+        state: filter_value(&asked.state),
+        type_id: filter_value(&asked.type_id),
+        item_id: filter_value(&asked.item_id),
         cursor: asked.cursor.clone(),
-        ..Wanted::default()
+        ..ListJobsQuery::default()
     };
-    let found = job_list::page(&api, &signed.caller, &wanted).await?;
+    let found = job_list::load_page(&api, &signed.caller, &wanted).await?;
     let query = [
         ("queue", &*asked.queue),
         ("state", &*asked.state),

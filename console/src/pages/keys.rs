@@ -19,11 +19,11 @@ use tidegate_web::{Path, Problem};
 use crate::{
     admin::{
         Api,
-        extract::id,
-        keys::{self, Key, NewlyMade, Wanted},
+        extract::parse_id,
+        keys::{self, CreateKeyRequest, KeyResponse, NewKeyResponse},
     },
     html::{self, Section, alert, code_list, field_error, text, time},
-    signin::{Fields, Signed, see_other},
+    signin::{Fields, PageCaller, see_other},
 };
 
 const PATH: &str = "/settings/keys";
@@ -47,7 +47,7 @@ enum Use {
     Revoked,
 }
 
-fn use_of(key: &Key, now: &str) -> Use {
+fn use_of(key: &KeyResponse, now: &str) -> Use {
     match (&key.revoked_at, &key.expires_at) {
         (Some(_), _) => Use::Revoked,
         // Times in this form sort as text.
@@ -56,8 +56,8 @@ fn use_of(key: &Key, now: &str) -> Use {
     }
 }
 
-async fn list(State(api): State<Api>, signed: Signed) -> Result<Response, Problem> {
-    let all = keys::all(&api, &signed.caller).await?;
+async fn list(State(api): State<Api>, signed: PageCaller) -> Result<Response, Problem> {
+    let all = keys::load_keys(&api, &signed.caller).await?;
     let now = Millis::now().iso();
     let (works, ended): (Vec<_>, Vec<_>) = all.iter().partition(|key| use_of(key, &now) == Use::Works);
     let own = signed.key_id;
@@ -79,7 +79,7 @@ async fn list(State(api): State<Api>, signed: Signed) -> Result<Response, Proble
     Ok(html::page(signed.frame(), Some(Section::Keys), "API keys", &body))
 }
 
-fn table(keys: &[&Key], own: ApiKeyId, now: &str) -> Markup {
+fn table(keys: &[&KeyResponse], own: ApiKeyId, now: &str) -> Markup {
     html! {
         table {
             thead {
@@ -97,7 +97,7 @@ fn table(keys: &[&Key], own: ApiKeyId, now: &str) -> Markup {
     }
 }
 
-fn row(key: &Key, own: ApiKeyId, now: &str) -> Markup {
+fn row(key: &KeyResponse, own: ApiKeyId, now: &str) -> Markup {
     let state = use_of(key, now);
     html! {
         tr {
@@ -158,12 +158,12 @@ impl NewForm {
         }
     }
 
-    fn wanted(&self) -> Result<Wanted, Problem> {
+    fn wanted(&self) -> Result<CreateKeyRequest, Problem> {
         let days = match &*self.days {
             "" => None,
             text => Some(number(text, "/expiresInSeconds", "days")?),
         };
-        Ok(Wanted {
+        Ok(CreateKeyRequest {
             name: Some(self.name.clone()),
             scopes: Some(self.scopes.clone()),
             expires_in_seconds: days.map(|days| days.saturating_mul(86_400)),
@@ -179,7 +179,7 @@ fn number(text: &str, pointer: &str, unit: &str) -> Result<u64, Problem> {
 }
 
 /// Id of the key that a form makes: the same each time that it is sent.
-fn key_of_form(signed: &Signed, once: &str) -> ApiKeyId {
+fn key_of_form(signed: &PageCaller, once: &str) -> ApiKeyId {
     derive(Kind::FormKey, &[signed.caller.org.as_str().as_bytes(), once.as_bytes()])
 }
 
@@ -191,11 +191,11 @@ fn check_once(once: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-async fn new(signed: Signed) -> Response {
+async fn new(signed: PageCaller) -> Response {
     new_page(StatusCode::OK, &signed, &NewForm::empty(), None)
 }
 
-async fn create(State(api): State<Api>, signed: Signed, fields: Fields) -> Response {
+async fn create(State(api): State<Api>, signed: PageCaller, fields: Fields) -> Response {
     let form = NewForm::sent(&fields);
     let made = async {
         check_once(&form.once)?;
@@ -221,13 +221,13 @@ fn other_errors(problem: Option<&Problem>, pointers: &[&str]) -> Markup {
     html! { @for error in others { (alert(&error.detail)) } }
 }
 
-fn new_page(status: StatusCode, signed: &Signed, form: &NewForm, problem: Option<&Problem>) -> Response {
+fn new_page(status: StatusCode, signed: &PageCaller, form: &NewForm, problem: Option<&Problem>) -> Response {
     let (name, scopes, days) = ("/name", "/scopes", "/expiresInSeconds");
     let name_error = field_error(problem, name, "name-error");
     let scopes_error = field_error(problem, scopes, "scopes-error");
     let days_error = field_error(problem, days, "days-error");
     let invalid = |error: &Option<Markup>| error.as_ref().map(|_| "true");
-    let may = |scope: Scope| scope != Scope::ChildSafety || signed.caller.may_child_safety();
+    let may = |scope: Scope| scope != Scope::ChildSafety || signed.caller.may_see_child_safety();
     let body = html! {
         (other_errors(problem, &[name, scopes, days]))
         form.sheet method="post" action=(PATH) {
@@ -283,9 +283,9 @@ const fn meaning(scope: Scope) -> &'static str {
 }
 
 /// The page with a key that was just made: the only one that ever shows it.
-fn made_page(signed: &Signed, title: &str, made: NewlyMade, old_ends: Option<Markup>) -> Response {
+fn made_page(signed: &PageCaller, title: &str, made: NewKeyResponse, old_ends: Option<Markup>) -> Response {
     let detail = made.audit_detail();
-    let NewlyMade { key, info } = made;
+    let NewKeyResponse { key, info } = made;
     let body = html! {
         div.notice role="status" { p { "The key " strong { (text(&info.name)) } " is made. Copy it now: it is not shown again." } }
         code.secret #key tabindex="0" aria-label="The new key" { (key) }
@@ -301,26 +301,26 @@ fn made_page(signed: &Signed, title: &str, made: NewlyMade, old_ends: Option<Mar
 }
 
 /// The key of the organisation that a path names.
-async fn named(api: &Api, signed: &Signed, key: &str) -> Result<Key, Problem> {
-    let key: ApiKeyId = id(key)?;
-    let mut all = keys::all(api, &signed.caller).await?.into_iter();
+async fn named(api: &Api, signed: &PageCaller, key: &str) -> Result<KeyResponse, Problem> {
+    let key: ApiKeyId = parse_id(key)?;
+    let mut all = keys::load_keys(api, &signed.caller).await?.into_iter();
     all.find(|known| known.id == key).ok_or_else(|| Problem::not_found("There is no such key."))
 }
 
 async fn ask_rotate(
     State(api): State<Api>,
-    signed: Signed,
+    signed: PageCaller,
     Path(key): Path<String>,
 ) -> Result<Response, Problem> {
     let key = named(&api, &signed, &key).await?;
-    let hours = (keys::a_day() / 3_600).to_string();
+    let hours = (keys::default_overlap_seconds() / 3_600).to_string();
     let once = CauseId::random().0.to_string();
     Ok(rotate_page(StatusCode::OK, &signed, &key, &hours, &once, None))
 }
 
 async fn rotate(
     State(api): State<Api>,
-    signed: Signed,
+    signed: PageCaller,
     Path(key): Path<String>,
     fields: Fields,
 ) -> Result<Response, Problem> {
@@ -349,8 +349,8 @@ async fn rotate(
 
 fn rotate_page(
     status: StatusCode,
-    signed: &Signed,
-    key: &Key,
+    signed: &PageCaller,
+    key: &KeyResponse,
     hours: &str,
     once: &str,
     problem: Option<&Problem>,
@@ -381,13 +381,13 @@ fn rotate_page(
     html::page_with(status, signed.frame(), Some(Section::Keys), "Rotate a key", &body)
 }
 
-fn about_own(signed: &Signed, key: &Key) -> Markup {
+fn about_own(signed: &PageCaller, key: &KeyResponse) -> Markup {
     html! { @if key.id == signed.key_id { p { "You are signed in with this key: your session ends when it does." } } }
 }
 
 async fn ask_revoke(
     State(api): State<Api>,
-    signed: Signed,
+    signed: PageCaller,
     Path(key): Path<String>,
 ) -> Result<Response, Problem> {
     let key = named(&api, &signed, &key).await?;
@@ -411,9 +411,9 @@ async fn ask_revoke(
 
 async fn revoke(
     State(api): State<Api>,
-    signed: Signed,
+    signed: PageCaller,
     Path(key): Path<String>,
 ) -> Result<Response, Problem> {
-    keys::revoke_key(&api, &signed.caller, id(&key)?).await?;
+    keys::revoke_key(&api, &signed.caller, parse_id(&key)?).await?;
     Ok(see_other(PATH))
 }

@@ -34,7 +34,7 @@ pub(crate) fn router(api: &Api) -> Router<Api> {
         .merge(jobs::routes())
         .merge(partial_items::routes())
         .merge(queues::routes())
-        .layer(from_fn_with_state(Arc::clone(api), audit::record))
+        .layer(from_fn_with_state(Arc::clone(api), audit::record_request))
         .layer(from_fn_with_state(Arc::clone(api), signin::authenticate))
         .merge(signin::routes(api))
         .route("/style.css", get(html::style))

@@ -12,10 +12,10 @@ use tidegate_web::{Path, Problem, Query};
 use crate::{
     admin::{
         Api,
-        partial_items::{self, Wanted},
+        partial_items::{self, ListRequestsQuery},
     },
-    html::{self, Section, block, chosen, code, pager, time},
-    signin::Signed,
+    html::{self, Section, block, code, filter_value, pager, time},
+    signin::PageCaller,
 };
 
 pub(super) fn settings_routes() -> Router<Api> {
@@ -45,8 +45,8 @@ const ERRORS: [(&str, &str); 3] = [
     ),
 ];
 
-async fn endpoint(State(api): State<Api>, signed: Signed) -> Response {
-    let found = partial_items::endpoint_of(&api, &signed.caller);
+async fn endpoint(State(api): State<Api>, signed: PageCaller) -> Response {
+    let found = partial_items::find_endpoint(&api, &signed.caller);
     let body = html! {
         p {
             "The service asks the platform for items at this endpoint. The operator sets it in the settings of the service, under "
@@ -90,17 +90,17 @@ struct Asked {
 
 async fn list(
     State(api): State<Api>,
-    signed: Signed,
+    signed: PageCaller,
     Query(asked): Query<Asked>,
 ) -> Result<Response, Problem> {
-    let wanted = Wanted {
-        state: chosen(&asked.state),
-        trigger: chosen(&asked.trigger),
-        error: chosen(&asked.error),
+    let wanted = ListRequestsQuery {
+        state: filter_value(&asked.state),
+        trigger: filter_value(&asked.trigger),
+        error: filter_value(&asked.error),
         cursor: asked.cursor.clone(),
-        ..Wanted::default()
+        ..ListRequestsQuery::default()
     };
-    let found = partial_items::page(&api, &signed.caller, &wanted).await?;
+    let found = partial_items::load_page(&api, &signed.caller, &wanted).await?;
     let query = [("state", &*asked.state), ("trigger", &*asked.trigger), ("error", &*asked.error)];
     let body = html! {
         p { "Requests of the last 30 days for items that reports, appeals, claims or an administrator needed." }
@@ -184,8 +184,12 @@ fn count(list: &RawValue) -> usize {
     serde_json::from_str::<Vec<&RawValue>>(list.get()).map_or(0, |list| list.len())
 }
 
-async fn one(State(api): State<Api>, signed: Signed, Path(id): Path<String>) -> Result<Response, Problem> {
-    let request = partial_items::request(&api, &signed.caller, &id).await?;
+async fn one(
+    State(api): State<Api>,
+    signed: PageCaller,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let request = partial_items::load_request(&api, &signed.caller, &id).await?;
     let body = html! {
         @if let Some(error) = &request.error {
             div.alert {

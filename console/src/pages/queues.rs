@@ -12,7 +12,7 @@ use crate::{
         queues::{self, FlowView, QueueView},
     },
     html::{self, Section, code, pager, text, time},
-    signin::Signed,
+    signin::PageCaller,
 };
 
 pub(super) fn routes() -> Router<Api> {
@@ -26,10 +26,10 @@ struct Asked {
 
 async fn list(
     State(api): State<Api>,
-    signed: Signed,
+    signed: PageCaller,
     Query(asked): Query<Asked>,
 ) -> Result<Response, Problem> {
-    let found = queues::page_after(&api, &signed.caller, None, asked.cursor).await?;
+    let found = queues::load_page(&api, &signed.caller, None, asked.cursor).await?;
     let body = html! {
         @if found.items.is_empty() {
             p.none { "No queues on this page." }

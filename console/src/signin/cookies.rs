@@ -1,6 +1,6 @@
-//! The one cookie of the console: a random token, with the name that the connection allows.
+//! The console's only cookie: a random token under the name that the connection permits.
 //!
-//! Before the sign-in the token only ties forms to the browser that asked for them; the sign-in replaces it.
+//! Before the sign-in, the token only ties forms to the browser. The sign-in replaces it, so a token planted earlier is useless.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use subtle::ConstantTimeEq as _;
 use tidegate_schemas::hex::{decode, hex};
 use tidegate_web::Problem;
 
-/// Name of a cookie that only a page of this very host over TLS can set.
+/// Cookie name that browsers accept only over TLS and only from this host.
 const NAME: &str = "__Host-tidegate";
-/// Name for a browser that talks to its own machine without TLS.
+/// Cookie name for a browser on the same machine without TLS.
 const LOCAL_NAME: &str = "tidegate";
 const BYTES: usize = 32;
 
-/// Token of a cookie. It is never printed, and the store has its hash only.
+/// Token of a cookie. Never printed; the store holds only its hash.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token([u8; BYTES]);
 
@@ -24,29 +24,30 @@ impl Token {
     pub(crate) fn random() -> Result<Self, Problem> {
         let mut bytes = [0; BYTES];
         getrandom::fill(&mut bytes).map_err(|error| {
-            tracing::error!(%error, "the system gives no random bytes");
+            tracing::error!(%error, "cannot get random bytes from the system");
             Problem::internal()
         })?;
         Ok(Self(bytes))
     }
 
-    /// Returns the token of a request's cookie.
+    /// Returns the token in the request's cookie. The plain cookie counts only on a local connection.
     pub(crate) fn of(headers: &HeaderMap, uri: &Uri) -> Option<Self> {
-        let local = is_local(headers, uri);
+        let is_local_connection = is_local(headers, uri);
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
         let pairs: Vec<_> =
             cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('=')).collect();
-        let named = |wanted: &str| pairs.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
-        let text = named(NAME).or_else(|| named(LOCAL_NAME).filter(|_| local))?;
+        let find_cookie =
+            |cookie_name: &str| pairs.iter().find(|(name, _)| *name == cookie_name).map(|(_, value)| *value);
+        let text = find_cookie(NAME).or_else(|| find_cookie(LOCAL_NAME).filter(|_| is_local_connection))?;
         decode(text).map(Self)
     }
 
-    /// Name of the session in the store.
+    /// Key of the session in the store.
     pub(crate) fn hash(&self) -> String {
         hex(&Sha256::digest(self.0))
     }
 
-    /// Value that forms carry beside the cookie. It says nothing about the token.
+    /// Token for forms, derived from the cookie's token by a hash that cannot be reversed.
     pub(crate) fn form_token(&self) -> String {
         let mut hash = Sha256::new();
         hash.update(b"tidegate form\0");
@@ -54,13 +55,13 @@ impl Token {
         hex(&hash.finalize())
     }
 
-    pub(crate) fn is_form_token(&self, sent: &str) -> bool {
-        self.form_token().as_bytes().ct_eq(sent.as_bytes()).into()
+    pub(crate) fn is_form_token(&self, form_token: &str) -> bool {
+        self.form_token().as_bytes().ct_eq(form_token.as_bytes()).into()
     }
 
-    /// The header that sets the cookie: for so many seconds, or until the browser ends.
+    /// Builds the header that sets the cookie, for `seconds` or until the browser closes.
     pub(crate) fn cookie(&self, headers: &HeaderMap, uri: &Uri, seconds: Option<u64>) -> SetCookie {
-        set(&hex(&self.0), is_local(headers, uri), seconds)
+        build_cookie(&hex(&self.0), is_local(headers, uri), seconds)
     }
 }
 
@@ -72,20 +73,20 @@ impl fmt::Debug for Token {
 
 pub(crate) type SetCookie = [(HeaderName, HeaderValue); 1];
 
-/// The header that removes the cookie.
-pub(crate) fn removed(headers: &HeaderMap, uri: &Uri) -> SetCookie {
-    set("", is_local(headers, uri), Some(0))
+/// Builds the header that removes the cookie.
+pub(crate) fn removal(headers: &HeaderMap, uri: &Uri) -> SetCookie {
+    build_cookie("", is_local(headers, uri), Some(0))
 }
 
-fn set(value: &str, local: bool, seconds: Option<u64>) -> SetCookie {
-    let (name, secure) = if local { (LOCAL_NAME, "") } else { (NAME, " Secure;") };
+fn build_cookie(value: &str, is_local_connection: bool, seconds: Option<u64>) -> SetCookie {
+    let (name, secure) = if is_local_connection { (LOCAL_NAME, "") } else { (NAME, " Secure;") };
     let age = seconds.map_or_else(String::new, |seconds| format!(" Max-Age={seconds};"));
     let text = format!("{name}={value}; Path=/;{secure}{age} HttpOnly; SameSite=Strict");
     [(header::SET_COOKIE, HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("")))]
 }
 
-/// True if the browser calls a server on its own machine without TLS. The name in the address decides: only a loopback name
-/// leads there whatever the network does.
+/// True if the browser calls a server on its own machine without TLS. Decided by the name in the address: only a loopback name
+/// always leads to the same machine.
 pub(super) fn is_local(headers: &HeaderMap, uri: &Uri) -> bool {
     let is_forwarded_tls = headers
         .get(HeaderName::from_static("x-forwarded-proto"))
@@ -100,7 +101,7 @@ pub(super) fn is_local(headers: &HeaderMap, uri: &Uri) -> bool {
     is_loopback && !is_forwarded_tls
 }
 
-/// Host and port that the request names.
+/// Host and port in the request.
 pub(super) fn authority<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     host.or_else(|| uri.authority().map(http::uri::Authority::as_str))
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_loopback_name_without_tls_has_the_plain_cookie() {
+    fn plain_cookie_is_set_only_for_loopback_without_tls() {
         let (token, uri) = (Token([7; BYTES]), Uri::from_static("/"));
         for (host, local) in [
             ("localhost:8081", true),
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn hash_form_token_and_token_differ_and_nothing_prints_the_token() {
+    fn token_its_hash_and_its_form_token_all_differ() {
         let token = Token([7; BYTES]);
         assert!(token.is_form_token(&token.form_token()));
         assert!(!token.is_form_token("") && !token.is_form_token(&token.hash()));

@@ -1,4 +1,4 @@
-//! Reads a form, after it has shown that it comes from a page of this console.
+//! Reads a form after verifying that it was sent by a page of this console.
 
 use axum::{
     extract::Request,
@@ -10,10 +10,10 @@ use tidegate_web::{HttpServer, Problem};
 use super::cookies::{Token, authority};
 use crate::html::TOKEN_FIELD;
 
-/// Greatest size of a form in bytes; the largest one of the console has a few hundred.
+/// Greatest size of a form in bytes. The largest form of the console has a few hundred.
 const FORM_BYTES: usize = 64 << 10;
 
-/// Fields of a form, in their order. A name may come several times.
+/// Fields of a form in their order. A name may occur several times.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fields(Vec<(String, String)>);
 
@@ -22,7 +22,7 @@ impl Fields {
         Self(form_urlencoded::parse(body).into_owned().collect())
     }
 
-    /// The value of a field; empty if it was not sent.
+    /// Returns the value of a field, or an empty string if it was not sent.
     pub(crate) fn get(&self, name: &str) -> &str {
         self.all(name).next().unwrap_or("")
     }
@@ -32,13 +32,14 @@ impl Fields {
     }
 }
 
-/// Reads the form of a request whose cookie has this token.
-pub(super) async fn read(
+/// Reads the form of a request. Refuses it unless it contains the form token of the cookie's token.
+pub(super) async fn read_form(
     http: &HttpServer,
     request: Request,
     org: Option<&OrgId>,
     token: Option<&Token>,
 ) -> Result<Fields, Problem> {
+    // Checked before the body is read: a refused form costs no memory.
     check_origin(request.headers(), request.uri())?;
     let body = http.read_form(request, org, FORM_BYTES).await?;
     let fields = Fields::parse(&body.bytes);
@@ -52,12 +53,12 @@ pub(super) async fn read(
     ))
 }
 
-/// Refuses a form that another site sent, as far as the browser says so. The token in the form refuses the others.
+/// Refuses a form of another site, as far as the browser reports it. Other forgeries lack the form token.
 fn check_origin(headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
     let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let is_foreign = match text(&HeaderName::from_static("sec-fetch-site")) {
         Some(site) => !matches!(site, "same-origin" | "none"),
-        // Of a page without a referrer the origin is `null`.
+        // A page with the policy `no-referrer` sends the origin `null`.
         None => text(&header::ORIGIN)
             .filter(|origin| *origin != "null")
             .is_some_and(|origin| origin.split_once("://").map(|(_, host)| host) != authority(headers, uri)),

@@ -1,6 +1,6 @@
-//! Sign-in with an API key of scope `review` or `admin`, and the caller of page requests.
+//! Signs people in with an API key of scope `review` or `admin`, and authenticates page requests.
 //!
-//! The key itself is in no cookie and no row: a session names it by its id, and ends with it.
+//! Neither cookie nor store contains the key: a session refers to it by id, and ends with it.
 
 mod cookies;
 mod forms;
@@ -30,16 +30,16 @@ use crate::{
     sign_in_attempts,
 };
 
-/// Caller of a page, with the session that they are signed in by.
+/// Caller of a page request, with the session's key and form token.
 #[derive(Clone, Debug)]
-pub(crate) struct Signed {
+pub(crate) struct PageCaller {
     pub(crate) caller: Caller,
-    /// The key that the session was begun with.
+    /// Key that the session was started with.
     pub(crate) key_id: ApiKeyId,
     form_token: Arc<str>,
 }
 
-impl Signed {
+impl PageCaller {
     pub(crate) fn frame(&self) -> Frame<'_> {
         Frame {
             org: self.caller.org.as_str(),
@@ -54,7 +54,7 @@ impl Signed {
     }
 }
 
-impl FromRequestParts<Api> for Signed {
+impl FromRequestParts<Api> for PageCaller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Problem> {
@@ -70,78 +70,85 @@ impl FromRequestParts<Api> for Fields {
     }
 }
 
-/// The routes of the sign-in itself.
+/// Routes of signing in and out.
 pub(crate) fn routes(api: &Api) -> Router<Api> {
     let sign_out = Router::new()
         .route("/sign-out", post(sign_out))
-        .layer(from_fn_with_state(Arc::clone(api), audit::record))
+        .layer(from_fn_with_state(Arc::clone(api), audit::record_request))
         .layer(from_fn_with_state(Arc::clone(api), authenticate));
-    Router::new().route("/sign-in", get(form).post(sign_in)).merge(sign_out)
+    Router::new().route("/sign-in", get(show_form).post(sign_in)).merge(sign_out)
 }
 
-/// Lets requests of a session through, with its caller and, of a form, with its fields; sends others to the sign-in.
-/// Problems become pages here.
+/// Authenticates page requests: passes the caller on and, for a form, its fields. Requests without a session are redirected to
+/// the sign-in. Problems are rendered as pages here.
 pub(crate) async fn authenticate(State(api): State<Api>, request: Request, next: Next) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
     let id_text = id.as_ref().map_or("", RequestId::as_str);
     let token = Token::of(request.headers(), request.uri());
     let holder = match &token {
-        Some(token) => sessions::find(&api, token).await,
+        Some(token) => sessions::find_holder(&api, token).await,
         None => Ok(None),
     };
     let (token, key) = match (token, holder) {
         (Some(token), Ok(Some(key))) => (token, key),
-        (_, Ok(_)) => return to_sign_in(&request),
+        (_, Ok(_)) => return redirect_to_sign_in(&request),
         (_, Err(problem)) => return html::problem_page(problem, None, id_text),
     };
     tidegate_web::record_org(&key.org);
     let key_id = key.key_id;
     let caller = Caller::of_key(key).with_request_id(id.as_ref());
-    let signed = Signed { caller, key_id, form_token: token.form_token().into() };
-    let mut answer = match checked(&api, request, &signed, &token).await {
+    let page_caller = PageCaller { caller, key_id, form_token: token.form_token().into() };
+    let mut answer = match authorize_request(&api, request, &page_caller, &token).await {
         Ok(request) => next.run(request).await,
         Err(problem) => problem.into_response(),
     };
-    if let Some(problem) = problem_of(&mut answer) {
-        answer = html::problem_page(problem, Some(signed.frame()), id_text);
+    if let Some(problem) = take_problem(&mut answer) {
+        answer = html::problem_page(problem, Some(page_caller.frame()), id_text);
     }
-    answer.extensions_mut().insert(AnswerFor(signed.caller.org));
+    answer.extensions_mut().insert(AnswerFor(page_caller.caller.org));
     answer
 }
 
-/// The request with all that its handler needs, if it may be handled.
-async fn checked(api: &Api, request: Request, signed: &Signed, token: &Token) -> Result<Request, Problem> {
-    let org = &signed.caller.org;
+/// Admits a request and attaches its caller and, for a form, its fields.
+async fn authorize_request(
+    api: &Api,
+    request: Request,
+    page_caller: &PageCaller,
+    token: &Token,
+) -> Result<Request, Problem> {
+    let org = &page_caller.caller.org;
     api.http.admit(&request, org)?;
     let is_form = !request.method().is_safe();
     let (mut parts, body) = request.into_parts();
-    parts.extensions.insert(signed.caller.clone());
-    parts.extensions.insert(signed.clone());
+    parts.extensions.insert(page_caller.caller.clone());
+    parts.extensions.insert(page_caller.clone());
     if !is_form {
         return Ok(Request::from_parts(parts, body));
     }
+    // The fields are read here and not in the handler, so no handler can forget the check of the form token.
     let fields =
-        forms::read(&api.http, Request::from_parts(parts.clone(), body), Some(org), Some(token)).await?;
+        forms::read_form(&api.http, Request::from_parts(parts.clone(), body), Some(org), Some(token)).await?;
     parts.extensions.insert(fields);
     Ok(Request::from_parts(parts, axum::body::Body::empty()))
 }
 
-/// The problem of an answer, if it is one; a method that the route does not take is one too.
-fn problem_of(answer: &mut Response) -> Option<Problem> {
+/// Takes the problem out of an answer. An unsupported method is a problem as well; the router answers it without a body.
+fn take_problem(answer: &mut Response) -> Option<Problem> {
     let problem = answer.extensions_mut().remove::<Problem>();
     let is_bare = !answer.headers().contains_key(header::CONTENT_TYPE);
     problem.or_else(|| {
         (is_bare && answer.status() == StatusCode::METHOD_NOT_ALLOWED).then(|| Problem {
             status: StatusCode::METHOD_NOT_ALLOWED,
-            ..Problem::not_found("This page is not there for that.")
+            ..Problem::not_found("This page does not support the request's method.")
         })
     })
 }
 
-fn to_sign_in(request: &Request) -> Response {
+fn redirect_to_sign_in(request: &Request) -> Response {
     let path = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     let (is_form, is_start) = (!request.method().is_safe(), path == "/");
     let query = match (is_form, is_start) {
+        // A form cannot be repeated after the sign-in, so the page says that it was not carried out.
         (true, _) => Some(("ended", "1")),
         (false, true) => None,
         (false, false) => Some(("next", path)),
@@ -149,11 +156,11 @@ fn to_sign_in(request: &Request) -> Response {
     see_other(&html::link("/sign-in", query))
 }
 
-/// A year, in which browsers call this name by TLS only.
+/// One year: browsers use TLS for this host name during that time.
 const TLS_ONLY: &str = "max-age=31536000";
 
-/// Tells browsers to call this name by TLS only. They pass it over in an answer without TLS, and a name of their own machine must
-/// stay usable without.
+/// Tells browsers to use only TLS for this host name. Left out on local connections: the name of the browser's own machine must
+/// stay usable without TLS.
 pub(crate) async fn require_tls(request: Request, next: Next) -> Response {
     let is_local = cookies::is_local(request.headers(), request.uri());
     let mut answer = next.run(request).await;
@@ -163,23 +170,23 @@ pub(crate) async fn require_tls(request: Request, next: Next) -> Response {
     answer
 }
 
-/// Sends the browser to a path of this console.
+/// Redirects the browser to a path of this console.
 pub(crate) fn see_other(path: &str) -> Response {
-    let to = HeaderValue::try_from(path).unwrap_or(HeaderValue::from_static("/"));
-    (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response()
+    let location = HeaderValue::try_from(path).unwrap_or(HeaderValue::from_static("/"));
+    (StatusCode::SEE_OTHER, [(header::LOCATION, location)]).into_response()
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Asked {
+struct SignInQuery {
     next: String,
     ended: String,
     out: String,
 }
 
-async fn form(request: Request) -> Response {
-    let asked = Query::<Asked>::of(request.uri()).map(|Query(asked)| asked).unwrap_or_default();
-    let notice = match (asked.ended.is_empty(), asked.out.is_empty()) {
+async fn show_form(request: Request) -> Response {
+    let query = Query::<SignInQuery>::of(request.uri()).map(|Query(query)| query).unwrap_or_default();
+    let notice = match (query.ended.is_empty(), query.out.is_empty()) {
         (false, _) => {
             Some("Your session has ended, and the form was not carried out. Sign in and send it again.")
         }
@@ -194,7 +201,7 @@ async fn form(request: Request) -> Response {
             Err(problem) => return html::problem_page(problem, None, ""),
         },
     };
-    let page = sign_in_page(StatusCode::OK, &token, &asked.next, notice, None);
+    let page = sign_in_page(StatusCode::OK, &token, &query.next, notice, None);
     if is_new {
         return (token.cookie(request.headers(), request.uri(), None), page).into_response();
     }
@@ -206,17 +213,17 @@ async fn sign_in(State(api): State<Api>, request: Request) -> Response {
     let (headers, uri) = (request.headers().clone(), request.uri().clone());
     let token = Token::of(&headers, &uri);
     let address = sign_in_attempts::address_of(&request);
-    let fields = match forms::read(&api.http, request, None, token.as_ref()).await {
+    let fields = match forms::read_form(&api.http, request, None, token.as_ref()).await {
         Ok(fields) => fields,
         Err(problem) => return html::problem_page(problem, None, id.as_ref().map_or("", RequestId::as_str)),
     };
-    // The form was read, so it had a token.
+    // Reading the form succeeded, so there is a token.
     let Some(token) = token else { return see_other("/sign-in") };
     let next = fields.get("next");
     let attempt = match api.sign_ins.begin(address, Instant::now()) {
         Ok(attempt) => attempt,
         Err(wait) => {
-            tracing::warn!(target: "audit", "an attempt to sign in was refused: too many had failed");
+            tracing::warn!(target: "audit", "a sign-in attempt was refused: too many attempts have failed");
             api.http.count_limited(Limit::SignIn);
             let problem = Problem::new(
                 StatusCode::TOO_MANY_REQUESTS,
@@ -231,73 +238,78 @@ async fn sign_in(State(api): State<Api>, request: Request) -> Response {
             );
         }
     };
-    match begin(&api, fields.get("key").trim(), id.as_ref()).await {
-        Ok(begun) => {
+    match begin_session(&api, fields.get("key").trim(), id.as_ref()).await {
+        Ok(session_token) => {
+            // Successful sign-ins do not count: people behind one address may sign in as often as they like.
             attempt.succeed();
             let age = Some(api.settings.session().as_secs());
-            (begun.cookie(&headers, &uri, age), see_other(own_path(next))).into_response()
+            (session_token.cookie(&headers, &uri, age), see_other(console_path(next))).into_response()
         }
-        Err(Refused { status, why }) => sign_in_page(status, &token, next, None, Some(&why)),
+        Err(SignInRefusal { status, reason: why }) => sign_in_page(status, &token, next, None, Some(&why)),
     }
 }
 
-struct Refused {
+struct SignInRefusal {
     status: StatusCode,
-    why: String,
+    reason: String,
 }
 
-/// Begins a session for the holder of a key.
-async fn begin(api: &Api, key: &str, id: Option<&RequestId>) -> Result<Token, Refused> {
-    let key = api.deps.keys.authenticate(key).await.map_err(refused)?;
+/// Starts a session for the holder of a key.
+async fn begin_session(api: &Api, key: &str, id: Option<&RequestId>) -> Result<Token, SignInRefusal> {
+    let key = api.deps.keys.authenticate(key).await.map_err(refuse_key)?;
     if !key.may(Scope::Review) {
-        return Err(Refused {
+        return Err(SignInRefusal {
             status: StatusCode::FORBIDDEN,
-            why: "This key has neither the scope review nor admin. Sign in with a key that has one of them."
-                .to_owned(),
+            reason:
+                "This key has neither the scope review nor admin. Sign in with a key that has one of them."
+                    .to_owned(),
         });
     }
     tidegate_web::record_org(&key.org);
-    begin_for(api, &key, id).await.map_err(|problem| Refused {
+    record_and_begin(api, &key, id).await.map_err(|problem| SignInRefusal {
         status: problem.status,
-        why: problem.errors.first().map_or_else(String::new, |error| error.detail.clone()),
+        reason: problem.errors.first().map_or_else(String::new, |error| error.detail.clone()),
     })
 }
 
-async fn begin_for(api: &Api, key: &KeyHolder, id: Option<&RequestId>) -> Result<Token, Problem> {
+async fn record_and_begin(api: &Api, key: &KeyHolder, id: Option<&RequestId>) -> Result<Token, Problem> {
+    // Recorded first: without its audit row the session must not exist.
     audit::record_sign_in(api, &Caller::of_key(key.clone()).with_request_id(id)).await?;
-    let token = sessions::begin(api, key).await?;
+    let token = sessions::insert_session(api, key).await?;
     tracing::info!(target: "audit", org = %key.org, by = %key.name, "signed in to the console");
     Ok(token)
 }
 
-/// The same words for every key that opens nothing, so that nobody learns which keys exist.
-fn refused(denied: Denied) -> Refused {
+/// Builds the refusal of a key. Unknown, expired and revoked keys get the same message, so that it does not reveal which keys
+/// exist.
+fn refuse_key(denied: Denied) -> SignInRefusal {
     tidegate_web::metrics::request_denied(denied.tag());
-    let why = match denied {
+    let reason = match denied {
         Denied::Missing => "Enter a key.",
         Denied::OrgDisabled => "The organisation of this key is disabled.",
         Denied::Unavailable => "Keys cannot be checked now. Try again in a moment.",
         Denied::Malformed | Denied::Unknown | Denied::Expired | Denied::Revoked => {
-            "This key opens nothing: it is mistyped, unknown, expired or revoked."
+            "This key is not valid: it is mistyped, unknown, expired or revoked. Check it, or use another key."
         }
     };
     let status = StatusCode::from_u16(denied.status()).unwrap_or(StatusCode::UNAUTHORIZED);
-    Refused { status, why: why.to_owned() }
+    SignInRefusal { status, reason: reason.to_owned() }
 }
 
 async fn sign_out(State(api): State<Api>, request: Request) -> Result<Response, Problem> {
     if let Some(token) = Token::of(request.headers(), request.uri()) {
-        sessions::end(&api, &token).await?;
+        sessions::end_session(&api, &token).await?;
     }
-    let cookie = cookies::removed(request.headers(), request.uri());
+    let cookie = cookies::removal(request.headers(), request.uri());
     Ok((cookie, see_other("/sign-in?out=1")).into_response())
 }
 
-/// Returns the path that a sign-in leads to: a page of this console, or the first one.
-fn own_path(next: &str) -> &str {
-    let rest = next.strip_prefix('/').unwrap_or("/");
-    let is_own = !rest.starts_with(['/', '\\']) && next.bytes().all(|byte| byte.is_ascii_graphic());
-    if is_own && !rest.starts_with("sign-") { next } else { "/" }
+/// Returns the path to open after the sign-in: a page of this console, or else the first page.
+fn console_path(next: &str) -> &str {
+    let relative = next.strip_prefix('/').unwrap_or("/");
+    let is_own = !relative.starts_with(['/', '\\']) && next.bytes().all(|byte| byte.is_ascii_graphic());
+    // `//host` and `/\host` would lead to another site.
+    if is_own && !relative.starts_with("sign-") { next } else { "/" }
 }
 
 fn sign_in_page(
@@ -311,7 +323,7 @@ fn sign_in_page(
         @if let Some(notice) = notice { div.notice role="status" { p { (notice) } } }
         form.sheet method="post" action="/sign-in" {
             (html::token_field(&token.form_token()))
-            input type="hidden" name="next" value=(own_path(next));
+            input type="hidden" name="next" value=(console_path(next));
             div.field {
                 label for="key" { "API key" }
                 p.hint #key-hint {
@@ -331,7 +343,7 @@ fn sign_in_page(
     html::bare_page(status, "Sign in", &body)
 }
 
-/// The page of a path that is none.
+/// Answers requests for unknown paths.
 pub(crate) async fn no_such_page(request: Request) -> Response {
     let id = request.extensions().get::<RequestId>().map_or("", RequestId::as_str);
     html::problem_page(Problem::not_found("There is no page at this address."), None, id)
@@ -342,9 +354,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sign_in_leads_to_pages_of_this_console_only() {
+    fn sign_in_redirects_only_within_the_console() {
         for own in ["/", "/queues", "/jobs?queue=a&cursor=b~c"] {
-            assert_eq!(own_path(own), own);
+            assert_eq!(console_path(own), own);
         }
         for other in [
             "",
@@ -356,15 +368,15 @@ mod tests {
             "/a\r\nb",
             "/a b",
         ] {
-            assert_eq!(own_path(other), "/", "{other}");
+            assert_eq!(console_path(other), "/", "{other}");
         }
     }
 
     #[test]
-    fn ended_and_unknown_keys_are_answered_alike() {
+    fn invalid_keys_get_the_same_answer() {
         let answers = [Denied::Malformed, Denied::Unknown, Denied::Expired, Denied::Revoked]
-            .map(|denied| refused(denied).why);
+            .map(|denied| refuse_key(denied).reason);
         assert!(answers.windows(2).all(|pair| pair[0] == pair[1]));
-        assert_ne!(refused(Denied::Unavailable).why, answers[0]);
+        assert_ne!(refuse_key(Denied::Unavailable).reason, answers[0]);
     }
 }

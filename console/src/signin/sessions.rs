@@ -1,4 +1,4 @@
-//! Sessions in the store, so that any process of the console knows them and a sign-out ends one everywhere.
+//! Stores sessions, so that every process of the console knows them and a sign-out takes effect everywhere.
 
 use tidegate_catalog::{Caller as KeyHolder, Denied, Scope};
 use tidegate_schemas::ids::Millis;
@@ -8,16 +8,16 @@ use tidegate_web::Problem;
 use super::cookies::Token;
 use crate::admin::{Api, faults};
 
-/// Begins a session with a new token.
-pub(super) async fn begin(api: &Api, key: &KeyHolder) -> Result<Token, Problem> {
+/// Starts a session with a new token.
+pub(super) async fn insert_session(api: &Api, key: &KeyHolder) -> Result<Token, Problem> {
     let token = Token::random()?;
-    let now = Millis::now();
+    let created_at = Millis::now();
     let row = Session {
         token_hash: token.hash(),
         org: key.org.clone(),
         key_id: key.key_id,
-        created_at: now,
-        expires_at: now.plus(api.settings.session()),
+        created_at,
+        expires_at: created_at.plus(api.settings.session()),
         ended_at: None,
         version: 0,
     };
@@ -25,15 +25,15 @@ pub(super) async fn begin(api: &Api, key: &KeyHolder) -> Result<Token, Problem> 
     Ok(token)
 }
 
-/// Returns the holder of the key that a token's session was begun with, if the session has neither ended nor expired and the
-/// key still opens the console. A key that was revoked by another process counts for as long as look-ups of keys are remembered
-/// (`catalog.key_cache_seconds`).
-pub(super) async fn find(api: &Api, token: &Token) -> Result<Option<KeyHolder>, Problem> {
+/// Returns the holder of the session's key, if the session is active and the key may still use the console. A key revoked by
+/// another process stays valid here for the lifetime of cached look-ups (`catalog.key_cache_seconds`).
+pub(super) async fn find_holder(api: &Api, token: &Token) -> Result<Option<KeyHolder>, Problem> {
     let store = &api.deps.moderation.store;
     let row = store.get::<Session>(&Session::key(token.hash())).await.map_err(faults::store)?;
     let Some(row) = row.filter(|row| row.ended_at.is_none() && Millis::now() < row.expires_at) else {
         return Ok(None);
     };
+    // The key is checked on every request, so a revocation ends its sessions.
     match api.deps.keys.holder(row.key_id).await {
         Ok(key) if key.org == row.org && key.may(Scope::Review) => Ok(Some(key)),
         Err(Denied::Unavailable) => Err(faults::unreachable()),
@@ -41,14 +41,15 @@ pub(super) async fn find(api: &Api, token: &Token) -> Result<Option<KeyHolder>, 
     }
 }
 
-/// Ends the session of a token. Ending it again changes nothing.
-pub(super) async fn end(api: &Api, token: &Token) -> Result<(), Problem> {
+/// Ends the session of a token. Ending it again has no effect.
+pub(super) async fn end_session(api: &Api, token: &Token) -> Result<(), Problem> {
     let store = &api.deps.moderation.store;
     let row = store.get::<Session>(&Session::key(token.hash())).await.map_err(faults::store)?;
     let Some(mut row) = row else { return Ok(()) };
     while row.ended_at.is_none() {
         let ended = Session { ended_at: Some(Millis::now()), ..row.clone() };
         match store.replace(&ended, row.version).await.map_err(faults::store)? {
+            // A replaced row is read again: the sign-out must not be lost to a concurrent change.
             Replaced::Yes | Replaced::Gone => break,
             Replaced::No(newer) => row = newer,
         }

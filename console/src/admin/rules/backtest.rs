@@ -1,6 +1,6 @@
-//! `POST /admin/v1/rules/backtest`: compares documents with the live configuration on a piece of the stored items.
+//! `POST /admin/v1/rules/backtest`: compares documents with the live configuration on stored items.
 //!
-//! A run is many requests with the same documents. Each answers with findings that add up, and with where to go on.
+//! A run consists of many requests with the same documents. Each answers with findings to add up and with the next cursor.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,27 +29,27 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Budget, ITEMS, place, span};
+use super::{MAX_BATCH_ITEMS, TimeBudget, parse_cursor, parse_span};
 use crate::admin::{
     Api,
     caller::Caller,
-    config::{Changed, Named, refused},
+    config::{DocumentChange, NamedFile, apply_problem},
     extract::Body,
     faults,
 };
 
-/// Candidates that stay compiled between requests, of one org and in all.
-const TRIALS_PER_ORG: usize = 2;
-const TRIALS: usize = 8;
+/// Compiled candidates kept between requests: for one org, and for all orgs together.
+const MAX_TRIALS_PER_ORG: usize = 2;
+const MAX_TRIALS: usize = 8;
 
-/// Time after which a client that was refused may ask again.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// `Retry-After` of a request that waited too long for its turn.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Wanted {
-    files: Vec<Named>,
-    /// True if documents that are not in the files are removed.
+pub(super) struct BacktestRequest {
+    files: Vec<NamedFile>,
+    /// True if documents missing from the files are removed.
     #[serde(default)]
     prune: bool,
     since: String,
@@ -62,47 +62,48 @@ pub(super) struct Wanted {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Answer {
-    /// The version that the documents are compared with.
+pub(super) struct BacktestResponse {
+    /// Live version that the documents are compared with.
     version: ConfigVersion,
-    changes: Vec<Changed>,
+    changes: Vec<DocumentChange>,
     warnings: Vec<String>,
     uncounted_windows: Vec<WindowId>,
     rules: BTreeMap<RuleId, Head>,
     findings: Findings,
     /// Cursor of the next request; null at the end.
     next: Option<String>,
-    /// Everything before it was read.
+    /// Time up to which all items were evaluated.
     through: String,
 }
 
-/// Candidates that were compiled lately, and the queue of those who evaluate stored items.
+/// Recently compiled candidates, and the queue of requests that evaluate stored items.
 #[derive(Default)]
 pub(crate) struct Trials {
-    kept: Mutex<Vec<Arc<Tried>>>,
+    cached: Mutex<Vec<Arc<CachedTrial>>>,
     queue: TurnQueue,
 }
 
-/// Lets one request evaluate stored items at a time, and the orgs in turn: of each org one request stands in the queue, the
-/// others wait behind it.
+/// Lets one request evaluate stored items at a time and gives orgs turns: one request of each org is in the queue, its other
+/// requests wait behind it.
 struct TurnQueue {
     orgs: OrgPermits,
     all: Arc<Semaphore>,
     waiting: AtomicUsize,
 }
 
-/// Right of an org to compile candidates, and to be next when it evaluates stored items. Until it is dropped.
+/// Permit of an org to compile candidates and to enter the queue for evaluation. Released on drop.
 pub(super) struct OrgTurn {
     _org: OwnedSemaphorePermit,
 }
 
-/// Right to evaluate stored items, until it is dropped.
-pub(super) struct Turn {
+/// Permit to evaluate stored items. Released on drop.
+pub(super) struct EvaluationTurn {
     _all: OwnedSemaphorePermit,
     _org: OrgTurn,
 }
 
-pub(super) struct Tried {
+/// Compiled candidate with the request that it belongs to.
+pub(super) struct CachedTrial {
     org: OrgId,
     digest: [u8; 32],
     trial: Arc<Trial>,
@@ -118,58 +119,58 @@ impl Default for TurnQueue {
 }
 
 impl TurnQueue {
-    async fn org_turn(&self, org: &OrgId, patience: Duration) -> Result<OrgTurn, Problem> {
-        let turn = async { Ok(OrgTurn { _org: self.orgs.acquire(org).await }) };
-        self.wait(turn, patience).await
+    async fn acquire_org_turn(&self, org: &OrgId, patience: Duration) -> Result<OrgTurn, Problem> {
+        let permit = async { Ok(OrgTurn { _org: self.orgs.acquire(org).await }) };
+        self.await_permit(permit, patience).await
     }
 
-    async fn turn(&self, org_turn: OrgTurn, patience: Duration) -> Result<Turn, Problem> {
-        let turn = async {
+    async fn acquire_turn(&self, org_turn: OrgTurn, patience: Duration) -> Result<EvaluationTurn, Problem> {
+        let permit = async {
             let all = Arc::clone(&self.all).acquire_owned().await.map_err(|_| Problem::internal())?;
-            Ok(Turn { _all: all, _org: org_turn })
+            Ok(EvaluationTurn { _all: all, _org: org_turn })
         };
-        self.wait(turn, patience).await
+        self.await_permit(permit, patience).await
     }
 
-    /// Waits for a turn. A request whose client has gone leaves the queue.
-    async fn wait<T>(
+    /// Waits for a permit up to `patience`. A request whose client disconnects is dropped and so leaves the queue.
+    async fn await_permit<T>(
         &self,
-        turn: impl Future<Output = Result<T, Problem>>,
+        permit: impl Future<Output = Result<T, Problem>>,
         patience: Duration,
     ) -> Result<T, Problem> {
-        let waits = Waits::new(&self.waiting);
-        timeout(patience, turn).await.unwrap_or_else(|_| {
-            let others = waits.others();
+        let waiting = WaitingRequest::new(&self.waiting);
+        timeout(patience, permit).await.unwrap_or_else(|_| {
+            let others = waiting.count_others();
             let detail = format!(
-                "Stored items are evaluated for one request at a time, and {others} more wait: ask again. A run goes on at \
+                "Stored items are evaluated for one request at a time, and {others} more wait: try again. A run continues at \
                  its `cursor`."
             );
-            Err(Problem::unavailable(detail, ASK_AGAIN))
+            Err(Problem::unavailable(detail, RETRY_AFTER))
         })
     }
 }
 
-/// Counts a request that waits.
-struct Waits<'a>(&'a AtomicUsize);
+/// Counts a request as waiting until it is dropped.
+struct WaitingRequest<'a>(&'a AtomicUsize);
 
-impl<'a> Waits<'a> {
+impl<'a> WaitingRequest<'a> {
     fn new(waiting: &'a AtomicUsize) -> Self {
         waiting.fetch_add(1, Ordering::Relaxed);
         Self(waiting)
     }
 
-    fn others(&self) -> usize {
+    fn count_others(&self) -> usize {
         self.0.load(Ordering::Relaxed).saturating_sub(1)
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for WaitingRequest<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Tried {
+impl CachedTrial {
     pub(super) fn candidate(&self) -> Arc<Compiled> {
         Arc::clone(&self.trial.candidate)
     }
@@ -181,43 +182,50 @@ impl Tried {
 
 impl Trials {
     /// Waits for the org's other requests that compile candidates or evaluate stored items.
-    pub(super) async fn org_turn(&self, org: &OrgId, patience: Duration) -> Result<OrgTurn, Problem> {
-        self.queue.org_turn(org, patience).await
+    pub(super) async fn acquire_org_turn(&self, org: &OrgId, patience: Duration) -> Result<OrgTurn, Problem> {
+        self.queue.acquire_org_turn(org, patience).await
     }
 
-    /// Waits for the evaluations of other orgs. Items that come in meanwhile have the processors to themselves, but for whose
-    /// turn it is.
-    pub(super) async fn turn(&self, org_turn: OrgTurn, patience: Duration) -> Result<Turn, Problem> {
-        self.queue.turn(org_turn, patience).await
+    /// Waits for the evaluations of other orgs. One evaluation at a time leaves the remaining processors to new items.
+    pub(super) async fn acquire_turn(
+        &self,
+        org_turn: OrgTurn,
+        patience: Duration,
+    ) -> Result<EvaluationTurn, Problem> {
+        self.queue.acquire_turn(org_turn, patience).await
     }
 
-    /// Another live configuration, or other entries of its banks, make another trial.
-    pub(super) async fn find(
+    /// Returns the cached trial of these documents, or compiles one. A trial is valid for one live configuration and one revision
+    /// of its banks.
+    pub(super) async fn find_or_compile(
         &self,
         api: &Api,
         org: &OrgId,
         live: Arc<Compiled>,
-        files: Vec<Named>,
+        files: Vec<NamedFile>,
         prune: bool,
-    ) -> Result<Arc<Tried>, Problem> {
-        let digest = digest(&files, prune);
+    ) -> Result<Arc<CachedTrial>, Problem> {
+        let digest = hash_documents(&files, prune);
         {
-            let mut kept = self.kept.lock().await;
-            kept.retain(|tried| tried.org != *org || Arc::ptr_eq(&tried.trial.live, &live));
-            if let Some(tried) = kept.iter().find(|tried| tried.org == *org && tried.digest == digest) {
-                return Ok(Arc::clone(tried));
+            let mut cached = self.cached.lock().await;
+            cached.retain(|trial| trial.org != *org || Arc::ptr_eq(&trial.trial.live, &live));
+            if let Some(cached_trial) =
+                cached.iter().find(|candidate| candidate.org == *org && candidate.digest == digest)
+            {
+                return Ok(Arc::clone(cached_trial));
             }
         }
-        // Compiled without the lock: the org's turn keeps a second one from being made.
-        let files = files.into_iter().map(Named::into_file).collect();
-        let candidate = api.deps.changes.candidate(org, files, prune).await.map_err(refused)?;
+        // Compiled without the lock. The org's turn prevents a second compilation of the same candidate.
+        let files = files.into_iter().map(NamedFile::into_file).collect();
+        let candidate = api.deps.changes.candidate(org, files, prune).await.map_err(apply_problem)?;
         if candidate.from != live.version() {
             return Err(Problem::conflict("The configuration has just changed: ask again."));
         }
-        let windows = candidate.differences.iter().filter(|it| it.kind == DocumentKind::Window);
-        let uncounted = windows.map(|it| WindowId::new(&it.key)).collect();
+        let windows =
+            candidate.differences.iter().filter(|difference| difference.kind == DocumentKind::Window);
+        let uncounted = windows.map(|window| WindowId::new(&window.key)).collect();
         let compiled = Arc::new(candidate.compiled.beside(&live));
-        let tried = Arc::new(Tried {
+        let trial = Arc::new(CachedTrial {
             org: org.clone(),
             digest,
             trial: Arc::new(Trial::new(live, compiled, uncounted)),
@@ -225,24 +233,26 @@ impl Trials {
             changes: candidate.differences,
             warnings: candidate.warnings.iter().map(ToString::to_string).collect(),
         });
-        let mut kept = self.kept.lock().await;
-        let own = || kept.iter().filter(|tried| tried.org == *org).count();
-        if own() >= TRIALS_PER_ORG
-            && let Some(oldest) = kept.iter().position(|tried| tried.org == *org)
+        let mut cached = self.cached.lock().await;
+        let count_of_org = || cached.iter().filter(|trial| trial.org == *org).count();
+        if count_of_org() >= MAX_TRIALS_PER_ORG
+            && let Some(oldest) = cached.iter().position(|trial| trial.org == *org)
         {
-            kept.remove(oldest);
-        } else if kept.len() >= TRIALS {
-            kept.remove(0);
+            cached.remove(oldest);
+        // The oldest trial of any org makes room; its next request compiles it again.
+        } else if cached.len() >= MAX_TRIALS {
+            cached.remove(0);
         }
-        kept.push(Arc::clone(&tried));
-        Ok(tried)
+        cached.push(Arc::clone(&trial));
+        Ok(trial)
     }
 }
 
-fn digest(files: &[Named], prune: bool) -> [u8; 32] {
+fn hash_documents(files: &[NamedFile], prune: bool) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update([u8::from(prune)]);
     for file in files {
+        // Each text is preceded by its length: otherwise moving text from one file to the next would keep the hash.
         for text in [&file.name, &file.text] {
             hash.update(text.len().to_be_bytes());
             hash.update(text);
@@ -251,47 +261,47 @@ fn digest(files: &[Named], prune: bool) -> [u8; 32] {
     hash.finalize().into()
 }
 
-pub(crate) async fn step(
+pub(crate) async fn run_step(
     State(api): State<Api>,
     caller: Caller,
-    Body(wanted): Body<Wanted>,
-) -> Result<Json<Answer>, Problem> {
-    let span = span(&wanted.since, &wanted.until, wanted.sample_percent)?;
-    let mut from = place(wanted.cursor.as_deref())?;
+    Body(request): Body<BacktestRequest>,
+) -> Result<Json<BacktestResponse>, Problem> {
+    let span = parse_span(&request.since, &request.until, request.sample_percent)?;
+    let mut cursor = parse_cursor(request.cursor.as_deref())?;
     let org = &caller.org;
     let deps = &api.deps.moderation;
-    let org_turn = api.trials.org_turn(org, api.settings.turn_wait()).await?;
+    let org_turn = api.trials.acquire_org_turn(org, api.settings.turn_wait()).await?;
     let live = deps.live.latest(org).await.map_err(faults::catalog)?;
-    let tried = api.trials.find(&api, org, live, wanted.files, wanted.prune).await?;
-    // After the candidate, for which the org may wait behind its own changes.
-    let _turn = api.trials.turn(org_turn, api.settings.turn_wait()).await?;
-    let trial = &tried.trial;
+    let cached_trial = api.trials.find_or_compile(&api, org, live, request.files, request.prune).await?;
+    // Taken after compiling: the candidate may wait behind the org's own changes, and must not hold up other orgs.
+    let _turn = api.trials.acquire_turn(org_turn, api.settings.turn_wait()).await?;
+    let trial = &cached_trial.trial;
 
-    let (budget, mut findings) = (Budget::begin(), Findings::default());
-    // Slow rules take seconds an item: the time is looked at after the first one, and less and less often.
+    let (budget, mut findings) = (TimeBudget::start(), Findings::default());
+    // Slow rules take seconds per item: the time is checked after the first item, then after growing batches.
     let mut items = 1;
     loop {
-        let page = history::page(&deps.store, org, &span, from.take(), items).await;
+        let page = history::page(&deps.store, org, &span, cursor.take(), items).await;
         let page = page.map_err(faults::moderation)?;
-        items = (2 * items).min(ITEMS);
+        items = (2 * items).min(MAX_BATCH_ITEMS);
         let visible = caller.clearance().visible_items(&deps.store, org, page.items).await;
         let visible = visible.map_err(faults::moderation)?;
-        let judged = trial.compare(&deps.store, org, visible, api.deps.window_rows).await;
-        findings.join(judged.map_err(faults::moderation)?);
-        from = page.next;
-        if from.is_none() || budget.is_spent() {
+        let comparison = trial.compare(&deps.store, org, visible, api.deps.window_rows).await;
+        findings.join(comparison.map_err(faults::moderation)?);
+        cursor = page.next;
+        if cursor.is_none() || budget.is_spent() {
             break;
         }
     }
-    let through = from.as_ref().map_or(span.time.end, |place| place.at().max(span.time.start));
-    Ok(Json(Answer {
-        version: tried.version,
-        changes: tried.changes.iter().cloned().map(Changed::from).collect(),
-        warnings: tried.warnings.clone(),
+    let through = cursor.as_ref().map_or(span.time.end, |place| place.at().max(span.time.start));
+    Ok(Json(BacktestResponse {
+        version: cached_trial.version,
+        changes: cached_trial.changes.iter().cloned().map(DocumentChange::from).collect(),
+        warnings: cached_trial.warnings.clone(),
         uncounted_windows: trial.uncounted.iter().cloned().collect(),
         rules: trial.heads(findings.rules.keys()),
         findings,
-        next: from.map(|place| place.to_string()),
+        next: cursor.map(|place| place.to_string()),
         through: through.iso(),
     }))
 }
@@ -304,31 +314,35 @@ mod tests {
 
     use super::*;
 
-    async fn turn(queue: &TurnQueue, org: &OrgId, patience: Duration) -> Result<Turn, Problem> {
-        let org_turn = queue.org_turn(org, patience).await?;
-        queue.turn(org_turn, patience).await
+    async fn acquire_turn(
+        queue: &TurnQueue,
+        org: &OrgId,
+        patience: Duration,
+    ) -> Result<EvaluationTurn, Problem> {
+        let org_turn = queue.acquire_org_turn(org, patience).await?;
+        queue.acquire_turn(org_turn, patience).await
     }
 
     #[tokio::test]
-    async fn org_that_compiles_candidates_delays_no_evaluation_of_others() {
+    async fn compiling_org_does_not_delay_evaluations_of_others() {
         let (queue, patience) = (TurnQueue::default(), Duration::from_secs(600));
         let (busy, other) = (OrgId::new("busy"), OrgId::new("other"));
-        let compiling = queue.org_turn(&busy, patience).await.ok().unwrap();
-        assert!(turn(&queue, &busy, patience).boxed().now_or_never().is_none());
-        assert!(turn(&queue, &other, patience).now_or_never().unwrap().is_ok());
-        assert!(queue.turn(compiling, patience).now_or_never().unwrap().is_ok());
+        let compiling = queue.acquire_org_turn(&busy, patience).await.ok().unwrap();
+        assert!(acquire_turn(&queue, &busy, patience).boxed().now_or_never().is_none());
+        assert!(acquire_turn(&queue, &other, patience).now_or_never().unwrap().is_ok());
+        assert!(queue.acquire_turn(compiling, patience).now_or_never().unwrap().is_ok());
     }
 
     #[tokio::test]
-    async fn orgs_take_turns_however_many_requests_one_has() {
+    async fn orgs_take_turns_regardless_of_request_counts() {
         let (queue, patience) = (TurnQueue::default(), Duration::from_secs(600));
         let (busy, other) = (OrgId::new("busy"), OrgId::new("other"));
-        let running = turn(&queue, &busy, patience).await.ok().unwrap();
-        let mut waiting: Vec<_> = (0..30).map(|_| turn(&queue, &busy, patience).boxed()).collect();
+        let running = acquire_turn(&queue, &busy, patience).await.ok().unwrap();
+        let mut waiting: Vec<_> = (0..30).map(|_| acquire_turn(&queue, &busy, patience).boxed()).collect();
         for request in &mut waiting {
             assert!(poll!(request).is_pending());
         }
-        let mut others = turn(&queue, &other, patience).boxed();
+        let mut others = acquire_turn(&queue, &other, patience).boxed();
         assert!(poll!(&mut others).is_pending());
         drop(running);
         assert!(poll!(&mut waiting[0]).is_pending(), "the other org comes first");
@@ -338,10 +352,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn request_that_waited_too_long_is_told_to_ask_again() {
+    async fn request_that_waits_too_long_is_answered_with_503() {
         let (queue, org) = (TurnQueue::default(), OrgId::new("o"));
-        let _running = turn(&queue, &org, Duration::from_secs(600)).await.ok().unwrap();
-        let refused = turn(&queue, &org, Duration::ZERO).await.err().unwrap();
+        let _running = acquire_turn(&queue, &org, Duration::from_secs(600)).await.ok().unwrap();
+        let refused = acquire_turn(&queue, &org, Duration::ZERO).await.err().unwrap();
         assert_eq!(refused.status, 503);
         assert_eq!(queue.waiting.load(Ordering::Relaxed), 0);
     }

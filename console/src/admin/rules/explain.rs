@@ -1,4 +1,4 @@
-//! `POST /admin/v1/rules/explain`: why a rule matches a stored item or not, with the live documents or with others.
+//! `POST /admin/v1/rules/explain`: explains why a rule matches a stored item or not, with the live or with other documents.
 
 use std::collections::BTreeSet;
 
@@ -13,45 +13,45 @@ use tidegate_rules::{Explained, Omissions};
 use tidegate_schemas::ids::{ConfigVersion, ItemKey, RuleId, SubmissionId};
 use tidegate_web::Problem;
 
-use crate::admin::{Api, caller::Caller, child_safety, config::Named, extract::Body, faults};
+use crate::admin::{Api, caller::Caller, child_safety, config::NamedFile, extract::Body, faults};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct ExplainRequest {
     item: ItemKey,
     rule: RuleId,
-    /// Documents to try in the place of the live ones.
+    /// Documents to use instead of the live ones.
     #[serde(default)]
-    files: Vec<Named>,
+    files: Vec<NamedFile>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Answer {
+pub(super) struct ExplainResponse {
     item: ItemKey,
     submission_id: SubmissionId,
-    /// Time at which this version of the item came in. Strikes and windows are looked up as they were then.
+    /// Time at which this version of the item arrived. Strikes and windows are looked up as of then.
     received_at: String,
     rule: RuleId,
-    /// The live version, also where other documents were tried.
+    /// Live version, also if other documents were used.
     config_version: ConfigVersion,
     tree: Explained,
-    /// The rule is not evaluated for such an item: another type, another source, or it had expired.
+    /// True if the rule does not apply to the item: another type, another source, or an expired rule.
     is_no_concern: bool,
-    /// Media, models and windows that were not counted are not known of the past.
+    /// True if facts had to be assumed: past media, scores and uncounted windows are not stored.
     is_guessed: bool,
     #[serde(flatten)]
     left_out: Omissions,
 }
 
-pub(crate) async fn explain(
+pub(crate) async fn explain_rule(
     State(api): State<Api>,
     caller: Caller,
-    Body(wanted): Body<Wanted>,
-) -> Result<Json<Answer>, Problem> {
+    Body(request): Body<ExplainRequest>,
+) -> Result<Json<ExplainResponse>, Problem> {
     let (org, deps) = (&caller.org, &api.deps.moderation);
-    let Wanted { item, rule, files } = wanted;
-    child_safety::check_and_record_explained(&api, &caller, &item, "/rules/explain").await?;
+    let ExplainRequest { item, rule, files } = request;
+    child_safety::authorize_explained_item(&api, &caller, &item, "/rules/explain").await?;
     let row = stored::newest(&deps.store, org, &item).await.map_err(faults::moderation)?;
     let row = row.ok_or_else(|| {
         Problem::not_found(format!("There is no stored item `{}` of type `{}`.", item.id, item.type_id))
@@ -61,30 +61,31 @@ pub(crate) async fn explain(
     let (config, uncounted) = if files.is_empty() {
         (live, BTreeSet::new())
     } else {
-        let _turn = api.trials.org_turn(org, api.settings.turn_wait()).await?;
-        let tried = api.trials.find(&api, org, live, files, false).await?;
-        (tried.candidate(), tried.uncounted())
+        // The turn bounds compilations: only one candidate of an org is compiled at a time.
+        let _turn = api.trials.acquire_org_turn(org, api.settings.turn_wait()).await?;
+        let trial = api.trials.find_or_compile(&api, org, live, files, false).await?;
+        (trial.candidate(), trial.uncounted())
     };
     let archive =
         Archive { store: &deps.store, org, uncounted: &uncounted, window_rows: api.deps.window_rows };
-    let why =
+    let result =
         stored_evaluation::explain(archive, config, &row, &rule).await.map_err(|error| match error {
             Error::Content { detail, .. } => {
                 Problem::conflict(format!("The item does not fit its type any more: {detail}"))
             }
             error => faults::moderation(error),
         })?;
-    let why =
-        why.ok_or_else(|| Problem::not_found(format!("There is no rule `{rule}` that is evaluated.")))?;
-    Ok(Json(Answer {
+    let explanation =
+        result.ok_or_else(|| Problem::not_found(format!("There is no rule `{rule}` that is evaluated.")))?;
+    Ok(Json(ExplainResponse {
         submission_id: row.submission_id,
         received_at: row.append_ms.iso(),
         item,
         rule,
         config_version,
-        tree: why.tree,
-        is_no_concern: why.is_no_concern,
-        is_guessed: why.is_guessed,
-        left_out: why.left_out,
+        tree: explanation.tree,
+        is_no_concern: explanation.is_no_concern,
+        is_guessed: explanation.is_guessed,
+        left_out: explanation.left_out,
     }))
 }

@@ -1,6 +1,5 @@
-//! `/admin/v1/rules`: what rules would do and what they did, on stored items.
-//!
-//! Rules themselves are documents, in the configuration.
+//! `/admin/v1/rules`: backtests, explains, counts and re-runs rules on stored items. Rules themselves are documents of the
+//! configuration (`config`).
 
 mod backtest;
 mod explain;
@@ -27,35 +26,36 @@ pub(super) use backtest::Trials;
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
-        .route("/rules/backtest", post(backtest::step))
-        .route("/rules/explain", post(explain::explain))
-        .route("/routing/explain", post(routing::explain))
-        .route("/rules/baselines", post(stats::record))
-        .route("/rules/stats", get(stats::stats))
-        .route("/rules/retroactions", get(retroactions::list).post(retroactions::begin))
-        .route("/rules/retroactions/{run}/step", post(retroactions::step))
+        .route("/rules/backtest", post(backtest::run_step))
+        .route("/rules/explain", post(explain::explain_rule))
+        .route("/routing/explain", post(routing::explain_routing))
+        .route("/rules/baselines", post(stats::record_baselines))
+        .route("/rules/stats", get(stats::list_stats))
+        .route("/rules/retroactions", get(retroactions::list_runs).post(retroactions::begin_run))
+        .route("/rules/retroactions/{run}/step", post(retroactions::run_step))
 }
 
-/// Stored items that are read at once; each may be a megabyte.
-const ITEMS: usize = 64;
+/// Stored items read at once; one item can have a megabyte.
+const MAX_BATCH_ITEMS: usize = 64;
 
-/// Time that one request works. A long run is many requests, so that it can be watched, stopped and continued.
-const STEP: Duration = Duration::from_secs(2);
+/// Working time of one request. A long run consists of many requests, so that it can be watched, stopped and continued.
+const STEP_TIME: Duration = Duration::from_secs(2);
 
-struct Budget(Instant);
+/// Working time of a request, measured from its start.
+struct TimeBudget(Instant);
 
-impl Budget {
-    fn begin() -> Self {
+impl TimeBudget {
+    fn start() -> Self {
         Self(Instant::now())
     }
 
     fn is_spent(&self) -> bool {
-        self.0.elapsed() >= STEP
+        self.0.elapsed() >= STEP_TIME
     }
 }
 
-fn span(since: &str, until: &str, percent: Option<f64>) -> Result<Span, Problem> {
-    let time: Range<Millis> = instant("/since", since)?..instant("/until", until)?;
+fn parse_span(since: &str, until: &str, percent: Option<f64>) -> Result<Span, Problem> {
+    let time: Range<Millis> = parse_instant("/since", since)?..parse_instant("/until", until)?;
     if time.is_empty() {
         return Err(invalid("/until", "It must be after `since`."));
     }
@@ -64,7 +64,7 @@ fn span(since: &str, until: &str, percent: Option<f64>) -> Result<Span, Problem>
         let days = history::kept().as_secs() / 86_400;
         return Err(invalid(
             "/since",
-            format!("Stored items are found {days} days back: not before {}.", oldest.iso()),
+            format!("Stored items are kept for {days} days: the earliest time is {}.", oldest.iso()),
         ));
     }
     let sample = Sample::of_percent(percent.unwrap_or(100.0))
@@ -72,12 +72,13 @@ fn span(since: &str, until: &str, percent: Option<f64>) -> Result<Span, Problem>
     Ok(Span { time, sample })
 }
 
-fn instant(pointer: &str, text: &str) -> Result<Millis, Problem> {
-    datetime::parse(text)
-        .ok_or_else(|| invalid(pointer, "An instant such as 2026-12-31T00:00:00Z is needed."))
+fn parse_instant(pointer: &str, text: &str) -> Result<Millis, Problem> {
+    datetime::parse(text).ok_or_else(|| {
+        invalid(pointer, "The value is not an instant; expected the form 2026-12-31T00:00:00Z.")
+    })
 }
 
-fn place(cursor: Option<&str>) -> Result<Option<HistoryCursor>, Problem> {
+fn parse_cursor(cursor: Option<&str>) -> Result<Option<HistoryCursor>, Problem> {
     let place = cursor.map(str::parse).transpose();
-    place.map_err(|_| invalid("/cursor", "This is not a cursor of this run."))
+    place.map_err(|_| invalid("/cursor", "The cursor does not belong to this run."))
 }

@@ -1,4 +1,4 @@
-//! `/admin/v1/rules/retroactions`: runs of live rules over items that came in before.
+//! `/admin/v1/rules/retroactions`: applies live rules to stored items, step by step.
 
 use axum::{Extension, Json, extract::State, http::StatusCode};
 use serde::Deserialize;
@@ -10,23 +10,23 @@ use tidegate_schemas::ids::{Millis, RuleId};
 use tidegate_web::{Path, Problem, Query};
 use uuid::Uuid;
 
-use super::{Budget, span};
+use super::{TimeBudget, parse_span};
 use crate::admin::{
     Api, List,
     audit::AuditDetail,
     caller::Caller,
-    extract::{Body, WholeList, id, invalid},
+    extract::{Body, UnpagedQuery, invalid, parse_id},
     faults,
 };
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct RetroactionRequest {
     rules: Vec<RuleId>,
     since: String,
     #[serde(default)]
     until: Option<String>,
-    /// True if the run only reports what it would do.
+    /// True if the run only reports its actions.
     #[serde(default)]
     dry_run: bool,
     /// True if the run covers items of child safety, which needs the scope `child_safety`.
@@ -36,81 +36,85 @@ pub(super) struct Wanted {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Step {
-    /// The step ends once it has sent so many items.
-    #[serde(default = "many")]
+pub(super) struct StepRequest {
+    /// The step ends after sending this number of items.
+    #[serde(default = "default_step_items")]
     most: u64,
 }
 
-fn many() -> u64 {
+fn default_step_items() -> u64 {
     1_000
 }
 
-pub(super) async fn begin(
+pub(super) async fn begin_run(
     State(api): State<Api>,
     caller: Caller,
-    Body(wanted): Body<Wanted>,
+    Body(request): Body<RetroactionRequest>,
 ) -> Result<(StatusCode, Extension<AuditDetail>, Json<Run>), Problem> {
-    if wanted.child_safety {
-        caller.needs_child_safety()?;
+    // Without the scope, such a run would let the caller act on items that they may not see.
+    if request.child_safety {
+        caller.require_child_safety()?;
     }
-    let now = Millis::now();
-    let until = wanted.until.unwrap_or_else(|| now.iso());
-    let span = span(&wanted.since, &until, None)?;
-    let wanted = retroact::Wanted {
-        rules: wanted.rules,
+    let begun_at = Millis::now();
+    let end = request.until.unwrap_or_else(|| begun_at.iso());
+    let span = parse_span(&request.since, &end, None)?;
+    let run_request = retroact::Wanted {
+        rules: request.rules,
         since: span.time.start,
         until: span.time.end,
-        dry_run: wanted.dry_run,
-        clearance: Clearance::from_flag(wanted.child_safety),
+        dry_run: request.dry_run,
+        clearance: Clearance::from_flag(request.child_safety),
         by: caller.name.to_string(),
     };
-    let begun = retroact::begin(&api.deps.moderation, &caller.org, wanted, now).await;
-    let run = begun.map_err(faults::moderation)?.map_err(refused)?;
+    let result = retroact::begin(&api.deps.moderation, &caller.org, run_request, begun_at).await;
+    let run = result.map_err(faults::moderation)?.map_err(refusal_problem)?;
     let detail = serde_json::json!({"run": run.id, "dryRun": run.dry_run});
     Ok((StatusCode::CREATED, Extension(AuditDetail(detail)), Json(run)))
 }
 
-pub(super) async fn list(
+pub(super) async fn list_runs(
     State(api): State<Api>,
     caller: Caller,
-    Query(_): Query<WholeList>,
+    Query(_): Query<UnpagedQuery>,
 ) -> Result<Json<List<Run>>, Problem> {
     let runs = retroact::list(&api.deps.moderation.store, &caller.org, caller.clearance()).await;
-    Ok(Json(List::whole(runs.map_err(faults::moderation)?)))
+    Ok(Json(List::unpaged(runs.map_err(faults::moderation)?)))
 }
 
-pub(super) async fn step(
+pub(super) async fn run_step(
     State(api): State<Api>,
     caller: Caller,
     Path(run): Path<String>,
-    Body(step): Body<Step>,
+    Body(request): Body<StepRequest>,
 ) -> Result<Json<Run>, Problem> {
-    let run: Uuid = id(&run)?;
-    if step.most == 0 {
+    let run: Uuid = parse_id(&run)?;
+    if request.most == 0 {
         return Err(invalid("/most", "It is at least 1."));
     }
-    let org_turn = api.trials.org_turn(&caller.org, api.settings.turn_wait()).await?;
-    let _turn = api.trials.turn(org_turn, api.settings.turn_wait()).await?;
-    let budget = Budget::begin();
+    // Shares the turns of backtests: both evaluate stored items and would slow down new ones.
+    let org_turn = api.trials.acquire_org_turn(&caller.org, api.settings.turn_wait()).await?;
+    let _turn = api.trials.acquire_turn(org_turn, api.settings.turn_wait()).await?;
+    let budget = TimeBudget::start();
     let (deps, rows) = (&api.deps.moderation, api.deps.window_rows);
     let (org, clearance) = (&caller.org, caller.clearance());
-    let stepped = retroact::step(deps, org, run, clearance, rows, step.most, || budget.is_spent()).await;
-    Ok(Json(stepped.map_err(faults::moderation)?.map_err(refused)?))
+    let result = retroact::step(deps, org, run, clearance, rows, request.most, || budget.is_spent()).await;
+    Ok(Json(result.map_err(faults::moderation)?.map_err(refusal_problem)?))
 }
 
-fn refused(refusal: Refusal) -> Problem {
+fn refusal_problem(refusal: Refusal) -> Problem {
     match refusal {
         Refusal::NoSuchRun => Problem::not_found("There is no such run."),
-        Refusal::NoRules => invalid("/rules", "Name the rules that are to act."),
+        Refusal::NoRules => invalid("/rules", "The list is empty: name the rules to apply."),
         Refusal::NoSuchRule(rule) => invalid("/rules", format!("There is no rule `{rule}`.")),
         Refusal::NotLive(rule) => {
             invalid("/rules", format!("The rule `{rule}` is not live: it would not act."))
         }
         Refusal::Changed(rule) => Problem::conflict(format!(
-            "The rule `{rule}` is not what it was when the run began, or not live: begin another run."
+            "The rule `{rule}` was changed or is no longer live since the run began: begin another run."
         )),
-        Refusal::ChildSafety => Caller::lacks_child_safety(),
-        Refusal::Overtaken => Problem::conflict("Somebody else is at this run: look where it is."),
+        Refusal::ChildSafety => Caller::missing_child_safety_scope(),
+        Refusal::Overtaken => {
+            Problem::conflict("Another request continued this run: load its state and continue from there.")
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `POST /admin/v1/routing/explain`: where a routing list sends a job, and why the other entries do not take it.
+//! `POST /admin/v1/routing/explain`: explains the queue that a routing list chooses for a job, entry by entry.
 
 use std::sync::Arc;
 
@@ -28,17 +28,17 @@ use crate::admin::{
     Api,
     caller::Caller,
     child_safety,
-    config::Named,
+    config::NamedFile,
     extract::{Body, invalid},
     faults,
 };
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct ExplainRoutingRequest {
     list: String,
-    item: WantedItem,
-    /// Facts of the cause, by the names that conditions use. Those of a stored item stand for what is left out.
+    item: RoutedItemRequest,
+    /// Facts of the cause under their names in conditions. Missing ones are taken from the stored item.
     #[serde(default)]
     report: Option<Map<String, Value>>,
     #[serde(default)]
@@ -47,14 +47,14 @@ pub(super) struct Wanted {
     rules: Option<Map<String, Value>>,
     #[serde(default)]
     media: Option<Map<String, Value>>,
-    /// Documents to try in the place of the live ones.
+    /// Documents to use instead of the live ones.
     #[serde(default)]
-    files: Vec<Named>,
+    files: Vec<NamedFile>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct WantedItem {
+struct RoutedItemRequest {
     type_id: TypeId,
     /// Id of a stored item; not needed with `data`.
     #[serde(default)]
@@ -65,36 +65,36 @@ struct WantedItem {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Answer {
+pub(super) struct ExplainRoutingResponse {
     queue: QueueId,
     #[serde(skip_serializing_if = "Option::is_none")]
     routed_by: Option<String>,
-    /// The live version, also where other documents were tried.
+    /// Live version, also if other documents were used.
     config_version: ConfigVersion,
-    /// Facts of the cause that the conditions were compared with.
+    /// Facts of the cause that the conditions were evaluated with.
     known: Value,
-    entries: Vec<Entry>,
+    entries: Vec<EntryResponse>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct EntryResponse {
     name: String,
     queue: QueueId,
     matches: bool,
-    /// True if the entry is for other item types.
+    /// True if the entry applies to other item types only.
     is_no_concern: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     tree: Option<Explained>,
 }
 
-pub(crate) async fn explain(
+pub(crate) async fn explain_routing(
     State(api): State<Api>,
     caller: Caller,
-    Body(wanted): Body<Wanted>,
-) -> Result<Json<Answer>, Problem> {
+    Body(request): Body<ExplainRoutingRequest>,
+) -> Result<Json<ExplainRoutingResponse>, Problem> {
     let (org, deps) = (&caller.org, &api.deps.moderation);
-    let Wanted { list, item, report, appeal, rules, media, files } = wanted;
+    let ExplainRoutingRequest { list, item, report, appeal, rules, media, files } = request;
     let list: RoutingList =
         list.parse().map_err(|_| invalid("/list", "A routing list is reports, rules or appeals."))?;
     let live = deps.live.latest(org).await.map_err(faults::catalog)?;
@@ -102,51 +102,57 @@ pub(crate) async fn explain(
     let config = if files.is_empty() {
         live
     } else {
-        let _turn = api.trials.org_turn(org, api.settings.turn_wait()).await?;
-        api.trials.find(&api, org, live, files, false).await?.candidate()
+        let _turn = api.trials.acquire_org_turn(org, api.settings.turn_wait()).await?;
+        api.trials.find_or_compile(&api, org, live, files, false).await?.candidate()
     };
     let key = ItemKey { type_id: item.type_id, id: item.id.unwrap_or_else(|| ItemId::new("example")) };
-    let now = Millis::now();
-    let (entry, mut known) = match item.data {
+    let evaluated_at = Millis::now();
+    let (entry, mut facts_of_cause) = match item.data {
         Some(data) => {
             let data = Bytes::copy_from_slice(data.get().as_bytes());
-            (entry(&key, data, Variant::Original, None), json!({}))
+            (build_item_entry(&key, data, Variant::Original, None), json!({}))
         }
         None => {
-            child_safety::check_and_record_explained(&api, &caller, &key, "/routing/explain").await?;
+            child_safety::authorize_explained_item(&api, &caller, &key, "/routing/explain").await?;
             let row = stored::newest(&deps.store, org, &key).await.map_err(faults::moderation)?;
             let row = row.ok_or_else(|| {
                 let ItemKey { type_id, id } = &key;
                 Problem::not_found(format!("There is no stored item `{id}` of type `{type_id}`."))
             })?;
-            let known = routing::findings(&row).map_err(faults::moderation)?;
+            let findings = routing::findings(&row).map_err(faults::moderation)?;
             let variant = row.variant.parse().unwrap_or(Variant::Partial);
-            (entry(&key, row.data.clone(), variant, row.type_version), known)
+            (build_item_entry(&key, row.data.clone(), variant, row.type_version), findings)
         }
     };
     if list == RoutingList::Reports {
-        report_routing::add_rules_of_submitted(&config, entry.clone(), now, &mut known).await;
+        report_routing::add_rules_of_submitted(&config, entry.clone(), evaluated_at, &mut facts_of_cause)
+            .await;
     }
-    for (name, given) in [("report", report), ("appeal", appeal), ("rules", rules), ("media", media)] {
-        if let Some(given) = given {
-            known[name] = Value::Object(given);
+    // Facts of the request replace those of the stored item, group by group.
+    for (name, group) in [("report", report), ("appeal", appeal), ("rules", rules), ("media", media)] {
+        if let Some(members) = group {
+            facts_of_cause[name] = Value::Object(members);
         }
     }
-    if list == RoutingList::Reports && known["report"].get("source").is_none() {
-        known["report"]["source"] = json!(report_routing::SOURCE);
+    // Conditions on the source have a value for every real report, so an example gets one as well.
+    if list == RoutingList::Reports && facts_of_cause["report"].get("source").is_none() {
+        facts_of_cause["report"]["source"] = json!(report_routing::SOURCE);
     }
     let prepared =
-        evaluate::prepare(Arc::clone(&config), Source::Report, &entry, now).map_err(|error| match error {
-            Error::Content { detail, .. } => {
-                invalid("/item", format!("The item does not fit its type: {detail}"))
+        evaluate::prepare(Arc::clone(&config), Source::Report, &entry, evaluated_at).map_err(|error| {
+            match error {
+                Error::Content { detail, .. } => {
+                    invalid("/item", format!("The item does not fit its type: {detail}"))
+                }
+                error => faults::moderation(error),
             }
-            error => faults::moderation(error),
         })?;
     let router = config.router(list);
     let facts = match router {
         Some(router) => {
-            let needs = report_routing::needed_scores(router, &prepared, &known, now);
-            report_routing::kept_scores(&deps.store, &prepared, needs)
+            let scores_needed =
+                report_routing::needed_scores(router, &prepared, &facts_of_cause, evaluated_at);
+            report_routing::kept_scores(&deps.store, &prepared, scores_needed)
                 .await
                 .map_err(faults::moderation)?
                 .facts
@@ -154,22 +160,28 @@ pub(crate) async fn explain(
         None => Facts::new(),
     };
     let values = Some(Prepared::fields(&prepared));
-    let cause = Routed { item: &key, values, known: &known, facts: &facts, now };
+    let cause = Routed { item: &key, values, known: &facts_of_cause, facts: &facts, now: evaluated_at };
     let entries = router.map(|router| router.explain(cause)).unwrap_or_default();
     let choice = router.map(|router| router.choose(cause).choice);
     let (queue, routed_by) =
         choice.map_or_else(|| (list.default_queue(), None), |choice| (choice.queue, choice.routed_by));
-    let entries = entries.into_iter().map(|entry| Entry {
+    let entries = entries.into_iter().map(|entry| EntryResponse {
         name: entry.name,
         queue: entry.queue,
         matches: entry.matches,
         is_no_concern: !entry.concerns,
         tree: entry.tree,
     });
-    Ok(Json(Answer { queue, routed_by, config_version, entries: entries.collect(), known }))
+    Ok(Json(ExplainRoutingResponse {
+        queue,
+        routed_by,
+        config_version,
+        entries: entries.collect(),
+        known: facts_of_cause,
+    }))
 }
 
-fn entry(key: &ItemKey, data: Bytes, variant: Variant, type_version: Option<String>) -> ItemEntry {
+fn build_item_entry(key: &ItemKey, data: Bytes, variant: Variant, type_version: Option<String>) -> ItemEntry {
     ItemEntry {
         submission_id: SubmissionId(uuid::Uuid::nil()),
         type_id: key.type_id.clone(),

@@ -1,5 +1,5 @@
-//! `GET /admin/v1/rules/stats` and `POST /admin/v1/rules/baselines`: what rules came to, and how often they are expected to
-//! match.
+//! `GET /admin/v1/rules/stats` and `POST /admin/v1/rules/baselines`: counts the matches and outcomes of rules, and records the
+//! expected match rates.
 
 use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use tidegate_moderation::rules::{
 use tidegate_schemas::ids::{DAY_MS, Millis, RuleId};
 use tidegate_web::{Problem, Query};
 
-use super::{instant, span};
+use super::{parse_instant, parse_span};
 use crate::admin::{
     Api, List,
     caller::Caller,
@@ -18,13 +18,13 @@ use crate::admin::{
     faults,
 };
 
-/// Each day is read by itself.
-const MOST_DAYS: i64 = 400;
+/// Longest period of a request. Bounded because each day costs a read.
+const MAX_DAYS: i64 = 400;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
-    /// The last 30 days, if left out.
+pub(super) struct StatsQuery {
+    /// Left out: 30 days before `until`.
     since: Option<String>,
     until: Option<String>,
     rule: Option<RuleId>,
@@ -33,38 +33,37 @@ pub(super) struct Wanted {
 }
 
 #[derive(Serialize)]
-pub(super) struct Line {
+pub(super) struct RuleStatsResponse {
     rule: RuleId,
     version: String,
     #[serde(flatten)]
     stats: Stats,
 }
 
-pub(super) async fn stats(
+pub(super) async fn list_stats(
     State(api): State<Api>,
     caller: Caller,
-    Query(wanted): Query<Wanted>,
-) -> Result<Json<List<Line>>, Problem> {
-    let until = wanted.until.as_deref().map_or_else(|| Ok(Millis::now()), |text| instant("", text))?;
-    let since =
-        wanted.since.as_deref().map_or(Ok(Millis(until.0 - 30 * DAY_MS)), |text| instant("", text))?;
-    if since > until || until.0 - since.0 > MOST_DAYS * DAY_MS {
-        return Err(invalid("", format!("`since` is before `until`, and at most {MOST_DAYS} days.")));
+    Query(query): Query<StatsQuery>,
+) -> Result<Json<List<RuleStatsResponse>>, Problem> {
+    let end = query.until.as_deref().map_or_else(|| Ok(Millis::now()), |text| parse_instant("", text))?;
+    let start =
+        query.since.as_deref().map_or(Ok(Millis(end.0 - 30 * DAY_MS)), |text| parse_instant("", text))?;
+    if start > end || end.0 - start.0 > MAX_DAYS * DAY_MS {
+        return Err(invalid("", format!("`since` must be before `until`, by at most {MAX_DAYS} days.")));
     }
     let store = &api.deps.moderation.store;
-    let rule = wanted.rule.as_ref();
-    let stats_by_rule = stats::read(store, &caller.org, since, until, rule, caller.clearance()).await;
-    let lines = stats_by_rule.map_err(faults::moderation)?.into_iter().map(|((rule, version), stats)| Line {
-        rule,
-        version,
-        stats,
-    });
-    Ok(Json(List::whole(lines.collect())))
+    let rule = query.rule.as_ref();
+    let stats_by_rule = stats::read(store, &caller.org, start, end, rule, caller.clearance()).await;
+    let lines = stats_by_rule
+        .map_err(faults::moderation)?
+        .into_iter()
+        .map(|((rule, version), stats)| RuleStatsResponse { rule, version, stats });
+    Ok(Json(List::unpaged(lines.collect())))
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Recorded {
+pub(super) struct RecordBaselinesRequest {
     since: String,
     until: String,
     #[serde(default)]
@@ -74,31 +73,37 @@ pub(super) struct Recorded {
 }
 
 #[derive(Serialize)]
-pub(super) struct Answer {
+pub(super) struct RecordBaselinesResponse {
     recorded: usize,
 }
 
-pub(super) async fn record(
+pub(super) async fn record_baselines(
     State(api): State<Api>,
     caller: Caller,
-    Body(recorded): Body<Recorded>,
-) -> Result<Json<Answer>, Problem> {
-    let span = span(&recorded.since, &recorded.until, recorded.sample_percent)?;
+    Body(request): Body<RecordBaselinesRequest>,
+) -> Result<Json<RecordBaselinesResponse>, Problem> {
+    let span = parse_span(&request.since, &request.until, request.sample_percent)?;
     if span.time.end.0 - span.time.start.0 < DAY_MS {
-        return Err(invalid("/since", "A day is the least: quiet hours would pass for all."));
+        return Err(invalid(
+            "/since",
+            "The period is shorter than a day: a rate of some hours does not represent the whole day.",
+        ));
     }
-    if recorded.items == 0 {
-        return Err(invalid("/items", "Nothing was looked at, so nothing is known."));
+    if request.items == 0 {
+        return Err(invalid(
+            "/items",
+            "The number of items is 0: a match rate needs at least one evaluated item.",
+        ));
     }
     let measurement = Measurement {
         since: span.time.start,
         until: span.time.end,
-        items: recorded.items,
-        percent: recorded.sample_percent.unwrap_or(100.0),
+        items: request.items,
+        percent: request.sample_percent.unwrap_or(100.0),
         by: caller.name.to_string(),
     };
     let store = &api.deps.moderation.store;
-    let done = baselines::record(store, &caller.org, &measurement, &recorded.rules, Millis::now()).await;
-    done.map_err(faults::moderation)?;
-    Ok(Json(Answer { recorded: recorded.rules.len() }))
+    let result = baselines::record(store, &caller.org, &measurement, &request.rules, Millis::now()).await;
+    result.map_err(faults::moderation)?;
+    Ok(Json(RecordBaselinesResponse { recorded: request.rules.len() }))
 }
