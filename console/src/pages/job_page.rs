@@ -1,4 +1,4 @@
-//! Page of one review job: why it is here, what was sent, and what was decided. It changes nothing.
+//! Read-only page of a review job: its item, causes, partial items, comments and decision.
 
 use axum::{extract::State, response::Response};
 use maud::{Markup, html};
@@ -13,51 +13,51 @@ use tidegate_web::{Path, Problem, Query};
 use crate::{
     admin::{Api, extract::parse_id, jobs},
     html::{self, Section, block, code, code_list, link, pager, text, time},
-    signin::PageCaller,
+    signin::PageSession,
 };
 
-pub(super) async fn one(
+pub(super) async fn show_job(
     State(api): State<Api>,
-    signed: PageCaller,
+    session: PageSession,
     Path(job): Path<String>,
 ) -> Result<Response, Problem> {
-    let view = jobs::load_job_view(&api, &signed.caller, parse_id(&job)?).await?;
+    let view = jobs::load_job_view(&api, &session.caller, parse_id(&job)?).await?;
     let JobView { job, causes, next_cause, comments, latest_item, partial_items, withheld } = &view;
-    let more = next_cause
+    let more_link = next_cause
         .as_ref()
         .map(|cursor| link(&format!("/jobs/{}/causes", job.id), [("cursor", cursor.as_str())]));
     let body = html! {
-        (facts(job))
+        (job_facts(job))
         @if !withheld.is_empty() {
             p.hint {
                 "Withheld, because they have a child-safety job, and your key lacks the scope " code { "child_safety" } ": "
                 @for (nth, item) in withheld.iter().enumerate() { @if nth > 0 { ", " } (item_name(item)) }
             }
         }
-        @if let Some(decision) = &job.decision { (decided(decision)) }
-        h2 { "Why it is here" }
-        @if causes.is_empty() { p.none { "Its reports are not stored yet." } }
-        @for cause in causes { (cause_of(cause)) }
-        @if let Some(more) = more { p { a href=(more) { "More reports and appeals" } } }
-        @if let Some(latest) = latest_item {
-            h2 { "The item as it is known now" }
-            (json(latest))
+        @if let Some(decision) = &job.decision { (decision_section(decision)) }
+        h2 { "Causes" }
+        @if causes.is_empty() { p.none { "The reports of this job are not stored yet." } }
+        @for cause in causes { (cause_section(cause)) }
+        @if let Some(more_link) = more_link { p { a href=(more_link) { "More reports and appeals" } } }
+        @if let Some(item) = latest_item {
+            h2 { "Latest version of the item" }
+            (json(item))
         }
-        @if let Some(asked) = partial_items {
+        @if let Some(partial_items) = partial_items {
             h2 { "Partial items" }
             ul {
-                @for request in &asked.requests {
+                @for request in &partial_items.requests {
                     li {
                         a href=(format!("/partial-requests/{}", request.id)) { (time(&request.requested_at)) } " " (request.state)
                         @if let Some(error) = &request.error { ": " code { (error.name) } }
                     }
                 }
             }
-            @if asked.requests_more > 0 { p { (asked.requests_more) " older requests" } }
-            @for item in &asked.items { (json(item)) }
-            @if let Some(cursor) = &asked.next_item {
-                @let more = link(&format!("/jobs/{}/partial-items", job.id), [("cursor", cursor.as_str())]);
-                p { a href=(more) { (asked.items_more) " more items" } }
+            @if partial_items.requests_more > 0 { p { (partial_items.requests_more) " older requests" } }
+            @for item in &partial_items.items { (json(item)) }
+            @if let Some(cursor) = &partial_items.next_item {
+                @let more_link = link(&format!("/jobs/{}/partial-items", job.id), [("cursor", cursor.as_str())]);
+                p { a href=(more_link) { (partial_items.items_more) " more items" } }
             }
         }
         @if !comments.is_empty() {
@@ -68,43 +68,57 @@ pub(super) async fn one(
             }
         }
     };
-    Ok(html::page(signed.frame(), Some(Section::Jobs), "Job", &body))
+    Ok(html::page(session.frame(), Some(Section::Jobs), "Job", &body))
 }
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct PageQuery {
     cursor: Option<String>,
 }
 
-/// The causes that did not fit into the job's page.
-pub(super) async fn causes(
+/// Shows the causes beyond the limit of the job's page.
+pub(super) async fn show_causes(
     State(api): State<Api>,
-    signed: PageCaller,
+    session: PageSession,
     Path(job): Path<String>,
-    Query(asked): Query<Asked>,
+    Query(query): Query<PageQuery>,
 ) -> Result<Response, Problem> {
     let job = parse_id(&job)?;
-    let found = jobs::load_causes_page(&api, &signed.caller, job, asked.cursor.as_deref()).await?;
-    let causes = html! { @for cause in &found.items { (cause_of(cause)) } };
-    Ok(rest_of(&signed, job, "causes", "Reports and appeals of a job", &causes, found.next.as_deref()))
+    let page = jobs::load_causes_page(&api, &session.caller, job, query.cursor.as_deref()).await?;
+    let causes = html! { @for cause in &page.items { (cause_section(cause)) } };
+    Ok(continuation_page(
+        &session,
+        job,
+        "causes",
+        "Reports and appeals of a job",
+        &causes,
+        page.next.as_deref(),
+    ))
 }
 
-/// The fetched items that did not fit into the job's page.
-pub(super) async fn partial_items(
+/// Shows the fetched items beyond the limit of the job's page.
+pub(super) async fn show_partial_items(
     State(api): State<Api>,
-    signed: PageCaller,
+    session: PageSession,
     Path(job): Path<String>,
-    Query(asked): Query<Asked>,
+    Query(query): Query<PageQuery>,
 ) -> Result<Response, Problem> {
     let job = parse_id(&job)?;
-    let found = jobs::load_partial_items_page(&api, &signed.caller, job, asked.cursor.as_deref()).await?;
-    let items = html! { @for item in &found.items { (json(item)) } };
-    Ok(rest_of(&signed, job, "partial-items", "Partial items of a job", &items, found.next.as_deref()))
+    let page = jobs::load_partial_items_page(&api, &session.caller, job, query.cursor.as_deref()).await?;
+    let items = html! { @for item in &page.items { (json(item)) } };
+    Ok(continuation_page(
+        &session,
+        job,
+        "partial-items",
+        "Partial items of a job",
+        &items,
+        page.next.as_deref(),
+    ))
 }
 
-/// Page of a list that did not fit into the job's page.
-fn rest_of(
-    signed: &PageCaller,
+/// Renders a list that continues the job's page.
+fn continuation_page(
+    session: &PageSession,
     job: JobId,
     list: &str,
     title: &str,
@@ -116,14 +130,14 @@ fn rest_of(
         (entries)
         (pager(&format!("/jobs/{job}/{list}"), &[], next))
     };
-    html::page(signed.frame(), Some(Section::Jobs), title, &body)
+    html::page(session.frame(), Some(Section::Jobs), title, &body)
 }
 
 fn item_name(item: &ItemKey) -> Markup {
     html! { (code(&item.type_id)) " " (code(&item.id)) }
 }
 
-fn facts(job: &Summary) -> Markup {
+fn job_facts(job: &Summary) -> Markup {
     html! {
         dl.facts {
             dt { "Item" } dd { (item_name(&job.item)) }
@@ -153,7 +167,7 @@ fn facts(job: &Summary) -> Markup {
     }
 }
 
-fn decided(decision: &DecisionView) -> Markup {
+fn decision_section(decision: &DecisionView) -> Markup {
     html! {
         h2 { "Decision" }
         dl.facts {
@@ -167,23 +181,23 @@ fn decided(decision: &DecisionView) -> Markup {
     }
 }
 
-fn cause_of(cause: &Cause) -> Markup {
+fn cause_section(cause: &Cause) -> Markup {
     html! {
         section.cause {
             h3 { (cause.kind) ", " (time(&cause.at)) }
             @if cause.rules.get() != "[]" { p { "Rules" } (raw(&cause.rules)) }
-            @if let Some(crossed) = &cause.threshold {
+            @if let Some(threshold) = &cause.threshold {
                 p {
-                    (code(&crossed.id)) ": " (crossed.strikes) " strikes, and the limit is " (crossed.limit)
+                    (code(&threshold.id)) ": " (threshold.strikes) " strikes, and the limit is " (threshold.limit)
                 }
             }
-            @if let Some(report) = &cause.report { (reported(report)) }
-            @if let Some(appeal) = &cause.appeal { (appealed(appeal)) }
+            @if let Some(report) = &cause.report { (report_section(report)) }
+            @if let Some(appeal) = &cause.appeal { (appeal_section(appeal)) }
         }
     }
 }
 
-fn reported(report: &ReportView) -> Markup {
+fn report_section(report: &ReportView) -> Markup {
     html! {
         dl.facts {
             dt { "Reported by" }
@@ -193,16 +207,16 @@ fn reported(report: &ReportView) -> Markup {
             }
             @if let Some(policy) = &report.policy { dt { "Policy" } dd { (raw(policy)) } }
             @if let Some(reason) = &report.reason { dt { "Reason" } dd dir="auto" { (reason) } }
-            @if report.csam { dt { "Child safety" } dd { "the report says so" } }
+            @if report.csam { dt { "Child safety" } dd { "marked in the report" } }
         }
-        (sent("Reported item", &report.reported_item))
-        (list("Thread", &report.reported_item_thread))
-        (list("Reported in the thread", &report.reported_items_in_thread))
-        (list("Additional items", &report.additional_items))
+        (item_section("Reported item", &report.reported_item))
+        (json_section("Thread", &report.reported_item_thread))
+        (json_section("Reported in the thread", &report.reported_items_in_thread))
+        (json_section("Additional items", &report.additional_items))
     }
 }
 
-fn appealed(appeal: &AppealView) -> Markup {
+fn appeal_section(appeal: &AppealView) -> Markup {
     html! {
         dl.facts {
             dt { "Appealed by" }
@@ -212,15 +226,15 @@ fn appealed(appeal: &AppealView) -> Markup {
             }
             @if let Some(reason) = &appeal.reason { dt { "Reason" } dd dir="auto" { (reason) } }
         }
-        (list("Actions taken", &appeal.actions_taken))
+        (json_section("Actions taken", &appeal.actions_taken))
         (unknown_actions(&appeal.actions_taken))
-        (list("Policies", &appeal.violating_policies))
-        (sent("Item", &appeal.actioned_item))
-        (list("Additional items", &appeal.additional_items))
+        (json_section("Policies", &appeal.violating_policies))
+        (item_section("Item", &appeal.actioned_item))
+        (json_section("Additional items", &appeal.additional_items))
     }
 }
 
-/// Warning about actions that the configuration does not have: an accepted appeal takes none of them back.
+/// Warns about actions missing from the configuration: an accepted appeal cannot take them back.
 fn unknown_actions(actions: &RawValue) -> Markup {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -241,26 +255,26 @@ fn unknown_actions(actions: &RawValue) -> Markup {
     }
 }
 
-fn sent(title: &str, item: &SentItem) -> Markup {
+fn item_section(title: &str, item: &SentItem) -> Markup {
     html! {
         h4 { (title) ": " (item_name(&item.key)) }
         @if item.withheld { p.hint { "Withheld" } } @else { (raw(&item.data)) }
     }
 }
 
-fn list(title: &str, entries: &RawValue) -> Markup {
+fn json_section(title: &str, entries: &RawValue) -> Markup {
     html! { @if entries.get() != "[]" { h4 { (title) } (raw(entries)) } }
 }
 
 fn json(value: &impl serde::Serialize) -> Markup {
-    // By way of a value, so that what was sent is laid out as well.
-    let lines = serde_json::to_value(value)
+    // Converted to a value first: raw JSON inside of it would otherwise keep its own layout.
+    let pretty_json = serde_json::to_value(value)
         .and_then(|value| serde_json::to_string_pretty(&value))
         .unwrap_or_default();
-    html! { pre.json tabindex="0" dir="auto" { (lines) } }
+    html! { pre.json tabindex="0" dir="auto" { (pretty_json) } }
 }
 
-/// JSON as it was sent, with its lines; text that is none as it is.
+/// Formats stored JSON with line breaks. Text that is not JSON is shown unchanged.
 fn raw(value: &RawValue) -> Markup {
     match serde_json::from_str::<Value>(value.get()) {
         Ok(value) => json(&value),

@@ -1,4 +1,4 @@
-//! Page of the review jobs.
+//! Page that lists review jobs, with filters.
 
 use axum::{Router, extract::State, response::Response, routing::get};
 use maud::{Markup, html};
@@ -14,22 +14,23 @@ use crate::{
         job_list::{self, ListJobsQuery},
     },
     html::{self, Section, code, filter_value, pager, text, time},
-    signin::PageCaller,
+    signin::PageSession,
 };
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
-        .route("/jobs", get(list))
-        .route("/jobs/{id}", get(job_page::one))
-        .route("/jobs/{id}/causes", get(job_page::causes))
-        .route("/jobs/{id}/partial-items", get(job_page::partial_items))
+        .route("/jobs", get(show_jobs))
+        .route("/jobs/{id}", get(job_page::show_job))
+        .route("/jobs/{id}/causes", get(job_page::show_causes))
+        .route("/jobs/{id}/partial-items", get(job_page::show_partial_items))
 }
 
 const STATES: [&str; 5] = ["open", "decided", "closed", "moved", "all"];
 
+/// Filters of the page's form. The form sends an empty string for an empty field.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Asked {
+struct JobFilters {
     queue: String,
     state: String,
     type_id: String,
@@ -37,42 +38,42 @@ struct Asked {
     cursor: Option<String>,
 }
 
-async fn list(
+async fn show_jobs(
     State(api): State<Api>,
-    signed: PageCaller,
-    Query(asked): Query<Asked>,
+    session: PageSession,
+    Query(filters): Query<JobFilters>,
 ) -> Result<Response, Problem> {
-    let wanted = ListJobsQuery {
-        queue: filter_value(&asked.queue).map(QueueId::from),
-        state: filter_value(&asked.state),
-        type_id: filter_value(&asked.type_id),
-        item_id: filter_value(&asked.item_id),
-        cursor: asked.cursor.clone(),
+    let query = ListJobsQuery {
+        queue: filter_value(&filters.queue).map(QueueId::from),
+        state: filter_value(&filters.state),
+        type_id: filter_value(&filters.type_id),
+        item_id: filter_value(&filters.item_id),
+        cursor: filters.cursor.clone(),
         ..ListJobsQuery::default()
     };
-    let found = job_list::load_page(&api, &signed.caller, &wanted).await?;
-    let query = [
-        ("queue", &*asked.queue),
-        ("state", &*asked.state),
-        ("typeId", &*asked.type_id),
-        ("itemId", &*asked.item_id),
+    let page = job_list::load_page(&api, &session.caller, &query).await?;
+    let link_query = [
+        ("queue", &*filters.queue),
+        ("state", &*filters.state),
+        ("typeId", &*filters.type_id),
+        ("itemId", &*filters.item_id),
     ];
-    let state = if asked.state.is_empty() { STATES[0] } else { &asked.state };
+    let state = if filters.state.is_empty() { STATES[0] } else { &filters.state };
     let body = html! {
         form.filters method="get" action="/jobs" {
-            div { label for="queue" { "Queue" } input #queue type="text" name="queue" value=(asked.queue); }
+            div { label for="queue" { "Queue" } input #queue type="text" name="queue" value=(filters.queue); }
             div {
                 label for="state" { "State" }
                 select #state name="state" {
-                    @for known in STATES { option value=(known) selected[known == state] { (known) } }
+                    @for name in STATES { option value=(name) selected[name == state] { (name) } }
                 }
             }
-            div { label for="type" { "Item type" } input #type type="text" name="typeId" value=(asked.type_id); }
-            div { label for="item" { "Item" } input #item type="text" name="itemId" value=(asked.item_id); }
+            div { label for="type" { "Item type" } input #type type="text" name="typeId" value=(filters.type_id); }
+            div { label for="item" { "Item" } input #item type="text" name="itemId" value=(filters.item_id); }
             button type="submit" { "Show" }
         }
-        @if found.items.is_empty() {
-            p.none { @if found.next.is_some() { "No such job on this page." } @else { "No such jobs." } }
+        @if page.items.is_empty() {
+            p.none { @if page.next.is_some() { "No such job on this page." } @else { "No such jobs." } }
         } @else {
             table {
                 thead {
@@ -85,15 +86,15 @@ async fn list(
                         th scope="col" { "Claimed by" }
                     }
                 }
-                tbody { @for job in &found.items { (row(job)) } }
+                tbody { @for job in &page.items { (job_row(job)) } }
             }
         }
-        (pager("/jobs", &query, found.next.as_deref()))
+        (pager("/jobs", &link_query, page.next.as_deref()))
     };
-    Ok(html::page(signed.frame(), Some(Section::Jobs), "Jobs", &body))
+    Ok(html::page(session.frame(), Some(Section::Jobs), "Jobs", &body))
 }
 
-fn row(job: &Summary) -> Markup {
+fn job_row(job: &Summary) -> Markup {
     html! {
         tr {
             th scope="row" {

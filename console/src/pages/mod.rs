@@ -1,6 +1,4 @@
-//! The pages of the console, behind the sign-in.
-//!
-//! A page calls the functions of the admin API and shows what they answer; it decides nothing itself.
+//! Routes of the console's pages. Pages call the functions of the admin API and render the results.
 
 mod job_page;
 mod jobs;
@@ -22,7 +20,7 @@ use crate::{
     html, signin,
 };
 
-/// All pages, with the sign-in and the page of what is no page.
+/// Builds the router of all pages, including the sign-in and the page for unknown paths.
 pub(crate) fn router(api: &Api) -> Router<Api> {
     let settings = Router::new()
         .merge(keys::routes())
@@ -34,6 +32,7 @@ pub(crate) fn router(api: &Api) -> Router<Api> {
         .merge(jobs::routes())
         .merge(partial_items::routes())
         .merge(queues::routes())
+        // Layers run from the last to the first: the caller is authenticated before the request is recorded.
         .layer(from_fn_with_state(Arc::clone(api), audit::record_request))
         .layer(from_fn_with_state(Arc::clone(api), signin::authenticate))
         .merge(signin::routes(api))

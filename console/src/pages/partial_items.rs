@@ -1,4 +1,4 @@
-//! Pages of partial items: the endpoint as the operator configured it, what it was asked for, and what went wrong.
+//! Pages of partial items: the configured endpoint, and the requests to it with their errors.
 
 use axum::{Router, extract::State, response::Response, routing::get};
 use maud::{Markup, html};
@@ -15,18 +15,20 @@ use crate::{
         partial_items::{self, ListRequestsQuery},
     },
     html::{self, Section, block, code, filter_value, pager, time},
-    signin::PageCaller,
+    signin::PageSession,
 };
 
 pub(super) fn settings_routes() -> Router<Api> {
-    Router::new().route("/settings/partial-items", get(endpoint))
+    Router::new().route("/settings/partial-items", get(show_endpoint))
 }
 
 pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/partial-requests", get(list)).route("/partial-requests/{id}", get(one))
+    Router::new()
+        .route("/partial-requests", get(show_requests))
+        .route("/partial-requests/{id}", get(show_request))
 }
 
-/// Errors of requests, with what the platform can do about each.
+/// Errors of requests with their usual causes and remedies.
 const ERRORS: [(&str, &str); 3] = [
     (
         "PartialItemsEndpointResponseError",
@@ -45,15 +47,15 @@ const ERRORS: [(&str, &str); 3] = [
     ),
 ];
 
-async fn endpoint(State(api): State<Api>, signed: PageCaller) -> Response {
-    let found = partial_items::find_endpoint(&api, &signed.caller);
+async fn show_endpoint(State(api): State<Api>, session: PageSession) -> Response {
+    let configured_endpoint = partial_items::find_endpoint(&api, &session.caller);
     let body = html! {
         p {
             "The service asks the platform for items at this endpoint. The operator sets it in the settings of the service, under "
-            code dir="auto" { "partial_items." (signed.caller.org) }
+            code dir="auto" { "partial_items." (session.caller.org) }
             "; it cannot be changed here."
         }
-        @if let Some(endpoint) = found {
+        @if let Some(endpoint) = configured_endpoint {
             dl.facts {
                 dt { "URL" }
                 dd { (code(&endpoint.url)) p.hint { "A query is not shown: it may carry a secret." } }
@@ -76,43 +78,44 @@ async fn endpoint(State(api): State<Api>, signed: PageCaller) -> Response {
             p.none { "The organisation has no partial items endpoint." }
         }
     };
-    html::page(signed.frame(), Some(Section::PartialItems), "Partial items", &body)
+    html::page(session.frame(), Some(Section::PartialItems), "Partial items", &body)
 }
 
+/// Filters of the page's form. The form sends an empty string for an empty field.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Asked {
+struct RequestFilters {
     state: String,
     trigger: String,
     error: String,
     cursor: Option<String>,
 }
 
-async fn list(
+async fn show_requests(
     State(api): State<Api>,
-    signed: PageCaller,
-    Query(asked): Query<Asked>,
+    session: PageSession,
+    Query(filters): Query<RequestFilters>,
 ) -> Result<Response, Problem> {
-    let wanted = ListRequestsQuery {
-        state: filter_value(&asked.state),
-        trigger: filter_value(&asked.trigger),
-        error: filter_value(&asked.error),
-        cursor: asked.cursor.clone(),
+    let query = ListRequestsQuery {
+        state: filter_value(&filters.state),
+        trigger: filter_value(&filters.trigger),
+        error: filter_value(&filters.error),
+        cursor: filters.cursor.clone(),
         ..ListRequestsQuery::default()
     };
-    let found = partial_items::load_page(&api, &signed.caller, &wanted).await?;
-    let query = [("state", &*asked.state), ("trigger", &*asked.trigger), ("error", &*asked.error)];
+    let page = partial_items::load_page(&api, &session.caller, &query).await?;
+    let link_query = [("state", &*filters.state), ("trigger", &*filters.trigger), ("error", &*filters.error)];
     let body = html! {
         p { "Requests of the last 30 days for items that reports, appeals, claims or an administrator needed." }
         form.filters method="get" action="/partial-requests" {
-            (choice("state", "State", PartialState::ALL.iter().map(|it| (it.as_str(), it.as_str())), &asked.state))
-            (choice("trigger", "Asked for by", PartialTrigger::ALL.iter().map(|it| (it.as_str(), it.as_str())), &asked.trigger))
-            (choice("error", "Error", ERRORS.iter().map(|(name, _)| (*name, *name)), &asked.error))
+            (select_field("state", "State", PartialState::ALL.iter().map(|value| (value.as_str(), value.as_str())), &filters.state))
+            (select_field("trigger", "Trigger", PartialTrigger::ALL.iter().map(|value| (value.as_str(), value.as_str())), &filters.trigger))
+            (select_field("error", "Error", ERRORS.iter().map(|(name, _)| (*name, *name)), &filters.error))
             button type="submit" { "Show" }
         }
-        @if found.items.is_empty() {
+        @if page.items.is_empty() {
             p.none {
-                @if found.next.is_some() { "No such request on this page." } @else { "No such requests." }
+                @if page.next.is_some() { "No such request on this page." } @else { "No such requests." }
             }
         } @else {
             table {
@@ -120,46 +123,46 @@ async fn list(
                     tr {
                         th scope="col" { "Requested" }
                         th scope="col" { "State" }
-                        th scope="col" { "Asked for by" }
+                        th scope="col" { "Trigger" }
                         th scope="col" { "Items" }
                         th scope="col" { "Error" }
                     }
                 }
-                tbody { @for request in &found.items { (row(request)) } }
+                tbody { @for request in &page.items { (request_row(request)) } }
             }
         }
-        (pager("/partial-requests", &query, found.next.as_deref()))
+        (pager("/partial-requests", &link_query, page.next.as_deref()))
     };
-    Ok(html::page(signed.frame(), Some(Section::PartialRequests), "Partial-items requests", &body))
+    Ok(html::page(session.frame(), Some(Section::PartialRequests), "Partial-items requests", &body))
 }
 
-fn choice<'a>(
+fn select_field<'a>(
     name: &str,
     label: &str,
     values: impl Iterator<Item = (&'a str, &'a str)>,
-    chosen: &str,
+    selected_value: &str,
 ) -> Markup {
     html! {
         div {
             label for=(name) { (label) }
             select id=(name) name=(name) {
                 option value="" { "any" }
-                @for (value, text) in values { option value=(value) selected[value == chosen] { (text) } }
+                @for (value, text) in values { option value=(value) selected[value == selected_value] { (text) } }
             }
         }
     }
 }
 
-fn row(request: &RequestView) -> Markup {
+fn request_row(request: &RequestView) -> Markup {
     html! {
         tr {
             th scope="row" { a href=(format!("/partial-requests/{}", request.id)) { (time(&request.requested_at)) } }
-            td data-label="State" { (state(request.state)) }
-            td data-label="Asked for by" { (request.trigger) }
+            td data-label="State" { (state_badge(request.state)) }
+            td data-label="Trigger" { (request.trigger) }
             td data-label="Items" {
                 span {
-                    (count(&request.asked)) " asked, " (count(&request.found)) " found, " (count(&request.missing)) " missing"
-                    @if count(&request.invalid) > 0 { ", " (count(&request.invalid)) " invalid" }
+                    (count_entries(&request.asked)) " asked, " (count_entries(&request.found)) " found, " (count_entries(&request.missing)) " missing"
+                    @if count_entries(&request.invalid) > 0 { ", " (count_entries(&request.invalid)) " invalid" }
                 }
             }
             td data-label="Error" {
@@ -171,7 +174,7 @@ fn row(request: &RequestView) -> Markup {
     }
 }
 
-fn state(state: &str) -> Markup {
+fn state_badge(state: &str) -> Markup {
     let class = match state {
         "done" => "badge good",
         "failed" => "badge bad",
@@ -180,16 +183,16 @@ fn state(state: &str) -> Markup {
     html! { span class=(class) { (state) } }
 }
 
-fn count(list: &RawValue) -> usize {
+fn count_entries(list: &RawValue) -> usize {
     serde_json::from_str::<Vec<&RawValue>>(list.get()).map_or(0, |list| list.len())
 }
 
-async fn one(
+async fn show_request(
     State(api): State<Api>,
-    signed: PageCaller,
+    session: PageSession,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    let request = partial_items::load_request(&api, &signed.caller, &id).await?;
+    let request = partial_items::load_request(&api, &session.caller, &id).await?;
     let body = html! {
         @if let Some(error) = &request.error {
             div.alert {
@@ -199,8 +202,8 @@ async fn one(
             @if let Some((_, help)) = ERRORS.iter().find(|(name, _)| *name == error.name) { p { (help) } }
         }
         dl.facts {
-            dt { "State" } dd { (state(request.state)) }
-            dt { "Asked for by" }
+            dt { "State" } dd { (state_badge(request.state)) }
+            dt { "Trigger" }
             dd {
                 (request.trigger)
                 @if let Some(job) = &request.job_id { ", for " a href=(format!("/jobs/{job}")) { "job " (job) } }
@@ -211,31 +214,31 @@ async fn one(
             @if let Some(settled) = &request.settled_at { dt { "Settled" } dd { (time(settled)) } }
             dt { "Took" } dd { (request.took_ms) " ms" }
             @if let Some(status) = request.http_status { dt { "HTTP status" } dd { (status) } }
-            dt { "Discarded" } dd { (request.dropped) " entries that nobody asked for" }
+            dt { "Discarded" } dd { (request.dropped) " entries that were not requested" }
         }
-        (items("Asked for", &request.asked))
-        (items("Found", &request.found))
-        (items("Missing", &request.missing))
-        (items("Invalid", &request.invalid))
+        (item_section("Requested", &request.asked))
+        (item_section("Found", &request.found))
+        (item_section("Missing", &request.missing))
+        (item_section("Invalid", &request.invalid))
         p { a href="/partial-requests" { "All requests" } }
     };
-    Ok(html::page(signed.frame(), Some(Section::PartialRequests), "Partial-items request", &body))
+    Ok(html::page(session.frame(), Some(Section::PartialRequests), "Partial-items request", &body))
 }
 
-/// An entry of a list of items, with what does not fit its type.
+/// Item of a list, with the violations of its type.
 #[derive(Deserialize)]
-struct Entry {
+struct ListedItem {
     #[serde(flatten)]
     key: ItemKey,
     #[serde(default)]
     faults: Vec<String>,
 }
 
-fn items(title: &str, list: &RawValue) -> Markup {
-    let entries: Vec<Entry> = serde_json::from_str(list.get()).unwrap_or_default();
+fn item_section(title: &str, list: &RawValue) -> Markup {
+    let entries: Vec<ListedItem> = serde_json::from_str(list.get()).unwrap_or_default();
     html! {
-        h2 { (title) " (" (count(list)) ")" }
-        @if entries.is_empty() && count(list) > 0 {
+        h2 { (title) " (" (count_entries(list)) ")" }
+        @if entries.is_empty() && count_entries(list) > 0 {
             (block(list.get()))
         } @else if entries.is_empty() {
             p.none { "None." }

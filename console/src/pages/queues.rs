@@ -1,4 +1,4 @@
-//! Page of the review queues: what waits in each, and how much came and went.
+//! Page of the review queues with their waiting, opened and closed jobs.
 
 use axum::{Router, extract::State, response::Response, routing::get};
 use maud::{Markup, html};
@@ -12,26 +12,26 @@ use crate::{
         queues::{self, FlowView, QueueView},
     },
     html::{self, Section, code, pager, text, time},
-    signin::PageCaller,
+    signin::PageSession,
 };
 
 pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/queues", get(list))
+    Router::new().route("/queues", get(show_queues))
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct PageQuery {
     cursor: Option<String>,
 }
 
-async fn list(
+async fn show_queues(
     State(api): State<Api>,
-    signed: PageCaller,
-    Query(asked): Query<Asked>,
+    session: PageSession,
+    Query(query): Query<PageQuery>,
 ) -> Result<Response, Problem> {
-    let found = queues::load_page(&api, &signed.caller, None, asked.cursor).await?;
+    let page = queues::load_page(&api, &session.caller, None, query.cursor).await?;
     let body = html! {
-        @if found.items.is_empty() {
+        @if page.items.is_empty() {
             p.none { "No queues on this page." }
         } @else {
             table {
@@ -46,21 +46,21 @@ async fn list(
                         th.number scope="col" { "Last day" }
                     }
                 }
-                tbody { @for queue in &found.items { (row(queue)) } }
+                tbody { @for queue in &page.items { (queue_row(queue)) } }
             }
         }
-        (pager("/queues", &[], found.next.as_deref()))
+        (pager("/queues", &[], page.next.as_deref()))
         p.hint { "Last hour and last day: jobs opened / closed." }
     };
-    Ok(html::page(signed.frame(), Some(Section::Queues), "Queues", &body))
+    Ok(html::page(session.frame(), Some(Section::Queues), "Queues", &body))
 }
 
-/// The page of the jobs of a queue.
+/// Returns the path of the page with the queue's jobs.
 pub(super) fn jobs_link(queue: &QueueId) -> String {
     html::link("/jobs", [("queue", queue.as_str())])
 }
 
-fn row(queue: &QueueView) -> Markup {
+fn queue_row(queue: &QueueView) -> Markup {
     let link = jobs_link(&queue.key);
     html! {
         tr {
@@ -70,12 +70,12 @@ fn row(queue: &QueueView) -> Markup {
                 @if queue.removed { " " span.badge.bad { "removed" } }
                 @if let Some(description) = &queue.description { p.hint dir="auto" { (description) } }
             }
-            td.number data-label="Open" { (count(queue.open)) }
-            td.number data-label="Claimed" { (count(queue.claimed)) }
+            td.number data-label="Open" { (format_count(queue.open)) }
+            td.number data-label="Claimed" { (format_count(queue.claimed)) }
             td data-label="Oldest" {
                 span {
                     @match (&queue.oldest_at, queue.oldest_age_seconds) {
-                        (Some(at), Some(age)) => { (time(at)) " (" (period(age.unsigned_abs())) ")" }
+                        (Some(at), Some(age)) => { (time(at)) " (" (format_period(age.unsigned_abs())) ")" }
                         _ if queue.open.is_none() => { (UNKNOWN) }
                         _ => { "none" }
                     }
@@ -84,45 +84,47 @@ fn row(queue: &QueueView) -> Markup {
             td data-label="Target" {
                 span {
                     @match (queue.target_age_seconds, queue.within_target) {
-                        (Some(target), Some(true)) => { span.badge.good { "within " (period(target)) } }
-                        (Some(target), Some(false)) => { span.badge.bad { "over " (period(target)) } }
-                        (Some(target), None) => { (period(target)) }
+                        (Some(target), Some(true)) => { span.badge.good { "within " (format_period(target)) } }
+                        (Some(target), Some(false)) => { span.badge.bad { "over " (format_period(target)) } }
+                        (Some(target), None) => { (format_period(target)) }
                         _ => { "none" }
                     }
                 }
             }
-            td.number data-label="Last hour" { (flow(queue.last_hour.as_ref())) }
-            td.number data-label="Last day" { (flow(queue.last_day.as_ref())) }
+            td.number data-label="Last hour" { (format_flow(queue.last_hour.as_ref())) }
+            td.number data-label="Last day" { (format_flow(queue.last_day.as_ref())) }
         }
     }
 }
 
-/// Text in the place of a number that the caller may not see.
+/// Shown instead of a number that the caller may not see.
 const UNKNOWN: &str = "–";
 
-fn count(number: Option<impl ToString>) -> String {
+fn format_count(number: Option<impl ToString>) -> String {
     number.map_or_else(|| UNKNOWN.to_owned(), |number| number.to_string())
 }
 
-fn flow(flow: Option<&FlowView>) -> String {
+fn format_flow(flow: Option<&FlowView>) -> String {
     flow.map_or_else(|| UNKNOWN.to_owned(), |flow| format!("{} / {}", flow.opened, flow.closed))
 }
 
-/// A period in its two largest units: `2 d 3 h`.
-fn period(seconds: u64) -> String {
+/// Formats a period in its two largest units: `2 d 3 h`.
+fn format_period(seconds: u64) -> String {
     let units = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
-    let first = units.iter().position(|(unit, _)| seconds >= *unit).unwrap_or(units.len() - 1);
-    let (unit, name) = units[first];
-    let rest = units.get(first + 1).map(|(next, name)| (seconds % unit / next, name));
-    match rest {
-        Some((more, next)) if more > 0 => format!("{} {name} {more} {next}", seconds / unit),
+    let largest = units.iter().position(|(unit, _)| seconds >= *unit).unwrap_or(units.len() - 1);
+    let (unit, name) = units[largest];
+    let smaller = units.get(largest + 1).map(|(smaller_unit, name)| (seconds % unit / smaller_unit, name));
+    match smaller {
+        Some((count, smaller_name)) if count > 0 => {
+            format!("{} {name} {count} {smaller_name}", seconds / unit)
+        }
         _ => format!("{} {name}", seconds / unit),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::period;
+    use super::format_period;
 
     #[test]
     fn a_period_has_at_most_two_units() {
@@ -134,7 +136,7 @@ mod tests {
             (86_400, "1 d"),
             (97_200, "1 d 3 h"),
         ] {
-            assert_eq!(period(seconds), text);
+            assert_eq!(format_period(seconds), text);
         }
     }
 }

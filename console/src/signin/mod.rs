@@ -32,14 +32,14 @@ use crate::{
 
 /// Caller of a page request, with the session's key and form token.
 #[derive(Clone, Debug)]
-pub(crate) struct PageCaller {
+pub(crate) struct PageSession {
     pub(crate) caller: Caller,
     /// Key that the session was started with.
     pub(crate) key_id: ApiKeyId,
     form_token: Arc<str>,
 }
 
-impl PageCaller {
+impl PageSession {
     pub(crate) fn frame(&self) -> Frame<'_> {
         Frame {
             org: self.caller.org.as_str(),
@@ -54,7 +54,7 @@ impl PageCaller {
     }
 }
 
-impl FromRequestParts<Api> for PageCaller {
+impl FromRequestParts<Api> for PageSession {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Problem> {
@@ -97,15 +97,15 @@ pub(crate) async fn authenticate(State(api): State<Api>, request: Request, next:
     tidegate_web::record_org(&key.org);
     let key_id = key.key_id;
     let caller = Caller::of_key(key).with_request_id(id.as_ref());
-    let page_caller = PageCaller { caller, key_id, form_token: token.form_token().into() };
-    let mut answer = match authorize_request(&api, request, &page_caller, &token).await {
+    let session = PageSession { caller, key_id, form_token: token.form_token().into() };
+    let mut answer = match authorize_request(&api, request, &session, &token).await {
         Ok(request) => next.run(request).await,
         Err(problem) => problem.into_response(),
     };
     if let Some(problem) = take_problem(&mut answer) {
-        answer = html::problem_page(problem, Some(page_caller.frame()), id_text);
+        answer = html::problem_page(problem, Some(session.frame()), id_text);
     }
-    answer.extensions_mut().insert(AnswerFor(page_caller.caller.org));
+    answer.extensions_mut().insert(AnswerFor(session.caller.org));
     answer
 }
 
@@ -113,15 +113,15 @@ pub(crate) async fn authenticate(State(api): State<Api>, request: Request, next:
 async fn authorize_request(
     api: &Api,
     request: Request,
-    page_caller: &PageCaller,
+    session: &PageSession,
     token: &Token,
 ) -> Result<Request, Problem> {
-    let org = &page_caller.caller.org;
+    let org = &session.caller.org;
     api.http.admit(&request, org)?;
     let is_form = !request.method().is_safe();
     let (mut parts, body) = request.into_parts();
-    parts.extensions.insert(page_caller.caller.clone());
-    parts.extensions.insert(page_caller.clone());
+    parts.extensions.insert(session.caller.clone());
+    parts.extensions.insert(session.clone());
     if !is_form {
         return Ok(Request::from_parts(parts, body));
     }
