@@ -31,7 +31,7 @@ async fn only_admin_keys_and_the_local_token_are_let_in() {
     assert_eq!(status, 403);
     assert!(body["detail"].as_str().unwrap().contains("admin"), "{body}");
     let (status, body) = demo.admin_as(demo.var("TIDEGATE_ADMIN_KEY"), Method::GET, "/nothing", None).await;
-    assert_eq!((status.as_u16(), &body["title"]), (404, &json!("There is nothing here.")));
+    assert_eq!((status.as_u16(), &body["title"]), (404, &json!("The resource was not found.")));
 
     let server = std::fs::read(place.data().join("server.json")).unwrap();
     let server: Value = serde_json::from_slice(&server).unwrap();

@@ -448,7 +448,7 @@ async fn unknown_pages_are_pages_and_the_api_keeps_its_envelope() {
     assert_eq!((status.as_u16(), &body["errors"][0]["status"]), (401, &json!(401)));
     let (status, body) =
         demo.admin_as(demo.var("TIDEGATE_ADMIN_KEY"), Method::GET, "/no-such-thing", None).await;
-    assert_eq!((status.as_u16(), &body["title"]), (404, &json!("There is nothing here.")));
+    assert_eq!((status.as_u16(), &body["title"]), (404, &json!("The resource was not found.")));
 }
 
 /// A platform whose endpoint is broken. Returns its port.

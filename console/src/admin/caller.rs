@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq;
 use tidegate_catalog::{DEFAULT_ORG, Scope, Scopes};
 use tidegate_moderation::child_safety::Clearance;
 use tidegate_schemas::ids::OrgId;
-use tidegate_web::{AnswerFor, Problem, Query, RequestId, Scheme, bearer};
+use tidegate_web::{AnswerFor, Problem, Query, RequestId, Scheme, bearer_token};
 
 use super::Api;
 
@@ -130,7 +130,7 @@ pub(crate) async fn authenticate(State(api): State<Api>, mut request: Request, n
 }
 
 async fn identify_caller(api: &Api, headers: &HeaderMap, uri: &Uri) -> Result<Caller, Problem> {
-    let is_local = bearer(headers).is_some_and(|token| api.deps.local_token.matches(token));
+    let is_local = bearer_token(headers).is_some_and(|token| api.deps.local_token.matches(token));
     let key = if is_local {
         None
     } else {

@@ -1,4 +1,4 @@
-//! Answers on their way to their clients: their bytes count until they are written to the connection.
+//! Counts the bytes of answers until they are written to the connection.
 
 use std::{
     pin::Pin,
@@ -21,19 +21,19 @@ use crate::{
     HttpServer, Problem,
     connection::{Connection, UnsentAnswer},
     fair_budget::{Holder, Lease, Refusal},
-    problem::replace,
+    problem::replace_with_problem,
     server::{AnswerFor, Limit},
 };
 
-/// Largest piece in which an answer is handed on, so that its progress is seen.
-const PIECE: usize = 16 << 10;
+/// Largest piece of an answer that is handed to the protocol at once. Small pieces make the client's progress visible.
+const MAX_PIECE_BYTES: usize = 16 << 10;
 
-/// An answer that no budget has room for, and that cannot be told so.
+/// Answer without room in the budget that cannot be replaced by a 503. Ends its stream or connection.
 #[derive(Debug, thiserror::Error)]
 #[error("too many answers are not taken by their clients")]
-pub(crate) struct NoRoom(#[source] h2::Error);
+pub(crate) struct AnswerBudgetExceeded(#[source] h2::Error);
 
-impl NoRoom {
+impl AnswerBudgetExceeded {
     fn new() -> Self {
         Self(h2::Reason::ENHANCE_YOUR_CALM.into())
     }
@@ -47,80 +47,90 @@ pub(crate) struct Destination {
     pub(crate) uri: Uri,
 }
 
-/// Size of an answer that a look-up must have room for before it begins, so that none is made in vain.
-const EXPECTED: usize = 1 << 20;
+/// Room that a look-up's answer needs before the look-up begins. Otherwise its work would end in a 503.
+const EXPECTED_ANSWER_BYTES: usize = 1 << 20;
 
 impl HttpServer {
-    /// Notes that a request has a valid key, and refuses a look-up of an organisation or connection whose share of unsent
-    /// bytes is used up.
+    /// Marks the connection as authenticated, and refuses a look-up if its organisation or connection has used its share of
+    /// unsent bytes.
     pub fn admit(&self, request: &Request, org: &OrgId) -> Result<(), Problem> {
         if let Some(connection) = request.extensions().get::<Connection>() {
-            connection.has_valid_key();
+            connection.mark_authenticated();
         }
+        // Only look-ups are refused: sending the answer of a change may fail, but its effect must not be lost.
         if !request.method().is_safe() {
             return Ok(());
         }
         let connection = request.extensions().get::<Connection>().map(Connection::unsent_bytes);
         let holder = Holder { org: Some(org.clone()), connection };
-        let expected = EXPECTED.min(self.settings().unsent_bytes / 8);
-        self.answers().take(holder, expected).map(drop).map_err(|refusal| self.no_room(refusal))
+        let expected_bytes = EXPECTED_ANSWER_BYTES.min(self.settings().unsent_bytes / 8);
+        self.answers()
+            .take(holder, expected_bytes)
+            .map(drop)
+            .map_err(|refusal| self.answer_budget_problem(refusal))
     }
 
-    fn no_room(&self, refusal: Refusal) -> Problem {
+    fn answer_budget_problem(&self, refusal: Refusal) -> Problem {
         let limits = [Limit::AnswerShare, Limit::AnswerTotal];
         self.refuse(refusal, limits, "the answers that clients have not taken")
     }
 
-    /// Counts the answer's bytes until they are sent. Without room for them a look-up is answered with 503; of
-    /// anything else the effect stands, so its stream or connection ends instead: nobody is told what is not true.
-    pub(crate) fn hold_answer(&self, answer: Response, to: &Destination) -> Result<Response, NoRoom> {
-        // HTTP/1.1 has one answer a connection, and a small one is in the system's buffer at once.
-        if to.stream.is_none() && answer.body().size_hint().upper().is_some_and(|most| most <= PIECE as u64) {
+    /// Counts the answer's bytes until they are sent. Without room for them, a look-up is answered with 503. The effect of any
+    /// other request stands, and a 503 would deny it, so its stream or connection ends instead.
+    pub(crate) fn lease_answer(
+        &self,
+        answer: Response,
+        destination: &Destination,
+    ) -> Result<Response, AnswerBudgetExceeded> {
+        // HTTP/1.1 has one answer per connection at a time, and the system's buffer takes a small one at once.
+        if destination.stream.is_none()
+            && answer.body().size_hint().upper().is_some_and(|upper| upper <= MAX_PIECE_BYTES as u64)
+        {
             return Ok(answer);
         }
-        let refusal = match self.lease(&answer, to) {
-            Ok(lease) => return Ok(with_lease(answer, lease, to)),
+        let refusal = match self.take_lease(&answer, destination) {
+            Ok(lease) => return Ok(with_lease(answer, lease, destination)),
             Err(refusal) => refusal,
         };
-        let problem = self.no_room(refusal);
-        if !to.method.is_safe() {
-            return Err(NoRoom::new());
+        let problem = self.answer_budget_problem(refusal);
+        if !destination.method.is_safe() {
+            return Err(AnswerBudgetExceeded::new());
         }
-        let answer = replace(answer, problem, to.uri.path());
-        let lease = self.lease(&answer, to).map_err(|_| NoRoom::new())?;
-        Ok(with_lease(answer, lease, to))
+        let answer = replace_with_problem(answer, problem, destination.uri.path());
+        let lease = self.take_lease(&answer, destination).map_err(|_| AnswerBudgetExceeded::new())?;
+        Ok(with_lease(answer, lease, destination))
     }
 
-    fn lease(&self, answer: &Response, to: &Destination) -> Result<Lease, Refusal> {
+    fn take_lease(&self, answer: &Response, destination: &Destination) -> Result<Lease, Refusal> {
         let org = answer.extensions().get::<AnswerFor>().map(|AnswerFor(org)| org.clone());
-        let holder = Holder { org, connection: Some(to.connection.unsent_bytes()) };
+        let holder = Holder { org, connection: Some(destination.connection.unsent_bytes()) };
         let bytes = usize::try_from(answer.body().size_hint().lower()).unwrap_or(usize::MAX);
         self.answers().take(holder, bytes)
     }
 }
 
-fn with_lease(answer: Response, lease: Lease, to: &Destination) -> Response {
+fn with_lease(answer: Response, lease: Lease, destination: &Destination) -> Response {
     if answer.body().is_end_stream() {
         return answer;
     }
-    let unsent = to.connection.answer(to.stream.clone());
+    let unsent = destination.connection.add_answer(destination.stream.clone());
     answer.map(|inner| {
         Body::new(LeasedBody {
             inner,
-            ahead: Bytes::new(),
+            pending: Bytes::new(),
             lease: Arc::new(AnswerLease { unsent, _bytes: lease }),
         })
     })
 }
 
-/// Budget share and progress of an answer, held until the last of its bytes is dropped.
+/// Lease and progress of an answer, held until its last bytes are dropped.
 struct AnswerLease {
-    // First: a connection's next request may come as soon as the bytes are given back.
+    // Dropped first: the connection's next request may arrive as soon as the bytes are given back.
     _bytes: Lease,
     unsent: UnsentAnswer,
 }
 
-/// Bytes of an answer, which hold its lease.
+/// Bytes of an answer that keep its lease alive.
 struct LeasedBytes {
     bytes: Bytes,
     _lease: Arc<AnswerLease>,
@@ -132,11 +142,11 @@ impl AsRef<[u8]> for LeasedBytes {
     }
 }
 
-/// Body of an answer, in pieces.
+/// Body of an answer, split into pieces.
 struct LeasedBody {
     inner: Body,
-    /// Rest of the inner body's last frame.
-    ahead: Bytes,
+    /// Remaining bytes of the inner body's last frame.
+    pending: Bytes,
     lease: Arc<AnswerLease>,
 }
 
@@ -149,34 +159,34 @@ impl HttpBody for LeasedBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = &mut *self;
-        if this.ahead.is_empty() {
+        if this.pending.is_empty() {
             match ready!(Pin::new(&mut this.inner).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(bytes) if !bytes.is_empty() => {
-                        this.ahead =
+                        this.pending =
                             Bytes::from_owner(LeasedBytes { bytes, _lease: Arc::clone(&this.lease) });
                     }
                     Ok(empty) => return Poll::Ready(Some(Ok(Frame::data(empty)))),
-                    Err(other) => return Poll::Ready(Some(Ok(other))),
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
                 },
-                ended => return Poll::Ready(ended),
+                end_or_error => return Poll::Ready(end_or_error),
             }
         }
-        let piece = this.ahead.split_to(this.ahead.len().min(PIECE));
+        let piece = this.pending.split_to(this.pending.len().min(MAX_PIECE_BYTES));
         this.lease.unsent.progress().advance(piece.len());
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ahead.is_empty() && self.inner.is_end_stream()
+        self.pending.is_empty() && self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (ahead, inner) = (self.ahead.len() as u64, self.inner.size_hint());
+        let (pending, inner) = (self.pending.len() as u64, self.inner.size_hint());
         let mut hint = SizeHint::new();
-        hint.set_lower(inner.lower().saturating_add(ahead));
+        hint.set_lower(inner.lower().saturating_add(pending));
         if let Some(upper) = inner.upper() {
-            hint.set_upper(upper.saturating_add(ahead));
+            hint.set_upper(upper.saturating_add(pending));
         }
         hint
     }

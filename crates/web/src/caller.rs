@@ -1,6 +1,5 @@
-//! Authentication of a request by the key in its headers, before a byte of the body is read.
-//!
-//! It keeps no keys (`tidegate-catalog` does) and does not know which scope a route needs.
+//! Authenticates requests by the key in their headers, before the body is read. `tidegate-catalog` stores the keys; the route
+//! decides on the required scope.
 
 use axum::http::{HeaderMap, header};
 use tidegate_catalog::{Caller, Denied, Keys, Scope};
@@ -9,7 +8,7 @@ use crate::{Problem, problem::record_org};
 
 const API_KEY: &str = "x-api-key";
 
-/// Header in which a server looks for the key.
+/// Header that contains the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// `X-API-KEY: <key>`
@@ -26,36 +25,41 @@ impl Scheme {
         }
     }
 
-    /// The key as it was sent; empty if there is none, or more than one.
-    fn key(self, headers: &HeaderMap) -> &str {
+    /// Returns the key in the headers; empty if it is missing or ambiguous.
+    fn find_key(self, headers: &HeaderMap) -> &str {
         match self {
-            Self::Bearer if headers.contains_key(header::AUTHORIZATION) => bearer(headers).unwrap_or(""),
-            Self::ApiKey | Self::Bearer => only(headers, API_KEY).unwrap_or(""),
+            Self::Bearer if headers.contains_key(header::AUTHORIZATION) => {
+                bearer_token(headers).unwrap_or("")
+            }
+            Self::ApiKey | Self::Bearer => single_header(headers, API_KEY).unwrap_or(""),
         }
     }
 }
 
-/// The token of `Authorization: Bearer`, if there is exactly one.
-pub fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = only(headers, header::AUTHORIZATION.as_str())?.split_once(' ')?;
+/// Returns the token of `Authorization: Bearer` if there is exactly one.
+pub fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = single_header(headers, header::AUTHORIZATION.as_str())?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// A header that came once. Of two keys, nobody could say which one was meant.
-fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+/// Returns the value of a header that occurs once. Two keys are ambiguous, so they count as none.
+fn single_header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;
     if values.next().is_some() { None } else { value.to_str().ok() }
 }
 
-/// The caller, or the answer that tells it nothing about which keys exist.
+/// Returns the caller. The answer to an invalid key does not reveal which keys exist.
 pub async fn authenticate(keys: &Keys, headers: &HeaderMap, scheme: Scheme) -> Result<Caller, Problem> {
-    let caller = keys.authenticate(scheme.key(headers)).await.map_err(|denied| refusal(denied, scheme))?;
+    let caller = keys
+        .authenticate(scheme.find_key(headers))
+        .await
+        .map_err(|denied| refusal_problem(denied, scheme))?;
     record_org(&caller.org);
     Ok(caller)
 }
 
-/// Authenticates like [`authenticate`], for a request that needs a scope.
+/// Authenticates like [`authenticate`], and requires a scope.
 pub async fn authorize(
     keys: &Keys,
     headers: &HeaderMap,
@@ -69,7 +73,7 @@ pub async fn authorize(
     Err(Problem::forbidden(format!("The key lacks the scope `{}`.", scope.name())))
 }
 
-fn refusal(denied: Denied, scheme: Scheme) -> Problem {
+fn refusal_problem(denied: Denied, scheme: Scheme) -> Problem {
     crate::metrics::request_denied(denied.tag());
     match denied {
         Denied::Missing | Denied::Malformed | Denied::Unknown | Denied::Expired | Denied::Revoked => {
@@ -98,24 +102,24 @@ mod tests {
 
     #[test]
     fn a_platform_sends_its_key_in_one_header() {
-        assert_eq!(Scheme::ApiKey.key(&headers(&[("x-api-key", "k")])), "k");
-        assert_eq!(Scheme::ApiKey.key(&headers(&[("authorization", "Bearer k")])), "");
+        assert_eq!(Scheme::ApiKey.find_key(&headers(&[("x-api-key", "k")])), "k");
+        assert_eq!(Scheme::ApiKey.find_key(&headers(&[("authorization", "Bearer k")])), "");
     }
 
     #[test]
-    fn two_keys_are_no_key() {
-        assert_eq!(Scheme::ApiKey.key(&headers(&[("x-api-key", "a"), ("x-api-key", "a")])), "");
+    fn two_keys_count_as_none() {
+        assert_eq!(Scheme::ApiKey.find_key(&headers(&[("x-api-key", "a"), ("x-api-key", "a")])), "");
     }
 
     #[test]
     fn the_admin_server_takes_a_bearer_token_of_any_case() {
         for value in ["Bearer k", "bearer k", "BEARER  k"] {
-            assert_eq!(Scheme::Bearer.key(&headers(&[("authorization", value)])), "k", "{value}");
+            assert_eq!(Scheme::Bearer.find_key(&headers(&[("authorization", value)])), "k", "{value}");
         }
-        assert_eq!(Scheme::Bearer.key(&headers(&[("x-api-key", "k")])), "k");
+        assert_eq!(Scheme::Bearer.find_key(&headers(&[("x-api-key", "k")])), "k");
         for value in ["Basic k", "k", ""] {
             assert_eq!(
-                Scheme::Bearer.key(&headers(&[("authorization", value), ("x-api-key", "k")])),
+                Scheme::Bearer.find_key(&headers(&[("authorization", value), ("x-api-key", "k")])),
                 "",
                 "{value}"
             );
@@ -123,15 +127,15 @@ mod tests {
     }
 
     #[test]
-    fn every_way_of_having_no_valid_key_gets_the_same_words() {
+    fn all_invalid_keys_get_the_same_answer() {
         let answers = [Denied::Missing, Denied::Malformed, Denied::Unknown, Denied::Expired, Denied::Revoked]
             .map(|denied| {
-                let problem = refusal(denied, Scheme::ApiKey);
+                let problem = refusal_problem(denied, Scheme::ApiKey);
                 (problem.status, problem.title, problem.errors, problem.headers)
             });
         assert!(answers.windows(2).all(|pair| pair[0] == pair[1]));
         assert_eq!(answers[0].0, 401);
-        assert_eq!(refusal(Denied::OrgDisabled, Scheme::ApiKey).status, 403);
-        assert_eq!(refusal(Denied::Unavailable, Scheme::ApiKey).status, 503);
+        assert_eq!(refusal_problem(Denied::OrgDisabled, Scheme::ApiKey).status, 403);
+        assert_eq!(refusal_problem(Denied::Unavailable, Scheme::ApiKey).status, 503);
     }
 }

@@ -1,4 +1,4 @@
-//! State of one connection: bytes of bodies and answers that it holds, and whether its client takes what it is sent.
+//! State of one connection: leased bytes of bodies and answers, open requests, and the client's progress in reading.
 
 use std::{
     collections::HashMap,
@@ -13,63 +13,63 @@ use parking_lot::Mutex;
 use tokio::{sync::Notify, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-/// A connection. A clone is the same.
+/// Connection state. Clones refer to the same connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connection(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     has_valid_key: AtomicBool,
-    /// Number of requests that are not answered.
+    /// Number of unanswered requests.
     requests: AtomicUsize,
     body_bytes: Arc<AtomicUsize>,
     unsent_bytes: Arc<AtomicUsize>,
-    /// Told when an answer is sent.
-    sent: Notify,
-    answers: Mutex<Answers>,
-    /// True if a part of an answer may lie in the protocol's own buffer.
+    /// Notified when an answer is sent.
+    answer_sent: Notify,
+    answers: Mutex<UnsentAnswers>,
+    /// True if the protocol's own buffer can contain a part of an answer.
     is_answer_buffered: AtomicBool,
-    written: Progress,
-    /// True if the socket took nothing of the last write.
+    write_progress: Progress,
+    /// True if the socket accepted no byte of the last write.
     is_blocked: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Answers {
-    next: u64,
+struct UnsentAnswers {
+    next_number: u64,
     unsent: HashMap<u64, Arc<Progress>>,
 }
 
-/// Progress of an answer, or of all bytes of a connection, on the way to the client.
+/// Progress of an answer, or of all writes of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    taken: AtomicUsize,
-    at_last_check: AtomicUsize,
-    /// Number of checks that found it where it is now: the time between them is one less.
-    stalled: AtomicUsize,
-    /// Ends its stream, where it has one.
+    taken_bytes: AtomicUsize,
+    bytes_at_last_check: AtomicUsize,
+    /// Number of checks in a row with the same byte count. They span one check interval less.
+    unchanged_checks: AtomicUsize,
+    /// Ends the answer's stream. `None` for HTTP/1.1.
     stream: Option<CancellationToken>,
 }
 
 impl Progress {
     pub(crate) fn advance(&self, bytes: usize) {
-        self.taken.fetch_add(bytes, Ordering::Relaxed);
+        self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn is_stalled(&self) -> bool {
-        let taken = self.taken.load(Ordering::Relaxed);
-        if self.at_last_check.swap(taken, Ordering::Relaxed) != taken {
-            self.stalled.store(1, Ordering::Relaxed);
+        let taken_bytes = self.taken_bytes.load(Ordering::Relaxed);
+        if self.bytes_at_last_check.swap(taken_bytes, Ordering::Relaxed) != taken_bytes {
+            self.unchanged_checks.store(1, Ordering::Relaxed);
             return false;
         }
-        self.stalled.fetch_add(1, Ordering::Relaxed) >= CHECKS
+        self.unchanged_checks.fetch_add(1, Ordering::Relaxed) >= STALL_CHECKS
     }
 }
 
-/// Number of checks within the time in which a client may take nothing.
-const CHECKS: usize = 2;
+/// Checks within the time in which a client must read something.
+const STALL_CHECKS: usize = 2;
 
-/// An answer that is not sent yet, in its connection's list.
+/// Entry of an answer in its connection's list until it is sent.
 #[derive(Debug)]
 pub(crate) struct UnsentAnswer {
     connection: Connection,
@@ -85,20 +85,20 @@ impl UnsentAnswer {
 
 impl Drop for UnsentAnswer {
     fn drop(&mut self) {
-        // First: between the two, the connection must not look as if it owed nothing.
+        // Set before the removal: in between, the connection must not look settled while the protocol buffers the answer.
         self.connection.0.is_answer_buffered.store(true, Ordering::Release);
         self.connection.0.answers.lock().unsent.remove(&self.number);
-        self.connection.0.sent.notify_waiters();
+        self.connection.0.answer_sent.notify_waiters();
     }
 }
 
 impl Connection {
-    /// Notes that a request on it had a valid key.
-    pub(crate) fn has_valid_key(&self) {
+    /// Records that a request of the connection had a valid key.
+    pub(crate) fn mark_authenticated(&self) {
         self.0.has_valid_key.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_known(&self) -> bool {
+    pub(crate) fn is_authenticated(&self) -> bool {
         self.0.has_valid_key.load(Ordering::Relaxed)
     }
 
@@ -111,7 +111,7 @@ impl Connection {
         self.0.requests.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// True if nothing is under way on it.
+    /// True if the connection has no open requests and no unsent answers.
     pub(crate) fn is_idle(&self) -> bool {
         !self.has_requests() && self.0.answers.lock().unsent.is_empty()
     }
@@ -120,53 +120,53 @@ impl Connection {
         self.0.requests.load(Ordering::Acquire) > 0
     }
 
-    /// True if its client waits for an answer, or for the rest of one. Control frames of HTTP/2 do not count.
-    fn owes_an_answer(&self) -> bool {
-        // Without a valid key, a made answer is a refusal or a public document. If a stop waited until it is taken, anybody
-        // could hold it up by not reading.
-        self.has_requests() || (self.is_known() && !(self.is_idle() && self.is_flushed()))
+    /// True if the client waits for an answer or its remaining bytes. Control frames of HTTP/2 do not count.
+    fn has_pending_answer(&self) -> bool {
+        // Answers without a valid key are refusals or public documents. If a stop waited for their delivery, any client could
+        // delay it by not reading.
+        self.has_requests() || (self.is_authenticated() && !(self.is_idle() && self.is_flushed()))
     }
 
     fn is_flushed(&self) -> bool {
         !self.0.is_answer_buffered.load(Ordering::Acquire)
     }
 
-    /// Waits until the connection owes no answer at two checks in a row: a single one may fall between the end of a handler
-    /// and the moment at which the protocol has its answer.
-    pub(crate) async fn owes_nothing(&self, pause: Duration) {
+    /// Waits until the connection has no pending answer at two checks in a row. A single check could fall between the end of a
+    /// handler and the moment at which the protocol receives the answer.
+    pub(crate) async fn wait_until_settled(&self, pause: Duration) {
         let mut checks = 0;
         while checks < 2 {
             sleep(pause).await;
-            checks = if self.owes_an_answer() { 0 } else { checks + 1 };
+            checks = if self.has_pending_answer() { 0 } else { checks + 1 };
         }
     }
 
-    /// Notes that the socket took bytes.
-    pub(crate) fn wrote(&self, bytes: usize) {
-        self.0.written.advance(bytes);
+    /// Records that the socket accepted bytes.
+    pub(crate) fn record_write(&self, bytes: usize) {
+        self.0.write_progress.advance(bytes);
         self.0.is_blocked.store(false, Ordering::Relaxed);
     }
 
-    /// Notes that the socket takes nothing now.
+    /// Records that the socket accepts no bytes at present.
     pub(crate) fn set_blocked(&self) {
         self.0.is_blocked.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that the protocol has handed all that it buffered to the socket.
-    pub(crate) fn flushed(&self) {
+    /// Records that the protocol has passed its whole buffer to the socket.
+    pub(crate) fn record_flush(&self) {
         self.0.is_answer_buffered.store(false, Ordering::Release);
     }
 
-    /// True if there are bytes to be written and the client takes none.
+    /// True if bytes wait to be written and the client reads none.
     pub(crate) fn is_blocked(&self) -> bool {
         self.0.is_blocked.load(Ordering::Relaxed)
     }
 
     fn is_write_stalled(&self) -> bool {
         if self.is_blocked() {
-            return self.0.written.is_stalled();
+            return self.0.write_progress.is_stalled();
         }
-        self.0.written.stalled.store(0, Ordering::Relaxed);
+        self.0.write_progress.unchanged_checks.store(0, Ordering::Relaxed);
         false
     }
 
@@ -178,36 +178,37 @@ impl Connection {
         Arc::clone(&self.0.unsent_bytes)
     }
 
-    /// Adds an answer; `stream` ends its stream.
-    pub(crate) fn answer(&self, stream: Option<CancellationToken>) -> UnsentAnswer {
+    /// Adds an unsent answer; `stream` ends its stream.
+    pub(crate) fn add_answer(&self, stream: Option<CancellationToken>) -> UnsentAnswer {
         let progress = Arc::new(Progress { stream, ..Progress::default() });
         let mut answers = self.0.answers.lock();
-        let number = answers.next;
-        answers.next += 1;
+        let number = answers.next_number;
+        answers.next_number += 1;
         answers.unsent.insert(number, Arc::clone(&progress));
         UnsentAnswer { connection: self.clone(), number, progress }
     }
 
-    /// True if fewer bytes than `most` are unsent.
-    pub(crate) fn has_room(&self, most: usize) -> bool {
-        self.0.unsent_bytes.load(Ordering::Relaxed) < most
+    /// True if fewer bytes than `limit` are unsent.
+    pub(crate) fn has_answer_room(&self, limit: usize) -> bool {
+        self.0.unsent_bytes.load(Ordering::Relaxed) < limit
     }
 
-    /// Waits until fewer bytes than `most` are unsent.
-    pub(crate) async fn wait_for_room(&self, most: usize) {
+    /// Waits until fewer bytes than `limit` are unsent.
+    pub(crate) async fn wait_for_room(&self, limit: usize) {
         loop {
-            let sent = self.0.sent.notified();
-            if self.has_room(most) {
+            // Registered before the check: an answer sent in between must not be missed.
+            let next_sent = self.0.answer_sent.notified();
+            if self.has_answer_room(limit) {
                 return;
             }
-            sent.await;
+            next_sent.await;
         }
     }
 
-    /// Ends streams whose clients take nothing of their answers for `stall`, counting each. Done when that does not
-    /// help, or when the client takes nothing at all, control frames included: the connection is to be ended then.
+    /// Ends the streams of answers that their clients have not read for `stall`, and counts each. Returns when the connection
+    /// itself must end: an ended stream did not help, or the client reads no bytes, not even control frames.
     pub(crate) async fn end_stalled(&self, stall: Duration, count: impl Fn()) {
-        let pause = stall / u32::try_from(CHECKS).unwrap_or(1);
+        let pause = stall / u32::try_from(STALL_CHECKS).unwrap_or(1);
         loop {
             sleep(pause).await;
             if self.is_write_stalled() {
@@ -219,10 +220,11 @@ impl Connection {
             };
             for progress in stalled {
                 match &progress.stream {
-                    // Its last bytes may lie in the protocol's own buffers after its stream has ended here.
+                    // Ended only once: if the answer stays unsent, its last bytes lie in the protocol's buffers, and only the end of the
+                    // connection frees them.
                     Some(stream) if !stream.is_cancelled() => {
                         stream.cancel();
-                        progress.stalled.store(0, Ordering::Relaxed);
+                        progress.unchanged_checks.store(0, Ordering::Relaxed);
                         count();
                     }
                     _ => return count(),

@@ -1,7 +1,7 @@
-//! The open connections of a server: how many there are, of which addresses, and which one makes room for another.
+//! Limits the open connections of a server, in total and per network.
 //!
-//! An address may hold half of all, and a new one only if one of its own idle ones makes room. When all are taken, a
-//! connection that never sent a valid key and has nothing under way is closed for a new one, the oldest first.
+//! A network may hold half of all connections; beyond that, a new connection needs an idle one of the same network to close.
+//! When all slots are used, the oldest idle connection without a valid key is closed for a new one.
 
 use std::{
     collections::BTreeMap,
@@ -25,70 +25,71 @@ use crate::{
     networks::{Network, NetworkPermit, Networks},
 };
 
-/// Time in which a new connection is closed for no other: it may not have had the chance to send its key.
+/// Time in which a new connection is not closed for another: its key may still be on the way.
 pub(crate) const GRACE: Duration = Duration::from_millis(250);
 
+/// Slots of a server's connections.
 #[derive(Debug)]
 pub(crate) struct Connections {
     grace: Duration,
     slots: Arc<Semaphore>,
     networks: Networks,
-    next: AtomicU64,
-    unknown: Mutex<BTreeMap<u64, UnknownConnection>>,
+    next_number: AtomicU64,
+    unauthenticated: Mutex<BTreeMap<u64, UnauthenticatedConnection>>,
 }
 
-/// A connection that had not sent a valid key when it was last looked at.
+/// Connection without a valid key at the last check.
 #[derive(Debug)]
-struct UnknownConnection {
-    since: Instant,
+struct UnauthenticatedConnection {
+    accepted_at: Instant,
     network: Network,
     connection: Connection,
     shares: Arc<Mutex<Option<SlotShares>>>,
     close: CancellationToken,
 }
 
-/// Slot and network share of a connection. They are taken from one that is to be closed at once, before its task has ended.
+/// Slot and network share of a connection. Taken from a connection as soon as it is told to close, before its task ends.
 #[derive(Debug)]
 struct SlotShares {
     _slot: OwnedSemaphorePermit,
-    _of_network: NetworkPermit,
+    _network_permit: NetworkPermit,
 }
 
-/// A connection's slot among all.
+/// Slot of one connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot {
     all: Arc<Connections>,
     number: u64,
     pub(crate) network: Network,
     pub(crate) connection: Connection,
-    /// Cancelled when it is to make room.
+    /// Cancelled when the connection must make room.
     pub(crate) close: CancellationToken,
     _shares: Arc<Mutex<Option<SlotShares>>>,
 }
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.all.unknown.lock().remove(&self.number);
+        self.all.unauthenticated.lock().remove(&self.number);
     }
 }
 
 impl Connections {
-    pub(crate) fn new(most: usize, grace: Duration, gauge: Gauge) -> Arc<Self> {
+    pub(crate) fn new(max_connections: usize, grace: Duration, gauge: Gauge) -> Arc<Self> {
         Arc::new(Self {
             grace,
-            slots: Arc::new(Semaphore::new(most)),
-            networks: Networks::new(usize::MAX, most.div_ceil(2), gauge),
-            next: AtomicU64::new(0),
-            unknown: Mutex::default(),
+            slots: Arc::new(Semaphore::new(max_connections)),
+            networks: Networks::new(usize::MAX, max_connections.div_ceil(2), gauge),
+            next_number: AtomicU64::new(0),
+            unauthenticated: Mutex::default(),
         })
     }
 
-    /// Returns a slot for a connection, once there is one; none if its network has its share.
+    /// Waits for a slot. Returns `None` if the network holds its share.
     pub(crate) async fn acquire(self: &Arc<Self>, network: Network) -> Option<ConnectionSlot> {
-        let of_network = loop {
-            match self.networks.take(network) {
+        let network_permit = loop {
+            match self.networks.acquire(network) {
                 Some(share) => break share,
-                None if self.close_oldest(|one| one.network == network) => {}
+                None if self.close_oldest(|connection| connection.network == network) => {}
                 None => return None,
             }
         };
@@ -97,7 +98,7 @@ impl Connections {
             match slots().try_acquire_owned() {
                 Ok(slot) => break slot,
                 Err(_) if self.close_oldest(|_| true) => {}
-                // All are used: it waits for one to end, or to have been silent for long enough.
+                // All connections are used. The wait ends when one closes, or when an idle one has passed its grace.
                 Err(_) => {
                     if let Ok(slot) = timeout(self.grace, slots().acquire_owned()).await {
                         break slot.ok()?;
@@ -105,31 +106,34 @@ impl Connections {
                 }
             }
         };
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let (connection, close) = (Connection::default(), CancellationToken::new());
-        let shares = Arc::new(Mutex::new(Some(SlotShares { _slot: slot, _of_network: of_network })));
-        let one = UnknownConnection {
-            since: Instant::now(),
+        let shares = Arc::new(Mutex::new(Some(SlotShares { _slot: slot, _network_permit: network_permit })));
+        let entry = UnauthenticatedConnection {
+            accepted_at: Instant::now(),
             network,
             connection: connection.clone(),
             shares: Arc::clone(&shares),
             close: close.clone(),
         };
-        self.unknown.lock().insert(number, one);
+        self.unauthenticated.lock().insert(number, entry);
         Some(ConnectionSlot { all: Arc::clone(self), number, network, connection, close, _shares: shares })
     }
 
-    /// Closes the oldest idle connection that never sent a valid key, of those that match. Returns true if there was one.
-    fn close_oldest(&self, matches: impl Fn(&UnknownConnection) -> bool) -> bool {
-        let mut unknown = self.unknown.lock();
-        // Looked at once more only here: a valid key costs no lock.
-        unknown.retain(|_, one| !one.connection.is_known());
-        let grown = unknown.iter().take_while(|(_, one)| one.since.elapsed() >= self.grace);
-        let mut idle = grown.filter(|(_, one)| matches(one) && one.connection.is_idle());
-        let oldest = idle.next().map(|(number, _)| *number);
-        let Some(one) = oldest.and_then(|number| unknown.remove(&number)) else { return false };
-        drop(one.shares.lock().take());
-        one.close.cancel();
+    /// Closes the oldest idle connection without a valid key among those that match. Returns true if there was one.
+    fn close_oldest(&self, matches: impl Fn(&UnauthenticatedConnection) -> bool) -> bool {
+        let mut unauthenticated = self.unauthenticated.lock();
+        // Authenticated connections are removed only here, so that a valid key costs no lock.
+        unauthenticated.retain(|_, entry| !entry.connection.is_authenticated());
+        let past_grace =
+            unauthenticated.iter().take_while(|(_, entry)| entry.accepted_at.elapsed() >= self.grace);
+        let mut idle = past_grace.filter(|(_, entry)| matches(entry) && entry.connection.is_idle());
+        let oldest_number = idle.next().map(|(number, _)| *number);
+        let Some(entry) = oldest_number.and_then(|number| unauthenticated.remove(&number)) else {
+            return false;
+        };
+        drop(entry.shares.lock().take());
+        entry.close.cancel();
         true
     }
 }
@@ -146,52 +150,52 @@ mod tests {
         Network::of([192, 0, 2, last].into())
     }
 
-    fn now(all: &Arc<Connections>, last: u8) -> Option<Option<ConnectionSlot>> {
+    fn acquire_now(all: &Arc<Connections>, last: u8) -> Option<Option<ConnectionSlot>> {
         all.acquire(address(last)).now_or_never()
     }
 
     #[test]
-    fn an_address_holds_half_and_its_own_idle_strangers_make_room_for_it() {
+    fn network_holds_half_and_makes_room_by_its_idle_ones() {
         let all = Connections::new(4, Duration::ZERO, Gauge::noop());
-        let [first, second] = [1, 1].map(|last| now(&all, last).unwrap().unwrap());
-        let third = now(&all, 1).unwrap().unwrap();
+        let [first, second] = [1, 1].map(|last| acquire_now(&all, last).unwrap().unwrap());
+        let third = acquire_now(&all, 1).unwrap().unwrap();
         assert!(first.close.is_cancelled() && !second.close.is_cancelled());
-        second.connection.has_valid_key();
+        second.connection.mark_authenticated();
         third.connection.begin_request();
-        assert!(now(&all, 1).unwrap().is_none(), "its share is in use");
-        assert!(now(&all, 2).unwrap().is_some());
+        assert!(acquire_now(&all, 1).unwrap().is_none(), "its share is in use");
+        assert!(acquire_now(&all, 2).unwrap().is_some());
     }
 
     #[test]
-    fn the_oldest_idle_stranger_makes_room_and_nobody_else() {
+    fn only_the_oldest_idle_stranger_makes_room() {
         let all = Connections::new(3, Duration::ZERO, Gauge::noop());
-        let slots = [1, 2, 3].map(|last| now(&all, last).unwrap().unwrap());
-        slots[0].connection.has_valid_key();
+        let slots = [1, 2, 3].map(|last| acquire_now(&all, last).unwrap().unwrap());
+        slots[0].connection.mark_authenticated();
         slots[1].connection.begin_request();
-        let fourth = now(&all, 4).unwrap().unwrap();
+        let fourth = acquire_now(&all, 4).unwrap().unwrap();
         assert_eq!([0, 1, 2].map(|at| slots[at].close.is_cancelled()), [false, false, true]);
-        fourth.connection.has_valid_key();
+        fourth.connection.mark_authenticated();
         assert!(!all.close_oldest(|_| true), "the others are known or at work");
         drop(fourth);
-        assert!(now(&all, 5).unwrap().is_some());
+        assert!(acquire_now(&all, 5).unwrap().is_some());
     }
 
     #[tokio::test]
-    async fn a_new_connection_waits_while_all_are_used_or_newer_than_the_grace() {
+    async fn new_connection_waits_while_others_are_in_use_or_new() {
         let all = Connections::new(2, Duration::from_secs(3_600), Gauge::noop());
-        let first = now(&all, 1).unwrap().unwrap();
-        let _second = now(&all, 2).unwrap().unwrap();
-        assert!(now(&all, 3).is_none(), "it waits");
+        let first = acquire_now(&all, 1).unwrap().unwrap();
+        let _second = acquire_now(&all, 2).unwrap().unwrap();
+        assert!(acquire_now(&all, 3).is_none(), "it waits");
         drop(first);
-        assert!(now(&all, 3).unwrap().is_some());
+        assert!(acquire_now(&all, 3).unwrap().is_some());
     }
 
     #[test]
-    fn what_has_ended_leaves_nothing() {
+    fn ended_connections_leave_no_state() {
         let all = Connections::new(4, Duration::ZERO, Gauge::noop());
-        let slots: Vec<_> = (1..=4).map(|last| now(&all, last).unwrap().unwrap()).collect();
+        let slots: Vec<_> = (1..=4).map(|last| acquire_now(&all, last).unwrap().unwrap()).collect();
         drop(slots);
-        assert!(all.unknown.lock().is_empty());
-        assert_eq!((all.networks.used(), all.slots.available_permits()), (0, 4));
+        assert!(all.unauthenticated.lock().is_empty());
+        assert_eq!((all.networks.count(), all.slots.available_permits()), (0, 4));
     }
 }

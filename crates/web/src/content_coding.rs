@@ -1,6 +1,4 @@
-//! Decompresses request bodies in bounded steps.
-//!
-//! The limits of a body are counted by `body`, which asks for one step at a time.
+//! Decompresses request bodies in bounded steps. The limits of a body are checked in `body`.
 
 use std::io::{self, BufRead, ErrorKind, Read as _};
 
@@ -12,16 +10,16 @@ use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
 use crate::Problem;
 
-/// Codings that are taken, as `Accept-Encoding` names them.
-const TAKEN: HeaderValue = HeaderValue::from_static("gzip, zstd");
+/// Accepted codings, in the form of `Accept-Encoding`.
+const ACCEPTED_CODINGS: HeaderValue = HeaderValue::from_static("gzip, zstd");
 
-/// Largest window of zstd as RFC 9659 bounds it: 8 MiB.
-const LARGEST_WINDOW_LOG: u32 = 23;
+/// Window limit of zstd by RFC 9659: 8 MiB. A stream with a larger window could claim that memory for each request.
+const MAX_WINDOW_LOG: u32 = 23;
 
-/// Memory of a gzip decoder: its window, and the tables of its codes.
+/// Memory of a gzip decoder: its window and code tables.
 const GZIP_BYTES: usize = 48 << 10;
 
-/// A compression that a body may have.
+/// Compression of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coding {
     Gzip,
@@ -29,20 +27,21 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
-    /// Reads `Content-Encoding`. `None`: the body is sent as it is.
-    pub(crate) fn of(headers: &HeaderMap) -> Result<Option<Self>, Problem> {
+    /// Reads `Content-Encoding`. `None`: the body is not compressed.
+    pub(crate) fn from_headers(headers: &HeaderMap) -> Result<Option<Self>, Problem> {
         let values = headers.get_all(header::CONTENT_ENCODING).iter();
-        let named = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+        let names = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
         let mut coding = None;
-        for name in named.map(<[u8]>::trim_ascii) {
-            let is = |wanted: &str| name.eq_ignore_ascii_case(wanted.as_bytes());
-            let found = match name {
+        for name in names.map(<[u8]>::trim_ascii) {
+            let is = |expected: &str| name.eq_ignore_ascii_case(expected.as_bytes());
+            let named_coding = match name {
                 _ if name.is_empty() || is("identity") => continue,
                 _ if is("gzip") || is("x-gzip") => Self::Gzip,
                 _ if is("zstd") => Self::Zstd,
                 _ => return Err(unsupported()),
             };
-            if coding.replace(found).is_some() {
+            // Several codings would multiply the work of one body.
+            if coding.replace(named_coding).is_some() {
                 return Err(unsupported());
             }
         }
@@ -59,9 +58,9 @@ impl Coding {
 
 fn unsupported() -> Problem {
     let detail = "Send it with one `Content-Encoding` of `gzip` or `zstd`, or without any.";
-    let title = "The body has a compression that is not taken.";
+    let title = "The compression of the body is not supported.";
     Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, tag::INVALID_INPUT, title, detail)
-        .with(header::ACCEPT_ENCODING, TAKEN)
+        .with(header::ACCEPT_ENCODING, ACCEPTED_CODINGS)
 }
 
 /// Decoder of one body.
@@ -71,31 +70,31 @@ pub(crate) struct Decoder {
 }
 
 enum State {
-    Gzip(Box<MultiGzDecoder<Received>>),
+    Gzip(Box<MultiGzDecoder<DecoderInput>>),
     Zstd {
         context: DCtx<'static>,
-        received: Received,
-        /// True between two frames.
-        is_between: bool,
+        input: DecoderInput,
+        /// True between two frames, where the stream may end.
+        is_between_frames: bool,
     },
 }
 
 impl Decoder {
     pub(crate) fn new(coding: Coding) -> Self {
-        let received = Received::default();
+        let input = DecoderInput::default();
         let state = match coding {
-            Coding::Gzip => State::Gzip(Box::new(MultiGzDecoder::new(received))),
+            Coding::Gzip => State::Gzip(Box::new(MultiGzDecoder::new(input))),
             Coding::Zstd => {
                 let mut context = DCtx::create();
-                // The parameter is always within its bounds.
-                let _set = context.set_parameter(DParameter::WindowLogMax(LARGEST_WINDOW_LOG));
-                State::Zstd { context, received, is_between: false }
+                // The call cannot fail: the constant lies within the parameter's bounds.
+                let _set = context.set_parameter(DParameter::WindowLogMax(MAX_WINDOW_LOG));
+                State::Zstd { context, input, is_between_frames: false }
             }
         };
         Self { coding, state }
     }
 
-    /// Bytes of memory that the decoder itself takes.
+    /// Memory of the decoder itself in bytes.
     pub(crate) fn memory(&self) -> usize {
         match &self.state {
             State::Gzip(_) => GZIP_BYTES,
@@ -103,29 +102,34 @@ impl Decoder {
         }
     }
 
-    /// Takes the next bytes of the body; `None`: it has ended.
+    /// Passes the next bytes of the body on; `None` marks its end.
     pub(crate) fn receive(&mut self, bytes: Option<Bytes>) {
-        let received = match &mut self.state {
+        let input = match &mut self.state {
             State::Gzip(decoder) => decoder.get_mut(),
-            State::Zstd { received, .. } => received,
+            State::Zstd { input, .. } => input,
         };
         match bytes {
-            Some(bytes) => received.bytes = bytes,
-            None => received.is_whole = true,
+            Some(bytes) => input.bytes = bytes,
+            None => input.is_complete = true,
         }
     }
 
-    /// Writes the next decompressed bytes. None: all that was received is decompressed.
+    /// Writes the next decompressed bytes. Returns 0 once all received bytes are decompressed.
     pub(crate) fn decode(&mut self, out: &mut [u8]) -> Result<usize, Problem> {
         let decoded = match &mut self.state {
             State::Gzip(decoder) => match decoder.read(out) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
                 decoded => decoded.map_err(|_| ()),
             },
-            State::Zstd { context, received, is_between } => decode_zstd(context, received, is_between, out),
+            State::Zstd { context, input, is_between_frames } => {
+                decode_zstd(context, input, is_between_frames, out)
+            }
         };
         decoded.map_err(|()| {
-            let detail = format!("It is no complete {} stream, or not only one.", self.coding.name());
+            let detail = format!(
+                "The body is not a complete {} stream, or has other bytes after it.",
+                self.coding.name()
+            );
             let title = "The body cannot be decompressed.";
             Problem::new(StatusCode::BAD_REQUEST, tag::INVALID_INPUT, title, detail)
         })
@@ -134,36 +138,36 @@ impl Decoder {
 
 fn decode_zstd(
     context: &mut DCtx<'_>,
-    received: &mut Received,
-    is_between: &mut bool,
+    pending: &mut DecoderInput,
+    is_between_frames: &mut bool,
     out: &mut [u8],
 ) -> Result<usize, ()> {
     let mut output = OutBuffer::around(out);
     while output.pos() == 0 {
-        let mut input = InBuffer::around(&received.bytes);
-        // Also without input: the decoder may hold more than fitted before.
-        let left = context.decompress_stream(&mut output, &mut input).map_err(|_| ())?;
-        let read = input.pos();
-        received.bytes.advance(read);
-        if read > 0 || output.pos() > 0 {
-            *is_between = left == 0;
+        let mut input = InBuffer::around(&pending.bytes);
+        // Called without input as well: the decoder may hold output that did not fit before.
+        let size_hint = context.decompress_stream(&mut output, &mut input).map_err(|_| ())?;
+        let consumed = input.pos();
+        pending.bytes.advance(consumed);
+        if consumed > 0 || output.pos() > 0 {
+            *is_between_frames = size_hint == 0;
         }
-        if received.bytes.is_empty() && output.pos() == 0 {
-            return if received.is_whole && !*is_between { Err(()) } else { Ok(0) };
+        if pending.bytes.is_empty() && output.pos() == 0 {
+            return if pending.is_complete && !*is_between_frames { Err(()) } else { Ok(0) };
         }
     }
     Ok(output.pos())
 }
 
-/// Received bytes that are not decompressed yet.
+/// Received bytes that wait for decompression.
 #[derive(Default)]
-struct Received {
+struct DecoderInput {
     bytes: Bytes,
-    /// True if no more will come.
-    is_whole: bool,
+    /// True after the last bytes of the body.
+    is_complete: bool,
 }
 
-impl io::Read for Received {
+impl io::Read for DecoderInput {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let length = self.fill_buf()?.len().min(out.len());
         self.bytes.copy_to_slice(&mut out[..length]);
@@ -171,10 +175,10 @@ impl io::Read for Received {
     }
 }
 
-impl BufRead for Received {
+impl BufRead for DecoderInput {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        // The decoder keeps its state and goes on with the next bytes.
-        if self.bytes.is_empty() && !self.is_whole {
+        // `WouldBlock` pauses the decoder: it keeps its state and continues with the next bytes.
+        if self.bytes.is_empty() && !self.is_complete {
             return Err(ErrorKind::WouldBlock.into());
         }
         Ok(&self.bytes)
@@ -253,7 +257,7 @@ mod tests {
             for value in values {
                 headers.append(header::CONTENT_ENCODING, HeaderValue::from_static(value));
             }
-            Coding::of(&headers)
+            Coding::from_headers(&headers)
         };
         for (values, coding) in [
             (&[][..], None),

@@ -1,6 +1,5 @@
-//! Extractors of a request's path and query, whose errors are answered in the envelope.
-//!
-//! axum's own extractors answer with plain text, so no handler uses them. Bodies are `body`'s.
+//! Extracts path and query of a request, with errors in the envelope. axum's extractors answer errors with plain text. `body`
+//! reads bodies.
 
 use axum::{
     extract::FromRequestParts,
@@ -11,7 +10,7 @@ use tidegate_schemas::validation_error::{Pointer, ValidationError};
 
 use crate::Problem;
 
-/// The parts of the path that a route names: a string, or a tuple of them.
+/// Path parameters of the route: a string, or a tuple of strings.
 #[derive(Clone, Debug)]
 pub struct Path<T>(pub T);
 
@@ -24,16 +23,16 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
             Err(rejection) if rejection.status().is_server_error() => {
                 tracing::error!(
                     reason = rejection.body_text(),
-                    "a route and its handler disagree about the path"
+                    "the path parameters of a route do not match its handler"
                 );
                 Err(Problem::internal())
             }
-            Err(rejection) => Err(invalid("The path is not valid.", rejection.body_text())),
+            Err(rejection) => Err(invalid_request("The path is not valid.", rejection.body_text())),
         }
     }
 }
 
-/// The parameters of the query.
+/// Query parameters.
 #[derive(Clone, Debug)]
 pub struct Query<T>(pub T);
 
@@ -41,7 +40,7 @@ impl<T: DeserializeOwned> Query<T> {
     pub fn of(uri: &Uri) -> Result<Self, Problem> {
         match axum::extract::Query::try_from_uri(uri) {
             Ok(axum::extract::Query(value)) => Ok(Self(value)),
-            Err(rejection) => Err(invalid("The query is not valid.", rejection.body_text())),
+            Err(rejection) => Err(invalid_request("The query is not valid.", rejection.body_text())),
         }
     }
 }
@@ -54,6 +53,6 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
     }
 }
 
-fn invalid(title: &'static str, detail: String) -> Problem {
+fn invalid_request(title: &'static str, detail: String) -> Problem {
     Problem::of_errors(vec![ValidationError::invalid(&Pointer::Root, title, detail)])
 }

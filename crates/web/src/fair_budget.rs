@@ -1,7 +1,7 @@
-//! An amount that orgs and connections share: whoever takes of it leaves at least as much for all others.
+//! Budget shared by orgs and connections: a holder may take an amount only if at least as much remains for all others.
 //!
-//! The share of one holder follows from what is left (a dynamic threshold, as switches share their buffers): alone it may
-//! hold half of all, beside another busy one a third, and a newcomer always finds room.
+//! The share of a holder follows from the remaining amount (a dynamic threshold, as in the shared buffers of switches). A single
+//! holder can have half of the total, each of two busy ones a third, and a new one always finds room.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use metrics::Gauge;
 use parking_lot::Mutex;
 use tidegate_schemas::ids::OrgId;
 
-/// The budget. A clone is the same.
+/// Shared budget. Clones refer to the same budget.
 #[derive(Clone, Debug)]
 pub struct FairBudget(Arc<Inner>);
 
@@ -23,8 +23,8 @@ pub struct FairBudget(Arc<Inner>);
 struct Inner {
     total: usize,
     state: Mutex<State>,
-    /// Goes up with what is taken and down with what is given back. It is never set: of two values that were read one
-    /// after the other, the older one could be set last, and stay.
+    /// Raised and lowered by each amount instead of being set: of two concurrent updates, the older value could be set last and
+    /// remain.
     gauge: Gauge,
 }
 
@@ -34,24 +34,24 @@ struct State {
     by_org: HashMap<Option<OrgId>, usize>,
 }
 
-/// Why an amount is refused.
+/// Reason for refusing an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The org or the connection holds its share already.
+    /// The org or the connection holds its full share.
     Share,
-    /// The budget is used up by all together.
+    /// All holders together use the whole budget.
     Total,
 }
 
-/// Party that an amount is counted for. Those without a key are one party.
+/// Party that an amount is counted for. All requests without a key form one party.
 #[derive(Clone, Debug, Default)]
 pub struct Holder {
     pub org: Option<OrgId>,
-    /// Amount that a connection holds, also of several orgs; changed under the budget's lock only.
+    /// Amount held by a connection over all its orgs. Changed only under the budget's lock.
     pub connection: Option<Arc<AtomicUsize>>,
 }
 
-/// An amount taken from the budget; given back when dropped.
+/// Amount taken from the budget. Given back on drop.
 #[derive(Debug)]
 pub struct Lease {
     budget: Arc<Inner>,
@@ -70,7 +70,7 @@ impl FairBudget {
         Ok(lease)
     }
 
-    pub fn used(&self) -> usize {
+    pub fn used_amount(&self) -> usize {
         self.0.state.lock().used
     }
 }
@@ -80,18 +80,19 @@ impl Lease {
         self.amount
     }
 
-    /// Takes more of the budget for the same holder.
+    /// Takes an additional amount for the same holder.
     pub fn grow(&mut self, amount: usize) -> Result<(), Refusal> {
         if amount == 0 {
             return Ok(());
         }
         let Inner { total, state, gauge } = &*self.budget;
         let mut state = state.lock();
-        let left = (total - state.used).checked_sub(amount).ok_or(Refusal::Total)?;
+        let remaining = (total - state.used).checked_sub(amount).ok_or(Refusal::Total)?;
         let connection = self.holder.connection.as_deref();
-        let by_connection = connection.map_or(0, |connection| connection.load(Ordering::Relaxed));
-        let by_org = state.by_org.get(&self.holder.org).copied().unwrap_or(0);
-        if by_org.max(by_connection).saturating_add(amount) > left {
+        let held_by_connection = connection.map_or(0, |connection| connection.load(Ordering::Relaxed));
+        let held_by_org = state.by_org.get(&self.holder.org).copied().unwrap_or(0);
+        // The holder must leave at least as much as it would hold, so a newcomer finds room at any time.
+        if held_by_org.max(held_by_connection).saturating_add(amount) > remaining {
             return Err(Refusal::Share);
         }
         *state.by_org.entry(self.holder.org.clone()).or_default() += amount;
@@ -100,7 +101,7 @@ impl Lease {
         }
         state.used += amount;
         self.amount += amount;
-        gauge.increment(float(amount));
+        gauge.increment(to_gauge_value(amount));
         Ok(())
     }
 }
@@ -115,19 +116,19 @@ impl Drop for Lease {
         if let Some(connection) = &self.holder.connection {
             connection.fetch_sub(self.amount, Ordering::Relaxed);
         }
-        if let Some(held) = state.by_org.get_mut(&self.holder.org) {
-            *held -= self.amount;
-            // An org at rest costs nothing.
-            if *held == 0 {
+        if let Some(org_amount) = state.by_org.get_mut(&self.holder.org) {
+            *org_amount -= self.amount;
+            // Entries of idle orgs are removed, so the map does not grow with the number of orgs seen.
+            if *org_amount == 0 {
                 state.by_org.remove(&self.holder.org);
             }
         }
-        self.budget.gauge.decrement(float(self.amount));
+        self.budget.gauge.decrement(to_gauge_value(self.amount));
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "no amount is so large that a float rounds it")]
-fn float(amount: usize) -> f64 {
+fn to_gauge_value(amount: usize) -> f64 {
     amount as f64
 }
 
@@ -148,15 +149,15 @@ mod tests {
     }
 
     #[test]
-    fn an_org_alone_holds_half_and_all_of_it_is_given_back() {
+    fn single_org_holds_half_and_gives_it_back() {
         let budget = budget(100);
         let first = budget.take(org("a"), 30).unwrap();
         let mut second = budget.take(org("a"), 10).unwrap();
         second.grow(10).unwrap();
         assert_eq!(budget.take(org("a"), 1).unwrap_err(), Refusal::Share);
-        assert_eq!(budget.used(), 50);
+        assert_eq!(budget.used_amount(), 50);
         drop(first);
-        assert_eq!(budget.used(), 20);
+        assert_eq!(budget.used_amount(), 20);
         drop(second);
         assert!(budget.0.state.lock().by_org.is_empty());
         assert_eq!(budget.take(org("a"), 101).unwrap_err(), Refusal::Total);
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_finds_room_however_many_are_busy() {
+    fn newcomer_finds_room_beside_many_busy_orgs() {
         let budget = budget(100_000);
         let mut held = Vec::new();
         for name in 0..20 {
@@ -190,9 +191,9 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Shown(Mutex<f64>);
+    struct RecordedGauge(Mutex<f64>);
 
-    impl metrics::GaugeFn for Shown {
+    impl metrics::GaugeFn for RecordedGauge {
         fn increment(&self, value: f64) {
             *self.0.lock() += value;
         }
@@ -209,22 +210,22 @@ mod tests {
     proptest! {
         #[test]
         #[allow(clippy::float_cmp, reason = "whole numbers")]
-        fn no_holder_has_more_than_it_left_and_the_gauge_shows_the_sum(
+        fn no_holder_exceeds_its_share_and_gauge_is_the_sum(
             steps in prop::collection::vec((0..5_usize, 1..40_usize, any::<bool>()), 1..200),
         ) {
-            let shown = Arc::new(Shown::default());
-            let budget = FairBudget::new(100, Gauge::from_arc(Arc::clone(&shown)));
-            let mut held: Vec<(usize, Lease)> = Vec::new();
+            let gauge = Arc::new(RecordedGauge::default());
+            let budget = FairBudget::new(100, Gauge::from_arc(Arc::clone(&gauge)));
+            let mut leases: Vec<(usize, Lease)> = Vec::new();
             for (party, amount, gives_back) in steps {
-                if gives_back && !held.is_empty() {
-                    held.swap_remove(amount % held.len());
+                if gives_back && !leases.is_empty() {
+                    leases.swap_remove(amount % leases.len());
                 } else if let Ok(lease) = budget.take(org(&party.to_string()), amount) {
-                    held.push((party, lease));
-                    let own: usize = held.iter().filter(|(of, _)| *of == party).map(|(_, lease)| lease.amount).sum();
-                    prop_assert!(own <= 100 - budget.used());
+                    leases.push((party, lease));
+                    let party_amount: usize = leases.iter().filter(|(of, _)| *of == party).map(|(_, lease)| lease.amount).sum();
+                    prop_assert!(party_amount <= 100 - budget.used_amount());
                 }
-                let sum: usize = held.iter().map(|(_, lease)| lease.amount).sum();
-                prop_assert_eq!((sum, *shown.0.lock()), (budget.used(), float(sum)));
+                let sum: usize = leases.iter().map(|(_, lease)| lease.amount).sum();
+                prop_assert_eq!((sum, *gauge.0.lock()), (budget.used_amount(), to_gauge_value(sum)));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Answers that are JSON, written in one piece.
+//! JSON answers, serialized in one piece.
 
 use axum::{
     http::{HeaderValue, header},
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::Problem;
 
-/// A value as an answer's body. axum's own is written through a buffer that is asked for room at every comma.
+/// Value as the JSON body of an answer. Replaces axum's type, whose buffer checks its capacity at every token.
 #[derive(Clone, Debug)]
 pub struct Json<T>(pub T);
 
@@ -19,7 +19,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
                 ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
             }
             Err(error) => {
-                tracing::error!(%error, "an answer cannot be written as JSON");
+                tracing::error!(%error, "cannot serialize an answer as JSON");
                 Problem::internal().into_response()
             }
         }

@@ -1,6 +1,5 @@
-//! Parts that both HTTP servers share: authentication, error envelope, limits, serving and draining.
-//!
-//! It knows no route and no resource; `ingest` and `console` do.
+//! HTTP server parts shared by the API and the console: authentication, error envelope, limits, serving and draining. Routes
+//! are defined in `ingest` and `console`.
 
 mod answers;
 mod body;
@@ -30,7 +29,7 @@ use axum::{
 };
 
 pub use body::Body;
-pub use caller::{Scheme, authenticate, authorize, bearer};
+pub use caller::{Scheme, authenticate, authorize, bearer_token};
 pub use extract::{Path, Query};
 pub use fair_budget::{FairBudget, Holder, Lease, Refusal};
 pub use json::Json;
@@ -42,7 +41,7 @@ pub use serve::Drained;
 pub use server::{AnswerFor, HttpServer, Limit, Load};
 pub use settings::{Settings, SettingsError};
 
-/// The router with [`handle_request`] around whatever it answers.
+/// Wraps the router's answers, including those of unknown routes, in [`handle_request`].
 pub fn with_envelope(router: Router) -> Router {
     router.layer(from_fn(|request, next: Next| {
         handle_request(request, |mut request, id| {

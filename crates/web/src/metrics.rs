@@ -1,4 +1,4 @@
-//! Metrics of the HTTP servers. The label `server` is `api`, `admin` or another port's name.
+//! Metrics of the HTTP servers. The label `server` is `api`, `admin` or the name of another port.
 
 use metrics::{Counter, Gauge, Unit, counter, describe_counter, describe_gauge, gauge};
 
@@ -9,17 +9,17 @@ const CONNECTIONS: &str = "tidegate_http_connections";
 const STREAMS: &str = "tidegate_http_streams";
 const LIMITED: &str = "tidegate_http_limited_total";
 
-/// Registers the help of every metric of this crate.
+/// Registers the descriptions of this crate's metrics.
 pub fn describe() {
-    describe_counter!(DENIED, "Requests whose key was refused, by reason.");
+    describe_counter!(DENIED, "Requests refused because of their key, by reason.");
     describe_gauge!(BODIES, Unit::Bytes, "Received bytes of request bodies under way.");
     describe_gauge!(UNSENT, Unit::Bytes, "Bytes of answers that their clients have not taken yet.");
     describe_gauge!(CONNECTIONS, "Open connections of clients.");
-    describe_gauge!(STREAMS, "Requests of HTTP/2 whose answers their clients have not taken.");
+    describe_gauge!(STREAMS, "HTTP/2 requests with answers that their clients have not taken.");
     describe_counter!(LIMITED, "Requests, streams and connections that a limit refused or ended, by limit.");
 }
 
-/// Counts a request whose key was refused.
+/// Counts a request that was refused because of its key.
 pub fn request_denied(reason: &'static str) {
     counter!(DENIED, "reason" => reason).increment(1);
 }

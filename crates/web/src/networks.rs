@@ -1,4 +1,4 @@
-//! Counts by network: how many of something all clients have, and those of one address.
+//! Limits a number of connections or streams, in total and per client network.
 
 use std::{
     collections::HashMap,
@@ -9,7 +9,7 @@ use std::{
 use metrics::Gauge;
 use parking_lot::Mutex;
 
-/// Owner of an address: itself, or of IPv6 the 2^64 addresses of a subscriber.
+/// Network of an address: the address itself, or the /64 prefix of IPv6, which belongs to one subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network(IpAddr);
 
@@ -24,11 +24,11 @@ impl Network {
         })
     }
 
-    /// True for addresses that only the operator's own machines have, such as a proxy in front of the service.
+    /// True for addresses of the operator's own machines, such as a proxy in front of the service.
     pub fn is_internal(self) -> bool {
         match self.0 {
             IpAddr::V4(address) => address.is_loopback() || address.is_private() || address.is_link_local(),
-            // The part of a network of the loopback address is zero.
+            // Loopback appears as unspecified: only its prefix, which is zero, is kept.
             IpAddr::V6(address) => {
                 address.is_unspecified() || address.is_unique_local() || address.is_unicast_link_local()
             }
@@ -36,14 +36,14 @@ impl Network {
     }
 }
 
-/// The counts. A clone is the same.
+/// Counts with their limits. Clones refer to the same counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Networks(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    most: usize,
-    most_of_one: usize,
+    limit: usize,
+    limit_per_network: usize,
     counts: Mutex<Counts>,
     gauge: Gauge,
 }
@@ -54,7 +54,7 @@ struct Counts {
     by_network: HashMap<Network, usize>,
 }
 
-/// One of what is counted, until it is dropped.
+/// Counted connection or stream, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct NetworkPermit {
     all: Networks,
@@ -62,25 +62,25 @@ pub(crate) struct NetworkPermit {
 }
 
 impl Networks {
-    pub(crate) fn new(most: usize, most_of_one: usize, gauge: Gauge) -> Self {
-        Self(Arc::new(Inner { most, most_of_one, counts: Mutex::default(), gauge }))
+    pub(crate) fn new(limit: usize, limit_per_network: usize, gauge: Gauge) -> Self {
+        Self(Arc::new(Inner { limit, limit_per_network, counts: Mutex::default(), gauge }))
     }
 
-    pub(crate) fn take(&self, network: Network) -> Option<NetworkPermit> {
-        let Inner { most, most_of_one, counts, gauge } = &*self.0;
+    pub(crate) fn acquire(&self, network: Network) -> Option<NetworkPermit> {
+        let Inner { limit, limit_per_network, counts, gauge } = &*self.0;
         let mut counts = counts.lock();
-        let own = counts.by_network.get(&network).copied().unwrap_or(0);
-        if counts.all >= *most || own >= *most_of_one {
+        let network_count = counts.by_network.get(&network).copied().unwrap_or(0);
+        if counts.all >= *limit || network_count >= *limit_per_network {
             return None;
         }
         counts.all += 1;
-        counts.by_network.insert(network, own + 1);
+        counts.by_network.insert(network, network_count + 1);
         gauge.increment(1);
         Some(NetworkPermit { all: self.clone(), network })
     }
 
     #[cfg(test)]
-    pub(crate) fn used(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.0.counts.lock().all
     }
 }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_is_one_party() {
+    fn addresses_of_a_network_are_one_party() {
         assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
         assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
         assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
@@ -119,15 +119,15 @@ mod tests {
     }
 
     #[test]
-    fn one_network_and_all_have_a_limit_and_nothing_is_left_of_what_ended() {
+    fn total_and_network_limits_hold_and_drops_free_them() {
         let all = Networks::new(3, 2, Gauge::noop());
-        let [first, second] = [(), ()].map(|()| all.take(of("192.0.2.1")).unwrap());
-        assert!(all.take(of("192.0.2.1")).is_none());
-        let other = all.take(of("192.0.2.2")).unwrap();
-        assert!(all.take(of("192.0.2.3")).is_none());
+        let [first, second] = [(), ()].map(|()| all.acquire(of("192.0.2.1")).unwrap());
+        assert!(all.acquire(of("192.0.2.1")).is_none());
+        let other = all.acquire(of("192.0.2.2")).unwrap();
+        assert!(all.acquire(of("192.0.2.3")).is_none());
         drop(first);
-        assert!(all.take(of("192.0.2.3")).is_some());
+        assert!(all.acquire(of("192.0.2.3")).is_some());
         drop((second, other));
-        assert_eq!((all.used(), all.0.counts.lock().by_network.len()), (0, 0));
+        assert_eq!((all.count(), all.0.counts.lock().by_network.len()), (0, 0));
     }
 }

@@ -1,7 +1,7 @@
-//! Error answers: RFC 9457 problem details with an `errors` array, one entry an error.
+//! Error answers: RFC 9457 problem details with an `errors` array.
 //!
-//! A handler answers with a [`Problem`]; [`handle_request`] writes it out, because only there the request's
-//! id and path are known.
+//! A handler returns a [`Problem`]. [`handle_request`] serializes it, because only there the id and path of the request are
+//! known.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -21,15 +21,15 @@ use tracing::{Instrument as _, Span, field::Empty};
 
 use crate::request_id::{self, RequestId};
 
-const MOST_ERRORS: usize = 100;
+const MAX_LISTED_ERRORS: usize = 100;
 
-/// An answer that is not what was asked for.
+/// Error answer of a request.
 #[derive(Clone, Debug)]
 pub struct Problem {
     pub status: StatusCode,
     pub title: &'static str,
     pub errors: Vec<ValidationError>,
-    /// Headers that the answer carries beside its body.
+    /// Additional headers of the answer.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -50,7 +50,7 @@ impl Problem {
         Self { status, title, errors: vec![error], headers: Vec::new() }
     }
 
-    /// The errors of a request. The highest of their statuses is the answer's: 413 goes over 400.
+    /// Problem of several errors. Its status is the highest of theirs, so 413 precedes 400.
     pub fn of_errors(errors: Vec<ValidationError>) -> Self {
         let status = errors.iter().map(|error| error.status).max().unwrap_or(400);
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
@@ -62,7 +62,7 @@ impl Problem {
         Self { status, title, errors, headers: Vec::new() }
     }
 
-    /// The same words for every kind of missing or wrong key.
+    /// Same wording for all missing or invalid keys, so that it does not reveal which keys exist.
     pub fn unauthenticated(challenge: &'static str) -> Self {
         Self::new(
             StatusCode::UNAUTHORIZED,
@@ -78,7 +78,7 @@ impl Problem {
     }
 
     pub fn not_found(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, tag::NOT_FOUND, "There is nothing here.", detail)
+        Self::new(StatusCode::NOT_FOUND, tag::NOT_FOUND, "The resource was not found.", detail)
     }
 
     pub fn conflict(detail: impl Into<String>) -> Self {
@@ -89,18 +89,18 @@ impl Problem {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, tag::TOO_LARGE, "The request is too large.", detail)
     }
 
-    /// The service is full, or a part of it cannot be reached: worth another try.
-    pub fn unavailable(detail: impl Into<String>, again_after: Duration) -> Self {
+    /// The service is full, or a part of it cannot be reached. Clients should retry.
+    pub fn unavailable(detail: impl Into<String>, retry_after: Duration) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, tag::INTERNAL, "The service cannot take this now.", detail)
-            .retry_after(again_after)
+            .retry_after(retry_after)
     }
 
-    /// A defect of ours. What it was goes to the log, not to the caller.
+    /// Defect of the service. Details are only logged.
     pub fn internal() -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             tag::INTERNAL,
-            "Something went wrong on our side.",
+            "The service failed to handle the request.",
             "The log has the details under the request id.",
         )
     }
@@ -118,7 +118,7 @@ impl Problem {
     }
 }
 
-/// Rounded up: a client that waits so long is not too early.
+/// Rounds up, so that a client that waits this time is not too early.
 pub(crate) fn whole_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
@@ -138,38 +138,38 @@ impl IntoResponse for Problem {
 }
 
 #[derive(Serialize)]
-struct Details<'a> {
+struct ProblemDetails<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     title: &'a str,
     status: u16,
     detail: String,
     instance: &'a str,
-    errors: Vec<Entry<'a>>,
+    errors: Vec<ErrorEntry<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry<'a> {
+struct ErrorEntry<'a> {
     #[serde(flatten)]
     error: &'a ValidationError,
     request_id: &'a str,
 }
 
-/// Wraps every request: gives it its id and its span, answers for a handler that panics, writes out problems, and turns
-/// bare error answers of the router (unknown route, wrong method) into the same envelope.
+/// Wraps every request: assigns its id and span, answers if its handler panics, serializes problems, and replaces bare error
+/// answers of the router (unknown route, unsupported method) by the same envelope.
 ///
-/// A router with many requests calls it in its handlers: each layer of axum costs a request several allocations.
+/// A router with many requests calls this in its handlers, because each axum layer costs several allocations per request.
 pub async fn handle_request<F: Future<Output = Response>>(
     request: Request,
     handle: impl FnOnce(Request, RequestId) -> F,
 ) -> Response {
-    let (id, uri) = (RequestId::of(&request), request.uri().clone());
+    let (id, uri) = (RequestId::from_request(&request), request.uri().clone());
     let span = span(&request, &id);
     let handled = AssertUnwindSafe(async { handle(request, id.clone()).await });
     let handled = handled.catch_unwind().map(|handled| {
         handled.unwrap_or_else(|_| {
-            // The hook of the process has logged where it was.
+            // The panic hook of the process has logged the location.
             tracing::error!("a handler panicked");
             Problem::internal().into_response()
         })
@@ -179,31 +179,32 @@ pub async fn handle_request<F: Future<Output = Response>>(
     if let Some(problem) = problem {
         response = write_problem(response, problem, uri.path(), &id);
     }
-    if let Some(value) = id.header() {
+    if let Some(value) = id.to_header_value() {
         response.headers_mut().insert(request_id::HEADER, value);
     }
     response
 }
 
-/// Span of a request. The route is its template: paths hold ids of items, queries and bodies whatever a platform sends.
+/// Span of a request. It contains the route template instead of the path, because paths contain item ids, and queries and
+/// bodies contain platform data.
 fn span(request: &Request, id: &RequestId) -> Span {
     let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
     tracing::info_span!("request", request_id = id.as_str(), method = %request.method(), route, org = Empty)
 }
 
-/// Adds the org to the span of the current request, once it is known.
+/// Adds the authenticated org to the span of the current request.
 pub fn record_org(org: &OrgId) {
     Span::current().record("org", org.as_str());
 }
 
-/// Puts a problem in the place of an answer that has its envelope already.
-pub(crate) fn replace(answer: Response, problem: Problem, path: &str) -> Response {
-    let id = RequestId::of_headers(answer.headers());
+/// Replaces an answer that already has its envelope by a problem.
+pub(crate) fn replace_with_problem(answer: Response, problem: Problem, path: &str) -> Response {
+    let id = RequestId::from_headers(answer.headers());
     let (parts, _) = answer.into_parts();
     let mut response = problem.status.into_response();
     *response.extensions_mut() = parts.extensions;
     response = write_problem(response, problem, path, &id);
-    if let Some(value) = id.header() {
+    if let Some(value) = id.to_header_value() {
         response.headers_mut().insert(request_id::HEADER, value);
     }
     response
@@ -218,7 +219,7 @@ fn write_problem(response: Response, problem: Problem, path: &str, id: &RequestI
     Response::from_parts(parts, Body::from(body))
 }
 
-/// The problem that an answer of the router itself stands for. An answer with a content type has its body already.
+/// Returns the problem for a bare answer of the router itself. An answer with a content type has its own body.
 fn bare_problem(response: &Response) -> Option<Problem> {
     if response.headers().contains_key(header::CONTENT_TYPE) {
         return None;
@@ -228,29 +229,29 @@ fn bare_problem(response: &Response) -> Option<Problem> {
         StatusCode::METHOD_NOT_ALLOWED => Some(Problem::new(
             StatusCode::METHOD_NOT_ALLOWED,
             tag::INVALID_INPUT,
-            "The route does not take this method.",
-            "The `allow` header lists the methods that it takes.",
+            "The route does not support this method.",
+            "The `allow` header lists the supported methods.",
         )),
         _ => None,
     }
 }
 
 fn render(problem: &Problem, path: &str, request_id: &str) -> Vec<u8> {
-    let shown = &problem.errors[..problem.errors.len().min(MOST_ERRORS)];
-    let detail = match (shown, problem.errors.get(MOST_ERRORS..)) {
-        ([only], _) => only.detail.clone(),
+    let listed_errors = &problem.errors[..problem.errors.len().min(MAX_LISTED_ERRORS)];
+    let detail = match (listed_errors, problem.errors.get(MAX_LISTED_ERRORS..)) {
+        ([error], _) => error.detail.clone(),
         ([], _) => String::new(),
-        // The last one counts those that were not even kept.
-        ([first, ..], Some([.., last])) => format!("{first} {}", last.detail),
-        ([first, rest @ ..], _) => format!("{first}; and {} more", rest.len()),
+        // Beyond the limit, the last error is a summary that counts the omitted ones.
+        ([first, ..], Some([.., summary])) => format!("{first} {}", summary.detail),
+        ([first, others @ ..], _) => format!("{first}; and {} more", others.len()),
     };
-    let details = Details {
+    let details = ProblemDetails {
         kind: "about:blank",
         title: problem.title,
         status: problem.status.as_u16(),
         detail,
         instance: path,
-        errors: shown.iter().map(|error| Entry { error, request_id }).collect(),
+        errors: listed_errors.iter().map(|error| ErrorEntry { error, request_id }).collect(),
     };
     serde_json::to_vec(&details).expect("problem details have string keys only")
 }

@@ -1,6 +1,4 @@
-//! Tells a caller its rate: the `RateLimit` and `RateLimit-Policy` headers, and 429 once it is spent.
-//!
-//! It counts nothing (`rates` does).
+//! Reports rates to callers: the headers `RateLimit` and `RateLimit-Policy`, and 429 above the rate. `rates` counts.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +11,7 @@ const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 impl Rates {
-    /// Takes one request of the organisation's rate, or refuses it.
+    /// Takes one request from the organisation's rate, or refuses it.
     pub fn admit(&self, org: &OrgId, now: Instant) -> Result<Rate, Problem> {
         let rate = self.take(org, now);
         let Rate::Exceeded(wait) = rate else { return Ok(rate) };
@@ -21,22 +19,22 @@ impl Rates {
             StatusCode::TOO_MANY_REQUESTS,
             tag::RATE_LIMITED,
             "Too many requests.",
-            "The organisation is over its rate; `Retry-After` says when the next request is taken.",
+            "The organisation is over its rate. Send the next request after the time in `Retry-After`.",
         )
         .retry_after(wait);
         Err(self.headers(rate).into_iter().fold(problem, |problem, (name, value)| problem.with(name, value)))
     }
 
-    /// The headers that say what is left.
+    /// Builds the headers with the remaining rate.
     pub fn headers(&self, rate: Rate) -> Vec<(HeaderName, HeaderValue)> {
-        let (left, wait) = match rate {
+        let (remaining, wait) = match rate {
             Rate::Unlimited => return Vec::new(),
-            Rate::Remaining(left) => (left, Duration::ZERO),
+            Rate::Remaining(remaining) => (remaining, Duration::ZERO),
             Rate::Exceeded(wait) => (0, wait),
         };
         let window = whole_seconds(self.window()).max(1);
         let policy = format!(r#""org";q={};w={window}"#, self.burst());
-        let limit = format!(r#""org";r={left};t={}"#, whole_seconds(wait));
+        let limit = format!(r#""org";r={remaining};t={}"#, whole_seconds(wait));
         [(POLICY, policy), (LIMIT, limit)]
             .into_iter()
             .filter_map(|(name, text)| Some((name, HeaderValue::try_from(text).ok()?)))
@@ -56,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caller_is_told_what_is_left_and_when_to_come_again() {
+    fn headers_report_remaining_rate_and_wait() {
         let rates = Rates::new(1, 2);
         let (org, now) = (OrgId::new("o"), Instant::now());
         let headers = rates.headers(rates.admit(&org, now).unwrap());

@@ -1,5 +1,4 @@
-//! Rates: how many requests a second an organisation, or whoever else is counted, makes. It is pure of clocks: instants are
-//! passed in.
+//! Token buckets that limit requests per second of an organisation or another key. Callers pass the current time.
 
 use std::{
     collections::HashMap,
@@ -10,7 +9,7 @@ use std::{
 use parking_lot::Mutex;
 use tidegate_schemas::ids::OrgId;
 
-/// Token buckets, one an organisation or other key.
+/// Token buckets by organisation or other key.
 #[derive(Debug)]
 pub struct Rates<K = OrgId> {
     per_second: u32,
@@ -21,21 +20,21 @@ pub struct Rates<K = OrgId> {
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     tokens: f64,
-    at: Instant,
+    updated_at: Instant,
 }
 
-/// Remaining rate of an organisation.
+/// Result of taking a request from a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
     Unlimited,
-    /// Taken; so many more may follow at once.
+    /// Admitted; this number of requests may follow at once.
     Remaining(u32),
-    /// Refused; one more may follow after this time.
+    /// Refused; the next request is admitted after this time.
     Exceeded(Duration),
 }
 
-/// Number of buckets from which on full ones are dropped: an idle key costs nothing.
-const SWEEP_AT: usize = 10_000;
+/// Number of buckets from which full ones are removed, so that idle keys do not accumulate.
+const SWEEP_THRESHOLD: usize = 10_000;
 
 impl<K: Clone + Eq + Hash> Rates<K> {
     pub fn new(per_second: u32, burst: u32) -> Self {
@@ -56,30 +55,30 @@ impl<K: Clone + Eq + Hash> Rates<K> {
             return Rate::Unlimited;
         }
         let mut buckets = self.buckets.lock();
-        if buckets.len() >= SWEEP_AT {
-            buckets.retain(|_, bucket| self.filled(*bucket, now) < f64::from(self.burst));
+        if buckets.len() >= SWEEP_THRESHOLD {
+            buckets.retain(|_, bucket| self.refilled_tokens(*bucket, now) < f64::from(self.burst));
         }
-        let full = Bucket { tokens: f64::from(self.burst), at: now };
+        let full = Bucket { tokens: f64::from(self.burst), updated_at: now };
         let bucket = buckets.entry(key.clone()).or_insert(full);
-        let tokens = self.filled(*bucket, now);
+        let tokens = self.refilled_tokens(*bucket, now);
         if tokens < 1.0 {
             return Rate::Exceeded(Duration::from_secs_f64((1.0 - tokens) / f64::from(self.per_second)));
         }
-        *bucket = Bucket { tokens: tokens - 1.0, at: now };
+        *bucket = Bucket { tokens: tokens - 1.0, updated_at: now };
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and burst")]
         Rate::Remaining((tokens - 1.0) as u32)
     }
 
-    /// Gives one back that was taken, for a request that is not to count.
+    /// Returns a token, for a request that does not count.
     pub fn give_back(&self, key: &K) {
         if let Some(bucket) = self.buckets.lock().get_mut(key) {
             bucket.tokens = (bucket.tokens + 1.0).min(f64::from(self.burst));
         }
     }
 
-    fn filled(&self, bucket: Bucket, now: Instant) -> f64 {
-        let since = now.saturating_duration_since(bucket.at).as_secs_f64();
-        (bucket.tokens + since * f64::from(self.per_second)).min(f64::from(self.burst))
+    fn refilled_tokens(&self, bucket: Bucket, now: Instant) -> f64 {
+        let elapsed_seconds = now.saturating_duration_since(bucket.updated_at).as_secs_f64();
+        (bucket.tokens + elapsed_seconds * f64::from(self.per_second)).min(f64::from(self.burst))
     }
 }
 
@@ -88,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_refills_with_time_and_never_beyond_its_burst() {
+    fn bucket_refills_with_time_up_to_its_burst() {
         let rates = Rates::new(10, 2);
         let org = OrgId::new("o");
         let start = Instant::now();

@@ -1,6 +1,5 @@
-//! The id of a request: taken from `x-request-id` if it is well formed, else minted, and always given back.
-//!
-//! It is for finding one request in logs, records and answers; nothing is derived from it.
+//! Request ids: taken from `x-request-id` if well formed, or else generated, and returned with every answer. They only serve to
+//! find a request in logs, records and answers.
 
 use std::{fmt, sync::Arc};
 
@@ -12,9 +11,9 @@ use tidegate_schemas::ids::SubmissionId;
 use uuid::fmt::Simple;
 
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
-const LONGEST: usize = 128;
+const MAX_ID_BYTES: usize = 128;
 
-/// One text, however many hold it.
+/// Id of a request. Clones share the text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RequestId(Arc<str>);
 
@@ -23,13 +22,13 @@ impl RequestId {
         &self.0
     }
 
-    pub(crate) fn of(request: &Request) -> Self {
-        Self::of_headers(request.headers())
+    pub(crate) fn from_request(request: &Request) -> Self {
+        Self::from_headers(request.headers())
     }
 
-    pub(crate) fn of_headers(headers: &HeaderMap) -> Self {
-        let sent = headers.get(HEADER).and_then(|value| value.to_str().ok());
-        match sent {
+    pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
+        let header_value = headers.get(HEADER).and_then(|value| value.to_str().ok());
+        match header_value {
             Some(text) if is_well_formed(text) => Self(Arc::from(text)),
             _ => {
                 let mut text = [0; Simple::LENGTH];
@@ -41,7 +40,7 @@ impl RequestId {
 
 impl RequestId {
     /// Returns the id as a header value.
-    pub(crate) fn header(&self) -> Option<HeaderValue> {
+    pub(crate) fn to_header_value(&self) -> Option<HeaderValue> {
         HeaderValue::from_str(self.as_str()).ok()
     }
 }
@@ -58,9 +57,9 @@ impl fmt::Debug for RequestId {
     }
 }
 
-/// It goes into headers and logs, so only what is harmless in both is taken.
+/// True if the text is harmless in both headers and logs.
 fn is_well_formed(text: &str) -> bool {
-    (1..=LONGEST).contains(&text.len())
+    (1..=MAX_ID_BYTES).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(&byte))
 }
 
@@ -69,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_harmless_ids_are_taken() {
+    fn only_harmless_ids_are_accepted() {
         for good in ["a", "0f3c-1", "Root=1-5759e988:x/y+z=", &"a".repeat(128)] {
             assert!(is_well_formed(good), "{good}");
         }

@@ -1,7 +1,7 @@
-//! Answers the requests of a connection: bounds their heads, waits for room for their answers, and takes the rest of a
-//! body that nobody read, because many clients read nothing before they have written everything.
+//! Answers the requests of a connection: limits their heads, waits for room for their answers, and discards unread bodies.
 //!
-//! It keeps nothing of such a rest, and reads no more and no longer than the settings allow.
+//! Many clients read the answer only after writing the whole body, so the remainder of a refused body is read, within limits of
+//! bytes and time, and dropped.
 
 use std::{
     pin::Pin,
@@ -32,19 +32,19 @@ use tower::Service as _;
 
 use crate::{
     HttpServer, Problem,
-    answers::{Destination, NoRoom},
+    answers::{AnswerBudgetExceeded, Destination},
     connection::Connection,
     handle_request,
     networks::Network,
     streams::stream_end,
 };
 
-/// Service of the connections of a server.
+/// Service of a server's connections.
 #[derive(Clone)]
 pub(crate) struct RequestService {
     router: Router,
     server: HttpServer,
-    unanswered: Arc<AtomicUsize>,
+    requests_in_work: Arc<AtomicUsize>,
     connection: Connection,
     network: Option<Network>,
     stop: CancellationToken,
@@ -53,90 +53,91 @@ pub(crate) struct RequestService {
 impl RequestService {
     pub(crate) fn new(router: Router, server: HttpServer, stop: CancellationToken) -> Self {
         let connection = Connection::default();
-        Self { router, server, unanswered: Arc::default(), connection, network: None, stop }
+        Self { router, server, requests_in_work: Arc::default(), connection, network: None, stop }
     }
 
-    /// The service of one connection.
-    pub(crate) fn on(&self, connection: Connection, network: Network) -> Self {
+    /// Returns the service of one connection.
+    pub(crate) fn for_connection(&self, connection: Connection, network: Network) -> Self {
         Self { connection, network: Some(network), ..self.clone() }
     }
 
-    /// Number of requests that are in work.
-    pub(crate) fn unanswered(&self) -> usize {
-        self.unanswered.load(Ordering::Acquire)
+    /// Number of requests in work.
+    pub(crate) fn requests_in_work(&self) -> usize {
+        self.requests_in_work.load(Ordering::Acquire)
     }
 }
 
 impl hyper::service::Service<hyper::Request<Incoming>> for RequestService {
     type Response = Response;
-    type Error = NoRoom;
-    type Future = BoxFuture<'static, Result<Response, NoRoom>>;
+    type Error = AnswerBudgetExceeded;
+    type Future = BoxFuture<'static, Result<Response, AnswerBudgetExceeded>>;
 
     fn call(&self, mut request: hyper::Request<Incoming>) -> Self::Future {
         self.server.count_request();
-        let unanswered = Unanswered::new(&self.unanswered, &self.connection);
+        let guard = RequestGuard::new(&self.requests_in_work, &self.connection);
         request.extensions_mut().insert(self.connection.clone());
         if let Some(network) = self.network {
             request.extensions_mut().insert(network);
         }
-        let to = (request.method().clone(), request.uri().clone());
-        let Self { router, server, connection, stop, unanswered: all, .. } = self.clone();
+        let target = (request.method().clone(), request.uri().clone());
+        let Self { router, server, connection, stop, requests_in_work, .. } = self.clone();
         async move {
-            let mut unanswered = unanswered;
+            let mut guard = guard;
             let settings = server.settings();
-            if !connection.has_room(settings.connection_unsent_bytes) {
-                // Other answers of this connection are not taken: nothing is made that would wait behind them, and a server
-                // that stops has nothing in work.
-                drop(unanswered);
+            if !connection.has_answer_room(settings.connection_unsent_bytes) {
+                // The client does not read its answers. A new answer would only wait behind them, so the request waits instead. It does
+                // not count as in work meanwhile, so it does not delay a stop.
+                drop(guard);
                 connection.wait_for_room(settings.connection_unsent_bytes).await;
-                unanswered = Unanswered::new(&all, &connection);
+                guard = RequestGuard::new(&requests_in_work, &connection);
             }
-            let _unanswered = unanswered;
-            let (method, uri) = to;
-            let to = Destination { connection, stream: stream_end(), method, uri };
+            let _unanswered = guard;
+            let (method, uri) = target;
+            let destination = Destination { connection, stream: stream_end(), method, uri };
             if request.body().is_end_stream() {
-                let answer = answer(router, request.map(Body::new), settings.header_bytes).await;
-                return server.hold_answer(answer, &to);
+                let answer = route_request(router, request.map(Body::new), settings.header_bytes).await;
+                return server.lease_answer(answer, &destination);
             }
-            let waits = asks_first(request.headers());
+            let expects_continue = expects_continue(request.headers());
             let (parts, body) = request.into_parts();
             let body = RequestBody(Arc::new(Mutex::new((body, false))));
             let request = Request::from_parts(parts, Body::new(body.clone()));
-            let answer = answer(router, request, settings.header_bytes).await;
-            if !waits && answer.status() != StatusCode::REQUEST_TIMEOUT && !body.is_end_stream() {
+            let answer = route_request(router, request, settings.header_bytes).await;
+            // After a 408 the client is too slow for the remainder as well. A client that waits for 100 Continue sends none.
+            if !expects_continue && answer.status() != StatusCode::REQUEST_TIMEOUT && !body.is_end_stream() {
                 let discarded = timeout(
                     settings.body_read(),
                     body.discard(settings.discard_bytes, settings.discard_pause()),
                 );
                 drop(tokio::spawn(async move { stop.run_until_cancelled(discarded).await }));
             }
-            server.hold_answer(answer, &to)
+            server.lease_answer(answer, &destination)
         }
         .boxed()
     }
 }
 
-/// Returns the router's answer, unless the request's head is too long.
-async fn answer(mut router: Router, request: Request, head: usize) -> Response {
+/// Returns the router's answer, or a 431 if the head of the request is too long.
+async fn route_request(mut router: Router, request: Request, max_head_bytes: usize) -> Response {
     let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
-    if headers.sum::<usize>() + target <= head {
-        // A router is always ready.
+    if headers.sum::<usize>() + target <= max_head_bytes {
+        // A router is always ready, so `poll_ready` is not called.
         return router.call(request).await.unwrap_or_else(|never| match never {});
     }
     let too_long = Problem::new(
         StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
         tag::TOO_LARGE,
-        "The request's head is too long.",
-        format!("Its target and headers may have {head} bytes in all."),
+        "The head of the request is too long.",
+        format!("Its target and headers may have {max_head_bytes} bytes in all."),
     );
     handle_request(request, |_, _| ready(too_long.into_response())).await
 }
 
-/// Counts a request as in work until it is dropped.
-struct Unanswered(Arc<AtomicUsize>, Connection);
+/// Counts a request as in work until dropped.
+struct RequestGuard(Arc<AtomicUsize>, Connection);
 
-impl Unanswered {
+impl RequestGuard {
     fn new(all: &Arc<AtomicUsize>, connection: &Connection) -> Self {
         all.fetch_add(1, Ordering::AcqRel);
         connection.begin_request();
@@ -144,31 +145,31 @@ impl Unanswered {
     }
 }
 
-impl Drop for Unanswered {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.1.end_request();
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// True if the client waits for `100 Continue`: it sends no body that is refused.
-fn asks_first(headers: &HeaderMap) -> bool {
+/// True if the client waits for `100 Continue`. It does not send a refused body.
+fn expects_continue(headers: &HeaderMap) -> bool {
     headers.contains_key(header::EXPECT)
 }
 
-/// A body that its handler reads, and this module if bytes are left then; true beside it once it is at its end.
+/// Body shared by its handler and the discarding of unread bytes. The flag is true after the last frame.
 #[derive(Clone)]
 struct RequestBody(Arc<Mutex<(Incoming, bool)>>);
 
 impl RequestBody {
-    async fn discard(mut self, most: usize, pause: Duration) {
-        let mut left = most;
+    async fn discard(mut self, max_bytes: usize, pause: Duration) {
+        let mut remaining_bytes = max_bytes;
         while !self.is_end_stream()
             && let Ok(Some(Ok(frame))) = timeout(pause, self.frame()).await
         {
             let bytes = frame.data_ref().map_or(0, Bytes::len);
-            match left.checked_sub(bytes) {
-                Some(fewer) => left = fewer,
+            match remaining_bytes.checked_sub(bytes) {
+                Some(bytes_after_frame) => remaining_bytes = bytes_after_frame,
                 None => return,
             }
         }
@@ -183,15 +184,15 @@ impl HttpBody for RequestBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let (body, is_over) = &mut *self.0.lock();
+        let (body, is_finished) = &mut *self.0.lock();
         let frame = is_ready!(Pin::new(body).poll_frame(cx));
-        *is_over = !matches!(frame, Some(Ok(_)));
+        *is_finished = !matches!(frame, Some(Ok(_)));
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        let (body, is_over) = &*self.0.lock();
-        *is_over || body.is_end_stream()
+        let (body, is_finished) = &*self.0.lock();
+        *is_finished || body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -1,6 +1,5 @@
-//! Serves a router on a listener until it is told to stop, then drains within a deadline.
-//!
-//! It knows no route. Slow or silent connections end by themselves, and the number of connections is bounded.
+//! Serves a router on a listener until it is stopped, then drains within a deadline. Ends slow and silent connections, and
+//! limits the number of connections.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -31,26 +30,26 @@ use crate::{
     watched_stream::WatchedStream,
 };
 
-/// Result of draining a server's connections.
+/// Result of draining the connections of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
     Clean,
-    /// Time ran out with requests in work.
+    /// The drain time ended with requests in work.
     Forced,
 }
 
-/// A failed accept is tried again after this time: it mostly means that file descriptors ran out.
+/// Pause after a failed accept, which mostly means that file descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Time that a connection without a request has when the server stops: for the rest of a request's head, and for a client
-/// of HTTP/2 to hear that no more is taken.
-const GOODBYE: Duration = Duration::from_secs(1);
+/// Time of a connection without a request when the server stops: for the remainder of a request's head, and for HTTP/2 clients
+/// to receive the announcement of the end.
+const IDLE_STOP_TIME: Duration = Duration::from_secs(1);
 
-/// Pause between two checks whether a connection that outlives that time still owes an answer.
-const OWES_PAUSE: Duration = Duration::from_millis(50);
+/// Interval of the checks whether a connection that outlives this time still has a pending answer.
+const SETTLE_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl HttpServer {
-    /// Serves until `stop`, and returns when no connection is left.
+    /// Serves until `stop`, and returns when all connections have ended.
     pub async fn serve(&self, listener: TcpListener, router: Router, stop: CancellationToken) -> Drained {
         serve(self, listener, router, stop).await
     }
@@ -66,7 +65,7 @@ async fn serve(http: &HttpServer, listener: TcpListener, router: Router, stop: C
     loop {
         let (stream, peer) = tokio::select! {
             () = stop.cancelled() => break,
-            // What is left of one that has ended.
+            // Removes the results of ended connections, which would otherwise accumulate.
             Some(_) = connections.join_next() => continue,
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
@@ -85,33 +84,33 @@ async fn serve(http: &HttpServer, listener: TcpListener, router: Router, stop: C
         let (server, watcher) = (server.clone(), graceful.watcher());
         connections.spawn(async move {
             let close = slot.close.clone();
-            if close.run_until_cancelled(server.connection(stream, &slot, watcher)).await.is_none() {
+            if close.run_until_cancelled(server.serve_connection(stream, &slot, watcher)).await.is_none() {
                 server.http.count_limited(Limit::Connections);
             }
         });
     }
     drop(listener);
     let drained = timeout(settings.drain(), graceful.shutdown()).await;
-    let in_work = server.service.unanswered();
+    let in_work = server.service.requests_in_work();
     if drained.is_err() {
         tracing::warn!(
             server = http.name(),
             in_work,
-            "time to drain is over: connections are closed whose requests are in work or whose clients do not take answers"
+            "drain time is over: closing connections with requests in work or unread answers"
         );
     }
     connections.shutdown().await;
-    // An answer that its client does not take is no work: nothing of it is done again.
+    // Unread answers do not count as forced: their requests are complete, so no work is repeated.
     if drained.is_err() && in_work > 0 { Drained::Forced } else { Drained::Clean }
 }
 
-/// Bytes that the system holds of answers for one connection. Its default grows to 4 MiB, out of sight of any budget.
-const SEND_BUFFER: usize = 128 << 10;
+/// Send buffer of one connection in the system. The default grows to 4 MiB, which no budget would count.
+const SEND_BUFFER_BYTES: usize = 128 << 10;
 
 fn bound_send_buffers(listener: &TcpListener) {
-    // Connections inherit it.
-    if let Err(error) = SockRef::from(listener).set_send_buffer_size(SEND_BUFFER) {
-        tracing::warn!(%error, "the send buffers of connections cannot be bounded");
+    // Set on the listener: accepted connections inherit the size.
+    if let Err(error) = SockRef::from(listener).set_send_buffer_size(SEND_BUFFER_BYTES) {
+        tracing::warn!(%error, "cannot limit the send buffers of connections");
     }
 }
 
@@ -130,17 +129,17 @@ enum Protocol {
     Http2,
 }
 
-/// First bytes of a client that speaks HTTP/2 with prior knowledge.
-const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// First bytes of a client that uses HTTP/2 with prior knowledge.
+const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Pause between two looks at a client that has sent only a part of its first bytes.
+/// Pause between two checks of a client that has sent only a part of the preface.
 const PEEK_PAUSE: Duration = Duration::from_millis(10);
 
-/// Bytes of a body that an HTTP/2 client may send before they are read.
-const STREAM_WINDOW: u32 = 256 << 10;
+/// Bytes of a body that an HTTP/2 client may send before the handler reads.
+const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 
-/// Bytes of one answer that HTTP/2 holds beside those that its client asked for.
-const STREAM_BUFFER: usize = 64 << 10;
+/// Bytes of one answer that the HTTP/2 implementation buffers beyond the client's window.
+const STREAM_BUFFER_BYTES: usize = 64 << 10;
 
 impl Server {
     fn new(http: &HttpServer, router: Router, stop: CancellationToken) -> Self {
@@ -149,76 +148,79 @@ impl Server {
         http1
             .timer(TokioTimer::new())
             .header_read_timeout(settings.header_read())
-            // A head that is a little too long is read, and told so in our own words.
+            // Slightly longer heads are read as well, so that they get a 431 in the envelope.
             .max_buf_size(settings.header_bytes.saturating_add(8_192));
         let streams = Networks::new(settings.open_streams, settings.open_streams / 2, streams(http.name()));
         let service = RequestService::new(router, http.clone(), stop.clone());
         Self { http: http.clone(), http1, streams, service, stop }
     }
 
-    fn http2(&self, network: Network) -> http2::Builder<StreamExecutor> {
+    fn http2_builder(&self, network: Network) -> http2::Builder<StreamExecutor> {
         let (settings, http) = (self.http.settings(), self.http.clone());
         let mut http2 = http2::Builder::new(StreamExecutor {
-            open: self.streams.clone(),
+            open_streams: self.streams.clone(),
             network,
-            refused: Arc::new(move || http.count_limited(Limit::Streams)),
+            on_refused: Arc::new(move || http.count_limited(Limit::Streams)),
         });
         http2
             .timer(TokioTimer::new())
             .max_header_list_size(settings.header_bytes.try_into().unwrap_or(u32::MAX))
             .keep_alive_interval(Some(settings.header_read()))
-            .initial_stream_window_size(STREAM_WINDOW)
-            .max_send_buf_size(STREAM_BUFFER)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .max_send_buf_size(STREAM_BUFFER_BYTES)
             .max_concurrent_streams(settings.streams);
         http2
     }
 
-    async fn connection(&self, stream: TcpStream, slot: &ConnectionSlot, watcher: Watcher) {
+    async fn serve_connection(&self, stream: TcpStream, slot: &ConnectionSlot, watcher: Watcher) {
         let connection = &slot.connection;
-        // Small answers must not wait for an acknowledgement of the packet before.
+        // Otherwise small answers would wait for the acknowledgement of the previous packet (Nagle).
         let _unsupported = stream.set_nodelay(true);
-        // A client that says nothing has no request under way: it neither keeps its slot nor holds up a drain.
+        // A silent client has no open request: it must neither keep its slot nor delay a drain.
         let settings = self.http.settings();
-        let first = timeout(settings.header_read(), protocol(&stream));
-        let Some(Ok(Ok(Some(protocol)))) = self.stop.run_until_cancelled(first).await else { return };
+        let detection = timeout(settings.header_read(), detect_protocol(&stream));
+        let Some(Ok(Ok(Some(protocol)))) = self.stop.run_until_cancelled(detection).await else { return };
         let io = TokioIo::new(WatchedStream::new(stream, connection.clone()));
-        let serves = match protocol {
+        let serving = match protocol {
             Protocol::Http1 => {
-                let service = self.service.on(connection.clone(), slot.network);
-                Either::Left(finish(watcher, self.http1.serve_connection(io, service)))
+                let service = self.service.for_connection(connection.clone(), slot.network);
+                Either::Left(serve_to_end(watcher, self.http1.serve_connection(io, service)))
             }
             Protocol::Http2 => {
-                let service = self.service.on(connection.clone(), slot.network);
-                Either::Right(finish(watcher, self.http2(slot.network).serve_connection(io, service)))
+                let service = self.service.for_connection(connection.clone(), slot.network);
+                Either::Right(serve_to_end(
+                    watcher,
+                    self.http2_builder(slot.network).serve_connection(io, service),
+                ))
             }
         };
         let count = || self.http.count_limited(Limit::AnswerStall);
         tokio::select! {
-            () = serves => {}
+            () = serving => {}
             () = connection.end_stalled(settings.unsent_stall(), count) => {}
-            () = self.stopped_and_owes_nothing(connection) => {}
+            () = self.wait_until_stopped_and_settled(connection) => {}
         }
     }
 
-    /// Waits for the stop, and then until nothing would be lost with the connection.
-    async fn stopped_and_owes_nothing(&self, connection: &Connection) {
+    /// Waits for the stop, and then until closing the connection loses no answer.
+    async fn wait_until_stopped_and_settled(&self, connection: &Connection) {
         self.stop.cancelled().await;
-        sleep(GOODBYE).await;
-        connection.owes_nothing(OWES_PAUSE).await;
+        sleep(IDLE_STOP_TIME).await;
+        connection.wait_until_settled(SETTLE_CHECK_INTERVAL).await;
     }
 }
 
-/// Clients go away in all manners; none of them is worth a log line.
-async fn finish<C: GracefulConnection>(watcher: Watcher, connection: C) {
-    let _gone = watcher.watch(connection).await;
+/// Serves a connection to its end. Clients disconnect in many ways, none of which is worth a log line.
+async fn serve_to_end<C: GracefulConnection>(watcher: Watcher, connection: C) {
+    let _disconnect = watcher.watch(connection).await;
 }
 
-/// Detects the protocol by the first bytes, which stay in the stream; nothing if the client went away.
-async fn protocol(stream: &TcpStream) -> io::Result<Option<Protocol>> {
-    let mut first = [0; PREFACE.len()];
+/// Detects the protocol by peeking at the first bytes. `None` if the client disconnected.
+async fn detect_protocol(stream: &TcpStream) -> io::Result<Option<Protocol>> {
+    let mut first_bytes = [0; HTTP2_PREFACE.len()];
     loop {
-        let length = stream.peek(&mut first).await?;
-        match PREFACE[..].strip_prefix(&first[..length]) {
+        let length = stream.peek(&mut first_bytes).await?;
+        match HTTP2_PREFACE[..].strip_prefix(&first_bytes[..length]) {
             _ if length == 0 => return Ok(None),
             None => return Ok(Some(Protocol::Http1)),
             Some([]) => return Ok(Some(Protocol::Http2)),

@@ -1,4 +1,4 @@
-//! One HTTP server: its settings, and the budgets that all its requests share.
+//! HTTP server: its settings, the budgets shared by its requests, and its counters.
 
 use std::sync::{
     Arc,
@@ -14,23 +14,23 @@ use crate::{
     metrics::{body_bytes, limited, unsent_bytes},
 };
 
-/// The server. A clone is the same.
+/// HTTP server. Clones refer to the same server.
 #[derive(Clone)]
 pub struct HttpServer(Arc<Inner>);
 
 struct Inner {
     name: &'static str,
     settings: Settings,
-    bodies: FairBudget,
-    answers: FairBudget,
+    body_budget: FairBudget,
+    answer_budget: FairBudget,
     requests: AtomicU64,
     refused: AtomicU64,
     refused_by_share: AtomicU64,
     refused_by_lag: AtomicU64,
-    limited: [Counter; Limit::ALL.len()],
+    limit_counters: [Counter; Limit::ALL.len()],
 }
 
-/// Limit that a request, stream or connection met, as the metric names it.
+/// Limit that ended a request, stream or connection; the label `limit` of the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     BodyShare,
@@ -66,31 +66,31 @@ impl Limit {
     ];
 }
 
-/// Number of requests since the start, and of those that a budget refused.
+/// Number of requests since the start, in total and refused by budgets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     pub requests: u64,
-    /// Refused because all together use a budget up.
+    /// Refused because the whole budget was in use.
     pub refused: u64,
-    /// Refused because their organisation or connection has its share.
+    /// Refused because the organisation or connection held its share.
     pub refused_by_share: u64,
     /// Refused because processing is behind.
     pub refused_by_lag: u64,
 }
 
 impl HttpServer {
-    /// `name` is its name in metrics.
+    /// `name` is the label `server` of metrics.
     pub fn new(name: &'static str, settings: Settings) -> Result<Self, SettingsError> {
         settings.validate()?;
         Ok(Self(Arc::new(Inner {
             name,
-            bodies: FairBudget::new(settings.in_flight_bytes, body_bytes(name)),
-            answers: FairBudget::new(settings.unsent_bytes, unsent_bytes(name)),
+            body_budget: FairBudget::new(settings.in_flight_bytes, body_bytes(name)),
+            answer_budget: FairBudget::new(settings.unsent_bytes, unsent_bytes(name)),
             requests: AtomicU64::default(),
             refused: AtomicU64::default(),
             refused_by_share: AtomicU64::default(),
             refused_by_lag: AtomicU64::default(),
-            limited: Limit::ALL.map(|(_, label)| limited(name, label)),
+            limit_counters: Limit::ALL.map(|(_, label)| limited(name, label)),
             settings,
         })))
     }
@@ -103,14 +103,14 @@ impl HttpServer {
         self.0.name
     }
 
-    /// Budget of received bytes of bodies.
+    /// Budget for received bytes of bodies.
     pub fn bodies(&self) -> &FairBudget {
-        &self.0.bodies
+        &self.0.body_budget
     }
 
-    /// Budget of unsent bytes of answers.
+    /// Budget for unsent bytes of answers.
     pub fn answers(&self) -> &FairBudget {
-        &self.0.answers
+        &self.0.answer_budget
     }
 
     pub fn load(&self) -> Load {
@@ -126,9 +126,9 @@ impl HttpServer {
         self.0.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a request, stream or connection that a limit ended.
+    /// Counts a request, stream or connection ended by a limit.
     pub fn count_limited(&self, limit: Limit) {
-        self.0.limited[limit as usize].increment(1);
+        self.0.limit_counters[limit as usize].increment(1);
         match limit {
             Limit::BodyTotal | Limit::AnswerTotal | Limit::WaitTotal => {
                 self.0.refused.fetch_add(1, Ordering::Relaxed);
@@ -139,6 +139,7 @@ impl HttpServer {
             Limit::BodyShare | Limit::AnswerShare | Limit::WaitShare => {
                 self.0.refused_by_share.fetch_add(1, Ordering::Relaxed);
             }
+            // Not counted as refused requests: these end a request in progress, or concern connections and streams.
             Limit::BodyPace
             | Limit::AnswerStall
             | Limit::ConnectionShare
@@ -148,16 +149,24 @@ impl HttpServer {
         }
     }
 
-    /// Counts a refusal, and returns its answer.
-    pub(crate) fn refuse(&self, refusal: Refusal, [share, total]: [Limit; 2], what: &str) -> Problem {
+    /// Counts a refusal and builds its answer. `resource` is the subject of the message.
+    pub(crate) fn refuse(
+        &self,
+        refusal: Refusal,
+        [share_limit, total_limit]: [Limit; 2],
+        resource: &str,
+    ) -> Problem {
         let (limit, detail) = match refusal {
             Refusal::Share => (
-                share,
+                share_limit,
                 format!(
-                    "The organisation or the connection has its share of {what}: make fewer requests at once."
+                    "The organisation or the connection uses its full share of {resource}: make fewer requests at once."
                 ),
             ),
-            Refusal::Total => (total, format!("All together use up {what}: try again.")),
+            Refusal::Total => (
+                total_limit,
+                format!("All clients together have reached the limit for {resource}: try again later."),
+            ),
         };
         self.count_limited(limit);
         Problem::unavailable(detail, std::time::Duration::from_secs(1))
@@ -170,7 +179,7 @@ impl std::fmt::Debug for HttpServer {
     }
 }
 
-/// Organisation that an answer is for, as an extension of the answer: its unsent bytes count for it.
+/// Organisation of an answer, as an extension of the answer: unsent bytes count for it.
 #[derive(Clone, Debug)]
 pub struct AnswerFor(pub OrgId);
 

@@ -1,4 +1,4 @@
-//! The settings of an HTTP server.
+//! Settings of an HTTP server.
 
 use std::time::Duration;
 
@@ -8,50 +8,50 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Open connections. An address may hold half of them. When all are taken, the oldest idle one that
-    /// never sent a valid key is closed for a new one; where there is none, new ones wait in the system's queue.
+    /// Open connections. An address may hold half of them. When all are used, the oldest idle one without a valid key is closed
+    /// for a new one; if there is none, new connections wait in the system's queue.
     pub connections: usize,
     /// Concurrent requests of one HTTP/2 connection.
     pub streams: u32,
-    /// Concurrent requests of HTTP/2 in all, also those whose answers are not taken; above it they are refused. An address
-    /// may hold half of them.
+    /// Concurrent HTTP/2 requests of all connections, including those with unread answers. Requests above it are refused. An
+    /// address may hold half of them.
     pub open_streams: usize,
-    /// The target and the headers of a request, in all.
+    /// Size of a request's target and headers together.
     pub header_bytes: usize,
     /// Milliseconds that a client may take to send its headers, or to send the next request.
     pub header_read_ms: u64,
     /// Milliseconds that a client may take to send a body.
     pub body_read_ms: u64,
-    /// Bytes a second that a client must send of a body, as long as it sends one; 0: any number.
+    /// Minimum pace of a body in bytes a second; 0: no minimum.
     pub body_bytes_per_second: usize,
-    /// Milliseconds over which that rate is measured: a body that brings fewer bytes in so long is answered with 408.
+    /// Milliseconds over which the pace is measured. A slower body is answered with 408.
     pub body_pace_ms: u64,
-    /// The largest body that is taken, compressed and decompressed.
+    /// Largest accepted body, compressed and decompressed.
     pub body_bytes: usize,
-    /// Number of times its size that a body of more than 64 KiB may decompress to.
+    /// Greatest ratio of decompressed to compressed size for bodies above 64 KiB.
     pub body_expansion: usize,
-    /// Bytes of a refused request's body that are still read, and dropped, beside the answer: a client that reads
-    /// nothing before it has written everything learns of the refusal then.
+    /// Bytes of a refused request's body that are still read and dropped. Clients that read only after writing the whole body
+    /// would otherwise not receive the refusal.
     pub discard_bytes: usize,
     /// Milliseconds that such a client may pause before its connection is closed.
     pub discard_pause_ms: u64,
-    /// Received bytes of bodies under way, in all: above it, requests are answered with 503. An organisation and a
-    /// connection each hold at most as much of it as they leave to all others.
+    /// Received bytes of all bodies in progress. Requests above it are answered with 503. An organisation and a connection may
+    /// each hold at most as much as remains for all others.
     pub in_flight_bytes: usize,
-    /// Bytes of answers that clients have not taken yet, in all: above it, requests are answered with 503. It is shared
-    /// as `in_flight_bytes` is.
+    /// Bytes of all answers that clients have not read yet. Requests above it are answered with 503. Shared like
+    /// `in_flight_bytes`.
     pub unsent_bytes: usize,
-    /// Bytes of answers that the client of one connection has not taken yet, above which its next requests wait.
+    /// Unread bytes of one connection's answers above which its next requests wait.
     pub connection_unsent_bytes: usize,
-    /// Milliseconds in which a client must take something of every answer, or the answer's stream or its connection is
-    /// ended. The connection also ends if nothing that is sent is taken for so long, such as control frames of HTTP/2.
+    /// Milliseconds in which a client must read a part of every answer. Otherwise the answer's stream or connection ends. The
+    /// connection also ends if the client reads no bytes for that time, such as control frames of HTTP/2.
     pub unsent_stall_ms: u64,
-    /// Requests a second that one organisation may make on average; 0: no limit.
+    /// Requests a second that one organisation may make on average; 0: unlimited.
     pub requests_per_second: u32,
-    /// Number of requests that an organisation may make at once after a pause.
+    /// Requests that an organisation may make at once after a pause.
     pub burst: u32,
-    /// Milliseconds that requests in work, and answers on their way to clients with a valid key, may take when the server
-    /// stops. Other connections have a second.
+    /// Milliseconds for requests in work, and for answers to clients with a valid key, when the server stops. Other connections
+    /// have one second.
     pub drain_ms: u64,
 }
 
@@ -81,7 +81,7 @@ impl Default for Settings {
     }
 }
 
-/// A setting that cannot hold, alone or beside another.
+/// Setting that is invalid, alone or in combination with another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingsError(pub String);
@@ -94,7 +94,7 @@ impl Settings {
             ("header_bytes", self.header_bytes),
         ] {
             if value == 0 {
-                return Err(SettingsError(format!("{name} = 0 lets no request through")));
+                return Err(SettingsError(format!("{name} = 0 refuses every request: set it to at least 1")));
             }
         }
         for (name, value) in [("header_read_ms", self.header_read_ms), ("body_read_ms", self.body_read_ms)] {
@@ -105,9 +105,12 @@ impl Settings {
         for (name, value) in [("body_pace_ms", self.body_pace_ms), ("unsent_stall_ms", self.unsent_stall_ms)]
         {
             if value == 0 {
-                return Err(SettingsError(format!("{name} = 0 ends every connection that is not instant")));
+                return Err(SettingsError(format!(
+                    "{name} = 0 ends every connection at once: set it to at least 1"
+                )));
             }
         }
+        // A single holder gets at most half of a budget (`fair_budget`), which must fit the largest body or answer.
         for (name, all, of, one) in [
             ("in_flight_bytes", self.in_flight_bytes, "body_bytes", self.body_bytes),
             ("unsent_bytes", self.unsent_bytes, "connection_unsent_bytes", self.connection_unsent_bytes),
@@ -127,13 +130,13 @@ impl Settings {
         }
         if self.open_streams < 2 {
             return Err(SettingsError(format!(
-                "open_streams = {} lets no request through",
+                "open_streams = {} refuses every request: set it to at least 2",
                 self.open_streams
             )));
         }
         if self.requests_per_second > 0 && self.burst == 0 {
             return Err(SettingsError(format!(
-                "burst = 0 lets nothing through, although requests_per_second = {}",
+                "burst = 0 refuses every request while requests_per_second = {}: set burst to at least 1",
                 self.requests_per_second
             )));
         }

@@ -1,4 +1,4 @@
-//! Tasks of HTTP/2 streams: bounded in number, and each can be ended without its connection.
+//! Runs HTTP/2 streams in tasks: limits their number, and can end each without its connection.
 
 use std::{future::Future, sync::Arc};
 
@@ -11,18 +11,18 @@ tokio::task_local! {
     static STREAM_END: CancellationToken;
 }
 
-/// Ends the stream that the current task serves; none outside HTTP/2.
+/// Returns the signal that ends the current task's stream. `None` outside HTTP/2.
 pub(crate) fn stream_end() -> Option<CancellationToken> {
     STREAM_END.try_with(CancellationToken::clone).ok()
 }
 
-/// Runs each stream of a connection in a task of its own.
+/// Runs each stream of a connection in a separate task.
 #[derive(Clone)]
 pub(crate) struct StreamExecutor {
-    pub(crate) open: Networks,
+    pub(crate) open_streams: Networks,
     pub(crate) network: Network,
-    /// Called for each stream that is refused.
-    pub(crate) refused: Arc<dyn Fn() + Send + Sync>,
+    /// Called for each refused stream.
+    pub(crate) on_refused: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl<F> Executor<F> for StreamExecutor
@@ -31,12 +31,12 @@ where
     F::Output: Send,
 {
     fn execute(&self, stream: F) {
-        // A stream that is dropped is reset.
-        let Some(permit) = self.open.take(self.network) else { return (self.refused)() };
-        let end = CancellationToken::new();
-        let ended = end.clone();
-        tokio::spawn(STREAM_END.scope(end, async move {
-            ended.run_until_cancelled(stream).await;
+        // Dropping the future resets the stream, so the client learns of the refusal.
+        let Some(permit) = self.open_streams.acquire(self.network) else { return (self.on_refused)() };
+        let end_signal = CancellationToken::new();
+        let task_end_signal = end_signal.clone();
+        tokio::spawn(STREAM_END.scope(end_signal, async move {
+            task_end_signal.run_until_cancelled(stream).await;
             drop(permit);
         }));
     }

@@ -1,4 +1,4 @@
-//! A client's connection whose writes are watched: whether its client takes anything, and whether all is handed on.
+//! Client stream that records the progress of its writes: accepted bytes, blocked writes and flushes.
 
 use std::{
     io::{self, IoSlice},
@@ -15,7 +15,7 @@ use tokio::{
 
 use crate::connection::Connection;
 
-/// The stream. Whoever writes flushes once all was written.
+/// Client stream. The writer must flush after its last write; the flush marks the connection as settled.
 #[derive(Debug)]
 pub(crate) struct WatchedStream {
     stream: TcpStream,
@@ -27,19 +27,19 @@ impl WatchedStream {
         Self { stream, connection }
     }
 
-    fn watch(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        match &written {
-            Poll::Ready(Ok(bytes)) => self.connection.wrote(*bytes),
+    fn record_result(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match &result {
+            Poll::Ready(Ok(bytes)) => self.connection.record_write(*bytes),
             Poll::Ready(Err(_)) => {}
             Poll::Pending => self.connection.set_blocked(),
         }
-        written
+        result
     }
 }
 
 impl Drop for WatchedStream {
     fn drop(&mut self) {
-        // Otherwise the system would keep what the client does not take for minutes after the end.
+        // Reset on close: otherwise the system would keep the unread bytes of a blocked client for minutes.
         if self.connection.is_blocked() {
             let _gone = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
         }
@@ -58,8 +58,8 @@ impl AsyncRead for WatchedStream {
 
 impl AsyncWrite for WatchedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.watch(written)
+        let result = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.record_result(result)
     }
 
     fn poll_write_vectored(
@@ -67,8 +67,8 @@ impl AsyncWrite for WatchedStream {
         cx: &mut Context<'_>,
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
-        self.watch(written)
+        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
+        self.record_result(result)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -76,11 +76,11 @@ impl AsyncWrite for WatchedStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        if flushed.is_ready() {
-            self.connection.flushed();
+        let result = Pin::new(&mut self.stream).poll_flush(cx);
+        if result.is_ready() {
+            self.connection.record_flush();
         }
-        flushed
+        result
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -190,7 +190,7 @@ async fn a_body_of_unknown_coding_is_415_before_a_byte_of_it_is_read() {
         let answer = service.ask(request.body(body).unwrap()).await;
         assert_eq!(answer.status, 415, "{codings:?}");
         answer.assert_envelope();
-        assert_eq!(answer.body["title"], "The body has a compression that is not taken.");
+        assert_eq!(answer.body["title"], "The compression of the body is not supported.");
         assert_eq!(answer.header("accept-encoding"), "gzip, zstd");
     }
     service.assert_nothing_appended().await;

@@ -26,7 +26,7 @@ async fn bodies_are_read_whole_in_pieces_and_in_chunks() {
     client.send(with_length(6, "123")).await;
     client.send("456").await;
     assert_eq!(client.answer().await.unwrap().body, "6");
-    assert_eq!(server.app.http.bodies().used(), 0, "all of the budget is given back");
+    assert_eq!(server.app.http.bodies().used_amount(), 0, "all of the budget is given back");
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn a_body_above_the_limit_is_413_told_or_chunked() {
     let answer = server.ask(&chunked).await;
     assert_eq!(answer.status, 413);
     answer.problem();
-    assert_eq!(server.app.http.bodies().used(), 0);
+    assert_eq!(server.app.http.bodies().used_amount(), 0);
 }
 
 /// More than the buffers of both sides of a connection hold.
@@ -170,7 +170,7 @@ async fn a_body_that_comes_too_slowly_is_408() {
     let answer = server.ask(&with_length(10, "12")).await;
     assert_eq!(answer.status, 408);
     answer.problem();
-    assert_eq!(server.app.http.bodies().used(), 0);
+    assert_eq!(server.app.http.bodies().used_amount(), 0);
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ impl Raw {
 }
 
 async fn all_given_back(server: &Running) {
-    let used = async || match server.app.http.answers().used() {
+    let used = async || match server.app.http.answers().used_amount() {
         0 => Ok(()),
         used => Err(anyhow::anyhow!("{used} bytes are held")),
     };
@@ -90,11 +90,11 @@ async fn answers_that_nobody_takes_are_bounded_and_harm_no_other() {
             good.send("GET /large?good HTTP/1.1\r\nhost: h\r\n\r\n").await;
             let answer = good.answer().await.unwrap();
             assert_eq!((answer.status, answer.body.len()), (200, LARGE));
-            let used = server.app.http.answers().used();
+            let used = server.app.http.answers().used_amount();
             assert!(used <= ALL, "{used} bytes are held");
         }
     }
-    let used = server.app.http.answers().used();
+    let used = server.app.http.answers().used_amount();
     assert!(used >= 3 * LARGE, "the attack held {used} bytes");
     drop(greedy);
     all_given_back(&server).await;
@@ -166,7 +166,7 @@ async fn a_client_that_reads_nothing_is_closed() {
     let server = Running::new(|settings| settings.unsent_stall_ms = 5_000).await;
     let mut client = server.connect().await;
     client.send("GET /long HTTP/1.1\r\nhost: h\r\n\r\n").await;
-    let held = async || match server.app.http.answers().used() {
+    let held = async || match server.app.http.answers().used_amount() {
         LONG => Ok(()),
         used => Err(anyhow::anyhow!("{used} bytes are held")),
     };
