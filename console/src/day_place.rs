@@ -1,4 +1,4 @@
-//! Cursor of a list whose rows are stored by day.
+//! Cursor of lists with rows stored by day.
 
 use std::{fmt, str::FromStr};
 

@@ -50,6 +50,7 @@ pub(crate) async fn load_page(
         let range = At::all().limit(batch_limit).after(place.after.clone());
         let mut entries = store.scan::<DeliveryByDay>(&(org.clone(), place.day), range);
         let day_entries = entries.all().await?;
+        // Entries that the filter drops count as well: a page of a rare state must not read the whole history.
         rows -= day_entries.len();
         let keys: Vec<_> = day_entries.iter().map(|entry| (org.clone(), entry.event_id)).collect();
         for (entry_index, delivery) in store.get_many::<Delivery>(&keys).await?.into_iter().enumerate() {
@@ -83,6 +84,7 @@ async fn newest_day(
         let day_entries = store.scan::<DeliveryByDay>(&(org.clone(), day), At::all().limit(1)).all().await?;
         Ok::<_, tidegate_store::Error>(if day_entries.is_empty() { today } else { day })
     });
+    // The days ahead are read concurrently, because they are mostly empty.
     Ok(future::try_join_all(ahead).await?.into_iter().max().unwrap_or(today))
 }
 
@@ -109,7 +111,7 @@ pub(crate) async fn send_command(deps: &Deps, delivery: Delivery, command: Comma
         occurred_at: delivery.occurred_at,
         body: bytes::Bytes::new(),
         subject: delivery.subject,
-        // The key of the event itself, so that the command reaches the partition whose owner writes the delivery.
+        // The key of the event itself, so that the command reaches the owner of the delivery's partition.
     };
     let key = record.subject.log_key(&record.org);
     let partition = deps.log.partition(Topic::Callbacks, &key);

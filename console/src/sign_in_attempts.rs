@@ -72,6 +72,7 @@ pub(crate) fn address_of(request: &Request) -> Option<Network> {
 /// Returns the last address of the header: the nearest proxy appended it, the others come from the client.
 fn last_forwarded(headers: &HeaderMap) -> Option<IpAddr> {
     let last = headers.get_all(HeaderName::from_static("x-forwarded-for")).iter().next_back()?;
+    // One header may list several addresses; the nearest proxy appends the last one.
     last.to_str().ok()?.rsplit(',').next()?.trim().parse().ok()
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Page<V> {
 impl<V> Page<V> {
     /// Starts at the cursor of the previous page.
     pub(crate) fn new<R: Fact>(cursor: Option<DayPlace>, limit: usize, rows: usize, now: Millis) -> Self {
-        // A process whose clock was ahead may have written to the next stretch.
+        // Another process's clock can run ahead, so there may be rows in the next stretch.
         let newest = stretch(now) + 1;
         let place = match cursor {
             Some(from) => DayPlace { day: from.day.min(newest), ..from },
@@ -44,6 +44,7 @@ impl<V> Page<V> {
     ) -> Result<Option<Vec<R>>, tidegate_store::Error> {
         while let Some(place) = self.next_place.take_if(|_| self.entries.len() < self.limit && self.rows > 0)
         {
+            // Older stretches have expired.
             if place.day < self.oldest {
                 return Ok(None);
             }

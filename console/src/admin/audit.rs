@@ -60,9 +60,11 @@ impl AuditDetail {
 pub(crate) async fn record_request(State(api): State<Api>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let route = without_prefix(route);
+    // Requests that only read are not recorded. Views of child-safety material are, by `record_view`.
     if is_read(request.method(), route) {
         return next.run(request).await;
     }
+    // `authenticate` runs before this layer, so a request without a caller is a defect.
     let Some(caller) = request.extensions().get::<Caller>().cloned() else {
         return Problem::internal().into_response();
     };
@@ -77,6 +79,7 @@ pub(crate) async fn record_request(State(api): State<Api>, request: Request, nex
         return faults::store(error).into_response();
     }
     let answer = next.run(request).await;
+    // The second write has the same key and a later stage, so it replaces the first row.
     row.status = Some(answer.status().as_u16().into());
     row.detail = answer.extensions().get::<AuditDetail>().map(|detail| detail.0.to_string());
     // A failure here is only logged: the first row already shows that the request was made.
@@ -195,6 +198,7 @@ impl EntryResponse {
             action: row.action,
             object: row.object,
             status: row.status,
+            // Without the scope, the entry is listed, but only the class remains of its details.
             detail: if is_restricted && !may_child_safety { Some(class) } else { detail },
             request_id: row.request_id,
         }
@@ -208,7 +212,7 @@ async fn list_entries(
     Query(query): Query<ListQuery>,
 ) -> Result<Json<List<EntryResponse>>, Problem> {
     let limit = page_limit(&api, query.limit)?;
-    let now = Millis::now();
+    let listed_at = Millis::now();
     let parse_instant = |text: &Option<String>| match text {
         Some(text) => datetime::parse(text).map(Some).ok_or_else(|| {
             invalid("", format!("`{text}` is not an instant; expected the form 2026-01-31T12:00:00Z."))
@@ -217,10 +221,10 @@ async fn list_entries(
     };
     let (since, until) = (parse_instant(&query.since)?, parse_instant(&query.until)?);
     // Older rows have expired; scanning their days would only cost reads.
-    let oldest_kept = now.minus(AuditEntry::TABLE.ttl.unwrap_or_default());
+    let oldest_kept = listed_at.minus(AuditEntry::TABLE.ttl.unwrap_or_default());
     let start = since.unwrap_or(oldest_kept).max(oldest_kept);
     // Another process's clock may run ahead, so entries slightly in the future are listed as well.
-    let end = until.unwrap_or_else(|| now.plus(MAX_CLOCK_SKEW));
+    let end = until.unwrap_or_else(|| listed_at.plus(MAX_CLOCK_SKEW));
     let cursor = query.cursor.as_deref().map(str::parse).transpose().map_err(|()| not_a_cursor())?;
     let place = cursor.unwrap_or(DayPlace { day: end.day(), after: None });
     let (items, next) = load_page(&api, &caller, &query, (start, end), limit, place).await?;

@@ -31,12 +31,14 @@ pub(super) async fn withheld_entries(
             None => {}
         }
     }
+    // One read for all objects of a kind, instead of one for each entry.
     let (ids, keys): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
     let rows = store.get_many::<Job>(&keys).await.map_err(faults::store)?;
     let is_withheld = |job: &Option<Job>| job.as_ref().is_some_and(|job| !clearance.covers_job(job));
     withheld.extend(ids.into_iter().zip(rows).filter(|(_, job)| is_withheld(job)).map(|(id, _)| id));
     let (ids, keys): (Vec<_>, Vec<_>) = events.into_iter().unzip();
     let rows = store.get_many::<Delivery>(&keys).await.map_err(faults::store)?;
+    // An expired delivery has no row left. Its entry shows only ids, so it stays listed.
     let stored: Vec<_> = ids.into_iter().zip(rows).filter_map(|(id, row)| Some((id, row?))).collect();
     let (ids, rows): (Vec<_>, Vec<_>) = stored.into_iter().unzip();
     let withheld_events =

@@ -235,6 +235,7 @@ async fn list_entries(
         },
         document: page.document.map(|document| document.into_iter().map(document_entry).collect()),
     };
+    // The entries are serialized in the org's turn if the page is long, so one org cannot occupy all threads.
     long_answers::write_json(&api, &caller.org, bytes, entries).await
 }
 
@@ -298,6 +299,7 @@ async fn remove_entries(
     let bank = BankId::from(bank);
     let (ids, invalid_count) = resolve_ids(&api, &caller, &bank, &selection).await?;
     let change = api.deps.banks.remove(&caller.org, &bank, &ids, &caller.name).await.map_err(bank_problem)?;
+    // Values that cannot be entries of the bank are reported as missing, like unknown ids.
     let found_count = change.found;
     Ok(Json(SelectionResponse {
         found: found_count,
@@ -347,6 +349,7 @@ async fn withdraw_entries(
     let ids = api.deps.banks.ids_of(&caller.org, &bank, &values).await.map_err(bank_problem)?;
     let mut withdrawals = Vec::with_capacity(ids.len());
     for (index, (id, origin)) in ids.into_iter().zip(origins).enumerate() {
+        // Outcomes are reported by position, so an invalid value cannot be left out of the list.
         let id = id.ok_or_else(|| {
             invalid(&format!("/entries/{index}/value"), "It cannot be an entry of the bank.")
         })?;
@@ -441,7 +444,7 @@ struct MatchRequest {
     /// Restricts the search to these banks; empty: all banks.
     #[serde(default)]
     banks: Vec<BankId>,
-    /// Item whose id decides which sampled banks take part. Without it all of them do.
+    /// Item id, which selects the sampled banks that take part. Left out: all banks take part.
     item_id: Option<String>,
 }
 
@@ -465,7 +468,7 @@ impl HashTexts {
 /// Hashes of one kind in a request.
 const MAX_HASHES: usize = 1_000;
 
-/// Cost of one hash look-up in large banks, as the number of bytes whose parsing takes the same time.
+/// Cost of one hash look-up in large banks, as the number of JSON bytes with the same parsing time.
 const LOOK_UP_BYTES: usize = 2 << 10;
 
 #[derive(Serialize)]
@@ -494,6 +497,7 @@ async fn match_hashes(
     let config = live.latest(&caller.org).await.map_err(faults::catalog)?;
     let banks = config.hash_banks();
     if let Some(unknown) = request.banks.iter().find(|id| !banks.banks().iter().any(|bank| bank.id == **id)) {
+        // Without this check, a misspelled bank would look like a bank without matches.
         return Err(Problem::not_found(format!("There is no bank of hashes `{unknown}`.")));
     }
     let mut hashes = Vec::new();
@@ -542,6 +546,7 @@ async fn resolve_ids(
     if selection.ids.len() + selection.values.len() > MAX_ENTRIES {
         return Err(invalid("", format!("One request names at most {MAX_ENTRIES} entries.")));
     }
+    // A set, because an entry may be selected by its id and by its value.
     let mut ids = BTreeSet::new();
     for text in &selection.ids {
         ids.insert(parse_id(text)?);

@@ -18,7 +18,7 @@ use tidegate_web::Problem;
 
 use super::{Api, audit, caller::Caller, faults};
 
-/// Returns the items whose content the caller may not see.
+/// Returns the items to withhold from the caller.
 pub(super) async fn find_withheld_items(
     api: &Api,
     caller: &Caller,
@@ -28,8 +28,8 @@ pub(super) async fn find_withheld_items(
     withheld.map_err(faults::moderation)
 }
 
-/// Returns the items whose content the caller may not see. For a caller with the scope, records the view of items with a
-/// child-safety job in the audit instead, before they are shown.
+/// Returns the items to withhold from the caller. For a caller with the scope, none are withheld, and the view of items with a
+/// child-safety job is in the audit before they are shown.
 pub(super) async fn withhold_or_record_view(
     api: &Api,
     caller: &Caller,
@@ -42,7 +42,7 @@ pub(super) async fn withhold_or_record_view(
     if restricted_items.is_empty() || !caller.may_see_child_safety() {
         return Ok(restricted_items);
     }
-    // Recorded before the items are returned: if the audit cannot be written, nothing is shown.
+    // Recorded before the items are returned: if the audit cannot be written, no item is shown.
     audit::record_view(api, caller, format!("GET {route}"), object).await?;
     Ok(HashSet::new())
 }
@@ -77,7 +77,7 @@ pub(super) async fn authorize_event_view(
     caller: &Caller,
     delivery: &Delivery,
 ) -> Result<(), Problem> {
-    // Asked without clearance: this finds out whether the callback is restricted, whoever calls.
+    // Asked without clearance: the answer must not depend on the caller's scope.
     if is_withheld_event(api, caller, Clearance::None, delivery).await? {
         caller.require_child_safety()?;
         let object = format!("/deliveries/{}", delivery.event_id);
@@ -117,6 +117,7 @@ async fn authorize_items_as(
     object: String,
 ) -> Result<(), Problem> {
     let store = &api.deps.moderation.store;
+    // Only views of restricted items are recorded.
     if restricted(store, &caller.org, items).await.map_err(faults::store)?.is_empty() {
         return Ok(());
     }

@@ -158,6 +158,7 @@ pub(super) fn serialize_pulled(org: &OrgId, pulled: change::Pulled) -> Vec<u8> {
 }
 
 async fn pull_documents(State(api): State<Api>, caller: Caller) -> Result<Response, Problem> {
+    // Pulls of one snapshot share one serialized answer.
     api.pulls.get(&caller.org).await.map(long_answers::json_response).map_err(faults::catalog)
 }
 
@@ -240,6 +241,7 @@ async fn require_empty_removed_queues(api: &Api, caller: &Caller, planned: &Plan
         let store = &api.deps.moderation.store;
         let listing = queues::waiting(store, &caller.org, &queue, MAX_COUNTED_JOBS, checked_at, |_| true);
         let open_jobs = listing.await.map_err(faults::moderation)?;
+        // Counted over all jobs, also those that the caller may not see: a queue with any open job must stay.
         let is_uncounted = open_jobs.iter().any(|job| !caller.clearance().covers_job(job));
         match open_jobs.len() {
             0 => {}
@@ -267,6 +269,7 @@ async fn wait_for_version(
     caller: Caller,
     Query(query): Query<WaitQuery>,
 ) -> Result<Json<WaitResponse>, Problem> {
+    // Longer waits are shortened, not refused: the client repeats the request.
     let timeout = Duration::from_millis(query.within_ms).min(MAX_WAIT);
     let version = ConfigVersion(query.version);
     let outcome =
@@ -303,7 +306,7 @@ pub(super) fn apply_problem(error: ApplyError) -> Problem {
     }
 }
 
-/// Error whose detail names the file, the line and the path in the document.
+/// Builds an error with the file, the line and the path in the document in its detail.
 fn document_error(fault: &DocumentFault) -> ValidationError {
     ValidationError::invalid(&Pointer::Root, "Invalid document", fault.to_string())
 }

@@ -104,6 +104,7 @@ fn build_filter(
     let topic = topic.map(|label| {
         Topic::from_label(label).ok_or_else(|| invalid("", format!("There is no topic `{label}`.")))
     });
+    // A letter without an org may belong to any org, so only the operator sees it.
     let (org, include_unowned) = (Some(caller.org.clone()), caller.is_operator);
     let clearance = caller.clearance();
     Ok(Filter { org, include_unowned, topic: topic.transpose()?, reason, id, clearance })

@@ -181,6 +181,7 @@ async fn list_deliveries(
     let store = &api.deps.moderation.store;
     let page = deliveries::load_page(store, &caller.org, query, Millis::now()).await;
     let (rows, next) = page.map_err(faults::store)?;
+    // Filtered after the page was read, so a page can be shorter than its limit and still have a next one.
     let withheld = caller.clearance().withheld_events(store, &caller.org, &rows).await;
     let withheld = withheld.map_err(faults::moderation)?;
     let visible_deliveries = rows.iter().filter(|delivery| !withheld.contains(&delivery.event_id));
@@ -200,6 +201,7 @@ async fn get_delivery(
     child_safety::authorize_event_view(&api, &caller, &row).await?;
     Ok(Json(DeliveryResponse {
         delivery: DeliverySummary::from(&row),
+        // A body that is not valid JSON is left out: state and attempts must stay visible.
         body: std::str::from_utf8(&row.body)
             .ok()
             .and_then(|text| RawValue::from_string(text.to_owned()).ok()),

@@ -59,9 +59,10 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Api> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
-        let no_body =
+        // The length of a chunked body is unknown here, so only a request without chunks counts as empty.
+        let has_no_body =
             request.body().is_end_stream() && !request.headers().contains_key(header::TRANSFER_ENCODING);
-        if no_body {
+        if has_no_body {
             return parse(b"{}").map(Self);
         }
         let org = authenticated_caller(request.extensions())?.org.clone();

@@ -19,6 +19,7 @@ pub(crate) fn unreachable() -> Problem {
 }
 
 pub(crate) fn store(error: tidegate_store::Error) -> Problem {
+    // Cursors are decoded in the store, so an invalid one arrives as an error of the store.
     if matches!(error, tidegate_store::Error::BadCursor) {
         return not_a_cursor();
     }
@@ -80,6 +81,7 @@ pub(crate) fn catalog(error: tidegate_catalog::Error) -> Problem {
 
 pub(crate) fn secret(error: tidegate_catalog::secrets::SecretError) -> Problem {
     use tidegate_catalog::secrets::SecretError;
+    // The operator must act here (restore the master key or rotate the secret), so the answer names the reason.
     if matches!(error, SecretError::OtherMasterKey { .. } | SecretError::Tampered { .. }) {
         tracing::warn!(tag = error.tag(), %error, "a secret cannot be opened");
         return Problem::conflict(format!("The secret cannot be opened: {error}."));

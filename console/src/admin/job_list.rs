@@ -66,6 +66,7 @@ pub(crate) async fn load_page(
         from,
         jobs: page_limit(api, query.limit)?,
         rows: api.settings.rows_per_page,
+        // Lets the list skip days without open jobs.
         open_only: state == JobState::Open.as_str(),
     };
     // Jobs outside of the caller's scope are left out, so a page does not reveal that they exist.

@@ -63,6 +63,7 @@ async fn move_job(
         validate_text(&api, "/reason", reason)?;
     }
     let reviewer = resolve_reviewer(&api, &caller, body.reviewer)?;
+    // The scope is checked for the class of the job before any refusal reveals its queue.
     let row = load_authorized_job(&api, &caller, job).await?;
     require_queue_access(&*load_config(&api, &caller).await?, &row.queue, &reviewer, &body.roles)?;
     let request = MoveRequest { queue: body.queue, by: reviewer.name, reason: body.reason };

@@ -117,6 +117,7 @@ async fn get_job(
 pub(crate) async fn load_job_view(api: &Api, caller: &Caller, job: JobId) -> Result<JobView, Problem> {
     let limits = cause_limits(api, None)?;
     let config = load_config(api, caller).await?;
+    // Authorized and recorded before any cause or item of the job is read.
     let row = load_viewable_job(api, caller, job).await?;
     let loaded_view = job_view::answer(&api.deps.moderation.store, &config, job, limits).await;
     let mut view = loaded_view.map_err(faults::moderation)?.ok_or_else(no_such_job)?;
@@ -216,8 +217,8 @@ async fn load_partial_items(
     Ok(List { items, next: page.next.map(|cursor| cursor.to_string()) })
 }
 
-/// Returns the items whose content must be withheld from the caller: without the child-safety scope, those with a
-/// child-safety job. With the scope, records the view in the audit before the items are shown.
+/// Returns the items to withhold from the caller: without the child-safety scope, those with a child-safety job. With the scope,
+/// records the view in the audit before the items are shown.
 async fn find_withheld_items(
     api: &Api,
     caller: &Caller,
@@ -274,6 +275,7 @@ async fn claim_job(
     let (store, job) = (&api.deps.moderation.store, parse_id(&job)?);
     let row = load_viewable_job(&api, &caller, job).await?;
     let config = load_config(&api, &caller).await?;
+    // Checked before the claim: a refused reviewer must not hold the job.
     require_queue_access(&config, &row.queue, &reviewer, &roles)?;
     let result = queues::claim(store, &caller.org, job, &reviewer, Millis::now()).await;
     match result.map_err(faults::moderation)? {
@@ -281,6 +283,7 @@ async fn claim_job(
             request_newer_data(&api, &job);
             Ok((claim_detail(&job), summarize(*job)?))
         }
+        // The job's first cause is still to be written, so a reviewer would see an empty job.
         Claim::Opening => Err(Problem::conflict("The job is still being opened: try again in a moment.")),
         Claim::Taken { by, until } => {
             Err(Problem::conflict(format!("The job is claimed by {by} until {}.", until.iso())))
@@ -380,6 +383,7 @@ async fn decide(
         .parse::<Verdict>()
         .ok()
         .ok_or_else(|| invalid("/verdict", "A verdict is ignore, act, accept or reject."))?;
+    // Every callback of the decision contains the reason, so its length is bounded.
     let max_bytes = api.settings.reason_bytes;
     if body.reason.as_ref().is_some_and(|reason| reason.len() > max_bytes) {
         return Err(invalid(

@@ -156,6 +156,7 @@ pub(crate) async fn create_once(
     if scopes.contains(Scope::ChildSafety) {
         caller.require_child_safety()?;
     }
+    // An expired key would be created without an error and refused at its first use.
     if request.expires_in_seconds == Some(0) {
         return Err(invalid("/expiresInSeconds", "The key would have expired already: at least 1 second."));
     }

@@ -207,9 +207,10 @@ pub(crate) async fn load_page(
     let (store, now) = (&api.deps.moderation.store, Millis::now());
     let oldest = now.minus(PartialRequest::TABLE.ttl.unwrap_or_default()).day();
     let cursor = query.cursor.as_deref().map(str::parse::<DayPlace>).transpose();
-    // A process whose clock runs ahead may have written rows for tomorrow.
+    // Another process's clock can run ahead, so there may be rows for tomorrow.
     let start = cursor.map_err(|()| not_a_cursor())?;
     let mut place = start.unwrap_or(DayPlace { day: now.day() + 1, after: None });
+    // A cursor with a far later day would cost a read for each day in between.
     place.day = place.day.min(now.day() + 1);
     let mut rows_left = api.settings.rows_per_page;
     let mut items = Vec::new();

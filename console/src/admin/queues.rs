@@ -97,6 +97,7 @@ pub(crate) async fn load_page(
     let start = queues.partition_point(|(queue, _)| after.as_deref() >= Some(queue.key.as_str()));
     let counted_at = Millis::now();
     let page = &queues[start..queues.len().min(start.saturating_add(limit))];
+    // Each queue costs several reads, so the limit is applied before they are loaded.
     let mut items = Vec::new();
     for (queue, removed) in page {
         let view = load_view(api, caller, queue, counted_at).await.map_err(faults::moderation)?;

@@ -64,6 +64,7 @@ async fn get_user(
 /// Refuses item types that are not user types, and users with a child-safety job if the caller lacks its scope.
 async fn authorize_user(api: &Api, caller: &Caller, user: &ItemKey, route: &str) -> Result<(), Problem> {
     let config = jobs::load_config(api, caller).await?;
+    // A type missing from the configuration is not refused: users of a removed type keep their history.
     if config.item_type(&user.type_id).is_some_and(|item_type| !item_type.is_user()) {
         let detail = format!("`{}` is not a user type: user types have the kind `USER`.", user.type_id);
         return Err(invalid("", detail));
@@ -81,6 +82,7 @@ async fn list_items(
     const ROUTE: &str = "/users/{type}/{id}/items";
     let user = ItemKey::new(type_id, id);
     authorize_user(&api, &caller, &user, ROUTE).await?;
+    // Withheld items leave gaps, so pointers are read until the page is full.
     let mut page = start_page::<ItemOfUser, _>(&api, query.limit, query.parse_cursor()?)?;
     let store = &api.deps.moderation.store;
     let partition = |stretch| ItemOfUser::partition(caller.org.clone(), user.clone(), stretch);

@@ -23,6 +23,7 @@ pub(super) fn reveal(page: String) -> String {
             _ => {}
         }
         let next = characters.clone().next().map_or('\0', |(_, next)| next);
+        // Attributes are not changed: a form would send a mark back in the place of the character.
         if in_tag || !is_hidden(character) || belongs_to_neighbours(character, previous, next) {
             revealed.push(character);
         } else {

@@ -130,6 +130,7 @@ pub(crate) fn problem_page(problem: Problem, frame: Option<Frame<'_>>, request_i
         Some(frame) => page_with(problem.status, frame, None, problem.title, &body),
         None => bare_page(problem.status, problem.title, &body),
     };
+    // Such as `Retry-After`, which applies to the page as well.
     answer.headers_mut().extend(problem.headers);
     answer
 }

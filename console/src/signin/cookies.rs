@@ -38,6 +38,7 @@ impl Token {
             cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('=')).collect();
         let find_cookie =
             |cookie_name: &str| pairs.iter().find(|(name, _)| *name == cookie_name).map(|(_, value)| *value);
+        // The `__Host-` cookie takes precedence: pages of other hosts cannot set it.
         let text = find_cookie(NAME).or_else(|| find_cookie(LOCAL_NAME).filter(|_| is_local_connection))?;
         decode(text).map(Self)
     }
@@ -50,6 +51,7 @@ impl Token {
     /// Token for forms, derived from the cookie's token by a hash that cannot be reversed.
     pub(crate) fn form_token(&self) -> String {
         let mut hash = Sha256::new();
+        // The prefix keeps the form token different from the token's hash, which is the key of the session's row.
         hash.update(b"tidegate form\0");
         hash.update(self.0);
         hex(&hash.finalize())
@@ -98,6 +100,7 @@ pub(super) fn is_local(headers: &HeaderMap, uri: &Uri) -> bool {
     };
     let is_loopback = name.eq_ignore_ascii_case("localhost")
         || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    // Behind a proxy with TLS, the browser accepts a secure cookie also for a loopback name.
     is_loopback && !is_forwarded_tls
 }
 

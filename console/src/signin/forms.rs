@@ -43,6 +43,7 @@ pub(super) async fn read_form(
     check_origin(request.headers(), request.uri())?;
     let body = http.read_form(request, org, FORM_BYTES).await?;
     let fields = Fields::parse(&body.bytes);
+    // A request without a cookie has no token to compare with, so it is refused as well.
     if token.is_some_and(|token| token.is_form_token(fields.get(TOKEN_FIELD))) {
         return Ok(fields);
     }

@@ -122,6 +122,7 @@ async fn authorize_request(
     let (mut parts, body) = request.into_parts();
     parts.extensions.insert(session.caller.clone());
     parts.extensions.insert(session.clone());
+    // Only requests that change something carry a form.
     if !is_form {
         return Ok(Request::from_parts(parts, body));
     }
@@ -202,6 +203,7 @@ async fn show_form(request: Request) -> Response {
         },
     };
     let page = sign_in_page(StatusCode::OK, &token, &query.next, notice, None);
+    // Until the browser closes: before the sign-in, the cookie only ties the form to the browser.
     if is_new {
         return (token.cookie(request.headers(), request.uri(), None), page).into_response();
     }
@@ -220,6 +222,7 @@ async fn sign_in(State(api): State<Api>, request: Request) -> Response {
     // Reading the form succeeded, so there is a token.
     let Some(token) = token else { return see_other("/sign-in") };
     let next = fields.get("next");
+    // Counted after the check of the form: requests of other sites must not use up the attempts of this address.
     let attempt = match api.sign_ins.begin(address, Instant::now()) {
         Ok(attempt) => attempt,
         Err(wait) => {
@@ -275,6 +278,7 @@ async fn begin_session(api: &Api, key: &str, id: Option<&RequestId>) -> Result<T
 async fn record_and_begin(api: &Api, key: &KeyHolder, id: Option<&RequestId>) -> Result<Token, Problem> {
     // Recorded first: without its audit row the session must not exist.
     audit::record_sign_in(api, &Caller::of_key(key.clone()).with_request_id(id)).await?;
+    // A new token: one that was planted in the browser before the sign-in gets no session.
     let token = sessions::insert_session(api, key).await?;
     tracing::info!(target: "audit", org = %key.org, by = %key.name, "signed in to the console");
     Ok(token)

@@ -104,6 +104,7 @@ impl HttpServer {
     fn take_lease(&self, answer: &Response, destination: &Destination) -> Result<Lease, Refusal> {
         let org = answer.extensions().get::<AnswerFor>().map(|AnswerFor(org)| org.clone());
         let holder = Holder { org, connection: Some(destination.connection.unsent_bytes()) };
+        // Answers are built as a whole, so the lower bound is their size.
         let bytes = usize::try_from(answer.body().size_hint().lower()).unwrap_or(usize::MAX);
         self.answers().take(holder, bytes)
     }
@@ -172,6 +173,7 @@ impl HttpBody for LeasedBody {
                 end_or_error => return Poll::Ready(end_or_error),
             }
         }
+        // hyper asks for the next piece only when the previous one is passed on, so each piece proves progress.
         let piece = this.pending.split_to(this.pending.len().min(MAX_PIECE_BYTES));
         this.lease.unsent.progress().advance(piece.len());
         Poll::Ready(Some(Ok(Frame::data(piece))))

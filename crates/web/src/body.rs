@@ -93,6 +93,7 @@ impl HttpServer {
         loop {
             let frame = tokio::select! {
                 biased;
+                // Polled first: bytes that have arrived count before the pace is judged.
                 frame = body.frame() => frame,
                 () = &mut check => {
                     if !pace.is_kept(received_bytes, check.deadline()) {
@@ -115,7 +116,9 @@ impl HttpServer {
             let Ok(data) = frame.into_data() else { continue };
             received_bytes += data.len();
             match &mut decoder {
+                // A single frame is used as it is; only bodies of several frames are copied.
                 None => collected.push(data)?,
+                // Checked here as well: a body may be larger compressed than decompressed.
                 Some(_) if received_bytes > limit => return Err(body_too_large(limit)),
                 Some(decoder) => decoder.decode(Some(data), received_bytes, &mut collected).await?,
             }
@@ -185,6 +188,7 @@ impl<'a> CollectedBody<'a> {
 
     fn into_body(self) -> Body {
         let mut bytes = self.only_frame.unwrap_or_else(|| self.buffer.into());
+        // Some clients send UTF-8 with a byte order mark, which JSON does not permit.
         skip_byte_order_mark(&mut bytes);
         Body { bytes, _lease: self.lease }
     }

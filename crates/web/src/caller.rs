@@ -74,6 +74,7 @@ pub async fn authorize(
 }
 
 fn refusal_problem(denied: Denied, scheme: Scheme) -> Problem {
+    // The metric distinguishes the reasons that the answer conceals.
     crate::metrics::request_denied(denied.tag());
     match denied {
         Denied::Missing | Denied::Malformed | Denied::Unknown | Denied::Expired | Denied::Revoked => {

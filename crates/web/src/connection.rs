@@ -107,6 +107,7 @@ impl Connection {
     }
 
     pub(crate) fn end_request(&self) {
+        // Set before the count: in between, the connection must not look settled.
         self.0.is_answer_buffered.store(true, Ordering::Release);
         self.0.requests.fetch_sub(1, Ordering::AcqRel);
     }
@@ -166,6 +167,7 @@ impl Connection {
         if self.is_blocked() {
             return self.0.write_progress.is_stalled();
         }
+        // No write is blocked, so a later stall counts from zero.
         self.0.write_progress.unchanged_checks.store(0, Ordering::Relaxed);
         false
     }

@@ -89,6 +89,7 @@ impl Connections {
         let network_permit = loop {
             match self.networks.acquire(network) {
                 Some(share) => break share,
+                // Its own idle connection makes room, so one network cannot displace the others.
                 None if self.close_oldest(|connection| connection.network == network) => {}
                 None => return None,
             }
@@ -132,6 +133,7 @@ impl Connections {
         let Some(entry) = oldest_number.and_then(|number| unauthenticated.remove(&number)) else {
             return false;
         };
+        // Freed now: the task of the closed connection may need time to end.
         drop(entry.shares.lock().take());
         entry.close.cancel();
         true

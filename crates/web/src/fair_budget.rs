@@ -86,6 +86,7 @@ impl Lease {
             return Ok(());
         }
         let Inner { total, state, gauge } = &*self.budget;
+        // One lock for org, connection and total: the check and the update must not interleave.
         let mut state = state.lock();
         let remaining = (total - state.used).checked_sub(amount).ok_or(Refusal::Total)?;
         let connection = self.holder.connection.as_deref();

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::Problem;
 
-/// Value as the JSON body of an answer. Replaces axum's type, whose buffer checks its capacity at every token.
+/// Value as the JSON body of an answer. Replaces axum's type, which checks its buffer's capacity at every token.
 #[derive(Clone, Debug)]
 pub struct Json<T>(pub T);
 

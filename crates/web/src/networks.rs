@@ -93,6 +93,7 @@ impl Drop for NetworkPermit {
         if let Some(count) = counts.by_network.get_mut(&self.network) {
             *count -= 1;
             if *count == 0 {
+                // Removed, so that the map does not grow with the number of addresses seen.
                 counts.by_network.remove(&self.network);
             }
         }

@@ -166,6 +166,7 @@ pub async fn handle_request<F: Future<Output = Response>>(
 ) -> Response {
     let (id, uri) = (RequestId::from_request(&request), request.uri().clone());
     let span = span(&request, &id);
+    // A panic must not close the connection: other requests of HTTP/2 share it.
     let handled = AssertUnwindSafe(async { handle(request, id.clone()).await });
     let handled = handled.catch_unwind().map(|handled| {
         handled.unwrap_or_else(|_| {
@@ -202,6 +203,7 @@ pub(crate) fn replace_with_problem(answer: Response, problem: Problem, path: &st
     let id = RequestId::from_headers(answer.headers());
     let (parts, _) = answer.into_parts();
     let mut response = problem.status.into_response();
+    // The extensions name the org of the answer, which its bytes count for.
     *response.extensions_mut() = parts.extensions;
     response = write_problem(response, problem, path, &id);
     if let Some(value) = id.to_header_value() {
@@ -213,6 +215,7 @@ pub(crate) fn replace_with_problem(answer: Response, problem: Problem, path: &st
 fn write_problem(response: Response, problem: Problem, path: &str, id: &RequestId) -> Response {
     let body = render(&problem, path, id.as_str());
     let (mut parts, _) = response.into_parts();
+    // The length belongs to the replaced body.
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     parts.headers.extend(problem.headers);

@@ -59,6 +59,7 @@ impl<K: Clone + Eq + Hash> Rates<K> {
             buckets.retain(|_, bucket| self.refilled_tokens(*bucket, now) < f64::from(self.burst));
         }
         let full = Bucket { tokens: f64::from(self.burst), updated_at: now };
+        // A new key starts with a full bucket, like one that has been idle.
         let bucket = buckets.entry(key.clone()).or_insert(full);
         let tokens = self.refilled_tokens(*bucket, now);
         if tokens < 1.0 {

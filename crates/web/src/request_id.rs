@@ -29,6 +29,7 @@ impl RequestId {
     pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
         let header_value = headers.get(HEADER).and_then(|value| value.to_str().ok());
         match header_value {
+            // An id that is not well formed is replaced, not refused: the request itself may be valid.
             Some(text) if is_well_formed(text) => Self(Arc::from(text)),
             _ => {
                 let mut text = [0; Simple::LENGTH];

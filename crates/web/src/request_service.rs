@@ -91,7 +91,7 @@ impl hyper::service::Service<hyper::Request<Incoming>> for RequestService {
                 connection.wait_for_room(settings.connection_unsent_bytes).await;
                 guard = RequestGuard::new(&requests_in_work, &connection);
             }
-            let _unanswered = guard;
+            let _guard = guard;
             let (method, uri) = target;
             let destination = Destination { connection, stream: stream_end(), method, uri };
             if request.body().is_end_stream() {
@@ -109,6 +109,7 @@ impl hyper::service::Service<hyper::Request<Incoming>> for RequestService {
                     settings.body_read(),
                     body.discard(settings.discard_bytes, settings.discard_pause()),
                 );
+                // In the background: the answer must not wait for the remainder of the body.
                 drop(tokio::spawn(async move { stop.run_until_cancelled(discarded).await }));
             }
             server.lease_answer(answer, &destination)
@@ -164,6 +165,7 @@ struct RequestBody(Arc<Mutex<(Incoming, bool)>>);
 impl RequestBody {
     async fn discard(mut self, max_bytes: usize, pause: Duration) {
         let mut remaining_bytes = max_bytes;
+        // A pause ends the reading: the client may wait for the connection to close.
         while !self.is_end_stream()
             && let Ok(Some(Ok(frame))) = timeout(pause, self.frame()).await
         {

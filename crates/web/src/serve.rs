@@ -78,6 +78,7 @@ async fn serve(http: &HttpServer, listener: TcpListener, router: Router, stop: C
         };
         let Some(slot) = stop.run_until_cancelled(slots.acquire(Network::of(peer.ip()))).await else { break };
         let Some(slot) = slot else {
+            // The stream is dropped, which closes the connection.
             http.count_limited(Limit::ConnectionShare);
             continue;
         };
@@ -89,6 +90,7 @@ async fn serve(http: &HttpServer, listener: TcpListener, router: Router, stop: C
             }
         });
     }
+    // New connections are refused from here on, so that a load balancer turns to other processes.
     drop(listener);
     let drained = timeout(settings.drain(), graceful.shutdown()).await;
     let in_work = server.service.requests_in_work();
@@ -99,6 +101,7 @@ async fn serve(http: &HttpServer, listener: TcpListener, router: Router, stop: C
             "drain time is over: closing connections with requests in work or unread answers"
         );
     }
+    // Aborts the remaining tasks after the deadline.
     connections.shutdown().await;
     // Unread answers do not count as forced: their requests are complete, so no work is repeated.
     if drained.is_err() && in_work > 0 { Drained::Forced } else { Drained::Clean }
@@ -197,6 +200,7 @@ impl Server {
         let count = || self.http.count_limited(Limit::AnswerStall);
         tokio::select! {
             () = serving => {}
+            // Each of these ends the connection by dropping `serving`.
             () = connection.end_stalled(settings.unsent_stall(), count) => {}
             () = self.wait_until_stopped_and_settled(connection) => {}
         }

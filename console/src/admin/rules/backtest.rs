@@ -132,17 +132,17 @@ impl TurnQueue {
         self.await_permit(permit, patience).await
     }
 
-    /// Waits for a permit up to `patience`. A request whose client disconnects is dropped and so leaves the queue.
+    /// Waits for a permit up to `patience`. If the client disconnects, its request is dropped and leaves the queue.
     async fn await_permit<T>(
         &self,
         permit: impl Future<Output = Result<T, Problem>>,
         patience: Duration,
     ) -> Result<T, Problem> {
-        let waiting = WaitingRequest::new(&self.waiting);
+        let waiting_request = WaitingRequest::new(&self.waiting);
         timeout(patience, permit).await.unwrap_or_else(|_| {
-            let others = waiting.count_others();
+            let other_requests = waiting_request.count_others();
             let detail = format!(
-                "Stored items are evaluated for one request at a time, and {others} more wait: try again. A run continues at \
+                "Stored items are evaluated for one request at a time, and {other_requests} more wait: try again. A run continues at \
                  its `cursor`."
             );
             Err(Problem::unavailable(detail, RETRY_AFTER))
@@ -208,6 +208,7 @@ impl Trials {
         let digest = hash_documents(&files, prune);
         {
             let mut cached = self.cached.lock().await;
+            // Trials against an earlier configuration of the org cannot be used again.
             cached.retain(|trial| trial.org != *org || Arc::ptr_eq(&trial.trial.live, &live));
             if let Some(cached_trial) =
                 cached.iter().find(|candidate| candidate.org == *org && candidate.digest == digest)
@@ -218,6 +219,8 @@ impl Trials {
         // Compiled without the lock. The org's turn prevents a second compilation of the same candidate.
         let files = files.into_iter().map(NamedFile::into_file).collect();
         let candidate = api.deps.changes.candidate(org, files, prune).await.map_err(apply_problem)?;
+        // The configuration changed after it was loaded. Both sides must start from the same version, or the run would report
+        // the effects of that change as well.
         if candidate.from != live.version() {
             return Err(Problem::conflict("The configuration has just changed: ask again."));
         }

@@ -63,6 +63,7 @@ pub(crate) async fn explain_rule(
     } else {
         // The turn bounds compilations: only one candidate of an org is compiled at a time.
         let _turn = api.trials.acquire_org_turn(org, api.settings.turn_wait()).await?;
+        // Not pruned: the files replace single documents, the others stay live.
         let trial = api.trials.find_or_compile(&api, org, live, files, false).await?;
         (trial.candidate(), trial.uncounted())
     };

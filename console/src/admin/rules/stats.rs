@@ -89,6 +89,7 @@ pub(super) async fn record_baselines(
             "The period is shorter than a day: a rate of some hours does not represent the whole day.",
         ));
     }
+    // The expected rate is matches divided by items.
     if request.items == 0 {
         return Err(invalid(
             "/items",
