@@ -1,6 +1,6 @@
-//! Lines at which the rows of a table begin, for a CSV parser that reports byte offsets only.
+//! Tracks the lines at which the rows of a table begin, for a CSV parser that only reports byte offsets.
 //!
-//! It also tells whether the file ends within a quote, which that parser takes for the end of the cell.
+//! It also detects a file that ends within a quote, because the parser takes that for the end of the cell.
 
 use std::{
     cell::{Cell, RefCell},
@@ -10,7 +10,7 @@ use std::{
 };
 
 /// Reader that tracks where rows begin.
-pub(crate) struct Tracked<R> {
+pub(crate) struct TrackedReader<R> {
     file: R,
     positions: RowPositions,
     at: u64,
@@ -26,7 +26,7 @@ enum QuoteState {
     CellStart,
     Plain,
     Quote,
-    /// Behind a quote that ends the quoted part, unless another one follows.
+    /// After a quote, which ends the quoted part unless another one follows.
     QuoteEnd,
 }
 
@@ -41,16 +41,16 @@ impl QuoteState {
     }
 }
 
-/// Positions of rows, filled while a [`Tracked`] reader is read.
+/// Positions of rows, filled while a [`TrackedReader`] is read.
 #[derive(Clone, Default)]
 pub(crate) struct RowPositions {
-    /// Byte offset and line of each row that was read and not asked for.
+    /// Byte offset and line of each row that was read and not requested yet.
     lines: Rc<RefCell<VecDeque<(u64, u64)>>>,
     ends_within_a_quote: Rc<Cell<bool>>,
 }
 
 impl RowPositions {
-    /// Returns the first line, from 1, that begins at a byte or after it. Bytes must be asked for in ascending order.
+    /// Returns the first line, from 1, that begins at a byte or after it. Bytes must be requested in ascending order.
     pub(crate) fn line(&self, byte: u64) -> Option<u64> {
         let mut positions = self.lines.borrow_mut();
         while positions.front().is_some_and(|(at, _)| *at < byte) {
@@ -66,10 +66,10 @@ impl RowPositions {
 }
 
 /// Tracks the lines at which the rows of `file` begin.
-pub(crate) fn track_positions<R>(file: R) -> (Tracked<R>, RowPositions) {
+pub(crate) fn track_positions<R>(file: R) -> (TrackedReader<R>, RowPositions) {
     let positions = RowPositions::default();
     (
-        Tracked {
+        TrackedReader {
             file,
             positions: positions.clone(),
             at: 0,
@@ -81,7 +81,7 @@ pub(crate) fn track_positions<R>(file: R) -> (Tracked<R>, RowPositions) {
     )
 }
 
-impl<R: Read> Read for Tracked<R> {
+impl<R: Read> Read for TrackedReader<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(into)?;
         self.positions.ends_within_a_quote.set(read == 0 && self.state == QuoteState::Quote);

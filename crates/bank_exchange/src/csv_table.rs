@@ -1,4 +1,4 @@
-//! Tables with a header: entries of a CSV file, and labels within one cell.
+//! Reads tables with a header, and reads and writes the labels within one cell.
 
 use std::io::BufRead;
 
@@ -8,7 +8,7 @@ use tidegate_schemas::banks::BankKind;
 use crate::{
     FileEntries, FileError,
     csv_positions::track_positions,
-    entry::{Change, FileEntry, complete, field},
+    entry::{Change, FileEntry, complete_entry, field_name},
     length_limit::limit_length,
 };
 
@@ -21,10 +21,10 @@ pub(crate) fn csv_entries(file: impl BufRead + 'static, bank: BankKind) -> Resul
     let mut columns = Vec::new();
     for name in &header {
         let name = name.trim().trim_start_matches('\u{feff}').to_ascii_lowercase();
-        match field(&name) {
+        match field_name(&name) {
             Some(column) if !columns.contains(&column) => columns.push(column),
             Some(_) => {
-                let reason = format!("the header names `{name}` twice, or two names for the same");
+                let reason = format!("the header has `{name}` twice, or two names for the same column");
                 return Err(FileError::new(reason));
             }
             None => {
@@ -38,34 +38,36 @@ pub(crate) fn csv_entries(file: impl BufRead + 'static, bank: BankKind) -> Resul
     if !columns.contains(&"value") {
         return Err(FileError::new("the header names no column `value`"));
     }
-    let mut last = 1;
+    let mut last_line = 1;
     let rows = reader.into_records().map(move |record| {
+        // The length limit applies to each record.
         limit.renew();
         let position = match &record {
             Ok(record) => record.position(),
             Err(error) => error.position(),
         };
         if let Some(line) = position.and_then(|it| positions.line(it.byte())) {
-            last = line;
+            last_line = line;
         }
         if positions.ends_within_a_quote() {
-            let reason = format!("line {last}: a quote begins in this row, or after it, and does not end");
+            let reason =
+                format!("line {last_line}: a quote begins in this row, or after it, and does not end");
             return Err(FileError::new(reason));
         }
         let change = match record {
-            Ok(record) if record.len() == columns.len() => row(&columns, &record, bank),
+            Ok(record) if record.len() == columns.len() => parse_row(&columns, &record, bank),
             Ok(record) => Err(format!("it has {} columns instead of {}", record.len(), columns.len())),
             Err(error) if error.is_io_error() => {
-                return Err(FileError::from(error).at(format!("after line {last}")));
+                return Err(FileError::from(error).at(format!("after line {last_line}")));
             }
             Err(error) => Err(error.to_string()),
         };
-        Ok(FileEntry::at_line(last, change))
+        Ok(FileEntry::at_line(last_line, change))
     });
     Ok(Box::new(rows))
 }
 
-fn row(columns: &[&str], record: &csv::StringRecord, bank: BankKind) -> Result<Change, String> {
+fn parse_row(columns: &[&str], record: &csv::StringRecord, bank: BankKind) -> Result<Change, String> {
     let mut entry = Map::new();
     for (name, cell) in columns.iter().zip(record) {
         if *name != "value" && cell.trim().is_empty() {
@@ -74,43 +76,43 @@ fn row(columns: &[&str], record: &csv::StringRecord, bank: BankKind) -> Result<C
         let value = match *name {
             "labels" => json!(split_labels(cell)),
             "distance" => {
-                json!(cell.trim().parse::<u32>().map_err(|_| "its distance is no number".to_owned())?)
+                json!(cell.trim().parse::<u32>().map_err(|_| "its distance is not a number".to_owned())?)
             }
             "disabled" => {
-                let said = cell.trim().to_ascii_lowercase();
-                json!(said.parse::<bool>().map_err(|_| "`disabled` is true or false".to_owned())?)
+                let text = cell.trim().to_ascii_lowercase();
+                json!(text.parse::<bool>().map_err(|_| "`disabled` is true or false".to_owned())?)
             }
             _ => json!(cell),
         };
         entry.insert((*name).to_owned(), value);
     }
-    complete(entry, bank)
+    complete_entry(entry, bank)
 }
 
 /// Splits the labels of a cell at bars. A bar, a blank at an end and a backslash may stand behind a backslash, as
 /// [`join_labels`] writes them.
 pub(crate) fn split_labels(cell: &str) -> Vec<String> {
     let mut labels = Vec::new();
-    // Length up to which blanks are kept, because they were escaped.
-    let (mut label, mut kept) = (String::new(), 0);
-    let mut end = |label: &mut String, kept: &mut usize| {
-        label.truncate(label.trim_end().len().max(*kept));
-        *kept = 0;
+    // Length that trimming must keep, because the last blank within it was escaped.
+    let (mut label, mut min_length) = (String::new(), 0);
+    let mut end = |label: &mut String, min_length: &mut usize| {
+        label.truncate(label.trim_end().len().max(*min_length));
+        *min_length = 0;
         labels.extend(Some(std::mem::take(label)).filter(|label| !label.is_empty()));
     };
     let mut letters = cell.chars().peekable();
     while let Some(letter) = letters.next() {
         match letter {
-            '|' => end(&mut label, &mut kept),
+            '|' => end(&mut label, &mut min_length),
             '\\' if letters.peek().is_some_and(|next| is_escaped(*next)) => {
                 label.extend(letters.next());
-                kept = label.len();
+                min_length = label.len();
             }
             _ if label.is_empty() && letter.is_whitespace() => {}
             _ => label.push(letter),
         }
     }
-    end(&mut label, &mut kept);
+    end(&mut label, &mut min_length);
     labels
 }
 
@@ -120,7 +122,7 @@ fn is_escaped(letter: char) -> bool {
 
 /// Joins labels into one cell, which [`split_labels`] reads back.
 pub fn join_labels(labels: &[String]) -> String {
-    let one = |label: &String| {
+    let escape_label = |label: &String| {
         let (start, end) = (label.len() - label.trim_start().len(), label.trim_end().len());
         let mut text = String::with_capacity(label.len());
         for (at, letter) in label.char_indices() {
@@ -132,5 +134,5 @@ pub fn join_labels(labels: &[String]) -> String {
         }
         text
     };
-    labels.iter().map(one).collect::<Vec<_>>().join("|")
+    labels.iter().map(escape_label).collect::<Vec<_>>().join("|")
 }

@@ -1,4 +1,4 @@
-//! Entries of a file: their position, and the change of the bank that each asks for.
+//! Entries of a file: their position, and the change of the bank that each requests.
 
 use std::fmt;
 
@@ -8,16 +8,16 @@ use tidegate_schemas::{
     item_types::datetime,
 };
 
-/// Change of a bank that an entry asks for.
+/// Change of a bank that an entry requests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A text, or an object with `value` and what belongs to it.
+    /// A text, or an object with `value` and further fields.
     Add(Value),
     /// A value that its source withdraws, under the source's name for it.
     Withdraw(Value),
     /// All values that a source listed under one name.
     WithdrawByReference { source: String, reference: String },
-    /// A hash of another kind than the bank's, which is passed over.
+    /// A hash of another kind than the bank's, which is skipped.
     OtherKind,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// Returns the kind of hash that exchanges and tools call `name`, if it is one that banks hold.
+/// Returns the kind of hash that exchanges and tools call `name`, if banks support it.
 pub(crate) fn hash_kind(name: &str) -> Option<HashKind> {
     match name.trim().to_ascii_lowercase().as_str() {
         "hash_pdq" | "imagepdq" => Some(HashKind::Pdq),
@@ -63,7 +63,7 @@ pub(crate) fn hash_kind(name: &str) -> Option<HashKind> {
     }
 }
 
-/// Names of columns and keys in files, and the names that the service takes.
+/// Names of columns and keys in files, with the names that the service expects.
 const FIELDS: [(&str, &str); 16] = [
     ("value", "value"),
     ("hash", "value"),
@@ -84,21 +84,21 @@ const FIELDS: [(&str, &str); 16] = [
 ];
 
 /// Returns the service's name of a column or key.
-pub(crate) fn field(name: &str) -> Option<&'static str> {
-    FIELDS.into_iter().find(|(known, _)| *known == name).map(|(_, field)| field)
+pub(crate) fn field_name(name: &str) -> Option<&'static str> {
+    FIELDS.into_iter().find(|(alias, _)| *alias == name).map(|(_, field)| field)
 }
 
-/// Completes an entry: takes out the hash kind, which the service knows, and refuses here what would make the service refuse
-/// the whole request.
-pub(crate) fn complete(mut entry: Map<String, Value>, bank: BankKind) -> Result<Change, String> {
-    let named = entry.remove("signalType");
+/// Completes an entry: removes the hash kind, which the service knows, and refuses entries for which the service would refuse the
+/// whole request.
+pub(crate) fn complete_entry(mut entry: Map<String, Value>, bank: BankKind) -> Result<Change, String> {
+    let kind_name = entry.remove("signalType");
     if !entry.get("value").is_some_and(Value::is_string) {
-        return Err("its `value` is no text".to_owned());
+        return Err("its `value` is not a text".to_owned());
     }
     if entry.get("expiresAt").and_then(Value::as_str).is_some_and(|text| datetime::parse(text).is_none()) {
-        return Err("it ends at no instant such as 2026-12-31T00:00:00Z".to_owned());
+        return Err("its expiry is not a time such as 2026-12-31T00:00:00Z".to_owned());
     }
-    match named.as_ref().and_then(Value::as_str) {
+    match kind_name.as_ref().and_then(Value::as_str) {
         Some(name) if hash_kind(name).is_none() || hash_kind(name) != bank.hash() => Ok(Change::OtherKind),
         _ => Ok(Change::Add(Value::Object(entry))),
     }

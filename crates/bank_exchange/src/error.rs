@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// Error about a file as a whole: it cannot be read on from here.
+/// Error about a file as a whole: the rest of the file cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct FileError {
@@ -16,7 +16,7 @@ impl FileError {
         Self { message: message.into(), source: None }
     }
 
-    /// Puts the place before the error.
+    /// Adds the place of the error.
     pub(crate) fn at(self, place: impl Into<String>) -> Self {
         Self { message: place.into(), source: Some(Box::new(self)) }
     }

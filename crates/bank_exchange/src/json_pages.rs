@@ -1,6 +1,6 @@
-//! Reads pages of JSON record by record, so that a page need not fit into the memory.
+//! Reads pages of JSON record by record, so that a page need not fit into memory.
 //!
-//! Change a record says is not its matter.
+//! The modules of the exchanges interpret the records.
 
 use std::{
     fmt,
@@ -33,8 +33,8 @@ const LISTS: [&str; 4] = ["hashRecords", "data", "results", "items"];
 /// Number of records that are read ahead.
 const READ_AHEAD: usize = 64;
 
-/// Returns the records of pages, lists or single records, one after the other. The parser pushes records and an iterator pulls
-/// them, so the parser has a thread.
+/// Returns the records of pages, lists or single records, one after the other. The parser runs on a thread of its own, because it
+/// pushes records and the iterator pulls them.
 pub(crate) fn records(
     file: impl BufRead + Send + 'static,
 ) -> impl Iterator<Item = Result<Record, FileError>> + 'static {
@@ -52,7 +52,7 @@ pub(crate) fn records(
         while values.end().is_err() {
             let page = Page { sender: &sender, limit: &limit, line: limit.line() };
             if let Err(error) = page.deserialize(&mut values) {
-                // Either the receiver is gone, or this is the last message.
+                // If sending fails, the receiver was dropped. Otherwise this is the last message.
                 let fault = if error.is_io() {
                     FileError::new(format!("line {}: {error}", limit.line()))
                 } else {
@@ -82,21 +82,21 @@ fn skip_byte_order_mark(file: &mut impl BufRead) -> io::Result<()> {
 struct Page<'s> {
     sender: &'s SyncSender<Result<Record, FileError>>,
     limit: &'s LengthLimit,
-    /// Line in which it begins.
+    /// Line in which the value begins.
     line: u64,
 }
 
 impl Page<'_> {
     fn send<E: Error>(&self, record: Record) -> Result<(), E> {
         self.limit.renew();
-        self.sender.send(Ok(record)).map_err(|_| E::custom("nobody reads on"))
+        self.sender.send(Ok(record)).map_err(|_| E::custom("the receiver was dropped"))
     }
 
     fn send_self<E: Error>(&self, record: impl Into<Value>) -> Result<(), E> {
         self.send((self.line, Ok(record.into())))
     }
 
-    fn each<'de, A: SeqAccess<'de>>(&self, mut list: A) -> Result<(), A::Error> {
+    fn send_records<'de, A: SeqAccess<'de>>(&self, mut list: A) -> Result<(), A::Error> {
         while let Some(record) = list.next_element_seed(RecordSeed(self.limit))? {
             self.send(record)?;
         }
@@ -120,7 +120,7 @@ impl<'de> Visitor<'de> for Page<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<(), A::Error> {
-        self.each(list)
+        self.send_records(list)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
@@ -133,6 +133,7 @@ impl<'de> Visitor<'de> for Page<'_> {
                 };
                 Ok(value)
             } else if is_page {
+                // The records were sent already, so the other members of the page are not needed.
                 members.next_value::<IgnoredAny>()?;
                 continue;
             } else {
@@ -180,7 +181,7 @@ impl<'de> DeserializeSeed<'de> for RecordSeed<'_> {
     }
 }
 
-/// Change stands where a page has its list: told record by record if it is one, else what it is.
+/// Value of a list key: a list is sent record by record, any other value is returned.
 struct ListSeed<'s>(Page<'s>);
 
 impl<'de> DeserializeSeed<'de> for ListSeed<'_> {
@@ -199,7 +200,7 @@ impl<'de> Visitor<'de> for ListSeed<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Option<Value>, A::Error> {
-        self.0.each(list).map(|()| None)
+        self.0.send_records(list).map(|()| None)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Option<Value>, A::Error> {

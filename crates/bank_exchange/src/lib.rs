@@ -1,8 +1,8 @@
 //! Formats in which banks of hashes and words are exchanged: plain lists, CSV, NDJSON, and the files of ThreatExchange, NCMEC,
 //! StopNCII and Tech Against Terrorism.
 //!
-//! A file is read entry by entry in bounded memory. Each entry comes with its position and either a change of the bank or the
-//! reason why it is refused. Whether a value may be in the bank is judged by the service.
+//! A file is read entry by entry in bounded memory. Each entry has its position and either a change of the bank or the
+//! reason why it is refused. The service decides whether a value may be in the bank.
 
 mod csv_positions;
 mod csv_table;
@@ -35,13 +35,13 @@ pub use self::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// One entry a line, of hashes also behind their kind (`pdq f8f8...`) or as PDQ's tools write them (`hash,name` and
-    /// `number,quality,hash,time`); blank lines are passed over
+    /// One entry per line; a hash may follow its kind (`pdq f8f8...`) or be in the form of PDQ's tools (`hash,name` and
+    /// `number,quality,hash,time`); blank lines are skipped
     Lines,
-    /// With a header: `value` or `hash`, and if wanted `labels` (separated by `|`), `source`, `expires_at`, and of hashes
+    /// With a header: `value` or `hash`, optionally `labels` (separated by `|`), `source`, `expires_at`, and for hashes
     /// `signal_type`, `max_distance`, `content_id`, `note` and `disabled`
     Csv,
-    /// A JSON string, or an object with `value`, `labels`, `source`, `expiresAt` and what a table may have, a line
+    /// One JSON string per line, or an object with `value`, `labels`, `source`, `expiresAt` and the other columns of a table
     Ndjson,
     /// ThreatExchange: pages of indicators
     Threatexchange,
@@ -54,7 +54,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Returns the format that the file's name suggests, one entry a line by default.
+    /// Returns the format that the file's name suggests; by default one entry per line.
     pub fn of(file: &Path) -> Self {
         match file.extension().and_then(|it| it.to_str()).map(str::to_ascii_lowercase).as_deref() {
             Some("csv") => Self::Csv,
@@ -65,7 +65,7 @@ impl Format {
     }
 }
 
-/// Entries of one file, in its order. An error is about the file as a whole, and nothing follows it.
+/// Entries of one file, in its order. An error concerns the file as a whole and is the last element.
 pub type FileEntries = Box<dyn Iterator<Item = Result<FileEntry, FileError>>>;
 
 /// Returns the entries of a file for a bank of the given kind.

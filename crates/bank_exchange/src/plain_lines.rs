@@ -1,4 +1,4 @@
-//! Files with one entry a line.
+//! Reads files with one entry per line.
 
 use std::io::{BufRead, Read};
 
@@ -11,16 +11,16 @@ use crate::{
     entry::{Change, FileEntry, hash_kind},
 };
 
-/// Longest line that is kept and read.
-const LONGEST_LINE: u64 = 1 << 20;
+/// Maximum length of a line in bytes. The rest of a longer line is skipped.
+const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// Returns the entries of a list, one a line.
+/// Returns the entries of a list with one entry per line.
 pub(crate) fn plain_entries(file: impl BufRead + 'static, kind: BankKind) -> FileEntries {
-    Box::new(lines(file, move |text| word(text, kind)))
+    Box::new(read_lines(file, move |text| parse_word(text, kind)))
 }
 
-/// Returns what `read` makes of each line that is not blank.
-pub(crate) fn lines(
+/// Applies `read` to each line that is not blank.
+pub(crate) fn read_lines(
     mut file: impl BufRead,
     read: impl Fn(&str) -> Result<Change, String>,
 ) -> impl Iterator<Item = Result<FileEntry, FileError>> {
@@ -28,16 +28,16 @@ pub(crate) fn lines(
     std::iter::from_fn(move || {
         loop {
             let mut bytes = Vec::new();
-            match file.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes) {
+            match file.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut bytes) {
                 Err(error) => return Some(Err(error.into())),
                 Ok(0) => return None,
                 Ok(_) => number += 1,
             }
-            if bytes.len() as u64 == LONGEST_LINE && bytes.last() != Some(&b'\n') {
+            if bytes.len() as u64 == MAX_LINE_BYTES && bytes.last() != Some(&b'\n') {
                 if let Err(error) = skip_line(&mut file) {
                     return Some(Err(error.into()));
                 }
-                let entry = Err(format!("it is longer than {LONGEST_LINE} bytes"));
+                let entry = Err(format!("it is longer than {MAX_LINE_BYTES} bytes"));
                 return Some(Ok(FileEntry::at_line(number, entry)));
             }
             let bytes =
@@ -47,7 +47,7 @@ pub(crate) fn lines(
                 Ok(text) if text.trim().is_empty() => {}
                 Ok(text) => return Some(Ok(FileEntry::at_line(number, read(text)))),
                 Err(_) => {
-                    let entry = Err("it is no UTF-8".to_owned());
+                    let entry = Err("it is not UTF-8".to_owned());
                     return Some(Ok(FileEntry::at_line(number, entry)));
                 }
             }
@@ -58,29 +58,29 @@ pub(crate) fn lines(
 fn skip_line(file: &mut impl BufRead) -> std::io::Result<()> {
     loop {
         let buffer = file.fill_buf()?;
-        let (length, found) = match buffer.iter().position(|byte| *byte == b'\n') {
+        let (length, is_line_end) = match buffer.iter().position(|byte| *byte == b'\n') {
             Some(at) => (at + 1, true),
             None => (buffer.len(), buffer.is_empty()),
         };
         file.consume(length);
-        if found {
+        if is_line_end {
             return Ok(());
         }
     }
 }
 
-/// Reads one line: a text with blanks and commas as it is, a hash also behind its kind or among a tool's columns.
-fn word(line: &str, bank: BankKind) -> Result<Change, String> {
-    let as_it_is = || Ok(Change::Add(json!(line)));
-    let Some(kind) = bank.hash() else { return as_it_is() };
+/// Reads one line. A text is taken as it is; a hash may also follow its kind or be one of a tool's columns.
+fn parse_word(line: &str, bank: BankKind) -> Result<Change, String> {
+    let unchanged = || Ok(Change::Add(json!(line)));
+    let Some(kind) = bank.hash() else { return unchanged() };
     let line = line.trim();
     if let Some((name, value)) = line.split_once(char::is_whitespace)
-        && let Some(named) = hash_kind(name)
+        && let Some(line_kind) = hash_kind(name)
     {
-        return Ok(if named == kind { Change::Add(json!(value.trim())) } else { Change::OtherKind });
+        return Ok(if line_kind == kind { Change::Add(json!(value.trim())) } else { Change::OtherKind });
     }
     if kind.canonical(line).is_ok() {
-        return as_it_is();
+        return unchanged();
     }
     let cells: Vec<&str> = line.split(',').map(str::trim).collect();
     match cells[..] {
@@ -89,11 +89,11 @@ fn word(line: &str, bank: BankKind) -> Result<Change, String> {
         }
         [_, quality, value, _] if kind == HashKind::Pdq => match quality.parse::<u32>() {
             Ok(quality) if quality < u32::from(MIN_QUALITY) => {
-                Err(format!("its quality is {quality}: below {MIN_QUALITY} a hash says too little"))
+                Err(format!("its quality is {quality}: hashes below {MIN_QUALITY} are unreliable"))
             }
             Ok(_) => Ok(Change::Add(json!(value))),
-            Err(_) => as_it_is(),
+            Err(_) => unchanged(),
         },
-        _ => as_it_is(),
+        _ => unchanged(),
     }
 }

@@ -1,4 +1,4 @@
-//! Files that exchanges of hashes hand out, one module an exchange.
+//! Reads the files of hash exchanges, one module per exchange.
 
 pub(crate) mod ncmec;
 pub(crate) mod stopncii;
@@ -46,7 +46,7 @@ pub(crate) fn text<'r>(record: &'r Map<String, Value>, key: &str) -> Option<&'r 
 
 /// Returns the text under a key that every record has.
 pub(crate) fn required_text<'r>(record: &'r Map<String, Value>, key: &str) -> Result<&'r str, String> {
-    text(record, key).ok_or_else(|| format!("its `{key}` is no text"))
+    text(record, key).ok_or_else(|| format!("its `{key}` is not a text"))
 }
 
 /// Returns the name under a key. Some exchanges write names as numbers.
@@ -55,7 +55,7 @@ pub(crate) fn name(record: &Map<String, Value>, key: &str) -> Result<Option<Stri
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
         Some(Value::Number(number)) => Ok(Some(number.to_string())),
-        _ => Err(format!("its `{key}` is no name")),
+        _ => Err(format!("its `{key}` is not a name")),
     }
 }
 
@@ -81,8 +81,8 @@ pub(crate) fn add(value: &str, source: &str, reference: Option<String>, labels: 
     Change::Add(entry)
 }
 
-/// Returns the change that withdraws a value. A malformed value is refused here, because the service would only report that it
-/// is not there.
+/// Returns the change that withdraws a value. A malformed value is refused here, because the service would only report it as
+/// missing.
 pub(crate) fn withdraw(
     value: &str,
     source: &str,

@@ -1,4 +1,4 @@
-//! NCMEC hash sharing, version 2: XML.
+//! Reads hash sharing files of NCMEC, version 2 (XML).
 
 use std::{collections::BTreeMap, io::BufRead};
 
@@ -9,10 +9,10 @@ use super::add;
 use crate::{
     FileEntries, FileError,
     entry::{Change, FileEntry, Position, hash_kind},
-    length_limit::{LengthLimit, Limited, limit_length},
+    length_limit::{LengthLimit, LimitedReader, limit_length},
 };
 
-/// Change is read of an image or a video; of one that is gone there are only the names.
+/// Fields of an image or a video. A withdrawn one has names only.
 #[derive(Default)]
 struct Record {
     /// Texts of `member`, `id` and `classification`.
@@ -46,11 +46,12 @@ pub(crate) fn ncmec_entries(file: impl BufRead + 'static, kind: BankKind) -> Fil
                 Ok(Some(OpenRecord { record, is_withdrawn, line, .. })) => {
                     number += 1;
                     position = Position { line, record: Some(number) };
-                    match record.entries(kind, is_withdrawn) {
+                    match record.into_changes(kind, is_withdrawn) {
                         Ok(entries) => pending = entries,
                         Err(reason) => return Some(Ok(FileEntry { position, change: Err(reason) })),
                     }
                 }
+                // Without this check, a file of another format would pass as an empty one.
                 Ok(None) if number == 0 && !xml.has_root => {
                     is_finished = true;
                     return Some(Err(FileError::new(format!(
@@ -68,7 +69,7 @@ pub(crate) fn ncmec_entries(file: impl BufRead + 'static, kind: BankKind) -> Fil
 }
 
 struct Xml<R> {
-    reader: Reader<Limited<R>>,
+    reader: Reader<LimitedReader<R>>,
     limit: LengthLimit,
     /// Open elements around the records.
     parents: Vec<String>,
@@ -88,7 +89,7 @@ struct OpenRecord {
 }
 
 /// Returns a name without its name space.
-fn local(name: QName<'_>) -> String {
+fn local_name(name: QName<'_>) -> String {
     name.0.rsplit(':').next().unwrap_or(name.0).to_owned()
 }
 
@@ -96,18 +97,18 @@ impl<R: BufRead> Xml<R> {
     fn next_record(&mut self) -> Result<Option<OpenRecord>, FileError> {
         let (mut buffer, mut path, mut content): (Vec<u8>, Vec<String>, _) =
             (Vec::new(), Vec::new(), String::new());
-        let mut open: Option<OpenRecord> = None;
+        let mut open_record: Option<OpenRecord> = None;
         loop {
             buffer.clear();
             let line = self.limit.line();
             match self.reader.read_event_into(&mut buffer)? {
                 Event::Start(start) => {
-                    let name = local(start.name());
-                    match &mut open {
+                    let name = local_name(start.name());
+                    match &mut open_record {
                         Some(OpenRecord { record, .. }) => {
-                            // Members who gave feedback are further down; only the one who lists the record counts.
+                            // Feedback further down names other members; only the member that lists the record counts.
                             if path.is_empty() && name == "member" {
-                                let id = start.attributes().flatten().find(|it| local(it.key) == "id");
+                                let id = start.attributes().flatten().find(|it| local_name(it.key) == "id");
                                 let id =
                                     id.map(|it| it.normalized_value(XmlVersion::Implicit1_0)).transpose()?;
                                 record.set("member", &id.unwrap_or_default());
@@ -121,7 +122,8 @@ impl<R: BufRead> Xml<R> {
                         ) =>
                         {
                             let is_withdrawn = name.starts_with("deleted");
-                            open = Some(OpenRecord { record: Record::default(), is_withdrawn, name, line });
+                            open_record =
+                                Some(OpenRecord { record: Record::default(), is_withdrawn, name, line });
                         }
                         None => {
                             self.has_root |= self.parents.is_empty() && name == ROOT;
@@ -129,21 +131,23 @@ impl<R: BufRead> Xml<R> {
                         }
                     }
                 }
-                // A text may arrive in pieces.
+                // The parser may split a text into several events.
                 Event::Text(text) => content.push_str(&text),
                 Event::CData(text) => content.push_str(&text),
                 Event::GeneralRef(name) => match name.resolve_char_ref()? {
                     Some(letter) => content.push(letter),
                     None => match resolve_xml_entity(&name) {
                         Some(text) => content.push_str(text),
-                        None => return Err(FileError::new(format!("nobody says what `&{};` is", &*name))),
+                        None => {
+                            return Err(FileError::new(format!("the entity `&{};` is not defined", &*name)));
+                        }
                     },
                 },
                 Event::End(end) => {
-                    let name = local(end.name());
-                    match &mut open {
-                        Some(OpenRecord { name: opened, .. }) if path.is_empty() && *opened == name => {
-                            return Ok(open);
+                    let name = local_name(end.name());
+                    match &mut open_record {
+                        Some(OpenRecord { name: open_name, .. }) if path.is_empty() && *open_name == name => {
+                            return Ok(open_record);
                         }
                         Some(OpenRecord { record, .. }) => {
                             record.set_at(&path, content.trim());
@@ -153,7 +157,7 @@ impl<R: BufRead> Xml<R> {
                     }
                     content.clear();
                 }
-                Event::Eof if open.is_some() => {
+                Event::Eof if open_record.is_some() => {
                     return Err(FileError::new("the file ends within an entry"));
                 }
                 Event::Eof => match self.parents.last() {
@@ -185,7 +189,7 @@ impl Record {
         }
     }
 
-    fn entries(mut self, kind: BankKind, is_withdrawn: bool) -> Result<Vec<Change>, String> {
+    fn into_changes(mut self, kind: BankKind, is_withdrawn: bool) -> Result<Vec<Change>, String> {
         if let Some(repeated) = self.repeated {
             return Err(format!("it has `{repeated}` twice"));
         }
@@ -202,12 +206,12 @@ impl Record {
             }
             add(value, &source, Some(id.clone()), &labels)
         });
-        let mut entries: Vec<_> = fingerprints.collect();
-        if entries.is_empty() {
+        let mut changes: Vec<_> = fingerprints.collect();
+        if changes.is_empty() {
             return Err("it has no fingerprints".to_owned());
         }
-        // The caller pops them from the end.
-        entries.reverse();
-        Ok(entries)
+        // The caller pops the changes from the end.
+        changes.reverse();
+        Ok(changes)
     }
 }

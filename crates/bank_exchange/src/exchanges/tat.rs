@@ -1,4 +1,4 @@
-//! Tech Against Terrorism: pages of hashes.
+//! Reads Tech Against Terrorism pages of hashes.
 
 use serde_json::{Map, Value};
 use tidegate_schemas::banks::BankKind;
@@ -6,7 +6,7 @@ use tidegate_schemas::banks::BankKind;
 use super::{add, flag, name, required_text, withdraw};
 use crate::entry::{Change, hash_kind};
 
-/// Returns the change that a record asks for.
+/// Returns the change that a record requests.
 pub(crate) fn change(record: &Map<String, Value>, kind: BankKind) -> Result<Change, String> {
     let value = required_text(record, "hash_digest")?;
     if hash_kind(required_text(record, "algorithm")?) != kind.hash() {

@@ -1,4 +1,4 @@
-//! ThreatExchange: pages of indicators or updates.
+//! Reads ThreatExchange pages of indicators or updates.
 
 use serde_json::{Map, Value};
 use tidegate_schemas::banks::BankKind;
@@ -6,7 +6,7 @@ use tidegate_schemas::banks::BankKind;
 use super::{add, flag, name, required_text, text, withdraw};
 use crate::entry::{Change, hash_kind};
 
-/// Returns the change that a record asks for.
+/// Returns the change that a record requests.
 pub(crate) fn change(record: &Map<String, Value>, kind: BankKind) -> Result<Change, String> {
     // Descriptors hold the indicator as an object, updates as a text.
     let nested = record.get("indicator").and_then(Value::as_object);
@@ -36,6 +36,6 @@ pub(crate) fn change(record: &Map<String, Value>, kind: BankKind) -> Result<Chan
 /// Returns the tags of a record: a list of texts or of objects with a `text`, with or without `data` around it.
 fn tags(record: &Map<String, Value>) -> Vec<String> {
     let tags = record.get("tags").map(|tags| tags.get("data").unwrap_or(tags));
-    let all = tags.and_then(Value::as_array).into_iter().flatten();
-    all.filter_map(|tag| tag.as_str().or_else(|| tag.get("text")?.as_str())).map(str::to_owned).collect()
+    let list = tags.and_then(Value::as_array).into_iter().flatten();
+    list.filter_map(|tag| tag.as_str().or_else(|| tag.get("text")?.as_str())).map(str::to_owned).collect()
 }
