@@ -1,6 +1,6 @@
-//! Tells a release build which commit it is of, where it is built in a clone and nobody has told it.
+//! Stores the commit of the clone in a release build, unless `TIDEGATE_COMMIT` is set.
 //!
-//! Other builds stay without: they would be built again with every commit.
+//! Other profiles have no commit: they would be rebuilt after every commit.
 
 use std::{
     env, fs,
@@ -15,44 +15,44 @@ fn main() {
     {
         return;
     }
-    let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
-    if let Some(commit) = folder(&here).and_then(|folder| commit(&folder)) {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+    if let Some(commit) = git_folder(&root).and_then(|folder| read_commit(&folder)) {
         println!("cargo::rustc-env=TIDEGATE_COMMIT={commit}");
     }
 }
 
-/// Git's own folder. In a worktree `.git` is a file that names it.
-fn folder(here: &Path) -> Option<PathBuf> {
-    let git = here.join(".git");
+/// Returns Git's folder. In a worktree, `.git` is a file that names it.
+fn git_folder(root: &Path) -> Option<PathBuf> {
+    let git = root.join(".git");
     if git.is_dir() {
         return Some(git);
     }
     let text = fs::read_to_string(git).ok()?;
-    Some(here.join(text.strip_prefix("gitdir:")?.trim()))
+    Some(root.join(text.strip_prefix("gitdir:")?.trim()))
 }
 
-fn commit(folder: &Path) -> Option<String> {
-    let head = watched(&folder.join("HEAD"))?;
-    let Some(name) = head.strip_prefix("ref:").map(str::trim) else { return full(&head) };
-    // Branches of a worktree lie in the clone's folder, each in a file of its own or all together in one.
-    let common =
-        watched(&folder.join("commondir")).map_or_else(|| folder.to_owned(), |text| folder.join(text.trim()));
-    if let Some(commit) = watched(&common.join(name)) {
-        return full(&commit);
+fn read_commit(folder: &Path) -> Option<String> {
+    let head = read_watched(&folder.join("HEAD"))?;
+    let Some(name) = head.strip_prefix("ref:").map(str::trim) else { return parse_commit(&head) };
+    // Branches of a worktree are in the clone's folder: either one file per branch, or all in `packed-refs`.
+    let common = read_watched(&folder.join("commondir"))
+        .map_or_else(|| folder.to_owned(), |text| folder.join(text.trim()));
+    if let Some(commit) = read_watched(&common.join(name)) {
+        return parse_commit(&commit);
     }
-    let packed = watched(&common.join("packed-refs"))?;
+    let packed = read_watched(&common.join("packed-refs"))?;
     let line = packed.lines().find(|line| line.ends_with(name) && line.split(' ').nth(1) == Some(name))?;
-    full(line.split(' ').next()?)
+    parse_commit(line.split(' ').next()?)
 }
 
-/// Its text; a build is repeated when it changes.
-fn watched(path: &Path) -> Option<String> {
+/// Reads a file, and rebuilds when it changes.
+fn read_watched(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     println!("cargo::rerun-if-changed={}", path.display());
     Some(text)
 }
 
-fn full(text: &str) -> Option<String> {
+fn parse_commit(text: &str) -> Option<String> {
     let text = text.trim();
     (text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| text.to_owned())
 }

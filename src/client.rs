@@ -1,6 +1,6 @@
-//! Talks to the admin API of a running process, for commands.
+//! Client of the admin API of a running process, for commands.
 //!
-//! It knows no resource: commands name paths and bodies.
+//! Commands name the paths and bodies of the resources.
 
 use std::{
     path::{Path, PathBuf},
@@ -45,14 +45,14 @@ pub(crate) struct Server {
 pub(crate) struct Client {
     http: reqwest::Client,
     base: String,
-    /// The same for messages.
-    shown: String,
-    /// The address, or the file that it is found in.
-    server: String,
+    /// Address for messages, without user and password.
+    display_address: String,
+    /// Identity of the process: its address, or the path of its `server.json`, since the port may differ after each start.
+    identity: String,
     token: String,
     org: Option<String>,
     /// Origin of the address, for messages.
-    found_in: String,
+    address_origin: String,
 }
 
 #[derive(Deserialize)]
@@ -82,15 +82,15 @@ impl Connection {
 }
 
 impl Server {
-    /// `settings`: the file that names the data folder.
+    /// Opens a client. `settings` is the file that names the data folder.
     pub(crate) fn open(self, settings: Option<&Path>) -> anyhow::Result<Client> {
         let Self { server, token, org, data } = self;
-        let (base, token, found_in, file) = match (server, token) {
+        let (base, token, address_origin, file) = match (server, token) {
             (Some(server), Some(token)) => (server, token, "--server or TIDEGATE_SERVER".to_owned(), None),
             (Some(server), None) => bail!(
-                "{} needs a key: give one of scope `admin` with --token or TIDEGATE_TOKEN (make one with \
+                "{} needs a key: give one of scope `admin` with --token or TIDEGATE_TOKEN (create one with \
                  `tidegate keys create --scopes admin` on the machine that runs it)",
-                shown(&server)
+                redact_credentials(&server)
             ),
             (None, token) => {
                 let folder = match data {
@@ -98,23 +98,28 @@ impl Server {
                     None => crate::settings::load(settings, Vec::new())?.settings.data.folder,
                 };
                 let path = server_file::path(&folder);
-                let found = server_file::read(&folder)?.ok_or_else(|| not_running(&path))?;
+                let running_server = server_file::read(&folder)?.ok_or_else(|| not_running_error(&path))?;
                 let file = path.canonicalize().unwrap_or_else(|_| path.clone());
-                (found.admin_url, token.unwrap_or(found.token), path.display().to_string(), Some(file))
+                (
+                    running_server.admin_url,
+                    token.unwrap_or(running_server.token),
+                    path.display().to_string(),
+                    Some(file),
+                )
             }
         };
-        let client = Client::new(base.trim_end_matches('/').to_owned(), token, org, found_in)?;
+        let client = Client::new(base.trim_end_matches('/').to_owned(), token, org, address_origin)?;
         Ok(match file {
-            Some(file) => Client { server: file.display().to_string(), ..client },
+            Some(file) => Client { identity: file.display().to_string(), ..client },
             None => client,
         })
     }
 }
 
-fn not_running(path: &Path) -> anyhow::Error {
+fn not_running_error(path: &Path) -> anyhow::Error {
     anyhow!(
-        "there is no {}: start `tidegate up` (the demo's data are in ./tidegate-demo: --data ./tidegate-demo), or name \
-         a running process with --server and --token",
+        "no running service found, because {} does not exist: start `tidegate up` (for the demo add \
+         --data ./tidegate-demo), or name a running process with --server and --token",
         path.display()
     )
 }
@@ -126,13 +131,21 @@ impl Client {
         org: Option<String>,
         found_in: String,
     ) -> anyhow::Result<Self> {
-        let shown = shown(&base);
-        Ok(Self { http: http()?, base, server: shown.clone(), shown, token, org, found_in })
+        let display_address = redact_credentials(&base);
+        Ok(Self {
+            http: new_http_client()?,
+            base,
+            identity: display_address.clone(),
+            display_address,
+            token,
+            org,
+            address_origin: found_in,
+        })
     }
 
-    /// Identity of the process: one that is found by its data folder may have another address each time.
-    pub(crate) fn server(&self) -> &str {
-        &self.server
+    /// Returns the identity of the process, which stays the same when its address changes.
+    pub(crate) fn identity(&self) -> &str {
+        &self.identity
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(
@@ -140,7 +153,7 @@ impl Client {
         path: &str,
         query: &[(&str, String)],
     ) -> anyhow::Result<T> {
-        self.ask::<T, Value>(Method::GET, path, query, None).await
+        self.request::<T, Value>(Method::GET, path, query, None).await
     }
 
     pub(crate) async fn post<T: DeserializeOwned>(
@@ -148,10 +161,10 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> anyhow::Result<T> {
-        self.ask(Method::POST, path, &[], Some(body)).await
+        self.request(Method::POST, path, &[], Some(body)).await
     }
 
-    /// Posts as often as the service says that others come first.
+    /// Posts, and repeats the request while the service answers that earlier ones have to finish first.
     pub(crate) async fn post_in_turn<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -159,25 +172,27 @@ impl Client {
     ) -> anyhow::Result<T> {
         loop {
             let response = self.send(Method::POST, path, &[], Some(body)).await?;
-            let wait =
-                response.headers().get(header::RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
-            match wait {
+            let retry_after = response
+                .headers()
+                .get(header::RETRY_AFTER)
+                .and_then(|value| value.to_str().ok()?.parse().ok());
+            match retry_after {
                 Some(seconds) if response.status() == StatusCode::SERVICE_UNAVAILABLE => {
                     tokio::time::sleep(Duration::from_secs(seconds)).await;
                 }
-                _ => return self.answer(response).await,
+                _ => return self.parse_response(response).await,
             }
         }
     }
 
-    async fn ask<T: DeserializeOwned, B: Serialize>(
+    async fn request<T: DeserializeOwned, B: Serialize>(
         &self,
         method: Method,
         path: &str,
         query: &[(&str, String)],
         body: Option<&B>,
     ) -> anyhow::Result<T> {
-        self.answer(self.send(method, path, query, body).await?).await
+        self.parse_response(self.send(method, path, query, body).await?).await
     }
 
     async fn send<B: Serialize>(
@@ -187,18 +202,23 @@ impl Client {
         query: &[(&str, String)],
         body: Option<&B>,
     ) -> anyhow::Result<Response> {
-        let mut url = reqwest::Url::parse(&format!("{}/admin/v1{path}", self.base))
-            .with_context(|| format!("{} (from {}) is no address", self.shown, self.found_in))?;
+        let mut url = reqwest::Url::parse(&format!("{}/admin/v1{path}", self.base)).with_context(|| {
+            format!("{} (from {}) is not an address", self.display_address, self.address_origin)
+        })?;
         if !url.username().is_empty() || url.password().is_some() {
             bail!(
                 "{} (from {}) names a user or a password, which the admin API does not ask for: name the address \
                  without them, and give a key with --token or TIDEGATE_TOKEN",
-                self.shown,
-                self.found_in
+                self.display_address,
+                self.address_origin
             );
         }
         if !matches!(url.scheme(), "http" | "https") {
-            bail!("{} (from {}) does not begin with http:// or https://", self.shown, self.found_in);
+            bail!(
+                "{} (from {}) does not begin with http:// or https://",
+                self.display_address,
+                self.address_origin
+            );
         }
         let org = self.org.iter().map(|org| ("org", org.clone()));
         let pairs: Vec<_> = query.iter().cloned().chain(org).collect();
@@ -209,40 +229,42 @@ impl Client {
         if let Some(body) = body {
             request = request.json(body);
         }
-        request.send().await.map_err(|error| self.unreachable(&error))
+        request.send().await.map_err(|error| self.unreachable_error(&error))
     }
 
-    async fn answer<T: DeserializeOwned>(&self, response: Response) -> anyhow::Result<T> {
+    async fn parse_response<T: DeserializeOwned>(&self, response: Response) -> anyhow::Result<T> {
         let status = response.status();
-        let bytes = response.bytes().await.context("the answer broke off")?;
+        let bytes = response.bytes().await.context("the answer was cut off")?;
         if !status.is_success() {
-            return Err(self.refused(status, &bytes));
+            return Err(self.error_from_response(status, &bytes));
         }
+        // Some responses have no body. `null` deserialises into `Value` and `()`.
         let text: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
         serde_json::from_slice(text)
-            .with_context(|| format!("{} does not answer as tidegate does", self.shown))
+            .with_context(|| format!("{} does not answer like Tidegate", self.display_address))
     }
 
-    fn unreachable(&self, error: &reqwest::Error) -> anyhow::Error {
-        let reason = if error.is_connect() { "nobody listens there" } else { "it does not answer" };
+    fn unreachable_error(&self, error: &reqwest::Error) -> anyhow::Error {
+        let reason = if error.is_connect() { "no process listens there" } else { "it does not answer" };
         anyhow!(
             "the admin API at {} (from {}) cannot be reached: {reason}; is the process running?",
-            self.shown,
-            self.found_in
+            self.display_address,
+            self.address_origin
         )
     }
 
-    fn refused(&self, status: StatusCode, body: &[u8]) -> anyhow::Error {
+    fn error_from_response(&self, status: StatusCode, body: &[u8]) -> anyhow::Error {
         if status == StatusCode::UNAUTHORIZED {
             return anyhow!(
-                "the admin API at {} does not know this key (from {}): it was revoked, or the process was started \
-                 anew meanwhile",
-                self.shown,
-                self.found_in
+                "the admin API at {} rejects this key (from {}): it was revoked, or the process was restarted \
+                 meanwhile",
+                self.display_address,
+                self.address_origin
             );
         }
+        // A proxy in between may answer without a problem document.
         let Ok(problem) = serde_json::from_slice::<ProblemDetails>(body) else {
-            return anyhow!("{} answered {status}", self.shown);
+            return anyhow!("{} answered {status}", self.display_address);
         };
         let details: Vec<_> = problem
             .errors
@@ -260,38 +282,39 @@ impl Client {
     }
 }
 
-/// An address without its user and password, whether it is one or not: a password may stand where a port would.
-fn shown(address: &str) -> String {
-    let (scheme, place) = address.split_at(address.find("://").map_or(0, |at| at + 3));
-    let known = ["http://", "https://"].into_iter().find(|known| *known == scheme).unwrap_or_default();
-    match place.rsplit_once('@') {
-        Some((_, place)) => format!("{known}...@{place}"),
-        None if is_place(place) => address.to_owned(),
-        None => format!("{known}..."),
+/// Removes user and password from an address, even from an invalid one: a password may be in the place of the port.
+fn redact_credentials(address: &str) -> String {
+    let (scheme, remainder) = address.split_at(address.find("://").map_or(0, |at| at + 3));
+    let known_scheme =
+        ["http://", "https://"].into_iter().find(|prefix| *prefix == scheme).unwrap_or_default();
+    match remainder.rsplit_once('@') {
+        Some((_, host)) => format!("{known_scheme}...@{host}"),
+        None if is_host_with_port(remainder) => address.to_owned(),
+        None => format!("{known_scheme}..."),
     }
 }
 
-/// A host and perhaps a port, and what follows them.
-fn is_place(text: &str) -> bool {
+/// True if the text begins with a host and an optional port.
+fn is_host_with_port(text: &str) -> bool {
     let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
     let (host, port) = authority.rsplit_once(':').unwrap_or((authority, ""));
     let has_port = port.bytes().all(|byte| byte.is_ascii_digit()) || port.ends_with(']');
     has_port && host.is_ascii() && !host.contains('%')
 }
 
-/// A plain client, for addresses that the operator names.
+/// Creates an HTTP client without address checks, for addresses that the operator names.
 #[expect(
     clippy::disallowed_methods,
     reason = "the operator names the address, on the command line, in server.json or in the demo's env"
 )]
-pub(crate) fn http() -> anyhow::Result<reqwest::Client> {
-    const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) fn new_http_client() -> anyhow::Result<reqwest::Client> {
+    const TIMEOUT: Duration = Duration::from_secs(90);
     reqwest::Client::builder()
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
-        .timeout(PATIENCE)
+        .timeout(TIMEOUT)
         .build()
         .context(
-            "the HTTP client cannot be made; without CA certificates, install the package ca-certificates",
+            "the HTTP client cannot be created; without CA certificates, install the package ca-certificates",
         )
 }

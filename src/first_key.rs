@@ -1,5 +1,5 @@
-//! Hands the platform's first key over: on a terminal, or else in a private file, because containers keep standard output in
-//! their logs.
+//! Hands over the platform's first key: on a terminal, or otherwise in a private file, because containers keep standard output
+//! in their logs.
 
 use std::{
     fs,
@@ -21,20 +21,20 @@ pub(crate) fn hand_over(settings: &Settings, first: &FirstStart) {
     let (org, key) = (&first.org, first.key.reveal());
     if io::stdout().is_terminal() && settings.telemetry.format == LogFormat::Text {
         print_line(format!(
-            "made the organisation `{org}`, with a key for its platform. It is shown this once:"
+            "created the organisation `{org}` and an API key for its platform, which is shown only once:"
         ));
         print_line(key);
         return;
     }
     match write(&settings.data.folder, &key) {
         Ok(path) => print_line(format!(
-            "made the organisation `{org}`. The key of its platform is in {}, which only its owner may read: move it to the \
+            "created the organisation `{org}`. The key of its platform is in {}, which only its owner may read: move it to the \
              platform and delete the file.",
             path.display()
         )),
-        // The organisation is there, so the service starts. Nobody has the key, and another one is made in its place.
+        // The organisation exists, so the service starts anyway. The lost key is replaced by creating another one.
         Err(error) => print_error(format!(
-            "made the organisation `{org}`, but the key of its platform cannot be written to {}: {error}. Create another one \
+            "created the organisation `{org}`, but the key of its platform cannot be written to {}: {error}. Create another one \
              with `tidegate keys create`.",
             settings.data.folder.join(FILE).display()
         )),

@@ -1,6 +1,6 @@
 //! Health probes: the roles that run, and whether log, store and configurations answer.
 //!
-//! It asks nobody when a probe comes: a task of its own looks at the parts, and probes read what it saw.
+//! A background task checks the parts. Probes only read its latest result, so they never wait for a server.
 
 use std::{
     collections::BTreeMap,
@@ -17,35 +17,35 @@ use tidegate_web::{HttpServer, Load};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// Interval at which the store is asked.
-const EVERY: Duration = Duration::from_secs(1);
-/// A look at the parts that is older means that the process does not get round to it.
-const STALE: Duration = Duration::from_secs(15);
-/// An answer that takes longer counts as none.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Interval between two checks of the parts.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Age of the last check above which the process counts as overloaded.
+const MAX_CHECK_AGE: Duration = Duration::from_secs(15);
+/// Time limit for an answer of the store.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// One a process; a clone is the same.
+/// Health of the process, shared by all clones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Health(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     state: Mutex<State>,
-    /// Resource that this process has lost for good, and the reason.
-    lost: watch::Sender<Option<String>>,
+    /// Reason why the process cannot work any more, once it has lost a part for good.
+    fatal_error: watch::Sender<Option<String>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     roles: BTreeMap<&'static str, Role>,
-    /// Complaints by part.
+    /// Reasons why parts are not ready, by part.
     complaints: BTreeMap<&'static str, String>,
     /// Warnings by part.
     warnings: BTreeMap<&'static str, String>,
-    /// Time of the last look at the parts.
-    looked_at: Option<Instant>,
-    opened: bool,
-    stopping: bool,
+    /// Time of the last check of the parts.
+    checked_at: Option<Instant>,
+    is_open: bool,
+    is_stopping: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -56,43 +56,43 @@ pub(crate) enum Role {
     Ended,
 }
 
-/// The answer of `/readyz`.
+/// Answer of `/readyz`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) ready: bool,
     pub(crate) roles: BTreeMap<&'static str, Role>,
-    /// Why not, one entry a part.
+    /// Reasons why the process is not ready, by part.
     pub(crate) complaints: BTreeMap<&'static str, String>,
-    /// Warnings by part: it is ready, but an operator should look.
+    /// Warnings by part: the process is ready, but an operator should look.
     pub(crate) warnings: BTreeMap<&'static str, String>,
 }
 
 impl Health {
-    pub(crate) fn role(&self, name: &'static str, state: Role) {
+    pub(crate) fn set_role(&self, name: &'static str, state: Role) {
         self.0.state.lock().roles.insert(name, state);
     }
 
-    /// Everything that the roles need is open.
-    pub(crate) fn opened(&self) {
-        self.0.state.lock().opened = true;
+    /// Notes that all parts of the roles are open.
+    pub(crate) fn set_open(&self) {
+        self.0.state.lock().is_open = true;
     }
 
-    pub(crate) fn stopping(&self) {
-        self.0.state.lock().stopping = true;
+    pub(crate) fn set_stopping(&self) {
+        self.0.state.lock().is_stopping = true;
     }
 
-    pub(crate) fn part(&self, name: &'static str, fault: Option<String>) {
+    pub(crate) fn set_complaint(&self, name: &'static str, complaint: Option<String>) {
         let mut state = self.0.state.lock();
-        match fault {
-            Some(why) => state.complaints.insert(name, why),
+        match complaint {
+            Some(reason) => state.complaints.insert(name, reason),
             None => state.complaints.remove(name),
         };
     }
 
-    fn warn(&self, name: &'static str, warning: Option<String>) {
+    fn set_warning(&self, name: &'static str, warning: Option<String>) {
         let mut state = self.0.state.lock();
         match warning {
-            Some(why) => state.warnings.insert(name, why),
+            Some(reason) => state.warnings.insert(name, reason),
             None => state.warnings.remove(name),
         };
     }
@@ -100,108 +100,109 @@ impl Health {
     pub(crate) fn report(&self) -> Report {
         let state = self.0.state.lock();
         let mut complaints = state.complaints.clone();
-        if state.stopping {
+        if state.is_stopping {
             complaints.insert("process", "stopping".to_owned());
-        } else if !state.opened {
+        } else if !state.is_open {
             complaints.insert("process", "starting".to_owned());
         }
-        let silent_for = state.looked_at.map_or(Duration::ZERO, |at| at.elapsed());
-        if silent_for > STALE {
+        let check_age = state.checked_at.map_or(Duration::ZERO, |at| at.elapsed());
+        if check_age > MAX_CHECK_AGE {
             complaints.insert(
                 "process",
-                format!("its parts were last looked at {silent_for:.0?} ago: it is overloaded"),
+                format!("the last check of its parts was {check_age:.0?} ago: the process is overloaded"),
             );
         }
-        let running = state.roles.values().all(|role| *role == Role::Running);
+        let all_running = state.roles.values().all(|role| *role == Role::Running);
         Report {
-            ready: running && complaints.is_empty(),
+            ready: all_running && complaints.is_empty(),
             roles: state.roles.clone(),
             complaints,
             warnings: state.warnings.clone(),
         }
     }
 
-    /// Done when something that the roles need can never be used again by this process.
-    pub(crate) async fn lost(&self) -> String {
-        let mut lost = self.0.lost.subscribe();
-        // Its sender is here.
-        let why = lost.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
-        why.unwrap_or_default()
+    /// Waits until a part is lost for good, and returns the reason.
+    pub(crate) async fn wait_for_fatal_error(&self) -> String {
+        let mut receiver = self.0.fatal_error.subscribe();
+        // The wait cannot fail: `self` holds the sender.
+        let reason = receiver.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
+        reason.unwrap_or_default()
     }
 
-    fn lose(&self, why: String) {
-        self.0.lost.send_if_modified(|lost| {
-            let is_first = lost.is_none();
-            lost.get_or_insert(why);
+    fn set_fatal_error(&self, reason: String) {
+        self.0.fatal_error.send_if_modified(|fatal_error| {
+            let is_first = fatal_error.is_none();
+            fatal_error.get_or_insert(reason);
             is_first
         });
     }
 
-    /// Looks at the parts until it is told to stop.
+    /// Checks the parts until `stop` is cancelled.
     pub(crate) async fn watch(self, parts: Parts, stop: CancellationToken) {
         let mut loads = [("api", Vec::new()), ("admin", Vec::new())];
         loop {
-            self.probe(&parts).await;
+            self.check_parts(&parts).await;
             for ((name, recent), http) in loads.iter_mut().zip([&parts.http.api, &parts.http.admin]) {
                 let (complaint, warning) = overload(recent, http.load());
-                self.part(name, complaint);
-                self.warn(name, warning);
+                self.set_complaint(name, complaint);
+                self.set_warning(name, warning);
             }
-            self.0.state.lock().looked_at = Some(Instant::now());
-            if stop.run_until_cancelled(tokio::time::sleep(EVERY)).await.is_none() {
+            self.0.state.lock().checked_at = Some(Instant::now());
+            if stop.run_until_cancelled(tokio::time::sleep(CHECK_INTERVAL)).await.is_none() {
                 return;
             }
         }
     }
 
-    async fn probe(&self, parts: &Parts) {
-        let store = match tokio::time::timeout(PATIENCE, parts.store.ping()).await {
+    async fn check_parts(&self, parts: &Parts) {
+        let store_complaint = match tokio::time::timeout(STORE_TIMEOUT, parts.store.ping()).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => {
                 if error.is_final() {
-                    self.lose(error.to_string());
+                    self.set_fatal_error(error.to_string());
                 }
                 Some(error.to_string())
             }
-            Err(_) => Some(format!("no answer within {PATIENCE:?}")),
+            Err(_) => Some(format!("no answer within {STORE_TIMEOUT:?}")),
         };
-        if let Some(why) = parts.log.fatal_error() {
-            self.lose(why.to_owned());
+        if let Some(reason) = parts.log.fatal_error() {
+            self.set_fatal_error(reason.to_owned());
         }
-        self.part("store", store);
-        self.part("log", reason_not_ready(parts.log.ready()));
-        self.part("processing", reason_not_ready(parts.processing.readiness()));
-        let live = (!parts.live.ready()).then(|| "configurations may be out of date".to_owned());
-        self.part("configurations", live);
+        self.set_complaint("store", store_complaint);
+        self.set_complaint("log", reason_not_ready(parts.log.ready()));
+        self.set_complaint("processing", reason_not_ready(parts.processing.readiness()));
+        let live_complaint = (!parts.live.ready()).then(|| "configurations may be out of date".to_owned());
+        self.set_complaint("configurations", live_complaint);
     }
 }
 
-/// Number of looks over which refusals are counted.
-const LOOKS: usize = 10;
+/// Number of checks over which refusals are counted.
+const WINDOW_CHECKS: usize = 10;
 
-/// Returns a complaint if a server refused most of its recent requests because all together use up a budget, and a
+/// Returns a complaint if a server refused most of its recent requests because a limit of all organisations is reached, and a
 /// warning if it refused most of them because their organisations had their share or processing is behind.
-fn overload(recent: &mut Vec<Load>, now: Load) -> (Option<String>, Option<String>) {
-    recent.push(now);
-    if recent.len() > LOOKS + 1 {
+fn overload(recent: &mut Vec<Load>, current: Load) -> (Option<String>, Option<String>) {
+    recent.push(current);
+    if recent.len() > WINDOW_CHECKS + 1 {
         recent.remove(0);
     }
-    let before = recent.first().copied().unwrap_or_default();
-    let (requests, looks) = (now.requests - before.requests, recent.len() - 1);
-    let most_refused = |refused: u64, why: &str| {
+    let oldest = recent.first().copied().unwrap_or_default();
+    let (requests, seconds) = (current.requests - oldest.requests, recent.len() - 1);
+    let most_refused = |refused: u64, reason: &str| {
         let is_most = refused.saturating_mul(2) > requests && requests > 0;
-        is_most.then(|| format!("{refused} of {requests} requests in {looks} s were refused: {why}"))
+        is_most.then(|| format!("{refused} of {requests} requests in {seconds} s were refused: {reason}"))
     };
-    let all = most_refused(now.refused - before.refused, "a limit of all organisations together is reached");
-    let share = most_refused(
-        now.refused_by_share - before.refused_by_share,
+    let budget_complaint =
+        most_refused(current.refused - oldest.refused, "a limit of all organisations together is reached");
+    let share_warning = most_refused(
+        current.refused_by_share - oldest.refused_by_share,
         "their organisations or connections have their share",
     );
-    let lag = most_refused(
-        now.refused_by_lag - before.refused_by_lag,
+    let lag_warning = most_refused(
+        current.refused_by_lag - oldest.refused_by_lag,
         "processing is behind ingest.max_lag_seconds",
     );
-    (all, share.or(lag))
+    (budget_complaint, share_warning.or(lag_warning))
 }
 
 fn reason_not_ready(readiness: Readiness) -> Option<String> {
@@ -220,7 +221,7 @@ pub(crate) struct Parts {
     pub(crate) http: HttpServers,
 }
 
-/// The servers that may refuse for want of room.
+/// Servers whose refusals are reported.
 #[derive(Clone)]
 pub(crate) struct HttpServers {
     pub(crate) api: HttpServer,
@@ -244,7 +245,7 @@ mod tests {
         assert_eq!(overload(&mut recent, load(100, 50, 50)), (None, None));
         let (complaint, warning) = overload(&mut recent, load(200, 101, 60));
         assert!(complaint.is_some_and(|why| why.contains("101 of 200 requests")) && warning.is_none());
-        for _ in 0..LOOKS {
+        for _ in 0..WINDOW_CHECKS {
             overload(&mut recent, load(200, 101, 60));
         }
         let (complaint, warning) = overload(&mut recent, load(210, 101, 70));
@@ -254,10 +255,10 @@ mod tests {
     #[test]
     fn a_process_that_does_not_get_round_to_its_parts_is_not_ready() {
         let health = Health::default();
-        health.opened();
-        health.0.state.lock().looked_at = Some(Instant::now());
+        health.set_open();
+        health.0.state.lock().checked_at = Some(Instant::now());
         assert!(health.report().ready);
-        health.0.state.lock().looked_at = Instant::now().checked_sub(STALE * 2);
+        health.0.state.lock().checked_at = Instant::now().checked_sub(MAX_CHECK_AGE * 2);
         let report = health.report();
         assert!(!report.ready && report.complaints["process"].contains("overloaded"), "{report:?}");
     }
@@ -265,17 +266,17 @@ mod tests {
     #[test]
     fn ready_means_opened_all_roles_running_and_no_complaint() {
         let health = Health::default();
-        health.role("ingest", Role::Starting);
+        health.set_role("ingest", Role::Starting);
         assert!(!health.report().ready);
-        health.role("ingest", Role::Running);
+        health.set_role("ingest", Role::Running);
         assert!(!health.report().ready, "not opened yet");
-        health.opened();
+        health.set_open();
         assert!(health.report().ready);
-        health.part("store", Some("away".to_owned()));
+        health.set_complaint("store", Some("away".to_owned()));
         assert!(!health.report().ready);
-        health.part("store", None);
+        health.set_complaint("store", None);
         assert!(health.report().ready);
-        health.stopping();
+        health.set_stopping();
         assert!(!health.report().ready);
     }
 }

@@ -1,6 +1,6 @@
 //! The binary `tidegate`: reads the command line and runs one command.
 //!
-//! It wires what the crates offer and decides nothing about content.
+//! Wires the crates together. Decisions about content are made in the crates.
 
 mod client;
 mod commands;
@@ -26,16 +26,16 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-// Items are many small short-lived allocations on many threads; the system's allocator keeps what other threads
-// freed, and resident memory grows with it.
+// Items cause many small short-lived allocations on many threads. The system's allocator keeps memory that another thread
+// freed, so resident memory would grow.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let command = commands::Cli::parse();
-    // One provider for all of rustls' users; a second installation would be refused, and there is none.
+    // One provider for all users of rustls. Only a second installation could fail, and this is the first.
     let _first = rustls::crypto::ring::default_provider().install_default();
-    output::ended(
-        sigxfsz::ignore().and_then(|()| command.run()).unwrap_or_else(|error| output::failed(&error)),
+    output::exit_code(
+        sigxfsz::ignore().and_then(|()| command.run()).unwrap_or_else(|error| output::report_error(&error)),
     )
 }

@@ -11,8 +11,8 @@ use crate::telemetry::BUILD;
 
 const BUILD_INFO: &str = "tidegate_build_info";
 
-/// Bounds in seconds that a request, an append and a callback all fit in.
-const SECONDS: [f64; 14] =
+/// Histogram buckets in seconds, from a fast append to a slow callback.
+const SECONDS_BUCKETS: [f64; 14] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 
 /// Registers unit and help of every metric of every crate with the recorder.
@@ -31,7 +31,7 @@ fn describe() {
 /// Installs the recorder of the process.
 pub(crate) fn install() -> anyhow::Result<PrometheusHandle> {
     let handle = PrometheusBuilder::new()
-        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS_BUCKETS)
         .and_then(PrometheusBuilder::install_recorder)
         .context("metrics cannot be set up")?;
     describe();
@@ -40,10 +40,10 @@ pub(crate) fn install() -> anyhow::Result<PrometheusHandle> {
     Ok(handle)
 }
 
-/// Keeps histograms from growing between two scrapes.
+/// Drains histograms regularly, because they would grow between two scrapes.
 pub(crate) async fn upkeep(handle: PrometheusHandle, stop: CancellationToken) {
-    const EVERY: Duration = Duration::from_secs(5);
-    while stop.run_until_cancelled(tokio::time::sleep(EVERY)).await.is_some() {
+    const INTERVAL: Duration = Duration::from_secs(5);
+    while stop.run_until_cancelled(tokio::time::sleep(INTERVAL)).await.is_some() {
         handle.run_upkeep();
     }
 }
@@ -66,24 +66,24 @@ mod tests {
     struct Descriptions(Mutex<BTreeMap<String, Description>>);
 
     impl Descriptions {
-        fn keep(&self, name: &KeyName, kind: &'static str, unit: Option<Unit>, help: &SharedString) {
-            let earlier =
+        fn insert(&self, name: &KeyName, kind: &'static str, unit: Option<Unit>, help: &SharedString) {
+            let previous =
                 self.0.lock().unwrap().insert(name.as_str().to_owned(), (kind, unit, help.to_string()));
-            assert!(earlier.is_none(), "{} is described twice", name.as_str());
+            assert!(previous.is_none(), "{} is described twice", name.as_str());
         }
     }
 
     impl Recorder for Descriptions {
         fn describe_counter(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
-            self.keep(&name, "counter", unit, &help);
+            self.insert(&name, "counter", unit, &help);
         }
 
         fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
-            self.keep(&name, "gauge", unit, &help);
+            self.insert(&name, "gauge", unit, &help);
         }
 
         fn describe_histogram(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
-            self.keep(&name, "histogram", unit, &help);
+            self.insert(&name, "histogram", unit, &help);
         }
 
         fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    fn described() -> BTreeMap<String, Description> {
+    fn collect_descriptions() -> BTreeMap<String, Description> {
         let recorder = Descriptions::default();
         metrics::with_local_recorder(&recorder, describe);
         recorder.0.into_inner().unwrap()
@@ -112,7 +112,7 @@ mod tests {
             "# Metrics\n\nServed at `/metrics` of the operations port. Generated from the code; `TIDEGATE_BLESS=1 cargo test -p tidegate \
              metrics` writes it.\n\n| name | kind | unit | meaning |\n|---|---|---|---|\n",
         );
-        for (name, (kind, unit, help)) in described() {
+        for (name, (kind, unit, help)) in collect_descriptions() {
             let unit = unit.map_or("", |unit| unit.as_str());
             page.push_str(&format!("| `{name}` | {kind} | {unit} | {help} |\n"));
         }
@@ -159,9 +159,9 @@ mod tests {
             collect(&folder.unwrap().path().join("src"), &mut names);
         }
         assert!(names.len() > 60, "{} names", names.len());
-        let described = described();
+        let descriptions = collect_descriptions();
         for (file, name) in names {
-            assert!(described.contains_key(&name), "{name} of {file} has no description");
+            assert!(descriptions.contains_key(&name), "{name} of {file} has no description");
         }
     }
 }

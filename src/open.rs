@@ -1,4 +1,4 @@
-//! Opens what the roles need: the log, the store, keys and secrets, and the live configurations.
+//! Opens the parts that all roles share: the log, the store, keys and secrets, and the live configurations.
 //!
 //! The embedded log and store share one database, so both are opened here.
 
@@ -19,35 +19,39 @@ use crate::{
 /// Embedded database with the mark of its durable writes.
 type Embedded = (fjall::Database, Arc<DurableMark>);
 
-/// Everything that the roles share, opened once per process.
-pub(crate) struct Opened {
+/// Parts that all roles share, opened once per process.
+pub(crate) struct SharedParts {
     pub(crate) log: Log,
     pub(crate) store: Store,
     pub(crate) live: Arc<Live>,
     pub(crate) keys: Keys,
     pub(crate) secrets: Secrets,
-    /// `None` without embedded data.
+    /// `None` if neither log nor store is embedded.
     pub(crate) database: Option<OpenDatabase>,
 }
 
-/// Opens everything. Unavailable servers are retried; errors in settings or data end the start at once.
-pub(crate) async fn open(settings: &Settings, retry: &OpenRetry) -> anyhow::Result<Opened> {
-    let embedded = !settings.embedded_parts().is_empty();
-    let data = embedded.then_some(settings.data.folder.as_path());
+/// Opens all parts. Unavailable servers are retried; errors in settings or data end the start at once.
+pub(crate) async fn open(settings: &Settings, retry: &OpenRetry) -> anyhow::Result<SharedParts> {
+    let has_embedded_data = !settings.embedded_parts().is_empty();
+    let data = has_embedded_data.then_some(settings.data.folder.as_path());
     let mut folder = None;
     if let Some(data) = data {
         create_folder(data)?;
+        // Locked before a master key is created: two processes that start at once must not create two.
         folder = Some(LockedDataFolder::lock(data, settings.data.accepts_loss)?);
         check_master_key_exists(settings)?;
     }
-    let master = MasterKey::load(&settings.security, data)?;
+    let master_key = MasterKey::load(&settings.security, data)?;
     let embedded = match folder {
         None => None,
         Some(folder) => Some(tokio::task::spawn_blocking(move || folder.open_database()).await??),
     };
-    let database = embedded.as_ref().zip(data).map(|((database, _), data)| database::handle(data, database));
-    match open_with(settings, embedded, master, retry).await {
-        Ok((log, store, keys, secrets, live)) => Ok(Opened { log, store, live, keys, secrets, database }),
+    let database =
+        embedded.as_ref().zip(data).map(|((database, _), data)| database::closing_handle(data, database));
+    match open_with(settings, embedded, master_key, retry).await {
+        Ok((log, store, keys, secrets, live)) => {
+            Ok(SharedParts { log, store, live, keys, secrets, database })
+        }
         Err(error) => {
             let Some(database) = database else { return Err(error) };
             Err(tokio::task::spawn_blocking(move || database.name_damage(error)).await?)
@@ -60,23 +64,23 @@ type Parts = (Log, Store, Keys, Secrets, Arc<Live>);
 async fn open_with(
     settings: &Settings,
     embedded: Option<Embedded>,
-    master: MasterKey,
+    master_key: MasterKey,
     retry: &OpenRetry,
 ) -> anyhow::Result<Parts> {
-    let (log, store) = log_and_store(settings, embedded, retry).await?;
+    let (log, store) = open_log_and_store(settings, embedded, retry).await?;
     let keys = Keys::new(store.clone(), &settings.catalog);
-    let secrets = Secrets::new(store.clone(), master, &settings.catalog);
-    let lost = settings.security.lost_master_key.as_deref();
-    let claimed = retry.open("master key", async || {
-        secrets.claim(lost).await.map_err(|error| {
+    let secrets = Secrets::new(store.clone(), master_key, &settings.catalog);
+    let lost_master_key = settings.security.lost_master_key.as_deref();
+    let claim = retry.open("master key", async || {
+        secrets.claim(lost_master_key).await.map_err(|error| {
             let is_outage = error.is_outage();
             OpenError::new(error, is_outage)
         })
     });
-    claimed.await?;
+    claim.await?;
     let live = retry.open("configurations", async || {
-        let opened = Live::open(store.clone(), settings.catalog.clone()).await;
-        opened.map_err(|error| {
+        let open_result = Live::open(store.clone(), settings.catalog.clone()).await;
+        open_result.map_err(|error| {
             let is_outage = matches!(&error, CatalogError::Store(error) if error.is_outage());
             OpenError::new(error, is_outage)
         })
@@ -91,7 +95,7 @@ fn check_master_key_exists(settings: &Settings) -> anyhow::Result<()> {
     let (security, folder) = (&settings.security, &settings.data.folder);
     let file = MasterKey::file_in(folder);
     let is_named = security.master_key.is_some() || security.master_key_file.is_some();
-    if is_named || file.exists() || !database::is_in(folder) {
+    if is_named || file.exists() || !database::may_hold_data(folder) {
         return Ok(());
     }
     bail!(
@@ -102,7 +106,7 @@ fn check_master_key_exists(settings: &Settings) -> anyhow::Result<()> {
     )
 }
 
-async fn log_and_store(
+async fn open_log_and_store(
     settings: &Settings,
     database: Option<Embedded>,
     retry: &OpenRetry,
@@ -116,7 +120,7 @@ async fn log_and_store(
                 let open = move || Log::open_embedded_marked(database, &settings, mark, disk);
                 Ok(tokio::task::spawn_blocking(open).await??)
             }
-            _ => retry.open("log", async || kafka(settings).await).await,
+            _ => retry.open("log", async || open_kafka(settings).await).await,
         }
     };
     let store = async {
@@ -127,41 +131,41 @@ async fn log_and_store(
                 let open = move || Store::open_embedded_marked(&database, settings, mark, disk);
                 Ok(tokio::task::spawn_blocking(open).await??)
             }
-            _ => retry.open("store", async || cql(settings).await).await,
+            _ => retry.open("store", async || open_cql(settings).await).await,
         }
     };
     if settings.stream.engine == EngineKind::Embedded {
-        // It may refuse because something is missing, and the store must not have written to the same database by then.
+        // The log opens first: it may refuse because records are missing, and the store must not have written to their database by then.
         return Ok((log.await?, store.await?));
     }
-    // Beside each other, so that each that is away is named, and a refusal of one does not wait for the other.
+    // Opened concurrently: each unavailable server is reported, and a refusal by one does not wait for the other.
     tokio::try_join!(log, store)
 }
 
-async fn kafka(settings: &Settings) -> Result<Log, OpenError> {
+async fn open_kafka(settings: &Settings) -> Result<Log, OpenError> {
     Log::open_kafka(settings.stream.clone()).await.map_err(|error| {
         let is_outage = error.is_outage();
         OpenError::new(error, is_outage)
     })
 }
 
-/// A store whose tables are not those of this version must not be written to.
-async fn cql(settings: &Settings) -> Result<Store, OpenError> {
-    let fault = |error: tidegate_store::Error| {
+/// Opens the store, and refuses one whose tables differ from those of this version, because it must not be written to.
+async fn open_cql(settings: &Settings) -> Result<Store, OpenError> {
+    let classify_error = |error: tidegate_store::Error| {
         let is_outage = error.is_outage();
         OpenError::new(error, is_outage)
     };
-    let store = Store::open_cql(settings.store.cql.clone()).await.map_err(fault)?;
-    let missing = store.migrate(tidegate_store::Migration::Check).await.map_err(fault)?;
-    if !missing.is_empty() {
-        let list: Vec<_> = missing.iter().map(ToString::to_string).collect();
-        let text = format!("the store lacks {}: run `tidegate store migrate`", list.join(", "));
+    let store = Store::open_cql(settings.store.cql.clone()).await.map_err(classify_error)?;
+    let missing_parts = store.migrate(tidegate_store::Migration::Check).await.map_err(classify_error)?;
+    if !missing_parts.is_empty() {
+        let part_names: Vec<_> = missing_parts.iter().map(ToString::to_string).collect();
+        let text = format!("the store lacks {}: run `tidegate store migrate`", part_names.join(", "));
         return Err(OpenError::Refused(anyhow::Error::msg(text)));
     }
     Ok(store)
 }
 
-/// Creates a folder that only its owner may read: it holds what platforms sent, and keys.
+/// Creates a folder that only its owner may read, because it holds items of platforms and keys.
 pub(crate) fn create_folder(folder: &Path) -> anyhow::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -170,5 +174,5 @@ pub(crate) fn create_folder(folder: &Path) -> anyhow::Result<()> {
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder).with_context(|| format!("the data folder {} cannot be made", folder.display()))
+    builder.create(folder).with_context(|| format!("the data folder {} cannot be created", folder.display()))
 }

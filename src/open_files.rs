@@ -1,23 +1,23 @@
-//! Open files of the process: raises their limit at the start, and divides it between data and connections.
+//! Raises the limit of open files at the start, and divides it between data and connections.
 //!
-//! A database that cannot open a file is poisoned, so connections get what is left beside a reserve.
+//! The embedded database is poisoned if it cannot open a file, so connections only get the files beyond a reserve.
 
 use tidegate_web::HttpServer;
 
 use crate::settings::Settings;
 
-/// Connections of the operations port.
-pub(crate) const OPERATIONS: usize = 64;
+/// Maximum number of connections of the operations port.
+pub(crate) const OPERATIONS_CONNECTIONS: usize = 64;
 
-/// Tables of the embedded database that are kept open, if the reserve allows.
-const TABLES: usize = 900;
+/// Maximum number of tables of the embedded database that are kept open.
+const MAX_OPEN_TABLES: usize = 900;
 
-/// Connections of the API and the admin API together below which a start is refused. A proxy, a console and a few platforms use
-/// this many at once; with fewer, good requests are refused while the service says that it is ready. A limit of 256 files, the
-/// lowest that systems have by default, leaves exactly so many.
+/// Minimum number of connections of the API and the admin API together; a lower limit refuses the start. A proxy, a console and a few
+/// platforms use this many at once. With fewer, valid requests are refused while the service reports that it is ready. A limit of
+/// 256 files, the lowest default of common systems, leaves exactly this number.
 const MIN_CONNECTIONS: usize = 64;
 
-/// Limit where the system names none.
+/// Limit that is assumed where the system has none.
 const UNLIMITED: u64 = 1 << 20;
 
 /// Raises the soft limit to the hard one, and returns it.
@@ -25,19 +25,20 @@ const UNLIMITED: u64 = 1 << 20;
 pub(crate) fn raise_limit() -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-    let found = getrlimit(Resource::Nofile);
-    if found.current < found.maximum || found.maximum.is_none() {
-        let raised = Rlimit { current: found.maximum.or(Some(UNLIMITED)), maximum: found.maximum };
-        if let Err(error) = setrlimit(Resource::Nofile, raised) {
-            tracing::warn!(%error, ?found, "the limit of open files cannot be raised");
+    let previous_limit = getrlimit(Resource::Nofile);
+    if previous_limit.current < previous_limit.maximum || previous_limit.maximum.is_none() {
+        let raised_limit =
+            Rlimit { current: previous_limit.maximum.or(Some(UNLIMITED)), maximum: previous_limit.maximum };
+        if let Err(error) = setrlimit(Resource::Nofile, raised_limit) {
+            tracing::warn!(%error, ?previous_limit, "the limit of open files cannot be raised");
         }
     }
-    limit()
+    current_limit()
 }
 
-/// The limit of open files now.
+/// Returns the current limit of open files.
 #[cfg(unix)]
-fn limit() -> usize {
+fn current_limit() -> usize {
     use rustix::process::{Resource, getrlimit};
 
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(UNLIMITED).min(UNLIMITED);
@@ -46,25 +47,25 @@ fn limit() -> usize {
 
 #[cfg(not(unix))]
 pub(crate) fn raise_limit() -> usize {
-    limit()
+    current_limit()
 }
 
 #[cfg(not(unix))]
-fn limit() -> usize {
+fn current_limit() -> usize {
     usize::try_from(UNLIMITED).unwrap_or(usize::MAX)
 }
 
-/// Returns how many tables the embedded database may keep open, under the limit as it is now.
-pub(crate) fn tables() -> usize {
-    tables_under(limit())
+/// Returns the number of tables that the embedded database may keep open under the current limit.
+pub(crate) fn max_open_tables() -> usize {
+    max_open_tables_under(current_limit())
 }
 
-/// A quarter of a small limit: journals, compactions and calls of others need the rest of its reserve.
-fn tables_under(limit: usize) -> usize {
-    TABLES.min(limit / 4)
+/// At most a quarter of the limit: journals, compactions and outgoing calls need the rest of the reserve.
+fn max_open_tables_under(limit: usize) -> usize {
+    MAX_OPEN_TABLES.min(limit / 4)
 }
 
-/// Connections that each server may have.
+/// Maximum number of connections of each server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionLimits {
     pub(crate) api: usize,
@@ -72,68 +73,70 @@ pub(crate) struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// Divides what a limit leaves beside the reserve, which takes at most half of it. The admin API gets a quarter of
-    /// what is scarce.
-    fn divide(limit: usize, reserve: usize, wanted: Self) -> Self {
-        let left = limit.saturating_sub(self::reserve(limit, reserve) + OPERATIONS).max(2);
-        if wanted.api.saturating_add(wanted.admin) <= left {
-            return wanted;
+    /// Divides the files beyond the reserve, which takes at most half of the limit. If they are scarce, the admin API gets a quarter
+    /// of them.
+    fn divide(limit: usize, reserve: usize, configured: Self) -> Self {
+        let available = limit.saturating_sub(capped_reserve(limit, reserve) + OPERATIONS_CONNECTIONS).max(2);
+        if configured.api.saturating_add(configured.admin) <= available {
+            return configured;
         }
-        let admin = wanted.admin.min((left / 4).max(1));
-        let api = wanted.api.min(left - admin);
-        Self { api, admin: wanted.admin.min(left - api) }
+        let admin = configured.admin.min((available / 4).max(1));
+        let api = configured.api.min(available - admin);
+        Self { api, admin: configured.admin.min(available - api) }
     }
 }
 
-/// Most files that are kept for data and calls.
-fn reserve(limit: usize, reserved: usize) -> usize {
+/// Returns the number of files that are reserved for data and outgoing calls.
+fn capped_reserve(limit: usize, reserved: usize) -> usize {
     reserved.min(limit.div_ceil(2))
 }
 
-/// Refuses a limit that leaves too few connections to be of use. Called before anything is opened: a database that runs out of
-/// files while it is made would fail with a message about that file.
+/// Refuses a limit that leaves too few connections. Called before any data is opened: a database that runs out of files while it is
+/// created would fail with a message about one file.
 pub(crate) fn check(settings: &Settings, limit: usize) -> anyhow::Result<()> {
     let reserved = settings.runtime.reserved_files;
-    let wanted = settings.api.http.connections.saturating_add(settings.console.http.connections);
-    let least = MIN_CONNECTIONS.min(wanted);
-    if limit.saturating_sub(reserve(limit, reserved) + OPERATIONS) >= least {
+    let configured_connections =
+        settings.api.http.connections.saturating_add(settings.console.http.connections);
+    let min_connections = MIN_CONNECTIONS.min(configured_connections);
+    if limit.saturating_sub(capped_reserve(limit, reserved) + OPERATIONS_CONNECTIONS) >= min_connections {
         return Ok(());
     }
-    let beside = least + OPERATIONS;
-    let needed = (beside * 2).min(reserved.saturating_add(beside));
+    let connection_files = min_connections + OPERATIONS_CONNECTIONS;
+    let needed_files = (connection_files * 2).min(reserved.saturating_add(connection_files));
     anyhow::bail!(
-        "the process may open {limit} files, which is too few: it needs {needed}, for {least} connections of clients, \
-         {OPERATIONS} of the operations port, and data; raise the limit (`ulimit -n {needed}` in a shell, \
-         `LimitNOFILE={needed}` in a systemd unit, `--ulimit nofile={needed}` of a container) or more"
+        "the process may open {limit} files, which is too few: it needs {needed_files}, for {min_connections} connections of clients, \
+         {OPERATIONS_CONNECTIONS} of the operations port, and data; raise the limit (`ulimit -n {needed_files}` in a shell, \
+         `LimitNOFILE={needed_files}` in a systemd unit, `--ulimit nofile={needed_files}` of a container) or more"
     )
 }
 
-/// The servers, with as many connections as the process may have files.
-pub(crate) fn servers(settings: &Settings, limit: usize) -> anyhow::Result<(HttpServer, HttpServer)> {
+/// Creates the servers of the API and the admin API, with connections that fit into the limit of open files.
+pub(crate) fn create_servers(settings: &Settings, limit: usize) -> anyhow::Result<(HttpServer, HttpServer)> {
     let (mut api, mut admin) = (settings.api.http.clone(), settings.console.http.clone());
     let reserve = settings.runtime.reserved_files;
-    let wanted = ConnectionLimits { api: api.connections, admin: admin.connections };
-    let given = ConnectionLimits::divide(limit, reserve, wanted);
-    if let Some(lowered) = describe_lowered(wanted, given) {
+    let configured = ConnectionLimits { api: api.connections, admin: admin.connections };
+    let granted = ConnectionLimits::divide(limit, reserve, configured);
+    if let Some(lowered) = describe_lowered(configured, granted) {
         tracing::warn!(
             "the process may open {limit} files, of which {} are kept for data and calls (runtime.reserved_files): \
              {lowered}; raise the hard limit (`ulimit -Hn`, LimitNOFILE) for more",
-            self::reserve(limit, reserve),
+            capped_reserve(limit, reserve),
         );
     }
-    (api.connections, admin.connections) = (given.api, given.admin);
+    (api.connections, admin.connections) = (granted.api, granted.admin);
     Ok((HttpServer::new("api", api)?, HttpServer::new("admin", admin)?))
 }
 
-/// Names the settings that are lowered, and to what; none if nothing is.
-fn describe_lowered(wanted: ConnectionLimits, given: ConnectionLimits) -> Option<String> {
+/// Describes the settings that are lowered; `None` if all connections fit.
+fn describe_lowered(configured: ConnectionLimits, granted: ConnectionLimits) -> Option<String> {
     let settings = [
-        ("api.http.connections", wanted.api, given.api),
-        ("console.http.connections", wanted.admin, given.admin),
+        ("api.http.connections", configured.api, granted.api),
+        ("console.http.connections", configured.admin, granted.admin),
     ];
-    let lowered = settings.iter().filter(|(_, wanted, given)| given < wanted);
-    let lowered: Vec<_> =
-        lowered.map(|(name, wanted, given)| format!("{name} = {wanted} is lowered to {given}")).collect();
+    let lowered = settings.iter().filter(|(_, configured, granted)| granted < configured);
+    let lowered: Vec<_> = lowered
+        .map(|(name, configured, granted)| format!("{name} = {configured} is lowered to {granted}"))
+        .collect();
     (!lowered.is_empty()).then(|| lowered.join(", "))
 }
 
@@ -164,7 +167,10 @@ mod tests {
     fn data_and_connections_fit_into_every_limit() {
         for limit in [256, 1_024, 4_096, 20_000, 1 << 20] {
             let (api, admin) = divide(limit, usize::MAX, usize::MAX);
-            assert!(api + admin + OPERATIONS + tables_under(limit) * 2 <= limit, "{limit}");
+            assert!(
+                api + admin + OPERATIONS_CONNECTIONS + max_open_tables_under(limit) * 2 <= limit,
+                "{limit}"
+            );
         }
     }
 
@@ -191,7 +197,7 @@ mod tests {
             assert!(refused.contains(part), "{part}: {refused}");
         }
         assert_eq!(divide(256, 10_000, 10_000), (48, 16));
-        // Whoever wants fewer connections needs fewer files.
+        // Fewer configured connections need fewer files.
         (settings.api.http.connections, settings.console.http.connections) = (4, 4);
         assert_eq!(needed(&settings), Some(144));
         settings.runtime.reserved_files = 50;
@@ -203,7 +209,7 @@ mod tests {
     #[test]
     fn the_limit_is_raised_to_the_hard_one() {
         let raised = raise_limit();
-        assert_eq!(raised, limit());
-        assert!(tables() <= raised / 4);
+        assert_eq!(raised, current_limit());
+        assert!(max_open_tables() <= raised / 4);
     }
 }

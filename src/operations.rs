@@ -1,7 +1,7 @@
-//! The operations port: `/livez`, `/readyz`, `/metrics`, `/buildinfo`, answered from what is known already.
+//! Operations port: `/livez`, `/readyz`, `/metrics` and `/buildinfo`, on a thread of its own, so that probes are answered while all
+//! other threads are busy.
 //!
-//! It runs on a thread of its own: a probe is answered also when every other thread is busy. It looks at nothing
-//! itself; `health` does.
+//! The state behind `/readyz` is collected by `health`.
 
 use std::thread::JoinHandle;
 
@@ -19,9 +19,9 @@ use tidegate_web::HttpServer;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::{health::Health, open_files::OPERATIONS, telemetry::BUILD};
+use crate::{health::Health, open_files::OPERATIONS_CONNECTIONS, telemetry::BUILD};
 
-/// The server of the port. It outlives the roles, so that probes see them drain.
+/// Server of the operations port. It outlives the roles, so that probes see them drain.
 pub(crate) struct Server {
     stop: CancellationToken,
     thread: JoinHandle<()>,
@@ -31,20 +31,20 @@ impl Server {
     pub(crate) fn start(listener: TcpListener, router: Router) -> anyhow::Result<Self> {
         const DRAIN_MS: u64 = 1_000;
         let settings = tidegate_web::Settings {
-            connections: OPERATIONS,
+            connections: OPERATIONS_CONNECTIONS,
             drain_ms: DRAIN_MS,
             ..tidegate_web::Settings::default()
         };
         let server = HttpServer::new("operations", settings)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        // A socket is driven by the runtime that it was registered with.
+        // A socket belongs to the runtime that it was registered with, so it is registered again on the new one.
         let listener = listener.into_std()?;
         let stop = CancellationToken::new();
-        let until = stop.clone();
+        let stop_signal = stop.clone();
         let serve = move || {
             runtime.block_on(async move {
                 match TcpListener::from_std(listener) {
-                    Ok(listener) => drop(server.serve(listener, router, until).await),
+                    Ok(listener) => drop(server.serve(listener, router, stop_signal).await),
                     Err(error) => tracing::error!(%error, "the operations port is not served"),
                 }
             });
@@ -53,7 +53,7 @@ impl Server {
         Ok(Self { stop, thread: thread.context("the operations port has no thread")? })
     }
 
-    /// Drains it, which takes a second at most.
+    /// Drains open requests for at most a second, then ends the thread.
     pub(crate) fn stop(self) {
         self.stop.cancel();
         if self.thread.join().is_err() {

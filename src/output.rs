@@ -11,40 +11,41 @@ use std::{
 
 use tidegate_schemas::names::Lines;
 
-/// Something that was to be printed is not, and nobody has chosen that.
-static LOST: AtomicBool = AtomicBool::new(false);
+/// True once output could not be written for another reason than a closed pipe.
+static OUTPUT_FAILED: AtomicBool = AtomicBool::new(false);
 
-/// A line on standard output, without what steers a terminal: much of it was written by others. A reader that has gone away is no fault of ours.
+/// Prints a line on standard output without terminal control sequences, since many texts are written by others. A closed pipe is
+/// no error.
 pub(crate) fn print_line(line: impl Display) {
     if let Err(error) = writeln!(io::stdout().lock(), "{}", Lines(format_args!("{line}")))
         && error.kind() != io::ErrorKind::BrokenPipe
-        && !LOST.swap(true, Ordering::Relaxed)
+        && !OUTPUT_FAILED.swap(true, Ordering::Relaxed)
     {
         print_error(format!("error: standard output: {error}"));
     }
 }
 
-/// Returns the exit code of a process whose command ended with `code`.
-pub(crate) fn ended(code: ExitCode) -> ExitCode {
-    if LOST.load(Ordering::Relaxed) { ExitCode::from(REFUSED) } else { code }
+/// Returns the exit code of the process: that of its command, unless output was lost.
+pub(crate) fn exit_code(code: ExitCode) -> ExitCode {
+    if OUTPUT_FAILED.load(Ordering::Relaxed) { ExitCode::from(REFUSED) } else { code }
 }
 
 pub(crate) fn print_error(line: impl Display) {
     let _reader_gone = writeln!(io::stderr().lock(), "{}", Lines(format_args!("{line}")));
 }
 
-/// `1 fault`, `2 faults`.
-pub(crate) fn counted(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+/// Formats a count with its noun: `1 fault`, `2 faults`.
+pub(crate) fn format_count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Prints an error with its causes. A fault of the settings is told apart, for it is repaired elsewhere.
-pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
+/// Prints an error with its causes. Errors of the settings have an exit code of their own, because they are repaired elsewhere.
+pub(crate) fn report_error(error: &anyhow::Error) -> ExitCode {
     print_error(format!("error: {error:#}"));
     if error.is::<crate::settings::SettingsError>() { ExitCode::from(REFUSED) } else { ExitCode::FAILURE }
 }
 
-/// The command line or the settings are refused, or the output is lost; clap uses the same code.
+/// Exit code if the command line or the settings are refused, or output is lost; clap uses the same one.
 pub(crate) const REFUSED: u8 = 2;
 /// Exit code of a comparison that found a difference.
 pub(crate) const DIFFERENT: u8 = 2;

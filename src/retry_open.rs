@@ -1,6 +1,6 @@
-//! Retries opening parts that depend on servers, with backoff, and reports in the probes and the log why the start waits.
+//! Opens parts that depend on servers, with retries and backoff, and reports in probes and log why the start waits.
 //!
-//! The caller classifies errors: an outage is retried, everything else ends the start.
+//! The caller classifies errors: an outage is retried; any other error ends the start.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(10);
 pub(crate) enum OpenError {
     /// The server cannot be reached; opening is retried.
     Unavailable(String),
-    /// An error that waiting does not mend; it ends the start.
+    /// Permanent error; it ends the start.
     Refused(anyhow::Error),
 }
 
@@ -49,11 +49,11 @@ impl OpenRetry {
         mut attempt: impl AsyncFnMut() -> Result<T, OpenError>,
     ) -> anyhow::Result<T> {
         let mut backoff = FIRST_BACKOFF;
-        self.health.part(part, Some("it is being opened".to_owned()));
+        self.health.set_complaint(part, Some("it is being opened".to_owned()));
         loop {
             match attempt().await {
                 Ok(open) => {
-                    self.health.part(part, None);
+                    self.health.set_complaint(part, None);
                     if backoff > FIRST_BACKOFF {
                         tracing::info!(part, "the part is available; the start continues");
                     }
@@ -62,7 +62,7 @@ impl OpenRetry {
                 Err(OpenError::Refused(error)) => return Err(error),
                 Err(OpenError::Unavailable(why)) => {
                     tracing::warn!(part, why, again_in = ?backoff, "the part is unavailable; the start waits for it");
-                    self.health.part(part, Some(why));
+                    self.health.set_complaint(part, Some(why));
                     self.unavailable.cancel();
                 }
             }
@@ -71,8 +71,8 @@ impl OpenRetry {
         }
     }
 
-    /// Answers 503 on a port whose server cannot start yet, so that no client hangs. Begins only when a part is
-    /// unavailable: during a normal start the first clients just wait.
+    /// Answers 503 on a port whose server cannot start yet, so that clients do not hang. Starts only when a part is unavailable: during
+    /// a normal start the first clients just wait.
     pub(crate) fn answer_unavailable(
         &self,
         listener: &TcpListener,
@@ -93,7 +93,7 @@ impl OpenRetry {
                     ..tidegate_web::Settings::default()
                 };
                 match HttpServer::new("starting", http) {
-                    Ok(server) => drop(server.serve(listener, refusals(), closing).await),
+                    Ok(server) => drop(server.serve(listener, refusal_router(), closing).await),
                     Err(error) => tracing::error!(%error, "requests hang until the start is done"),
                 }
             }
@@ -118,7 +118,7 @@ impl PlaceholderServers {
     }
 }
 
-fn refusals() -> Router {
+fn refusal_router() -> Router {
     let refuse = || tidegate_web::Problem::unavailable("The service is starting.", Duration::from_secs(5));
     tidegate_web::with_envelope(Router::new().fallback(async move || refuse()))
 }

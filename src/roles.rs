@@ -1,7 +1,6 @@
-//! Runs roles beside each other: the first failure stops all, a signal drains all, and the end says how it went.
+//! Runs roles concurrently: the first failure stops all, a signal drains all, and the exit code reports the outcome.
 //!
-//! It does not know what a role does. Servers stop first and workers after them, so that a request under way still
-//! sees what its records lead to.
+//! Servers stop before workers, so that the last accepted requests still see the effects of their records.
 
 use std::{future::Future, pin::Pin, process::ExitCode, time::Duration};
 
@@ -19,9 +18,9 @@ type Run = Pin<Box<dyn Future<Output = anyhow::Result<DrainResult>> + Send>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Takes requests: stops first.
+    /// Accepts requests; stops first.
     Server,
-    /// Works on what was taken: stops when the servers have.
+    /// Processes accepted records; stops after the servers.
     Worker,
 }
 
@@ -44,12 +43,12 @@ impl Role {
     }
 }
 
-/// End of the process; the exit code follows from it.
+/// Outcome of running the roles, from which the exit code follows.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// Told to stop; nothing was left under way.
+    /// Stopped by a signal, with no work left.
     Clean,
-    /// Told to stop; time ran out with work under way, which is done again at the next start.
+    /// Stopped by a signal, but not drained in time; the next start repeats the unfinished work.
     Forced,
     Failed {
         role: &'static str,
@@ -58,28 +57,28 @@ pub(crate) enum End {
 }
 
 /// Exit codes of the commands that run roles; documented in the help of `up`.
-pub(crate) const FORCED: u8 = 3;
-pub(crate) const ROLE_FAILED: u8 = 4;
+pub(crate) const EXIT_FORCED: u8 = 3;
+pub(crate) const EXIT_ROLE_FAILED: u8 = 4;
 
 impl End {
-    pub(crate) fn code(&self) -> ExitCode {
+    pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Clean => ExitCode::SUCCESS,
-            Self::Forced => ExitCode::from(FORCED),
-            Self::Failed { .. } => ExitCode::from(ROLE_FAILED),
+            Self::Forced => ExitCode::from(EXIT_FORCED),
+            Self::Failed { .. } => ExitCode::from(EXIT_ROLE_FAILED),
         }
     }
 }
 
 pub(crate) struct Timing {
-    /// Time between "not ready" and the end of accepting.
+    /// Time between reporting "not ready" and refusing connections.
     pub(crate) linger: Duration,
-    /// Time for everything after that.
+    /// Time for draining after that.
     pub(crate) drain: Duration,
 }
 
-/// Runs until `signal` is cancelled, twice cancelled (`force`), a role fails, or what all of them need is lost. Workers run on
-/// the runtime of `workers`.
+/// Runs until `signal` is cancelled, a role fails, or a shared part is lost for good. Cancelling `force` ends the drain. Workers run
+/// on the runtime of `workers`.
 pub(crate) async fn run(
     roles: Vec<Role>,
     workers: &Handle,
@@ -89,21 +88,22 @@ pub(crate) async fn run(
     force: CancellationToken,
 ) -> End {
     let mut crew = Crew::start(roles, workers, health);
-    let failed = tokio::select! {
+    let early_end = tokio::select! {
         () = signal.cancelled() => None,
-        ended = crew.next() => Some(ended),
-        why = health.lost() => Some(("data", Err(anyhow::anyhow!(why)))),
+        role_end = crew.join_next() => Some(role_end),
+        reason = health.wait_for_fatal_error() => Some(("data", Err(anyhow::anyhow!(reason)))),
     };
-    health.stopping();
-    if let Some((role, ended)) = failed {
+    health.set_stopping();
+    if let Some((role, result)) = early_end {
         crew.servers.cancel();
         crew.workers.cancel();
-        let error = match ended {
-            Ok(_) => anyhow::anyhow!("it ended without being told to"),
+        let error = match result {
+            Ok(_) => anyhow::anyhow!("it ended without a stop signal"),
             Err(error) => error,
         };
         tracing::error!(role, error = format!("{error:#}"), "a role failed, so all stop");
-        let _others = crew.all(Instant::now() + timing.drain, &force).await;
+        // The first error is the cause; errors of the other roles are only logged.
+        let _others = crew.join_all(Instant::now() + timing.drain, &force).await;
         return End::Failed { role, error };
     }
     tracing::info!("stopping: not ready any more");
@@ -131,7 +131,7 @@ impl Crew {
             health: health.clone(),
         };
         for Role { name, phase, start } in roles {
-            health.role(name, health::Role::Running);
+            health.set_role(name, health::Role::Running);
             let task = match phase {
                 Phase::Server => crew.tasks.spawn(start(crew.servers.child_token())),
                 Phase::Worker => crew.tasks.spawn_on(start(crew.workers.child_token()), workers),
@@ -141,68 +141,71 @@ impl Crew {
         crew
     }
 
-    /// The next role that ends, and how.
-    async fn next(&mut self) -> (&'static str, anyhow::Result<DrainResult>) {
+    /// Waits for the next role to end, and returns its name and result.
+    async fn join_next(&mut self) -> (&'static str, anyhow::Result<DrainResult>) {
         match self.tasks.join_next_with_id().await {
-            Some(Ok((id, result))) => (self.ended(id), result),
-            Some(Err(error)) => (self.ended(error.id()), Err(panicked(&error))),
-            // No roles: nothing ever ends.
+            Some(Ok((id, result))) => (self.mark_ended(id), result),
+            Some(Err(error)) => (self.mark_ended(error.id()), Err(join_error(&error))),
+            // Without roles, the process waits for its signal.
             None => std::future::pending().await,
         }
     }
 
-    fn ended(&mut self, id: Id) -> &'static str {
-        let Some(at) = self.names.iter().position(|(known, ..)| *known == id) else { return "unknown" };
-        let (_, name, _) = self.names.remove(at);
-        self.health.role(name, health::Role::Ended);
+    fn mark_ended(&mut self, id: Id) -> &'static str {
+        let Some(index) = self.names.iter().position(|(task_id, ..)| *task_id == id) else {
+            return "unknown";
+        };
+        let (_, name, _) = self.names.remove(index);
+        self.health.set_role(name, health::Role::Ended);
         name
     }
 
-    fn has(&self, phase: Phase) -> bool {
-        self.names.iter().any(|(.., of)| *of == phase)
+    fn has_running(&self, phase: Phase) -> bool {
+        self.names.iter().any(|(.., role_phase)| *role_phase == phase)
     }
 
-    /// Waits for the servers, tells the workers, and waits for them.
+    /// Waits for the servers, then stops the workers and waits for them.
     async fn drain(&mut self, deadline: Instant, force: &CancellationToken) -> End {
-        let mut how = DrainResult::Clean;
+        let mut outcome = DrainResult::Clean;
         while !self.names.is_empty() {
-            if !self.has(Phase::Server) {
+            if !self.has_running(Phase::Server) {
                 self.workers.cancel();
             }
-            let ended = tokio::select! {
+            let role_end = tokio::select! {
                 () = force.cancelled() => return End::Forced,
-                ended = timeout_at(deadline, self.next()) => ended,
+                ended = timeout_at(deadline, self.join_next()) => ended,
             };
-            match ended {
+            match role_end {
                 Ok((role, Ok(drained))) => {
                     tracing::info!(role, clean = drained == DrainResult::Clean, "drained");
-                    how = how.and(drained);
+                    outcome = outcome.and(drained);
                 }
                 Ok((role, Err(error))) => {
                     tracing::error!(role, error = format!("{error:#}"), "a role failed while it drained");
                     self.workers.cancel();
-                    let _others = self.all(deadline, force).await;
+                    let _others = self.join_all(deadline, force).await;
                     return End::Failed { role, error };
                 }
                 Err(_) => {
                     let left: Vec<_> = self.names.iter().map(|(_, name, _)| *name).collect();
                     tracing::warn!(
                         ?left,
-                        "time to drain is over; what is left is done again at the next start"
+                        "the time to drain is over; the next start repeats unfinished work"
                     );
                     return End::Forced;
                 }
             }
         }
-        match how {
+        match outcome {
             DrainResult::Clean => End::Clean,
             DrainResult::Forced => End::Forced,
         }
     }
 
-    async fn all(&mut self, deadline: Instant, force: &CancellationToken) -> bool {
+    /// Waits for all roles and logs their errors. False if the deadline or `force` ends the wait.
+    async fn join_all(&mut self, deadline: Instant, force: &CancellationToken) -> bool {
         while !self.names.is_empty() {
-            let next = timeout_at(deadline, self.next());
+            let next = timeout_at(deadline, self.join_next());
             match force.run_until_cancelled(next).await {
                 Some(Ok((role, Err(error)))) => {
                     tracing::error!(role, error = format!("{error:#}"), "another role failed");
@@ -215,8 +218,8 @@ impl Crew {
     }
 }
 
-fn panicked(error: &JoinError) -> anyhow::Error {
-    // What it said went to standard error with its place.
+fn join_error(error: &JoinError) -> anyhow::Error {
+    // The panic hook wrote the message and its location to standard error.
     if error.is_panic() { anyhow::anyhow!("it panicked") } else { anyhow::anyhow!("it was aborted") }
 }
 
@@ -244,7 +247,7 @@ mod tests {
     #[test]
     fn the_exit_code_tells_how_it_ended() {
         let failed = End::Failed { role: "ingest", error: anyhow::anyhow!("gone") };
-        let codes = [End::Clean, End::Forced, failed].map(|end| format!("{:?}", end.code()));
+        let codes = [End::Clean, End::Forced, failed].map(|end| format!("{:?}", end.exit_code()));
         assert_eq!(codes, [0, 3, 4].map(|code| format!("{:?}", ExitCode::from(code))));
     }
 

@@ -1,5 +1,4 @@
-//! The threads that asynchronous work runs on, and how they end: those that answer requests, and those of workers, to which
-//! the system gives less time while both want it.
+//! Runtimes for asynchronous work: one answers requests, the other runs workers, whose threads have a lower priority.
 
 use std::{future::Future, process::ExitCode, time::Duration};
 
@@ -7,12 +6,12 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// The section `runtime` of the service's settings.
+/// Section `runtime` of the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Settings {
-    /// Threads that serve requests, and as many that drive consumers; 0 for one a core. Rayon's and the log's own come on
-    /// top.
+    /// Threads that serve requests, and the same number that drive consumers; 0 for one per core. Threads of Rayon and of the log
+    /// are extra.
     pub(crate) workers: u16,
     /// Open files that are kept for data and calls, at most half of the process's limit; clients' connections get the
     /// rest.
@@ -25,20 +24,20 @@ impl Default for Settings {
     }
 }
 
-/// Blocking work of a forced end is not waited for longer.
-const LEAVE: Duration = Duration::from_secs(1);
+/// Time that blocking work gets to finish at the end of a runtime.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-fn threads(settings: Settings) -> Builder {
-    let mut threads = Builder::new_multi_thread();
+fn runtime_builder(settings: Settings) -> Builder {
+    let mut builder = Builder::new_multi_thread();
     if settings.workers > 0 {
-        threads.worker_threads(settings.workers.into());
+        builder.worker_threads(settings.workers.into());
     }
-    threads.enable_all();
-    threads
+    builder.enable_all();
+    builder
 }
 
-/// Runtime of the roles that work on what was accepted. A request that arrives while both want a processor comes first, so
-/// that a flood of one organisation's items delays their processing and not the answers to others.
+/// Runtime of the roles that process accepted work. Threads that answer requests have precedence, so a flood of one organisation's
+/// items delays their processing and not the answers to others.
 pub(crate) struct WorkerRuntime {
     handle: Handle,
     runtime: Option<Runtime>,
@@ -46,9 +45,9 @@ pub(crate) struct WorkerRuntime {
 
 impl WorkerRuntime {
     pub(crate) fn start(settings: Settings) -> anyhow::Result<Self> {
-        let mut threads = threads(settings);
-        threads.thread_name("worker").on_thread_start(lower_priority());
-        let runtime = threads.build().context("the runtime of workers cannot start")?;
+        let mut builder = runtime_builder(settings);
+        builder.thread_name("worker").on_thread_start(lower_priority());
+        let runtime = builder.build().context("the runtime of workers cannot start")?;
         Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
     }
 
@@ -56,11 +55,11 @@ impl WorkerRuntime {
         &self.handle
     }
 
-    /// Ends it like the other one. Nothing is left on it after an orderly end.
+    /// Ends the runtime. After an orderly drain, no tasks are left on it.
     pub(crate) async fn end(mut self) {
         let Some(runtime) = self.runtime.take() else { return };
-        let ended = tokio::task::spawn_blocking(move || runtime.shutdown_timeout(LEAVE)).await;
-        if let Err(error) = ended {
+        let shutdown = tokio::task::spawn_blocking(move || runtime.shutdown_timeout(SHUTDOWN_TIMEOUT)).await;
+        if let Err(error) = shutdown {
             tracing::warn!(%error, "the runtime of workers did not end");
         }
     }
@@ -68,30 +67,30 @@ impl WorkerRuntime {
 
 impl Drop for WorkerRuntime {
     fn drop(&mut self) {
-        // A task drops it when a start fails, and must not wait for its threads.
+        // A failed start drops it inside a task, which must not block on the threads.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
 }
 
-/// Returns a step for each thread of workers that lowers its priority. The threads that it starts inherit it: those of the
-/// compute pool, of counting and of the log's consumers.
+/// Returns a hook that lowers the priority of each worker thread. Threads started by these inherit it: those of the compute pool, of
+/// counting and of the log's consumers.
 #[cfg(target_os = "linux")]
 fn lower_priority() -> impl Fn() + Send + Sync + 'static {
     use rustix::process::{getpriority_process, setpriority_process};
-    /// About a tenth of the time of a thread at the usual priority, while both want it.
+    /// Gives a thread about a tenth of the time of one with normal priority while both want it.
     const NICE: i32 = 10;
-    let lowered = getpriority_process(None).map(|usual| usual + NICE);
+    let lower_priority = getpriority_process(None).map(|usual| usual + NICE);
     move || {
-        // Linux changes the calling thread alone. If it refuses, all threads have the same priority.
-        if let Err(error) = lowered.and_then(|priority| setpriority_process(None, priority)) {
+        // Linux changes only the calling thread. If it refuses, all threads keep the same priority.
+        if let Err(error) = lower_priority.and_then(|priority| setpriority_process(None, priority)) {
             tracing::debug!(%error, "the priority of a worker's thread cannot be lowered");
         }
     }
 }
 
-/// Elsewhere a priority is that of the whole process.
+/// Other systems have one priority for the whole process.
 #[cfg(not(target_os = "linux"))]
 fn lower_priority() -> impl Fn() + Send + Sync + 'static {
     || {}
@@ -101,8 +100,8 @@ pub(crate) fn run(
     settings: Settings,
     work: impl Future<Output = anyhow::Result<ExitCode>>,
 ) -> anyhow::Result<ExitCode> {
-    let runtime = threads(settings).build().context("the runtime cannot start")?;
+    let runtime = runtime_builder(settings).build().context("the runtime cannot start")?;
     let end = runtime.block_on(work);
-    runtime.shutdown_timeout(LEAVE);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     end
 }

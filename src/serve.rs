@@ -1,6 +1,6 @@
-//! One process from its start to its end: listeners, what is opened, the roles, and letting go in order.
+//! Life of one process: binds listeners, opens the shared parts, runs the roles, and closes all parts in order.
 //!
-//! It decides which roles exist; how they run beside each other is `roles`' concern.
+//! It decides which roles exist; `roles` runs and stops them.
 
 use std::{future::Future, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
@@ -21,14 +21,14 @@ use crate::{
     demo::{self, Demo},
     first_key,
     health::{self, Health, HttpServers, Parts},
-    open::{self, Opened},
+    open::{self, SharedParts},
     open_files, operations,
     output::print_line,
     retry_open::{OpenError, OpenRetry, PlaceholderServers},
     roles::{self, End, Phase, Role, Timing},
     runtime::WorkerRuntime,
     server_file::{self, Addresses},
-    settings::{Loaded, Settings},
+    settings::{LoadedSettings, Settings},
     telemetry,
 };
 
@@ -54,39 +54,49 @@ impl RoleKind {
     }
 }
 
-/// Time for closing the last parts, also when draining took all its time.
-const CLOSING: Duration = Duration::from_secs(10);
+/// Time limit for closing each of the last parts, granted even if draining took all of its time.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(crate) async fn run(loaded: Loaded, kinds: &[RoleKind], demo: Option<Demo>) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(
+    loaded: LoadedSettings,
+    kinds: &[RoleKind],
+    demo: Option<Demo>,
+) -> anyhow::Result<ExitCode> {
     let settings = loaded.settings;
-    telemetry::log(&settings.telemetry)?;
+    telemetry::init_logging(&settings.telemetry)?;
     let files = open_files::raise_limit();
     open_files::check(&settings, files)?;
     let metrics = crate::metrics::install()?;
-    let (signal, force) = signals()?;
+    let (signal, force) = listen_for_signals()?;
     let listeners = Listeners::bind(&settings, kinds, demo.as_ref()).await?;
 
     let health = Health::default();
     for role in kinds {
-        health.role(role.name(), health::Role::Starting);
+        health.set_role(role.name(), health::Role::Starting);
     }
     let background = Background::default();
-    background.run(crate::metrics::upkeep(metrics.clone(), background.stop()));
+    background.run(crate::metrics::upkeep(metrics.clone(), background.stop_token()));
     let ops = operations::router(health.clone(), metrics);
     let Listeners { ops: port, servers } = listeners;
     let operations = operations::Server::start(port, ops)?;
 
     let makes_first_org = kinds.contains(&RoleKind::Console) && demo.is_none();
-    let opened = signal.run_until_cancelled(begin(&settings, &health, &servers, makes_first_org)).await;
-    let Some(opened) = opened else {
+    let open_result =
+        signal.run_until_cancelled(open_parts(&settings, &health, &servers, makes_first_org)).await;
+    let Some(opened) = open_result else {
         background.end().await;
         operations.stop();
-        return Ok(End::Clean.code());
+        return Ok(End::Clean.exit_code());
     };
     let end = match opened {
         Ok(opened) => {
-            let process =
-                RoleProcess { settings: &settings, kinds, health: &health, background: &background, files };
+            let process = RoleProcess {
+                settings: &settings,
+                kinds,
+                health: &health,
+                background: &background,
+                file_limit: files,
+            };
             process.run(opened, servers, demo, (signal, force)).await
         }
         Err(error) => Err(error),
@@ -97,54 +107,54 @@ pub(crate) async fn run(loaded: Loaded, kinds: &[RoleKind], demo: Option<Demo>) 
         if let End::Failed { role, error } = &end {
             crate::output::print_error(format!("error: role {role} failed: {error:#}"));
         }
-        end.code()
+        end.exit_code()
     })
 }
 
-/// Opens everything, and meanwhile answers on the ports of the servers that cannot start yet.
-async fn begin(
+/// Opens the shared parts, and meanwhile answers 503 on the ports of the servers.
+async fn open_parts(
     settings: &Settings,
     health: &Health,
     servers: &Servers,
     makes_first_org: bool,
-) -> anyhow::Result<Opened> {
+) -> anyhow::Result<SharedParts> {
     let (retry, placeholders) = (OpenRetry::new(health.clone()), PlaceholderServers::default());
     for listener in [&servers.api, &servers.console].into_iter().flatten() {
         retry.answer_unavailable(listener, &placeholders)?;
     }
-    let opened = open::open(settings, &retry).await?;
+    let parts = open::open(settings, &retry).await?;
     if makes_first_org {
-        retry.open("first start", async || make_first_org(settings, &opened).await).await?;
+        retry.open("first start", async || make_first_org(settings, &parts).await).await?;
     }
     placeholders.close().await;
-    Ok(opened)
+    Ok(parts)
 }
 
-/// Everything that the roles of this process share, from their start to their end.
+/// Context of the roles of this process.
 struct RoleProcess<'a> {
     settings: &'a Settings,
     kinds: &'a [RoleKind],
     health: &'a Health,
     background: &'a Background,
-    /// Files that the process may open.
-    files: usize,
+    /// Limit of open files.
+    file_limit: usize,
 }
 
 impl RoleProcess<'_> {
     async fn run(
         self,
-        opened: Opened,
+        opened: SharedParts,
         mut servers: Servers,
         demo: Option<Demo>,
         (signal, force): (CancellationToken, CancellationToken),
     ) -> anyhow::Result<End> {
-        let Opened { log, store, live, keys, secrets, database } = opened;
+        let SharedParts { log, store, live, keys, secrets, database } = opened;
         let workers = WorkerRuntime::start(self.settings.runtime)?;
         let changes = Changes::new(store.clone(), secrets.clone(), &self.settings.catalog);
         let banks = changes.banks();
-        let token = Arc::new(LocalToken::new(local_token()));
+        let token = Arc::new(LocalToken::new(random_local_token()));
         let processing = tidegate_processors::Health::default();
-        let (api, admin) = open_files::servers(self.settings, self.files)?;
+        let (api, admin) = open_files::create_servers(self.settings, self.file_limit)?;
         let http = HttpServers { api, admin };
         let parts = Parts {
             log: log.clone(),
@@ -153,26 +163,26 @@ impl RoleProcess<'_> {
             processing: processing.clone(),
             http: http.clone(),
         };
-        let (follow, stop_following) = (Arc::clone(&live), CancellationToken::new());
-        let until = stop_following.clone();
-        let following = tokio::spawn(async move { follow.run(until).await });
-        self.background.run(self.health.clone().watch(parts, self.background.stop()));
+        let (followed_configs, stop_following) = (Arc::clone(&live), CancellationToken::new());
+        let stop_signal = stop_following.clone();
+        let follow_task = tokio::spawn(async move { followed_configs.run(stop_signal).await });
+        self.background.run(self.health.clone().watch(parts, self.background.stop_token()));
 
         let addresses = servers.addresses;
         let demo = match (demo, servers.receiver) {
             (Some(demo), Some(listener)) => {
-                let wiring = demo::Wiring {
+                let wiring = demo::DemoDeps {
                     store: &store,
                     live: &live,
                     keys: &keys,
                     secrets: &secrets,
                     changes: &changes,
                 };
-                Some(demo.begin(&self.settings.data.folder, wiring, &addresses, listener).await?)
+                Some(demo.prepare(&self.settings.data.folder, wiring, &addresses, listener).await?)
             }
             _ => None,
         };
-        let written = match addresses.console {
+        let server_json = match addresses.console {
             Some(console) => {
                 open::create_folder(&self.settings.data.folder)?;
                 Some(server_file::write(&self.settings.data.folder, console, token.reveal())?)
@@ -213,27 +223,28 @@ impl RoleProcess<'_> {
         if let Some(demo) = demo {
             roles.push(demo.role());
         }
-        self.health.opened();
-        announce(&addresses);
+        self.health.set_open();
+        // Announced last: scripts that wait for this line may call the servers right away.
+        print_addresses(&addresses);
 
         let timing = Timing { linger: self.settings.ops.linger(), drain: self.settings.ops.drain() };
         let end = roles::run(roles, workers.handle(), self.health, &timing, signal, force.clone()).await;
-        drop(written);
-        let closed = log.close(Instant::now() + CLOSING).await;
+        drop(server_json);
+        let log_drain = log.close(Instant::now() + CLOSE_TIMEOUT).await;
         stop_following.cancel();
-        let _followed = tokio::time::timeout(CLOSING, following).await;
-        let stored = store.close().await;
-        if let Err(error) = &stored {
+        let _followed = tokio::time::timeout(CLOSE_TIMEOUT, follow_task).await;
+        let store_close = store.close().await;
+        if let Err(error) = &store_close {
             tracing::warn!(%error, "the store was not closed in order");
         }
         workers.end().await;
         let end = match end {
-            End::Clean if closed == DrainResult::Forced => End::Forced,
+            End::Clean if log_drain == DrainResult::Forced => End::Forced,
             end => end,
         };
         Ok(match (end, database) {
-            (End::Clean, Some(database)) if stored.is_ok() => {
-                // Cut off by a second signal; the next start has more to read then.
+            (End::Clean, Some(database)) if store_close.is_ok() => {
+                // A second signal cuts this short; the next start then has more to replay.
                 force.run_until_cancelled(database.close(self.settings.ops.drain())).await;
                 End::Clean
             }
@@ -259,9 +270,9 @@ fn ingest(
         live: Arc::clone(&moderation.live),
         keys: keys.clone(),
     };
-    let (own, http) = (settings.ingest.clone(), http.clone());
+    let (ingest_settings, http) = (settings.ingest.clone(), http.clone());
     Role::new(RoleKind::Ingest.name(), Phase::Server, move |stop| async move {
-        Ok(of_web(tidegate_ingest::run(deps, own, http, listener, stop).await?))
+        Ok(drain_result_of(tidegate_ingest::run(deps, ingest_settings, http, listener, stop).await?))
     })
 }
 
@@ -271,9 +282,9 @@ fn console(
     http: &HttpServer,
     listener: TcpListener,
 ) -> Role {
-    let (own, http) = (settings.review.clone(), http.clone());
+    let (review_settings, http) = (settings.review.clone(), http.clone());
     Role::new(RoleKind::Console.name(), Phase::Server, move |stop| async move {
-        Ok(of_web(tidegate_console::run(deps, own, http, listener, stop).await))
+        Ok(drain_result_of(tidegate_console::run(deps, review_settings, http, listener, stop).await))
     })
 }
 
@@ -298,9 +309,9 @@ fn process(
         signals: Signals::new(client, decoders, moderation.store.clone(), &settings.signals),
         health: health.clone(),
     };
-    let own = settings.processors.clone();
+    let processor_settings = settings.processors.clone();
     Ok(Role::new(RoleKind::Process.name(), Phase::Worker, move |stop| async move {
-        Ok(tidegate_processors::process(deps, own, stop).await?)
+        Ok(tidegate_processors::process(deps, processor_settings, stop).await?)
     }))
 }
 
@@ -318,27 +329,27 @@ fn deliver(
         client: Client::new(settings.egress.clone())?,
         health: health.clone(),
     };
-    let (processing, own) = (settings.processors.clone(), settings.callbacks.clone());
+    let (processor_settings, callback_settings) = (settings.processors.clone(), settings.callbacks.clone());
     Ok(Role::new(RoleKind::Deliver.name(), Phase::Worker, move |stop| async move {
-        Ok(tidegate_processors::callbacks::deliver(deps, processing, own, stop).await?)
+        Ok(tidegate_processors::callbacks::deliver(deps, processor_settings, callback_settings, stop).await?)
     }))
 }
 
-fn of_web(drained: tidegate_web::Drained) -> DrainResult {
+fn drain_result_of(drained: tidegate_web::Drained) -> DrainResult {
     match drained {
         tidegate_web::Drained::Clean => DrainResult::Clean,
         tidegate_web::Drained::Forced => DrainResult::Forced,
     }
 }
 
-/// Two random ids: 244 bits that nobody guesses.
-fn local_token() -> String {
+/// Returns a token of two random ids: 244 random bits.
+fn random_local_token() -> String {
     let random = || SubmissionId::random().0.simple().to_string();
     format!("{}{}", random(), random())
 }
 
-/// Creates the first organisation on an empty store and hands its key over, once.
-async fn make_first_org(settings: &Settings, opened: &Opened) -> Result<(), OpenError> {
+/// Creates the first organisation in an empty store, and hands over its key once.
+async fn make_first_org(settings: &Settings, opened: &SharedParts) -> Result<(), OpenError> {
     let first = first_start(&opened.store, &opened.keys, &system_clock()).await;
     let first = first.map_err(|error| {
         let is_outage = error.is_outage();
@@ -350,16 +361,18 @@ async fn make_first_org(settings: &Settings, opened: &Opened) -> Result<(), Open
     Ok(())
 }
 
-fn announce(addresses: &Addresses) {
-    let all = [("api", addresses.api), ("admin", addresses.console), ("operations", Some(addresses.ops))];
-    let shown: Vec<_> = all
+fn print_addresses(addresses: &Addresses) {
+    let servers = [("api", addresses.api), ("admin", addresses.console), ("operations", Some(addresses.ops))];
+    let descriptions: Vec<_> = servers
         .into_iter()
-        .filter_map(|(name, address)| Some(format!("{name} http://{}", server_file::reachable(address?))))
+        .filter_map(|(name, address)| {
+            Some(format!("{name} http://{}", server_file::reachable_address(address?)))
+        })
         .collect();
-    print_line(format!("tidegate {} is ready: {}", telemetry::BUILD.version, shown.join(", ")));
+    print_line(format!("tidegate {} is ready: {}", telemetry::BUILD.version, descriptions.join(", ")));
 }
 
-/// Bound before anything is opened: an address in use is told at once.
+/// Listeners, bound before any data is opened, so that an address in use is reported at once.
 struct Listeners {
     ops: TcpListener,
     servers: Servers,
@@ -379,7 +392,8 @@ impl Listeners {
             kinds.contains(&RoleKind::Console).then_some(("console.listen", settings.console.listen));
         let receiver = demo.map(|demo| ("--receiver-listen", demo.receiver));
         let ops = bind("ops.listen", settings.ops.listen).await?;
-        let (api, console, receiver) = (maybe(api).await?, maybe(console).await?, maybe(receiver).await?);
+        let (api, console, receiver) =
+            (bind_optional(api).await?, bind_optional(console).await?, bind_optional(receiver).await?);
         let address =
             |listener: &Option<TcpListener>| listener.as_ref().map(TcpListener::local_addr).transpose();
         let addresses = Addresses {
@@ -392,8 +406,8 @@ impl Listeners {
     }
 }
 
-async fn maybe(wanted: Option<(&str, SocketAddr)>) -> anyhow::Result<Option<TcpListener>> {
-    match wanted {
+async fn bind_optional(target: Option<(&str, SocketAddr)>) -> anyhow::Result<Option<TcpListener>> {
+    match target {
         Some((name, address)) => bind(name, address).await.map(Some),
         None => Ok(None),
     }
@@ -403,21 +417,21 @@ async fn bind(name: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("{name} = {address} cannot be listened on"))
 }
 
-/// Some senders signal the process and its group, so one stop arrives twice: signals so close together are one.
+/// Time within which a second signal is ignored: some supervisors signal the process and its group.
 const ONE_SIGNAL: Duration = Duration::from_secs(1);
 
-/// The first signal asks to drain, a later one not to wait for it.
-fn signals() -> anyhow::Result<(CancellationToken, CancellationToken)> {
+/// Listens for signals: the first one starts the drain, a later one ends it.
+fn listen_for_signals() -> anyhow::Result<(CancellationToken, CancellationToken)> {
     let (first, second) = (CancellationToken::new(), CancellationToken::new());
     let (signal, force) = (first.clone(), second.clone());
     let mut terminate = Signal::listen()?;
     tokio::spawn(async move {
         terminate.next().await;
         first.cancel();
-        let at = Instant::now();
+        let first_at = Instant::now();
         loop {
             terminate.next().await;
-            if at.elapsed() > ONE_SIGNAL {
+            if first_at.elapsed() > ONE_SIGNAL {
                 break second.cancel();
             }
         }
@@ -459,7 +473,7 @@ impl Signal {
     }
 }
 
-/// Tasks that look after the process and end with it.
+/// Background tasks of the process, stopped at its end.
 #[derive(Default)]
 struct Background {
     stop: CancellationToken,
@@ -467,7 +481,7 @@ struct Background {
 }
 
 impl Background {
-    fn stop(&self) -> CancellationToken {
+    fn stop_token(&self) -> CancellationToken {
         self.stop.child_token()
     }
 
@@ -478,6 +492,6 @@ impl Background {
     async fn end(&self) {
         self.stop.cancel();
         self.tasks.close();
-        let _ended = tokio::time::timeout(CLOSING, self.tasks.wait()).await;
+        let _ended = tokio::time::timeout(CLOSE_TIMEOUT, self.tasks.wait()).await;
     }
 }

@@ -1,6 +1,6 @@
-//! `server.json` in the data folder: where the admin API of the running process is, and a token for this machine.
+//! `server.json` in the data folder: address of the running process's admin API, and a token for local commands.
 //!
-//! It is only for commands of the same user: nobody else may read it.
+//! Only its owner may read it, because it holds a token.
 
 use std::{
     fs, io,
@@ -14,7 +14,7 @@ use tidegate_catalog::write_private;
 
 const FILE: &str = "server.json";
 
-/// Addresses that the servers listen on; the real ports if the settings say port 0.
+/// Addresses of the servers, with the real ports if the settings have port 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Addresses {
     pub(crate) api: Option<SocketAddr>,
@@ -36,29 +36,29 @@ pub(crate) fn path(folder: &Path) -> PathBuf {
     folder.join(FILE)
 }
 
-/// The file as long as the process runs; a clean end takes it away.
-pub(crate) struct Written {
+/// Guard of the file while the process runs; a clean end removes it.
+pub(crate) struct ServerFileGuard {
     folder: PathBuf,
     token: String,
-    /// Ends with the process, however that ends.
+    /// Released by the system when the process ends, even after a crash.
     _lock: fs::File,
 }
 
-impl Drop for Written {
+impl Drop for ServerFileGuard {
     fn drop(&mut self) {
-        // The folder may be another one by now, with a process of its own.
+        // The folder may have been replaced, and the new one may have the file of another process.
         if !read(&self.folder).is_ok_and(|file| file.is_some_and(|file| file.token == self.token)) {
             return;
         }
         if let Err(error) = fs::remove_file(path(&self.folder)) {
-            tracing::debug!(%error, "server.json stays behind");
+            tracing::debug!(%error, "server.json cannot be removed");
         }
     }
 }
 
-pub(crate) fn write(folder: &Path, admin: SocketAddr, token: &str) -> anyhow::Result<Written> {
+pub(crate) fn write(folder: &Path, admin: SocketAddr, token: &str) -> anyhow::Result<ServerFileGuard> {
     let content = ServerFile {
-        admin_url: format!("http://{}", reachable(admin)),
+        admin_url: format!("http://{}", reachable_address(admin)),
         token: token.to_owned(),
         pid: std::process::id(),
     };
@@ -66,10 +66,10 @@ pub(crate) fn write(folder: &Path, admin: SocketAddr, token: &str) -> anyhow::Re
     let lock = lock(folder)?;
     write_private(&path, &serde_json::to_vec_pretty(&content)?)
         .with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(Written { folder: folder.to_owned(), token: token.to_owned(), _lock: lock })
+    Ok(ServerFileGuard { folder: folder.to_owned(), token: token.to_owned(), _lock: lock })
 }
 
-/// Commands on a folder ask one process, and it should be known which.
+/// Locks the folder for one process, so that commands on the folder always reach the same one.
 fn lock(folder: &Path) -> anyhow::Result<fs::File> {
     let path = folder.join("server.lock");
     let lock = fs::File::options().write(true).create(true).truncate(false).open(&path);
@@ -77,7 +77,7 @@ fn lock(folder: &Path) -> anyhow::Result<fs::File> {
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(fs::TryLockError::WouldBlock) => bail!(
-            "another process on {} has the admin API: give this one a folder of its own (data.folder)",
+            "another process serves the admin API of {}: set another data.folder for this one",
             folder.display()
         ),
         Err(fs::TryLockError::Error(error)) => {
@@ -86,7 +86,7 @@ fn lock(folder: &Path) -> anyhow::Result<fs::File> {
     }
 }
 
-/// `None`: no process runs on this folder, or it ended in order.
+/// Returns `None` if no process runs on this folder, or it ended in order.
 pub(crate) fn read(folder: &Path) -> anyhow::Result<Option<ServerFile>> {
     let path = path(folder);
     match fs::read(&path) {
@@ -98,8 +98,8 @@ pub(crate) fn read(folder: &Path) -> anyhow::Result<Option<ServerFile>> {
     }
 }
 
-/// A listener on every address is reached on this machine's own.
-pub(crate) fn reachable(mut address: SocketAddr) -> SocketAddr {
+/// Replaces an unspecified address by the loopback address, through which this machine reaches the listener.
+pub(crate) fn reachable_address(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address {
             SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),

@@ -40,7 +40,7 @@ impl Default for Telemetry {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Build {
     pub(crate) version: &'static str,
-    /// The commit, where the build was told it (`TIDEGATE_COMMIT`).
+    /// Commit of the build, if `TIDEGATE_COMMIT` was set during the build.
     pub(crate) commit: &'static str,
     pub(crate) profile: &'static str,
 }
@@ -54,28 +54,28 @@ pub(crate) const BUILD: Build = Build {
     profile: if cfg!(debug_assertions) { "debug" } else { "release" },
 };
 
-fn filter(settings: &Telemetry) -> Result<EnvFilter, String> {
+fn parse_filter(settings: &Telemetry) -> Result<EnvFilter, String> {
     EnvFilter::try_new(&settings.filter)
         .map_err(|error| format!("telemetry.filter = {:?}: {error}", settings.filter))
 }
 
-/// Checks that log lines can be filtered so.
+/// Checks the filter of log lines.
 pub(crate) fn check(settings: &Telemetry) -> Result<(), String> {
-    filter(settings).map(drop)
+    parse_filter(settings).map(drop)
 }
 
-pub(crate) fn log(settings: &Telemetry) -> anyhow::Result<()> {
-    let filter = filter(settings).map_err(anyhow::Error::msg)?;
+pub(crate) fn init_logging(settings: &Telemetry) -> anyhow::Result<()> {
+    let filter = parse_filter(settings).map_err(anyhow::Error::msg)?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let set = match settings.format {
+    let init_result = match settings.format {
         LogFormat::Text => lines.fmt_fields(OneLineFields).with_ansi(is_terminal).try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
-    set.map_err(|error| anyhow::anyhow!("log lines cannot be set up: {error}"))
+    init_result.map_err(|error| anyhow::anyhow!("log lines cannot be set up: {error}"))
 }
 
-/// Keeps an event on its line, whatever somebody made its values of. JSON escapes them by itself.
+/// Keeps an event on one line, whatever its values contain. The JSON format escapes them anyway.
 struct OneLineFields;
 
 impl<'writer> FormatFields<'writer> for OneLineFields {
@@ -93,11 +93,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_value_makes_a_line_of_its_own_or_steers_a_terminal() {
-        let written = Written::default();
-        let to = written.clone();
+    fn values_stay_on_one_line_without_control_characters() {
+        let output = Written::default();
+        let writer = output.clone();
         let lines = tracing_subscriber::fmt()
-            .with_writer(move || to.clone())
+            .with_writer(move || writer.clone())
             .fmt_fields(OneLineFields)
             .with_ansi(false)
             .finish();
@@ -107,7 +107,7 @@ mod tests {
             let _entered = span.enter();
             tracing::info!(by = %name, also = ?name, "made {name}");
         });
-        let text = written.text();
+        let text = output.text();
         assert_eq!(text.lines().count(), 1, "{text}");
         assert!(!text.trim_end().contains(char::is_control), "{text}");
         let escaped = r"x\n2026-01-01T00:00:00Z ERROR fake";

@@ -1,6 +1,6 @@
 //! `tidegate apply DIR`: makes the documents in a folder the live configuration.
 //!
-//! Documents that are not in the folder stay, unless `--prune` says otherwise.
+//! Live documents that are not in the folder are kept, unless `--prune` is given.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -36,9 +36,9 @@ pub(crate) struct Apply {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Applied {
+struct ApplyResponse {
     version: i64,
-    /// Earlier versions do not tell it.
+    /// Not sent by older servers.
     org: Option<String>,
     changes: Vec<Change>,
     warnings: Vec<String>,
@@ -46,7 +46,7 @@ struct Applied {
 }
 
 #[derive(Deserialize)]
-struct Waited {
+struct WaitResponse {
     state: String,
     members: Option<usize>,
     others: Vec<String>,
@@ -55,63 +55,64 @@ struct Waited {
 impl Apply {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let files = documents::read(&self.folder)?;
-        let pulled = PullState::read_complete(&self.folder)?;
-        let expected = pulled.as_ref().filter(|_| !self.force);
+        let pull_state = PullState::read_complete(&self.folder)?;
+        let expected_state = pull_state.as_ref().filter(|_| !self.force);
         let client = self.connection.open()?;
         let mut body = json!({ "files": files, "prune": self.prune });
-        if let Some(PullState { version, org, .. }) = expected {
+        if let Some(PullState { version, org, .. }) = expected_state {
             body["expectedVersion"] = json!(version);
             expect_org(&mut body, org.as_deref());
         }
-        let applied: Applied = client.post("/config", &body).await?;
-        for warning in &applied.warnings {
+        let response: ApplyResponse = client.post("/config", &body).await?;
+        for warning in &response.warnings {
             print_error(format!("warning: {warning}"));
         }
-        for change in &applied.changes {
+        for change in &response.changes {
             print_line(change);
         }
-        for endpoint in &applied.new_secrets {
+        for endpoint in &response.new_secrets {
             print_line(format!(
                 "the endpoint {endpoint} got a signing secret; its receiver verifies with it"
             ));
         }
         print_line(format!(
             "version {}{}",
-            applied.version,
-            if applied.changes.is_empty() { ", unchanged" } else { "" }
+            response.version,
+            if response.changes.is_empty() { ", unchanged" } else { "" }
         ));
-        if let Some(pulled) = pulled {
-            if let (None, Some(org)) = (&pulled.org, &applied.org) {
+        if let Some(pull_state) = pull_state {
+            // Folders pulled from older servers do not name their organisation, so the server could not compare it.
+            if let (None, Some(org)) = (&pull_state.org, &response.org) {
                 let folder = self.folder.display();
                 print_error(format!(
-                    "warning: {folder} did not say of which organisation it was pulled, so nothing held it back from \
-                     another one; from now on it is `{org}`'s"
+                    "warning: {folder} has no record of its organisation, so this was not checked; \
+                     it is recorded as `{org}` now"
                 ));
             }
-            let org = applied.org.or(pulled.org);
-            PullState { version: applied.version, org, ..pulled }.write(&self.folder)?;
+            let org = response.org.or(pull_state.org);
+            PullState { version: response.version, org, ..pull_state }.write(&self.folder)?;
         }
-        if self.wait { wait(&client, applied.version).await } else { Ok(ExitCode::SUCCESS) }
+        if self.wait { wait_until_running(&client, response.version).await } else { Ok(ExitCode::SUCCESS) }
     }
 }
 
-/// Earlier versions of the service do not know the member, and no folder that was pulled from them has it.
+/// Adds the expected organisation, if the folder names one. Older servers refuse the member, and folders pulled from them name none.
 pub(super) fn expect_org(body: &mut Value, org: Option<&str>) {
     if let Some(org) = org {
         body["expectedOrg"] = json!(org);
     }
 }
 
-async fn wait(client: &Client, version: i64) -> anyhow::Result<ExitCode> {
-    const WITHIN_MS: &str = "30000";
-    let query = [("version", version.to_string()), ("withinMs", WITHIN_MS.to_owned())];
-    let waited: Waited = client.get("/config/wait", &query).await?;
-    if waited.state == "running" {
-        print_line(format!("{} processes run it", waited.members.unwrap_or_default()));
+async fn wait_until_running(client: &Client, version: i64) -> anyhow::Result<ExitCode> {
+    const TIMEOUT_MS: &str = "30000";
+    let query = [("version", version.to_string()), ("withinMs", TIMEOUT_MS.to_owned())];
+    let response: WaitResponse = client.get("/config/wait", &query).await?;
+    if response.state == "running" {
+        print_line(format!("{} processes run it", response.members.unwrap_or_default()));
         return Ok(ExitCode::SUCCESS);
     }
-    for other in &waited.others {
-        print_error(format!("{}: {other}", waited.state));
+    for process in &response.others {
+        print_error(format!("{}: {process}", response.state));
     }
     Ok(ExitCode::FAILURE)
 }

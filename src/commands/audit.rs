@@ -1,4 +1,4 @@
-//! `tidegate audit`: lists what was asked of the admin API, by whom, and how it ended.
+//! `tidegate audit`: lists requests to the admin API with author and result.
 
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ pub(crate) enum Audit {
         /// Show only requests of this route, such as `/keys/{id}/rotate` or `POST /keys`
         #[arg(long)]
         action: Option<String>,
-        /// Show only requests whose path starts with this, such as `/banks/words`
+        /// Show only requests to paths with this prefix, such as `/banks/words`
         #[arg(long)]
         object: Option<String>,
         /// Maximum number to list
@@ -37,9 +37,9 @@ pub(crate) enum Audit {
 impl Audit {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let Self::List { since, until, actor, action, object, limit, connection } = self;
-        let given =
+        let options =
             [("since", since), ("until", until), ("actor", actor), ("action", action), ("object", object)];
-        let filters: Vec<_> = given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        let filters: Vec<_> = options.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         list::print(&connection.open()?, "/audit", &filters, limit).await?;
         Ok(ExitCode::SUCCESS)
     }

@@ -1,6 +1,6 @@
-//! `tidegate check-config`: would the service start with these settings, and which are they?
+//! `tidegate check-config`: checks the settings and prints the effective ones.
 //!
-//! It reads the files that the settings name and opens nothing else: an address that answers nobody is not found here.
+//! It reads the files that the settings name, but opens no connection: an unreachable server is not detected.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 //! `tidegate dead-letters`: lists dead letters and replays them.
 //!
-//! Lists show where a letter comes from and why it failed, never its content.
+//! Lists show origin and reason of a letter, not its content.
 
 use std::process::ExitCode;
 
@@ -88,13 +88,13 @@ impl DeadLetters {
                 let body = json!({ "topic": topic, "reason": reason, "id": id, "all": all, "again": again });
                 let ReplayCounts { replayed, skipped, refused } =
                     connection.open()?.post("/dead-letters/replay", &body).await?;
-                let before = match skipped {
+                let skipped_note = match skipped {
                     0 => String::new(),
                     _ => format!(
                         ", {skipped} skipped because they were replayed before (replay them with --again)"
                     ),
                 };
-                print_line(format!("{replayed} replayed, {refused} cannot be replayed{before}"));
+                print_line(format!("{replayed} replayed, {refused} cannot be replayed{skipped_note}"));
                 Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
             }
         }

@@ -17,7 +17,7 @@ use crate::{
 pub(crate) enum Demo {
     /// Send sample content, and show the result
     Send {
-        what: What,
+        what: Sample,
         /// Data folder of the demo; default: ./tidegate-demo
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
@@ -25,7 +25,7 @@ pub(crate) enum Demo {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum What {
+pub(crate) enum Sample {
     /// A post that mentions scamcoin
     Scam,
     /// A user reports a post
@@ -42,21 +42,21 @@ struct Platform {
 impl Demo {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let Self::Send { what, data } = self;
-        let folder = demo::folder(data);
+        let folder = demo::folder_or_default(data);
         let env = EnvFile::read(&folder)?.with_context(|| {
             format!("there is no {}: start `tidegate up --demo`", EnvFile::path(&folder).display())
         })?;
-        let platform = Platform { http: client::http()?, env };
+        let platform = Platform { http: client::new_http_client()?, env };
         match what {
-            What::Scam => platform.scam().await.map(drop)?,
-            What::Report => platform.report().await?,
-            What::Appeal => platform.appeal().await?,
+            Sample::Scam => platform.send_scam().await.map(drop)?,
+            Sample::Report => platform.send_report().await?,
+            Sample::Appeal => platform.send_appeal().await?,
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn some_id(kind: &str) -> String {
+fn random_id(kind: &str) -> String {
     let mut digits = SubmissionId::random().0.simple().to_string();
     digits.truncate(8);
     format!("{kind}-{digits}")
@@ -64,7 +64,7 @@ fn some_id(kind: &str) -> String {
 
 fn post(text: &str) -> Value {
     json!({
-        "id": some_id("post"),
+        "id": random_id("post"),
         "typeId": "post",
         "data": {
             "text": text,
@@ -75,11 +75,11 @@ fn post(text: &str) -> Value {
 }
 
 impl Platform {
-    async fn scam(&self) -> anyhow::Result<Value> {
+    async fn send_scam(&self) -> anyhow::Result<Value> {
         let item = post("Send me one scamcoin and you get two back");
-        let sent = self.post("/api/v1/items/async/", &json!({ "items": [item] })).await?;
+        let response = self.post("/api/v1/items/async/", &json!({ "items": [item] })).await?;
         let id = item["id"].as_str().unwrap_or_default();
-        print_line(format!("sent post {id}: {sent}"));
+        print_line(format!("sent post {id}: {response}"));
         let answer = self.get(&format!("/api/v1/items/post/{id}?wait=10s")).await?;
         print_line(format!(
             "it is {}: rules {}, actions {}",
@@ -88,12 +88,12 @@ impl Platform {
         print_line(if self.env.can_verify() {
             format!("the callback is printed by the demo, and listed at {}/received", self.env.receiver_url)
         } else {
-            "the callback is held: the key that its signing secret is sealed under is lost".to_owned()
+            "the callback is held: the master key of its signing secret is lost".to_owned()
         });
         Ok(item)
     }
 
-    async fn report(&self) -> anyhow::Result<()> {
+    async fn send_report(&self) -> anyhow::Result<()> {
         let item = post("I know where you live");
         let report = json!({
             "reporter": { "kind": "user", "id": "alice", "typeId": "user" },
@@ -103,16 +103,16 @@ impl Platform {
         });
         let answer = self.post("/api/v1/report", &report).await?;
         print_line(format!("reported post {}: {answer}", item["id"]));
-        self.jobs("default");
+        self.print_job_hint("default");
         Ok(())
     }
 
-    async fn appeal(&self) -> anyhow::Result<()> {
-        let item = self.scam().await?;
-        let appeal_id = some_id("appeal");
+    async fn send_appeal(&self) -> anyhow::Result<()> {
+        let item = self.send_scam().await?;
+        let appeal_id = random_id("appeal");
         let policies = self.get("/api/v1/policies/").await?;
-        let scam = policies["policies"].as_array().into_iter().flatten();
-        let violated: Vec<_> = scam
+        let all_policies = policies["policies"].as_array().into_iter().flatten();
+        let violated_policies: Vec<_> = all_policies
             .filter(|policy| policy["name"] == "Scams and fraud")
             .map(|policy| json!({ "id": policy["id"] }))
             .collect();
@@ -123,15 +123,15 @@ impl Platform {
             "actionedItem": item,
             "actionsTaken": ["limit_reach"],
             "appealReason": "It was a joke",
-            "violatingPolicies": violated,
+            "violatingPolicies": violated_policies,
         });
         self.post("/api/v1/report/appeal", &appeal).await?;
         print_line(format!("appealed as {appeal_id}"));
-        self.jobs("appeals");
+        self.print_job_hint("appeals");
         Ok(())
     }
 
-    fn jobs(&self, queue: &str) {
+    fn print_job_hint(&self, queue: &str) {
         print_line(format!(
             "a moderator finds its job with\n  curl -H \"Authorization: Bearer $TIDEGATE_ADMIN_KEY\" \
              \"{}/admin/v1/jobs?queue={queue}\"",
@@ -141,20 +141,20 @@ impl Platform {
 
     async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
         let request = self.http.post(format!("{}{path}", self.env.url)).json(body);
-        self.ask(path, request).await
+        self.send(path, request).await
     }
 
     async fn get(&self, path: &str) -> anyhow::Result<Value> {
-        self.ask(path, self.http.get(format!("{}{path}", self.env.url))).await
+        self.send(path, self.http.get(format!("{}{path}", self.env.url))).await
     }
 
-    async fn ask(&self, path: &str, request: reqwest::RequestBuilder) -> anyhow::Result<Value> {
+    async fn send(&self, path: &str, request: reqwest::RequestBuilder) -> anyhow::Result<Value> {
         let request = request.header("x-api-key", &self.env.api_key);
         let response = request.send().await.map_err(|_| {
             anyhow::anyhow!("{} does not answer: does `tidegate up --demo` run?", self.env.url)
         })?;
         let status = response.status();
-        let text = response.text().await.context("the answer broke off")?;
+        let text = response.text().await.context("the answer was cut off")?;
         if !status.is_success() {
             bail!("{path} answered {status}: {text}");
         }

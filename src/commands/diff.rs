@@ -1,6 +1,6 @@
-//! `tidegate diff DIR`: lists what `apply` would change. The exit code is 2 if there are changes.
+//! `tidegate diff DIR`: lists the changes that `apply` would make. The exit code is 2 if there are any.
 //!
-//! It shows names, not values: headers and addresses are secrets.
+//! It shows names only, because headers and addresses are secrets.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -33,19 +33,19 @@ pub(crate) struct Diff {
 }
 
 #[derive(Deserialize)]
-struct Checked {
+struct ValidateResponse {
     changes: Vec<Change>,
 }
 
 impl Diff {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let files = documents::read(&self.folder)?;
-        let pulled = PullState::read(&self.folder)?.filter(|_| !self.force);
+        let pull_state = PullState::read(&self.folder)?.filter(|_| !self.force);
         let client = self.connection.open()?;
         let mut body = json!({ "files": files, "prune": self.prune });
-        expect_org(&mut body, pulled.as_ref().and_then(|pulled| pulled.org.as_deref()));
-        let checked: Checked = client.post("/config/validate", &body).await?;
-        checked.changes.iter().for_each(print_line);
-        Ok(if checked.changes.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
+        expect_org(&mut body, pull_state.as_ref().and_then(|pulled| pulled.org.as_deref()));
+        let response: ValidateResponse = client.post("/config/validate", &body).await?;
+        response.changes.iter().for_each(print_line);
+        Ok(if response.changes.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
     }
 }

@@ -1,6 +1,6 @@
-//! The documents in a folder: which files they are.
+//! Finds and reads the files of documents in a folder.
 //!
-//! It reads no document (the catalog does), and does not know what was pulled (`pull_state` does).
+//! The catalog parses the documents; `pull_state` records the pulled files.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use tidegate_schemas::documents::{DocumentFault, Origin, named_files};
 
 use super::encoding::{self, Unreadable};
 
-/// A file as the admin API takes it: its path below the folder, and its text.
+/// File in the form of the admin API: its path below the folder, and its text.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct File {
     pub(super) name: String,
@@ -40,135 +40,139 @@ impl std::fmt::Display for Change {
     }
 }
 
-/// The documents in a folder, and the files of entries that their banks name. A file that is not there is left out, and
-/// told as a fault of its bank.
+/// Reads the documents in a folder and the entry files that their banks name. A missing entry file is left out, because the catalog
+/// reports it as a fault of its bank.
 pub(super) fn read(folder: &Path) -> anyhow::Result<Vec<File>> {
-    let (files, unread) = read_what_can_be(folder)?;
-    whole(folder, &unread)?;
+    let (files, faults) = read_with_faults(folder)?;
+    require_readable(folder, &faults)?;
     Ok(files)
 }
 
-/// The same, with what is wrong with files that cannot be read: there may be more to say of the others.
-pub(super) fn read_what_can_be(folder: &Path) -> anyhow::Result<(Vec<File>, Vec<DocumentFault>)> {
-    let (mut files, mut unread) = found(folder)?;
-    if files.is_empty() && unread.is_empty() {
-        return Err(none_in(folder));
+/// Reads like `read`, but returns the faults of unreadable files, so that the other files can be checked as well.
+pub(super) fn read_with_faults(folder: &Path) -> anyhow::Result<(Vec<File>, Vec<DocumentFault>)> {
+    let (mut files, mut faults) = find_documents(folder)?;
+    if files.is_empty() && faults.is_empty() {
+        return Err(no_documents_error(folder));
     }
     let pairs: Vec<_> = files.iter().map(|file| (file.name.as_str(), file.text.as_str())).collect();
     for name in named_files(&pairs) {
-        match text(&folder.join(&name)) {
+        match read_text(&folder.join(&name)) {
             Ok(text) => files.push(File { name, text }),
-            Err(Unreadable::Failed(error)) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(why) => unread.push(fault(&name, &why)),
+            Err(Unreadable::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => faults.push(unreadable_fault(&name, &error)),
         }
     }
-    Ok((files, unread))
+    Ok((files, faults))
 }
 
-/// Every YAML and JSON file in the folder and below, in the order of their names. Hidden ones are left out.
+/// Reads every YAML and JSON file in the folder and below, in the order of their names. Hidden files are left out.
 pub(super) fn read_documents(folder: &Path) -> anyhow::Result<Vec<File>> {
-    let files = all(folder)?;
-    if files.is_empty() { Err(none_in(folder)) } else { Ok(files) }
+    let files = read_all(folder)?;
+    if files.is_empty() { Err(no_documents_error(folder)) } else { Ok(files) }
 }
 
 /// Reads like `read_documents`, but allows an empty folder.
-pub(super) fn all(folder: &Path) -> anyhow::Result<Vec<File>> {
-    let (files, unread) = found(folder)?;
-    whole(folder, &unread)?;
+pub(super) fn read_all(folder: &Path) -> anyhow::Result<Vec<File>> {
+    let (files, faults) = find_documents(folder)?;
+    require_readable(folder, &faults)?;
     Ok(files)
 }
 
-fn found(folder: &Path) -> anyhow::Result<(Vec<File>, Vec<DocumentFault>)> {
-    let (mut files, mut unread) = (Vec::new(), Vec::new());
-    fs::read_dir(folder).with_context(|| unreadable(folder))?;
-    walk(folder, Path::new(""), &mut BTreeMap::new(), &mut files, &mut unread);
+fn find_documents(folder: &Path) -> anyhow::Result<(Vec<File>, Vec<DocumentFault>)> {
+    let (mut files, mut faults) = (Vec::new(), Vec::new());
+    fs::read_dir(folder).with_context(|| describe_read_error(folder))?;
+    walk(folder, Path::new(""), &mut BTreeMap::new(), &mut files, &mut faults);
     files.sort_by(|left, right| left.name.cmp(&right.name));
-    unread.sort_by(|left, right| left.origin.file.cmp(&right.origin.file));
-    Ok((files, unread))
+    faults.sort_by(|left, right| left.origin.file.cmp(&right.origin.file));
+    Ok((files, faults))
 }
 
-/// Names all that cannot be read.
-fn whole(folder: &Path, unread: &[DocumentFault]) -> anyhow::Result<()> {
-    let named: Vec<_> = unread.iter().map(ToString::to_string).collect();
-    if named.is_empty() { Ok(()) } else { Err(anyhow!(named.join("; ")).context(unreadable(folder))) }
+/// Fails with all faults of unreadable files, if there are any.
+fn require_readable(folder: &Path, faults: &[DocumentFault]) -> anyhow::Result<()> {
+    let messages: Vec<_> = faults.iter().map(ToString::to_string).collect();
+    if messages.is_empty() {
+        Ok(())
+    } else {
+        Err(anyhow!(messages.join("; ")).context(describe_read_error(folder)))
+    }
 }
 
-fn unreadable(folder: &Path) -> String {
+fn describe_read_error(folder: &Path) -> String {
     format!("the documents in {} cannot be read", folder.display())
 }
 
-fn none_in(folder: &Path) -> anyhow::Error {
+fn no_documents_error(folder: &Path) -> anyhow::Error {
     anyhow!("there is no .yaml, .yml or .json file in {}", folder.display())
 }
 
-/// True if the file name ends like a document's, in either case.
+/// True if the file name has an extension of documents, in either case.
 fn is_document(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    ["yaml", "yml", "json"].iter().any(|known| ending.eq_ignore_ascii_case(known))
+    ["yaml", "yml", "json"].iter().any(|extension| ending.eq_ignore_ascii_case(extension))
 }
 
-/// Reads a regular file: a pipe or a device may never end.
-fn text(path: &Path) -> Result<String, Unreadable> {
+/// Reads a regular file: reading a pipe or a device may not end.
+fn read_text(path: &Path) -> Result<String, Unreadable> {
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file").into());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file").into());
     }
-    Ok(encoding::text(fs::read(path)?)?)
+    Ok(encoding::decode(fs::read(path)?)?)
 }
 
-fn fault(name: &str, why: &Unreadable) -> DocumentFault {
-    let line = match why {
-        Unreadable::NoText(misplaced) => misplaced.line,
-        Unreadable::Failed(_) => 0,
+fn unreadable_fault(name: &str, error: &Unreadable) -> DocumentFault {
+    let line = match error {
+        Unreadable::InvalidText(misplaced) => misplaced.line,
+        Unreadable::Io(_) => 0,
     };
-    DocumentFault::new(&Origin { file: name.to_owned(), line, index: None }, "", why.to_string())
+    DocumentFault::new(&Origin { file: name.to_owned(), line, index: None }, "", error.to_string())
 }
 
-/// The folder itself is below itself, too.
-fn shown(folder: &Path) -> String {
+/// Returns the path of a folder for messages; `.` for the root.
+fn display_folder(folder: &Path) -> String {
     if folder == Path::new("") { ".".to_owned() } else { folder.display().to_string() }
 }
 
-/// Reads what is in a folder and below, through links too, but each folder once. `known` are those that were read.
+/// Reads a folder and those below it, also through links, but each folder once. `visited` holds the folders that were read.
 fn walk(
     root: &Path,
     folder: &Path,
-    known: &mut BTreeMap<PathBuf, String>,
+    visited: &mut BTreeMap<PathBuf, String>,
     files: &mut Vec<File>,
-    unread: &mut Vec<DocumentFault>,
+    faults: &mut Vec<DocumentFault>,
 ) {
-    let listed = fs::canonicalize(root.join(folder)).and_then(|place| {
-        if let Some(known) = known.get(&place) {
-            let why = format!("it is the folder `{known}`, which is read already");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    let listing = fs::canonicalize(root.join(folder)).and_then(|place| {
+        if let Some(first_path) = visited.get(&place) {
+            let message = format!("it is the folder `{first_path}`, which is read already");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let mut entries = fs::read_dir(&place)?.collect::<io::Result<Vec<_>>>()?;
         entries.sort_by_key(fs::DirEntry::file_name);
-        known.insert(place, shown(folder));
+        visited.insert(place, display_folder(folder));
         Ok(entries)
     });
-    let entries = match listed {
+    let entries = match listing {
         Ok(entries) => entries,
-        Err(why) => return unread.push(fault(&shown(folder), &why.into())),
+        Err(error) => return faults.push(unreadable_fault(&display_folder(folder), &error.into())),
     };
     for entry in entries {
         if entry.file_name().to_string_lossy().starts_with('.') {
             continue;
         }
         let path = folder.join(entry.file_name());
-        // What a link leads to may be a folder of documents, whatever the link is called.
+        // Links are followed, because a link with any name may lead to a folder of documents.
         let text = match fs::metadata(root.join(&path)) {
-            Ok(found) if found.is_dir() => {
-                walk(root, &path, known, files, unread);
+            Ok(metadata) if metadata.is_dir() => {
+                walk(root, &path, visited, files, faults);
                 continue;
             }
             Ok(_) if !is_document(&path) => continue,
-            Ok(_) => text(&root.join(&path)),
-            Err(why) => Err(why.into()),
+            Ok(_) => read_text(&root.join(&path)),
+            Err(error) => Err(error.into()),
         };
         let name = path.display().to_string();
         match text {
             Ok(text) => files.push(File { name, text }),
-            Err(why) => unread.push(fault(&name, &why)),
+            Err(error) => faults.push(unreadable_fault(&name, &error)),
         }
     }
 }
@@ -181,7 +185,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_is_no_regular_file_is_not_read() {
+    fn only_regular_files_are_read() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("q.yaml"), "queue: q\n").unwrap();
         assert_eq!(read(folder.path()).unwrap().len(), 1);
@@ -189,12 +193,12 @@ mod tests {
         std::os::unix::fs::symlink("nowhere", folder.path().join("a.yaml")).unwrap();
         let error = format!("{:#}", read(folder.path()).unwrap_err());
         assert!(error.contains("cannot be read: a.yaml: No such file"), "{error}");
-        assert!(error.ends_with("; z.yaml: it is no regular file"), "{error}");
+        assert!(error.ends_with("; z.yaml: it is not a regular file"), "{error}");
     }
 
     #[cfg(unix)]
     #[test]
-    fn folders_are_read_through_links_and_those_that_cannot_be_are_named() {
+    fn links_are_followed_and_unreadable_folders_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let (shared, own) = (folder.path().join("shared"), folder.path().join("own"));
         for folder in [&shared, &own] {
@@ -206,7 +210,7 @@ mod tests {
         assert_eq!(names, ["deep/q.yaml", "link/deep/q.yaml"]);
         std::os::unix::fs::symlink(&own, own.join("deep/again")).unwrap();
         std::os::unix::fs::symlink("nowhere", own.join("gone")).unwrap();
-        let (read, unread) = found(&own).unwrap();
+        let (read, unread) = find_documents(&own).unwrap();
         assert_eq!(read.len(), 2);
         let told: Vec<_> = unread.iter().map(ToString::to_string).collect();
         assert_eq!(told[0], "deep/again: it is the folder `.`, which is read already");

@@ -1,6 +1,6 @@
-//! `tidegate keys`: makes, lists, rotates and ends API keys.
+//! `tidegate keys`: creates, lists, rotates and revokes API keys.
 //!
-//! A key is printed once, when it is made, also as the replacement of another.
+//! A key is printed only once: when it is created, or replaces another one.
 
 use std::process::ExitCode;
 
@@ -56,12 +56,12 @@ pub(crate) enum Keys {
 }
 
 #[derive(Deserialize)]
-struct Created {
+struct CreateKeyResponse {
     key: String,
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct KeyListResponse {
     items: Vec<Key>,
 }
 
@@ -88,19 +88,20 @@ impl Keys {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         match self {
             Self::Create { name, scopes, expires_in_days, connection } => {
-                let expires = expires_in_days.map(|days| days.saturating_mul(DAY_SECONDS));
-                let body = json!({ "name": name, "scopes": scopes, "expiresInSeconds": expires });
-                let created: Created = connection.open()?.post("/keys", &body).await?;
+                let expires_in_seconds = expires_in_days.map(|days| days.saturating_mul(DAY_SECONDS));
+                let body = json!({ "name": name, "scopes": scopes, "expiresInSeconds": expires_in_seconds });
+                let created: CreateKeyResponse = connection.open()?.post("/keys", &body).await?;
                 print_line(created.key);
             }
             Self::List { connection } => {
-                let listed: Listed = connection.open()?.get("/keys", &[]).await?;
+                let response: KeyListResponse = connection.open()?.get("/keys", &[]).await?;
                 let now = Millis::now();
-                listed.items.iter().for_each(|key| print_line(line(key, now)));
+                response.items.iter().for_each(|key| print_line(describe_key(key, now)));
             }
             Self::Rotate { id, overlap_hours, connection } => {
                 let body = json!({ "overlapSeconds": overlap_hours.saturating_mul(HOUR_SECONDS) });
-                let created: Created = connection.open()?.post(&format!("/keys/{id}/rotate"), &body).await?;
+                let created: CreateKeyResponse =
+                    connection.open()?.post(&format!("/keys/{id}/rotate"), &body).await?;
                 print_line(created.key);
             }
             Self::Revoke { id, connection } => {
@@ -113,26 +114,26 @@ impl Keys {
     }
 }
 
-fn line(key: &Key, now: Millis) -> String {
-    let end = end(key.revoked_at.as_deref(), key.expires_at.as_deref(), now);
-    let used = key.last_used_at.as_deref().unwrap_or("never");
+fn describe_key(key: &Key, now: Millis) -> String {
+    let end = describe_end(key.revoked_at.as_deref(), key.expires_at.as_deref(), now);
+    let last_used_at = key.last_used_at.as_deref().unwrap_or("never");
     let scopes = key.scopes.join(",");
-    // A name may be older than the rule for names.
+    // Names of old keys may break the current rule for names.
     let Key { id, name, created_at, .. } = key;
-    OneLine(format_args!("{id}  {name}  {scopes}  made {created_at}  used {used}  {end}")).to_string()
+    OneLine(format_args!("{id}  {name}  {scopes}  made {created_at}  used {last_used_at}  {end}")).to_string()
 }
 
-fn end(revoked_at: Option<&str>, expires_at: Option<&str>, now: Millis) -> String {
+fn describe_end(revoked_at: Option<&str>, expires_at: Option<&str>, now: Millis) -> String {
     match (revoked_at, expires_at) {
         (Some(at), _) => format!("revoked {at}"),
-        (None, Some(at)) if is_over(at, now) => format!("expired {at}"),
+        (None, Some(at)) if is_past(at, now) => format!("expired {at}"),
         (None, Some(at)) => format!("expires {at}"),
         (None, None) => "active".to_owned(),
     }
 }
 
-/// Instants sort as their texts do; one beyond the calendar is no text of that form, and never over.
-fn is_over(at: &str, now: Millis) -> bool {
+/// True if an ISO time is in the past. The texts sort like the times; a time beyond the calendar has another form and is never past.
+fn is_past(at: &str, now: Millis) -> bool {
     let now = now.iso();
     at.len() == now.len() && at.ends_with('Z') && at <= now.as_str()
 }
@@ -142,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_taken_as_the_service_takes_it_and_an_older_one_is_printed_on_its_line() {
+    fn invalid_names_are_refused_and_old_ones_are_escaped() {
         assert!(name("app").is_ok() && name("").is_err() && name("a\nb").is_err());
         let key = Key {
             id: "1".to_owned(),
@@ -153,20 +154,20 @@ mod tests {
             revoked_at: None,
             last_used_at: None,
         };
-        let line = line(&key, Millis(0));
+        let line = describe_key(&key, Millis(0));
         assert_eq!(line, r"1  x\n2  admin\u001b[31m  admin  made then  used never  active");
     }
 
     #[test]
-    fn a_key_says_how_it_ended_or_will() {
+    fn key_is_described_with_its_end() {
         let now = Millis(1_700_000_000_000);
         let (before, after) = (Millis(now.0 - 1).iso(), Millis(now.0 + 1).iso());
-        assert_eq!(end(None, None, now), "active");
-        assert_eq!(end(None, Some(&after), now), format!("expires {after}"));
-        assert_eq!(end(None, Some(&before), now), format!("expired {before}"));
-        assert_eq!(end(None, Some(&now.iso()), now), format!("expired {}", now.iso()));
-        assert_eq!(end(Some(&before), Some(&before), now), format!("revoked {before}"));
+        assert_eq!(describe_end(None, None, now), "active");
+        assert_eq!(describe_end(None, Some(&after), now), format!("expires {after}"));
+        assert_eq!(describe_end(None, Some(&before), now), format!("expired {before}"));
+        assert_eq!(describe_end(None, Some(&now.iso()), now), format!("expired {}", now.iso()));
+        assert_eq!(describe_end(Some(&before), Some(&before), now), format!("revoked {before}"));
         let never = Millis(i64::MAX).iso();
-        assert_eq!(end(None, Some(&never), now), format!("expires {never}"));
+        assert_eq!(describe_end(None, Some(&never), now), format!("expires {never}"));
     }
 }

@@ -1,6 +1,6 @@
-//! `tidegate lint DIR`, also `tidegate rules lint DIR`: checks documents by themselves, with the rules' own examples; needs no server.
+//! `tidegate lint DIR`, also `tidegate rules lint DIR`: checks documents and the rules' own examples without a server.
 //!
-//! What only the service knows, such as documents that are not in the folder, it cannot check.
+//! Checks against data of the service, such as documents outside of the folder, are left out.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -9,7 +9,7 @@ use tidegate_catalog::change;
 use tidegate_schemas::ids::Millis;
 
 use super::{SettingsFile, documents};
-use crate::output::{counted, print_error, print_line};
+use crate::output::{format_count, print_error, print_line};
 
 #[derive(Debug, Args)]
 pub(crate) struct Lint {
@@ -22,32 +22,32 @@ pub(crate) struct Lint {
     file: SettingsFile,
 }
 
-/// Number of errors, and of warnings of one kind, that are listed without `--all`.
-const LISTED: usize = 100;
+/// Maximum number of errors, and of warnings of one kind, that are listed without `--all`.
+const MAX_LISTED: usize = 100;
 
 impl Lint {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let settings = self.file.load(Vec::new())?.settings.catalog;
-        let (files, unread) = documents::read_what_can_be(&self.folder)?;
+        let (files, unreadable_files) = documents::read_with_faults(&self.folder)?;
         let files: Vec<_> = files.into_iter().map(|file| (file.name, file.text)).collect();
-        let each = if self.all { usize::MAX } else { LISTED };
-        match change::lint(&files, &unread, &settings, Millis::now(), each) {
+        let max_listed = if self.all { usize::MAX } else { MAX_LISTED };
+        match change::lint(&files, &unreadable_files, &settings, Millis::now(), max_listed) {
             Ok(warnings) => {
                 warnings.listed.iter().for_each(|warning| print_error(format!("warning: {warning}")));
-                let are = if files.len() == 1 { "is" } else { "are" };
-                let with = match warnings.total {
+                let verb = if files.len() == 1 { "is" } else { "are" };
+                let warnings_note = match warnings.total {
                     0 => String::new(),
-                    total => format!(", with {}", counted(total, "warning")),
+                    total => format!(", with {}", format_count(total, "warning")),
                 };
-                print_line(format!("{} {are} well{with}", counted(files.len(), "file")));
+                print_line(format!("{} {verb} valid{warnings_note}", format_count(files.len(), "file")));
                 Ok(ExitCode::SUCCESS)
             }
             Err(faults) => {
-                faults.iter().take(each).for_each(print_error);
-                if faults.len() > each {
-                    print_error(format!("and {} more: `--all` lists them", faults.len() - each));
+                faults.iter().take(max_listed).for_each(print_error);
+                if faults.len() > max_listed {
+                    print_error(format!("and {} more: `--all` lists them", faults.len() - max_listed));
                 }
-                print_error(counted(faults.len(), "fault"));
+                print_error(format_count(faults.len(), "fault"));
                 Ok(ExitCode::FAILURE)
             }
         }

@@ -33,7 +33,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::{
     runtime,
-    settings::{self, Loaded, Override},
+    settings::{self, LoadedSettings, Override},
 };
 
 /// Content governance: receives content, evaluates rules, opens review jobs and sends callbacks.
@@ -93,7 +93,7 @@ enum Command {
     /// Create organisations
     #[command(subcommand)]
     Org(org::Org),
-    /// Show what is known about a user of the platform
+    /// Show strikes, jobs, items and reports of a user of the platform
     #[command(subcommand)]
     Users(users::Users),
     /// List requests to the admin API with author and result
@@ -164,12 +164,12 @@ struct SettingsFile {
 }
 
 impl SettingsFile {
-    fn load(&self, overrides: Vec<Override>) -> anyhow::Result<Loaded> {
+    fn load(&self, overrides: Vec<Override>) -> anyhow::Result<LoadedSettings> {
         Ok(settings::load(self.config.as_deref(), overrides)?)
     }
 
     /// Loads the settings and checks those that a service needs to start.
-    fn load_to_start(&self, overrides: Vec<Override>) -> anyhow::Result<Loaded> {
+    fn load_to_start(&self, overrides: Vec<Override>) -> anyhow::Result<LoadedSettings> {
         Ok(self.load(overrides)?.check_start()?)
     }
 }
@@ -194,15 +194,15 @@ struct Places {
 impl Places {
     fn overrides(&self) -> Vec<Override> {
         let data = self.data.as_ref().map(|folder| folder.display().to_string());
-        let all: [(&'static [&'static str], &'static str, Option<String>); 4] = [
+        let options: [(&'static [&'static str], &'static str, Option<String>); 4] = [
             (&["data", "folder"], "--data", data),
             (&["api", "listen"], "--api-listen", self.api_listen.clone()),
             (&["console", "listen"], "--console-listen", self.console_listen.clone()),
             (&["ops", "listen"], "--ops-listen", self.ops_listen.clone()),
         ];
-        let set = all
+        let overrides = options
             .into_iter()
             .filter_map(|(path, flag, value)| Some(Override { path, flag, value: value?.into() }));
-        set.collect()
+        overrides.collect()
     }
 }

@@ -1,6 +1,6 @@
-//! `tidegate org`: makes organisations.
+//! `tidegate org`: creates organisations.
 //!
-//! It needs the token of server.json: a key belongs to one organisation.
+//! It needs the token of `server.json`, because a key belongs to one organisation.
 
 use std::process::ExitCode;
 
@@ -26,8 +26,8 @@ pub(crate) enum Org {
 impl Org {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let Self::Create { id, name, connection } = self;
-        let _made: Value = connection.open()?.post("/orgs", &json!({ "id": id, "name": name })).await?;
-        print_line(format!("made {id}; its first key: tidegate keys create --org {id}"));
+        let _created: Value = connection.open()?.post("/orgs", &json!({ "id": id, "name": name })).await?;
+        print_line(format!("created {id}; its first key: tidegate keys create --org {id}"));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,6 +1,6 @@
 //! `tidegate pull DIR`: writes the live configuration into a folder, one file per kind, in canonical form.
 //!
-//! The service does not store comments or file layout. Files that no pull wrote are neither changed nor removed.
+//! The service does not store comments or file layout. Files that were not written by a pull are left alone.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,7 +38,7 @@ pub(crate) struct Pull {
 #[derive(Deserialize)]
 struct Configuration {
     version: i64,
-    /// Earlier versions do not tell it.
+    /// Not sent by older servers.
     org: Option<String>,
     files: Vec<File>,
 }
@@ -48,18 +48,18 @@ impl Pull {
         let client = self.connection.open()?;
         let configuration: Configuration = client.get("/config", &[]).await?;
         fs::create_dir_all(&self.folder)
-            .with_context(|| format!("the folder {} cannot be made", self.folder.display()))?;
-        let before = PullState::read(&self.folder)?;
-        if before.is_none() && !self.force && !documents::all(&self.folder)?.is_empty() {
+            .with_context(|| format!("the folder {} cannot be created", self.folder.display()))?;
+        let previous_state = PullState::read(&self.folder)?;
+        if previous_state.is_none() && !self.force && !documents::read_all(&self.folder)?.is_empty() {
             bail!(
-                "{} holds documents that were not pulled: name another folder, or --force",
+                "{} holds documents that were not pulled: choose another folder, or use --force",
                 self.folder.display()
             );
         }
-        let plan = Plan::new(&self.folder, before, configuration)?;
+        let plan = Plan::new(&self.folder, previous_state, configuration)?;
         if !self.force && !plan.refusals.is_empty() {
             plan.refusals.iter().for_each(print_error);
-            bail!("nothing was written: `--force` writes over these files, or name another folder");
+            bail!("no file was written: use `--force` to overwrite these files, or choose another folder");
         }
         plan.carry_out(&self.folder)?;
         plan.describe_unpulled_files(&self.folder)?.iter().for_each(print_error);
@@ -70,51 +70,61 @@ impl Pull {
 
 /// Changes that a pull makes in a folder.
 struct Plan {
-    before: Option<PullState>,
+    previous_state: Option<PullState>,
     configuration: Configuration,
-    /// FileHashes of the existing files whose names the pull knows.
-    there: FileHashes,
+    /// Hashes of the existing files that the pull writes or removes.
+    existing_files: FileHashes,
     /// Indices of the files of `configuration` that are missing or differ.
-    write: Vec<usize>,
-    remove: Vec<String>,
+    files_to_write: Vec<usize>,
+    files_to_remove: Vec<String>,
     /// Reasons against writing, one per file.
     refusals: Vec<String>,
 }
 
 impl Plan {
-    fn new(folder: &Path, before: Option<PullState>, configuration: Configuration) -> anyhow::Result<Self> {
-        let recorded = before.iter().flat_map(PullState::written_files).map(|(name, _)| name.clone());
-        let recorded = recorded.filter(|name| is_plain_file_name(name));
+    fn new(
+        folder: &Path,
+        previous_state: Option<PullState>,
+        configuration: Configuration,
+    ) -> anyhow::Result<Self> {
+        let recorded_names =
+            previous_state.iter().flat_map(PullState::written_files).map(|(name, _)| name.clone());
+        let recorded_names = recorded_names.filter(|name| is_plain_file_name(name));
         let mut plan = Self {
-            there: FileHashes::new(),
-            write: Vec::new(),
-            remove: recorded.collect::<BTreeSet<_>>().into_iter().collect(),
+            existing_files: FileHashes::new(),
+            files_to_write: Vec::new(),
+            files_to_remove: recorded_names.collect::<BTreeSet<_>>().into_iter().collect(),
             refusals: Vec::new(),
-            before,
+            previous_state,
             configuration,
         };
-        for (place, file) in plan.configuration.files.iter().enumerate() {
+        for (index, file) in plan.configuration.files.iter().enumerate() {
             if !is_plain_file_name(&file.name) {
-                bail!("the server names a file that no folder has: {:?}", file.name);
+                bail!("the server sent an invalid file name: {:?}", file.name);
             }
-            plan.remove.retain(|name| *name != file.name);
-            let there = content_hash(&folder.join(&file.name))?;
-            plan.there.extend(there.clone().map(|there| (file.name.clone(), there)));
-            if there != Some(sha256_hex(file.text.as_bytes())) {
-                plan.write.push(place);
-                plan.refusals.extend(describe_refusal(plan.before.as_ref(), folder, &file.name, there));
+            plan.files_to_remove.retain(|name| *name != file.name);
+            let existing_hash = content_hash(&folder.join(&file.name))?;
+            plan.existing_files.extend(existing_hash.clone().map(|hash| (file.name.clone(), hash)));
+            if existing_hash != Some(sha256_hex(file.text.as_bytes())) {
+                plan.files_to_write.push(index);
+                plan.refusals.extend(describe_refusal(
+                    plan.previous_state.as_ref(),
+                    folder,
+                    &file.name,
+                    existing_hash,
+                ));
             }
         }
-        for name in std::mem::take(&mut plan.remove) {
-            if let Some(there) = content_hash(&folder.join(&name))? {
+        for name in std::mem::take(&mut plan.files_to_remove) {
+            if let Some(existing_hash) = content_hash(&folder.join(&name))? {
                 plan.refusals.extend(describe_refusal(
-                    plan.before.as_ref(),
+                    plan.previous_state.as_ref(),
                     folder,
                     &name,
-                    Some(there.clone()),
+                    Some(existing_hash.clone()),
                 ));
-                plan.there.insert(name.clone(), there);
-                plan.remove.push(name);
+                plan.existing_files.insert(name.clone(), existing_hash);
+                plan.files_to_remove.push(name);
             }
         }
         Ok(plan)
@@ -123,83 +133,93 @@ impl Plan {
     /// Writes the files. Until the last step the pull state names both versions: after a crash `apply` refuses the folder,
     /// and the next pull recognises both contents of each file.
     fn carry_out(&self, folder: &Path) -> anyhow::Result<()> {
-        let new = self.configuration.files.iter();
-        let new: FileHashes = new.map(|file| (file.name.clone(), sha256_hex(file.text.as_bytes()))).collect();
+        let new_files = self.configuration.files.iter();
+        let new_hashes: FileHashes =
+            new_files.map(|file| (file.name.clone(), sha256_hex(file.text.as_bytes()))).collect();
         let Configuration { version, org, .. } = &self.configuration;
         let (version, org) = (*version, org.clone());
         let (old_version, old_org) =
-            self.before.as_ref().map_or((version, &org), |before| (before.version, &before.org));
-        let writing = Some(new.clone());
-        PullState { version: old_version, org: old_org.clone(), files: self.there.clone(), writing }
-            .write(folder)?;
-        for file in self.write.iter().map(|place| &self.configuration.files[*place]) {
+            self.previous_state.as_ref().map_or((version, &org), |before| (before.version, &before.org));
+        let unfinished_hashes = Some(new_hashes.clone());
+        PullState {
+            version: old_version,
+            org: old_org.clone(),
+            files: self.existing_files.clone(),
+            writing: unfinished_hashes,
+        }
+        .write(folder)?;
+        for file in self.files_to_write.iter().map(|index| &self.configuration.files[*index]) {
             let path = folder.join(&file.name);
             write_atomically(&path, file.text.as_bytes())?;
             print_line(path.display());
         }
-        for name in &self.remove {
+        for name in &self.files_to_remove {
             let path = folder.join(name);
             fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
             print_line(format!("removed {}", path.display()));
         }
-        PullState { version, org, files: new, writing: None }.write(folder)
+        PullState { version, org, files: new_hashes, writing: None }.write(folder)
     }
 
-    /// Describes what the next `apply` would do with files that were not pulled.
+    /// Describes the effect of the next `apply` for files that were not pulled.
     fn describe_unpulled_files(&self, folder: &Path) -> anyhow::Result<Vec<String>> {
-        let names = |document: &Document| (document.kind(), document.key().to_owned());
-        let mut known = BTreeMap::new();
+        let document_key = |document: &Document| (document.kind(), document.key().to_owned());
+        let mut file_by_document = BTreeMap::new();
         for file in &self.configuration.files {
             let documents = parse(&[(&file.name, &file.text)]).unwrap_or_default();
-            known.extend(documents.iter().map(|(_, document)| (names(document), file.name.as_str())));
+            file_by_document
+                .extend(documents.iter().map(|(_, document)| (document_key(document), file.name.as_str())));
         }
-        let files = documents::all(folder)?;
+        let files = documents::read_all(folder)?;
         let pairs: Vec<_> = files.iter().map(|file| (file.name.as_str(), file.text.as_str())).collect();
         let entries = named_files(&pairs);
-        let is_ours = |name: &str| self.configuration.files.iter().any(|file| file.name == name);
-        let mut told = Vec::new();
+        let is_pulled = |name: &str| self.configuration.files.iter().any(|file| file.name == name);
+        let mut descriptions = Vec::new();
         for (name, text) in pairs {
-            if is_ours(name) || entries.iter().any(|entries| entries == name) {
+            if is_pulled(name) || entries.iter().any(|entries| entries == name) {
                 continue;
             }
             let path = folder.join(name);
-            let mut tell = |what: String| told.push(format!("{} was not pulled, and {what}", path.display()));
+            let mut describe = |effect: String| {
+                descriptions.push(format!("{} was not pulled, and {effect}", path.display()));
+            };
             let Ok(documents) = parse(&[(name, text)]) else {
-                tell("cannot be read as documents".to_owned());
+                describe("cannot be read as documents".to_owned());
                 continue;
             };
-            for named in documents.iter().map(|(_, document)| names(document)) {
-                let document = format!("{}: {}", named.0.name(), named.1);
-                tell(match known.get(&named) {
-                    None => format!("holds `{document}`, which the service has not: `apply` adds it"),
+            for key in documents.iter().map(|(_, document)| document_key(document)) {
+                let document = format!("{}: {}", key.0.name(), key.1);
+                describe(match file_by_document.get(&key) {
+                    None => format!("holds `{document}`, which the service does not have: `apply` adds it"),
                     Some(file) => {
                         format!("holds `{document}`, as {file} does: `apply` refuses both together")
                     }
                 });
             }
         }
-        Ok(told)
+        Ok(descriptions)
     }
 }
 
 /// Returns the reason why a file must not be written or removed without `--force`.
 fn describe_refusal(
-    before: Option<&PullState>,
+    previous_state: Option<&PullState>,
     folder: &Path,
     name: &str,
-    there: Option<String>,
+    existing_hash: Option<String>,
 ) -> Option<String> {
-    let known = before.into_iter().flat_map(PullState::written_files);
-    let ours: Vec<_> = known.filter(|(known, _)| *known == name).map(|(_, hash)| hash).collect();
-    let was_there = before.is_some_and(|before| before.files.contains_key(name));
-    let why = match there {
-        Some(there) if ours.contains(&&there) => return None,
-        Some(_) if ours.is_empty() => "is there, and is not known to be pulled",
+    let written_files = previous_state.into_iter().flat_map(PullState::written_files);
+    let written_hashes: Vec<_> =
+        written_files.filter(|(written_name, _)| *written_name == name).map(|(_, hash)| hash).collect();
+    let was_pulled = previous_state.is_some_and(|state| state.files.contains_key(name));
+    let reason = match existing_hash {
+        Some(hash) if written_hashes.contains(&&hash) => return None,
+        Some(_) if written_hashes.is_empty() => "exists, but was not pulled",
         Some(_) => "was changed since it was pulled",
-        None if was_there => "was removed since it was pulled",
+        None if was_pulled => "was removed since it was pulled",
         None => return None,
     };
-    Some(format!("{} {why}", folder.join(name).display()))
+    Some(format!("{} {reason}", folder.join(name).display()))
 }
 
 /// True if the name is a plain file name, so that it cannot lead out of the folder.
@@ -228,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pull_that_broke_off_is_refused_by_apply_and_ended_by_the_next_pull() {
+    fn interrupted_pull_blocks_apply_until_the_next_pull() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         plan(path, 1, &[("a.yaml", "queue: a\n"), ("b.yaml", "queue: b\n")]).carry_out(path).unwrap();
@@ -240,7 +260,7 @@ mod tests {
         broken.carry_out(path).unwrap_err();
         assert_eq!(fs::read_to_string(path.join("a.yaml")).unwrap(), "queue: other\n");
         let refused = PullState::read_complete(path).unwrap_err().to_string();
-        assert!(refused.contains("broke off") && refused.contains("pull again"), "{refused}");
+        assert!(refused.contains("was interrupted") && refused.contains("pull again"), "{refused}");
 
         fs::remove_dir_all(path.join("c.yaml")).unwrap();
         let again = plan(path, 3, &[("a.yaml", "queue: a\n"), ("c.yaml", "queue: c\n")]);
@@ -252,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_edited_after_a_pull_that_broke_off_is_still_told() {
+    fn edits_after_an_interrupted_pull_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         plan(path, 1, &[("a.yaml", "queue: a\n")]).carry_out(path).unwrap();
@@ -266,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_a_version_that_kept_no_hashes_counts_as_edited_where_it_differs() {
+    fn folder_without_hashes_counts_as_edited_where_it_differs() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         fs::write(path.join(".tidegate.json"), r#"{"version":4}"#).unwrap();
@@ -275,13 +295,13 @@ mod tests {
         }
         let plan = plan(path, 5, &[("same.yaml", "queue: a\n"), ("other.yaml", "queue: b\n")]);
         assert!(plan.refusals.len() == 1 && plan.refusals[0].contains("other.yaml"), "{:?}", plan.refusals);
-        assert_eq!(plan.remove, [""; 0], "it may be somebody's own");
+        assert_eq!(plan.files_to_remove, [""; 0], "it may be somebody's own");
         let told = plan.describe_unpulled_files(path).unwrap();
         assert!(told.len() == 1 && told[0].contains("gone.yaml") && told[0].contains("queue: a"), "{told:?}");
     }
 
     #[test]
-    fn no_name_of_the_server_leads_out_of_the_folder() {
+    fn file_names_of_the_server_stay_within_the_folder() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["../a.yaml", "/a.yaml", "b/a.yaml", "", ".."] {
             let files = vec![File { name: name.into(), text: String::new() }];

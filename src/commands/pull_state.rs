@@ -30,11 +30,11 @@ pub(super) struct PullState {
     pub(super) writing: Option<FileHashes>,
 }
 
-const NAME: &str = ".tidegate.json";
+const FILE_NAME: &str = ".tidegate.json";
 
 impl PullState {
     pub(super) fn read(folder: &Path) -> anyhow::Result<Option<Self>> {
-        let path = folder.join(NAME);
+        let path = folder.join(FILE_NAME);
         match fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes)
                 .map(Some)
@@ -46,14 +46,14 @@ impl PullState {
 
     /// Reads the state like `read`, and fails if the last pull was not finished.
     pub(super) fn read_complete(folder: &Path) -> anyhow::Result<Option<Self>> {
-        let pulled = Self::read(folder)?;
-        if pulled.as_ref().is_some_and(|pulled| pulled.writing.is_some()) {
+        let state = Self::read(folder)?;
+        if state.as_ref().is_some_and(|pulled| pulled.writing.is_some()) {
             bail!(
-                "the last pull into {} broke off, so it holds files of two versions: pull again",
+                "the last pull into {} was interrupted, so it holds files of two versions: pull again",
                 folder.display()
             );
         }
-        Ok(pulled)
+        Ok(state)
     }
 
     /// Returns the files that pulls wrote, with their hashes. An unfinished pull leaves either of two contents.
@@ -62,7 +62,7 @@ impl PullState {
     }
 
     pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
-        write_atomically(&folder.join(NAME), &serde_json::to_vec(self)?)
+        write_atomically(&folder.join(FILE_NAME), &serde_json::to_vec(self)?)
     }
 }
 
@@ -70,16 +70,16 @@ pub(super) fn sha256_hex(content: &[u8]) -> String {
     hex(&Sha256::digest(content))
 }
 
-/// Writes a file so that it has its old or its new content, also after a crash.
+/// Writes a file atomically: after a crash it has its old or its new content.
 pub(super) fn write_atomically(path: &Path, content: &[u8]) -> anyhow::Result<()> {
-    let named = path.file_name().unwrap_or_default().to_string_lossy();
+    let file_name = path.file_name().unwrap_or_default().to_string_lossy();
     // A hidden name: a file left behind by a crash must not be read as a document.
-    let beside: PathBuf = path.with_file_name(format!(".{named}.new"));
+    let temporary_path: PathBuf = path.with_file_name(format!(".{file_name}.new"));
     let write = || {
-        let mut file = fs::File::create(&beside)?;
+        let mut file = fs::File::create(&temporary_path)?;
         file.write_all(content)?;
         file.sync_all()?;
-        fs::rename(&beside, path)?;
+        fs::rename(&temporary_path, path)?;
         // Syncs the folder, so that files reach the disk in the order in which they were written.
         #[cfg(unix)]
         fs::File::open(path.parent().unwrap_or(path))?.sync_all()?;

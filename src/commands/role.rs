@@ -1,6 +1,6 @@
-//! `tidegate ingest`, `process`, `deliver`, `console`: one role, as one of several processes.
+//! `tidegate ingest`, `process`, `deliver`, `console`: runs one role, as one of several processes.
 //!
-//! All four are the same but for their name.
+//! The four commands differ only in the role.
 
 use std::process::ExitCode;
 
@@ -25,15 +25,15 @@ pub(crate) struct Role {
 impl Role {
     pub(crate) fn run(self, kind: RoleKind) -> anyhow::Result<ExitCode> {
         let loaded = self.file.load_to_start(self.places.overrides())?;
-        let embedded = loaded.settings.embedded_parts();
-        if !embedded.is_empty() {
-            let why = format!(
+        let embedded_parts = loaded.settings.embedded_parts();
+        if !embedded_parts.is_empty() {
+            let message = format!(
                 "`tidegate {}` is one of several processes, and embedded data is opened by one process only, but {}: \
                  run `tidegate up`, or set stream.engine = \"kafka\" and store.engine = \"cql\"",
                 kind.name(),
-                embedded.join(" and ")
+                embedded_parts.join(" and ")
             );
-            return Err(SettingsError::Contradiction(why).into());
+            return Err(SettingsError::Contradiction(message).into());
         }
         runtime::run(loaded.settings.runtime, serve::run(loaded, &[kind], None))
     }

@@ -1,6 +1,6 @@
-//! `tidegate routing ...`: where routing lists send jobs.
+//! `tidegate routing ...`: explains the queue that routing lists choose for a job.
 //!
-//! The running service answers, since it has the items.
+//! The running service answers, because it has the items.
 
 use std::{
     io::Read as _,
@@ -46,29 +46,29 @@ pub(crate) struct Explain {
 
 impl Routing {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let Self::Explain(wanted) = self;
-        let mut body = match (&wanted.item, &wanted.cause) {
-            (Some(item), _) => of_item(item)?,
-            (None, Some(file)) => read(file)?,
+        let Self::Explain(options) = self;
+        let mut body = match (&options.item, &options.cause) {
+            (Some(item), _) => item_body(item)?,
+            (None, Some(file)) => read_body(file)?,
             (None, None) => anyhow::bail!("--item or --cause is needed"),
         };
-        body.insert("list".to_owned(), wanted.list.into());
-        if let Some(folder) = &wanted.config {
+        body.insert("list".to_owned(), options.list.into());
+        if let Some(folder) = &options.config {
             body.insert("files".to_owned(), json!(documents::read(folder)?));
         }
-        let client = wanted.server.open(wanted.settings.as_deref())?;
+        let client = options.server.open(options.settings.as_deref())?;
         print_line(client.post::<Json>("/routing/explain", &Json::Object(body)).await?);
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn of_item(item: &str) -> anyhow::Result<Map<String, Json>> {
+fn item_body(item: &str) -> anyhow::Result<Map<String, Json>> {
     let (type_id, id) =
         item.split_once('/').context("--item needs an item type and an id, as in post/1234")?;
     Ok([("item".to_owned(), json!({"typeId": type_id, "id": id}))].into_iter().collect())
 }
 
-fn read(file: &Path) -> anyhow::Result<Map<String, Json>> {
+fn read_body(file: &Path) -> anyhow::Result<Map<String, Json>> {
     let mut text = String::new();
     if file.as_os_str() == "-" {
         std::io::stdin().read_to_string(&mut text).context("standard input")?;

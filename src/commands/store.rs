@@ -1,6 +1,6 @@
-//! `tidegate store migrate`: brings the store's tables to what this version declares.
+//! `tidegate store migrate`: creates the tables and columns that this version needs.
 //!
-//! It opens the store itself: a process that needs the tables does not start without them.
+//! It opens the store itself, because the service does not start without its tables.
 
 use std::process::ExitCode;
 
@@ -17,10 +17,10 @@ use crate::{
 pub(crate) enum Store {
     /// Create missing tables and columns; processes of the previous version keep running
     Migrate {
-        /// Print what is missing and change nothing (exit code 2 if anything is)
+        /// Only print missing tables and columns (exit code 2 if there are any)
         #[arg(long, conflicts_with = "expand")]
         check: bool,
-        /// Create what is missing, and change nothing else; the default
+        /// Create missing tables and columns, without other changes; the default
         #[arg(long)]
         expand: bool,
         #[command(flatten)]
@@ -33,14 +33,14 @@ impl Store {
         let Self::Migrate { check, expand: _, file } = self;
         let settings = file.load(Vec::new())?.settings.store;
         if settings.engine == StoreEngine::Embedded {
-            print_line("store.engine = embedded: its tables are made when it is opened");
+            print_line("store.engine = embedded: its tables are created when it is opened");
             return Ok(ExitCode::SUCCESS);
         }
         let tables = Tables::open_cql(settings.cql).await?;
         let mode = if check { Migration::Check } else { Migration::Expand };
         let differences = tables.migrate(mode).await?;
         for difference in &differences {
-            print_line(format!("{} {difference}", if check { "missing" } else { "made" }));
+            print_line(format!("{} {difference}", if check { "missing" } else { "created" }));
         }
         tables.close().await?;
         if differences.is_empty() {

@@ -1,6 +1,6 @@
-//! `tidegate topics create`: makes the log's topics on Kafka, and compares those that exist.
+//! `tidegate topics create`: creates the topics of the log on Kafka, and compares existing ones with the settings.
 //!
-//! It changes no topic that exists.
+//! Existing topics are not changed.
 
 use std::process::ExitCode;
 
@@ -24,12 +24,12 @@ impl Topics {
         let Self::Create { file } = self;
         let settings = file.load(Vec::new())?.settings.stream;
         if settings.engine == EngineKind::Embedded {
-            print_line("stream.engine = embedded: its topics are made when it is opened");
+            print_line("stream.engine = embedded: its topics are created when it is opened");
             return Ok(ExitCode::SUCCESS);
         }
         let report = kafka::create_topics(&settings).await?;
-        report.created.iter().for_each(|name| print_line(format!("made {name}")));
-        report.existing.iter().for_each(|name| print_line(format!("there is {name}")));
+        report.created.iter().for_each(|name| print_line(format!("created {name}")));
+        report.existing.iter().for_each(|name| print_line(format!("{name} exists")));
         report.warnings.iter().for_each(|warning| print_error(format!("warning: {warning}")));
         Ok(ExitCode::SUCCESS)
     }

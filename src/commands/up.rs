@@ -1,6 +1,6 @@
-//! `tidegate up`: all roles in one process, on embedded data unless the settings say otherwise.
+//! `tidegate up`: runs all roles in one process, on embedded data unless the settings choose servers.
 //!
-//! With `--demo` it also plays the platform; see `demo`.
+//! With `--demo`, `demo` adds sample data and the platform's side.
 
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ pub(crate) struct Up {
     /// ./tidegate-demo
     #[arg(long)]
     demo: bool,
-    /// Start even if durable data is missing, and log what is lost
+    /// Start even if durable data is missing, and log the loss
     #[arg(long)]
     accept_loss: bool,
     /// Address of the sample platform

@@ -1,4 +1,4 @@
-//! `tidegate users`: shows what is known about a user of the platform.
+//! `tidegate users`: shows strikes, jobs, items and reports of a user of the platform.
 
 use std::process::ExitCode;
 
@@ -92,13 +92,13 @@ impl Users {
 }
 
 impl User {
-    /// Returns the path of the user, whose id may hold any character, and of a list of theirs.
+    /// Returns the path of the user or of one of their lists. The id is escaped, because it may contain any character.
     fn path(&self, list: &str) -> anyhow::Result<String> {
         let path = || {
             let mut url = reqwest::Url::parse("http://localhost/users").ok()?;
             url.path_segments_mut().ok()?.push(&self.type_id).push(&self.id);
             Some(format!("{}{list}", url.path()))
         };
-        path().context("type and id make no address")
+        path().context("type and id do not form an address")
     }
 }

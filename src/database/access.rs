@@ -1,4 +1,4 @@
-//! Checks that this process may read and write the files of the database, so that a lack of rights is not taken for a loss.
+//! Checks that this process may read and write the files of the database, so that missing permissions are not reported as lost data.
 
 use std::{
     fs, io,
@@ -10,7 +10,7 @@ use rustix::fs::{Access, access};
 
 use super::{LOCK, MARKER, TABLES};
 
-/// Fails with the path of the first file or folder that this process may not use as the database does.
+/// Fails with the path of the first file or folder that this process may not use in the way that the database needs.
 pub(super) fn check(data: &Path, database: &Path, marks: [PathBuf; 2]) -> anyhow::Result<()> {
     check_folder(data)?;
     for mark in marks {
@@ -38,22 +38,24 @@ pub(super) fn check(data: &Path, database: &Path, marks: [PathBuf; 2]) -> anyhow
     Ok(())
 }
 
-/// Checks a folder and returns the paths in it; none if it is missing.
+/// Checks a folder and returns the paths in it; an empty list if the folder is missing.
 fn check_folder(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     check_file(folder, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)?;
+    // A missing folder is a loss and no lack of permissions: the checks for lost data report it.
     let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };
     Ok(entries.filter_map(Result::ok).map(|entry| entry.path()).collect())
 }
 
-fn check_file(path: &Path, wanted: Access) -> anyhow::Result<()> {
-    let Err(error) = access(path, wanted) else { return Ok(()) };
+fn check_file(path: &Path, required_access: Access) -> anyhow::Result<()> {
+    let Err(error) = access(path, required_access) else { return Ok(()) };
     let error = io::Error::from(error);
+    // A missing file is a loss and no lack of permissions: the checks for lost data report it.
     if !matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) {
         return Ok(());
     }
     bail!(
         "{} cannot be used ({error}): the user of this process (uid {}) needs read and write access to the data folder \
-         and everything in it. Nothing was changed",
+         and all files in it. The data was not changed",
         path.display(),
         rustix::process::geteuid().as_raw()
     )

@@ -23,14 +23,14 @@ const BUFFER: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct UnreadableTail {
     pub(super) file: PathBuf,
-    pub(super) at: u64,
+    pub(super) offset: u64,
     /// Description of the damage if acknowledged writes are lost; `None` if a crash alone explains the bytes.
     pub(super) damage: Option<String>,
     /// True if durable writes are lost, even if the log or the store will report it as well.
     pub(super) is_loss: bool,
 }
 
-/// Last sync counters of log and store that were read.
+/// Last sync counters of log and store in the batches read so far.
 type Counters = BTreeMap<&'static str, u64>;
 
 /// A row by its table and sequence number.
@@ -41,30 +41,30 @@ pub(super) type RowId = (u64, u64);
 pub(super) struct Journals {
     /// Numbers and paths, oldest first.
     pub(super) numbered: Vec<(u64, PathBuf)>,
-    /// Files that are named as a journal without a number. The database opens no folder with one.
+    /// Files with the extension of a journal whose name is not a number. The database refuses to open a folder with one.
     pub(super) misnamed: Vec<PathBuf>,
 }
 
 /// Contents of all journals.
 #[derive(Default)]
 pub(super) struct Scan {
-    /// Journals that end in something unreadable.
+    /// Unreadable ends of journals.
     pub(super) tails: Vec<UnreadableTail>,
     /// Numbers and paths of finished journals without content: a journal is finished only when it is full.
-    pub(super) emptied: Vec<(u64, PathBuf)>,
+    pub(super) emptied_journals: Vec<(u64, PathBuf)>,
     /// Sequence number of the first row of each table in each journal, oldest journal first.
     pub(super) first_rows: Vec<BTreeMap<u64, u64>>,
-    /// First sync counter of log and store in all journals, and the table that holds it.
+    /// First sync counter of log and store in all journals, with the number of its table.
     pub(super) first_counters: BTreeMap<&'static str, (u64, u64)>,
     /// Highest sequence number that was read.
-    pub(super) last: Option<u64>,
-    /// Rows that were looked for and are in no journal.
-    pub(super) missing: BTreeSet<RowId>,
+    pub(super) last_sequence: Option<u64>,
+    /// Expected rows that are in no journal.
+    pub(super) missing_rows: BTreeSet<RowId>,
 }
 
 /// Finds the journals of a database folder.
-pub(super) fn journals(folder: &Path) -> io::Result<Journals> {
-    let mut found = Journals::default();
+pub(super) fn list_journals(folder: &Path) -> io::Result<Journals> {
+    let mut journals = Journals::default();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if !path.extension().is_some_and(|kind| kind.eq_ignore_ascii_case("jnl")) {
@@ -73,29 +73,30 @@ pub(super) fn journals(folder: &Path) -> io::Result<Journals> {
         let name = path.file_name().and_then(|name| name.to_str());
         let number = name.and_then(|name| name.strip_suffix(".jnl")).and_then(|stem| stem.parse().ok());
         match number {
-            Some(number) => found.numbered.push((number, path)),
-            None => found.misnamed.push(path),
+            Some(number) => journals.numbered.push((number, path)),
+            None => journals.misnamed.push(path),
         }
     }
-    found.numbered.sort_unstable();
-    Ok(found)
+    journals.numbered.sort_unstable();
+    Ok(journals)
 }
 
-/// Reads all journals, and looks for rows in them. Nothing is changed.
+/// Reads all journals without changing them, and looks for the expected rows.
 pub(super) fn scan(
     journals: &[(u64, PathBuf)],
     durable: Option<&Durable>,
-    wanted: BTreeSet<RowId>,
+    expected_rows: BTreeSet<RowId>,
 ) -> io::Result<Scan> {
-    let mut scan = Scan { missing: wanted, ..Scan::default() };
-    let mut before = Counters::new();
+    let mut scan = Scan { missing_rows: expected_rows, ..Scan::default() };
+    let mut counters = Counters::new();
     for (index, (number, path)) in journals.iter().enumerate() {
+        // The database finishes a journal only when it is full, so all but the last one are full.
         let is_finished = index + 1 < journals.len();
         scan.first_rows.push(BTreeMap::new());
         let mut journal = Journal::open(path)?;
-        let tail = journal.check(is_finished, &mut before, durable, &mut scan)?;
+        let tail = journal.check(is_finished, &mut counters, durable, &mut scan)?;
         if is_finished && tail.is_none() && scan.first_rows.last().is_some_and(BTreeMap::is_empty) {
-            scan.emptied.push((*number, path.clone()));
+            scan.emptied_journals.push((*number, path.clone()));
         }
         scan.tails.extend(tail);
     }
@@ -103,10 +104,10 @@ pub(super) fn scan(
 }
 
 impl Scan {
-    fn note(&mut self, batch: &BatchRows) {
-        self.last = self.last.max(Some(batch.sequence));
+    fn record_batch(&mut self, batch: &BatchRows) {
+        self.last_sequence = self.last_sequence.max(Some(batch.sequence));
         for table in &batch.tables {
-            self.missing.remove(&(*table, batch.sequence));
+            self.missing_rows.remove(&(*table, batch.sequence));
             if let Some(first_rows) = self.first_rows.last_mut() {
                 first_rows.entry(*table).or_insert(batch.sequence);
             }
@@ -119,7 +120,7 @@ impl Scan {
 
 struct Journal {
     reader: BufReader<File>,
-    /// Key and value of the row that was read last: one allocation for all rows.
+    /// Key and value of the last row; one allocation serves all rows.
     row: Vec<u8>,
     path: PathBuf,
     position: u64,
@@ -160,50 +161,54 @@ impl Journal {
         })
     }
 
-    /// Returns the unreadable end, if there is one. `before` holds the counters of the journals before.
+    /// Reads the journal to its end and returns its unreadable tail, if any. `counters_before` holds the counters of earlier journals
+    /// and is advanced by those of this one.
     fn check(
         &mut self,
         is_finished: bool,
-        before: &mut Counters,
+        counters_before: &mut Counters,
         durable: Option<&Durable>,
         scan: &mut Scan,
     ) -> io::Result<Option<UnreadableTail>> {
-        let mut valid = 0;
+        let mut valid_end = 0;
         while let Batch::Complete(batch) = self.read_batch()? {
-            before.extend(batch.counters());
-            scan.note(&batch);
-            valid = self.position;
+            counters_before.extend(batch.counters());
+            scan.record_batch(&batch);
+            valid_end = self.position;
         }
-        let Some(content) = self.first_content(valid)? else { return Ok(None) };
-        let (mut batches, mut seen) = (0_u64, before.clone());
-        // The log and the store detect this as well, and can say what is missing.
-        let is_loss = before.iter().any(|(writer, count)| *count < durable_syncs(writer, durable));
-        let mut proof = is_finished;
-        let mut from = valid;
-        while let Some(next) = self.next_batch(from)? {
-            self.seek(next)?;
-            from = next;
+        let Some(content_start) = self.find_content(valid_end)? else { return Ok(None) };
+        let (mut tail_batches, mut seen_counters) = (0_u64, counters_before.clone());
+        // Log and store report this loss themselves, with offsets. Here it only decides whether a copy of the journal is kept.
+        let is_loss =
+            counters_before.iter().any(|(writer, count)| *count < durable_sync_count(writer, durable));
+        // A finished journal was full, so a crash cannot explain unreadable bytes at its end.
+        let mut is_proven = is_finished;
+        let mut search_start = valid_end;
+        // Looks for batches after the gap: one that was written after a sync of bytes in the gap proves that durable bytes are lost.
+        while let Some(batch_start) = self.find_batch_end(search_start)? {
+            self.seek(batch_start)?;
+            search_start = batch_start;
             while let Batch::Complete(batch) = self.read_batch()? {
-                batches += 1;
-                from = self.position;
+                tail_batches += 1;
+                search_start = self.position;
                 for (writer, count) in batch.counters() {
-                    proof |=
-                        count <= durable_syncs(writer, durable) || proves_sync(writer, count, before, &seen);
-                    seen.insert(writer, count);
+                    is_proven |= count <= durable_sync_count(writer, durable)
+                        || proves_sync(writer, count, counters_before, &seen_counters);
+                    seen_counters.insert(writer, count);
                 }
             }
         }
-        *before = seen;
-        let damage = proof.then(|| {
+        *counters_before = seen_counters;
+        let damage = is_proven.then(|| {
             format!(
-                "{} is damaged at byte {valid}: what stands from byte {content} on, with {batches} whole batches, was \
-                 written after bytes that were durable and cannot be read",
+                "{} is damaged at byte {valid_end}: the bytes from {content_start} on, with {tail_batches} complete batches, were \
+                 written after durable bytes that cannot be read",
                 self.path.display()
             )
         });
         Ok(Some(UnreadableTail {
             file: self.path.clone(),
-            at: valid,
+            offset: valid_end,
             is_loss: is_loss || damage.is_some(),
             damage,
         }))
@@ -220,6 +225,7 @@ impl Journal {
     }
 
     fn parse_batch(&mut self) -> io::Result<Option<BatchRows>> {
+        // Tags of the journal format: 1 starts a batch, 2 is a row, 4 clears a table, 3 ends the batch.
         let [tag] = self.read_array()?;
         if tag != 1 {
             return Ok(None);
@@ -244,7 +250,7 @@ impl Journal {
                     sum.update(row);
                     let (key, value) = row.split_at(usize::from(key_length));
                     let counter = sync_counter(key, value);
-                    // Rows of one table follow each other.
+                    // Rows of one table are adjacent, so comparing with the last table suffices.
                     if batch.tables.last() != Some(&table) {
                         batch.tables.push(table);
                     }
@@ -257,8 +263,8 @@ impl Journal {
             }
         }
         let end: [u8; 13] = self.read_array()?;
-        let is_whole = end[0] == 3 && end[1..9] == sum.digest().to_le_bytes() && end[9..] == *MAGIC;
-        Ok(is_whole.then_some(batch))
+        let is_complete = end[0] == 3 && end[1..9] == sum.digest().to_le_bytes() && end[9..] == *MAGIC;
+        Ok(is_complete.then_some(batch))
     }
 
     fn read_array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
@@ -285,10 +291,10 @@ impl Journal {
     }
 
     /// Returns the position of the next byte that is not zero.
-    fn first_content(&mut self, from: u64) -> io::Result<Option<u64>> {
-        // Blocks without a branch a byte: a new journal has 64 MiB of zeros.
+    fn find_content(&mut self, from: u64) -> io::Result<Option<u64>> {
+        // Blocks avoid a branch per byte: a new journal consists of 64 MiB of zeros.
         const BLOCK: usize = 256;
-        self.find(from, |bytes| {
+        self.search(from, |bytes| {
             let mut blocks = bytes.chunks(BLOCK);
             let block = blocks.position(|block| block.iter().fold(0, |all, byte| all | byte) != 0)?;
             let at = bytes[block * BLOCK..].iter().position(|byte| *byte != 0)?;
@@ -296,14 +302,15 @@ impl Journal {
         })
     }
 
-    /// Returns the position after the next end of a batch.
-    fn next_batch(&mut self, from: u64) -> io::Result<Option<u64>> {
+    /// Returns the position after the next end marker of a batch.
+    fn find_batch_end(&mut self, from: u64) -> io::Result<Option<u64>> {
         let length = MAGIC.len();
-        let found = self.find(from, |bytes| bytes.windows(length).position(|bytes| bytes == MAGIC))?;
-        Ok(found.map(|at| at + length as u64))
+        let marker_start =
+            self.search(from, |bytes| bytes.windows(length).position(|bytes| bytes == MAGIC))?;
+        Ok(marker_start.map(|at| at + length as u64))
     }
 
-    fn find(&mut self, mut from: u64, find: impl Fn(&[u8]) -> Option<usize>) -> io::Result<Option<u64>> {
+    fn search(&mut self, mut from: u64, find: impl Fn(&[u8]) -> Option<usize>) -> io::Result<Option<u64>> {
         let mut buffer = vec![0; BUFFER];
         loop {
             self.seek(from)?;
@@ -320,24 +327,29 @@ impl Journal {
             if length < buffer.len() {
                 return Ok(None);
             }
-            // The pattern may span two blocks.
+            // Blocks overlap, because the marker may span two of them.
             from += (length - MAGIC.len()) as u64;
         }
     }
 }
 
-fn durable_syncs(writer: &str, durable: Option<&Durable>) -> u64 {
+fn durable_sync_count(writer: &str, durable: Option<&Durable>) -> u64 {
     durable.map_or(0, |durable| {
         if writer == tidegate_stream::embedded::SYNCS_KEY { durable.log_syncs } else { durable.store_syncs }
     })
 }
 
-/// True if a batch with this counter, found behind a gap, was written after a sync of bytes in the gap: a writer begins
-/// with a counter only after the sync of the one before it. The first one behind the gap may itself not be synced.
-fn proves_sync(writer: &'static str, count: u64, before: &Counters, seen: &Counters) -> bool {
-    match (before.get(writer), seen.get(writer)) {
-        (Some(before), _) => count > before + 1,
-        (None, Some(seen)) => count > *seen,
+/// True if a batch after a gap was written after a sync of bytes in the gap. A writer starts a counter only after the sync of the
+/// previous one, so a counter beyond the next one proves that sync. The first counter after the gap may itself be unsynced.
+fn proves_sync(
+    writer: &'static str,
+    count: u64,
+    counters_before: &Counters,
+    seen_counters: &Counters,
+) -> bool {
+    match (counters_before.get(writer), seen_counters.get(writer)) {
+        (Some(last_count), _) => count > last_count + 1,
+        (None, Some(first_count)) => count > *first_count,
         (None, None) => false,
     }
 }

@@ -153,7 +153,7 @@ async fn a_database_that_was_removed_or_emptied_is_no_fresh_installation() {
         }
         let refused = refusal(data.path()).await;
         assert!(
-            refused.contains("is gone, and with it") && refused.contains("items[0] offsets 0 to 299"),
+            refused.contains("is missing, and with it") && refused.contains("items[0] offsets 0 to 299"),
             "{refused}"
         );
         goes_on_with_the_loss(data.path()).await;
@@ -240,7 +240,7 @@ async fn filled_with_two_journals() -> (tempfile::TempDir, PathBuf) {
     append(&log, items(0)).await;
     assert_eq!(log.close(Instant::now() + Duration::from_secs(60)).await, DrainResult::Clean);
     drop((table, database, log));
-    let journals = journal::journals(&folder_in(data.path())).unwrap().numbered;
+    let journals = journal::list_journals(&folder_in(data.path())).unwrap().numbered;
     assert_eq!(journals.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1]);
     (data, journal)
 }
@@ -312,7 +312,7 @@ async fn journals_that_the_database_removed_are_no_loss() {
 
 /// Number of the table of this name.
 fn number_of(data: &Path, name: &str) -> u64 {
-    let names = tables::names(&folder_in(data)).unwrap();
+    let names = tables::read_names(&folder_in(data)).unwrap();
     *names.iter().find(|(_, known)| *known == name).unwrap().0
 }
 
@@ -344,7 +344,7 @@ async fn a_table_that_lacks_its_folder_or_manifest_is_refused_by_name() {
         }
         for _ in 0..2 {
             let refused = refusal(damaged.path()).await;
-            let named = refused.contains("the table store.made is gone")
+            let named = refused.contains("the table store.made is lost")
                 && refused.contains(folder.join(lost).to_str().unwrap().trim_end_matches('/'));
             assert!(named && refused.contains("--accept-loss"), "{refused}");
         }
@@ -367,7 +367,7 @@ async fn rows_of_a_lost_table_are_not_mixed_with_those_of_the_next_one() {
     drop((database, mark));
     let lost = number_of(data.path(), "store.made");
     fs::remove_dir_all(tables::folder_of(&folder_in(data.path()), lost)).unwrap();
-    assert!(refusal(data.path()).await.contains("the table store.made is gone"));
+    assert!(refusal(data.path()).await.contains("the table store.made is lost"));
 
     let (database, mark) = open(true);
     let (made, other) = (table(&database, "store.made"), table(&database, "t"));
@@ -380,7 +380,7 @@ async fn rows_of_a_lost_table_are_not_mixed_with_those_of_the_next_one() {
     other.rotate_memtable_and_wait().unwrap();
     made.insert("newer", "row").unwrap();
     drop((made, other, database, mark));
-    let journals = journal::journals(&folder_in(data.path())).unwrap().numbered;
+    let journals = journal::list_journals(&folder_in(data.path())).unwrap().numbered;
     assert!(journals.len() > 1, "the first journal is full: {journals:?}");
 
     for flush in [false, true, false] {
@@ -411,7 +411,11 @@ async fn files_that_keep_the_database_from_opening_are_named() {
         (manifest, Some(b""), vec!["the table log.meta", "is empty"]),
         (rows.clone(), None, vec!["the table log.meta in", "missing or damaged file"]),
         (rows.clone(), Some(b"x"), vec!["of the table log.meta is damaged", rows.to_str().unwrap()]),
-        (own.join("tables/copy"), Some(b"x"), vec!["the table log.meta in", "tables/copy is no file of it"]),
+        (
+            own.join("tables/copy"),
+            Some(b"x"),
+            vec!["the table log.meta in", "tables/copy is not one of its files"],
+        ),
         (
             "db/version".into(),
             None,
@@ -433,7 +437,7 @@ async fn files_that_keep_the_database_from_opening_are_named() {
 
     fs::write(data.path().join("db/abc.jnl"), "x").unwrap();
     let refused = refusal(data.path()).await;
-    assert!(refused.contains("db/abc.jnl is no journal") && refused.contains("move it out"), "{refused}");
+    assert!(refused.contains("db/abc.jnl is not a journal") && refused.contains("move it out"), "{refused}");
 }
 
 #[tokio::test]
@@ -441,8 +445,8 @@ async fn rows_of_a_version_without_marks_are_opened_with_a_warning() {
     let data = tempfile::tempdir().unwrap();
     let folder = folder_in(data.path());
     let warning = || {
-        let names = tables::names(&folder).unwrap();
-        LockedDataFolder::lock(data.path(), false).unwrap().no_mark(&folder, &names)
+        let names = tables::read_names(&folder).unwrap();
+        LockedDataFolder::lock(data.path(), false).unwrap().warn_of_missing_mark(&folder, &names)
     };
     assert_eq!(warning(), None, "nothing is there yet");
     let database = open(&folder).unwrap();
@@ -450,7 +454,7 @@ async fn rows_of_a_version_without_marks_are_opened_with_a_warning() {
     drop(database);
     assert!(warning().unwrap().contains("durable.mark is missing or empty"));
     File::create(DurableMark::path_in(data.path())).unwrap();
-    assert!(warning().unwrap().contains("cannot be compared with what was durable"));
+    assert!(warning().unwrap().contains("opened without a check for lost writes"));
     close(open_all(data.path(), false).await.unwrap()).await;
     assert_eq!(warning(), None);
 }
@@ -503,9 +507,9 @@ async fn stop_leaves_nothing_to_read_again() {
         table.insert("a", [round]).unwrap();
         assert_eq!(table.get("a").unwrap().unwrap()[..], [round], "it is newer than the one in a table");
         assert_eq!(log.close(Instant::now() + Duration::from_secs(60)).await, DrainResult::Clean);
-        handle(data.path(), &database).close(Duration::from_secs(60)).await;
+        closing_handle(data.path(), &database).close(Duration::from_secs(60)).await;
         drop((log, table, database));
-        let journals = journal::journals(&folder_in(data.path())).unwrap().numbered;
+        let journals = journal::list_journals(&folder_in(data.path())).unwrap().numbered;
         let bytes: Vec<_> = journals.iter().map(|(_, path)| fs::metadata(path).unwrap().len()).collect();
         assert_eq!(bytes, [0]);
     }
@@ -543,11 +547,11 @@ async fn damaged_file_of_a_table_is_named() {
     let (database, _mark) = LockedDataFolder::lock(data.path(), false).unwrap().open_database().unwrap();
     let table = database.keyspace("log.items.0", fjall::KeyspaceCreateOptions::default).unwrap();
     let error = table.iter().find_map(|row| row.into_inner().err()).unwrap();
-    let named = format!("{:#}", handle(data.path(), &database).name_damage(error.into()));
+    let named = format!("{:#}", closing_handle(data.path(), &database).name_damage(error.into()));
     let file = file.display().to_string();
     assert!(named.contains(&file) && named.contains("of the table log.items.0 is damaged"), "{named}");
     assert!(named.contains("Put back a backup"), "{named}");
-    let other = handle(data.path(), &database).name_damage(anyhow::anyhow!("no disk"));
+    let other = closing_handle(data.path(), &database).name_damage(anyhow::anyhow!("no disk"));
     assert_eq!(other.to_string(), "no disk");
 }
 
@@ -594,7 +598,10 @@ fn files_without_rights_are_named_and_no_loss() {
         fs::set_permissions(&file, before).unwrap();
         let named = format!("{} cannot be used", file.display());
         assert!(refused.contains(&named) && refused.contains("read and write access"), "{path}: {refused}");
-        assert!(!refused.contains("--accept-loss") && !refused.contains("begin with nothing"), "{refused}");
+        assert!(
+            !refused.contains("--accept-loss") && !refused.contains("begin with an empty database"),
+            "{refused}"
+        );
     }
     runtime.block_on(async { close(open_all(data.path(), false).await.unwrap()).await });
 }
@@ -663,7 +670,7 @@ fn kills_while_journals_are_made_and_removed_are_no_loss() {
         writer.kill().unwrap();
         writer.wait().unwrap();
         let durable = durable.unwrap_or_else(|| panic!("start {kill} was refused"));
-        let journals = journal::journals(&folder_in(data.path())).unwrap().numbered;
+        let journals = journal::list_journals(&folder_in(data.path())).unwrap().numbered;
         oldest = journals[0].0;
         // Half of the kills hit what the start before them left.
         if kill % 2 == 0 {

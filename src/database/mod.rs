@@ -41,8 +41,8 @@ const HAS_MARKS: &str = "database.has_marks";
 const MIN_JOURNAL_BYTES: u64 = 64 << 20;
 const MAX_JOURNAL_BYTES: u64 = 128 << 20;
 
-/// Returns the handle by which an opened database is closed.
-pub(crate) fn handle(data: &Path, database: &Database) -> OpenDatabase {
+/// Returns the handle that closes an opened database.
+pub(crate) fn closing_handle(data: &Path, database: &Database) -> OpenDatabase {
     OpenDatabase::new(database, &folder_in(data))
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn folder_in(data: &Path) -> PathBuf {
 }
 
 /// True if the folder may hold a database with data.
-pub(crate) fn is_in(data: &Path) -> bool {
+pub(crate) fn may_hold_data(data: &Path) -> bool {
     let folder = folder_in(data);
     (folder.exists() && !holds_no_data(&folder).unwrap_or_default()) || has_tables(&data.join(UNFINISHED))
 }
@@ -73,14 +73,14 @@ impl LockedDataFolder {
         let lock = lock(data)?;
         let mark = DurableMark::open(data, accepts_loss).with_context(|| {
             format!(
-                "{}, which says how much of the data was durable, cannot be read: put it back, or start with \
-                 --accept-loss to take the data as it is",
+                "{} cannot be read, so the data cannot be checked for lost writes: put the file back, or start with \
+                 --accept-loss to use the data as it is",
                 file.display()
             )
         })?;
-        let starting = Self { data: data.to_owned(), _lock: lock, mark: Arc::new(mark) };
-        starting.check_database_exists()?;
-        Ok(starting)
+        let locked_folder = Self { data: data.to_owned(), _lock: lock, mark: Arc::new(mark) };
+        locked_folder.check_database_exists()?;
+        Ok(locked_folder)
     }
 
     fn check_database_exists(&self) -> anyhow::Result<()> {
@@ -90,17 +90,19 @@ impl LockedDataFolder {
             return Ok(());
         }
         if may_hold_rows(&folder).unwrap_or_default() {
-            return Err(no_marker(&folder));
+            return Err(missing_marker_error(&folder));
         }
-        let lost = format!("{} is gone, and with it {}", folder.display(), describe_durable(durable));
+        let loss = format!("{} is missing, and with it {}", folder.display(), describe_durable(durable));
         if !self.mark.accepts_loss() {
-            bail!("{lost}: put it or a backup back, or start with --accept-loss to begin with nothing");
+            bail!(
+                "{loss}: put it or a backup back, or start with --accept-loss to begin with an empty database"
+            );
         }
-        tracing::warn!("accepted as lost: {lost}");
+        tracing::warn!("accepted as lost: {loss}");
         Ok(())
     }
 
-    /// Opens the database, creating it if there is none. Returns it with the mark of the durable writes.
+    /// Opens the database, creating it if it does not exist. Returns it with the mark of its durable writes.
     pub(crate) fn open_database(self) -> anyhow::Result<(Database, Arc<DurableMark>)> {
         let (folder, unfinished) = (folder_in(&self.data), self.data.join(UNFINISHED));
         if !is_finished(&folder) {
@@ -108,18 +110,18 @@ impl LockedDataFolder {
         }
         if unfinished.exists() {
             let (unused, used) = (unfinished.display(), folder.display());
-            tracing::warn!("{unused} is not used, for {used} is: remove it unless something in it is wanted");
+            tracing::warn!("{unused} is ignored because {used} exists: remove it if it is not needed");
         }
         if has_lost_tables(&folder) {
             bail!(
-                "{} lacks the list of its tables, so that none of its rows would be found: put a backup in its place, \
-                 or move it away to begin with nothing",
+                "{} lacks the list of its tables, so none of its rows can be found: put a backup in its place, \
+                 or move it away to begin with an empty database",
                 folder.display()
             );
         }
         let open_elsewhere =
             || anyhow::anyhow!("{} is open in {}", folder.display(), describe_other_process());
-        let checked = {
+        let check_result = {
             // No other process may write to the journals while they are checked.
             let path = folder.join(LOCK);
             let lock = File::options().create(true).append(true).open(&path);
@@ -129,19 +131,19 @@ impl LockedDataFolder {
             }
             self.check(&folder)?
         };
-        let began = Instant::now();
-        tracing::info!(folder = %folder.display(), tables = checked.names.len(), "opening the database");
+        let started_at = Instant::now();
+        tracing::info!(folder = %folder.display(), tables = check_result.names.len(), "opening the database");
         let database = match open(&folder) {
             Ok(database) => database,
             Err(fjall::Error::Locked) => return Err(open_elsewhere()),
-            Err(error) => return Err(cannot_open(&folder, &checked.names, error)),
+            Err(error) => return Err(describe_open_error(&folder, &check_result.names, error)),
         };
-        tracing::info!(folder = %folder.display(), took_ms = began.elapsed().as_millis(), "the database is open");
-        let Checked { accepted, versions, scan, .. } = checked;
-        let watch = unflushed::Watch::start(&database, &self.data, accepted, &versions, &scan)?;
+        tracing::info!(folder = %folder.display(), took_ms = started_at.elapsed().as_millis(), "the database is open");
+        let FolderCheck { accepted, versions, scan, .. } = check_result;
+        let watch = unflushed::WatcherHandle::start(&database, &self.data, accepted, &versions, &scan)?;
         self.mark.keep(Box::new(watch));
         if !database.keyspace_exists(HAS_MARKS)
-            && let Err(error) = self.list_marks(&database)
+            && let Err(error) = self.create_marks_table(&database)
         {
             tracing::warn!(
                 error = format!("{error:#}"),
@@ -151,12 +153,12 @@ impl LockedDataFolder {
         Ok((database, self.mark))
     }
 
-    /// Creates the table that says that there is a mark.
-    fn list_marks(&self, database: &Database) -> anyhow::Result<()> {
+    /// Creates the table whose existence means that the data must have a mark.
+    fn create_marks_table(&self, database: &Database) -> anyhow::Result<()> {
         if self.mark.found().is_none() {
-            // Promises nothing, and is synced because it is the first.
-            let written = self.mark.store_synced(0);
-            written.with_context(|| format!("{} cannot be written", self.mark_file().display()))?;
+            // A count of 0 promises no durable write. The first write of a mark is synced in any case.
+            let mark_result = self.mark.store_synced(0);
+            mark_result.with_context(|| format!("{} cannot be written", self.mark_file().display()))?;
         }
         database.keyspace(HAS_MARKS, fjall::KeyspaceCreateOptions::default)?;
         Ok(())
@@ -166,8 +168,8 @@ impl LockedDataFolder {
         DurableMark::path_in(&self.data)
     }
 
-    /// Describes a lost mark. Without the mark, other losses stay hidden.
-    fn lost_mark(&self, folder: &Path, names: &tables::Names) -> Option<String> {
+    /// Describes a lost mark: without it, other losses cannot be detected.
+    fn describe_lost_mark(&self, folder: &Path, names: &tables::Names) -> Option<String> {
         let has_marks = names.values().any(|name| name == HAS_MARKS);
         (has_marks && self.mark.found().is_none()).then(|| {
             format!(
@@ -178,85 +180,86 @@ impl LockedDataFolder {
         })
     }
 
-    /// Returns a warning if there are rows of a version that kept no mark.
-    fn no_mark(&self, folder: &Path, names: &tables::Names) -> Option<String> {
-        (self.mark.found().is_none() && has_rows(folder) && self.lost_mark(folder, names).is_none()).then(|| {
+    /// Returns a warning if the data was written by a version without marks.
+    fn warn_of_missing_mark(&self, folder: &Path, names: &tables::Names) -> Option<String> {
+        (self.mark.found().is_none() && has_rows(folder) && self.describe_lost_mark(folder, names).is_none()).then(|| {
             format!(
-                "{} is missing or empty, as it is before the first start of a version that keeps it: {} is opened, and \
-                 cannot be compared with what was durable",
+                "{} is missing or empty, as before the first start of a version that keeps it: {} is opened without a check \
+                 for lost writes",
                 self.mark_file().display(),
                 folder.display()
             )
         })
     }
 
-    /// Fails if tables or journals lack durable writes; opening the database would remove or truncate what is left of
-    /// them. Bytes that a crash left after the last complete batch are truncated.
-    fn check(&self, folder: &Path) -> anyhow::Result<Checked> {
-        let read = || format!("the journals of {} cannot be read", folder.display());
-        let mut names = tables::names(folder)?;
-        if let Some(warning) = self.no_mark(folder, &names) {
+    /// Fails if tables or journals lack durable writes: opening the database would remove or truncate their remains. Truncates bytes
+    /// that a crash left after the last complete batch.
+    fn check(&self, folder: &Path) -> anyhow::Result<FolderCheck> {
+        let describe_error = || format!("the journals of {} cannot be read", folder.display());
+        let mut names = tables::read_names(folder)?;
+        if let Some(warning) = self.warn_of_missing_mark(folder, &names) {
             tracing::warn!("{warning}");
         }
         tables::check_manifests(folder, &names)?;
         let journal::Journals { numbered: journals, misnamed } =
-            journal::journals(folder).with_context(read)?;
+            journal::list_journals(folder).with_context(describe_error)?;
         if let Some(file) = misnamed.first() {
             bail!(
-                "{} is no journal of this database, whose journals are numbered: move it out of the folder",
+                "{} is not a journal of this database, because its name is not a number: move it out of the folder",
                 file.display()
             );
         }
         let record = unflushed::Record::read(&self.data)
             .with_context(|| format!("{} cannot be read", unflushed::path_in(&self.data).display()))?;
-        let wanted = record.as_ref().map(|record| record.wanted(folder)).unwrap_or_default();
+        let expected_rows = record.as_ref().map(|record| record.expected_rows(folder)).unwrap_or_default();
         let bytes: u64 =
             journals.iter().filter_map(|(_, path)| fs::metadata(path).ok()).map(|file| file.len()).sum();
         tracing::info!(folder = %folder.display(), journals = journals.len(), mib = bytes >> 20, "reading the journals");
-        let scan = journal::scan(&journals, self.mark.found(), wanted).with_context(read)?;
-        let mut accepted = record.clone().unwrap_or_default();
-        let mut lost: Vec<_> = self.lost_mark(folder, &names).into_iter().collect();
-        let gone = tables::gone(folder, &names);
-        lost.extend(gone.iter().map(|(_, name, path)| {
-            format!("the table {name} is gone, because {} is missing", path.display())
+        let scan = journal::scan(&journals, self.mark.found(), expected_rows).with_context(describe_error)?;
+        let mut accepted_losses = record.clone().unwrap_or_default();
+        let mut losses: Vec<_> = self.describe_lost_mark(folder, &names).into_iter().collect();
+        let missing_tables = tables::find_missing_tables(folder, &names);
+        losses.extend(missing_tables.iter().map(|(_, name, path)| {
+            format!("the table {name} is lost, because {} is missing", path.display())
         }));
-        let gone: Vec<u64> = gone.into_iter().map(|(table, ..)| table).collect();
-        lost.extend(lost_journals(folder, &journals, &scan, &mut accepted));
+        let missing_ids: Vec<u64> = missing_tables.into_iter().map(|(table, ..)| table).collect();
+        losses.extend(describe_lost_journals(folder, &journals, &scan, &mut accepted_losses));
         let has_marks = (self.mark.found().is_some(), record.is_some());
-        lost.extend(lost_rows(folder, &names, &journals, &scan, has_marks));
-        lost.extend(scan.tails.iter().filter_map(|tail| tail.damage.clone()));
-        if !lost.is_empty() && !self.mark.accepts_loss() {
+        losses.extend(describe_lost_rows(folder, &names, &journals, &scan, has_marks));
+        losses.extend(scan.tails.iter().filter_map(|tail| tail.damage.clone()));
+        if !losses.is_empty() && !self.mark.accepts_loss() {
             bail!(
-                "{}. Put back the data folder as it was or a backup, or start with --accept-loss to go on without what \
-                 is missing",
-                lost.join("; ")
+                "{}. Put back the data folder as it was or a backup, or start with --accept-loss to continue without \
+                 the missing data",
+                losses.join("; ")
             );
         }
-        for lost in lost {
-            tracing::warn!("accepted as lost: {lost}");
+        for loss in losses {
+            tracing::warn!("accepted as lost: {loss}");
         }
-        for table in gone {
+        // The remains are moved away first: the database would remove the folder of a table that is not in its list.
+        for table in missing_ids {
             self.keep_remains(folder, table)?;
-            tables::forget(folder, table)?;
+            tables::remove_from_list(folder, table)?;
             names.remove(&table);
         }
         for tail in &scan.tails {
             self.truncate(tail).with_context(|| format!("{} cannot be cut off", tail.file.display()))?;
         }
         let versions = unflushed::Versions::read(folder, &names);
-        Ok(Checked { names, accepted, versions, scan })
+        Ok(FolderCheck { names, accepted: accepted_losses, versions, scan })
     }
 
-    /// Moves what is left of a table that cannot be opened out of the way of the database, which would remove it.
+    /// Moves the remains of a table that cannot be opened out of the database folder, where the database would remove them.
     fn keep_remains(&self, folder: &Path, table: u64) -> anyhow::Result<()> {
-        let (remains, kept) =
+        let (remains, target) =
             (tables::folder_of(folder, table), self.data.join(format!("damaged-table-{table}")));
         if !remains.exists() {
             return Ok(());
         }
-        fs::rename(&remains, &kept)
-            .with_context(|| format!("{} cannot be moved to {}", remains.display(), kept.display()))?;
-        tracing::warn!(folder = %kept.display(), "what is left of a table is kept");
+        fs::rename(&remains, &target)
+            .with_context(|| format!("{} cannot be moved to {}", remains.display(), target.display()))?;
+        tracing::warn!(folder = %target.display(), "the remains of a lost table are kept");
         Ok(())
     }
 
@@ -269,14 +272,14 @@ impl LockedDataFolder {
             tracing::warn!(copy = %copy.display(), "the damaged journal is kept as a copy");
         }
         let file = File::options().write(true).open(&tail.file)?;
-        file.set_len(tail.at)?;
+        file.set_len(tail.offset)?;
         file.sync_all()?;
         Ok(())
     }
 }
 
 /// Results of the check that precedes opening the database.
-struct Checked {
+struct FolderCheck {
     names: tables::Names,
     /// Accepted losses, for the new record of unflushed rows.
     accepted: unflushed::Record,
@@ -284,47 +287,48 @@ struct Checked {
     scan: journal::Scan,
 }
 
-/// Describes journals that are missing between others, or emptied, and notes them as accepted.
-fn lost_journals(
+/// Describes journals that are missing between others or were emptied, and adds them to the accepted losses.
+fn describe_lost_journals(
     folder: &Path,
     journals: &[(u64, PathBuf)],
     scan: &journal::Scan,
-    accepted: &mut unflushed::Record,
+    accepted_losses: &mut unflushed::Record,
 ) -> Vec<String> {
-    let mut lost = Vec::new();
+    let mut losses = Vec::new();
     if journals.is_empty() {
-        lost.push(format!(
-            "{} has no journal (*.jnl), which every database has: what was written last is gone",
+        losses.push(format!(
+            "{} has no journal (*.jnl): every database has one, so the most recent writes are lost",
             folder.display()
         ));
     }
     for pair in journals.windows(2) {
-        let [(before, _), (after, path)] = pair else { continue };
-        let missing: Vec<_> = (before + 1..*after).collect();
-        if let (Some(first), Some(last)) = (missing.first(), missing.last())
-            && !missing.iter().all(|number| accepted.accepted_journals.contains(number))
+        let [(previous, _), (following, path)] = pair else { continue };
+        let missing_numbers: Vec<_> = (previous + 1..*following).collect();
+        if let (Some(first), Some(last)) = (missing_numbers.first(), missing_numbers.last())
+            && !missing_numbers.iter().all(|number| accepted_losses.accepted_journals.contains(number))
         {
-            lost.push(format!("the journals {first} to {last} before {} are gone", path.display()));
-            accepted.accepted_journals.extend(missing);
+            losses.push(format!("the journals {first} to {last} before {} are missing", path.display()));
+            accepted_losses.accepted_journals.extend(missing_numbers);
         }
     }
-    for (number, path) in &scan.emptied {
-        if accepted.accepted_journals.insert(*number) {
-            lost.push(format!("{} was emptied: a journal that another one follows is full", path.display()));
+    for (number, path) in &scan.emptied_journals {
+        if accepted_losses.accepted_journals.insert(*number) {
+            losses
+                .push(format!("{} was emptied: it must be full, because a later one exists", path.display()));
         }
     }
-    for tail in scan.tails.iter().filter(|tail| tail.damage.is_some() && tail.at == 0) {
-        // It is empty once its end is cut off.
+    for tail in scan.tails.iter().filter(|tail| tail.damage.is_some() && tail.offset == 0) {
+        // Truncation leaves the journal empty. Unless it is accepted, the next start would report it as emptied.
         let journal = journals.iter().find(|(_, path)| *path == tail.file);
-        accepted.accepted_journals.extend(journal.map(|(number, _)| *number));
+        accepted_losses.accepted_journals.extend(journal.map(|(number, _)| *number));
     }
     let oldest = journals.first().map_or(u64::MAX, |(number, _)| *number);
-    accepted.accepted_journals.retain(|number| *number >= oldest);
-    lost
+    accepted_losses.accepted_journals.retain(|number| *number >= oldest);
+    losses
 }
 
-/// Describes rows that were in a journal only and are in none.
-fn lost_rows(
+/// Describes rows that were only in a journal and are in none now.
+fn describe_lost_rows(
     folder: &Path,
     names: &tables::Names,
     journals: &[(u64, PathBuf)],
@@ -332,45 +336,49 @@ fn lost_rows(
     (has_mark, has_record): (bool, bool),
 ) -> Option<String> {
     let (_, oldest) = journals.first()?;
-    // What is missing at the end, log and store tell by the mark, with offsets.
-    let is_before_the_end = |sequence: u64| !has_mark || scan.last.is_none_or(|last| sequence < last);
-    let missing = scan.missing.iter().filter(|(_, sequence)| is_before_the_end(*sequence));
-    let mut tables: Vec<u64> = missing.map(|(table, _)| *table).collect();
+    // Log and store report losses at the end themselves: the mark gives them the offsets.
+    let is_before_the_end =
+        |sequence: u64| !has_mark || scan.last_sequence.is_none_or(|last| sequence < last);
+    let missing_rows = scan.missing_rows.iter().filter(|(_, sequence)| is_before_the_end(*sequence));
+    let mut tables: Vec<u64> = missing_rows.map(|(table, _)| *table).collect();
     if !has_record {
-        // Each counter begins with 1, and one that is in no file of its table was in a journal.
-        let later = scan.first_counters.values().filter(|(_, count)| *count > 1);
-        tables.extend(later.map(|(table, _)| *table).filter(|table| !tables::has_files(folder, *table)));
+        // Counters begin with 1. A higher first counter means that earlier ones were in a lost journal, unless a file of the table has them.
+        let later_counters = scan.first_counters.values().filter(|(_, count)| *count > 1);
+        tables.extend(
+            later_counters.map(|(table, _)| *table).filter(|table| !tables::has_files(folder, *table)),
+        );
     }
     if tables.is_empty() {
         return None;
     }
-    let named = tables.iter().map(|table| names.get(table).cloned().unwrap_or_else(|| table.to_string()));
+    let table_names =
+        tables.iter().map(|table| names.get(table).cloned().unwrap_or_else(|| table.to_string()));
     Some(format!(
-        "a journal before {} is gone, or one was cut off or emptied, and with it rows of {}",
+        "a journal before {} is missing, truncated or emptied, so rows of {} are lost",
         oldest.display(),
-        named.collect::<Vec<_>>().join(", ")
+        table_names.collect::<Vec<_>>().join(", ")
     ))
 }
 
-fn cannot_open(folder: &Path, names: &tables::Names, error: fjall::Error) -> anyhow::Error {
-    let cannot = format!("{} cannot be opened", folder.display());
-    let unreadable = tables::unreadable(folder, names);
-    if unreadable.is_empty() {
-        return anyhow::Error::new(error).context(format!("{cannot}: put back a backup of the data folder"));
+fn describe_open_error(folder: &Path, names: &tables::Names, error: fjall::Error) -> anyhow::Error {
+    let problem = format!("{} cannot be opened", folder.display());
+    let unreadable_tables = tables::describe_unreadable_tables(folder, names);
+    if unreadable_tables.is_empty() {
+        return anyhow::Error::new(error).context(format!("{problem}: put back a backup of the data folder"));
     }
-    anyhow::anyhow!("{cannot}: {}. Put back a backup of the data folder", unreadable.join("; "))
+    anyhow::anyhow!("{problem}: {}. Put back a backup of the data folder", unreadable_tables.join("; "))
 }
 
-fn no_marker(folder: &Path) -> anyhow::Error {
+fn missing_marker_error(folder: &Path) -> anyhow::Error {
     anyhow::anyhow!(
-        "{} is no database that can be opened, because its file `{MARKER}` is missing or cut off, and it is not empty: \
-         put that file back from a backup, put a backup in the place of the folder, or move the folder away to begin \
-         with nothing",
+        "{} cannot be opened as a database: it is not empty, but its file `{MARKER}` is missing or cut off; \
+         put that file back from a backup, replace the folder by a backup, or move it away to begin \
+         with an empty database",
         folder.display()
     )
 }
 
-/// Returns true if the lock file can be locked. Retries as the database does: an ending process may still hold it.
+/// Returns true if the lock file can be locked. Retries as the database does, because an ending process may still hold the lock.
 #[expect(clippy::disallowed_methods, reason = "it runs on a thread that may block")]
 fn is_free(lock: &File) -> bool {
     const TRIES: u32 = 3;
@@ -400,10 +408,10 @@ fn open(folder: &Path) -> fjall::Result<Database> {
         // A backup may have left out the lock file.
         File::options().create(true).append(true).open(folder.join(LOCK))?;
     }
-    let place = if folder.exists() { folder } else { folder.parent().unwrap_or(folder) };
-    let total = DiskSpace::of(place).space().map_or(u64::MAX, |space| space.total);
+    let existing_folder = if folder.exists() { folder } else { folder.parent().unwrap_or(folder) };
+    let total = DiskSpace::of(existing_folder).space().map_or(u64::MAX, |space| space.total);
     Database::builder(folder)
-        .max_cached_files(Some(crate::open_files::tables()))
+        .max_cached_files(Some(crate::open_files::max_open_tables()))
         // On a small disk, journals must not fill most of it before they are flushed.
         .max_journaling_size((total / 8).clamp(MIN_JOURNAL_BYTES, MAX_JOURNAL_BYTES))
         .open()
@@ -411,40 +419,43 @@ fn open(folder: &Path) -> fjall::Result<Database> {
 
 /// Creates the database in a temporary folder and renames it: a partly created one, as on a full disk, could not be opened.
 fn create(data: &Path, folder: &Path, unfinished: &Path) -> anyhow::Result<()> {
-    let cannot = || format!("{} cannot be made", folder.display());
+    let describe_failure = || format!("{} cannot be created", folder.display());
     if fs::symlink_metadata(folder).is_ok() {
-        return create_in_place(folder, unfinished).with_context(cannot);
+        return create_in_place(folder, unfinished).with_context(describe_failure);
     }
-    let made = (|| {
+    let creation = (|| {
         // A finished database from an earlier start is only renamed.
         if !is_finished(unfinished) {
             clear(unfinished)?;
             // Closing the database syncs it to disk.
-            drop(open(unfinished).with_context(|| format!("{} cannot be made", unfinished.display()))?);
+            drop(open(unfinished).with_context(|| format!("{} cannot be created", unfinished.display()))?);
         }
         fs::rename(unfinished, folder)?;
         #[cfg(unix)]
         File::open(data)?.sync_all()?;
         anyhow::Ok(())
     })();
-    made.inspect_err(|_| {
-        // The disk may be full, so free the space.
-        let _left_for_the_next_start = clear(unfinished).and_then(|()| Ok(fs::remove_dir(unfinished)?));
-    })
-    .with_context(cannot)
+    creation
+        .inspect_err(|_| {
+            // The disk may be full, so the space is freed.
+            let _left_for_the_next_start = clear(unfinished).and_then(|()| Ok(fs::remove_dir(unfinished)?));
+        })
+        .with_context(describe_failure)
 }
 
 /// Creates the database in an existing folder, which may be a link or a mount point and cannot be replaced.
 fn create_in_place(folder: &Path, unfinished: &Path) -> anyhow::Result<()> {
     if may_hold_rows(unfinished).with_context(|| format!("{} cannot be read", unfinished.display()))? {
         bail!(
-            "what may be a database that lacks its name only is in {}: give it that name, or move it away to begin with \
-             nothing",
+            "{} may be a complete database that was not renamed yet: give it that name, or move it away to begin with \
+             an empty database",
             unfinished.display()
         );
     }
     if !folder.exists() {
-        bail!("it leads to nothing: put back what it is to lead to, or remove it to begin with nothing");
+        bail!(
+            "the link has no target: put the target back, or remove the link to begin with an empty database"
+        );
     }
     // Another data folder may link to the same database folder.
     let _lock = lock(folder)?;
@@ -461,13 +472,13 @@ fn clear(folder: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     if !holds_no_data(folder).with_context(|| format!("{} cannot be read", folder.display()))? {
-        return Err(no_marker(folder));
+        return Err(missing_marker_error(folder));
     }
-    let cleared = || {
+    let remove_files = || {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
             if path.is_file() {
-                tracing::warn!(file = %path.display(), "what is left of a database that holds nothing is removed");
+                tracing::warn!(file = %path.display(), "removing a file of an unfinished database without data");
                 fs::remove_file(path)?;
             }
         }
@@ -476,11 +487,10 @@ fn clear(folder: &Path) -> anyhow::Result<()> {
             _ => Ok(()),
         }
     };
-    cleared().with_context(|| format!("{} cannot be cleared", folder.display()))
+    remove_files().with_context(|| format!("{} cannot be cleared", folder.display()))
 }
 
-/// Locks the folder against other processes that would create a database. Where folders cannot be locked, it does
-/// nothing.
+/// Locks the folder against other processes that would create a database. Returns `None` where folders cannot be locked.
 fn lock(folder: &Path) -> anyhow::Result<Option<File>> {
     let Ok(lock) = File::open(folder) else { return Ok(None) };
     match lock.try_lock() {
@@ -532,7 +542,7 @@ fn is_finished(folder: &Path) -> bool {
 }
 
 /// True if the folder holds only remains of a database that was never finished or was removed under a process: a lock,
-/// a journal of zeros, folders of empty tables. Such a folder holds no data.
+/// a journal of zeros, folders of empty tables.
 fn holds_no_data(folder: &Path) -> io::Result<bool> {
     if is_finished(folder) {
         return Ok(false);
@@ -542,10 +552,11 @@ fn holds_no_data(folder: &Path) -> io::Result<bool> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder)? {
             let path = entry?.path();
-            let found = fs::symlink_metadata(&path)?;
-            if found.is_dir() {
+            let metadata = fs::symlink_metadata(&path)?;
+            if metadata.is_dir() {
                 folders.push(path);
-            } else if !found.is_file() || !(path == marker || is_table_manifest(&path) || is_zero(&path)?) {
+            } else if !metadata.is_file() || !(path == marker || is_table_manifest(&path) || is_zero(&path)?)
+            {
                 return Ok(false);
             }
         }

@@ -11,10 +11,10 @@ use fjall::{AbstractTree as _, Database, Keyspace, KeyspaceCreateOptions, Persis
 
 use super::{journal, tables};
 
-/// Interval at which pending flushes are polled.
-const PAUSE: Duration = Duration::from_millis(5);
-/// Texts by which the engine says that bytes are not those that it wrote.
-const DAMAGE: [&str; 4] = ["ChecksumMismatch", "InvalidTag", "InvalidTrailer", "Decompress"];
+/// Interval between two checks for pending flushes.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Error texts by which the engine reports bytes that differ from those that it wrote.
+const DAMAGE_MARKERS: [&str; 4] = ["ChecksumMismatch", "InvalidTag", "InvalidTrailer", "Decompress"];
 
 /// Handle of the open database, for its stop and for the diagnosis of damage.
 #[derive(Clone)]
@@ -28,46 +28,46 @@ impl OpenDatabase {
         Self { database: database.clone(), folder: folder.to_owned() }
     }
 
-    /// Names the damaged files of tables if the error comes from one.
+    /// Adds the damaged files of tables to an error that was caused by them.
     pub(crate) fn name_damage(&self, error: anyhow::Error) -> anyhow::Error {
         let text = format!("{error:#}");
-        if !DAMAGE.iter().any(|sign| text.contains(sign)) {
+        if !DAMAGE_MARKERS.iter().any(|marker| text.contains(marker)) {
             return error;
         }
-        let damaged = tables::damaged_files(&self.database);
-        if damaged.is_empty() {
+        let damaged_files = tables::describe_damaged_files(&self.database);
+        if damaged_files.is_empty() {
             return error.context(format!(
                 "{} is damaged: put back a backup of the data folder",
                 self.folder.display()
             ));
         }
-        anyhow::anyhow!("{}. Put back a backup of the data folder on a sound disk", damaged.join("; "))
+        anyhow::anyhow!("{}. Put back a backup of the data folder on a sound disk", damaged_files.join("; "))
     }
 
-    /// Writes all rows to tables and empties the journal. Log and store must be closed: a row that is written meanwhile is
-    /// lost. On failure the next start reads the journals.
-    pub(crate) async fn close(self, within: Duration) {
-        let began = Instant::now();
-        let (done, closed) = tokio::sync::oneshot::channel();
+    /// Writes all rows to tables and empties the journal. Log and store must be closed, since a row that is written meanwhile would be
+    /// lost. After a failure the next start reads the journals.
+    pub(crate) async fn close(self, timeout: Duration) {
+        let started_at = Instant::now();
+        let (result_sender, result_receiver) = tokio::sync::oneshot::channel();
         let folder = self.folder.clone();
-        // A thread of its own: a flush that hangs with the disk must not hold up the end of the process.
-        let spawned = std::thread::Builder::new()
+        // A thread of its own: a flush that blocks on the disk must not delay the end of the process.
+        let thread = std::thread::Builder::new()
             .name("database end".to_owned())
-            .spawn(move || drop(done.send(self.flush(began + within))));
-        let closed = match spawned {
-            Ok(_) => tokio::time::timeout(within, closed).await,
+            .spawn(move || drop(result_sender.send(self.flush(started_at + timeout))));
+        let result = match thread {
+            Ok(_) => tokio::time::timeout(timeout, result_receiver).await,
             Err(_) => return,
         };
-        match closed {
+        match result {
             Ok(Ok(Ok(()))) => {
-                let took = began.elapsed().as_millis();
-                tracing::info!(folder = %folder.display(), took_ms = took, "the database is closed, its journal is empty");
+                let elapsed_ms = started_at.elapsed().as_millis();
+                tracing::info!(folder = %folder.display(), took_ms = elapsed_ms, "the database is closed, its journal is empty");
             }
             Ok(Ok(Err(error))) => {
                 tracing::warn!(folder = %folder.display(), error = format!("{error:#}"),
                     "the database is closed, and the next start reads its journals");
             }
-            _ => tracing::warn!(folder = %folder.display(), within_ms = within.as_millis(),
+            _ => tracing::warn!(folder = %folder.display(), within_ms = timeout.as_millis(),
                 "the database could not be written to tables in time, and the next start reads its journals"),
         }
     }
@@ -80,13 +80,14 @@ impl OpenDatabase {
         }
         while keyspaces.iter().any(has_unwritten_rows) {
             if Instant::now() >= deadline {
-                bail!("time is over");
+                bail!("the flush did not finish in time");
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         }
-        // Fails after a failed write: memory may lack rows of the journal then.
+        // Fails if an earlier write failed: the tables may then lack rows of the journal, which must be kept.
         self.database.persist(PersistMode::SyncAll)?;
-        let journals = journal::journals(&self.folder)?;
+        // All rows are in table files now. An emptied journal spares the next start from replaying it.
+        let journals = journal::list_journals(&self.folder)?;
         let (_, active) = journals.numbered.last().context("there is no journal")?;
         let file = File::options().write(true).open(active)?;
         file.set_len(0)?;

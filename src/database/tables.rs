@@ -1,5 +1,5 @@
-//! Tables of the database as its list names them. Opening the database removes a table without its file `current`, and
-//! passes over one whose folder is gone.
+//! Checks the tables that the database lists: opening the database removes a table that lacks its file `current`, and skips
+//! one that lacks its folder.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ const CURRENT: &str = "current";
 const CURRENT_NUMBER_BYTES: usize = 8;
 /// Folder of a table with the files that hold its rows.
 const FILES: &str = "tables";
-/// First byte of the rows of the list that hold names. The number of the table follows.
+/// First byte of the rows in the list that hold names. The number of the table follows.
 const NAME: u8 = b'n';
 
 /// Names of all tables by their numbers.
@@ -28,8 +28,8 @@ pub(super) fn folder_of(folder: &Path, table: u64) -> PathBuf {
     folder.join(TABLES).join(table.to_string())
 }
 
-/// Reads the list of tables. A database that was never finished has none.
-pub(super) fn names(folder: &Path) -> anyhow::Result<Names> {
+/// Reads the list of tables. A database that was never finished has an empty one.
+pub(super) fn read_names(folder: &Path) -> anyhow::Result<Names> {
     let list = folder.join(TABLES).join(LIST_OF_TABLES);
     if !list.join(CURRENT).exists() {
         return Ok(Names::new());
@@ -37,7 +37,7 @@ pub(super) fn names(folder: &Path) -> anyhow::Result<Names> {
     if let Some(damage) = manifest_damage(&list)? {
         bail!("{damage}: put back a backup of the data folder");
     }
-    let read = || -> lsm_tree::Result<Names> {
+    let read_list = || -> lsm_tree::Result<Names> {
         let tree = open(&list)?;
         let mut names = Names::new();
         for row in tree.prefix([NAME], lsm_tree::SeqNo::MAX, None) {
@@ -48,7 +48,7 @@ pub(super) fn names(folder: &Path) -> anyhow::Result<Names> {
         }
         Ok(names)
     };
-    read().with_context(|| {
+    read_list().with_context(|| {
         format!("the list of tables in {} is damaged: put back a backup of the data folder", list.display())
     })
 }
@@ -57,44 +57,44 @@ fn open(table: &Path) -> lsm_tree::Result<lsm_tree::AnyTree> {
     open_with(table, SequenceNumberCounter::default())
 }
 
-/// Opens a table whose changes get their numbers from `sequence`.
+/// Opens a table whose changes take their sequence numbers from `sequence`.
 fn open_with(table: &Path, sequence: SequenceNumberCounter) -> lsm_tree::Result<lsm_tree::AnyTree> {
     lsm_tree::Config::new(table, sequence, SequenceNumberCounter::default()).open()
 }
 
-/// Finds tables that are named in the list and gone. A table gets its folder and its file `current` before it gets into the
-/// list, and leaves the list before they are removed.
-pub(super) fn gone<'a>(folder: &Path, names: &'a Names) -> Vec<(u64, &'a str, PathBuf)> {
+/// Returns the listed tables that lack their folder or their file `current`, with the missing path. A table gets both before it
+/// enters the list, and leaves the list before they are removed.
+pub(super) fn find_missing_tables<'a>(folder: &Path, names: &'a Names) -> Vec<(u64, &'a str, PathBuf)> {
     let paths = names.iter().map(|(table, name)| {
-        let own = folder_of(folder, *table);
-        let missing = if own.exists() { own.join(CURRENT) } else { own };
-        (*table, name.as_str(), missing)
+        let table_folder = folder_of(folder, *table);
+        let required_path = if table_folder.exists() { table_folder.join(CURRENT) } else { table_folder };
+        (*table, name.as_str(), required_path)
     });
-    paths.filter(|(_, _, missing)| !missing.exists()).collect()
+    paths.filter(|(_, _, path)| !path.exists()).collect()
 }
 
-/// Takes a table that is gone out of the list. The database would give its rows in journals to the table that is made anew under
-/// its name, and could not tell the rows of the two apart.
-pub(super) fn forget(folder: &Path, table: u64) -> anyhow::Result<()> {
+/// Removes a lost table from the list. Otherwise the database would give the journal rows of the lost table to the next table of that
+/// name, and could not tell the rows of the two apart.
+pub(super) fn remove_from_list(folder: &Path, table: u64) -> anyhow::Result<()> {
     let list = folder.join(TABLES).join(LIST_OF_TABLES);
-    let forget = || -> lsm_tree::Result<()> {
+    let write_tombstone = || -> lsm_tree::Result<()> {
         let sequence = SequenceNumberCounter::default();
         let tree = open_with(&list, sequence.clone())?;
-        // Above the row that it hides.
+        // The tombstone needs a higher sequence number than the row that it hides.
         sequence.fetch_max(tree.get_highest_seqno().map_or(0, |last| last + 1));
         let mut change = tree.ingestion()?;
         change.write_tombstone([&[NAME][..], &table.to_be_bytes()].concat())?;
         change.finish()
     };
-    forget().with_context(|| format!("the list of tables in {} cannot be written", list.display()))
+    write_tombstone().with_context(|| format!("the list of tables in {} cannot be written", list.display()))
 }
 
 /// Fails if a table cannot be opened because of its manifest.
 pub(super) fn check_manifests(folder: &Path, names: &Names) -> anyhow::Result<()> {
     for (table, name) in names {
-        let own = folder_of(folder, *table);
-        if own.join(CURRENT).exists()
-            && let Some(damage) = manifest_damage(&own)?
+        let table_folder = folder_of(folder, *table);
+        if table_folder.join(CURRENT).exists()
+            && let Some(damage) = manifest_damage(&table_folder)?
         {
             bail!(
                 "the table {name} cannot be opened, because {damage}: put back a backup of the data folder"
@@ -104,7 +104,7 @@ pub(super) fn check_manifests(folder: &Path, names: &Names) -> anyhow::Result<()
     Ok(())
 }
 
-/// Describes what is wrong with `current` or with the manifest that it names.
+/// Describes damage of `current` or of the manifest that it names.
 fn manifest_damage(table: &Path) -> anyhow::Result<Option<String>> {
     let current = table.join(CURRENT);
     let content = fs::read(&current).with_context(|| format!("{} cannot be read", current.display()))?;
@@ -113,7 +113,7 @@ fn manifest_damage(table: &Path) -> anyhow::Result<Option<String>> {
     };
     let manifest = table.join(format!("v{}", u64::from_le_bytes(*number)));
     match fs::metadata(&manifest) {
-        Ok(found) if found.len() > 0 => Ok(None),
+        Ok(metadata) if metadata.len() > 0 => Ok(None),
         Ok(_) => Ok(Some(format!("{} is empty", manifest.display()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Ok(Some(format!("{} is missing, which {} names", manifest.display(), current.display())))
@@ -122,54 +122,58 @@ fn manifest_damage(table: &Path) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Names the tables that cannot be opened, after the database could not be.
-pub(super) fn unreadable(folder: &Path, names: &Names) -> Vec<String> {
+/// Describes the tables that cannot be opened, once the database could not be opened.
+pub(super) fn describe_unreadable_tables(folder: &Path, names: &Names) -> Vec<String> {
     let tables = names.iter().map(|(table, name)| (folder_of(folder, *table), name));
-    let opened = tables.filter_map(|(own, name)| {
-        let error = open(&own).err()?;
-        let damaged =
-            files(&own).into_iter().find_map(|file| check_file(&file).err().map(|error| (file, error)));
-        Some(match (foreign_file(&own), damaged) {
+    let descriptions = tables.filter_map(|(table_folder, name)| {
+        let error = open(&table_folder).err()?;
+        let damaged_file = list_files(&table_folder)
+            .into_iter()
+            .find_map(|file| check_file(&file).err().map(|error| (file, error)));
+        Some(match (foreign_file(&table_folder), damaged_file) {
             (Some(foreign), _) => format!(
-                "the table {name} in {} cannot be opened, because {} is no file of it",
-                own.display(),
+                "the table {name} in {} cannot be opened, because {} is not one of its files",
+                table_folder.display(),
                 foreign.display()
             ),
             (None, Some((file, damage))) => describe_damage(name, &file, &damage),
             (None, None) => {
-                format!("the table {name} in {} has a missing or damaged file ({error})", own.display())
+                format!(
+                    "the table {name} in {} has a missing or damaged file ({error})",
+                    table_folder.display()
+                )
             }
         })
     });
-    opened.collect()
+    descriptions.collect()
 }
 
-/// Names the files of tables in which rows cannot be read. It reads all rows, so it is for an error that was met.
-pub(super) fn damaged_files(database: &fjall::Database) -> Vec<String> {
-    let mut damaged = Vec::new();
+/// Describes the files of tables that have unreadable rows. Reads all rows, so it is called only after an error.
+pub(super) fn describe_damaged_files(database: &fjall::Database) -> Vec<String> {
+    let mut descriptions = Vec::new();
     for name in database.list_keyspace_names() {
         let Ok(table) = database.keyspace(&name, fjall::KeyspaceCreateOptions::default) else { continue };
         for file in table.tree.current_version().iter_tables() {
             let path = table.path().join(FILES).join(file.id().to_string());
             if let Err(damage) = check_file(&path) {
-                damaged.push(describe_damage(&name, &path, &damage));
+                descriptions.push(describe_damage(&name, &path, &damage));
             }
         }
     }
-    damaged
+    descriptions
 }
 
 fn describe_damage(table: &str, file: &Path, damage: &lsm_tree::Error) -> String {
-    let what = match damage {
+    let problem = match damage {
         lsm_tree::Error::Io(error) => format!("it cannot be read: {error}"),
-        _ => "its bytes are not those that were written".to_owned(),
+        _ => "its bytes differ from those that were written".to_owned(),
     };
-    format!("the file {} of the table {table} is damaged: {what}", file.display())
+    format!("the file {} of the table {table} is damaged: {problem}", file.display())
 }
 
 /// Reads all rows of a file.
 fn check_file(file: &Path) -> lsm_tree::Result<()> {
-    // Unused: the rows are read past the cache, and the checksum of the whole file is known to its manifest only.
+    // Neither is used: rows are read past the cache, and only the manifest knows the checksum of the whole file.
     let (cache, checksum) =
         (Arc::new(lsm_tree::Cache::with_capacity_bytes(1 << 20)), lsm_tree::Checksum::from_raw(0));
     let table = lsm_tree::Table::recover(file.to_owned(), checksum, 0, 0, cache, None, true, true)?;
@@ -177,27 +181,27 @@ fn check_file(file: &Path) -> lsm_tree::Result<()> {
 }
 
 /// Finds the files of a table that hold its rows.
-fn files(table: &Path) -> Vec<PathBuf> {
+fn list_files(table: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(table.join(FILES)).into_iter().flatten().filter_map(Result::ok);
     let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
     files.sort_unstable();
     files
 }
 
-/// Finds a file among those of a table that is not named as one.
+/// Returns a file in the folder of a table's files whose name is not a number.
 fn foreign_file(table: &Path) -> Option<PathBuf> {
-    files(table).into_iter().find(|file| {
+    list_files(table).into_iter().find(|file| {
         file.file_name().and_then(|name| name.to_str()).is_none_or(|name| name.parse::<u64>().is_err())
     })
 }
 
 /// True if the table has a file with rows.
 pub(super) fn has_files(folder: &Path, table: u64) -> bool {
-    !files(&folder_of(folder, table)).is_empty()
+    !list_files(&folder_of(folder, table)).is_empty()
 }
 
-/// Returns what tells versions of a table apart: each flush and each compaction gives it a new one.
-pub(super) fn version(table: &Path) -> Option<String> {
+/// Returns an identifier of the table's version, which each flush and each compaction changes.
+pub(super) fn read_version(table: &Path) -> Option<String> {
     let content = fs::read(table.join(CURRENT)).ok()?;
     (content.len() > CURRENT_NUMBER_BYTES).then(|| tidegate_schemas::hex(&content))
 }

@@ -56,7 +56,7 @@ fn cut_off(model: &Path, folder: &Path, steps: usize) {
 fn what_was_never_finished_is_made_anew() {
     let data = tempfile::tempdir().unwrap();
     let (data, folder) = (data.path(), folder_in(data.path()));
-    assert!(!is_in(data));
+    assert!(!may_hold_data(data));
     // As a full disk left it, and as the last writes after a removal did.
     fs::create_dir_all(folder.join("keyspaces/7/tables")).unwrap();
     for (file, content) in [
@@ -70,9 +70,9 @@ fn what_was_never_finished_is_made_anew() {
     }
     fs::create_dir_all(data.join(UNFINISHED)).unwrap();
     fs::write(data.join(UNFINISHED).join("lock"), "").unwrap();
-    assert!(!is_in(data));
+    assert!(!may_hold_data(data));
     drop(open_in(data).unwrap());
-    assert!(is_in(data));
+    assert!(may_hold_data(data));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn wherever_making_it_was_cut_off_the_next_start_makes_it() {
 fn one_that_lacks_its_name_only_gets_it_and_keeps_its_rows() {
     let data = tempfile::tempdir().unwrap();
     keep_a_row(&data.path().join(UNFINISHED));
-    assert!(is_in(data.path()), "its key must not be made anew");
+    assert!(may_hold_data(data.path()), "its key must not be made anew");
     assert!(has_its_row(&open_in(data.path()).unwrap()));
     assert!(!data.path().join(UNFINISHED).exists());
 }
@@ -123,7 +123,10 @@ fn rows_that_lack_their_name_are_not_passed_over_for_an_empty_folder() {
     keep_a_row(&unfinished);
     fs::create_dir(&folder).unwrap();
     let refused = format!("{:#}", open_in(data.path()).err().unwrap());
-    assert!(refused.contains("db.new: give it that name"), "{refused}");
+    assert!(
+        refused.contains("db.new may be a complete database that was not renamed yet: give it that name"),
+        "{refused}"
+    );
     fs::remove_dir(&folder).unwrap();
     fs::rename(&unfinished, &folder).unwrap();
     assert!(has_its_row(&open_in(data.path()).unwrap()));
@@ -143,7 +146,7 @@ fn what_lies_beside_a_database_and_what_is_not_ours_stays() {
     fs::create_dir(backup.parent().unwrap()).unwrap();
     fs::write(&backup, b"\0\0row").unwrap();
     let refused = format!("{:#}", open_in(data.path()).err().unwrap());
-    assert!(refused.contains("db.new is no database that can be opened"), "{refused}");
+    assert!(refused.contains("db.new cannot be opened as a database"), "{refused}");
     assert_eq!(fs::read(&backup).unwrap(), b"\0\0row");
 }
 
@@ -190,7 +193,10 @@ fn a_damaged_database_that_lacks_its_name_is_not_passed_over_for_an_empty_folder
         }
         fs::create_dir(folder_in(data.path())).unwrap();
         let refused = format!("{:#}", open_in(data.path()).err().unwrap());
-        assert!(refused.contains("db.new: give it that name"), "{lost}: {refused}");
+        assert!(
+            refused.contains("db.new may be a complete database that was not renamed yet: give it that name"),
+            "{lost}: {refused}"
+        );
     }
 }
 
@@ -229,7 +235,7 @@ fn a_link_to_nothing_is_no_new_beginning() {
     let data = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("not-mounted", folder_in(data.path())).unwrap();
     let refused = format!("{:#}", open_in(data.path()).err().unwrap());
-    assert!(refused.contains("leads to nothing"), "{refused}");
+    assert!(refused.contains("the link has no target"), "{refused}");
 }
 
 #[cfg(unix)]
@@ -241,7 +247,7 @@ fn a_link_to_another_disk_stays_and_so_does_what_is_not_ours() {
     fs::create_dir(disk.path().join("lost+found")).unwrap();
     fs::write(disk.path().join(MARKER), "").unwrap();
     drop(open_in(data.path()).unwrap());
-    assert!(fs::symlink_metadata(&folder).unwrap().is_symlink() && is_in(data.path()));
+    assert!(fs::symlink_metadata(&folder).unwrap().is_symlink() && may_hold_data(data.path()));
     assert!(disk.path().join("lost+found").exists() && is_finished(disk.path()));
 }
 
@@ -252,7 +258,7 @@ fn what_may_hold_something_is_kept_and_told() {
         let (data, path) = (data.path(), folder_in(data.path()).join(file));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, b"\0\0row").unwrap();
-        assert!(is_in(data));
+        assert!(may_hold_data(data));
         let refused = format!("{:#}", open_in(data).err().unwrap());
         assert!(
             refused.contains("`version` is missing or cut off") && refused.contains("backup"),

@@ -1,9 +1,9 @@
-//! Record of rows that are only in journals, beside the database: a start that finds none of them in a journal knows that
-//! journals were removed or cut off.
+//! Record of rows that are only in journals, kept beside the database: if a row is in no journal at the next start, journals were
+//! removed or cut off.
 //!
-//! The database removes a journal by itself once every row in it is in a table. A flush gives a table a new version before
-//! that. So a row that was seen in the memory of a table must be in a journal for as long as the table has the version
-//! that it had before the row was seen. The rows of a table with a newer version prove nothing.
+//! The database removes a journal once all of its rows are in tables. Before that, a flush gives the table a new version.
+//! So a row that was seen in the memory of a table must be in a journal as long as the table keeps the version from
+//! before the row was seen. Rows of a table with a newer version are not checked.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -24,17 +24,17 @@ use super::{
     tables::{self, Names},
 };
 
-/// File in the data folder.
-const NAME: &str = "unflushed.mark";
+/// Name of the file in the data folder.
+const FILE_NAME: &str = "unflushed.mark";
 const HEADER: &str = "tidegate unflushed rows 1";
-/// Interval at which tables are looked at. Tests have no journals that are older.
-const EVERY: Duration = if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(1) };
+/// Interval between two updates of the record; short in tests, whose journals are young.
+const UPDATE_INTERVAL: Duration = if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(1) };
 
-/// Size of all journals from which on tables are flushed: a start reads them twice. Above the bound of the finished ones and two that
-/// are being filled and flushed, so that small tables are rare.
+/// Total size of all journals above which a table is flushed. It bounds the time of a start, which reads the journals twice. It lies
+/// above the database's own bound of finished journals plus two in use, so that flushes of small tables stay rare.
 pub(super) const MAX_JOURNAL_BYTES: u64 = 320 << 20;
 
-/// Row of a table that is only in a journal as long as the table has the version.
+/// Row of a table that must be in a journal as long as the table has the version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct UnflushedRow {
     version: String,
@@ -50,11 +50,11 @@ pub(super) struct Record {
 }
 
 pub(super) fn path_in(data: &Path) -> PathBuf {
-    data.join(NAME)
+    data.join(FILE_NAME)
 }
 
 impl Record {
-    /// Reads the record. Without a whole one nothing can be told from it.
+    /// Reads the record. Returns `None` if it is missing or damaged.
     pub(super) fn read(data: &Path) -> io::Result<Option<Self>> {
         let path = path_in(data);
         match fs::read(&path) {
@@ -71,20 +71,20 @@ impl Record {
     }
 
     /// Returns the rows that must be in a journal of the database.
-    pub(super) fn wanted(&self, database: &Path) -> BTreeSet<RowId> {
+    pub(super) fn expected_rows(&self, database: &Path) -> BTreeSet<RowId> {
         let unchanged = self.rows.iter().filter(|(table, row)| {
-            tables::version(&tables::folder_of(database, **table)).as_ref() == Some(&row.version)
+            tables::read_version(&tables::folder_of(database, **table)).as_ref() == Some(&row.version)
         });
         unchanged.map(|(table, row)| (*table, row.sequence)).collect()
     }
 
-    /// Replaces the file. Sound without a sync of its own, which a loss of power would need to have it at all.
+    /// Replaces the file. The rename is not synced: after a loss of power, the previous record is valid as well.
     fn write(&self, path: &Path) -> io::Result<()> {
-        let unfinished = path.with_extension("mark.new");
-        let mut file = File::create(&unfinished)?;
+        let temporary_path = path.with_extension("mark.new");
+        let mut file = File::create(&temporary_path)?;
         file.write_all(self.encode().as_bytes())?;
         file.sync_data()?;
-        fs::rename(unfinished, path)
+        fs::rename(temporary_path, path)
     }
 
     fn encode(&self) -> String {
@@ -131,47 +131,47 @@ fn checksum(text: &str) -> String {
     tidegate_schemas::hex(&Sha256::digest(text.as_bytes())[..16])
 }
 
-/// Versions of all tables, read before the database is opened.
+/// Versions of all tables before the database was opened.
 pub(super) struct Versions(BTreeMap<u64, String>);
 
 impl Versions {
     pub(super) fn read(database: &Path, names: &Names) -> Self {
         let versions = names
             .keys()
-            .filter_map(|table| Some((*table, tables::version(&tables::folder_of(database, *table))?)));
+            .filter_map(|table| Some((*table, tables::read_version(&tables::folder_of(database, *table))?)));
         Self(versions.collect())
     }
 }
 
-/// Keeps the record while the database is open. The thread ends when this is dropped.
-pub(super) struct Watch {
+/// Handle of the thread that keeps the record while the database is open. Dropping it ends the thread.
+pub(super) struct WatcherHandle {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watch {
-    /// Writes the record of a database that was just opened, and goes on with it in a thread.
+impl WatcherHandle {
+    /// Writes the record of a newly opened database and starts the thread that keeps it up to date.
     pub(super) fn start(
         database: &Database,
         data: &Path,
-        accepted: Record,
+        accepted_losses: Record,
         versions: &Versions,
         scan: &Scan,
     ) -> anyhow::Result<Self> {
         let mut watcher = Watcher {
             database: database.clone(),
             file: path_in(data),
-            record: Record { rows: BTreeMap::new(), ..accepted },
-            written: None,
-            memory: HashMap::new(),
+            record: Record { rows: BTreeMap::new(), ..accepted_losses },
+            written_record: None,
+            memtables: HashMap::new(),
             versions: HashMap::new(),
         };
-        watcher.read_journals(versions, scan);
-        watcher.observe();
+        watcher.record_journal_rows(versions, scan);
+        watcher.update_record();
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::Builder::new().name("unflushed rows".to_owned()).spawn(move || {
-            while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-                watcher.observe();
+            while stopped.recv_timeout(UPDATE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                watcher.update_record();
                 watcher.bound_journals();
             }
         })?;
@@ -179,7 +179,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for WatcherHandle {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -192,24 +192,25 @@ struct Watcher {
     database: Database,
     file: PathBuf,
     record: Record,
-    /// Record as the file has it. `None`: the file could not be written.
-    written: Option<Record>,
-    /// By table: number of the memory that takes its rows, and a sequence number that was seen in it early.
-    memory: HashMap<u64, (u64, u64)>,
-    /// By table: number of its version in memory, and the version that its file had no earlier than that.
+    /// Record in the file. `None` after a failed write.
+    written_record: Option<Record>,
+    /// By table: id of its active memtable, and an early sequence number in it.
+    memtables: HashMap<u64, (u64, u64)>,
+    /// By table: id of its version in memory, and the version in its file, read after that id.
     versions: HashMap<u64, (u64, Option<String>)>,
 }
 
 impl Watcher {
-    /// Takes the first row of each table in the journals that was in no table file after the start. One that was flushed
-    /// by then gave its table another version than the one before the start.
-    fn read_journals(&mut self, versions: &Versions, scan: &Scan) {
+    /// Records the first journal row of each table that is in no table file. The versions are those from before the start: if the start
+    /// flushed a table, its version differs and the row is not checked.
+    fn record_journal_rows(&mut self, versions: &Versions, scan: &Scan) {
         for keyspace in self.keyspaces() {
             let table = keyspace.id();
             let persisted = keyspace.tree.get_highest_persisted_seqno();
             let first_rows = scan.first_rows.iter().filter_map(|first_rows| first_rows.get(&table).copied());
-            let first = first_rows.filter(|row| persisted.is_none_or(|persisted| *row > persisted)).min();
-            if let (Some(sequence), Some(version)) = (first, versions.0.get(&table).cloned()) {
+            let first_sequence =
+                first_rows.filter(|row| persisted.is_none_or(|persisted| *row > persisted)).min();
+            if let (Some(sequence), Some(version)) = (first_sequence, versions.0.get(&table).cloned()) {
                 self.record.rows.insert(table, UnflushedRow { version, sequence });
             }
         }
@@ -223,54 +224,55 @@ impl Watcher {
             .collect()
     }
 
-    /// Reads the file only if the table changed: there are many tables, and few change.
-    fn version(&mut self, keyspace: &fjall::Keyspace) -> Option<String> {
+    /// Returns the version of a table. Reads its file only after a change: there are many tables, and few change.
+    fn table_version(&mut self, keyspace: &fjall::Keyspace) -> Option<String> {
         let number = keyspace.tree.current_version().id();
         match self.versions.get(&keyspace.id()) {
-            Some((known, version)) if *known == number => version.clone(),
+            Some((known_number, version)) if *known_number == number => version.clone(),
             _ => {
-                let version = tables::version(keyspace.path());
+                let version = tables::read_version(keyspace.path());
                 self.versions.insert(keyspace.id(), (number, version.clone()));
                 version
             }
         }
     }
 
-    /// Flushes the table that holds most in memory if the journals are too large. With that the database begins another journal, and
-    /// flushes the tables that need the oldest one; by itself it does so only when one table holds 64 MiB in memory, however many
+    /// Flushes the largest table in memory if the journals exceed their bound. The database then begins another journal and flushes the
+    /// tables that need the oldest one. On its own it does so only when a single table holds 64 MiB in memory, no matter how many
     /// others have rows in the journal.
     fn bound_journals(&self) {
         if self.database.journal_disk_space().is_ok_and(|bytes| bytes <= MAX_JOURNAL_BYTES) {
             return;
         }
-        let largest =
+        let largest_table =
             self.keyspaces().into_iter().max_by_key(|keyspace| keyspace.tree.active_memtable().size());
-        if let Some(Err(error)) = largest.map(|keyspace| keyspace.rotate_memtable()) {
+        if let Some(Err(error)) = largest_table.map(|keyspace| keyspace.rotate_memtable()) {
             tracing::warn!(%error, "journals cannot be made smaller: a table cannot be flushed");
         }
     }
 
-    fn observe(&mut self) {
+    fn update_record(&mut self) {
         for keyspace in self.keyspaces() {
             let table = keyspace.id();
-            // Before the memory is looked at: what a flush takes away afterwards has another version.
-            let version = self.version(&keyspace);
-            let memory = keyspace.tree.active_memtable();
-            if let Some(sequence) = memory.get_highest_seqno()
-                && self.memory.get(&table).is_none_or(|(seen, _)| *seen != memory.id())
+            // The version is read before the memtable: if a flush in between moves the rows to a file, the table has another version and
+            // its row is not checked.
+            let version = self.table_version(&keyspace);
+            let memtable = keyspace.tree.active_memtable();
+            if let Some(sequence) = memtable.get_highest_seqno()
+                && self.memtables.get(&table).is_none_or(|(memtable_id, _)| *memtable_id != memtable.id())
             {
-                self.memory.insert(table, (memory.id(), sequence));
+                self.memtables.insert(table, (memtable.id(), sequence));
             }
             let Some(version) = version else {
                 self.record.rows.remove(&table);
                 continue;
             };
-            // The older row is the better one, and it is in a journal for as long as the version stays.
+            // Keep the older row: it is in a journal as long as the version stays, and also reveals the loss of an older journal.
             if self.record.rows.get(&table).is_some_and(|row| row.version == version) {
                 continue;
             }
-            match self.memory.get(&table) {
-                Some((seen, sequence)) if *seen == memory.id() => {
+            match self.memtables.get(&table) {
+                Some((memtable_id, sequence)) if *memtable_id == memtable.id() => {
                     self.record.rows.insert(table, UnflushedRow { version, sequence: *sequence });
                 }
                 _ => {
@@ -278,17 +280,17 @@ impl Watcher {
                 }
             }
         }
-        if self.written.as_ref() == Some(&self.record) {
+        if self.written_record.as_ref() == Some(&self.record) {
             return;
         }
-        // A row that a loss of power may take must not be asked for.
+        // Only durable rows are recorded: otherwise a loss of power would look like a removed journal.
         if self.database.persist(PersistMode::SyncAll).is_err() {
             return;
         }
         match self.record.write(&self.file) {
-            Ok(()) => self.written = Some(self.record.clone()),
+            Ok(()) => self.written_record = Some(self.record.clone()),
             Err(error) => {
-                if self.written.take().is_some() {
+                if self.written_record.take().is_some() {
                     tracing::warn!(%error, file = %self.file.display(), "the record of unflushed rows cannot be written");
                 }
             }

@@ -27,7 +27,7 @@ impl EnvFile {
         folder.join("env")
     }
 
-    /// True if the receiver has a secret to verify with. Without it, it is sent nothing.
+    /// True if the receiver has a secret to verify with. Without one, no callbacks are sent to it.
     pub(crate) fn can_verify(&self) -> bool {
         !self.webhook_secret.is_empty()
     }
@@ -66,7 +66,7 @@ impl EnvFile {
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// `None`: there is none, or somebody wrote something else over it.
+    /// Returns `None` if the file is missing or does not hold these variables.
     pub(crate) fn read(folder: &Path) -> anyhow::Result<Option<Self>> {
         let path = Self::path(folder);
         match fs::read_to_string(&path) {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_and_is_private() {
+    fn written_file_is_private_and_can_be_read() {
         let folder = tempfile::tempdir().unwrap();
         assert!(EnvFile::read(folder.path()).unwrap().is_none());
         let env = EnvFile {

@@ -1,6 +1,6 @@
-//! `tidegate up --demo`: sample documents, keys, and a platform that receives callbacks, all on this machine.
+//! `tidegate up --demo`: sets up sample documents, keys, and a platform that receives callbacks, all on this machine.
 //!
-//! It changes nothing about how the service works: what it sets up, an operator could have.
+//! It uses only interfaces that an operator has too.
 
 mod env_file;
 mod receiver;
@@ -35,11 +35,11 @@ use crate::{
     settings::Override,
 };
 
-/// Data folder of the demo by default.
-pub(crate) const FOLDER: &str = "./tidegate-demo";
+/// Default data folder of the demo.
+pub(crate) const DEFAULT_FOLDER: &str = "./tidegate-demo";
 const ENDPOINT: &str = "demo-receiver";
 
-/// Documents as `tidegate apply` would send them. The endpoint's address is known only when the receiver listens.
+/// Documents in the form that `tidegate apply` sends. The endpoint is added once the receiver's address is known.
 const DOCUMENTS: [(&str, &str); 6] = [
     ("item_types.yaml", include_str!("documents/item_types.yaml")),
     ("policies.yaml", include_str!("documents/policies.yaml")),
@@ -50,16 +50,16 @@ const DOCUMENTS: [(&str, &str); 6] = [
 ];
 
 /// Returns the settings that the demo changes.
-pub(crate) fn overrides(in_its_own_folder: bool) -> Vec<Override> {
-    let mut set = vec![Override {
+pub(crate) fn overrides(uses_default_folder: bool) -> Vec<Override> {
+    let mut overrides = vec![Override {
         path: &["egress", "allow_cidrs"],
         flag: "--demo",
         value: vec!["127.0.0.0/8".to_owned()].into(),
     }];
-    if in_its_own_folder {
-        set.push(Override { path: &["data", "folder"], flag: "--demo", value: FOLDER.into() });
+    if uses_default_folder {
+        overrides.push(Override { path: &["data", "folder"], flag: "--demo", value: DEFAULT_FOLDER.into() });
     }
-    set
+    overrides
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,8 +67,8 @@ pub(crate) struct Demo {
     pub(crate) receiver: SocketAddr,
 }
 
-/// Parts that the demo is set up with.
-pub(crate) struct Wiring<'a> {
+/// Parts of the service that set up the demo.
+pub(crate) struct DemoDeps<'a> {
     pub(crate) store: &'a Store,
     pub(crate) live: &'a Live,
     pub(crate) keys: &'a Keys,
@@ -76,50 +76,56 @@ pub(crate) struct Wiring<'a> {
     pub(crate) changes: &'a Changes,
 }
 
-/// The platform's side, ready to listen.
-pub(crate) struct Begun {
+/// Demo that is set up, with the listener of its receiver.
+pub(crate) struct PreparedDemo {
     listener: TcpListener,
     receiver: Receiver,
 }
 
 impl Demo {
-    /// Sets up what is missing. What is there, from an earlier start or changed since, stays.
-    pub(crate) async fn begin(
+    /// Creates missing documents and keys. Those from an earlier start stay as they are.
+    pub(crate) async fn prepare(
         self,
         folder: &Path,
-        wiring: Wiring<'_>,
+        deps: DemoDeps<'_>,
         addresses: &Addresses,
         listener: TcpListener,
-    ) -> anyhow::Result<Begun> {
-        only_this_machine(addresses)?;
-        let before = EnvFile::read(folder)?;
+    ) -> anyhow::Result<PreparedDemo> {
+        require_loopback(addresses)?;
+        let earlier_env = EnvFile::read(folder)?;
         let org = OrgId::new(tidegate_catalog::DEFAULT_ORG);
-        let first = first_start(wiring.store, wiring.keys, &system_clock()).await?;
-        let api_key = match first {
-            Some(first) => first.key.reveal(),
+        let first_org = first_start(deps.store, deps.keys, &system_clock()).await?;
+        let api_key = match first_org {
+            Some(first_org) => first_org.key.reveal(),
             None => {
-                key(
-                    wiring.keys,
+                reuse_or_create_key(
+                    deps.keys,
                     &org,
                     "demo platform",
                     Scopes::platform(),
-                    before.as_ref().map(|it| &it.api_key),
+                    earlier_env.as_ref().map(|it| &it.api_key),
                 )
                 .await?
             }
         };
-        let admin: Scopes = [Scope::Admin, Scope::ChildSafety].into_iter().collect();
-        let admin_key =
-            key(wiring.keys, &org, "demo admin", admin, before.as_ref().map(|it| &it.admin_key)).await?;
+        let admin_scopes: Scopes = [Scope::Admin, Scope::ChildSafety].into_iter().collect();
+        let admin_key = reuse_or_create_key(
+            deps.keys,
+            &org,
+            "demo admin",
+            admin_scopes,
+            earlier_env.as_ref().map(|it| &it.admin_key),
+        )
+        .await?;
 
         let receiver_address = listener.local_addr()?;
-        seed(wiring.changes, &org, receiver_address).await?;
-        // What the demo is about must be live before it says that it is ready.
-        wiring.live.latest(&org).await?;
-        let secret = match wiring.secrets.reveal(&org, &EndpointId::new(ENDPOINT)).await {
-            // Its key is lost, as the settings say: callbacks are held, and the rest goes on.
-            Err(lost @ SecretError::OtherMasterKey { .. }) => {
-                tracing::warn!("the demo's receiver verifies nothing: {lost}");
+        seed(deps.changes, &org, receiver_address).await?;
+        // The documents must be live before the demo is announced as ready.
+        deps.live.latest(&org).await?;
+        let secret = match deps.secrets.reveal(&org, &EndpointId::new(ENDPOINT)).await {
+            // The settings declare the master key of this secret as lost: callbacks are held, and the rest of the demo works.
+            Err(error @ SecretError::OtherMasterKey { .. }) => {
+                tracing::warn!("the demo's receiver cannot verify callbacks: {error}");
                 None
             }
             secret => secret?,
@@ -138,50 +144,52 @@ impl Demo {
             webhook_secret: secret.unwrap_or_default(),
         };
         env.write(folder)?;
-        invite(folder, &env);
-        Ok(Begun { listener, receiver })
+        print_instructions(folder, &env);
+        Ok(PreparedDemo { listener, receiver })
     }
 }
 
-impl Begun {
-    /// The receiver drains after everything that may still call it.
+impl PreparedDemo {
+    /// Returns the role of the receiver: a worker, so that it ends after the servers whose requests cause callbacks.
     pub(crate) fn role(self) -> Role {
         Role::new("demo-receiver", Phase::Worker, move |stop| self.receiver.serve(self.listener, stop))
     }
 }
 
-fn only_this_machine(addresses: &Addresses) -> anyhow::Result<()> {
-    let all = [addresses.api, addresses.console, Some(addresses.ops), addresses.receiver];
-    match all.into_iter().flatten().find(|address| !address.ip().is_loopback()) {
-        Some(open) => {
-            bail!("the demo listens on this machine only, and {open} can be reached from elsewhere")
+fn require_loopback(addresses: &Addresses) -> anyhow::Result<()> {
+    let listen_addresses = [addresses.api, addresses.console, Some(addresses.ops), addresses.receiver];
+    match listen_addresses.into_iter().flatten().find(|address| !address.ip().is_loopback()) {
+        Some(public_address) => {
+            bail!(
+                "the demo may only listen on this machine, but {public_address} can be reached from elsewhere"
+            )
         }
         None => Ok(()),
     }
 }
 
-/// The key of an earlier start if it still works, else a new one.
-async fn key(
+/// Returns the key of an earlier start if it still works, otherwise a new one.
+async fn reuse_or_create_key(
     keys: &Keys,
     org: &OrgId,
     name: &str,
     scopes: Scopes,
-    before: Option<&String>,
+    earlier_key: Option<&String>,
 ) -> anyhow::Result<String> {
-    if let Some(before) = before
-        && let Ok(caller) = keys.authenticate(before).await
+    if let Some(earlier_key) = earlier_key
+        && let Ok(caller) = keys.authenticate(earlier_key).await
         && scopes.iter().all(|scope| caller.may(scope))
     {
-        return Ok(before.clone());
+        return Ok(earlier_key.clone());
     }
-    let new = NewKey { org: org.clone(), name: name.to_owned(), scopes, expires_at: None };
-    Ok(keys.create(new).await?.token.reveal())
+    let new_key = NewKey { org: org.clone(), name: name.to_owned(), scopes, expires_at: None };
+    Ok(keys.create(new_key).await?.token.reveal())
 }
 
-/// All documents into an empty configuration; later only the receiver's address, if it is still there.
+/// Applies all documents to an empty configuration. A later start only updates the receiver's address, if its endpoint still exists.
 async fn seed(changes: &Changes, org: &OrgId, receiver: SocketAddr) -> anyhow::Result<()> {
     let pulled = changes.pull(org).await?;
-    // The receiver is the platform of the demo, which is told of all decisions.
+    // The receiver plays the platform, to which all decisions are sent.
     let endpoint = format!("endpoint: {ENDPOINT}\nurl: http://{receiver}/callbacks\nchild_safety: true\n");
     let mut files: Vec<File> = Vec::new();
     if pulled.files.is_empty() {
@@ -200,12 +208,17 @@ async fn seed(changes: &Changes, org: &OrgId, receiver: SocketAddr) -> anyhow::R
 
 fn has_receiver(files: &[File]) -> bool {
     let documents = documents::parse(files).unwrap_or_default();
-    documents.iter().any(|(_, it)| it.kind() == DocumentKind::Endpoint && it.key() == ENDPOINT)
+    documents
+        .iter()
+        .any(|(_, document)| document.kind() == DocumentKind::Endpoint && document.key() == ENDPOINT)
 }
 
-fn invite(folder: &Path, env: &EnvFile) {
-    let data =
-        if folder == Path::new(FOLDER) { String::new() } else { format!(" --data {}", folder.display()) };
+fn print_instructions(folder: &Path, env: &EnvFile) {
+    let data = if folder == Path::new(DEFAULT_FOLDER) {
+        String::new()
+    } else {
+        format!(" --data {}", folder.display())
+    };
     let callbacks = if env.can_verify() { "printed here" } else { "held" };
     print_line(format!(
         "the demo is ready; callbacks are {callbacks}. In another terminal:
@@ -223,9 +236,9 @@ fn invite(folder: &Path, env: &EnvFile) {
     ));
 }
 
-/// The data folder of a demo, as commands find it.
-pub(crate) fn folder(named: Option<PathBuf>) -> PathBuf {
-    named.unwrap_or_else(|| PathBuf::from(FOLDER))
+/// Returns the data folder of the demo: the given one or the default.
+pub(crate) fn folder_or_default(given_folder: Option<PathBuf>) -> PathBuf {
+    given_folder.unwrap_or_else(|| PathBuf::from(DEFAULT_FOLDER))
 }
 
 #[cfg(test)]
@@ -238,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_documents_are_valid_and_their_examples_go_as_they_say() {
+    fn documents_are_valid_and_their_tests_pass() {
         let mut files = DOCUMENTS.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
         let endpoint = format!("endpoint: {ENDPOINT}\nurl: http://127.0.0.1:8090/callbacks\n");
         files.push(("endpoints.yaml".to_owned(), endpoint));
@@ -249,12 +262,12 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_others_can_reach_is_refused() {
+    fn public_address_is_refused() {
         let local: SocketAddr = "127.0.0.1:1".parse().unwrap();
         let mut addresses =
             Addresses { api: Some(local), console: Some(local), ops: local, receiver: Some(local) };
-        only_this_machine(&addresses).unwrap();
+        require_loopback(&addresses).unwrap();
         addresses.api = Some("0.0.0.0:1".parse().unwrap());
-        assert!(only_this_machine(&addresses).unwrap_err().to_string().contains("0.0.0.0:1"));
+        assert!(require_loopback(&addresses).unwrap_err().to_string().contains("0.0.0.0:1"));
     }
 }

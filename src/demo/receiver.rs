@@ -1,6 +1,6 @@
-//! Plays the platform: takes callbacks, believes only what is signed, keeps and prints it.
+//! Demo platform: accepts signed callbacks, stores them in a file and prints them.
 //!
-//! It acts on nothing. What it received lies in a file, so that another start still knows it.
+//! The file keeps callbacks across restarts.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -30,20 +30,20 @@ use tokio_util::sync::CancellationToken;
 use crate::output::print_line;
 
 const FILE: &str = "received.ndjson";
-/// Greatest age of a signature in seconds.
-const TOLERANCE: u64 = 300;
-const LARGEST: usize = 1 << 20;
+/// Maximum age of a signature in seconds.
+const MAX_SIGNATURE_AGE_SECONDS: u64 = 300;
+const MAX_BODY_BYTES: usize = 1 << 20;
 
-/// One callback a line, as its bytes were but for line ends.
-struct Received {
+/// File with one callback per line; line ends within a body are replaced by spaces.
+struct CallbackFile {
     path: PathBuf,
     file: Mutex<File>,
 }
 
 pub(super) struct Receiver {
-    /// Secrets to verify with. Without one, every callback is refused.
+    /// Secrets that verify callbacks. Without one, every callback is refused.
     secrets: Vec<Secret>,
-    received: Arc<Received>,
+    callbacks: Arc<CallbackFile>,
 }
 
 type Shared = Arc<Receiver>;
@@ -51,17 +51,17 @@ type Shared = Arc<Receiver>;
 impl Receiver {
     pub(super) async fn open(folder: &Path, secret: Option<Secret>) -> anyhow::Result<Self> {
         let path = folder.join(FILE);
-        let shown = path.display().to_string();
-        let received = tokio::task::spawn_blocking(move || Received::open(path)).await?;
-        let received = received.with_context(|| format!("cannot use {shown}"))?;
-        Ok(Self { secrets: secret.into_iter().collect(), received: Arc::new(received) })
+        let display_path = path.display().to_string();
+        let open_result = tokio::task::spawn_blocking(move || CallbackFile::open(path)).await?;
+        let callbacks = open_result.with_context(|| format!("cannot use {display_path}"))?;
+        Ok(Self { secrets: secret.into_iter().collect(), callbacks: Arc::new(callbacks) })
     }
 
     fn router(self) -> Router {
         Router::new()
             .route("/callbacks", post(receive))
             .route("/received", get(list))
-            .layer(DefaultBodyLimit::max(LARGEST))
+            .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
             .with_state(Arc::new(self))
     }
 
@@ -72,26 +72,28 @@ impl Receiver {
     ) -> anyhow::Result<DrainResult> {
         let http = tidegate_web::Settings { connections: 256, ..tidegate_web::Settings::default() };
         HttpServer::new("demo", http)?.serve(listener, self.router(), stop).await;
-        // Whoever waits for its answers is none of the service's requests.
+        // Requests to the receiver are none of the service's, so their end does not count as a forced drain.
         Ok(DrainResult::Clean)
     }
 }
 
 async fn receive(State(receiver): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {
-    let now = u64::try_from(Millis::now().0 / 1_000).unwrap_or(0);
-    if let Err(rejected) = signature::verify(&headers, &body, &receiver.secrets, now, TOLERANCE) {
+    let now_seconds = u64::try_from(Millis::now().0 / 1_000).unwrap_or(0);
+    if let Err(rejected) =
+        signature::verify(&headers, &body, &receiver.secrets, now_seconds, MAX_SIGNATURE_AGE_SECONDS)
+    {
         print_line(format!("refused a callback: {rejected}"));
         return (StatusCode::UNAUTHORIZED, rejected.tag()).into_response();
     }
     let Ok(callback) = serde_json::from_slice::<Callback>(&body) else {
-        print_line("refused a callback: its body is no JSON object");
+        print_line("refused a callback: its body is not a JSON object");
         return StatusCode::BAD_REQUEST.into_response();
     };
-    let received = Arc::clone(&receiver.received);
-    let kept = tokio::task::spawn_blocking(move || received.keep(&body)).await;
-    match kept {
+    let callbacks = Arc::clone(&receiver.callbacks);
+    let write_result = tokio::task::spawn_blocking(move || callbacks.append(&body)).await;
+    match write_result {
         Ok(Ok(())) => {
-            print_line(OneLine(format_args!("{}", callback.line())));
+            print_line(OneLine(format_args!("{}", callback.summary_line())));
             StatusCode::OK.into_response()
         }
         _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
@@ -100,15 +102,15 @@ async fn receive(State(receiver): State<Shared>, headers: HeaderMap, body: Bytes
 
 /// `GET /received`: every verified callback, in the order of arrival.
 async fn list(State(receiver): State<Shared>) -> Response {
-    let received = Arc::clone(&receiver.received);
-    match tokio::task::spawn_blocking(move || received.list()).await {
+    let callbacks = Arc::clone(&receiver.callbacks);
+    match tokio::task::spawn_blocking(move || callbacks.list()).await {
         Ok(Ok(body)) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
         _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
 
-impl Received {
-    /// A line that a crash cut short is cut off: its sender was not answered and comes again.
+impl CallbackFile {
+    /// Opens the file and removes a line that a crash cut off: its sender got no answer and sends it again.
     fn open(path: PathBuf) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.create(true).append(true).read(true);
@@ -116,15 +118,15 @@ impl Received {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(&path)?;
         let content = fs::read(&path)?;
-        let whole = content.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        if whole < content.len() {
-            file.set_len(whole as u64)?;
+        let complete_bytes = content.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        if complete_bytes < content.len() {
+            file.set_len(complete_bytes as u64)?;
         }
         Ok(Self { path, file: Mutex::new(file) })
     }
 
-    fn keep(&self, body: &[u8]) -> io::Result<()> {
-        // Line ends stand only between JSON's tokens, never inside one.
+    fn append(&self, body: &[u8]) -> io::Result<()> {
+        // JSON has line ends only between tokens, so the value stays the same.
         let mut line: Vec<u8> =
             body.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect();
         line.push(b'\n');
@@ -138,7 +140,7 @@ impl Received {
     }
 }
 
-/// Parts of a callback that are printed.
+/// Printed parts of a callback.
 #[derive(Deserialize)]
 struct Callback {
     #[serde(rename = "type", default)]
@@ -154,13 +156,13 @@ struct Callback {
 }
 
 impl Callback {
-    fn line(&self) -> String {
+    fn summary_line(&self) -> String {
         let text =
             |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or("-").to_owned();
-        let what = self.appeal_decision.clone().unwrap_or_else(|| text(&self.action, "id"));
+        let decision = self.appeal_decision.clone().unwrap_or_else(|| text(&self.action, "id"));
         let (type_id, id) = (text(&self.item, "typeId"), text(&self.item, "id"));
         let sequence = self.sequence.map(|sequence| format!("  sequence {sequence}")).unwrap_or_default();
-        format!("verified callback  {}  {what}  {type_id} {id}{sequence}", self.kind)
+        format!("verified callback  {}  {decision}  {type_id} {id}{sequence}", self.kind)
     }
 }
 
@@ -171,17 +173,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_received_is_there_after_another_start_without_a_line_cut_short() {
+    fn restart_keeps_callbacks_and_drops_a_cut_off_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(FILE);
-        let first = Received::open(path.clone()).unwrap();
-        first.keep(b"{\"a\":\n1}").unwrap();
+        let first = CallbackFile::open(path.clone()).unwrap();
+        first.append(b"{\"a\":\n1}").unwrap();
         assert_eq!(first.list().unwrap(), r#"[{"a": 1}]"#);
         drop(first);
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"b\":").unwrap();
-        let second = Received::open(path).unwrap();
+        let second = CallbackFile::open(path).unwrap();
         assert_eq!(second.list().unwrap(), r#"[{"a": 1}]"#);
-        second.keep(b"{}").unwrap();
+        second.append(b"{}").unwrap();
         assert_eq!(second.list().unwrap(), r#"[{"a": 1},{}]"#);
     }
 }

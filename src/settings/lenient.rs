@@ -1,7 +1,6 @@
-//! Reads typed settings out of a tree, and says of a fault at which path it is and who set it.
+//! Deserialises typed settings from a tree, and reports faults with their path and their origin.
 //!
-//! It knows no setting. Variables are text, so a number, a truth value or a list is read out of text where the
-//! setting's type asks for one, and only there.
+//! Variables are text: a number, a boolean or a list is parsed from text where the setting's type asks for one.
 
 use std::fmt;
 
@@ -13,7 +12,7 @@ use serde::{
 
 use super::tree::{Node, Origin};
 
-/// A value that cannot be used.
+/// Reason why a value cannot be used.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     path: Option<String>,
@@ -43,8 +42,8 @@ impl de::Error for Fault {
 }
 
 impl Fault {
-    /// The innermost place counts.
-    fn at(mut self, path: &str, node: &Node) -> Self {
+    /// Adds path and origin, unless an inner value has added its own: the innermost place is the most precise.
+    fn locate(mut self, path: &str, node: &Node) -> Self {
         if self.path.is_none() {
             self.path = Some(path.to_owned());
             self.origin = node.any_origin().cloned();
@@ -63,7 +62,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The text of a variable; other leaves have a type already.
+    /// Returns the text of a variable; values from files have a type already.
     fn text(&self) -> Option<&str> {
         match self.node {
             Node::Leaf { value: toml::Value::String(text), origin: Origin::Variable(_) } => Some(text),
@@ -71,19 +70,19 @@ impl Reader<'_> {
         }
     }
 
-    fn typed(&self) -> Result<toml::Value, Fault> {
+    fn clone_leaf(&self) -> Result<toml::Value, Fault> {
         match self.node {
             Node::Leaf { value, .. } => Ok(value.clone()),
             Node::Table(_) => Err(de::Error::custom("a single value is expected, not a section")),
         }
     }
 
-    fn here(&self) -> impl FnOnce(Fault) -> Fault + use<'_> {
-        |fault| fault.at(&self.path, self.node)
+    fn locate_fault(&self) -> impl FnOnce(Fault) -> Fault + use<'_> {
+        |fault| fault.locate(&self.path, self.node)
     }
 }
 
-fn of_toml(error: &toml::de::Error) -> Fault {
+fn from_toml_error(error: &toml::de::Error) -> Fault {
     de::Error::custom(error.message())
 }
 
@@ -91,10 +90,10 @@ macro_rules! parsed {
     ($($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
             let value = match self.text() {
-                Some(text) => inline(text.trim()).map_err(self.here())?,
-                None => self.typed().map_err(self.here())?,
+                Some(text) => parse_inline(text.trim()).map_err(self.locate_fault())?,
+                None => self.clone_leaf().map_err(self.locate_fault())?,
             };
-            Deserializer::$method(value, visitor).map_err(|error| of_toml(&error)).map_err(self.here())
+            Deserializer::$method(value, visitor).map_err(|error| from_toml_error(&error)).map_err(self.locate_fault())
         }
     )*};
 }
@@ -110,22 +109,26 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match self.node {
             Node::Table(_) => self.deserialize_map(visitor),
-            Node::Leaf { value, .. } => {
-                value.clone().deserialize_any(visitor).map_err(|error| of_toml(&error)).map_err(self.here())
-            }
+            Node::Leaf { value, .. } => value
+                .clone()
+                .deserialize_any(visitor)
+                .map_err(|error| from_toml_error(&error))
+                .map_err(self.locate_fault()),
         }
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match (self.node, self.text()) {
             (Node::Table(table), _) => {
-                let entries = Entries { rest: table.iter(), path: &self.path, value: None };
-                visitor.visit_map(entries).map_err(self.here())
+                let entries = Entries { entries: table.iter(), path: &self.path, value: None };
+                visitor.visit_map(entries).map_err(self.locate_fault())
             }
-            (_, Some(text)) => inline(text)
-                .and_then(|value| value.deserialize_map(visitor).map_err(|error| of_toml(&error)))
-                .map_err(self.here()),
-            (_, None) => Err(self.here()(de::Error::custom("a section is expected, not a single value"))),
+            (_, Some(text)) => parse_inline(text)
+                .and_then(|value| value.deserialize_map(visitor).map_err(|error| from_toml_error(&error)))
+                .map_err(self.locate_fault()),
+            (_, None) => {
+                Err(self.locate_fault()(de::Error::custom("a section is expected, not a single value")))
+            }
         }
     }
 
@@ -138,14 +141,14 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         self.deserialize_map(visitor)
     }
 
-    /// Written as in the file (`["a", "b"]`), or as in a variable: `a,b`.
+    /// Lists are written as in the file (`["a", "b"]`) or, in a variable, as `a,b`.
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         let value = match self.text().map(str::trim) {
-            None => self.typed().map_err(self.here())?,
-            Some(text) if text.starts_with('[') => inline(text).map_err(self.here())?,
-            Some(text) => return visitor.visit_seq(Parts { of: &self, rest: text.split(',') }),
+            None => self.clone_leaf().map_err(self.locate_fault())?,
+            Some(text) if text.starts_with('[') => parse_inline(text).map_err(self.locate_fault())?,
+            Some(text) => return visitor.visit_seq(CommaSeparated { reader: &self, parts: text.split(',') }),
         };
-        value.deserialize_seq(visitor).map_err(|error| of_toml(&error)).map_err(self.here())
+        value.deserialize_seq(visitor).map_err(|error| from_toml_error(&error)).map_err(self.locate_fault())
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
@@ -170,18 +173,18 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             Node::Table(table) => match table.iter().next() {
                 Some((key, node)) if table.len() == 1 => {
                     let inner = Reader { node, path: join(&self.path, key) };
-                    visitor.visit_enum(Variant { key, inner }).map_err(self.here())
+                    visitor.visit_enum(Variant { key, inner }).map_err(self.locate_fault())
                 }
-                _ => Err(self.here()(de::Error::custom("exactly one of its kinds is expected"))),
+                _ => Err(self.locate_fault()(de::Error::custom("exactly one of its kinds is expected"))),
             },
             Node::Leaf { .. } => self
                 .text()
                 .filter(|text| text.trim_start().starts_with('{'))
-                .map_or_else(|| self.typed(), inline)
+                .map_or_else(|| self.clone_leaf(), parse_inline)
                 .and_then(|value| {
-                    value.deserialize_enum(name, variants, visitor).map_err(|error| of_toml(&error))
+                    value.deserialize_enum(name, variants, visitor).map_err(|error| from_toml_error(&error))
                 })
-                .map_err(self.here()),
+                .map_err(self.locate_fault()),
         }
     }
 
@@ -190,8 +193,8 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 }
 
-/// A value as the file would have it.
-fn inline(text: &str) -> Result<toml::Value, Fault> {
+/// Parses text as a value of the settings file.
+fn parse_inline(text: &str) -> Result<toml::Value, Fault> {
     let file = format!("value = {text}");
     let table: toml::Table = toml::from_str(&file)
         .map_err(|_| de::Error::custom("the value cannot be read: write it as in the settings file"))?;
@@ -202,27 +205,27 @@ fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-/// The texts between commas, each read like a variable's.
-struct Parts<'a> {
-    of: &'a Reader<'a>,
-    rest: std::str::Split<'a, char>,
+/// Texts between commas, each read like the text of a variable.
+struct CommaSeparated<'a> {
+    reader: &'a Reader<'a>,
+    parts: std::str::Split<'a, char>,
 }
 
-impl<'de> SeqAccess<'de> for Parts<'_> {
+impl<'de> SeqAccess<'de> for CommaSeparated<'_> {
     type Error = Fault;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
-        let Some(part) = self.rest.by_ref().map(str::trim).find(|part| !part.is_empty()) else {
+        let Some(part) = self.parts.by_ref().map(str::trim).find(|part| !part.is_empty()) else {
             return Ok(None);
         };
-        let Node::Leaf { origin, .. } = self.of.node else { return Ok(None) };
+        let Node::Leaf { origin, .. } = self.reader.node else { return Ok(None) };
         let node = Node::Leaf { value: toml::Value::String(part.to_owned()), origin: origin.clone() };
-        seed.deserialize(Reader { node: &node, path: self.of.path.clone() }).map(Some)
+        seed.deserialize(Reader { node: &node, path: self.reader.path.clone() }).map(Some)
     }
 }
 
 struct Entries<'a> {
-    rest: std::collections::btree_map::Iter<'a, String, Node>,
+    entries: std::collections::btree_map::Iter<'a, String, Node>,
     path: &'a str,
     value: Option<(&'a str, &'a Node)>,
 }
@@ -231,17 +234,17 @@ impl<'de> MapAccess<'de> for Entries<'_> {
     type Error = Fault;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
-        let Some((key, node)) = self.rest.next() else { return Ok(None) };
+        let Some((key, node)) = self.entries.next() else { return Ok(None) };
         self.value = Some((key, node));
         let name: de::value::StrDeserializer<'_, Fault> = key.as_str().into_deserializer();
-        // An unknown key shows here.
-        seed.deserialize(name).map(Some).map_err(|fault| fault.at(&join(self.path, key), node))
+        // The target type refuses an unknown key here, so the fault gets the path of that key.
+        seed.deserialize(name).map(Some).map_err(|fault| fault.locate(&join(self.path, key), node))
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
         let (key, node) = self.value.take().ok_or_else(|| de::Error::custom("a value without its key"))?;
         let path = join(self.path, key);
-        seed.deserialize(Reader { node, path: path.clone() }).map_err(|fault| fault.at(&path, node))
+        seed.deserialize(Reader { node, path: path.clone() }).map_err(|fault| fault.locate(&path, node))
     }
 }
 
@@ -264,7 +267,7 @@ impl<'de> VariantAccess<'de> for Reader<'_> {
     type Error = Fault;
 
     fn unit_variant(self) -> Result<(), Fault> {
-        Err(self.here()(de::Error::custom("this kind takes no value")))
+        Err(self.locate_fault()(de::Error::custom("this kind takes no value")))
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Fault> {
@@ -325,7 +328,9 @@ mod tests {
 
     fn of_variables(variables: &[(&str, &str)]) -> Result<Sample, String> {
         let mut tree = Node::default();
-        tree.lay_over(variables.iter().map(|(name, text)| (format!("TIDEGATE__{name}"), (*text).to_owned())));
+        tree.apply_variables(
+            variables.iter().map(|(name, text)| (format!("TIDEGATE__{name}"), (*text).to_owned())),
+        );
         read(&tree).map_err(|fault| fault.to_string())
     }
 
@@ -359,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_names_its_path_and_who_set_it() {
+    fn fault_names_its_path_and_origin() {
         let fault = of_variables(&[("INNER__COUNT", "many")]).unwrap_err();
         assert!(fault.contains("inner.count") && fault.contains("TIDEGATE__INNER__COUNT"), "{fault}");
         let fault = of_variables(&[("INNER__CUONT", "1")]).unwrap_err();

@@ -1,6 +1,6 @@
-//! The service's settings: every section in one place, defaults under the file under the environment.
+//! Settings of the service: all sections, read from defaults, file, environment and flags, in ascending precedence.
 //!
-//! What a section's settings mean is documented by the crate that owns them; `deploy/tidegate.toml` lists them all.
+//! The crate that owns a section documents its settings; `deploy/tidegate.toml` lists all of them.
 
 mod lenient;
 mod show;
@@ -24,7 +24,7 @@ pub(crate) use self::{
     tree::{Node, Origin},
 };
 
-/// The file that is read when no other is named, if it is there.
+/// Settings file that is read if it exists and no other is named.
 pub(crate) const DEFAULT_FILE: &str = "tidegate.toml";
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ pub(crate) const DEFAULT_FILE: &str = "tidegate.toml";
 pub(crate) struct Settings {
     pub(crate) data: Data,
     pub(crate) runtime: crate::runtime::Settings,
-    pub(crate) api: Server,
+    pub(crate) api: ApiServer,
     pub(crate) console: ConsoleServer,
     pub(crate) ops: Ops,
     pub(crate) stream: tidegate_stream::settings::Settings,
@@ -56,10 +56,10 @@ pub(crate) struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Data {
-    /// The folder of embedded data; `server.json`, and the master key unless one is given, lie there too.
+    /// The folder of embedded data. It also holds `server.json`, and the master key unless one is given.
     pub(crate) folder: PathBuf,
-    /// True if a start goes on without data that was durable and is missing. Only the command line sets it: in a file it
-    /// would accept every later loss as well.
+    /// True if a start accepts that durable data is missing. Only the command line sets it: in a file it would accept every later loss
+    /// as well.
     #[serde(skip)]
     pub(crate) accepts_loss: bool,
 }
@@ -70,21 +70,21 @@ impl Default for Data {
     }
 }
 
-/// The API that platforms call.
+/// Section of the API that platforms call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Server {
+pub(crate) struct ApiServer {
     pub(crate) listen: SocketAddr,
     pub(crate) http: tidegate_web::Settings,
 }
 
-impl Default for Server {
+impl Default for ApiServer {
     fn default() -> Self {
         Self { listen: loopback(8080), http: tidegate_web::Settings::default() }
     }
 }
 
-/// The console and the admin API.
+/// Section of the console and the admin API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ConsoleServer {
@@ -98,13 +98,12 @@ impl Default for ConsoleServer {
     }
 }
 
-/// Probes and metrics.
+/// Section of probes and metrics.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Ops {
     pub(crate) listen: SocketAddr,
-    /// Milliseconds that everything may take to drain after SIGTERM. After that the process ends all the same, with the
-    /// exit code that says so.
+    /// Milliseconds that draining may take after SIGTERM. After that the process ends with an exit code of its own.
     pub(crate) drain_ms: u64,
     /// Milliseconds for which `/readyz` is false before connections are refused, so that load balancers notice.
     pub(crate) linger_ms: u64,
@@ -163,7 +162,7 @@ fn masked<S: Serializer>(security: &Security, serializer: S) -> Result<S::Ok, S:
     .serialize(serializer)
 }
 
-/// Why the service does not start with these settings.
+/// Reason why the settings are refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SettingsError {
     #[error("cannot read the settings file {}: {error}", path.display())]
@@ -176,10 +175,10 @@ pub(crate) enum SettingsError {
     Contradiction(String),
 }
 
-/// Objection of a section to its values.
+/// Fault that a section finds in its values.
 #[derive(Debug)]
 pub(crate) struct Refusal {
-    /// Section that the names in the text belong to, if they do not begin with it themselves.
+    /// Section of the names in the text, unless they begin with it themselves.
     section: &'static str,
     text: String,
 }
@@ -191,26 +190,26 @@ impl Refusal {
         Self { section, text }
     }
 
-    fn of<E: ToString>(section: &'static str) -> impl FnOnce(E) -> Self {
+    fn in_section<E: ToString>(section: &'static str) -> impl FnOnce(E) -> Self {
         move |error| Self::new(section, &error)
     }
 }
 
-/// A value that the command line sets over everything else.
+/// Value of a command line flag, which has precedence over file and environment.
 pub(crate) struct Override {
     pub(crate) path: &'static [&'static str],
     pub(crate) flag: &'static str,
     pub(crate) value: toml::Value,
 }
 
-/// Effective settings, and the layers that they came from.
-pub(crate) struct Loaded {
+/// Effective settings, with the layers that they were read from.
+pub(crate) struct LoadedSettings {
     pub(crate) settings: Settings,
     pub(crate) layers: Node,
 }
 
-/// Reads the layers. A file that was named must be there; the default one may be missing.
-pub(crate) fn load(file: Option<&Path>, overrides: Vec<Override>) -> Result<Loaded, SettingsError> {
+/// Reads all layers. A named file must exist; the default one may be missing.
+pub(crate) fn load(file: Option<&Path>, overrides: Vec<Override>) -> Result<LoadedSettings, SettingsError> {
     let mut layers = match file {
         Some(path) => read_file(path)?,
         None if Path::new(DEFAULT_FILE).exists() => read_file(Path::new(DEFAULT_FILE))?,
@@ -218,27 +217,27 @@ pub(crate) fn load(file: Option<&Path>, overrides: Vec<Override>) -> Result<Load
     };
     let variables = std::env::vars_os()
         .filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?)));
-    layers.lay_over(variables);
+    layers.apply_variables(variables);
     for Override { path, flag, value } in overrides {
         layers.set(path, value, Origin::Flag(flag));
     }
     let settings: Settings = lenient::read(&layers).map_err(SettingsError::Fault)?;
-    let loaded = Loaded { settings, layers };
-    loaded.settings.validate().map_err(|refusal| loaded.refused(&refusal))?;
+    let loaded = LoadedSettings { settings, layers };
+    loaded.settings.validate().map_err(|refusal| loaded.contradiction(&refusal))?;
     Ok(loaded)
 }
 
-impl Loaded {
-    /// Checks that a service can start with the settings. It also reads the files that they name, which commands beside
-    /// the service need not have.
+impl LoadedSettings {
+    /// Checks that a service can start with the settings. Also reads the files that they name, which commands other than the service do
+    /// not need.
     pub(crate) fn check_start(self) -> Result<Self, SettingsError> {
         match self.settings.check_start() {
             Ok(()) => Ok(self),
-            Err(refusal) => Err(self.refused(&refusal)),
+            Err(refusal) => Err(self.contradiction(&refusal)),
         }
     }
 
-    fn refused(&self, refusal: &Refusal) -> SettingsError {
+    fn contradiction(&self, refusal: &Refusal) -> SettingsError {
         SettingsError::Contradiction(with_origins(refusal, &self.layers))
     }
 }
@@ -248,71 +247,77 @@ fn read_file(path: &Path) -> Result<Node, SettingsError> {
         fs::read_to_string(path).map_err(|error| SettingsError::File { path: path.to_owned(), error })?;
     let table: toml::Table = toml::from_str(&text).map_err(|error| SettingsError::Toml {
         path: path.to_owned(),
-        message: without_secrets(&error, &text),
+        message: describe_toml_error(&error, &text),
     })?;
     Ok(Node::of_toml(toml::Value::Table(table), &Origin::File(path.to_owned())))
 }
 
-/// Describes a TOML error by place and reason, without the text that stands there: it may be a secret.
-fn without_secrets(error: &toml::de::Error, text: &str) -> String {
-    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else {
+/// Describes a TOML error by place and reason, without the text at that place, because it may be a secret.
+fn describe_toml_error(error: &toml::de::Error, text: &str) -> String {
+    let Some(preceding_text) = error.span().and_then(|span| text.get(..span.start)) else {
         return error.message().to_owned();
     };
-    let (line, column) =
-        before.rsplit_once('\n').map_or((1, before), |(above, last)| (above.matches('\n').count() + 2, last));
+    let (line, column) = preceding_text
+        .rsplit_once('\n')
+        .map_or((1, preceding_text), |(above, last)| (above.matches('\n').count() + 2, last));
     format!("line {line}, column {}: {}", column.chars().count() + 1, error.message())
 }
 
-/// Says of every setting that a message names who set it.
+/// Appends the origin of each setting that the message names.
 fn with_origins(Refusal { section, text }: &Refusal, layers: &Node) -> String {
     let is_path = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.".contains(&byte));
-    let inner = text.split(": ").next().filter(|inner| is_path(inner));
+    let first_path = text.split(": ").next().filter(|inner| is_path(inner));
     let mut origins = Vec::new();
     for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.')) {
         let word = word.trim_matches('.');
-        let candidates = [Some(""), Some(*section), inner].into_iter().flatten();
-        let found = candidates.into_iter().find_map(|above| {
+        let candidates = [Some(""), Some(*section), first_path].into_iter().flatten();
+        let origin_note = candidates.into_iter().find_map(|above| {
             let path = if above.is_empty() { word.to_owned() } else { format!("{above}.{word}") };
             let parts: Vec<_> = path.split('.').collect();
-            // A name in quotes may have dots of its own.
-            let quoted: Vec<_> = above.split('.').chain([word]).collect();
-            let named = !word.is_empty() && parts.len() > 1;
-            let origin = layers.origin_of(&parts).or_else(|| layers.origin_of(&quoted)).filter(|_| named)?;
+            // A quoted name may itself contain dots.
+            let quoted_path: Vec<_> = above.split('.').chain([word]).collect();
+            // A single word is prose of the message, even if a section has the same name.
+            let is_setting = !word.is_empty() && parts.len() > 1;
+            let origin = layers
+                .exact_origin(&parts)
+                .or_else(|| layers.exact_origin(&quoted_path))
+                .filter(|_| is_setting)?;
             Some(format!("{path} is set by {origin}"))
         });
-        origins.extend(found.filter(|origin| !origins.contains(origin)));
+        origins.extend(origin_note.filter(|origin| !origins.contains(origin)));
     }
     if origins.is_empty() { text.clone() } else { format!("{text} ({})", origins.join("; ")) }
 }
 
 impl Settings {
-    /// Refuses values that cannot work alone or together, naming every one concerned.
+    /// Refuses values that are invalid alone or in combination; the message names all of them.
     pub(crate) fn validate(&self) -> Result<(), Refusal> {
         if self.data.folder.as_os_str().is_empty() {
             return Err(Refusal::new("data.folder", &"must name a folder"));
         }
-        self.stream.validate().map_err(Refusal::of("stream"))?;
+        self.stream.validate().map_err(Refusal::in_section("stream"))?;
         match self.store.engine {
             StoreEngine::Embedded => {
-                self.store.embedded.validate().map_err(Refusal::of("store.embedded"))?;
+                self.store.embedded.validate().map_err(Refusal::in_section("store.embedded"))?;
             }
-            StoreEngine::Cql => self.store.cql.validate().map_err(Refusal::of("store.cql"))?,
+            StoreEngine::Cql => self.store.cql.validate().map_err(Refusal::in_section("store.cql"))?,
         }
-        self.catalog.validate().map_err(Refusal::of("catalog"))?;
-        self.egress.validate().map_err(Refusal::of("egress"))?;
-        self.partial_items.validate().map_err(Refusal::of("partial_items"))?;
-        self.media.validate().map_err(Refusal::of("media"))?;
-        self.signals.validate().map_err(Refusal::of("signals"))?;
-        self.scores.validate().map_err(Refusal::of("scores"))?;
-        self.ingest.validate().map_err(Refusal::of("ingest"))?;
-        self.processors.validate().map_err(Refusal::of("processors"))?;
-        self.callbacks.validate().map_err(Refusal::of("callbacks"))?;
-        self.review.validate().map_err(Refusal::of("review"))?;
+        self.catalog.validate().map_err(Refusal::in_section("catalog"))?;
+        self.egress.validate().map_err(Refusal::in_section("egress"))?;
+        self.partial_items.validate().map_err(Refusal::in_section("partial_items"))?;
+        self.media.validate().map_err(Refusal::in_section("media"))?;
+        self.signals.validate().map_err(Refusal::in_section("signals"))?;
+        self.scores.validate().map_err(Refusal::in_section("scores"))?;
+        self.ingest.validate().map_err(Refusal::in_section("ingest"))?;
+        self.processors.validate().map_err(Refusal::in_section("processors"))?;
+        self.callbacks.validate().map_err(Refusal::in_section("callbacks"))?;
+        self.review.validate().map_err(Refusal::in_section("review"))?;
         for (name, http) in [("api.http", &self.api.http), ("console.http", &self.console.http)] {
-            http.validate().map_err(Refusal::of(name))?;
+            http.validate().map_err(Refusal::in_section(name))?;
         }
-        crate::telemetry::check(&self.telemetry).map_err(Refusal::of("telemetry"))?;
-        self.check_listeners().map_err(Refusal::of(""))?;
+        crate::telemetry::check(&self.telemetry).map_err(Refusal::in_section("telemetry"))?;
+        self.check_listeners().map_err(Refusal::in_section(""))?;
+        // The process must not end before its consumers have finished or given up draining.
         if self.ops.drain_ms < self.stream.consume.drain_timeout_ms {
             let text = format!(
                 "ops.drain_ms = {} is below stream.consume.drain_timeout_ms = {}: work in flight would be cut off",
@@ -327,46 +332,48 @@ impl Settings {
         Ok(())
     }
 
-    /// Refuses a start for which something that is named is missing or cannot be used.
+    /// Refuses a start if a file or variable that the settings name is missing or unusable.
     fn check_start(&self) -> Result<(), Refusal> {
-        let (named, embedded) = (self.security.named(), !self.embedded_parts().is_empty());
-        match (named, &self.security.master_key_file) {
+        let (named_key, has_embedded_data) = (self.security.named(), !self.embedded_parts().is_empty());
+        match (named_key, &self.security.master_key_file) {
             (Err(error), Some(path)) => {
                 let text = format!("security.master_key_file = {}: {error}", path.display());
                 return Err(Refusal::new("security", &text));
             }
             (Err(error), None) => return Err(Refusal::new("security", &error)),
-            (Ok(None), _) if !embedded => {
+            (Ok(None), _) if !has_embedded_data => {
                 return Err(Refusal::new("security", &tidegate_catalog::MasterKeyError::Missing));
             }
             (Ok(_), _) => {}
         }
-        self.stream.check_files().map_err(Refusal::of("stream"))?;
+        self.stream.check_files().map_err(Refusal::in_section("stream"))?;
         if self.store.engine == StoreEngine::Cql {
-            self.store.cql.check_files().map_err(Refusal::of("store.cql"))?;
+            self.store.cql.check_files().map_err(Refusal::in_section("store.cql"))?;
         }
-        let resolved = self.partial_items.resolve(|name| std::env::var(name).ok());
-        resolved.map_err(Refusal::of("partial_items"))?;
-        self.egress.check_files().map_err(Refusal::of("egress"))
+        let resolution = self.partial_items.resolve(|name| std::env::var(name).ok());
+        resolution.map_err(Refusal::in_section("partial_items"))?;
+        self.egress.check_files().map_err(Refusal::in_section("egress"))
     }
 
     fn check_listeners(&self) -> Result<(), String> {
-        let all = [
+        let listeners = [
             ("api.listen", self.api.listen),
             ("console.listen", self.console.listen),
             ("ops.listen", self.ops.listen),
         ];
-        for (at, (name, address)) in all.iter().enumerate() {
-            for (other, taken) in &all[..at] {
-                if address == taken && address.port() != 0 {
-                    return Err(format!("{other} = {taken} and {name} = {address} are the same address"));
+        for (index, (name, address)) in listeners.iter().enumerate() {
+            for (other_name, other_address) in &listeners[..index] {
+                if address == other_address && address.port() != 0 {
+                    return Err(format!(
+                        "{other_name} = {other_address} and {name} = {address} are the same address"
+                    ));
                 }
             }
         }
         Ok(())
     }
 
-    /// Returns the parts that lie in the data folder, which only one process can open.
+    /// Returns the settings of the parts in the data folder, which only one process can open.
     pub(crate) fn embedded_parts(&self) -> Vec<&'static str> {
         let mut parts = Vec::new();
         if self.stream.engine == EngineKind::Embedded {
@@ -385,7 +392,7 @@ mod tests {
 
     use super::*;
 
-    /// Every leaf, by its path. The label of a process is its own.
+    /// Collects each leaf with its path. The label of a process differs per machine, so it is left out.
     fn leaves(value: &toml::Value, path: &str, into: &mut Vec<(String, toml::Value)>) {
         match value {
             toml::Value::Table(table) => {
@@ -414,7 +421,7 @@ mod tests {
         assert_eq!(rendered(&settings), defaults);
         for (setting, _) in &defaults {
             let parts: Vec<_> = setting.split('.').collect();
-            assert!(layers.origin(&parts).is_some(), "deploy/tidegate.toml does not list {setting}");
+            assert!(layers.nearest_origin(&parts).is_some(), "deploy/tidegate.toml does not list {setting}");
         }
     }
 
@@ -439,14 +446,14 @@ mod tests {
     #[test]
     fn words_of_a_message_are_not_taken_for_settings() {
         let mut layers = Node::default();
-        layers.lay_over([("TIDEGATE__DATA__FOLDER".to_owned(), String::new())].into_iter());
+        layers.apply_variables([("TIDEGATE__DATA__FOLDER".to_owned(), String::new())].into_iter());
         let settings: Settings = lenient::read(&layers).unwrap();
         let text = with_origins(&settings.validate().unwrap_err(), &layers);
         assert_eq!(text, "data.folder: must name a folder (data.folder is set by TIDEGATE__DATA__FOLDER)");
     }
 
     #[test]
-    fn a_contradiction_names_who_set_what() {
+    fn contradiction_names_the_origin_of_its_settings() {
         let origin = Origin::File("a.toml".into());
         let layers = Node::of_toml(toml::from_str("[ops]\ndrain_ms = 1").unwrap(), &origin);
         let settings: Settings = lenient::read(&layers).unwrap();

@@ -1,6 +1,6 @@
-//! Values from several layers in one tree, each remembering where it came from.
+//! Tree of the values of several layers, each with its origin.
 //!
-//! It does not know which settings exist; `lenient` reads a typed section out of it.
+//! `lenient` reads typed sections from it.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
@@ -28,7 +28,7 @@ pub(crate) enum Node {
     Leaf { value: toml::Value, origin: Origin },
 }
 
-/// The prefix of variables that set something: `TIDEGATE__SECTION__KEY`.
+/// Prefix of variables that set a value: `TIDEGATE__SECTION__KEY`.
 pub(crate) const VARIABLE_PREFIX: &str = "TIDEGATE__";
 
 impl Default for Node {
@@ -47,8 +47,7 @@ impl Node {
         }
     }
 
-    /// Lays a value over whatever is at the path. A value that stands where a section was expected stays visible as
-    /// such, so that reading it names the path.
+    /// Sets the value at the path. A single value may replace a section and stays in the tree, so that the reader reports its path.
     pub(crate) fn set(&mut self, path: &[&str], value: toml::Value, origin: Origin) {
         let Some((first, rest)) = path.split_first() else {
             *self = Self::of_toml(value, &origin);
@@ -62,11 +61,12 @@ impl Node {
         }
     }
 
-    /// Lays every variable of ours over the tree, in the order of their names.
-    pub(crate) fn lay_over(&mut self, variables: impl Iterator<Item = (String, String)>) {
-        let mut ours: Vec<_> = variables.filter(|(name, _)| name.starts_with(VARIABLE_PREFIX)).collect();
-        ours.sort();
-        for (name, text) in ours {
+    /// Sets the value of each variable with the prefix.
+    pub(crate) fn apply_variables(&mut self, variables: impl Iterator<Item = (String, String)>) {
+        let mut prefixed: Vec<_> = variables.filter(|(name, _)| name.starts_with(VARIABLE_PREFIX)).collect();
+        // The order of the environment is undefined, and a variable for a section and one for a value in it may conflict.
+        prefixed.sort();
+        for (name, text) in prefixed {
             let path = name[VARIABLE_PREFIX.len()..].to_lowercase();
             let path: Vec<_> = path.split("__").collect();
             self.set(&path, toml::Value::String(text), Origin::Variable(name));
@@ -74,26 +74,26 @@ impl Node {
     }
 
     /// Returns the origin of the value at the path, or of the nearest value above it.
-    pub(crate) fn origin(&self, path: &[&str]) -> Option<&Origin> {
+    pub(crate) fn nearest_origin(&self, path: &[&str]) -> Option<&Origin> {
         match self {
             Self::Leaf { origin, .. } => Some(origin),
             Self::Table(table) => {
                 let (first, rest) = path.split_first()?;
-                table.get(*first)?.origin(rest)
+                table.get(*first)?.nearest_origin(rest)
             }
         }
     }
 
     /// Returns the origin of the value at the path itself.
-    pub(crate) fn origin_of(&self, path: &[&str]) -> Option<&Origin> {
+    pub(crate) fn exact_origin(&self, path: &[&str]) -> Option<&Origin> {
         match (self, path) {
             (Self::Leaf { origin, .. }, []) => Some(origin),
-            (Self::Table(table), [first, rest @ ..]) => table.get(*first)?.origin_of(rest),
+            (Self::Table(table), [first, rest @ ..]) => table.get(*first)?.exact_origin(rest),
             _ => None,
         }
     }
 
-    /// Somebody who set something in here, for messages about the whole.
+    /// Returns the origin of one of the values in the node, for messages about the whole node.
     pub(crate) fn any_origin(&self) -> Option<&Origin> {
         match self {
             Self::Leaf { origin, .. } => Some(origin),
@@ -112,14 +112,14 @@ mod tests {
     fn a_variable_wins_over_the_file_and_both_are_remembered() {
         let file = Origin::File("a.toml".into());
         let mut tree = Node::of_toml(toml::from_str("[api]\nlisten = \"x\"\nother = 1").unwrap(), &file);
-        tree.lay_over(
+        tree.apply_variables(
             [("TIDEGATE__API__LISTEN", "y"), ("TIDEGATE_SERVER", "z")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .into_iter(),
         );
         let variable = Origin::Variable("TIDEGATE__API__LISTEN".to_owned());
-        assert_eq!(tree.origin(&["api", "listen"]), Some(&variable));
-        assert_eq!(tree.origin(&["api", "other"]), Some(&file));
-        assert_eq!(tree.origin(&["server"]), None);
+        assert_eq!(tree.nearest_origin(&["api", "listen"]), Some(&variable));
+        assert_eq!(tree.nearest_origin(&["api", "other"]), Some(&file));
+        assert_eq!(tree.nearest_origin(&["server"]), None);
     }
 }

@@ -510,7 +510,7 @@ async fn an_import_that_broke_off_goes_on_and_doubles_nothing() {
         }
         let output = place.run(&import).await;
         let (said, faults) = (text(&output.stdout), text(&output.stderr));
-        assert!(faults.contains("going on after"), "{faults}");
+        assert!(faults.contains("continuing after"), "{faults}");
         let numbers: Vec<usize> =
             said.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect();
         let [all, added, changed, there, refused] = numbers[..] else { panic!("{said}") };

@@ -166,7 +166,7 @@ async fn an_import_goes_on_only_where_it_began() {
         let args: Vec<_> = import.iter().chain(more).copied().collect();
         let output = place.run(&args).await;
         let faults = text(&output.stderr);
-        assert!(faults.contains(of) && faults.contains("to begin anew"), "{faults}");
+        assert!(faults.contains(of) && faults.contains("to start over"), "{faults}");
         assert!(output.stdout.is_empty() && !output.status.success());
         assert_eq!(fs::read(&resume).unwrap(), kept, "it may still be gone on with");
     };
@@ -178,7 +178,7 @@ async fn an_import_goes_on_only_where_it_began() {
     anew["revision"] = json!(1_000_000);
     fs::write(&resume, anew.to_string()).unwrap();
     let faults = text(&place.run(&import).await.stderr);
-    assert!(faults.contains("made anew or restored"), "{faults}");
+    assert!(faults.contains("recreated or restored"), "{faults}");
     // One of the same name in another store, however many changes its bank has seen.
     let mut elsewhere: Value = serde_json::from_slice(&kept).unwrap();
     let since = elsewhere["subject"]["org"].as_str().unwrap().split_once(" since 2").unwrap();
@@ -191,7 +191,7 @@ async fn an_import_goes_on_only_where_it_began() {
     let org = listed_org(&demo).await;
     let args: Vec<_> = import.iter().copied().chain(["--org", org.as_str()]).collect();
     let output = place.run(&args).await;
-    assert!(text(&output.stderr).contains("going on after"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("continuing after"), "{}", text(&output.stderr));
     assert_eq!(output.status.code(), Some(0));
 }
 

@@ -206,7 +206,8 @@ async fn inspect_shows_answers_and_hidden_counts() {
     fs::write(place.folder.path().join("counts.json"), counts.to_string()).unwrap();
     let (code, out, _) = run(&place, &["inspect", "counts.json"]).await;
     assert_eq!(code, 0);
-    let wanted = "30 participants as the summary has it, 2 items, 74 responses in 1 row, 74 of them without";
+    let wanted =
+        "30 participants according to the summary, 2 items, 74 responses in 1 row, 74 of them without";
     assert!(out.contains(wanted) && out.contains("3 counts hidden"), "{out}");
     let (_, out, _) = run(&place, &["inspect", "counts.json", "--format", "json"]).await;
     let overview: Value = serde_json::from_str(&out).unwrap();

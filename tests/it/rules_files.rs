@@ -164,7 +164,7 @@ async fn everything_is_counted_and_all_of_it_can_be_listed() {
     fs::write(folder.join("r.YAML"), rules("text", "zq") + never).unwrap();
     let well = place.run(&["rules", "lint", "documents"]).await;
     let told = text(&well.stderr);
-    assert!(well.status.success() && text(&well.stdout).starts_with("2 files are well, with "), "{told}");
+    assert!(well.status.success() && text(&well.stdout).starts_with("2 files are valid, with "), "{told}");
     assert!(
         told.contains("never hold") && told.contains("And 150 more warnings of the kind `short_word`"),
         "{told}"

@@ -60,10 +60,10 @@ async fn a_document_that_is_no_utf_8_is_named_with_its_line_and_column_by_every_
     ] {
         let (code, _, told) = ran(&place, line).await;
         assert_eq!(code, Some(1), "{line}: {told}");
-        assert!(told.contains("sub/policies.yaml:5: column 10: no character of UTF-8"), "{line}: {told}");
+        assert!(told.contains("sub/policies.yaml:5: column 10: invalid UTF-8"), "{line}: {told}");
         assert!(!told.contains("There is no file"), "{line}: {told}");
         // It reads no entries.
-        let names_entries = told.contains("words.txt:2: column 6: no character of UTF-8");
+        let names_entries = told.contains("words.txt:2: column 6: invalid UTF-8");
         assert_eq!(names_entries, !line.contains("fmt"), "{line}: {told}");
     }
     write(&place, "report.xml", "of an earlier run");
@@ -113,7 +113,7 @@ async fn a_line_that_is_no_item_is_told_by_every_command_and_what_is_wrong_with_
         "An item must be an object, not a number.",
         "An item must be an object, not an array.",
         "/data/text: This must be a string, not a number.",
-        "column 17: no character of UTF-8 stands here: save the text as UTF-8",
+        "column 17: invalid UTF-8: save the text as UTF-8",
         "no JSON: EOF while parsing an object at column 28",
         "it is longer than 16 MiB",
     ];

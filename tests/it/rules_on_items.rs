@@ -385,11 +385,11 @@ async fn a_recorded_backtest_is_what_a_rules_alarm_is_made_of() {
     let backtest =
         ["rules", "backtest", "candidate", "--record", "--data", data.to_str().unwrap(), "--since"];
     let short = place.run(&[&backtest[..], &["1h"]].concat()).await;
-    assert!(text(&short.stderr).contains("a day is the least"), "{}", text(&short.stderr));
+    assert!(text(&short.stderr).contains("a record needs a day"), "{}", text(&short.stderr));
     // The items of a few seconds say as little when two days are asked for.
     let hollow = place.run(&[&backtest[..], &["2d"]].concat()).await;
     assert_eq!(hollow.status.code(), Some(1));
-    assert!(text(&hollow.stderr).contains("a day is the least that is recorded"), "{}", text(&hollow.stderr));
+    assert!(text(&hollow.stderr).contains("a record needs a day"), "{}", text(&hollow.stderr));
     let told = place.tell(&["rules", "backtest", "candidate", "--all", "--json"]).await;
     let report: Value = serde_json::from_str(&told).unwrap();
     let offers = of(&report, "offers");

@@ -37,7 +37,7 @@ impl ImportCounts {
         self.rejected += other.rejected;
     }
 
-    pub(super) fn count(&mut self, outcome: WithdrawResult) {
+    pub(super) fn add_outcome(&mut self, outcome: WithdrawResult) {
         match outcome {
             WithdrawResult::Removed => self.removed += 1,
             WithdrawResult::Changed => self.changed += 1,
@@ -47,15 +47,15 @@ impl ImportCounts {
 
     pub(super) fn print(&self) -> ExitCode {
         let Self { added, changed, unchanged, removed, missing, others, rejected } = self;
-        let all = added + changed + unchanged + removed + missing + others + rejected;
+        let total = added + changed + unchanged + removed + missing + others + rejected;
         let mut text = format!(
-            "{all} entries: {added} added, {changed} changed, {unchanged} there already, {rejected} refused"
+            "{total} entries: {added} added, {changed} changed, {unchanged} there already, {rejected} refused"
         );
-        for (count, what) in
+        for (count, label) in
             [(removed, "removed"), (missing, "not there to remove"), (others, "of another kind")]
         {
             if *count > 0 {
-                text.push_str(&format!(", {count} {what}"));
+                text.push_str(&format!(", {count} {label}"));
             }
         }
         print_line(text);

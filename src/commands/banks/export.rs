@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tidegate_bank_exchange::join_labels;
 
-use super::{PAGE, find_bank, page};
+use super::{PAGE, fetch_page, find_bank};
 use crate::{client::Client, output::print_error};
 
 /// Format of the output.
@@ -24,7 +24,7 @@ pub(in crate::commands) enum ExportFormat {
     Ndjson,
 }
 
-/// The part of an entry that a file keeps.
+/// Fields of an entry that are written to a file.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ExportedEntry {
@@ -51,12 +51,12 @@ struct Origin {
     reference: Option<String>,
 }
 
-/// Returns the sources that list an entry: it is written once for each of them.
-fn origins(entry: &Value) -> anyhow::Result<Vec<Origin>> {
-    let mut all: Vec<Origin> = entry.get("also").map(Vec::deserialize).transpose()?.unwrap_or_default();
-    all.push(Origin::deserialize(entry)?);
-    all.sort_unstable();
-    Ok(all)
+/// Returns the sources that list an entry: the entry is written once for each of them.
+fn read_origins(entry: &Value) -> anyhow::Result<Vec<Origin>> {
+    let mut origins: Vec<Origin> = entry.get("also").map(Vec::deserialize).transpose()?.unwrap_or_default();
+    origins.push(Origin::deserialize(entry)?);
+    origins.sort_unstable();
+    Ok(origins)
 }
 
 const COLUMNS: [&str; 8] =
@@ -66,19 +66,19 @@ pub(super) async fn run(
     client: &Client,
     bank: &str,
     with_document: bool,
-    shape: ExportFormat,
+    format: ExportFormat,
 ) -> anyhow::Result<ExitCode> {
     find_bank(client, bank).await?;
     let mut out = BufWriter::new(io::stdout());
-    if shape == ExportFormat::Csv {
-        out.write_all(&row(COLUMNS.map(str::to_owned))?)?;
+    if format == ExportFormat::Csv {
+        out.write_all(&csv_row(COLUMNS.map(str::to_owned))?)?;
     }
     let mut cursor = None;
     loop {
-        let page = page(client, bank, PAGE, cursor).await?;
+        let page = fetch_page(client, bank, PAGE, cursor).await?;
         if with_document {
-            for held in page.document {
-                write(&mut out, &serde_json::from_value(held)?, shape)?;
+            for document_entry in page.document {
+                write_entry(&mut out, &serde_json::from_value(document_entry)?, format)?;
             }
         } else if !page.document.is_empty() {
             let count = page.document.len();
@@ -87,14 +87,20 @@ pub(super) async fn run(
             ));
         }
         for entry in page.items {
-            let is_off = entry["enabled"] == Value::Bool(false);
-            let kept = ExportedEntry { disabled: is_off, ..serde_json::from_value(entry.clone())? };
-            if shape == ExportFormat::Lines {
-                write(&mut out, &kept, shape)?;
+            let is_disabled = entry["enabled"] == Value::Bool(false);
+            let exported_entry =
+                ExportedEntry { disabled: is_disabled, ..serde_json::from_value(entry.clone())? };
+            // Lines contain values only, so further origins would repeat the same line.
+            if format == ExportFormat::Lines {
+                write_entry(&mut out, &exported_entry, format)?;
                 continue;
             }
-            for Origin { source, reference } in origins(&entry)? {
-                write(&mut out, &ExportedEntry { source, reference, ..kept.clone() }, shape)?;
+            for Origin { source, reference } in read_origins(&entry)? {
+                write_entry(
+                    &mut out,
+                    &ExportedEntry { source, reference, ..exported_entry.clone() },
+                    format,
+                )?;
             }
         }
         cursor = page.next;
@@ -106,15 +112,15 @@ pub(super) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns one row as bytes, so that the output is flushed when it is full and not after each row.
-fn row(cells: [String; 8]) -> anyhow::Result<Vec<u8>> {
+/// Returns a row as bytes. Writing them to the buffered output avoids a flush after each row.
+fn csv_row(cells: [String; 8]) -> anyhow::Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(cells)?;
     Ok(writer.into_inner()?)
 }
 
-fn write(out: &mut impl Write, entry: &ExportedEntry, shape: ExportFormat) -> anyhow::Result<()> {
-    match shape {
+fn write_entry(out: &mut impl Write, entry: &ExportedEntry, format: ExportFormat) -> anyhow::Result<()> {
+    match format {
         ExportFormat::Lines => writeln!(out, "{}", entry.value)?,
         ExportFormat::Ndjson => {
             serde_json::to_writer(&mut *out, entry)?;
@@ -122,7 +128,7 @@ fn write(out: &mut impl Write, entry: &ExportedEntry, shape: ExportFormat) -> an
         }
         ExportFormat::Csv => {
             let optional = |text: &Option<String>| text.clone().unwrap_or_default();
-            let row = row([
+            let row_bytes = csv_row([
                 entry.value.clone(),
                 join_labels(&entry.labels),
                 optional(&entry.source),
@@ -132,7 +138,7 @@ fn write(out: &mut impl Write, entry: &ExportedEntry, shape: ExportFormat) -> an
                 optional(&entry.note),
                 if entry.disabled { "true".to_owned() } else { String::new() },
             ])?;
-            out.write_all(&row)?;
+            out.write_all(&row_bytes)?;
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use tidegate_schemas::names::OneLine;
 use crate::{client::Client, output::print_line};
 
 #[derive(Deserialize)]
-struct Answer {
+struct LookUpResponse {
     matches: Vec<Match>,
     truncated: bool,
     suppressed: Vec<String>,
@@ -29,17 +29,18 @@ pub(in crate::commands) async fn look_up(
     hashes: &Value,
     banks: &[String],
 ) -> anyhow::Result<usize> {
-    let answer: Answer = client.post("/banks/match", &json!({"hashes": hashes, "banks": banks})).await?;
-    for found in &answer.matches {
-        let Match { bank, entry, kind, distance, labels } = found;
+    let response: LookUpResponse =
+        client.post("/banks/match", &json!({"hashes": hashes, "banks": banks})).await?;
+    for bank_match in &response.matches {
+        let Match { bank, entry, kind, distance, labels } = bank_match;
         let line = format!("{name}  {bank}  {entry}  {kind}  {distance} bits  {}", labels.join(","));
         print_line(OneLine(format_args!("{}", line.trim_end())));
     }
-    if answer.truncated {
+    if response.truncated {
         print_line(format!("{name}  and more"));
     }
-    for bank in &answer.suppressed {
+    for bank in &response.suppressed {
         print_line(format!("{name}  not counted in {bank}: another bank takes it back"));
     }
-    Ok(answer.matches.len())
+    Ok(response.matches.len())
 }

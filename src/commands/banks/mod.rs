@@ -130,7 +130,7 @@ pub(crate) enum Banks {
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct BankListResponse {
     items: Vec<Bank>,
 }
 
@@ -163,7 +163,7 @@ struct AddResult {
     added: usize,
     changed: usize,
     unchanged: usize,
-    rejected: Vec<Rejected>,
+    rejected: Vec<RejectedEntry>,
     /// Not sent by older servers.
     #[serde(default)]
     warnings: Vec<String>,
@@ -177,7 +177,7 @@ impl AddResult {
 }
 
 #[derive(Deserialize)]
-struct Rejected {
+struct RejectedEntry {
     index: usize,
     reason: String,
 }
@@ -212,12 +212,12 @@ impl Banks {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         match self {
             Self::List { connection } => {
-                let listed: Listed = connection.open()?.get("/banks", &[]).await?;
-                for bank in listed.items {
+                let response: BankListResponse = connection.open()?.get("/banks", &[]).await?;
+                for bank in response.items {
                     let state = if bank.enabled { "on" } else { "off" };
-                    let changed = bank.changed_at.as_deref().unwrap_or("never");
+                    let changed_at = bank.changed_at.as_deref().unwrap_or("never");
                     print_line(format!(
-                        "{}  {}  {state}  revision {}  changed {changed}",
+                        "{}  {}  {state}  revision {}  changed {changed_at}",
                         bank.id, bank.kind, bank.revision
                     ));
                 }
@@ -233,11 +233,11 @@ impl Banks {
             }
             Self::Match { hashes, kind, banks, connection } => {
                 let client = connection.open()?;
-                let mut found = 0;
+                let mut match_count = 0;
                 for hash in &hashes {
-                    found += look_up(&client, hash, &json!({ &*kind: hash }), &banks).await?;
+                    match_count += look_up(&client, hash, &json!({ &*kind: hash }), &banks).await?;
                 }
-                print_line(format!("{found} matches"));
+                print_line(format!("{match_count} matches"));
                 Ok(ExitCode::SUCCESS)
             }
             Self::Add { bank, values, labels, source, expires_at, distance, reference, note, connection } => {
@@ -251,61 +251,67 @@ impl Banks {
                 let body = json!({"entries": values.iter().map(entry).collect::<Vec<_>>()});
                 let result: AddResult =
                     connection.open()?.post(&format!("/banks/{bank}/entries"), &body).await?;
-                for rejected in &result.rejected {
-                    print_error(format!("{}: {}", values[rejected.index], rejected.reason));
+                for rejection in &result.rejected {
+                    print_error(format!("{}: {}", values[rejection.index], rejection.reason));
                 }
                 result.print_warnings();
                 Ok(ImportCounts::from_result(&result).print())
             }
             Self::Remove { bank, values, connection } => {
                 let path = format!("/banks/{bank}/entries/remove");
-                let found: SwitchResult = connection.open()?.post(&path, &json!({"values": values})).await?;
-                Ok(print_switched("removed", &found))
+                let result: SwitchResult = connection.open()?.post(&path, &json!({"values": values})).await?;
+                Ok(print_switch_result("removed", &result))
             }
-            Self::Enable { bank, values, connection } => switch(connection, &bank, &values, "enable").await,
-            Self::Disable { bank, values, connection } => switch(connection, &bank, &values, "disable").await,
+            Self::Enable { bank, values, connection } => {
+                switch_entries(connection, &bank, &values, "enable").await
+            }
+            Self::Disable { bank, values, connection } => {
+                switch_entries(connection, &bank, &values, "disable").await
+            }
         }
     }
 }
 
-async fn switch(
+async fn switch_entries(
     connection: Connection,
     bank: &str,
     values: &[String],
-    how: &str,
+    action: &str,
 ) -> anyhow::Result<ExitCode> {
     let client = connection.open()?;
     if values.is_empty() {
-        let _bank: Value = client.post(&format!("/banks/{bank}/{how}"), &json!({})).await?;
-        print_line(format!("{bank}: {how}d"));
+        let _bank: Value = client.post(&format!("/banks/{bank}/{action}"), &json!({})).await?;
+        print_line(format!("{bank}: {action}d"));
         return Ok(ExitCode::SUCCESS);
     }
-    let found: SwitchResult =
-        client.post(&format!("/banks/{bank}/entries/{how}"), &json!({"values": values})).await?;
-    Ok(print_switched(&format!("{how}d"), &found))
+    let result: SwitchResult =
+        client.post(&format!("/banks/{bank}/entries/{action}"), &json!({"values": values})).await?;
+    Ok(print_switch_result(&format!("{action}d"), &result))
 }
 
-fn print_switched(how: &str, found: &SwitchResult) -> ExitCode {
-    print_line(format!("{} {how}, {} not there", found.found, found.missing));
-    // Disabling a stored entry has no effect on an equal entry of the document.
-    let stays = if how == "enabled" { 0 } else { found.in_document };
-    if stays > 0 {
-        print_error(format!("{stays} of them count until the bank's document is changed: it holds them"));
+fn print_switch_result(action: &str, result: &SwitchResult) -> ExitCode {
+    print_line(format!("{} {action}, {} not there", result.found, result.missing));
+    // Disabling a stored entry has no effect on an equal entry of the bank's document.
+    let still_listed = if action == "enabled" { 0 } else { result.in_document };
+    if still_listed > 0 {
+        print_error(format!(
+            "{still_listed} of them count until the bank's document is changed, because it lists them"
+        ));
     }
-    if found.missing == 0 && stays == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if result.missing == 0 && still_listed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 async fn show(client: &Client, bank: &str, limit: usize) -> anyhow::Result<ExitCode> {
-    let (mut left, mut cursor) = (limit, None);
-    while left > 0 {
-        let page = page(client, bank, left.min(PAGE), cursor.take()).await?;
-        let in_document = page.document.into_iter().map(|mut held| {
-            held["inDocument"] = json!(true);
-            held
+    let (mut remaining, mut cursor) = (limit, None);
+    while remaining > 0 {
+        let page = fetch_page(client, bank, remaining.min(PAGE), cursor.take()).await?;
+        let in_document = page.document.into_iter().map(|mut entry| {
+            entry["inDocument"] = json!(true);
+            entry
         });
-        let all: Vec<_> = in_document.chain(page.items).take(left).collect();
-        left -= all.len();
-        all.iter().for_each(print_line);
+        let entries: Vec<_> = in_document.chain(page.items).take(remaining).collect();
+        remaining -= entries.len();
+        entries.iter().for_each(print_line);
         cursor = page.next;
         if cursor.is_none() {
             break;
@@ -314,17 +320,22 @@ async fn show(client: &Client, bank: &str, limit: usize) -> anyhow::Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-async fn page(client: &Client, bank: &str, limit: usize, cursor: Option<String>) -> anyhow::Result<Page> {
+async fn fetch_page(
+    client: &Client,
+    bank: &str,
+    limit: usize,
+    cursor: Option<String>,
+) -> anyhow::Result<Page> {
     let mut query = vec![("limit", limit.to_string())];
     query.extend(cursor.map(|cursor| ("cursor", cursor)));
     client.get(&format!("/banks/{bank}/entries"), &query).await
 }
 
 async fn find_bank(client: &Client, bank: &str) -> anyhow::Result<(Bank, BankKind)> {
-    let listed: Listed = client.get("/banks", &[]).await?;
-    let found = listed.items.into_iter().find(|it| it.id == bank);
-    let found = found.ok_or_else(|| anyhow!("there is no bank `{bank}`"))?;
-    let kind = serde_json::from_value(Value::String(found.kind.clone()))
-        .map_err(|_| anyhow!("the bank is of a kind that is not known here"))?;
-    Ok((found, kind))
+    let response: BankListResponse = client.get("/banks", &[]).await?;
+    let bank_info = response.items.into_iter().find(|it| it.id == bank);
+    let bank_info = bank_info.ok_or_else(|| anyhow!("there is no bank `{bank}`"))?;
+    let kind = serde_json::from_value(Value::String(bank_info.kind.clone()))
+        .map_err(|_| anyhow!("this version does not know the kind of the bank"))?;
+    Ok((bank_info, kind))
 }

@@ -19,22 +19,22 @@ pub(super) struct ImportTarget {
     pub(super) org: String,
     pub(super) bank: String,
     pub(super) format: Format,
-    /// The SHA-256 of the file.
+    /// SHA-256 of the file.
     pub(super) file: String,
 }
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct Progress {
     subject: ImportTarget,
-    /// Revision of the bank after the finished part. A bank that was created anew begins before it.
+    /// Revision of the bank after the finished part. A recreated bank has a lower one.
     pub(super) revision: i64,
-    /// Entries that are done with, from the file's beginning.
+    /// Number of processed entries, from the beginning of the file.
     pub(super) done: u64,
     pub(super) sum: ImportCounts,
     pub(super) withdrawn: Withdrawn,
 }
 
-/// Withdrawn names of the finished part, by source and reference, with the values that were listed again since.
+/// Withdrawn references of the finished part, by source and reference, with the values that were listed again later.
 pub(super) type Withdrawn = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 impl Progress {
@@ -42,40 +42,44 @@ impl Progress {
         Self { subject, revision, done: 0, sum: ImportCounts::default(), withdrawn: Withdrawn::new() }
     }
 
-    /// `None`: there is none. What is of another import is refused.
-    pub(super) fn read(beside: &Path, subject: &ImportTarget, revision: i64) -> anyhow::Result<Option<Self>> {
-        let shown = beside.display();
-        let Ok(kept) = fs::read(beside) else { return Ok(None) };
-        let kept: Self = serde_json::from_slice(&kept)
-            .with_context(|| format!("{shown} is broken or of another version: remove it to begin anew"))?;
-        let of = &kept.subject;
-        let other = [
-            (of.server == subject.server, "server"),
-            (of.org == subject.org, "organisation"),
-            (of.bank == subject.bank, "bank"),
-            (of.format == subject.format, "format"),
-            (of.file == subject.file, "file"),
+    /// Reads the saved progress. Returns `None` if the file is missing; fails if it belongs to another import.
+    pub(super) fn read(path: &Path, subject: &ImportTarget, revision: i64) -> anyhow::Result<Option<Self>> {
+        let display_path = path.display();
+        let Ok(content) = fs::read(path) else { return Ok(None) };
+        let progress: Self = serde_json::from_slice(&content).with_context(|| {
+            format!("{display_path} is damaged or of another version: remove it to start over")
+        })?;
+        let saved_subject = &progress.subject;
+        let mismatch = [
+            (saved_subject.server == subject.server, "server"),
+            (saved_subject.org == subject.org, "organisation"),
+            (saved_subject.bank == subject.bank, "bank"),
+            (saved_subject.format == subject.format, "format"),
+            (saved_subject.file == subject.file, "file"),
         ]
         .into_iter()
-        .find_map(|(is_same, what)| (!is_same).then_some(what));
-        if let Some(what) = other {
-            bail!("{shown} is of another {what}: go on with the same one, or remove {shown} to begin anew");
-        }
-        if revision < kept.revision {
+        .find_map(|(is_same, field)| (!is_same).then_some(field));
+        if let Some(field) = mismatch {
             bail!(
-                "{shown} is of revision {} of the bank, which is at {revision} now: it was made anew or restored; \
-                 remove {shown} to begin anew",
-                kept.revision
+                "{display_path} is of another {field}: continue with the same one, or remove {display_path} to start over"
             );
         }
-        Ok(Some(kept))
+        // Entries that were sent before would be missing in a recreated or restored bank.
+        if revision < progress.revision {
+            bail!(
+                "{display_path} is of revision {} of the bank, which is at {revision} now: the bank was recreated or restored; \
+                 remove {display_path} to start over",
+                progress.revision
+            );
+        }
+        Ok(Some(progress))
     }
 
-    /// A half-written file would be worse than an old one.
-    pub(super) fn keep(&self, beside: &Path) -> anyhow::Result<()> {
-        let cannot = || format!("cannot write {}", beside.display());
-        let new = beside.with_extension("resume-new");
-        fs::write(&new, serde_json::to_vec(self)?).with_context(cannot)?;
-        fs::rename(&new, beside).with_context(cannot)
+    /// Saves the progress through a temporary file: a half-written one would be worse than an old one.
+    pub(super) fn save(&self, path: &Path) -> anyhow::Result<()> {
+        let describe_error = || format!("cannot write {}", path.display());
+        let temporary_path = path.with_extension("resume-new");
+        fs::write(&temporary_path, serde_json::to_vec(self)?).with_context(describe_error)?;
+        fs::rename(&temporary_path, path).with_context(describe_error)
     }
 }

@@ -14,7 +14,7 @@ use tidegate_exporter::{
     unpack::File,
 };
 
-use super::{ReadLimits, shortened};
+use super::{ReadLimits, shorten};
 use crate::output::print_line;
 
 #[derive(Debug, Args)]
@@ -45,12 +45,15 @@ impl Diff {
         if before.is_standard_input() && after.is_standard_input() {
             anyhow::bail!("only one of the two can be standard input");
         }
-        let found = diff::diff(before, after, self.costs.limits(), &self.costs.room(), self.max_shown);
-        let difference = found.map_err(|failed| {
-            let named = |unfit: InvalidJson, path: &PathBuf| anyhow::anyhow!("{}: {unfit}", path.display());
-            match failed {
-                DiffError::First(unfit) => named(unfit, &self.before),
-                DiffError::Second(unfit) => named(unfit, &self.after),
+        let result =
+            diff::diff(before, after, self.costs.limits(), &self.costs.spill_options(), self.max_shown);
+        let difference = result.map_err(|diff_error| {
+            let with_path = |invalid_json: InvalidJson, path: &PathBuf| {
+                anyhow::anyhow!("{}: {invalid_json}", path.display())
+            };
+            match diff_error {
+                DiffError::First(invalid_json) => with_path(invalid_json, &self.before),
+                DiffError::Second(invalid_json) => with_path(invalid_json, &self.after),
                 DiffError::Io(error) => error.into(),
             }
         })?;
@@ -71,8 +74,8 @@ fn print_difference(difference: &Difference) {
                 print_line(format!(
                     "~ {}: {} → {}",
                     member.pointer,
-                    shown(before.as_ref()),
-                    shown(after.as_ref())
+                    display_value(before.as_ref()),
+                    display_value(after.as_ref())
                 ));
             }
         }
@@ -97,12 +100,12 @@ fn print_difference(difference: &Difference) {
 }
 
 /// Length in bytes up to which a value is shown in full.
-const SHOWN: usize = 80;
+const MAX_VALUE_BYTES: usize = 80;
 
-fn shown(value: Option<&String>) -> String {
+fn display_value(value: Option<&String>) -> String {
     match value {
         None => "nothing".to_owned(),
-        Some(value) => shortened(value, SHOWN).into_owned(),
+        Some(value) => shorten(value, MAX_VALUE_BYTES).into_owned(),
     }
 }
 
@@ -118,26 +121,27 @@ fn label(change: Change) -> (char, &'static str) {
 /// Lists all counts, including those of lists without differences.
 fn as_json(difference: &Difference) -> Value {
     let members = difference.members.iter().map(|member| {
-        let mut told = Map::from_iter([("pointer".to_owned(), member.pointer.clone().into())]);
+        let mut member_json = Map::from_iter([("pointer".to_owned(), member.pointer.clone().into())]);
         for (name, text) in [("before", &member.before), ("after", &member.after)] {
             if let Some(text) = text {
-                told.insert(name.to_owned(), serde_json::from_str(text).unwrap_or_else(|_| json!(text)));
+                member_json
+                    .insert(name.to_owned(), serde_json::from_str(text).unwrap_or_else(|_| json!(text)));
             }
         }
-        Value::Object(told)
+        Value::Object(member_json)
     });
     let lists = LISTS.iter().zip(&difference.totals).enumerate().map(|(list, (name, totals))| {
         let elements = difference.elements.iter().filter(|element| element.list == list).map(
             |element| json!({ "id": element.id, "change": label(element.change).1, "fields": element.fields }),
         );
-        let told = json!({
+        let list_json = json!({
             "added": totals.added,
             "removed": totals.removed,
             "changed": totals.changed,
             "fields": totals.fields,
             "elements": elements.collect::<Vec<_>>(),
         });
-        ((*name).to_owned(), told)
+        ((*name).to_owned(), list_json)
     });
     json!({
         "equal": difference.is_nothing(),

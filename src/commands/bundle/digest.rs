@@ -26,13 +26,13 @@ impl Digest {
         let name = self.input.name();
         let mut file = self.input.open();
         let (kind, digest) = if self.jcs {
-            match digest::of_content(&mut file, self.costs.limits(), &self.costs.room()) {
+            match digest::of_content(&mut file, self.costs.limits(), &self.costs.spill_options()) {
                 Ok(digest) => ("sha256-jcs", digest),
                 Err(InvalidJson::Io(error)) => {
                     return Err(error).with_context(|| format!("{name} cannot be read"));
                 }
-                Err(unfit) => {
-                    print_error(format!("error: {name}: {unfit}"));
+                Err(invalid_json) => {
+                    print_error(format!("error: {name}: {invalid_json}"));
                     return Ok(ExitCode::FAILURE);
                 }
             }

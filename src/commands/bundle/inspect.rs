@@ -1,4 +1,4 @@
-//! `tidegate bundle inspect`: overview of a bundle, with free text only if asked for.
+//! `tidegate bundle inspect`: shows an overview of a bundle; free text only on request.
 
 use std::{fmt::Write as _, process::ExitCode};
 
@@ -13,7 +13,7 @@ use tidegate_exporter::{
     plural::{counted, counted_wide},
 };
 
-use super::{Input, ReadLimits, schema::Constants, shortened};
+use super::{Input, ReadLimits, schema::Constants, shorten};
 use crate::output::{print_error, print_line};
 
 #[derive(Debug, Args)]
@@ -44,63 +44,63 @@ impl Inspect {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let name = self.input.name();
         let (naming, schema) = (self.constants.naming(), self.constants.schema_url()?);
-        let (limits, room) = (self.costs.limits(), self.costs.room());
-        let most = self.items.unwrap_or(match self.format {
+        let (limits, room) = (self.costs.limits(), self.costs.spill_options());
+        let max_items = self.items.unwrap_or(match self.format {
             Format::Text => 50,
             Format::Json => usize::MAX,
         });
-        let options = ItemOptions { most, texts: self.texts };
-        let found = inspect::inspect(&mut self.input.open(), naming, schema, options, limits, &room);
-        let overview = match found {
+        let options = ItemOptions { most: max_items, texts: self.texts };
+        let result = inspect::inspect(&mut self.input.open(), naming, schema, options, limits, &room);
+        let overview = match result {
             Ok(overview) => overview,
             Err(InvalidJson::Io(error)) => {
                 return Err(error).with_context(|| format!("{name} cannot be read"));
             }
-            Err(unfit) => return Ok(unfit_for_it(&name, &unfit)),
+            Err(invalid_json) => return Ok(report_invalid(&name, &invalid_json)),
         };
         match self.format {
-            // Of what is something else altogether there is nothing to show.
+            // Without any readable content, only the error is printed.
             Format::Text if overview.stopped.is_some() && overview.is_empty() => {}
-            Format::Text => print_line(shown(&overview, &name).trim_end()),
+            Format::Text => print_line(render(&overview, &name).trim_end()),
             Format::Json => print_line(overview.to_json(&name)),
         }
-        Ok(overview.stopped.map_or(ExitCode::SUCCESS, |unfit| unfit_for_it(&name, &unfit)))
+        Ok(overview.stopped.map_or(ExitCode::SUCCESS, |invalid_json| report_invalid(&name, &invalid_json)))
     }
 }
 
-fn unfit_for_it(name: &str, unfit: &InvalidJson) -> ExitCode {
-    print_error(format!("error: {name}: {unfit}"));
+fn report_invalid(name: &str, invalid_json: &InvalidJson) -> ExitCode {
+    print_error(format!("error: {name}: {invalid_json}"));
     ExitCode::FAILURE
 }
 
-fn shown(overview: &Overview, name: &str) -> String {
+fn render(overview: &Overview, name: &str) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     _ = writeln!(text, "{name}: {}", counted(overview.bytes, "byte"));
     for (name, value) in &overview.head {
         match value {
-            Value::Object(fields) => _ = writeln!(text, "{name}: {}", line(fields)),
-            value => _ = writeln!(text, "{name}: {}", plain(value)),
+            Value::Object(fields) => _ = writeln!(text, "{name}: {}", join_fields(fields)),
+            value => _ = writeln!(text, "{name}: {}", quote(value)),
         }
     }
     for phase in &overview.phases {
-        _ = writeln!(text, "phase: {}", line(phase));
+        _ = writeln!(text, "phase: {}", join_fields(phase));
     }
     for artifact in &overview.artifacts {
-        _ = writeln!(text, "made from: {}", line(artifact));
+        _ = writeln!(text, "made from: {}", join_fields(artifact));
     }
     for (kind, count) in &overview.outcomes {
-        _ = writeln!(text, "outcomes: {count} {}", shortened(kind, SHOWN));
+        _ = writeln!(text, "outcomes: {count} {}", shorten(kind, MAX_FIELD_BYTES));
     }
     let unlinked = match overview.unlinked {
         0 => String::new(),
         count => format!(", {count} of them without a participant"),
     };
-    // Of people whom no response names, the summary alone says how many they are.
+    // If no response names its participant, only the summary has their number.
     let summary = overview.head.get("summary").and_then(|summary| summary["participants"].as_u64());
     let participants = match summary {
-        Some(said) if overview.participants == 0 && said > 0 => {
-            format!("{} as the summary has it", counted(said, "participant"))
+        Some(summary_count) if overview.participants == 0 && summary_count > 0 => {
+            format!("{} according to the summary", counted(summary_count, "participant"))
         }
         _ => counted(overview.participants, "participant"),
     };
@@ -115,11 +115,11 @@ fn shown(overview: &Overview, name: &str) -> String {
         counted_wide(overview.responses, "response")
     );
     for item in &overview.items {
-        let hidden = (item.hidden > 0).then(|| format!("{} hidden", counted(item.hidden, "count")));
+        let hidden_count = (item.hidden > 0).then(|| format!("{} hidden", counted(item.hidden, "count")));
         let counts = counts(&item.counts).into_iter().map(|(answer, count)| format!("{answer} {count}"));
-        let counts = counts.chain(hidden).collect::<Vec<_>>().join(", ");
+        let counts = counts.chain(hidden_count).collect::<Vec<_>>().join(", ");
         let [id, status, origin] =
-            [&item.id, &item.status, &item.origin].map(|field| shortened(field, SHOWN));
+            [&item.id, &item.status, &item.origin].map(|field| shorten(field, MAX_FIELD_BYTES));
         _ = write!(text, "  {id}  {status}  {origin}  {counts}");
         if item.text.is_empty() {
             text.push('\n');
@@ -130,8 +130,8 @@ fn shown(overview: &Overview, name: &str) -> String {
     if overview.unlisted > 0 {
         _ = writeln!(text, "  and {}", counted(overview.unlisted, "more item"));
     }
-    if let Some(unfit) = &overview.stopped {
-        _ = writeln!(text, "This is what stands before {unfit}");
+    if let Some(invalid_json) = &overview.stopped {
+        _ = writeln!(text, "The overview ends before {invalid_json}");
     }
     match overview.findings {
         0 => {}
@@ -143,18 +143,18 @@ fn shown(overview: &Overview, name: &str) -> String {
     text
 }
 
-/// Length in bytes up to which a field is shown in full; texts that were asked for are.
-const SHOWN: usize = 300;
+/// Maximum length in bytes of a field; texts that were asked for are shown in full.
+const MAX_FIELD_BYTES: usize = 300;
 
-fn line(fields: &Map<String, Value>) -> String {
-    let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name} {}", plain(value))).collect();
+fn join_fields(fields: &Map<String, Value>) -> String {
+    let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name} {}", quote(value))).collect();
     fields.join(", ")
 }
 
 /// Quotes a text, so that no control character reaches the terminal.
-fn plain(value: &Value) -> String {
+fn quote(value: &Value) -> String {
     match value {
-        Value::String(text) => format!("\"{}\"", shortened(text, SHOWN).escape_debug()),
+        Value::String(text) => format!("\"{}\"", shorten(text, MAX_FIELD_BYTES).escape_debug()),
         other => other.to_string(),
     }
 }

@@ -59,7 +59,7 @@ struct Input {
 }
 
 impl Input {
-    /// Name of the input in messages.
+    /// Returns the name of the input for messages.
     fn name(&self) -> String {
         self.file.display().to_string()
     }
@@ -69,12 +69,12 @@ impl Input {
     }
 }
 
-/// The beginning of a text that is longer than `most` bytes, with its length.
-fn shortened(text: &str, most: usize) -> Cow<'_, str> {
-    if text.len() <= most {
+/// Returns a text, cut off after `max_bytes` with its length added if it is longer.
+fn shorten(text: &str, max_bytes: usize) -> Cow<'_, str> {
+    if text.len() <= max_bytes {
         return Cow::Borrowed(text);
     }
-    let start = &text[..text.floor_char_boundary(most)];
+    let start = &text[..text.floor_char_boundary(max_bytes)];
     Cow::Owned(format!("{start}… ({})", counted(text.len() as u64, "byte")))
 }
 
@@ -96,7 +96,7 @@ struct ReadLimits {
 }
 
 impl ReadLimits {
-    fn room(&self) -> SpillOptions {
+    fn spill_options(&self) -> SpillOptions {
         SpillOptions { memory: self.memory.saturating_mul(1 << 20), folder: std::env::temp_dir() }
     }
 

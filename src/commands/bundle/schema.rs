@@ -17,7 +17,7 @@ pub(crate) struct Schema {
     constants: Constants,
 }
 
-/// Constants that a bundle carries.
+/// Constants in a bundle.
 #[derive(Debug, Args)]
 pub(super) struct Constants {
     /// Value of the bundle's `schema`
@@ -42,13 +42,13 @@ impl Constants {
     }
 
     pub(super) fn schema_url(&self) -> anyhow::Result<Option<&str>> {
-        held(self.schema_url.as_deref())
+        require_uri(self.schema_url.as_deref())
     }
 }
 
-/// Refuses an address that no bundle could carry. The address is not repeated in the message, since it may hold
+/// Requires a URI, since bundles cannot contain another address. The message does not repeat the address, because it may contain
 /// secrets.
-pub(super) fn held(url: Option<&str>) -> anyhow::Result<Option<&str>> {
+pub(super) fn require_uri(url: Option<&str>) -> anyhow::Result<Option<&str>> {
     if url.is_some_and(|url| !is_uri(url)) {
         bail!("--schema-url is not a URI (RFC 3986), such as {SCHEMA_URL}");
     }

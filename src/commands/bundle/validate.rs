@@ -11,7 +11,7 @@ use tidegate_exporter::{
 
 use super::{
     Input, ReadLimits,
-    schema::{Tool, held},
+    schema::{Tool, require_uri},
 };
 use crate::output::print_line;
 
@@ -64,7 +64,7 @@ enum Format {
 
 impl Validate {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        held(self.schema_url.as_deref())?;
+        require_uri(self.schema_url.as_deref())?;
         let options = Options {
             level: match self.level {
                 UpTo::Schema => Level::Schema,
@@ -79,7 +79,7 @@ impl Validate {
             most: self.max_errors,
             values: self.show_values,
             limits: self.costs.limits(),
-            room: self.costs.room(),
+            room: self.costs.spill_options(),
         };
         let name = self.input.name();
         let report = validate::validate(&mut self.input.open(), &options)

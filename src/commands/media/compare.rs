@@ -1,4 +1,4 @@
-//! `tidegate media compare A B`: how far two pictures are apart, by each kind of hash that both have.
+//! `tidegate media compare A B`: prints the distance of two pictures for each kind of hash that both have.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -35,24 +35,24 @@ impl Compare {
         if self.json {
             print_line(serde_json::to_string(&comparison)?);
         } else {
-            print_line(text(&comparison));
+            print_line(render(&comparison));
         }
         for (path, print) in [(&self.one, &one), (&self.other, &other)] {
             if print.frames.is_empty() {
-                print_error(format!("{} has no hashes: {}", path.display(), why(print)));
+                print_error(format!("{} has no hashes: {}", path.display(), describe_state(print)));
             } else if print.state == State::LowQuality {
-                print_error(format!("{} has too little to see for its hash to say anything", path.display()));
+                print_error(format!("{} has too little detail for a meaningful hash", path.display()));
             }
         }
         Ok(if comparison.pdq.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
-fn why(print: &Fingerprint) -> String {
+fn describe_state(print: &Fingerprint) -> String {
     print.reason.map_or_else(|| print.state.to_string(), |reason| format!("{}, {reason}", print.state))
 }
 
-fn text(comparison: &Comparison) -> String {
+fn render(comparison: &Comparison) -> String {
     let mut lines =
         vec![format!("bytes      {}", if comparison.same_bytes { "the same" } else { "different" })];
     if let Some(pdq) = comparison.pdq {
@@ -66,16 +66,16 @@ fn text(comparison: &Comparison) -> String {
 }
 
 fn verdict(pdq: &PdqDistance) -> String {
-    let same = if pdq.distance <= MATCH_DISTANCE { "a match" } else { "no match" };
-    let turned = pdq.turned.map(|turn| format!(", the first one {}", words(turn)));
+    let match_text = if pdq.distance <= MATCH_DISTANCE { "a match" } else { "no match" };
+    let orientation_text = pdq.turned.map(|turn| format!(", the first one {}", describe_orientation(turn)));
     let frames = match pdq.frames {
         (0, 0) => String::new(),
         (one, other) => format!(", frames {one} and {other}"),
     };
-    format!("{same}{}{frames}", turned.unwrap_or_default())
+    format!("{match_text}{}{frames}", orientation_text.unwrap_or_default())
 }
 
-const fn words(turn: Orientation) -> &'static str {
+const fn describe_orientation(turn: Orientation) -> &'static str {
     match turn {
         Orientation::Left => "turned left",
         Orientation::Around => "turned around",

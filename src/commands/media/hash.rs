@@ -1,4 +1,4 @@
-//! `tidegate media hash FILE...`: one answer a file, in their order; one line of JSON each with `--json`.
+//! `tidegate media hash FILE...`: prints the hashes of each file in order, with `--json` as one line of JSON each.
 
 use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
 
@@ -32,8 +32,8 @@ impl Hash {
         let mut code = ExitCode::SUCCESS;
         for path in self.files {
             match fingerprint(&path, &decoders) {
-                Ok(print) if self.json => print_line(line(&path.display().to_string(), &print)),
-                Ok(print) => print_line(text(&path.display().to_string(), &print)),
+                Ok(print) if self.json => print_line(render_json(&path.display().to_string(), &print)),
+                Ok(print) => print_line(render_text(&path.display().to_string(), &print)),
                 Err(error) => {
                     print_error(format!("error: {error:#}"));
                     code = ExitCode::FAILURE;
@@ -44,7 +44,7 @@ impl Hash {
     }
 }
 
-fn line(path: &str, print: &Fingerprint) -> String {
+fn render_json(path: &str, print: &Fingerprint) -> String {
     let first = print.frames.first();
     json!({
         "path": path,
@@ -68,7 +68,7 @@ fn line(path: &str, print: &Fingerprint) -> String {
     .to_string()
 }
 
-fn text(path: &str, print: &Fingerprint) -> String {
+fn render_text(path: &str, print: &Fingerprint) -> String {
     let mut text = format!("{path}: {}", print.state);
     let mut add = |name: &str, value: &dyn std::fmt::Display| {
         write!(text, "\n  {name:<10} {value}").expect("writing to a string does not fail");

@@ -1,6 +1,6 @@
-//! `tidegate media match FILE...`: what files are like in the banks of a running service.
+//! `tidegate media match FILE...`: looks up the hashes of files in the banks of a running service.
 //!
-//! Hashes are made here, as the settings that are found here say; the service only sees those.
+//! Hashes are computed here with the local settings; the service only receives hashes.
 
 use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
 
@@ -40,20 +40,23 @@ impl Match {
         let Self { files, banks, turned, connection } = self;
         run_single_threaded(async move {
             let settings = connection.settings()?;
-            let compared = settings.catalog.hash_banks;
-            let compared = Settings { turned: turned.unwrap_or(compared.turned), ..compared };
+            let configured = settings.catalog.hash_banks;
+            let settings_of_banks = Settings { turned: turned.unwrap_or(configured.turned), ..configured };
             let decoders = Decoders::new(settings.media)?;
             let client = connection.open()?;
-            let (mut code, mut found) = (ExitCode::SUCCESS, 0);
+            let (mut code, mut match_count) = (ExitCode::SUCCESS, 0);
             for path in &files {
                 match fingerprint(path, &decoders) {
                     Ok(print) => {
                         let name = path.display().to_string();
-                        let hashes = asked(&print, &compared);
+                        let hashes = select_hashes(&print, &settings_of_banks);
                         if hashes.pictures.is_empty() {
-                            print_error(format!("{name}: {}", left_out(&print, &hashes, &compared)));
+                            print_error(format!(
+                                "{name}: {}",
+                                describe_missing_hashes(&print, &hashes, &settings_of_banks)
+                            ));
                         }
-                        found += look_up(&client, &name, &digits(&hashes), &banks).await?;
+                        match_count += look_up(&client, &name, &hashes_json(&hashes), &banks).await?;
                     }
                     Err(error) => {
                         print_error(format!("error: {error:#}"));
@@ -61,37 +64,37 @@ impl Match {
                     }
                 }
             }
-            print_line(format!("{found} matches"));
+            print_line(format!("{match_count} matches"));
             Ok(code)
         })
     }
 }
 
 /// Returns the hashes that a service with these settings would compare.
-fn asked(print: &Fingerprint, settings: &Settings) -> MediaHashes {
+fn select_hashes(print: &Fingerprint, settings: &Settings) -> MediaHashes {
     let mut hashes = MediaHashes::from_fingerprint(print, settings.turned);
     hashes.pictures.retain(|picture| picture.quality >= settings.least_quality);
     hashes
 }
 
 /// Describes which hashes are missing and why.
-fn left_out(print: &Fingerprint, hashes: &MediaHashes, settings: &Settings) -> String {
-    let mut why = print.state.to_string();
-    let told = match (print.reason, print.frames.iter().map(|frame| frame.quality).max()) {
-        (Some(reason), _) => write!(why, ", {reason}"),
+fn describe_missing_hashes(print: &Fingerprint, hashes: &MediaHashes, settings: &Settings) -> String {
+    let mut reason = print.state.to_string();
+    let write_result = match (print.reason, print.frames.iter().map(|frame| frame.quality).max()) {
+        (Some(fingerprint_reason), _) => write!(reason, ", {fingerprint_reason}"),
         (None, Some(quality)) => {
-            let least = settings.least_quality;
-            write!(why, ", quality {quality} is below catalog.hash_banks.least_quality = {least}")
+            let least_quality = settings.least_quality;
+            write!(reason, ", quality {quality} is below catalog.hash_banks.least_quality = {least_quality}")
         }
         (None, None) => Ok(()),
     };
-    told.expect("writing to a string does not fail");
-    let kept = if hashes.gradient.is_some() { "gradient and digests" } else { "digests" };
-    format!("{why}: only its {kept} are looked up")
+    write_result.expect("writing to a string does not fail");
+    let remaining_kinds = if hashes.gradient.is_some() { "gradient and digests" } else { "digests" };
+    format!("{reason}: only its {remaining_kinds} are looked up")
 }
 
-fn digits(hashes: &MediaHashes) -> Value {
-    let mut all = json!({
+fn hashes_json(hashes: &MediaHashes) -> Value {
+    let mut hashes_by_kind = json!({
         "pdq": hashes.pictures.iter().map(|picture| hex(&picture.pdq)).collect::<Vec<_>>(),
     });
     for (kind, digits) in [
@@ -101,8 +104,8 @@ fn digits(hashes: &MediaHashes) -> Value {
         ("sha256", hashes.sha256.map(|hash| hex(&hash))),
     ] {
         if let Some(digits) = digits {
-            all[kind] = digits.into();
+            hashes_by_kind[kind] = digits.into();
         }
     }
-    all
+    hashes_by_kind
 }

@@ -1,6 +1,6 @@
-//! `tidegate media`: what the service would make of a picture.
+//! `tidegate media`: hashes pictures, compares them, and looks them up in banks.
 //!
-//! It changes no banks; `banks` does.
+//! `tidegate banks` changes the entries of banks.
 
 mod compare;
 mod hash;

@@ -1,6 +1,6 @@
 //! `tidegate rules backtest`: evaluates stored items with the documents in a folder, and compares with the live ones.
 //!
-//! The running service evaluates a few seconds' worth of items per request; this command adds up and prints the results.
+//! The running service evaluates items for a few seconds per request; this command adds up and prints the results.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +22,7 @@ use tidegate_schemas::{
     item_types::datetime,
 };
 
-use super::no_such_rule;
+use super::report_unknown_rule;
 use crate::{
     client::{Client, Connection},
     commands::documents::{self, Change, File},
@@ -58,7 +58,7 @@ pub(crate) struct Backtest {
     connection: Connection,
 }
 
-/// Range of time in which items came in.
+/// Range of the times at which items arrived.
 #[derive(Debug, Args)]
 pub(super) struct Span {
     /// Start of the range: a time (2026-01-31T12:00:00Z) or an age (7d, 12h)
@@ -71,18 +71,18 @@ pub(super) struct Span {
 
 impl Span {
     pub(super) fn resolve(&self, now: Millis) -> anyhow::Result<(Millis, Millis)> {
-        let until = self.until.as_deref().map_or(Ok(now), |text| instant(text, now))?;
-        let since = instant(&self.since, now)?;
-        if since >= until {
-            bail!("`--since` {} is not before `--until` {}", since.iso(), until.iso());
+        let end = self.until.as_deref().map_or(Ok(now), |text| parse_time_or_age(text, now))?;
+        let start = parse_time_or_age(&self.since, now)?;
+        if start >= end {
+            bail!("`--since` {} is not before `--until` {}", start.iso(), end.iso());
         }
-        Ok((since, until))
+        Ok((start, end))
     }
 }
 
-pub(super) fn instant(text: &str, now: Millis) -> anyhow::Result<Millis> {
+pub(super) fn parse_time_or_age(text: &str, now: Millis) -> anyhow::Result<Millis> {
     match (Within::parse(text), datetime::parse(text)) {
-        (Some(ago), _) => Ok(ago.since(now)),
+        (Some(age), _) => Ok(age.since(now)),
         (None, Some(at)) => Ok(at),
         (None, None) => {
             bail!("`{text}` is neither an instant such as 2026-01-31T12:00:00Z nor a time such as 7d")
@@ -92,7 +92,7 @@ pub(super) fn instant(text: &str, now: Millis) -> anyhow::Result<Millis> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct StepResponse {
     version: i64,
     changes: Vec<Change>,
     warnings: Vec<String>,
@@ -103,7 +103,7 @@ struct Answer {
     through: String,
 }
 
-/// A whole run.
+/// Accumulated results of all steps.
 struct Run {
     version: i64,
     changes: Vec<Change>,
@@ -112,7 +112,7 @@ struct Run {
     heads: BTreeMap<RuleId, Head>,
     findings: Findings,
     /// Part of the requested range that the items cover.
-    covered: Range<Millis>,
+    covered_range: Range<Millis>,
     /// Factor by which numbers are scaled up.
     scale: f64,
 }
@@ -122,11 +122,11 @@ impl Backtest {
         let files = documents::read(&self.folder)?;
         let (since, until) = self.span.resolve(Millis::now())?;
         let client = self.connection.open()?;
-        let asked = Asked { files: &files, prune: self.prune, since, until, sample: self.sample };
-        if let Some(refused) = unknown(&self.rule, &files, &client).await? {
-            return Ok(refused);
+        let request = BacktestRequest { files: &files, prune: self.prune, since, until, sample: self.sample };
+        if let Some(exit_code) = check_rules_exist(&self.rule, &files, &client).await? {
+            return Ok(exit_code);
         }
-        let run = asked.run(&client).await?;
+        let run = request.run(&client).await?;
         run.warnings.iter().for_each(|warning| print_error(format!("warning: {warning}")));
         let reports: Vec<_> = run.reports(&self.rule, self.all).collect();
         if self.json {
@@ -135,43 +135,47 @@ impl Backtest {
             run.print(since, until, self.sample, &reports);
         }
         if self.record {
-            let recorded = run.record(&client, self.sample).await?;
-            print_error(format!("recorded how often {recorded} rules match"));
+            let rule_count = run.record(&client, self.sample).await?;
+            print_error(format!("recorded the match rates of {rule_count} rules"));
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Refuses a rule that is neither in the folder nor live.
-async fn unknown(only: &[RuleId], files: &[File], client: &Client) -> anyhow::Result<Option<ExitCode>> {
+/// Reports the first selected rule that is neither in the folder nor live.
+async fn check_rules_exist(
+    only: &[RuleId],
+    files: &[File],
+    client: &Client,
+) -> anyhow::Result<Option<ExitCode>> {
     let mut rules = rules_of(files);
     let is_known = |rules: &BTreeSet<String>| only.iter().all(|rule| rules.contains(rule.as_str()));
     if !is_known(&rules) {
-        let live: Live = client.get("/config", &[]).await?;
+        let live: LiveConfig = client.get("/config", &[]).await?;
         rules.extend(rules_of(&live.files));
     }
     let unknown = only.iter().find(|rule| !rules.contains(rule.as_str()));
-    Ok(unknown.map(|rule| no_such_rule(rule.as_str(), rules.iter().map(String::as_str))))
+    Ok(unknown.map(|rule| report_unknown_rule(rule.as_str(), rules.iter().map(String::as_str))))
 }
 
-/// Returns the rules of the files. The service reports what cannot be read.
+/// Returns the rules of the files. Unreadable files are skipped, because the service reports them.
 fn rules_of(files: &[File]) -> BTreeSet<String> {
     let mut rules = BTreeSet::new();
     for file in files {
         let documents = parse(&[(file.name.clone(), file.text.clone())]).unwrap_or_default();
-        let named = documents.iter().filter(|(_, document)| document.kind() == DocumentKind::Rule);
-        rules.extend(named.map(|(_, document)| document.key().to_owned()));
+        let rule_documents = documents.iter().filter(|(_, document)| document.kind() == DocumentKind::Rule);
+        rules.extend(rule_documents.map(|(_, document)| document.key().to_owned()));
     }
     rules
 }
 
-/// The documents that run.
+/// Live documents.
 #[derive(Deserialize)]
-struct Live {
+struct LiveConfig {
     files: Vec<File>,
 }
 
-struct Asked<'a> {
+struct BacktestRequest<'a> {
     files: &'a [File],
     prune: bool,
     since: Millis,
@@ -179,9 +183,9 @@ struct Asked<'a> {
     sample: f64,
 }
 
-impl Asked<'_> {
+impl BacktestRequest<'_> {
     async fn run(&self, client: &Client) -> anyhow::Result<Run> {
-        let first = self.step(client, None).await?;
+        let first = self.run_step(client, None).await?;
         let mut next = first.next.clone();
         let mut run = Run {
             version: first.version,
@@ -190,30 +194,31 @@ impl Asked<'_> {
             uncounted_windows: first.uncounted_windows,
             heads: first.rules,
             findings: first.findings,
-            covered: self.since..self.until,
+            covered_range: self.since..self.until,
             scale: 100.0 / self.sample,
         };
-        progress(&format!("{} items, through {}", run.findings.items, first.through));
+        show_progress(&format!("{} items, through {}", run.findings.items, first.through));
         while let Some(cursor) = next {
-            let answer = self.step(client, Some(cursor)).await?;
+            let answer = self.run_step(client, Some(cursor)).await?;
+            // Findings of different versions must not be added up.
             if answer.version != run.version {
                 bail!(
-                    "the configuration went from version {} to {} while the backtest ran: run it again",
+                    "the configuration changed from version {} to {} during the backtest: run it again",
                     run.version,
                     answer.version
                 );
             }
             run.heads.extend(answer.rules);
             run.findings.join(answer.findings);
-            progress(&format!("{} items, through {}", run.findings.items, answer.through));
+            show_progress(&format!("{} items, through {}", run.findings.items, answer.through));
             next = answer.next;
         }
-        progress("");
-        run.covered = run.findings.covered(self.since..self.until).unwrap_or(self.since..self.since);
+        show_progress("");
+        run.covered_range = run.findings.covered(self.since..self.until).unwrap_or(self.since..self.since);
         Ok(run)
     }
 
-    async fn step(&self, client: &Client, cursor: Option<String>) -> anyhow::Result<Answer> {
+    async fn run_step(&self, client: &Client, cursor: Option<String>) -> anyhow::Result<StepResponse> {
         let body = json!({
             "files": self.files,
             "prune": self.prune,
@@ -226,11 +231,11 @@ impl Asked<'_> {
     }
 }
 
-/// A line that the next one replaces; only for people who watch.
-pub(super) fn progress(line: &str) {
+/// Shows a line that the next one overwrites; only on a terminal.
+pub(super) fn show_progress(line: &str) {
     let mut out = io::stderr().lock();
     if out.is_terminal() {
-        let _nobody_watches = write!(out, "\r\x1b[2K{line}").and_then(|()| out.flush());
+        let _reader_gone = write!(out, "\r\x1b[2K{line}").and_then(|()| out.flush());
     }
 }
 
@@ -267,20 +272,20 @@ struct Overlap {
 }
 
 impl Run {
-    /// Also of rules that did not change: whoever runs them may want an alarm.
+    /// Records the match rates of all rules, including unchanged ones, which may have an alarm as well.
     async fn record(&self, client: &Client, sample: f64) -> anyhow::Result<u64> {
-        let Range { start: since, end: until } = self.covered;
+        let Range { start: since, end: until } = self.covered_range;
         if until.0 - since.0 < DAY_MS {
             bail!(
-                "the items cover {:.1} hours, and a day is the least that is recorded: quiet hours would pass for all",
+                "the items cover {:.1} hours, but a record needs a day: quiet hours would lower the expected rate",
                 (until.0 - since.0) as f64 / 3_600_000.0
             );
         }
-        let nothing = RuleFindings::default();
+        let no_findings = RuleFindings::default();
         let rules = self.heads.iter().filter_map(|(rule, head)| {
-            let found = self.findings.rules.get(rule).unwrap_or(&nothing);
+            let rule_findings = self.findings.rules.get(rule).unwrap_or(&no_findings);
             let version = head.version.as_ref()?;
-            Some(json!({"rule": rule, "version": version, "hits": found.candidate, "busiestHour": found.busiest()}))
+            Some(json!({"rule": rule, "version": version, "hits": rule_findings.candidate, "busiestHour": rule_findings.busiest()}))
         });
         let body = json!({
             "since": since.iso(),
@@ -297,21 +302,22 @@ impl Run {
         self.heads
             .iter()
             .map(|(rule, head)| (rule, head, self.findings.rules.get(rule).cloned().unwrap_or_default()))
-            .filter(move |(rule, head, found)| {
-                let differs = head.changed || found.new_hits() > 0 || found.lost_hits() > 0;
-                let errored = found.errored != found.live_errored;
-                if only.is_empty() { all || differs || errored } else { only.contains(rule) }
+            .filter(move |(rule, head, rule_findings)| {
+                let matches_differ =
+                    head.changed || rule_findings.new_hits() > 0 || rule_findings.lost_hits() > 0;
+                let errors_differ = rule_findings.errored != rule_findings.live_errored;
+                if only.is_empty() { all || matches_differ || errors_differ } else { only.contains(rule) }
             })
-            .map(|(rule, head, found)| self.report(rule, head, &found))
+            .map(|(rule, head, rule_findings)| self.report(rule, head, &rule_findings))
     }
 
     fn per_day(&self, count: u64) -> f64 {
-        let days = (self.covered.end.0 - self.covered.start.0) as f64 / DAY_MS as f64;
+        let days = (self.covered_range.end.0 - self.covered_range.start.0) as f64 / DAY_MS as f64;
         if count == 0 { 0.0 } else { count as f64 * self.scale / days }
     }
 
-    fn report(&self, rule: &RuleId, head: &Head, found: &RuleFindings) -> RuleReport {
-        let acting = self.per_day(found.acting);
+    fn report(&self, rule: &RuleId, head: &Head, rule_findings: &RuleFindings) -> RuleReport {
+        let actions_per_day = self.per_day(rule_findings.acting);
         let mut overlaps: Vec<_> = self
             .findings
             .overlaps
@@ -328,83 +334,80 @@ impl Run {
         RuleReport {
             rule: rule.clone(),
             head: head.clone(),
-            hits: found.candidate,
-            live_hits: found.live,
-            new_hits: found.new_hits(),
-            lost_hits: found.lost_hits(),
-            errored: found.errored,
-            live_errored: found.live_errored,
-            hits_per_day: self.per_day(found.candidate),
-            busiest_hour: found.busiest() as f64 * self.scale,
-            actions_per_day: head.most_a_day.map_or(acting, |most| acting.min(most as f64)),
-            decided: found.decided,
-            live_decided: found.live_decided,
-            precision: found.decided.precision(),
-            live_precision: found.live_decided.precision(),
+            hits: rule_findings.candidate,
+            live_hits: rule_findings.live,
+            new_hits: rule_findings.new_hits(),
+            lost_hits: rule_findings.lost_hits(),
+            errored: rule_findings.errored,
+            live_errored: rule_findings.live_errored,
+            hits_per_day: self.per_day(rule_findings.candidate),
+            busiest_hour: rule_findings.busiest() as f64 * self.scale,
+            actions_per_day: head.most_a_day.map_or(actions_per_day, |most| actions_per_day.min(most as f64)),
+            decided: rule_findings.decided,
+            live_decided: rule_findings.live_decided,
+            precision: rule_findings.decided.precision(),
+            live_precision: rule_findings.live_decided.precision(),
             overlaps,
         }
     }
 
     fn json(&self, since: Millis, until: Millis, sample: f64, reports: &[RuleReport]) -> serde_json::Value {
-        let found = &self.findings;
+        let findings = &self.findings;
         json!({
             "version": self.version,
             "since": since.iso(),
             "until": until.iso(),
-            "covered": {"since": self.covered.start.iso(), "until": self.covered.end.iso()},
+            "covered": {"since": self.covered_range.start.iso(), "until": self.covered_range.end.iso()},
             "samplePercent": sample,
             "changes": self.changes.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "uncountedWindows": self.uncounted_windows,
-            "items": found.items,
-            "unfit": found.unfit,
-            "guessed": found.guessed,
-            "unlisted": found.unlisted,
-            "differing": found.differing,
-            "overlapsLeftOut": found.overlaps_left_out,
+            "items": findings.items,
+            "unfit": findings.unfit,
+            "guessed": findings.guessed,
+            "unlisted": findings.unlisted,
+            "differing": findings.differing,
+            "overlapsLeftOut": findings.overlaps_left_out,
             "rules": reports,
         })
     }
 
     fn print(&self, since: Millis, until: Millis, sample: f64, reports: &[RuleReport]) {
         self.changes.iter().for_each(print_line);
-        let found = &self.findings;
-        let of = if sample < 100.0 { format!(" ({sample} % of them)") } else { String::new() };
+        let findings = &self.findings;
+        let sample_note = if sample < 100.0 { format!(" ({sample} % of them)") } else { String::new() };
         print_line(format!(
-            "{} items from {} until {}{of}, against version {}: {} match other rules",
-            found.items,
+            "{} items from {} until {}{sample_note}, against version {}: {} match other rules",
+            findings.items,
             since.iso(),
             until.iso(),
             self.version,
-            found.differing
+            findings.differing
         ));
-        if found.items > 0 && self.covered != (since..until) {
+        if findings.items > 0 && self.covered_range != (since..until) {
             print_line(format!(
-                "  they cover only {} until {}, which numbers a day are made from",
-                self.covered.start.iso(),
-                self.covered.end.iso()
+                "  they cover only {} until {}; numbers per day are computed from this time",
+                self.covered_range.start.iso(),
+                self.covered_range.end.iso()
             ));
         }
-        for (count, what) in [
-            (found.unfit, "do not fit their item type any more"),
-            (found.guessed, "ask for media, models or new windows, of which nothing is known of the past"),
+        for (count, label) in [
+            (findings.unfit, "do not fit their item type any more"),
+            (findings.guessed, "depend on media, models or new windows without past values"),
             (
-                found.unlisted,
+                findings.unlisted,
                 "match or fail more rules than are listed (`catalog.rules.matched`, `.errored`)",
             ),
             (
-                found.overlaps_left_out,
+                findings.overlaps_left_out,
                 "common matches of pairs of rules were not counted, because they are too many",
             ),
         ] {
             if count > 0 {
-                print_line(format!("  {count} {what}"));
+                print_line(format!("  {count} {label}"));
             }
         }
         if !self.uncounted_windows.is_empty() {
-            print_line(format!(
-                "  windows that nobody has counted for yet: {}",
-                self.uncounted_windows.join(", ")
-            ));
+            print_line(format!("  windows without counts so far: {}", self.uncounted_windows.join(", ")));
         }
         reports.iter().for_each(print_rule);
         if reports.is_empty() {
@@ -430,17 +433,17 @@ fn print_rule(report: &RuleReport) {
         report.actions_per_day
     ));
     let precision = |opinion: Opinion| {
-        let decided = opinion.confirmed + opinion.rejected;
-        opinion.precision().map(|share| format!("{:.0} % of {decided}", share * 100.0))
+        let decision_count = opinion.confirmed + opinion.rejected;
+        opinion.precision().map(|share| format!("{:.0} % of {decision_count}", share * 100.0))
     };
     match (precision(report.decided), precision(report.live_decided)) {
         (None, None) => {}
         (now, before) => {
-            let none = || "nothing decided".to_owned();
+            let no_decisions = || "no decisions".to_owned();
             print_line(format!(
                 "  moderators agreed: {} (live: {})",
-                now.unwrap_or_else(none),
-                before.unwrap_or_else(none)
+                now.unwrap_or_else(no_decisions),
+                before.unwrap_or_else(no_decisions)
             ));
         }
     }

@@ -1,6 +1,6 @@
 //! `tidegate rules diff`: compares the documents of two folders, and the matches of their rules on given items.
 //!
-//! Documents are compared member by member after parsing: comments, quotes and order are no difference. No store is
+//! Documents are compared member by member after parsing, so comments, quotes and order do not count. No store is
 //! read, so users have no strikes.
 
 use std::{
@@ -22,7 +22,7 @@ use tidegate_schemas::{
 
 use super::{
     Folder, evaluate,
-    items::{self, Refused},
+    items::{self, RefusedLines},
 };
 use crate::{
     commands::documents,
@@ -47,24 +47,24 @@ type Documents = BTreeMap<(DocumentKind, String), Json>;
 impl Diff {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let old = Folder { folder: self.against.clone(), settings: self.folder.settings.clone() };
-        // A folder that does not compile is refused: its difference would be read as if it could be applied.
+        // A folder that does not compile is refused: its differences would look as if they could be applied.
         let (Some(old), Some(new)) = (old.compile()?, self.folder.compile()?) else {
             return Ok(ExitCode::FAILURE);
         };
         let (Some(before), Some(after)) = (read(&self.against)?, read(&self.folder.folder)?) else {
             return Ok(ExitCode::FAILURE);
         };
-        let lines = differences(&before, &after);
+        let lines = describe_differences(&before, &after);
         lines.iter().for_each(print_line);
-        let mut different = !lines.is_empty();
+        let mut is_different = !lines.is_empty();
         if let Some(file) = &self.items {
-            different |= matches(&old, &new, file)?;
+            is_different |= print_match_changes(&old, &new, file)?;
         }
-        Ok(if different { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
+        Ok(if is_different { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
     }
 }
 
-/// Returns the documents of a folder, or prints what is wrong with them.
+/// Reads the documents of a folder. Prints their faults and returns `None` if there are any.
 fn read(folder: &Path) -> anyhow::Result<Option<Documents>> {
     let files: Vec<_> = documents::read(folder)?.into_iter().map(|file| (file.name, file.text)).collect();
     match parse(&files) {
@@ -83,7 +83,7 @@ fn read(folder: &Path) -> anyhow::Result<Option<Documents>> {
     }
 }
 
-/// The members of a document, with the defaults that are worth a line when they change.
+/// Returns the members of a document, with the defaults of `status` and `on_error`, so that a change from a default shows both values.
 fn members(document: &Document) -> serde_json::Result<Json> {
     let mut members = serde_json::to_value(document)?;
     if let (Document::Rule(_), Json::Object(members)) = (document, &mut members) {
@@ -94,8 +94,8 @@ fn members(document: &Document) -> serde_json::Result<Json> {
     Ok(members)
 }
 
-/// One line for each document that is only on one side, or differs.
-fn differences(before: &Documents, after: &Documents) -> Vec<String> {
+/// Returns one line for each document that differs or exists on one side only.
+fn describe_differences(before: &Documents, after: &Documents) -> Vec<String> {
     let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
     let lines = names.into_iter().filter_map(|name| {
         let title = format!("{} {}", name.0.name(), name.1);
@@ -112,7 +112,7 @@ fn differences(before: &Documents, after: &Documents) -> Vec<String> {
     lines.collect()
 }
 
-/// Adds the members that differ, with both values.
+/// Adds the differing members, with both values.
 fn compare(path: &str, old: &Json, new: &Json, changes: &mut Vec<String>) {
     match (old, new) {
         _ if old == new => {}
@@ -125,71 +125,74 @@ fn compare(path: &str, old: &Json, new: &Json, changes: &mut Vec<String>) {
                 compare(&format!("{path}{dot}{key}"), &inner(old), &inner(new), changes);
             }
         }
-        // Lists of documents are short; in one that grew nobody can say which entry became which.
+        // Lists in documents are short. If the length changed, their entries cannot be matched, and the whole lists are shown.
         (Json::Array(old), Json::Array(new)) if old.len() == new.len() => {
             for (nth, (old, new)) in old.iter().zip(new).enumerate() {
                 compare(&format!("{path}[{nth}]"), old, new, changes);
             }
         }
-        _ => changes.push(format!("{path} {} → {}", shown(old), shown(new))),
+        _ => changes.push(format!("{path} {} → {}", display_value(old), display_value(new))),
     }
 }
 
-/// A value as a line shows it: whole if it is short, its beginning otherwise.
-fn shown(value: &Json) -> String {
-    const LONGEST: usize = 60;
+/// Returns a value for one line, cut off if it is long.
+fn display_value(value: &Json) -> String {
+    const MAX_CHARACTERS: usize = 60;
     let text = match value {
         Json::Null => return "nothing".to_owned(),
         Json::String(text) => text.clone(),
         other => other.to_string(),
     };
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(MAX_CHARACTERS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
 }
 
-/// Prints for each rule how many matches come and go, and the first items of each kind.
-fn matches(before: &Arc<Compiled>, after: &Arc<Compiled>, file: &Path) -> anyhow::Result<bool> {
-    const SHOWN: usize = 5;
-    let (now, mut read, mut refused) = (Millis::now(), 0, Refused::default());
-    let mut changed: BTreeMap<(String, bool), Vec<String>> = BTreeMap::new();
+/// Prints the number of new and lost matches of each rule, with the first items of each kind.
+fn print_match_changes(before: &Arc<Compiled>, after: &Arc<Compiled>, file: &Path) -> anyhow::Result<bool> {
+    const MAX_LISTED_ITEMS: usize = 5;
+    let (now, mut compared_items, mut refused_lines) = (Millis::now(), 0, RefusedLines::default());
+    let mut changes: BTreeMap<(String, bool), Vec<String>> = BTreeMap::new();
     for line in items::lines(file)? {
         let (number, line) = line?;
-        let matched = |config: &Arc<Compiled>| {
-            let line = items::read(config, &line, now);
+        let match_rules = |config: &Arc<Compiled>| {
+            let line = items::parse_line(config, &line, now);
             let name = line
                 .key
                 .map_or_else(|| format!("line {number}"), |key| format!("{} {}", key.type_id, key.id));
-            let matched = line.item.map(|prepared| evaluate(&prepared).matched);
-            matched
-                .map(|matched| (name, matched.iter().map(|it| it.rule.to_string()).collect::<BTreeSet<_>>()))
+            let result = line.item.map(|prepared| evaluate(&prepared).matched);
+            result.map(|rules| (name, rules.iter().map(|it| it.rule.to_string()).collect::<BTreeSet<_>>()))
         };
-        let ((name, old), new) = match (matched(before), matched(after)) {
+        let ((name, old), new) = match (match_rules(before), match_rules(after)) {
             (Ok(old), Ok((_, new))) => (old, new),
             (Err(fault), _) | (_, Err(fault)) => {
-                refused.add(number, &fault);
+                refused_lines.add(number, &fault);
                 continue;
             }
         };
-        read += 1;
-        for (rule, comes) in old.symmetric_difference(&new).map(|rule| (rule, new.contains(rule))) {
-            changed.entry((rule.clone(), comes)).or_default().push(name.clone());
+        compared_items += 1;
+        for (rule, is_new) in old.symmetric_difference(&new).map(|rule| (rule, new.contains(rule))) {
+            changes.entry((rule.clone(), is_new)).or_default().push(name.clone());
         }
     }
-    if read == 0 {
-        match refused.0 {
+    if compared_items == 0 {
+        match refused_lines.0 {
             0 => bail!("there are no items in {}", file.display()),
             refused => bail!("none of {refused} items fits its type in both folders"),
         }
     }
-    for ((rule, comes), items) in &changed {
-        let first = items[..items.len().min(SHOWN)].join(", ");
-        let (sign, more) = (if *comes { '+' } else { '-' }, if items.len() > SHOWN { ", ..." } else { "" });
-        print_line(OneLine(format_args!("{sign} {} matches of {rule}: {first}{more}", items.len())));
+    for ((rule, is_new), items) in &changes {
+        let first_items = items[..items.len().min(MAX_LISTED_ITEMS)].join(", ");
+        let (sign, more) =
+            (if *is_new { '+' } else { '-' }, if items.len() > MAX_LISTED_ITEMS { ", ..." } else { "" });
+        print_line(OneLine(format_args!("{sign} {} matches of {rule}: {first_items}{more}", items.len())));
     }
-    print_line(format!("{read} items compared; {} do not fit their type in both folders", refused.0));
-    Ok(!changed.is_empty())
+    print_line(format!(
+        "{compared_items} items compared; {} do not fit their type in both folders",
+        refused_lines.0
+    ));
+    Ok(!changes.is_empty())
 }
 
 #[cfg(test)]
@@ -211,11 +214,11 @@ mod tests {
                       ---\nwindow: w\nover: 1h\n";
         let same = "window: w\nover: 1h\n---\nrule: r\nwhen:\n  all:\n    - field: {gt: 1, path: n}\n    - strikes: {gte: 3}\n\
                     item_types: ['a']\n";
-        assert!(differences(&documents(before), &documents(same)).is_empty());
+        assert!(describe_differences(&documents(before), &documents(same)).is_empty());
         let after = "rule: r\nstatus: live\nitem_types: [a, b]\n\
                      when: {all: [{field: {path: n, gt: 2}}, {strikes: {gte: 3}}]}\n---\nrule: s\nwhen: {strikes: {gte: 1}}\n";
         assert_eq!(
-            differences(&documents(before), &documents(after)),
+            describe_differences(&documents(before), &documents(after)),
             [
                 "~ rule r: item_types [\"a\"] → [\"a\",\"b\"], status draft → live, when.all[0].field.gt 1 → 2",
                 "+ rule s",

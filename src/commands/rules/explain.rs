@@ -13,7 +13,7 @@ use clap::{ArgGroup, Args};
 use serde_json::{Value as Json, json};
 use tidegate_schemas::ids::{ItemKey, Millis, RuleId};
 
-use super::{Folder, explain, items, no_such_rule};
+use super::{Folder, explain, items, report_unknown_rule};
 use crate::{
     client::Server,
     commands::documents,
@@ -56,13 +56,13 @@ impl Explain {
         match (self.items, self.item) {
             (Some(file), _) => {
                 let folder = self.config.context("--items needs --config")?;
-                of_file(&file, &Folder { folder, settings: self.settings }, &self.rule)
+                explain_file(&file, &Folder { folder, settings: self.settings }, &self.rule)
             }
             (None, Some(item)) => {
                 let client = self.server.open(self.settings.as_deref())?;
                 let files = self.config.as_deref().map(documents::read).transpose()?.unwrap_or_default();
-                let wanted = json!({"item": item, "rule": self.rule, "files": files});
-                print_line(client.post::<Json>("/rules/explain", &wanted).await?);
+                let request = json!({"item": item, "rule": self.rule, "files": files});
+                print_line(client.post::<Json>("/rules/explain", &request).await?);
                 Ok(ExitCode::SUCCESS)
             }
             (None, None) => bail!("--items or --item is needed"),
@@ -70,35 +70,36 @@ impl Explain {
     }
 }
 
-fn of_file(file: &Path, folder: &Folder, rule: &RuleId) -> anyhow::Result<ExitCode> {
+fn explain_file(file: &Path, folder: &Folder, rule: &RuleId) -> anyhow::Result<ExitCode> {
     let Some(config) = folder.compile()? else { return Ok(ExitCode::FAILURE) };
     if config.plan().rule(rule).is_none() {
-        return Ok(no_such_rule(rule.as_str(), config.plan().rules().map(|head| head.rule.as_str())));
+        return Ok(report_unknown_rule(rule.as_str(), config.plan().rules().map(|head| head.rule.as_str())));
     }
     let now = Millis::now();
-    let mut refused = false;
+    let mut has_faults = false;
     for line in items::lines(file)? {
         let (number, line) = line?;
-        let line = items::read(&config, &line, now);
+        let line = items::parse_line(&config, &line, now);
         match line.item {
             Ok(prepared) => {
-                let Some((tree, concerns, left_out)) = explain(&prepared, rule) else {
+                let Some((tree, concerns, omissions)) = explain(&prepared, rule) else {
                     bail!("there is no rule `{rule}` that is evaluated");
                 };
                 let ItemKey { type_id, id } = prepared.key;
-                let mut said = json!({
+                let mut output = json!({
                     "id": id, "typeId": type_id, "rule": rule, "tree": tree, "isNoConcern": !concerns,
                 });
-                if let (Json::Object(said), Json::Object(left_out)) = (&mut said, json!(left_out)) {
-                    said.extend(left_out);
+                if let (Json::Object(fields), Json::Object(omitted_fields)) = (&mut output, json!(omissions))
+                {
+                    fields.extend(omitted_fields);
                 }
-                print_line(said);
+                print_line(output);
             }
             Err(fault) => {
-                refused = true;
+                has_faults = true;
                 print_error(format!("line {number}: {fault}"));
             }
         }
     }
-    Ok(if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if has_faults { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -1,4 +1,4 @@
-//! Fixture of a line: the rules that the item must match, and the facts that the evaluation may use.
+//! Reads the fixture of a line: the rules that the item must match, and the facts that the evaluation may use.
 
 use std::collections::BTreeSet;
 
@@ -16,27 +16,27 @@ pub(super) struct Fixture {
     pub(super) facts: ExampleFacts,
 }
 
-/// Reads a line: its name, and its fixture or all errors with their places.
+/// Reads a line: its name, and its fixture or all faults with their places.
 pub(super) fn read(config: &Compiled, line: &[u8]) -> (Option<String>, Result<Fixture, String>) {
     match serde_json::from_slice::<Json>(line) {
-        Ok(line) => (line["name"].as_str().map(str::to_owned), fixture(config, &line)),
+        Ok(line) => (line["name"].as_str().map(str::to_owned), parse_fixture(config, &line)),
         Err(error) => (None, Err(format!("no JSON: {error}"))),
     }
 }
 
-fn fixture(config: &Compiled, line: &Json) -> Result<Fixture, String> {
-    let (expect, mut errors) = expected(line);
+fn parse_fixture(config: &Compiled, line: &Json) -> Result<Fixture, String> {
+    let (expect, mut errors) = parse_expected_rules(line);
     if line.get("name").is_some_and(|name| !name.is_string()) {
         errors.push("/name: expected a text".to_owned());
     }
-    let facts = config.example_facts(line, &KEYS).unwrap_or_else(|found| {
-        errors.extend(found.into_iter().map(|error| format!("{}: {}", error.pointer, error.detail)));
+    let facts = config.example_facts(line, &KEYS).unwrap_or_else(|fact_faults| {
+        errors.extend(fact_faults.into_iter().map(|error| format!("{}: {}", error.pointer, error.detail)));
         ExampleFacts::default()
     });
     if errors.is_empty() { Ok(Fixture { expect, facts }) } else { Err(errors.join("; ")) }
 }
 
-fn expected(line: &Json) -> (BTreeSet<String>, Vec<String>) {
+fn parse_expected_rules(line: &Json) -> (BTreeSet<String>, Vec<String>) {
     let Some(list) = line.get("expect").and_then(Json::as_array) else {
         let error =
             "/expect: a list of the rules that the item matches is needed; an empty one if it matches none";

@@ -23,18 +23,18 @@ use tidegate_schemas::{
 use crate::{commands::encoding, output::print_error};
 
 /// Byte order mark, which some programs put before UTF-8 text.
-const MARK: &[u8] = "\u{feff}".as_bytes();
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Line of a file: an item, or the reason why it is none.
+/// Line of a file: an item, or the reason why it cannot be evaluated.
 pub(super) struct Line {
     pub(super) key: Option<ItemKey>,
     pub(super) item: Result<Prepared, String>,
 }
 
-/// Maximum length of a line. No item is as long, and a file without line ends must not fill the memory.
-const LONGEST: usize = 16 << 20;
+/// Maximum length of a line in bytes. No item is as long, and a file without line ends must not fill the memory.
+const MAX_LINE_BYTES: usize = 16 << 20;
 
-/// Lines of a file with their numbers, without blank ones.
+/// Iterator over the lines of a file with their numbers, without blank ones.
 pub(super) struct Lines {
     name: String,
     input: Box<dyn BufRead>,
@@ -49,23 +49,23 @@ pub(super) fn lines(path: &Path) -> anyhow::Result<Lines> {
     }
     let name = path.display().to_string();
     let file = File::open(path).with_context(|| format!("{name} cannot be opened"))?;
-    // It opens like a file, and only reading it fails.
-    if file.metadata().is_ok_and(|found| found.is_dir()) {
+    // A folder opens like a file, and only reading it fails, with a less helpful message.
+    if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
         bail!("{name} is a folder; a file with one item a line is needed");
     }
     Ok(Lines { name, input: Box::new(BufReader::new(file)), number: 0 })
 }
 
 impl Lines {
-    /// The next one without its end. One byte more than the longest says that there are more; those are passed over.
-    fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
+    /// Reads the next line without its end. Of an overlong line, one byte more than the maximum is kept and the rest is skipped.
+    fn read_line(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
-        if self.input.by_ref().take(LONGEST as u64 + 1).read_until(b'\n', &mut line)? == 0 {
+        if self.input.by_ref().take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut line)? == 0 {
             return Ok(None);
         }
         if line.last() == Some(&b'\n') {
             line.pop();
-        } else if line.len() > LONGEST {
+        } else if line.len() > MAX_LINE_BYTES {
             self.input.skip_until(b'\n')?;
         }
         Ok(Some(line))
@@ -78,7 +78,7 @@ impl Iterator for Lines {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             self.number += 1;
-            let mut line = match self.line() {
+            let mut line = match self.read_line() {
                 Ok(Some(line)) => line,
                 Ok(None) => return None,
                 Err(error) => {
@@ -86,53 +86,55 @@ impl Iterator for Lines {
                     return Some(Err(anyhow::Error::new(error).context(place)));
                 }
             };
-            if self.number == 1 && line.starts_with(MARK) {
-                line.drain(..MARK.len());
+            if self.number == 1 && line.starts_with(BYTE_ORDER_MARK) {
+                line.drain(..BYTE_ORDER_MARK.len());
             }
-            if line.len() > LONGEST || !line.trim_ascii().is_empty() {
+            if line.len() > MAX_LINE_BYTES || !line.trim_ascii().is_empty() {
                 return Some(Ok((self.number, line)));
             }
         }
     }
 }
 
-/// Counts the lines that are no items, and prints the first ones.
+/// Counts the refused lines, and prints the first ones.
 #[derive(Default)]
-pub(super) struct Refused(pub(super) usize);
+pub(super) struct RefusedLines(pub(super) usize);
 
-impl Refused {
+impl RefusedLines {
     pub(super) fn add(&mut self, number: usize, fault: &str) {
-        const TOLD: usize = 5;
+        const MAX_PRINTED: usize = 5;
         self.0 += 1;
-        if self.0 <= TOLD {
+        if self.0 <= MAX_PRINTED {
             print_error(format!("line {number}: {fault}"));
         }
     }
 }
 
-pub(super) fn read(config: &Arc<Compiled>, line: &[u8], now: Millis) -> Line {
-    if line.len() > LONGEST {
-        return Line { key: None, item: Err(format!("it is longer than {} MiB", LONGEST >> 20)) };
+pub(super) fn parse_line(config: &Arc<Compiled>, line: &[u8], now: Millis) -> Line {
+    if line.len() > MAX_LINE_BYTES {
+        return Line { key: None, item: Err(format!("it is longer than {} MiB", MAX_LINE_BYTES >> 20)) };
     }
     let line = match encoding::as_text(line) {
         Ok(line) => line,
-        Err(misplaced) => return Line { key: None, item: Err(misplaced.to_string()) },
+        Err(invalid_utf8) => return Line { key: None, item: Err(invalid_utf8.to_string()) },
     };
     let members: Json = serde_json::from_str(line).unwrap_or_default();
     let source = match members.get("on").map(Json::as_str) {
         None | Some(Some("item")) => Source::Api,
         Some(Some("report")) => Source::Report,
         Some(_) => {
-            let fault = "`on` says how the item came: `item`, which it need not, or `report`".to_owned();
+            let fault = "`on` must be `item`, which is the default, or `report`".to_owned();
             return Line { key: None, item: Err(fault) };
         }
     };
-    let (key, item) = match entry(line) {
+    let (key, item) = match parse_entry(line) {
         Ok(entry) => {
             let item = evaluate::prepare(Arc::clone(config), source, &entry, now);
             (
                 Some(entry.key()),
-                item.map_err(|error| unfit(config, &entry).unwrap_or_else(|| error.to_string())),
+                item.map_err(|error| {
+                    describe_data_errors(config, &entry).unwrap_or_else(|| error.to_string())
+                }),
             )
         }
         Err(fault) => (None, Err(fault)),
@@ -141,7 +143,7 @@ pub(super) fn read(config: &Arc<Compiled>, line: &[u8], now: Millis) -> Line {
 }
 
 /// Describes the errors of an item's data, each with its field.
-fn unfit(config: &Compiled, entry: &ItemEntry) -> Option<String> {
+fn describe_data_errors(config: &Compiled, entry: &ItemEntry) -> Option<String> {
     let mode = if entry.variant == Variant::Partial { Mode::Partial } else { Mode::Strict };
     let faults = config
         .item_type_at(&entry.type_id, entry.type_version.as_deref())
@@ -151,29 +153,30 @@ fn unfit(config: &Compiled, entry: &ItemEntry) -> Option<String> {
     Some(faults.iter().take(3).map(ToString::to_string).collect::<Vec<_>>().join(" "))
 }
 
-fn entry(line: &str) -> Result<ItemEntry, String> {
-    // Told by its own place; below, the line is one item of a request.
+fn parse_entry(line: &str) -> Result<ItemEntry, String> {
+    // Checked alone first, because the line is part of a request below, and positions of syntax errors would be those in the request.
     if let Err(error) = serde_json::from_str::<IgnoredAny>(line) {
         return Err(format!("no JSON: {error}").replace(" at line 1 column", " at column"));
     }
     let body = format!("{{\"items\":[{line}]}}");
-    let request = wire::items::parse(&body.into(), &wire::Limits::default())
-        .map_err(|refused| refused.into_vec().iter().take(3).map(shown).collect::<Vec<_>>().join(" "))?;
-    let submitted = request.content.into_iter().next().ok_or("there is no item in the line")?;
+    let request = wire::items::parse(&body.into(), &wire::Limits::default()).map_err(|errors| {
+        errors.into_vec().iter().take(3).map(describe_error).collect::<Vec<_>>().join(" ")
+    })?;
+    let item = request.content.into_iter().next().ok_or("there is no item in the line")?;
     Ok(ItemEntry {
         submission_id: SubmissionId::random(),
-        type_id: submitted.type_id,
-        id: submitted.id,
-        type_version: submitted.type_version,
-        variant: submitted.variant,
-        data: submitted.data,
+        type_id: item.type_id,
+        id: item.id,
+        type_version: item.type_version,
+        variant: item.variant,
+        data: item.data,
         origin: None,
         keyed: false,
     })
 }
 
-/// The fault with a pointer into the line, and without one where it is of the line as a whole.
-fn shown(fault: &ValidationError) -> String {
+/// Describes an error with its pointer into the line; without a pointer if it concerns the whole line.
+fn describe_error(fault: &ValidationError) -> String {
     let pointer = fault.pointer.as_deref().map(|pointer| pointer.strip_prefix("/items/0").unwrap_or(pointer));
     let pointer = pointer.filter(|pointer| !pointer.is_empty()).map(str::to_owned);
     ValidationError { pointer, ..fault.clone() }.to_string()

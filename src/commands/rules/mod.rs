@@ -24,7 +24,7 @@ use tidegate_schemas::{ids::RuleId, nearest};
 
 use super::{documents, lint::Lint, run_single_threaded};
 use crate::{
-    output::{REFUSED, counted, print_error},
+    output::{REFUSED, format_count, print_error},
     settings,
 };
 
@@ -46,7 +46,7 @@ pub(crate) enum Rules {
     Bench(bench::Bench),
     /// Evaluate stored items with the documents in a folder, and compare with the live ones
     Backtest(backtest::Backtest),
-    /// Show how often rules matched, and what moderators decided
+    /// Show how often rules matched, and the decisions of moderators
     Stats(stats::Stats),
     /// Apply live rules to items that were stored before
     Retroact(retroact::Retroact),
@@ -70,9 +70,9 @@ impl Rules {
 }
 
 /// Reports an unknown rule, with the most similar name.
-fn no_such_rule<'a>(rule: &str, rules: impl IntoIterator<Item = &'a str>) -> ExitCode {
-    let near = nearest(rule, rules).map_or_else(String::new, |it| format!(" (did you mean \"{it}\"?)"));
-    print_error(format!("error: no rule \"{rule}\" is evaluated{near}"));
+fn report_unknown_rule<'a>(rule: &str, rules: impl IntoIterator<Item = &'a str>) -> ExitCode {
+    let suggestion = nearest(rule, rules).map_or_else(String::new, |it| format!(" (did you mean \"{it}\"?)"));
+    print_error(format!("error: no rule \"{rule}\" is evaluated{suggestion}"));
     ExitCode::from(REFUSED)
 }
 
@@ -90,11 +90,11 @@ struct Folder {
 impl Folder {
     /// Compiles the documents and prints their errors.
     fn compile(&self) -> anyhow::Result<Option<Arc<Compiled>>> {
-        Ok(self.compiled()?.ok())
+        Ok(self.compile_with_faults()?.ok())
     }
 
     /// Compiles the documents, prints their errors and returns them.
-    fn compiled(&self) -> anyhow::Result<Result<Arc<Compiled>, Vec<String>>> {
+    fn compile_with_faults(&self) -> anyhow::Result<Result<Arc<Compiled>, Vec<String>>> {
         let settings = settings::load(self.settings.as_deref(), Vec::new())?.settings.catalog;
         let files: Vec<_> =
             documents::read(&self.folder)?.into_iter().map(|file| (file.name, file.text)).collect();
@@ -102,7 +102,7 @@ impl Folder {
             Ok((compiled, _)) => Ok(Ok(Arc::new(compiled))),
             Err(faults) => {
                 faults.iter().for_each(print_error);
-                print_error(counted(faults.len(), "fault"));
+                print_error(format_count(faults.len(), "fault"));
                 Ok(Err(faults.iter().map(ToString::to_string).collect()))
             }
         }
@@ -125,11 +125,15 @@ fn evaluate_with(prepared: &Prepared, facts: &ExampleFacts) -> Outcome {
     }
 }
 
-/// Explains a rule without a service to ask: the result of each condition, as in `evaluate`; whether the rule is
-/// evaluated for such an item; and the conditions that were skipped.
+/// Explains a rule without a service: the result of each condition, as in `evaluate`; whether the rule is evaluated for such an
+/// item; and the skipped conditions.
 fn explain(prepared: &Prepared, rule: &RuleId) -> Option<(Explained, bool, Omissions)> {
     let pending = evaluate::begin_explanation(prepared, rule)?;
-    let needs: Vec<_> = pending.needs().cloned().collect();
-    let (concerns, left_out) = (pending.concerns, pending.left_out.clone());
-    Some((prepared.config.plan().finish_explanation(pending, &Facts::offline(&needs)), concerns, left_out))
+    let needed_facts: Vec<_> = pending.needs().cloned().collect();
+    let (concerns, omissions) = (pending.concerns, pending.left_out.clone());
+    Some((
+        prepared.config.plan().finish_explanation(pending, &Facts::offline(&needed_facts)),
+        concerns,
+        omissions,
+    ))
 }

@@ -16,7 +16,7 @@ use serde_json::{Value as Json, json};
 use tidegate_moderation::reevaluation::retroact::Progress;
 use tidegate_schemas::ids::Millis;
 
-use super::backtest::{instant, progress};
+use super::backtest::{parse_time_or_age, show_progress};
 use crate::{
     client::{Client, Connection},
     output::print_line,
@@ -33,7 +33,7 @@ pub(crate) struct Retroact {
     /// End of the range; default: now
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
-    /// Only print what would be done
+    /// Print the effects without acting
     #[arg(long)]
     dry_run: bool,
     /// Also act on items of child safety; needs the scope `child_safety`
@@ -76,13 +76,13 @@ struct Runs {
 impl Retroact {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let now = Millis::now();
-        let time = |text: &str| instant(text, now).map(Millis::iso);
+        let time = |text: &str| parse_time_or_age(text, now).map(Millis::iso);
         let (since, until) =
             (self.since.as_deref().map(time).transpose()?, self.until.as_deref().map(time).transpose()?);
         let client = self.connection.open()?;
         if self.list {
             let runs: Runs = client.get("/rules/retroactions", &[]).await?;
-            runs.items.iter().for_each(|run| print_line(line(run)));
+            runs.items.iter().for_each(|run| print_line(describe_run(run)));
             return Ok(ExitCode::SUCCESS);
         }
         let id = match self.resume {
@@ -99,9 +99,9 @@ impl Retroact {
                 run.id
             }
         };
-        let (run, raw) = drive(&client, &id, self.per_second)
+        let (run, raw) = run_steps(&client, &id, self.per_second)
             .await
-            .with_context(|| format!("the run is where it was: go on with `--resume {id}`"))?;
+            .with_context(|| format!("the run is unchanged: continue it with `--resume {id}`"))?;
         if self.json {
             print_line(raw);
         } else {
@@ -112,28 +112,29 @@ impl Retroact {
 }
 
 /// Requests steps until the run is finished.
-async fn drive(client: &Client, id: &str, per_second: u64) -> anyhow::Result<(Run, Json)> {
+async fn run_steps(client: &Client, id: &str, per_second: u64) -> anyhow::Result<(Run, Json)> {
     let mut sent_before = None;
     loop {
-        let began = Instant::now();
+        let started_at = Instant::now();
         let raw: Json = client
             .post_in_turn(&format!("/rules/retroactions/{id}/step"), &json!({"most": per_second}))
             .await?;
-        let run: Run = serde_json::from_value(raw.clone()).context("the service answers otherwise")?;
-        progress(&line(&run));
+        let run: Run = serde_json::from_value(raw.clone()).context("unexpected answer of the service")?;
+        show_progress(&describe_run(&run));
         if run.finished_at.is_some() {
-            progress("");
+            show_progress("");
             return Ok((run, raw));
         }
+        // Only steps that send items are slowed down: the sent items compete with new ones.
         let is_sending = !run.dry_run && sent_before != Some(run.progress.sent);
         sent_before = Some(run.progress.sent);
         if is_sending {
-            tokio::time::sleep(Duration::from_secs(1).saturating_sub(began.elapsed())).await;
+            tokio::time::sleep(Duration::from_secs(1).saturating_sub(started_at.elapsed())).await;
         }
     }
 }
 
-fn line(run: &Run) -> String {
+fn describe_run(run: &Run) -> String {
     let state = match (&run.finished_at, run.dry_run) {
         (Some(_), true) => "tried".to_owned(),
         (Some(_), false) => "done".to_owned(),
@@ -155,19 +156,19 @@ fn line(run: &Run) -> String {
 fn print_run(run: &Run) {
     let Progress { items, unfit, superseded, matched, done_before, outside_rollout, sent, rules, actions } =
         &run.progress;
-    let would = if run.dry_run { "would be sent again" } else { "were sent again" };
+    let sent_verb = if run.dry_run { "would be sent again" } else { "were sent again" };
     print_line(format!(
-        "{items} items from {} until {}: {matched} match, {sent} {would}",
+        "{items} items from {} until {}: {matched} match, {sent} {sent_verb}",
         run.since, run.until
     ));
-    for (count, what) in [
+    for (count, label) in [
         (done_before, "were acted on before"),
         (outside_rollout, "are outside of the rollout"),
         (superseded, "were replaced by a newer version since"),
         (unfit, "do not fit their item type any more"),
     ] {
         if *count > 0 {
-            print_line(format!("  {count} {what}"));
+            print_line(format!("  {count} {label}"));
         }
     }
     rules.iter().for_each(|(rule, count)| print_line(format!("  rule {rule}: {count}")));

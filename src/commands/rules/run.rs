@@ -26,43 +26,43 @@ pub(crate) struct Run {
 impl Run {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let Some(config) = self.folder.compile()? else { return Ok(ExitCode::FAILURE) };
-        let (now, mut refused) = (Millis::now(), false);
+        let (now, mut has_faults) = (Millis::now(), false);
         for line in items::lines(&self.items)? {
             let (number, line) = line?;
-            let line = items::read(&config, &line, now);
-            let mut said = Map::new();
+            let line = items::parse_line(&config, &line, now);
+            let mut output = Map::new();
             match &line.key {
                 Some(key) => {
-                    said.insert("id".to_owned(), json!(key.id));
-                    said.insert("typeId".to_owned(), json!(key.type_id));
+                    output.insert("id".to_owned(), json!(key.id));
+                    output.insert("typeId".to_owned(), json!(key.type_id));
                 }
                 None => {
-                    said.insert("line".to_owned(), json!(number));
+                    output.insert("line".to_owned(), json!(number));
                 }
             }
             match line.item {
                 Ok(prepared) => {
                     let outcome = evaluate(&prepared);
-                    let matched: Vec<_> = outcome.matched.iter().map(|it| &it.rule).collect();
+                    let matched_rules: Vec<_> = outcome.matched.iter().map(|it| &it.rule).collect();
                     let errored =
                         outcome.errored.iter().map(|it| json!({"rule": it.rule, "reason": it.reason}));
-                    said.insert("matched".to_owned(), json!(matched));
-                    said.insert("errored".to_owned(), errored.collect());
+                    output.insert("matched".to_owned(), json!(matched_rules));
+                    output.insert("errored".to_owned(), errored.collect());
                     if let Json::Object(left_out) = json!(outcome.left_out()) {
-                        said.extend(left_out);
+                        output.extend(left_out);
                     }
                     if self.explain {
                         let trees = outcome.matched.iter().map(|it| (it.rule.to_string(), json!(it.tree)));
-                        said.insert("trees".to_owned(), Json::Object(trees.collect()));
+                        output.insert("trees".to_owned(), Json::Object(trees.collect()));
                     }
                 }
                 Err(fault) => {
-                    refused = true;
-                    said.insert("refused".to_owned(), json!(fault));
+                    has_faults = true;
+                    output.insert("refused".to_owned(), json!(fault));
                 }
             }
-            print_line(Json::Object(said));
+            print_line(Json::Object(output));
         }
-        Ok(if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        Ok(if has_faults { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 }

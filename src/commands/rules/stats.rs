@@ -27,7 +27,7 @@ pub(crate) struct Stats {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct StatsResponse {
     items: Vec<Map<String, Json>>,
 }
 
@@ -56,9 +56,9 @@ impl Stats {
         let (since, until) = self.span.resolve(Millis::now())?;
         let mut query = vec![("since", since.iso()), ("until", until.iso())];
         query.extend(self.rule.map(|rule| ("rule", rule)));
-        let answer: Answer = self.connection.open()?.get("/rules/stats", &query).await?;
-        let is_empty = answer.items.is_empty();
-        for item in answer.items {
+        let response: StatsResponse = self.connection.open()?.get("/rules/stats", &query).await?;
+        let is_empty = response.items.is_empty();
+        for item in response.items {
             if self.json {
                 print_line(Json::Object(item));
             } else {
@@ -73,14 +73,17 @@ impl Stats {
 }
 
 fn print_rule(line: &Line) {
-    let held = [
+    let suppressed = [
         ("in the background", line.background),
         ("outside its rollout", line.rollout),
         ("above its limit", line.limit),
         ("in a cooldown", line.cooldown),
         ("after its alarm", line.alarm),
     ];
-    let held = held.iter().filter(|(_, count)| *count > 0).map(|(why, count)| format!(", {count} {why}"));
+    let suppressed_notes = suppressed
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(reason, count)| format!(", {count} {reason}"));
     let errored = if line.errored > 0 { format!(", {} not evaluated", line.errored) } else { String::new() };
     print_line(format!(
         "{} ({}): {} hits, acted on {}{}{errored}",
@@ -88,7 +91,7 @@ fn print_rule(line: &Line) {
         line.version,
         line.hits,
         line.acted,
-        held.collect::<String>()
+        suppressed_notes.collect::<String>()
     ));
     if let Some(precision) = line.precision {
         print_line(format!(

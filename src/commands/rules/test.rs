@@ -21,7 +21,7 @@ use tidegate_schemas::ids::Millis;
 use super::{
     Folder, evaluate_with,
     fixtures::{self, Fixture},
-    items, no_such_rule,
+    items, report_unknown_rule,
 };
 use crate::output::{print_error, print_line};
 
@@ -50,31 +50,31 @@ struct Case {
 
 impl Test {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let ended = self.tested();
-        // Whoever reads the report must not find the one of an earlier run.
-        if let Err(error) = &ended {
-            self.report(&broken(&[format!("{error:#}")]))?;
+        let result = self.run_tests();
+        // Readers of the report must not find the one of an earlier run.
+        if let Err(error) = &result {
+            self.report(&error_report(&[format!("{error:#}")]))?;
         }
-        ended
+        result
     }
 
-    fn tested(&self) -> anyhow::Result<ExitCode> {
-        let config = match self.folder.compiled()? {
+    fn run_tests(&self) -> anyhow::Result<ExitCode> {
+        let config = match self.folder.compile_with_faults()? {
             Ok(config) => config,
             Err(faults) => {
-                self.report(&broken(&faults))?;
+                self.report(&error_report(&faults))?;
                 return Ok(ExitCode::FAILURE);
             }
         };
         if let Some(rule) = &self.rule
             && config.plan().rule(&rule.as_str().into()).is_none()
         {
-            return Ok(no_such_rule(rule, config.plan().rules().map(|head| head.rule.as_str())));
+            return Ok(report_unknown_rule(rule, config.plan().rules().map(|head| head.rule.as_str())));
         }
         let now = Millis::now();
-        let mut cases = self.examples(&config, now);
+        let mut cases = self.run_examples(&config, now);
         for file in &self.fixtures {
-            self.fixtures(&config, file, now, &mut cases)?;
+            self.run_fixtures(&config, file, now, &mut cases)?;
         }
         let mut failed = 0;
         for case in &cases {
@@ -84,7 +84,7 @@ impl Test {
             }
         }
         print_line(format!("{} tests, {failed} failed", cases.len()));
-        self.report(&junit(&cases))?;
+        self.report(&junit_report(&cases))?;
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -97,13 +97,14 @@ impl Test {
         }
     }
 
-    fn concerns(&self, rule: &str) -> bool {
+    fn is_selected(&self, rule: &str) -> bool {
         self.rule.as_deref().is_none_or(|only| only == rule)
     }
 
-    fn examples(&self, config: &Compiled, now: Millis) -> Vec<Case> {
-        let reports = change::examples(config, now).into_iter().filter(|it| self.concerns(it.rule.as_str()));
-        let case = reports.map(|report| Case {
+    fn run_examples(&self, config: &Compiled, now: Millis) -> Vec<Case> {
+        let reports =
+            change::examples(config, now).into_iter().filter(|it| self.is_selected(it.rule.as_str()));
+        let cases = reports.map(|report| Case {
             suite: report.rule.to_string(),
             name: match &report.name {
                 Some(name) => format!("example {}, {name}", report.test + 1),
@@ -117,10 +118,10 @@ impl Test {
                 TestResult::Unreadable(reason) => Some(format!("the example cannot be read: {reason}")),
             },
         });
-        case.collect()
+        cases.collect()
     }
 
-    fn fixtures(
+    fn run_fixtures(
         &self,
         config: &Arc<Compiled>,
         file: &Path,
@@ -129,11 +130,11 @@ impl Test {
     ) -> anyhow::Result<()> {
         for line in items::lines(file)? {
             let (number, text) = line?;
-            let line = items::read(config, &text, now);
+            let line = items::parse_line(config, &text, now);
             let (name, fixture) = fixtures::read(config, &text);
             let fault = match (line.item, fixture) {
                 (Err(fault), _) | (Ok(_), Err(fault)) => Some(fault),
-                (Ok(prepared), Ok(fixture)) => self.compared(&prepared, &fixture),
+                (Ok(prepared), Ok(fixture)) => self.compare_matches(&prepared, &fixture),
             };
             let id = line.key.map_or_else(String::new, |key| format!(", {} {}", key.type_id, key.id));
             let name = name.map_or_else(String::new, |name| format!(", {name}"));
@@ -144,15 +145,18 @@ impl Test {
     }
 
     /// Returns the difference between actual and expected matches of an item.
-    fn compared(&self, prepared: &Prepared, fixture: &Fixture) -> Option<String> {
+    fn compare_matches(&self, prepared: &Prepared, fixture: &Fixture) -> Option<String> {
         let outcome = evaluate_with(prepared, &fixture.facts);
-        let matched: BTreeSet<_> = outcome.matched.iter().map(|it| it.rule.as_str()).collect();
-        let expected: BTreeSet<_> = fixture.expect.iter().map(String::as_str).collect();
-        let list = |one: &BTreeSet<&str>, other: &BTreeSet<&str>| {
-            let rules = one.difference(other).copied().filter(|rule| self.concerns(rule));
+        let matched_rules: BTreeSet<_> = outcome.matched.iter().map(|it| it.rule.as_str()).collect();
+        let expected_rules: BTreeSet<_> = fixture.expect.iter().map(String::as_str).collect();
+        let list_difference = |one: &BTreeSet<&str>, other: &BTreeSet<&str>| {
+            let rules = one.difference(other).copied().filter(|rule| self.is_selected(rule));
             rules.collect::<Vec<_>>().join(", ")
         };
-        let (missing, surplus) = (list(&expected, &matched), list(&matched, &expected));
+        let (missing, surplus) = (
+            list_difference(&expected_rules, &matched_rules),
+            list_difference(&matched_rules, &expected_rules),
+        );
         match (missing.is_empty(), surplus.is_empty()) {
             (true, true) => None,
             (false, true) => Some(format!("not matched: {missing}")),
@@ -162,45 +166,45 @@ impl Test {
     }
 }
 
-fn junit(cases: &[Case]) -> String {
+fn junit_report(cases: &[Case]) -> String {
     let failed = cases.iter().filter(|case| case.fault.is_some()).count();
     let mut xml = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"rules\" tests=\"{}\" failures=\"{failed}\">\n",
         cases.len()
     );
     for Case { suite, name, fault } in cases {
-        let case = format!("  <testcase classname=\"{}\" name=\"{}\"", escaped(suite), escaped(name));
-        let written = match fault {
+        let case = format!("  <testcase classname=\"{}\" name=\"{}\"", escape_xml(suite), escape_xml(name));
+        let write_result = match fault {
             None => writeln!(xml, "{case}/>"),
-            Some(fault) => writeln!(xml, "{case}><failure message=\"{}\"/></testcase>", escaped(fault)),
+            Some(fault) => writeln!(xml, "{case}><failure message=\"{}\"/></testcase>", escape_xml(fault)),
         };
-        written.expect("a string takes everything");
+        write_result.expect("writing to a string does not fail");
     }
     xml.push_str("</testsuite>\n");
     xml
 }
 
 /// JUnit report for documents with errors, where no test can run.
-fn broken(faults: &[String]) -> String {
+fn error_report(faults: &[String]) -> String {
     let count = faults.len();
     let mut xml = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"rules\" tests=\"{count}\" failures=\"0\" \
          errors=\"{count}\">\n"
     );
     for (nth, fault) in faults.iter().enumerate() {
-        let fault = escaped(fault);
+        let fault = escape_xml(fault);
         writeln!(
             xml,
             "  <testcase classname=\"documents\" name=\"fault {}\"><error message=\"{fault}\"/></testcase>",
             nth + 1
         )
-        .expect("a string takes everything");
+        .expect("writing to a string does not fail");
     }
     xml.push_str("</testsuite>\n");
     xml
 }
 
-fn escaped(text: &str) -> String {
+fn escape_xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -208,7 +212,7 @@ fn escaped(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // Not to be had in XML, not even as a reference.
+            // Not allowed in XML, not even as a character reference.
             '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => {
                 escaped.push('\u{fffd}');
             }
@@ -224,17 +228,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_xml_whatever_a_test_is_called() {
+    fn report_is_valid_xml_for_any_test_name() {
         let case = |fault: Option<&str>| Case {
             suite: "a<b".to_owned(),
             name: "\"&\u{1}\"".to_owned(),
             fault: fault.map(str::to_owned),
         };
-        let report = junit(&[case(None), case(Some("x > y\nz"))]);
+        let report = junit_report(&[case(None), case(Some("x > y\nz"))]);
         assert!(report.contains("tests=\"2\" failures=\"1\""));
         assert!(report.contains("<testcase classname=\"a&lt;b\" name=\"&quot;&amp;\u{fffd}&quot;\"/>"));
         assert!(report.contains("<failure message=\"x &gt; y z\"/>"));
-        let report = broken(&["a < b".to_owned()]);
+        let report = error_report(&["a < b".to_owned()]);
         assert!(report.contains("tests=\"1\" failures=\"0\" errors=\"1\""));
         assert!(report.contains("name=\"fault 1\"><error message=\"a &lt; b\"/>"));
     }

@@ -46,10 +46,10 @@ pub(crate) struct Convert {
     /// Polis: variant of the export; detected by default
     #[arg(long, value_name = "A-F", ignore_case = true)]
     variant: Option<Variant>,
-    /// Polis: value that means agreement, regardless of what the export declares
+    /// Polis: value that means agreement, overriding the declaration of the export
     #[arg(long, value_name = "agree=+1|agree=-1", value_parser = vote_sign)]
     vote_sign: Option<VoteSign>,
-    /// Polis: id of a participant whose statements are the organizer's
+    /// Polis: id of the participant that the organizer's statements belong to; may be repeated
     #[arg(long, value_name = "ID")]
     organizer: Vec<String>,
     /// All Our Ideas: skip reason that means that both ideas are equal, instead of the known ones
@@ -84,11 +84,11 @@ pub(crate) struct Convert {
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
-    running: Running,
+    running: ExecutionOptions,
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "What may be known of participants")]
+#[command(next_help_heading = "Privacy of participants")]
 struct Privacy {
     /// Write each answer under a pseudonym, or only counts that may be public
     #[arg(long, value_name = "PROFILE", default_value = "private")]
@@ -99,7 +99,7 @@ struct Privacy {
     /// Treatment of participants' texts; default: `keep` in a private bundle, `redact` in a public one
     #[arg(long, value_name = "TREATMENT")]
     text: Option<Text>,
-    /// Name of the person who has read the texts of a public bundle
+    /// Name of the reviewer of the texts in a public bundle
     #[arg(long, value_name = "NAME")]
     text_reviewed_by: Option<String>,
     /// Naming of participants in a private bundle
@@ -117,7 +117,7 @@ struct Privacy {
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "What the bundle says of its source")]
+#[command(next_help_heading = "Description of the source")]
 struct Source {
     /// Id of the source; pseudonyms of different sources differ
     #[arg(long, value_name = "ID")]
@@ -143,9 +143,9 @@ struct Source {
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "How it runs")]
-struct Running {
-    /// Print what the bundle would contain, or why it would be refused, and write nothing
+#[command(next_help_heading = "Execution")]
+struct ExecutionOptions {
+    /// Print the content of the bundle, or the reason against it, without writing files
     #[arg(long)]
     dry_run: bool,
     /// Overwrite existing files
@@ -176,25 +176,25 @@ struct Running {
 
 impl Convert {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let (json, shown) = (self.running.json, ProgressForm::new(self.running.progress));
+        let (json, progress_form) = (self.running.json, ProgressForm::new(self.running.progress));
         let to_stdout = self.out.as_os_str() == "-";
-        let job = self.job()?;
+        let job = self.into_job()?;
         let meter = Arc::new(Meter::default());
         stop_on_signal(&meter)?;
-        let watched = shown.watch(&meter);
+        let progress_thread = progress_form.watch(&meter);
         let result = convert::convert(&job, &meter);
-        drop(watched);
+        drop(progress_thread);
         match result {
-            // The bundle has the place of what else would be printed.
+            // Standard output carries the bundle, so the report is printed on standard error.
             Ok(report) if to_stdout && !job.dry_run => {
-                lines(&report, job.dry_run).iter().for_each(print_error);
+                report_lines(&report, job.dry_run).iter().for_each(print_error);
                 Ok(ExitCode::SUCCESS)
             }
             Ok(report) => {
                 if json {
                     print_line(serde_json::to_string(&report)?);
                 } else {
-                    lines(&report, job.dry_run).iter().for_each(print_line);
+                    report_lines(&report, job.dry_run).iter().for_each(print_line);
                 }
                 Ok(ExitCode::SUCCESS)
             }
@@ -203,13 +203,13 @@ impl Convert {
                 Ok(ExitCode::FAILURE)
             }
             Err(error @ ConvertError::Stopped { .. }) => {
-                bail!("{error}; nothing was kept: the same command begins anew")
+                bail!("{error}; no output was kept: run the same command again")
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    fn job(self) -> anyhow::Result<Job> {
+    fn into_job(self) -> anyhow::Result<Job> {
         let target = if self.out.as_os_str() == "-" {
             let stream = io::stdout().as_fd().try_clone_to_owned().context("standard output")?;
             Target::Stream(Arc::new(stream.into()))
@@ -218,26 +218,26 @@ impl Convert {
         };
         let exported = match self.source.as_of {
             Some(at) => Some(at),
-            None => epoch()?,
+            None => source_date_epoch()?,
         };
         let (privacy, source, running) = (self.privacy, self.source, self.running);
         let key = match &privacy.linkage_key_file {
             None => None,
             Some(path) => {
-                let read = fs::read(path).and_then(|bytes| Ok((bytes, fs::metadata(path)?)));
-                let (bytes, file) = read.with_context(|| format!("reading {}", path.display()))?;
+                let contents = fs::read(path).and_then(|bytes| Ok((bytes, fs::metadata(path)?)));
+                let (bytes, file) = contents.with_context(|| format!("reading {}", path.display()))?;
                 if let Some(mode) = Key::open_to_others(&file) {
                     print_error(format!(
-                        "warning: {} has mode {mode:04o}, so that others can read the key: chmod 600 keeps it",
+                        "warning: {} has mode {mode:04o}, so other users can read the key: run chmod 600",
                         path.display()
                     ));
                 }
                 Some(Key::kept(bytes).context("--linkage-key-file: a key has at least 16 bytes")?)
             }
         };
-        let mut aoi = aoi::Options::default();
+        let mut aoi_options = aoi::Options::default();
         if !self.equal_reason.is_empty() {
-            aoi.equal_reasons = self.equal_reason;
+            aoi_options.equal_reasons = self.equal_reason;
         }
         Ok(Job {
             exported,
@@ -247,7 +247,7 @@ impl Convert {
                 vote_sign: self.vote_sign,
                 organizers: self.organizer,
             },
-            aoi,
+            aoi: aoi_options,
             profile: privacy.profile.into(),
             k: privacy.k,
             texts: privacy.text.map(Into::into),
@@ -306,9 +306,9 @@ fn stop_on_signal(meter: &Arc<Meter>) -> anyhow::Result<()> {
     let meter = Arc::clone(meter);
     thread::spawn(move || {
         runtime.block_on(async {
-            for again in [false, true] {
+            for is_second in [false, true] {
                 tokio::select! { _ = terminate.recv() => (), _ = interrupt.recv() => () }
-                if again {
+                if is_second {
                     #[expect(
                         clippy::disallowed_methods,
                         reason = "the second signal asks not to wait for anything"
@@ -322,11 +322,11 @@ fn stop_on_signal(meter: &Arc<Meter>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn lines(report: &Report, dry_run: bool) -> Vec<String> {
-    let wrote = format!("{} {}", if dry_run { "would write" } else { "wrote" }, report.files.join(", "));
+fn report_lines(report: &Report, dry_run: bool) -> Vec<String> {
+    let summary = format!("{} {}", if dry_run { "would write" } else { "wrote" }, report.files.join(", "));
     if report.format == Format::Bundle.name() {
         let notes = report.notes.iter().map(|note| format!("note: {note}"));
-        return notes.chain([wrote]).chain(dry_run.then(|| "nothing was written".to_owned())).collect();
+        return notes.chain([summary]).chain(dry_run.then(|| "no files were written".to_owned())).collect();
     }
     let variant = report.variant.map_or_else(String::new, |variant| format!(", variant {variant}"));
     let mut lines = vec![
@@ -349,10 +349,10 @@ fn lines(report: &Report, dry_run: bool) -> Vec<String> {
         lines.push(format!("{id}, {}", counted(report.bytes, "byte")));
     }
     if !report.files.is_empty() {
-        lines.push(wrote);
+        lines.push(summary);
     }
     if dry_run {
-        lines.push("nothing was written".to_owned());
+        lines.push("no files were written".to_owned());
     }
     lines
 }
@@ -361,7 +361,7 @@ fn yes_no(yes: bool) -> &'static str {
     if yes { "yes" } else { "no" }
 }
 
-fn epoch() -> anyhow::Result<Option<Timestamp>> {
+fn source_date_epoch() -> anyhow::Result<Option<Timestamp>> {
     let Ok(seconds) = env::var("SOURCE_DATE_EPOCH") else { return Ok(None) };
     let seconds = seconds.parse().ok().and_then(Timestamp::from_seconds);
     seconds.map(Some).context("SOURCE_DATE_EPOCH is not a count of seconds")

@@ -1,4 +1,4 @@
-//! Values of the options of a conversion, and their meaning in the exporter.
+//! Values of the options of a conversion, converted to those of the exporter.
 
 use anyhow::ensure;
 use clap::ValueEnum;
@@ -93,16 +93,19 @@ pub(super) fn table_format(to: OutputFormat) -> Option<TableFormat> {
     }
 }
 
-pub(super) fn sidecars(asked: &[SidecarArg]) -> anyhow::Result<Option<Vec<Sidecar>>> {
-    let one = |beside: &SidecarArg| match beside {
+pub(super) fn sidecars(options: &[SidecarArg]) -> anyhow::Result<Option<Vec<Sidecar>>> {
+    let sidecar_of = |option: &SidecarArg| match option {
         SidecarArg::Parquet => Some(Sidecar::Parquet),
         SidecarArg::Ndjson => Some(Sidecar::Ndjson),
         SidecarArg::None => None,
     };
-    let wanted: Vec<_> = asked.iter().filter_map(one).collect();
-    ensure!(wanted.is_empty() || wanted.len() == asked.len(), "--sidecar none goes with no other");
-    ensure!(!wanted.is_empty() || asked.len() <= 1, "--sidecar: none is named twice");
-    Ok((!asked.is_empty()).then_some(wanted))
+    let formats: Vec<_> = options.iter().filter_map(sidecar_of).collect();
+    ensure!(
+        formats.is_empty() || formats.len() == options.len(),
+        "--sidecar none cannot be combined with another format"
+    );
+    ensure!(!formats.is_empty() || options.len() <= 1, "--sidecar none is given twice");
+    Ok((!options.is_empty()).then_some(formats))
 }
 
 pub(super) fn vote_sign(text: &str) -> Result<VoteSign, String> {

@@ -27,58 +27,58 @@ pub(super) enum Progress {
 /// Form of the progress report, chosen from the option and the terminal.
 pub(super) struct ProgressForm(Progress);
 
-const OFTEN: Duration = Duration::from_millis(500);
+const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Thread that prints the progress until it is dropped.
 pub(super) struct ProgressThread {
-    done: Option<Sender<()>>,
-    showing: Option<JoinHandle<()>>,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl ProgressForm {
-    pub(super) fn new(asked: Option<Progress>) -> Self {
+    pub(super) fn new(option: Option<Progress>) -> Self {
         let fallback = if io::stderr().is_terminal() { Progress::Text } else { Progress::None };
-        Self(asked.unwrap_or(fallback))
+        Self(option.unwrap_or(fallback))
     }
 
     pub(super) fn watch(&self, meter: &Arc<Meter>) -> ProgressThread {
         let form = self.0;
         if form == Progress::None {
-            return ProgressThread { done: None, showing: None };
+            return ProgressThread { stop: None, thread: None };
         }
         let meter = Arc::clone(meter);
-        let (done, ended) = mpsc::channel();
-        let showing = thread::spawn(move || {
-            let began = Instant::now();
-            while ended.recv_timeout(OFTEN) == Err(RecvTimeoutError::Timeout) {
-                show(form, &meter, began.elapsed());
+        let (stop_sender, stop_receiver) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let started_at = Instant::now();
+            while stop_receiver.recv_timeout(UPDATE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                print_progress(form, &meter, started_at.elapsed());
             }
-            show(form, &meter, began.elapsed());
+            print_progress(form, &meter, started_at.elapsed());
             if form == Progress::Text {
                 let _reader_gone = writeln!(io::stderr());
             }
         });
-        ProgressThread { done: Some(done), showing: Some(showing) }
+        ProgressThread { stop: Some(stop_sender), thread: Some(thread) }
     }
 }
 
 impl Drop for ProgressThread {
     fn drop(&mut self) {
-        drop(self.done.take());
-        if let Some(showing) = self.showing.take() {
+        drop(self.stop.take());
+        if let Some(showing) = self.thread.take() {
             let _panicked = showing.join();
         }
     }
 }
 
-fn show(form: Progress, meter: &Meter, elapsed: Duration) {
-    let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-    let (rows, read, total) = (of(&meter.rows), of(&meter.read), of(&meter.total));
+fn print_progress(form: Progress, meter: &Meter, elapsed: Duration) {
+    let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let (rows, read, total) = (load(&meter.rows), load(&meter.read), load(&meter.total));
     let seconds = elapsed.as_secs_f64().max(0.001);
     let rate = rows as f64 / seconds;
     let left = (read > 0 && total >= read).then(|| seconds * (total - read) as f64 / read as f64);
     let line = if form == Progress::Json {
-        // What is left is never told as nothing.
+        // Rounded up, so that remaining work never shows as 0 seconds.
         let left = left.map(f64::ceil);
         json!({ "rows": rows, "rowsPerSecond": rate.round(), "bytesRead": read, "bytesTotal": total, "secondsLeft": left })
             .to_string()

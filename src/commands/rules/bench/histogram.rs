@@ -35,13 +35,13 @@ impl DurationHistogram {
 
     /// Returns the given percentile; at most a 64th above the exact value.
     pub(super) fn percentile(&self, percent: u64) -> Duration {
-        let wanted = (u128::from(self.count) * u128::from(percent)).div_ceil(100);
-        let mut seen = 0;
+        let target_rank = (u128::from(self.count) * u128::from(percent)).div_ceil(100);
+        let mut rank = 0;
         let bucket = self.buckets.iter().position(|count| {
-            seen += u128::from(*count);
-            seen >= wanted
+            rank += u128::from(*count);
+            rank >= target_rank
         });
-        bucket.map_or(self.longest, |bucket| Duration::from_nanos(end(bucket)).min(self.longest))
+        bucket.map_or(self.longest, |bucket| Duration::from_nanos(upper_bound(bucket)).min(self.longest))
     }
 }
 
@@ -52,7 +52,7 @@ fn bucket(nanos: u64) -> usize {
 }
 
 /// Returns the largest value of a bucket.
-fn end(bucket: usize) -> u64 {
+fn upper_bound(bucket: usize) -> u64 {
     let shift = (bucket >> SUB_BUCKET_BITS).saturating_sub(1);
     let first = (bucket - (shift << SUB_BUCKET_BITS)) as u64;
     ((first + 1) << shift).wrapping_sub(1)
@@ -69,7 +69,7 @@ mod tests {
         let mut numbers: Vec<u64> = numbers.chain([u64::MAX]).collect();
         numbers.sort_unstable();
         for nanos in numbers {
-            let (bucket, end) = (bucket(nanos), end(bucket(nanos)));
+            let (bucket, end) = (bucket(nanos), upper_bound(bucket(nanos)));
             assert!(bucket >= last && nanos <= end && end - nanos <= nanos / 64, "{nanos}: {bucket}, {end}");
             last = bucket;
         }

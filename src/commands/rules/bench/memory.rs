@@ -1,34 +1,35 @@
-//! Resident memory of the process.
+//! Reads the resident memory of the process.
 
 use std::fs;
 
-/// Resident memory in KB, now and at its peak; none where the system does not report it.
+/// Current and peak resident memory in KB; `None` where the system does not report it.
 #[derive(Clone, Copy)]
 pub(super) struct ResidentMemory(Option<(u64, u64)>);
 
 impl ResidentMemory {
-    /// Reads the present and the greatest resident memory.
-    pub(super) fn now() -> Self {
-        Self(fs::read_to_string("/proc/self/status").ok().as_deref().and_then(read))
+    /// Reads the current and the peak resident memory.
+    pub(super) fn read() -> Self {
+        Self(fs::read_to_string("/proc/self/status").ok().as_deref().and_then(parse_status))
     }
 }
 
-fn read(status: &str) -> Option<(u64, u64)> {
+fn parse_status(status: &str) -> Option<(u64, u64)> {
     let kilobytes = |name: &str| {
-        let told = status.lines().find_map(|line| line.strip_prefix(name))?;
-        told.trim().strip_suffix("kB")?.trim().parse().ok()
+        let value = status.lines().find_map(|line| line.strip_prefix(name))?;
+        value.trim().strip_suffix("kB")?.trim().parse().ok()
     };
     Some((kilobytes("VmRSS:")?, kilobytes("VmHWM:")?))
 }
 
 /// Describes the memory at each time, in order.
 pub(super) fn describe(times: &[(&str, ResidentMemory)]) -> String {
-    let known: Option<Vec<_>> = times.iter().map(|(when, it)| Some((when, it.0?))).collect();
-    let Some(known) = known else { return "memory: this system does not say".to_owned() };
-    // The kernel counts in steps: what is there now may be more than the most that it knows of.
-    let most = known.iter().map(|(_, (now, most))| now.max(most)).max().copied().unwrap_or_default();
-    let each: Vec<_> = known.iter().map(|(when, (now, _))| format!("{} {when}", megabytes(*now))).collect();
-    format!("memory of the process: {}; {} at most", each.join(", "), megabytes(most))
+    let values: Option<Vec<_>> = times.iter().map(|(when, it)| Some((when, it.0?))).collect();
+    let Some(values) = values else { return "memory: unknown on this system".to_owned() };
+    // The kernel updates the peak in steps, so the current value may exceed it.
+    let peak = values.iter().map(|(_, (now, most))| now.max(most)).max().copied().unwrap_or_default();
+    let descriptions: Vec<_> =
+        values.iter().map(|(when, (now, _))| format!("{} {when}", megabytes(*now))).collect();
+    format!("memory of the process: {}; {} at most", descriptions.join(", "), megabytes(peak))
 }
 
 fn megabytes(kilobytes: u64) -> String {
@@ -47,9 +48,9 @@ mod tests {
         assert_eq!(describe(&[("a", at(2_000, 1_000))]), "memory of the process: 2.0 MB a; 2.0 MB at most");
         assert_eq!(
             describe(&[("a", at(1, 1)), ("b", ResidentMemory(None))]),
-            "memory: this system does not say"
+            "memory: unknown on this system"
         );
-        assert_eq!(read("VmPeak:\t 9 kB\nVmHWM:\t 8 kB\nVmRSS:\t  7 kB\n"), Some((7, 8)));
-        assert_eq!(read("VmRSS:\t 7 kB\n"), None);
+        assert_eq!(parse_status("VmPeak:\t 9 kB\nVmHWM:\t 8 kB\nVmRSS:\t  7 kB\n"), Some((7, 8)));
+        assert_eq!(parse_status("VmRSS:\t 7 kB\n"), None);
     }
 }

@@ -1,6 +1,6 @@
 //! `tidegate rules bench`: measures evaluation of items from a file on one core.
 //!
-//! Reads no store, so the cost of look-ups is left out.
+//! No store is read, so the cost of look-ups is left out.
 
 mod histogram;
 mod memory;
@@ -20,7 +20,7 @@ use tidegate_schemas::ids::Millis;
 use self::{histogram::DurationHistogram, memory::ResidentMemory};
 use super::{
     Folder, evaluate,
-    items::{self, Refused},
+    items::{self, RefusedLines},
 };
 use crate::output::print_line;
 
@@ -38,50 +38,52 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let (bare, began) = (ResidentMemory::now(), Instant::now());
+        let (memory_at_start, started_at) = (ResidentMemory::read(), Instant::now());
         let Some(config) = self.folder.compile()? else { return Ok(ExitCode::FAILURE) };
-        let (build, compiled) = (began.elapsed(), ResidentMemory::now());
+        let (build_time, memory_compiled) = (started_at.elapsed(), ResidentMemory::read());
         let now = Millis::now();
-        let (mut read, mut refused) = (Vec::new(), Refused::default());
+        let (mut prepared_items, mut refused_lines) = (Vec::new(), RefusedLines::default());
         for line in items::lines(&self.items)? {
             let (number, line) = line?;
-            match items::read(&config, &line, now).item {
-                Ok(prepared) => read.push(prepared),
-                Err(fault) => refused.add(number, &fault),
+            match items::parse_line(&config, &line, now).item {
+                Ok(prepared) => prepared_items.push(prepared),
+                Err(fault) => refused_lines.add(number, &fault),
             }
         }
-        if read.is_empty() {
-            match refused.0 {
+        if prepared_items.is_empty() {
+            match refused_lines.0 {
                 0 => bail!("there are no items in {}", self.items.display()),
                 refused => bail!("none of {refused} items fits its type"),
             }
         }
-        let with_items = ResidentMemory::now();
-        let matching = read.iter().filter(|prepared| !evaluate(prepared).matched.is_empty()).count();
-        let (began, end) = (cpu_time(), Instant::now() + Duration::from_secs(self.seconds));
+        let memory_with_items = ResidentMemory::read();
+        let matching =
+            prepared_items.iter().filter(|prepared| !evaluate(prepared).matched.is_empty()).count();
+        let (cpu_start, end) = (cpu_time(), Instant::now() + Duration::from_secs(self.seconds));
         let mut times = DurationHistogram::default();
         while Instant::now() < end {
-            for prepared in &read {
-                let began = Instant::now();
+            for prepared in &prepared_items {
+                let item_start = Instant::now();
                 black_box(evaluate(prepared));
-                times.add(began.elapsed());
+                times.add(item_start.elapsed());
             }
         }
-        let spent = (cpu_time() - began).as_secs_f64();
-        let rate = times.count() as f64 / spent.max(f64::MIN_POSITIVE);
-        let (half, most, all) = (times.percentile(50), times.percentile(99), times.longest());
+        // The rate uses CPU time: wall time also includes pauses of the thread.
+        let cpu_seconds = (cpu_time() - cpu_start).as_secs_f64();
+        let rate = times.count() as f64 / cpu_seconds.max(f64::MIN_POSITIVE);
+        let (median, percentile_99, longest) = (times.percentile(50), times.percentile(99), times.longest());
         let figures = config.plan().size();
         print_line(format!(
             "{matching} items of {} match a rule; {} do not fit their type",
-            read.len(),
-            refused.0
+            prepared_items.len(),
+            refused_lines.0
         ));
         print_line(format!(
             "{rate:.0} items a second of CPU, each {:?}",
             Duration::from_secs_f64(1.0 / rate)
         ));
         print_line(format!(
-            "by the clock half within {half:?}, 99 in 100 within {most:?}, all within {all:?}"
+            "by the clock half within {median:?}, 99 in 100 within {percentile_99:?}, all within {longest:?}"
         ));
         print_line(format!(
             "{} rules with {} conditions, {} of them different",
@@ -92,12 +94,12 @@ impl Bench {
             figures.unindexed
         ));
         print_line(format!("{} words are sought, in {} KB", figures.words, figures.search_bytes / 1_000));
-        print_line(format!("read and compiled in {build:?}"));
+        print_line(format!("read and compiled in {build_time:?}"));
         print_line(memory::describe(&[
-            ("before", bare),
-            ("with the rules", compiled),
-            ("with the items", with_items),
-            ("after they were evaluated", ResidentMemory::now()),
+            ("before", memory_at_start),
+            ("with the rules", memory_compiled),
+            ("with the items", memory_with_items),
+            ("after they were evaluated", ResidentMemory::read()),
         ]));
         Ok(ExitCode::SUCCESS)
     }
@@ -105,8 +107,8 @@ impl Bench {
 
 /// Returns the CPU time of the thread, or wall time where the system does not report it.
 fn cpu_time() -> Duration {
-    let told = fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanos = told.and_then(|told| told.split(' ').next()?.parse().ok());
+    let schedstat = fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let nanos = schedstat.and_then(|text| text.split(' ').next()?.parse().ok());
     nanos.map_or_else(|| CLOCK.elapsed(), Duration::from_nanos)
 }
 
