@@ -1,6 +1,6 @@
-//! `POST /api/v1/actions`: actions that the platform takes itself, into the log, all of a request or none.
+//! `POST /api/v1/actions`: appends actions of the platform to the log, all of a request or none.
 //!
-//! The consumer of decisions carries them out, as it does a moderator's decision.
+//! The consumer of decisions carries them out like a moderator's decisions.
 
 use axum::http::StatusCode;
 use serde::Serialize;
@@ -21,125 +21,138 @@ use tidegate_web::{Json, Problem};
 
 use crate::{
     Api, Shared,
-    admission::{Admitted, IdempotencyKey, Received},
+    admission::{AdmittedRequest, IdempotencyKey, ReceivedRequest},
     config,
 };
 
 type Actions = wire::Request<ActionRequests>;
 
-/// Name of the actor where the request names none.
-const UNNAMED: &str = "api";
+/// Actor of a request without `actorId`.
+const DEFAULT_ACTOR: &str = "api";
 
-/// 202: the actions are in the log.
+/// Body of the 202 response: the appended actions.
 #[derive(Debug, Serialize)]
-pub(crate) struct Accepted {
-    actions: Vec<AcceptedAction>,
+pub(crate) struct ActionsResponse {
+    actions: Vec<ActionResponse>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct AcceptedAction {
+struct ActionResponse {
     decision_id: DecisionId,
     action_id: Option<ActionId>,
     item_id: ItemId,
     item_type_id: TypeId,
 }
 
-pub(crate) async fn submit(api: Shared, admitted: Admitted) -> Result<(StatusCode, Json<Accepted>), Problem> {
-    let received = api.receive(admitted).await?;
-    let records = api.checked_actions(&received).await?;
+pub(crate) async fn submit(
+    api: Shared,
+    admitted: AdmittedRequest,
+) -> Result<(StatusCode, Json<ActionsResponse>), Problem> {
+    let request = api.receive_request(admitted).await?;
+    let records = api.checked_actions(&request).await?;
     let keys: Vec<_> = records.iter().map(|record| record.item.log_key(&record.org)).collect();
-    let addressed: Vec<_> = keys
+    let addressed_records: Vec<_> = keys
         .iter()
         .zip(&records)
         .map(|(key, record)| (api.deps.log.partition(Topic::Decisions, key), Record::of(key, record)))
         .collect();
-    api.deps.log.append(&addressed).await.map_err(|error| api.append_problem(&error))?;
+    api.deps.log.append(&addressed_records).await.map_err(|error| api.append_problem(&error))?;
     tidegate_stream::failpoint!("after_append");
-    let accepted = |record: &records::Decision| AcceptedAction {
+    let to_response = |record: &records::Decision| ActionResponse {
         decision_id: record.decision_id,
         action_id: record.actions.first().cloned(),
         item_id: record.item.id.clone(),
         item_type_id: record.item.type_id.clone(),
     };
-    Ok((StatusCode::ACCEPTED, Json(Accepted { actions: records.iter().map(accepted).collect() })))
+    Ok((StatusCode::ACCEPTED, Json(ActionsResponse { actions: records.iter().map(to_response).collect() })))
 }
 
 impl Api {
-    async fn checked_actions(&self, received: &Received) -> Result<Vec<records::Decision>, Problem> {
-        let (body, limits) = (received.bytes().clone(), self.settings.limits.clone());
+    async fn checked_actions(&self, request: &ReceivedRequest) -> Result<Vec<records::Decision>, Problem> {
+        let (body, limits) = (request.bytes().clone(), self.settings.limits.clone());
         let size = body.len();
-        let parsed = self.work(size, move || wire::actions::parse(&body, &limits)).await?;
-        let parsed = parsed.map_err(|refused| Problem::from(refused.into_vec()))?;
-        let known = |config: &Compiled| parsed.content.actions.iter().all(|action| is_known(config, action));
-        let config = self.config(&received.org, known).await?;
-        let ids = decision_ids(&received.org, received.key.as_ref(), &parsed);
-        let (org, at) = (received.org.clone(), received.received_at);
-        let digest = received.digest(parsed.root());
-        let checked = self.work(size, move || {
-            check(&config, &parsed)?;
-            let actions = parsed.content.actions.into_iter().zip(ids);
+        let parse_result = self.offload_if_large(size, move || wire::actions::parse(&body, &limits)).await?;
+        let parsed_body = parse_result.map_err(|rejection| Problem::from(rejection.into_vec()))?;
+        let has_all_names =
+            |config: &Compiled| parsed_body.content.actions.iter().all(|action| is_known(config, action));
+        let config = self.load_config(&request.org, has_all_names).await?;
+        let ids = decision_ids(&request.org, request.key.as_ref(), &parsed_body);
+        let (org, at) = (request.org.clone(), request.received_at);
+        let digest = request.digest(parsed_body.root());
+        let build_records = self.offload_if_large(size, move || {
+            check_actions(&config, &parsed_body)?;
+            let actions = parsed_body.content.actions.into_iter().zip(ids);
             Ok::<_, Vec<ValidationError>>(
-                actions.map(|(action, id)| record(&config, &org, action, id, at)).collect(),
+                actions.map(|(action, id)| build_decision(&config, &org, action, id, at)).collect(),
             )
         });
-        let records = checked.await?.map_err(Problem::from)?;
-        self.claim_key(received, "actions", digest.as_ref()).await?;
+        let records = build_records.await?.map_err(Problem::from)?;
+        // After the validation: an invalid request must not claim its key, so the client can correct it.
+        self.claim_key(request, "actions", digest.as_ref()).await?;
         Ok(records)
     }
 }
 
 fn is_known(config: &Compiled, action: &ActionRequest) -> bool {
     config.action(&action.action_id).is_some()
-        && config::knows(config, &action.item.type_id, None)
-        && action.policies.iter().all(|id| config::policy(config, id).known)
+        && config::has_item_type(config, &action.item.type_id, None)
+        && action.policies.iter().all(|id| config::mention_policy(config, id).known)
 }
 
-fn check(config: &Compiled, parsed: &Actions) -> Result<(), Vec<ValidationError>> {
-    let (root, mut faults) = (parsed.root(), ValidationErrors::default());
+fn check_actions(config: &Compiled, parsed_body: &Actions) -> Result<(), Vec<ValidationError>> {
+    let (root, mut faults) = (parsed_body.root(), ValidationErrors::default());
     let actions = Pointer::Root.key("actions");
-    for (index, action) in parsed.content.actions.iter().enumerate() {
+    for (index, action) in parsed_body.content.actions.iter().enumerate() {
         let member = actions.index(index);
-        let at = if parsed.content.is_batch { &member } else { &Pointer::Root };
-        check_action(config, action, at, &mut faults);
+        let pointer = if parsed_body.content.is_batch { &member } else { &Pointer::Root };
+        check_action(config, action, pointer, &mut faults);
     }
     in_order(faults, root).or(Some(()))
 }
 
-fn check_action(config: &Compiled, request: &ActionRequest, at: &Pointer<'_>, faults: &mut ValidationErrors) {
-    let mut refuse = |at: &Pointer<'_>, detail: String| {
-        faults.push(ValidationError::invalid(at, "Invalid action", detail));
+fn check_action(
+    config: &Compiled,
+    request: &ActionRequest,
+    pointer: &Pointer<'_>,
+    faults: &mut ValidationErrors,
+) {
+    let mut reject = |pointer: &Pointer<'_>, detail: String| {
+        faults.push(ValidationError::invalid(pointer, "Invalid action", detail));
     };
     match config.action(&request.action_id) {
         None => {
-            let known = config.actions().map(|known| known.id.as_str());
-            let hint = hint(request.action_id.as_str(), known);
-            refuse(&at.key("actionId"), format!("There is no action with this id.{hint}"));
+            let action_ids = config.actions().map(|action| action.id.as_str());
+            let hint = hint(request.action_id.as_str(), action_ids);
+            reject(&pointer.key("actionId"), format!("There is no action with this id.{hint}"));
         }
         Some(action) => {
-            let given = request.parameters.clone().into_iter().collect();
-            for fault in action.check_parameters(&given) {
-                refuse(&at.key("parameters"), fault);
+            let parameters = request.parameters.clone().into_iter().collect();
+            for fault in action.check_parameters(&parameters) {
+                reject(&pointer.key("parameters"), fault);
             }
         }
     }
-    if let Some(fault) = config::unknown(config, &request.item.type_id, None) {
-        refuse(&at.key("itemTypeId"), fault.detail());
+    if let Some(fault) = config::find_unknown_reference(config, &request.item.type_id, None) {
+        reject(&pointer.key("itemTypeId"), fault.detail());
     }
-    let policies = at.key("policyIds");
-    for (index, named) in request.policies.iter().enumerate() {
-        if !config::policy(config, named).known {
+    let policies = pointer.key("policyIds");
+    for (index, policy_reference) in request.policies.iter().enumerate() {
+        if !config::mention_policy(config, policy_reference).known {
+            // Clients may name a policy by id or by key, so both are suggested.
             let policy_names = config.policies().iter().flat_map(|policy| [policy.id.as_str(), &policy.key]);
-            let detail = format!("There is no policy with this id or key.{}", hint(named, policy_names));
-            refuse(&policies.index(index), detail);
+            let detail =
+                format!("There is no policy with this id or key.{}", hint(policy_reference, policy_names));
+            reject(&policies.index(index), detail);
         }
     }
 }
 
-/// Random, or with an idempotency key the same for the same action at the same place.
-fn decision_ids(org: &OrgId, key: Option<&IdempotencyKey>, parsed: &Actions) -> Vec<DecisionId> {
-    let root = parsed.root();
-    let id = |(position, action): (u64, &ActionRequest)| match key {
+/// Returns random ids, or with an idempotency key ids derived from key, position and action. A repeated request then
+/// has the same ids.
+fn decision_ids(org: &OrgId, key: Option<&IdempotencyKey>, parsed_body: &Actions) -> Vec<DecisionId> {
+    let root = parsed_body.root();
+    let to_decision_id = |(position, action): (u64, &ActionRequest)| match key {
         None => DecisionId::random(),
         Some(key) => {
             let digest = action.node_in(root).digest();
@@ -147,18 +160,18 @@ fn decision_ids(org: &OrgId, key: Option<&IdempotencyKey>, parsed: &Actions) -> 
             derive(Kind::ManualAction, &cause)
         }
     };
-    (0..).zip(&parsed.content.actions).map(id).collect()
+    (0..).zip(&parsed_body.content.actions).map(to_decision_id).collect()
 }
 
-/// The action as a decision that closes no job.
-fn record(
+/// Builds a decision without a job from the action.
+fn build_decision(
     config: &Compiled,
     org: &OrgId,
     request: ActionRequest,
     decision_id: DecisionId,
-    at: Millis,
+    decided_at: Millis,
 ) -> records::Decision {
-    let by_action = serde_json::json!({ request.action_id.as_str(): request.parameters });
+    let parameters_by_action = serde_json::json!({ request.action_id.as_str(): request.parameters });
     records::Decision {
         org: org.clone(),
         config_version: config.version(),
@@ -167,13 +180,13 @@ fn record(
         class: JobClass::Review,
         item: request.item,
         appeal_id: None,
-        decided_at: at,
-        decided_by: request.actor_id.unwrap_or_else(|| UNNAMED.to_owned()),
+        decided_at,
+        decided_by: request.actor_id.unwrap_or_else(|| DEFAULT_ACTOR.to_owned()),
         verdict: Verdict::Act,
         actions: vec![request.action_id],
         policies: config.policy_ids(&request.policies.into_iter().map(PolicyId::new).collect::<Vec<_>>()),
         reason: request.note,
-        parameters: (!request.parameters.is_empty()).then(|| by_action.to_string()),
+        parameters: (!request.parameters.is_empty()).then(|| parameters_by_action.to_string()),
         reported_items: request.reported_items,
         related: Vec::new(),
     }

@@ -1,6 +1,7 @@
-//! Admission of a request before its handler: key, scope and rate come first, and the body is read after them.
+//! Admits a request before its handler: checks key, scope and rate, then reads the body.
 //!
-//! It does not look into bodies. All of it is one future of one handler: this is the path of every item.
+//! Middleware layers would box several futures per request. This is the path of every item, so admission and handler
+//! are one future.
 
 use std::{
     sync::Arc,
@@ -24,58 +25,60 @@ use tidegate_web::{AnswerFor, Body, Problem, Rate, RequestId, Scheme, authorize,
 
 use crate::{Api, Shared, metrics};
 
-/// A request whose caller may make it.
-pub(crate) struct Admitted {
+/// Request of an authorized caller within its rate, before the body is read.
+pub(crate) struct AdmittedRequest {
     pub(crate) org: OrgId,
     pub(crate) id: RequestId,
     pub(crate) request: Request,
 }
 
-/// The handler's route, behind the checks of its callers.
+/// Builds a route that admits the request before it calls the handler.
 pub(crate) fn authorized_route<A, F>(
     api: &Shared,
     endpoint: &'static str,
     scope: Scope,
     method: MethodFilter,
-    handler: impl Fn(Shared, Admitted) -> F + Clone + Send + Sync + 'static,
+    handler: impl Fn(Shared, AdmittedRequest) -> F + Clone + Send + Sync + 'static,
 ) -> MethodRouter
 where
     A: IntoResponse,
     F: Future<Output = Result<A, Problem>> + Send,
 {
-    let (api, answers) = (Arc::clone(api), Arc::new(metrics::Answers::of(endpoint)));
+    let (api, response_metrics) = (Arc::clone(api), Arc::new(metrics::ResponseMetrics::of(endpoint)));
     on(method, move |request: Request| {
-        let (api, answers, handler) = (Arc::clone(&api), Arc::clone(&answers), handler.clone());
+        let (api, response_metrics, handler) =
+            (Arc::clone(&api), Arc::clone(&response_metrics), handler.clone());
         handle_request(request, move |request, id| async move {
-            let began = Instant::now();
+            let started_at = Instant::now();
             let response = match admit(&api, scope, request, id).await {
-                Ok((admitted, rate)) => {
-                    let (org, headers) = (admitted.org.clone(), api.rates.headers(rate));
-                    let mut response = handler(api, admitted).await.into_response();
+                Ok((admitted_request, rate)) => {
+                    let (org, headers) = (admitted_request.org.clone(), api.rates.headers(rate));
+                    let mut response = handler(api, admitted_request).await.into_response();
                     response.headers_mut().extend(headers);
+                    // The server counts unsent bytes of responses per organisation.
                     response.extensions_mut().insert(AnswerFor(org));
                     response
                 }
                 Err(problem) => problem.into_response(),
             };
-            answers.count(response.status(), began.elapsed());
+            response_metrics.count(response.status(), started_at.elapsed());
             response
         })
     })
 }
 
-/// A route that reads something public: without a key, and the same for everybody.
+/// Builds a route of public content. It needs no key.
 pub(crate) fn open_route<A: IntoResponse>(
     endpoint: &'static str,
     answer: impl Fn() -> A + Clone + Send + Sync + 'static,
 ) -> MethodRouter {
-    let answers = Arc::new(metrics::Answers::of(endpoint));
+    let response_metrics = Arc::new(metrics::ResponseMetrics::of(endpoint));
     on(MethodFilter::GET, move |request: Request| {
-        let (answers, answer) = (Arc::clone(&answers), answer.clone());
+        let (response_metrics, answer) = (Arc::clone(&response_metrics), answer.clone());
         handle_request(request, move |_, _| async move {
-            let began = Instant::now();
+            let started_at = Instant::now();
             let response = answer().into_response();
-            answers.count(response.status(), began.elapsed());
+            response_metrics.count(response.status(), started_at.elapsed());
             response
         })
     })
@@ -86,15 +89,16 @@ async fn admit(
     scope: Scope,
     request: Request,
     id: RequestId,
-) -> Result<(Admitted, Rate), Problem> {
+) -> Result<(AdmittedRequest, Rate), Problem> {
     let caller = authorize(&api.deps.keys, request.headers(), Scheme::ApiKey, scope).await?;
+    // The rate is counted per org, so the key must be checked first; the body is not read yet.
     let rate = api.rates.admit(&caller.org, Instant::now())?;
     api.http.admit(&request, &caller.org)?;
-    Ok((Admitted { org: caller.org, id, request }, rate))
+    Ok((AdmittedRequest { org: caller.org, id, request }, rate))
 }
 
-/// A request whose caller is known and whose body is here.
-pub(crate) struct Received {
+/// Admitted request with its body.
+pub(crate) struct ReceivedRequest {
     pub(crate) org: OrgId,
     pub(crate) request_id: RequestId,
     pub(crate) received_at: Millis,
@@ -102,58 +106,63 @@ pub(crate) struct Received {
     body: Body,
 }
 
-impl Received {
+impl ReceivedRequest {
     pub(crate) fn bytes(&self) -> &Bytes {
         &self.body.bytes
     }
 }
 
 impl Api {
-    /// Reads the request whole.
-    pub(crate) async fn receive(&self, admitted: Admitted) -> Result<Received, Problem> {
-        let Admitted { org, id: request_id, request } = admitted;
-        let key = IdempotencyKey::of(request.headers())?;
+    /// Reads the idempotency key and the body of a request.
+    pub(crate) async fn receive_request(
+        &self,
+        admitted: AdmittedRequest,
+    ) -> Result<ReceivedRequest, Problem> {
+        let AdmittedRequest { org, id: request_id, request } = admitted;
+        let key = IdempotencyKey::from_headers(request.headers())?;
         let body = self.http.read_body(request, &org).await?;
-        Ok(Received { org, request_id, received_at: Millis::now(), key, body })
+        Ok(ReceivedRequest { org, request_id, received_at: Millis::now(), key, body })
     }
 
-    /// Runs work whose cost grows with the body: beside the other requests of this thread if it is long.
-    pub(crate) async fn work<T: Send + 'static>(
+    /// Runs a task whose cost grows with the body. Above `offload_bytes` it runs on a blocking thread, so it does not delay
+    /// other requests of this thread.
+    pub(crate) async fn offload_if_large<T: Send + 'static>(
         &self,
         bytes: usize,
-        work: impl FnOnce() -> T + Send + 'static,
+        task: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Problem> {
         if bytes <= self.settings.offload_bytes {
-            return Ok(work());
+            return Ok(task());
         }
-        tokio::task::spawn_blocking(work).await.map_err(|_| {
+        tokio::task::spawn_blocking(task).await.map_err(|_| {
             tracing::error!("parsing a request panicked");
             Problem::internal()
         })
     }
 
-    pub(crate) fn unavailable(&self, detail: impl Into<String>) -> Problem {
+    pub(crate) fn unavailable_problem(&self, detail: impl Into<String>) -> Problem {
         Problem::unavailable(detail, self.settings.retry_after())
     }
 }
 
-/// Client's name of an attempt, so that a repeated one is recognised.
+/// Value of `Idempotency-Key`: the client's name of a request. A repeated request has the same key.
 #[derive(Debug)]
 pub(crate) struct IdempotencyKey(HeaderValue);
 
-const LONGEST_KEY: usize = 255;
+const MAX_KEY_BYTES: usize = 255;
 
 impl IdempotencyKey {
-    fn of(headers: &HeaderMap) -> Result<Option<Self>, Problem> {
+    fn from_headers(headers: &HeaderMap) -> Result<Option<Self>, Problem> {
         let mut values = headers.get_all("idempotency-key").iter();
         let Some(value) = values.next() else { return Ok(None) };
         let text = value.as_bytes();
-        let usable = (1..=LONGEST_KEY).contains(&text.len()) && text.iter().all(u8::is_ascii_graphic);
-        if usable && values.next().is_none() {
+        let is_usable = (1..=MAX_KEY_BYTES).contains(&text.len()) && text.iter().all(u8::is_ascii_graphic);
+        // Two headers are ambiguous, so the request is refused.
+        if is_usable && values.next().is_none() {
             return Ok(Some(Self(value.clone())));
         }
         let detail =
-            format!("`Idempotency-Key` is sent once and has 1 to {LONGEST_KEY} visible ASCII characters.");
+            format!("`Idempotency-Key` is sent once and has 1 to {MAX_KEY_BYTES} visible ASCII characters.");
         Err(vec![ValidationError::invalid(&Pointer::Root, "Invalid header", detail)].into())
     }
 
@@ -162,8 +171,8 @@ impl IdempotencyKey {
     }
 }
 
-/// Parses a time of a query: `10s`, `500ms` or `1m`.
-pub(crate) fn time(text: &str) -> Option<Duration> {
+/// Parses a duration of a query: `10s`, `500ms` or `1m`.
+pub(crate) fn parse_query_duration(text: &str) -> Option<Duration> {
     parse_duration(text, &["ms", "s", "m"]).ok()
 }
 
@@ -174,29 +183,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_idempotency_key_is_one_short_visible_text() {
-        let of = |values: &[&str]| {
+    fn idempotency_key_is_one_short_visible_ascii_text() {
+        let parse = |values: &[&str]| {
             let mut headers = HeaderMap::new();
             for value in values {
                 headers.append("idempotency-key", HeaderValue::from_str(value).unwrap());
             }
-            IdempotencyKey::of(&headers)
+            IdempotencyKey::from_headers(&headers)
         };
-        assert!(of(&[]).unwrap().is_none());
-        assert_eq!(of(&["a-1"]).unwrap().unwrap().as_bytes(), b"a-1");
+        assert!(parse(&[]).unwrap().is_none());
+        assert_eq!(parse(&["a-1"]).unwrap().unwrap().as_bytes(), b"a-1");
         let long = "a".repeat(256);
         for bad in [&["", ""][..1], &["a b"], &["a", "a"], &[&long]] {
-            assert_eq!(of(bad).unwrap_err().status, 400, "{bad:?}");
+            assert_eq!(parse(bad).unwrap_err().status, 400, "{bad:?}");
         }
     }
 
     #[test]
-    fn a_time_has_a_unit() {
-        assert_eq!(time("10s"), Some(Duration::from_secs(10)));
-        assert_eq!(time("500ms"), Some(Duration::from_millis(500)));
-        assert_eq!(time("2m"), Some(Duration::from_secs(120)));
+    fn query_duration_needs_a_unit() {
+        assert_eq!(parse_query_duration("10s"), Some(Duration::from_secs(10)));
+        assert_eq!(parse_query_duration("500ms"), Some(Duration::from_millis(500)));
+        assert_eq!(parse_query_duration("2m"), Some(Duration::from_secs(120)));
         for bad in ["", "10", "s", "-1s", "1.5s", "1h", "99999999999999999999s", "18446744073709551615m"] {
-            assert_eq!(time(bad), None, "{bad}");
+            assert_eq!(parse_query_duration(bad), None, "{bad}");
         }
     }
 }

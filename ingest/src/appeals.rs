@@ -1,6 +1,6 @@
-//! `POST /api/v1/report/appeal`: an appeal into the log, once its id is claimed.
+//! `POST /api/v1/report/appeal`: claims the id of an appeal and appends the appeal to the log.
 //!
-//! It opens no job; the consumer of the topic does, and opens one however often the appeal is appended.
+//! The topic's consumer opens the job, one even if the appeal is appended several times.
 
 use axum::{
     http::{HeaderValue, StatusCode, header},
@@ -20,62 +20,63 @@ use tidegate_web::Problem;
 
 use crate::{
     Api, Shared,
-    admission::{Admitted, Received},
+    admission::{AdmittedRequest, ReceivedRequest},
     config, context, items, metrics,
-    reports::main_item,
+    reports::check_main_item,
 };
 
 type Appeal = wire::Request<AppealRequest>;
 
-pub(crate) async fn submit(api: Shared, admitted: Admitted) -> Result<Response, Problem> {
-    let received = api.receive(admitted).await?;
-    let CheckedAppeal { appeal, digest, warnings } = api.checked_appeal(&received).await?;
-    let claimed = claim(&api.deps.store, &appeal.org, &appeal.appeal_id, &digest, appeal.received_at).await;
-    if !claimed.map_err(|error| api.moderation_problem(&error))? {
-        return Err(vec![conflict()].into());
+pub(crate) async fn submit(api: Shared, admitted: AdmittedRequest) -> Result<Response, Problem> {
+    let request = api.receive_request(admitted).await?;
+    let CheckedAppeal { appeal, digest, warnings } = api.checked_appeal(&request).await?;
+    let claim_result =
+        claim(&api.deps.store, &appeal.org, &appeal.appeal_id, &digest, appeal.received_at).await;
+    if !claim_result.map_err(|error| api.moderation_problem(&error))? {
+        return Err(vec![appeal_id_conflict()].into());
     }
-    // Also when the id was claimed before: whoever claimed it may have died before the append.
+    // Appended even if this body claimed the id before, because the process may have died between claim and append.
     let key = appeal.item.key().log_key(&appeal.org);
     let partition = api.deps.log.partition(Topic::Appeals, &key);
-    let appended = api.deps.log.append(&[(partition, Record::of(&key, &appeal))]).await;
-    appended.map_err(|error| api.append_problem(&error))?;
+    let append_result = api.deps.log.append(&[(partition, Record::of(&key, &appeal))]).await;
+    append_result.map_err(|error| api.append_problem(&error))?;
     tidegate_stream::failpoint!("after_append");
     let unknown_actions = appeal.actions_taken.iter().filter(|action| !action.known);
-    metrics::unknown_appealed_actions(unknown_actions.count());
+    metrics::count_unknown_appealed_actions(unknown_actions.count());
     let warnings = warnings.into_iter().map(|warning| (header::WARNING, warning));
     Ok((AppendHeaders(warnings), StatusCode::NO_CONTENT).into_response())
 }
 
-/// An appeal that may be appended.
+/// Validated appeal.
 struct CheckedAppeal {
     appeal: records::Appeal,
     digest: [u8; 32],
-    /// One for each action that the configuration does not have. Such an action may have been removed after it was taken, so the appeal
-    /// is not refused.
+    /// One warning for each unknown action. The action may have been removed from the configuration after it was taken, so
+    /// the appeal is not refused.
     warnings: Vec<HeaderValue>,
 }
 
-/// Warnings about unknown actions. They show no id of the request, which may be anything.
-fn unknown_actions(config: &Compiled, appeal: &AppealRequest) -> Vec<HeaderValue> {
+/// Builds warnings about unknown actions. They do not repeat ids of the request, which may contain any characters.
+fn build_action_warnings(config: &Compiled, appeal: &AppealRequest) -> Vec<HeaderValue> {
     let actions = appeal.actions_taken.iter().enumerate();
-    let unknown = actions.filter(|(_, id)| !config::action(config, id).known);
-    let warning = |(index, id): (usize, &String)| {
+    let unknown_actions = actions.filter(|(_, id)| !config::mention_action(config, id).known);
+    let to_warning = |(index, id): (usize, &String)| {
         let nearest_action = nearest(id, config.actions().map(|action| action.id.as_str()));
-        // Only texts that fit between the quotes of the header.
-        let is_plain =
+        // The hint is inside a quoted string of the header.
+        let is_quotable =
             |name: &&str| name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\'));
         let hint = nearest_action
-            .filter(is_plain)
+            .filter(is_quotable)
             .map_or_else(String::new, |action| format!(", did you mean {action}?"));
         HeaderValue::try_from(format!("299 tidegate \"/actionsTaken/{index}: unknown action{hint}\""))
     };
-    unknown.take(LISTED_WARNINGS).filter_map(|action| warning(action).ok()).collect()
+    unknown_actions.take(MAX_WARNINGS).filter_map(|action| to_warning(action).ok()).collect()
 }
 
-/// Warnings of one answer; headers are short.
-const LISTED_WARNINGS: usize = 20;
+/// Number of warnings in one response. Clients limit the size of headers.
+const MAX_WARNINGS: usize = 20;
 
-fn conflict() -> ValidationError {
+fn appeal_id_conflict() -> ValidationError {
     let detail = "An appeal with another content was submitted under this `appealId` before. Send it unchanged, \
                   or under an id of its own.";
     let fault = ValidationError::invalid(&Pointer::Root.key("appealId"), "The appealId is in use.", detail);
@@ -83,26 +84,28 @@ fn conflict() -> ValidationError {
 }
 
 impl Api {
-    async fn checked_appeal(&self, received: &Received) -> Result<CheckedAppeal, Problem> {
-        let (body, limits) = (received.bytes().clone(), self.settings.limits.clone());
+    async fn checked_appeal(&self, request: &ReceivedRequest) -> Result<CheckedAppeal, Problem> {
+        let (body, limits) = (request.bytes().clone(), self.settings.limits.clone());
         let size = body.len();
-        let parsed = match self.work(size, move || wire::appeals::parse(&body, &limits)).await? {
-            Ok(parsed) => parsed,
-            Err(refused) => return Err(self.refused(received, refused).await),
+        let parsed_body =
+            match self.offload_if_large(size, move || wire::appeals::parse(&body, &limits)).await? {
+                Ok(body) => body,
+                Err(rejection) => return Err(self.rejection_problem(request, rejection).await),
+            };
+        let config =
+            self.load_config(&request.org, |config| has_all_references(config, &parsed_body.content)).await?;
+        let envelope = AppealEnvelope {
+            org: request.org.clone(),
+            received_at: request.received_at,
+            request_id: request.request_id.to_string(),
         };
-        let config = self.config(&received.org, |config| all_known(config, &parsed.content)).await?;
-        let header = Header {
-            org: received.org.clone(),
-            received_at: received.received_at,
-            request_id: received.request_id.to_string(),
-        };
-        self.work(size, move || {
-            check(&config, &parsed)?;
-            let digest = parsed.root().digest();
+        self.offload_if_large(size, move || {
+            check_appeal(&config, &parsed_body)?;
+            let digest = parsed_body.root().digest();
             Ok::<_, Vec<ValidationError>>(CheckedAppeal {
-                appeal: record(&config, &parsed, header, &digest),
+                appeal: build_record(&config, &parsed_body, envelope, &digest),
                 digest,
-                warnings: unknown_actions(&config, &parsed.content),
+                warnings: build_action_warnings(&config, &parsed_body.content),
             })
         })
         .await?
@@ -110,32 +113,38 @@ impl Api {
     }
 }
 
-/// Parts of the record that are not in the body.
-struct Header {
+/// Fields of the record that are not in the body.
+struct AppealEnvelope {
     org: OrgId,
     received_at: Millis,
     request_id: String,
 }
 
-fn all_known(config: &Compiled, appeal: &AppealRequest) -> bool {
+fn has_all_references(config: &Compiled, appeal: &AppealRequest) -> bool {
     let item = &appeal.item;
-    config::knows(config, &item.type_id, item.type_version.as_deref())
-        && appeal.actions_taken.iter().all(|id| config::action(config, id).known)
-        && appeal.violating_policies.iter().all(|id| config::policy(config, id).known)
-        && context::all_known(config, &appeal.additional)
+    config::has_item_type(config, &item.type_id, item.type_version.as_deref())
+        && appeal.actions_taken.iter().all(|id| config::mention_action(config, id).known)
+        && appeal.violating_policies.iter().all(|id| config::mention_policy(config, id).known)
+        && context::has_all_types(config, &appeal.additional)
 }
 
-fn check(config: &Compiled, parsed: &Appeal) -> Result<(), Vec<ValidationError>> {
+fn check_appeal(config: &Compiled, parsed_body: &Appeal) -> Result<(), Vec<ValidationError>> {
     let mut faults = ValidationErrors::default();
-    let appeal = &parsed.content;
-    let root = parsed.root();
-    main_item(config, root, &appeal.item, "actionedItem", &mut faults);
+    let appeal = &parsed_body.content;
+    let root = parsed_body.root();
+    check_main_item(config, root, &appeal.item, "actionedItem", &mut faults);
     in_order(faults, root).or(Some(()))
 }
 
-fn record(config: &Compiled, parsed: &Appeal, header: Header, digest: &[u8; 32]) -> records::Appeal {
-    let appeal = &parsed.content;
-    let Header { org, received_at, request_id } = header;
+fn build_record(
+    config: &Compiled,
+    parsed_body: &Appeal,
+    envelope: AppealEnvelope,
+    digest: &[u8; 32],
+) -> records::Appeal {
+    let appeal = &parsed_body.content;
+    let AppealEnvelope { org, received_at, request_id } = envelope;
+    // Derived, so a repeated append of the appeal submits the same item once.
     let cause = [b"appeal".as_slice(), org.as_str().as_bytes(), appeal.appeal_id.as_str().as_bytes(), digest];
     records::Appeal {
         config_version: config.version(),
@@ -144,11 +153,16 @@ fn record(config: &Compiled, parsed: &Appeal, header: Header, digest: &[u8; 32])
         request_id,
         appealed_at: appeal.appealed_at,
         appealed_by: appeal.appealed_by.clone(),
-        item: items::entry(appeal.item.clone(), derive(Kind::Submission, &cause), false),
-        actions_taken: appeal.actions_taken.iter().map(|id| config::action(config, id)).collect(),
-        violating_policies: appeal.violating_policies.iter().map(|id| config::policy(config, id)).collect(),
+        item: items::build_entry(appeal.item.clone(), derive(Kind::Submission, &cause), false),
+        actions_taken: appeal.actions_taken.iter().map(|id| config::mention_action(config, id)).collect(),
+        violating_policies: appeal
+            .violating_policies
+            .iter()
+            .map(|id| config::mention_policy(config, id))
+            .collect(),
         reason: appeal.reason.clone(),
-        additional: context::checked(config, parsed, &appeal.additional),
+        // Invalid context must not prevent an appeal: its faults are stored with it.
+        additional: context::check_context_items(config, parsed_body, &appeal.additional),
         org,
     }
 }

@@ -1,6 +1,4 @@
-//! Configuration that a request is checked against, and whether it has an item's type.
-//!
-//! It compiles nothing; the catalog does.
+//! Loads the configuration of a request, and resolves its types, policies and actions.
 
 use std::sync::Arc;
 
@@ -17,91 +15,97 @@ use tidegate_web::Problem;
 use crate::Api;
 
 impl Api {
-    /// The configuration that is live here, or the newest one if that does not know all that the request names: it
-    /// may have been changed a moment ago.
-    pub(crate) async fn config(
+    /// Returns the loaded configuration, or the latest one if the loaded one lacks a name of the request. The
+    /// configuration may have been changed a moment before the request.
+    pub(crate) async fn load_config(
         &self,
         org: &OrgId,
-        knows: impl Fn(&Compiled) -> bool,
+        is_sufficient: impl Fn(&Compiled) -> bool,
     ) -> Result<Arc<Compiled>, Problem> {
         match self.deps.live.org(org) {
-            Some(config) if knows(&config) => Ok(config),
-            // Rare, and many times as large as all else that a request carries.
+            Some(config) if is_sufficient(&config) => Ok(config),
+            // Boxed: this rare future is much larger than the others of a request.
             _ => Box::pin(self.deps.live.latest(org)).await.map_err(|error| self.catalog_problem(&error)),
         }
     }
 }
 
-/// True if the configuration has the type, in the version that the item names.
-pub(crate) fn knows(config: &Compiled, type_id: &TypeId, version: Option<&str>) -> bool {
+/// True if the configuration has the type in the given version.
+pub(crate) fn has_item_type(config: &Compiled, type_id: &TypeId, version: Option<&str>) -> bool {
     config.item_type_at(type_id, version).is_some()
 }
 
-/// Why the type or its version is refused.
-pub(crate) fn unknown(config: &Compiled, type_id: &TypeId, version: Option<&str>) -> Option<Unknown> {
+/// Returns the unknown type or version, if one is unknown.
+pub(crate) fn find_unknown_reference(
+    config: &Compiled,
+    type_id: &TypeId,
+    version: Option<&str>,
+) -> Option<UnknownReference> {
     let Some(item_type) = config.item_type(type_id) else {
-        let known = config.item_types().map(|known| known.key.as_str());
-        let near = hint(type_id.as_str(), known);
-        return Some(Unknown::Type(format!("There is no item type `{type_id}`.{near}")));
+        let type_ids = config.item_types().map(|item_type| item_type.key.as_str());
+        let suggestion = hint(type_id.as_str(), type_ids);
+        return Some(UnknownReference::Type(format!("There is no item type `{type_id}`.{suggestion}")));
     };
-    let named = version.filter(|named| !item_type.takes_version(named))?;
+    let unknown_version = version.filter(|version| !item_type.takes_version(version))?;
     let current = &item_type.version;
-    Some(Unknown::Version(format!(
-        "`{type_id}` has no version `{named}`; its current version is `{current}`."
+    Some(UnknownReference::Version(format!(
+        "`{type_id}` has no version `{unknown_version}`; its current version is `{current}`."
     )))
 }
 
-pub(crate) enum Unknown {
+pub(crate) enum UnknownReference {
     Type(String),
     Version(String),
 }
 
-impl Unknown {
+impl UnknownReference {
     pub(crate) fn detail(self) -> String {
         match self {
             Self::Type(detail) | Self::Version(detail) => detail,
         }
     }
 
-    /// Points at the member that names it, in whichever form the item was sent.
-    fn fault(self, item: Option<Node<'_>>, at: &Pointer<'_>) -> ValidationError {
-        let nested = item.is_some_and(|item| item.get("type").is_some() && item.get("typeId").is_none());
-        let inner = at.key("type");
-        match (self, nested) {
-            (Self::Type(detail), false) => ValidationError::data(&at.key("typeId"), detail),
-            (Self::Type(detail), true) => ValidationError::data(&inner.key("id"), detail),
-            (Self::Version(detail), false) => ValidationError::data(&at.key("typeVersion"), detail),
-            (Self::Version(detail), true) => ValidationError::data(&inner.key("version"), detail),
+    /// Points at the member with the type or version, in the form in which the item was sent: flat or nested.
+    fn into_error(self, item: Option<Node<'_>>, pointer: &Pointer<'_>) -> ValidationError {
+        // Nested: `type: {id, version}`; flat: `typeId` and `typeVersion`. The fault must name a member that the client
+        // sent.
+        let is_nested = item.is_some_and(|item| item.get("type").is_some() && item.get("typeId").is_none());
+        let type_pointer = pointer.key("type");
+        match (self, is_nested) {
+            (Self::Type(detail), false) => ValidationError::data(&pointer.key("typeId"), detail),
+            (Self::Type(detail), true) => ValidationError::data(&type_pointer.key("id"), detail),
+            (Self::Version(detail), false) => ValidationError::data(&pointer.key("typeVersion"), detail),
+            (Self::Version(detail), true) => ValidationError::data(&type_pointer.key("version"), detail),
         }
     }
 }
 
-/// The type of an item that must have one. `node` is the item as it stands in the request.
-pub(crate) fn item_type<'c>(
+/// Returns the item's type, or adds a fault. `node` is the item in the request.
+pub(crate) fn check_item_type<'c>(
     config: &'c Compiled,
     (type_id, version): (&TypeId, Option<&str>),
     node: Option<Node<'_>>,
-    at: &Pointer<'_>,
+    pointer: &Pointer<'_>,
     faults: &mut ValidationErrors,
 ) -> Option<&'c ItemType> {
-    match unknown(config, type_id, version) {
+    match find_unknown_reference(config, type_id, version) {
         None => config.item_type_at(type_id, version),
-        Some(unknown) => {
-            faults.push(unknown.fault(node, at));
+        Some(reference) => {
+            faults.push(reference.into_error(node, pointer));
             None
         }
     }
 }
 
-/// A policy that a platform named by id or key, under its id. An unknown one is kept and marked.
-pub(crate) fn policy(config: &Compiled, named: &str) -> Mention {
-    match config.policy(&PolicyId::new(named)) {
+/// Resolves a policy given by id or key to its id. An unknown one is kept and marked.
+pub(crate) fn mention_policy(config: &Compiled, reference: &str) -> Mention {
+    match config.policy(&PolicyId::new(reference)) {
         Some(policy) => Mention { id: policy.id.to_string(), known: true },
-        None => Mention { id: named.to_owned(), known: false },
+        None => Mention { id: reference.to_owned(), known: false },
     }
 }
 
-/// An action that a platform named. An unknown one is kept and marked.
-pub(crate) fn action(config: &Compiled, id: &str) -> Mention {
+/// Resolves an action. An unknown one is kept and marked.
+pub(crate) fn mention_action(config: &Compiled, id: &str) -> Mention {
     Mention { id: id.to_owned(), known: config.action(&ActionId::new(id)).is_some() }
 }

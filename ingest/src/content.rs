@@ -1,7 +1,8 @@
-//! `POST /api/v1/content`: the legacy endpoint. One item into the log, and by default the outcome of its evaluation.
+//! `POST /api/v1/content`, the legacy endpoint: appends one item to the log and by default returns the outcome of its
+//! evaluation.
 //!
-//! The item takes the same way as any other, so its outcome is stored and carried out once whether or not the answer reaches
-//! the client. Only the wait is here.
+//! The item is processed like any other, so its outcome is stored and carried out once, even if the response is lost.
+//! Only the wait for the outcome is here.
 
 use std::sync::Arc;
 
@@ -27,19 +28,19 @@ use tidegate_web::{Holder, Json, Problem};
 
 use crate::{
     Api, Shared,
-    admission::{Admitted, Received},
+    admission::{AdmittedRequest, ReceivedRequest},
 };
 
 type Content = wire::Request<ContentRequest>;
 
-/// Date since which the endpoint is deprecated, as RFC 9745 writes it: 26 November 2026.
+/// Start of the deprecation in the format of RFC 9745: 26 November 2026.
 const DEPRECATED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("deprecation"), HeaderValue::from_static("@1795651200"));
 
 const SUCCESSOR: (HeaderName, HeaderValue) =
     (header::LINK, HeaderValue::from_static(r#"</api/v1/items/async/>; rel="successor-version""#));
 
-pub(crate) async fn submit(api: Shared, admitted: Admitted) -> Result<Response, Problem> {
+pub(crate) async fn submit(api: Shared, admitted: AdmittedRequest) -> Result<Response, Problem> {
     let headers = [DEPRECATED, SUCCESSOR];
     match api.content(admitted).await {
         Ok(answer) => Ok((axum::response::AppendHeaders(headers), answer).into_response()),
@@ -50,67 +51,73 @@ pub(crate) async fn submit(api: Shared, admitted: Admitted) -> Result<Response, 
 }
 
 impl Api {
-    async fn content(&self, admitted: Admitted) -> Result<Response, Problem> {
+    async fn content(&self, admitted: AdmittedRequest) -> Result<Response, Problem> {
         self.check_lag(&admitted.org)?;
-        let received = self.receive(admitted).await?;
-        let (config, entry, is_sync) = self.checked_content(&received).await?;
+        let request = self.receive_request(admitted).await?;
+        let (config, entry, is_sync) = self.checked_content(&request).await?;
         let (item, submission) = (entry.key(), entry.submission_id);
-        // Before the append: whoever may not wait submits nothing.
-        let holder = Holder { org: Some(received.org.clone()), connection: None };
-        let permit = if is_sync { Some(self.waiting.take(holder, 1)) } else { None };
-        let _permit = permit.transpose().map_err(|refusal| self.too_many_wait(refusal))?;
-        self.append_items(&received, &config, vec![entry], &[(WITHOUT_MEDIA, b"1")]).await?;
+        // Before the append: a request that is refused for too many waits must not submit its item.
+        let holder = Holder { org: Some(request.org.clone()), connection: None };
+        let permit = if is_sync { Some(self.waiting_requests.take(holder, 1)) } else { None };
+        let _permit = permit.transpose().map_err(|refusal| self.wait_limit_problem(refusal))?;
+        // Without media: the client waits, and a fetch may take longer than the request.
+        self.append_items(&request, &config, vec![entry], &[(WITHOUT_MEDIA, b"1")]).await?;
         if !is_sync {
             return Ok(StatusCode::ACCEPTED.into_response());
         }
-        let (store, wait) = (&self.deps.store, self.settings.content_wait());
-        let waited = stored::answer_when_evaluated(store, &received.org, &item, Some(submission), wait);
-        let answer = match self.stop.run_until_cancelled(waited).await {
+        let (store, wait_limit) = (&self.deps.store, self.settings.content_wait());
+        let evaluation =
+            stored::answer_when_evaluated(store, &request.org, &item, Some(submission), wait_limit);
+        // A stop ends the wait like a timeout: the item is in the log and is evaluated later.
+        let answer = match self.stop.run_until_cancelled(evaluation).await {
             Some(answer) => answer.map_err(|error| self.moderation_problem(&error))?,
             None => None,
         };
         match answer {
             Some(answer) if answer.state == EVALUATED => {
-                let errored_rules = errored_rules(&config, &answer).map_err(|error| {
+                let errored_rules = read_errored_rules(&config, &answer).map_err(|error| {
                     tracing::error!(%error, "stored errored rules cannot be read");
                     Problem::internal()
                 })?;
-                Ok(Json(outcome(&config, answer, errored_rules)).into_response())
+                Ok(Json(build_response(&config, answer, errored_rules)).into_response())
             }
-            _ => Err(self.out_of_time(&item, submission)),
+            _ => Err(self.evaluation_timeout_problem(&item, submission)),
         }
     }
 
     async fn checked_content(
         &self,
-        received: &Received,
+        request: &ReceivedRequest,
     ) -> Result<(Arc<Compiled>, ItemEntry, bool), Problem> {
-        let (body, limits) = (received.bytes().clone(), self.settings.limits.clone());
+        let (body, limits) = (request.bytes().clone(), self.settings.limits.clone());
         let size = body.len();
-        let parsed = self.work(size, move || wire::content::parse(&body, &limits)).await?;
-        let parsed = parsed.map_err(|refused| Problem::from(refused.into_vec()))?;
-        let named = &parsed.content.content_type;
-        let config = self.config(&received.org, |config| find_type(config, named).is_some()).await?;
-        let digest = received.digest(parsed.root());
-        let submission = match (&received.key, &digest) {
+        let parse_result = self.offload_if_large(size, move || wire::content::parse(&body, &limits)).await?;
+        let parsed_body = parse_result.map_err(|rejection| Problem::from(rejection.into_vec()))?;
+        let type_reference = &parsed_body.content.content_type;
+        let config =
+            self.load_config(&request.org, |config| find_type(config, type_reference).is_some()).await?;
+        let digest = request.digest(parsed_body.root());
+        let submission = match (&request.key, &digest) {
             (Some(key), Some(digest)) => {
-                let org = received.org.as_str().as_bytes();
+                let org = request.org.as_str().as_bytes();
                 derive(Kind::Submission, &[org, key.as_bytes(), b"content", digest])
             }
             _ => SubmissionId::random(),
         };
-        let is_sync = parsed.content.sync;
-        let (keyed, checking) = (received.key.is_some(), Arc::clone(&config));
-        let checked = self.work(size, move || entry(&checking, &parsed, submission, keyed)).await?;
-        let entry = checked.map_err(|faults| {
-            self.items.refused.increment(1);
+        let is_sync = parsed_body.content.sync;
+        let (is_keyed, entry_config) = (request.key.is_some(), Arc::clone(&config));
+        let entry_result = self
+            .offload_if_large(size, move || build_entry(&entry_config, &parsed_body, submission, is_keyed))
+            .await?;
+        let entry = entry_result.map_err(|faults| {
+            self.item_counters.refused_items.increment(1);
             Problem::from(faults)
         })?;
-        self.claim_key(received, "content", digest.as_ref()).await?;
+        self.claim_key(request, "content", digest.as_ref()).await?;
         Ok((config, entry, is_sync))
     }
 
-    fn out_of_time(&self, item: &ItemKey, submission: SubmissionId) -> Problem {
+    fn evaluation_timeout_problem(&self, item: &ItemKey, submission: SubmissionId) -> Problem {
         let ItemKey { type_id, id } = item;
         let detail = format!(
             "The item is kept and is evaluated later, once. Look it up at /api/v1/items/{type_id}/{id}?submission={submission}, \
@@ -122,24 +129,24 @@ impl Api {
     }
 }
 
-/// Finds an item type by its id, or else by its name.
-fn find_type<'c>(config: &'c Compiled, named: &str) -> Option<&'c ItemType> {
+/// Finds an item type by id, or else by name.
+fn find_type<'c>(config: &'c Compiled, type_reference: &str) -> Option<&'c ItemType> {
     config
-        .item_type(&TypeId::new(named))
-        .or_else(|| config.item_types().find(|item_type| item_type.name == named))
+        .item_type(&TypeId::new(type_reference))
+        .or_else(|| config.item_types().find(|item_type| item_type.name == type_reference))
 }
 
-/// The item as the log keeps it, once it fits its type.
-fn entry(
+/// Validates the item against its type and builds its log entry.
+fn build_entry(
     config: &Compiled,
-    parsed: &Content,
+    parsed_body: &Content,
     submission_id: SubmissionId,
-    keyed: bool,
+    is_keyed: bool,
 ) -> Result<ItemEntry, Vec<ValidationError>> {
-    let request = &parsed.content;
+    let request = &parsed_body.content;
     let item_type = find_type(config, &request.content_type)
-        .ok_or_else(|| vec![unknown_type(config, &request.content_type)])?;
-    let data = with_creator(config, item_type, request, parsed.root())?;
+        .ok_or_else(|| vec![unknown_type_error(config, &request.content_type)])?;
+    let data = with_creator(config, item_type, request, parsed_body.root())?;
     item_type.check(&data, Mode::Strict, &Pointer::Root.key("content"))?;
     Ok(ItemEntry {
         submission_id,
@@ -149,20 +156,20 @@ fn entry(
         variant: Variant::Original,
         data,
         origin: None,
-        keyed,
+        keyed: is_keyed,
     })
 }
 
-fn unknown_type(config: &Compiled, named: &str) -> ValidationError {
-    let known = config.item_types().flat_map(|known| [known.key.as_str(), &*known.name]);
-    let detail = format!("No item type has this id or name.{}", hint(named, known));
+fn unknown_type_error(config: &Compiled, type_reference: &str) -> ValidationError {
+    let type_names = config.item_types().flat_map(|item_type| [item_type.key.as_str(), &*item_type.name]);
+    let detail = format!("No item type has this id or name.{}", hint(type_reference, type_names));
     ValidationError {
         tags: vec![tag::UNKNOWN_CONTENT_TYPE, tag::INVALID_INPUT],
         ..ValidationError::invalid(&Pointer::Root.key("contentType"), "Content type not found", detail)
     }
 }
 
-/// The content, with `userId` as its creator if it names none itself.
+/// Adds `userId` as the creator to content without a creator.
 fn with_creator(
     config: &Compiled,
     item_type: &ItemType,
@@ -173,20 +180,22 @@ fn with_creator(
         return Ok(request.content.clone());
     };
     let content = request.content_in(root);
-    let present = content.get(&field.name);
-    if present.is_some_and(|creator| !creator.is_null()) {
+    let existing_creator = content.get(&field.name);
+    if existing_creator.is_some_and(|creator| !creator.is_null()) {
         return Ok(request.content.clone());
     }
-    let type_id = user_type(config).ok_or_else(|| {
+    let type_id = find_user_type(config).ok_or_else(|| {
         let name = &field.name;
         let detail = format!("There is not one type of users, so name the creator in `content.{name}`.");
         vec![ValidationError::data(&Pointer::Root.key("userId"), detail)]
     })?;
     let key = ItemKey::new(type_id.clone(), user.clone());
     let creator = serde_json::to_string(&key).expect("an item key has string keys only");
+    // The creator is spliced into the bytes, so the other bytes of the content are stored as sent.
     let start = content.range().start;
-    let (from, to, text) = match present {
-        Some(null) => (null.range().start - start, null.range().end - start, creator),
+    // A null creator is replaced; a missing one is inserted after the opening brace.
+    let (from, to, text) = match existing_creator {
+        Some(null_node) => (null_node.range().start - start, null_node.range().end - start, creator),
         None => {
             let name = serde_json::to_string(&*field.name).expect("a name is a text");
             let comma = if content.entries().next().is_some() { "," } else { "" };
@@ -196,87 +205,96 @@ fn with_creator(
     Ok([&request.content[..from], text.as_bytes(), &request.content[to..]].concat().into())
 }
 
-/// The only type of users, or the one whose id is `user`.
-fn user_type(config: &Compiled) -> Option<&TypeId> {
+/// Returns the only user type, or else the one with the id `user`.
+fn find_user_type(config: &Compiled) -> Option<&TypeId> {
     let mut users =
         config.item_types().filter(|item_type| item_type.is_user()).map(|item_type| &item_type.key);
     let (first, second) = (users.next()?, users.next());
-    let named = || config.item_types().find(|it| it.is_user() && it.key.as_str() == "user").map(|it| &it.key);
-    if second.is_none() { Some(first) } else { named() }
+    let find_type_named_user = || {
+        let mut user_types = config.item_types().filter(|item_type| item_type.is_user());
+        user_types.find(|item_type| item_type.key.as_str() == "user").map(|item_type| &item_type.key)
+    };
+    if second.is_none() { Some(first) } else { find_type_named_user() }
 }
 
-/// The outcome as the answer shows it.
+/// Body of the response: the outcome of the evaluation.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Outcome {
+struct ContentResponse {
     submission_id: SubmissionId,
-    matched_rules: Vec<OutcomeRule>,
-    /// Rules that could not be decided. An outcome with an errored rule says nothing about that rule's condition.
-    errored_rules: Vec<ErroredRule>,
+    matched_rules: Vec<MatchedRuleResponse>,
+    /// Undecided rules, for example after a failed fetch. They count neither as matched nor as not matched.
+    errored_rules: Vec<ErroredRuleResponse>,
     #[serde(flatten)]
-    left_out: Omissions,
-    actions_triggered: Vec<Named<ActionId>>,
-    derived_fields: NoFields,
+    omissions: Omissions,
+    actions_triggered: Vec<NamedEntity<ActionId>>,
+    derived_fields: EmptyFields,
 }
 
 #[derive(Serialize)]
-struct OutcomeRule {
+struct MatchedRuleResponse {
     #[serde(flatten)]
     rule: MatchedRule,
-    policies: Vec<Named<PolicyId>>,
+    policies: Vec<NamedEntity<PolicyId>>,
 }
 
 #[derive(Serialize)]
-struct ErroredRule {
+struct ErroredRuleResponse {
     #[serde(flatten)]
-    rule: Named<RuleId>,
+    rule: NamedEntity<RuleId>,
     reason: String,
 }
 
 #[derive(Serialize)]
-struct Named<Id> {
+struct NamedEntity<Id> {
     id: Id,
     name: String,
 }
 
-/// Fields that rules read beside those of the item. There are none.
+/// Always-empty object: Tidegate has no derived fields, but clients of the legacy endpoint expect the member.
 #[derive(Serialize)]
-struct NoFields {}
+struct EmptyFields {}
 
-fn errored_rules(config: &Compiled, answer: &Answer) -> serde_json::Result<Vec<ErroredRule>> {
+fn read_errored_rules(config: &Compiled, answer: &Answer) -> serde_json::Result<Vec<ErroredRuleResponse>> {
     #[derive(Deserialize)]
     struct StoredFailure {
         rule: RuleId,
         reason: String,
     }
     let failures: Vec<StoredFailure> = serde_json::from_str(answer.errored_rules.get())?;
-    let errored_rule = |StoredFailure { rule, reason }: StoredFailure| {
+    let to_errored_rule = |StoredFailure { rule, reason }: StoredFailure| {
         let name = config.rule(&rule).map_or_else(|| rule.to_string(), |head| head.name.clone());
-        ErroredRule { rule: Named { id: rule, name }, reason }
+        ErroredRuleResponse { rule: NamedEntity { id: rule, name }, reason }
     };
-    Ok(failures.into_iter().map(errored_rule).collect())
+    Ok(failures.into_iter().map(to_errored_rule).collect())
 }
 
-fn outcome(config: &Compiled, answer: Answer, errored_rules: Vec<ErroredRule>) -> Outcome {
-    let rule = |rule: MatchedRule| {
+fn build_response(
+    config: &Compiled,
+    answer: Answer,
+    errored_rules: Vec<ErroredRuleResponse>,
+) -> ContentResponse {
+    let to_matched_rule = |rule: MatchedRule| {
         let policies = config.rule(&rule.id).map(|head| head.policies.as_slice()).unwrap_or_default();
-        let policies = policies.iter().map(|id| Named {
+        let policies = policies.iter().map(|id| NamedEntity {
             id: id.clone(),
             name: config.policy(id).map_or_else(|| id.to_string(), |policy| policy.name.clone()),
         });
-        OutcomeRule { policies: policies.collect(), rule }
+        MatchedRuleResponse { policies: policies.collect(), rule }
     };
-    let taken = answer.actions.into_iter().filter(|action| action.suppressed.is_none());
-    let action = |action: ListedAction| Named {
-        name: config.action(&action.id).map_or_else(|| action.id.to_string(), |it| it.name.clone()),
+    let executed_actions = answer.actions.into_iter().filter(|action| action.suppressed.is_none());
+    let to_named_action = |action: ListedAction| NamedEntity {
+        name: config
+            .action(&action.id)
+            .map_or_else(|| action.id.to_string(), |configured_action| configured_action.name.clone()),
         id: action.id,
     };
-    Outcome {
+    ContentResponse {
         submission_id: answer.submission_id,
-        matched_rules: answer.matched_rules.into_iter().map(rule).collect(),
+        matched_rules: answer.matched_rules.into_iter().map(to_matched_rule).collect(),
         errored_rules,
-        left_out: answer.left_out,
-        actions_triggered: taken.map(action).collect(),
-        derived_fields: NoFields {},
+        omissions: answer.left_out,
+        actions_triggered: executed_actions.map(to_named_action).collect(),
+        derived_fields: EmptyFields {},
     }
 }

@@ -1,6 +1,6 @@
-//! Items that only give context: what does not fit is kept and marked, never refused.
+//! Validates context items. An invalid one is kept and marked instead of refused.
 //!
-//! Items that a request is about are checked strictly, by their endpoints.
+//! The main item of a request is validated strictly by its endpoint.
 
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
@@ -11,21 +11,21 @@ use tidegate_schemas::{
     wire::{Request, items::ContextItem},
 };
 
-use crate::config::{knows, unknown};
+use crate::config::{find_unknown_reference, has_item_type};
 
-/// Number of an item's errors that are kept.
-const KEPT: usize = 5;
+/// Number of stored faults per item.
+const MAX_KEPT_FAULTS: usize = 5;
 
-/// True if the configuration has the types of all that name one.
-pub(crate) fn all_known(config: &Compiled, items: &[ContextItem]) -> bool {
+/// True if the configuration has the types of all items that name a type.
+pub(crate) fn has_all_types(config: &Compiled, items: &[ContextItem]) -> bool {
     items
         .iter()
         .filter(|item| !item.type_id.as_str().is_empty())
-        .all(|item| knows(config, &item.type_id, item.type_version.as_deref()))
+        .all(|item| has_item_type(config, &item.type_id, item.type_version.as_deref()))
 }
 
-/// The items as the log keeps them, each with what is wrong with it.
-pub(crate) fn checked<T>(
+/// Builds the log entries of context items, each with its faults.
+pub(crate) fn check_context_items<T>(
     config: &Compiled,
     request: &Request<T>,
     items: &[ContextItem],
@@ -39,20 +39,21 @@ pub(crate) fn checked<T>(
             type_version: item.type_version.clone(),
             variant: item.variant,
             data: item.data.clone(),
-            fault: item.fault.clone().or_else(|| fault(config, root, item)),
+            fault: item.fault.clone().or_else(|| find_fault(config, root, item)),
             as_sent: item.as_sent.clone(),
         })
         .collect()
 }
 
-fn fault(config: &Compiled, root: Node<'_>, item: &ContextItem) -> Option<String> {
-    if let Some(unknown) = unknown(config, &item.type_id, item.type_version.as_deref()) {
-        return Some(unknown.detail());
+fn find_fault(config: &Compiled, root: Node<'_>, item: &ContextItem) -> Option<String> {
+    if let Some(reference) = find_unknown_reference(config, &item.type_id, item.type_version.as_deref()) {
+        return Some(reference.detail());
     }
     let item_type = config.item_type_at(&item.type_id, item.type_version.as_deref())?;
     let data = item.data_in(root)?;
     let mut faults = ValidationErrors::default();
     item_type.judge(data, Mode::Partial, &Pointer::Root, &mut faults);
-    let lines: Vec<_> = faults.into_vec().into_iter().take(KEPT).map(|fault| fault.to_string()).collect();
+    let lines: Vec<_> =
+        faults.into_vec().into_iter().take(MAX_KEPT_FAULTS).map(|fault| fault.to_string()).collect();
     (!lines.is_empty()).then(|| lines.join(" "))
 }

@@ -1,6 +1,5 @@
-//! `GET /api/v1/items/{typeId}/{id}`: what became of an item, at once or when it is evaluated.
-//!
-//! It renders nothing; `moderation::items::stored` does.
+//! `GET /api/v1/items/{typeId}/{id}`: returns the outcome of an item, at once or after its evaluation. The response is
+//! built by `moderation::items::stored`.
 
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use tidegate_web::{Holder, Json, Limit, Path, Problem, Query, Refusal};
 
 use crate::{
     Api, Shared,
-    admission::{Admitted, time},
+    admission::{AdmittedRequest, parse_query_duration},
 };
 
 #[derive(Deserialize)]
@@ -24,33 +23,35 @@ pub(crate) struct ItemQuery {
     wait: Option<String>,
 }
 
-pub(crate) async fn show(api: Shared, admitted: Admitted) -> Result<Json<Answer>, Problem> {
-    let Admitted { org, mut request, .. } = admitted;
+pub(crate) async fn show(api: Shared, admitted: AdmittedRequest) -> Result<Json<Answer>, Problem> {
+    let AdmittedRequest { org, mut request, .. } = admitted;
     let Path((type_id, id)): Path<(String, String)> = request.extract_parts().await?;
     let Query(query) = Query::of(request.uri())?;
-    let (submission, wait) = read(query)?;
-    match api.item(&org, &ItemKey::new(type_id, id), submission, wait).await? {
+    let (submission, wait_limit) = parse_query(query)?;
+    match api.look_up_item(&org, &ItemKey::new(type_id, id), submission, wait_limit).await? {
         Some(answer) => Ok(Json(answer)),
         None => Err(Problem::not_found("No processor has stored such an item, or not yet.")),
     }
 }
 
-fn read(query: ItemQuery) -> Result<(Option<SubmissionId>, Option<Duration>), Problem> {
+fn parse_query(query: ItemQuery) -> Result<(Option<SubmissionId>, Option<Duration>), Problem> {
     let submission = query.submission.map(|text| text.parse::<SubmissionId>());
-    let submission =
-        submission.transpose().map_err(|_| invalid("`submission` must be a submission's id."))?;
-    let wait = query
-        .wait
-        .map(|text| time(&text).ok_or_else(|| invalid("`wait` must be a time such as `10s` or `500ms`.")));
-    Ok((submission, wait.transpose()?))
+    let submission = submission
+        .transpose()
+        .map_err(|_| invalid_query_problem("`submission` must be a submission's id."))?;
+    let wait_limit = query.wait.map(|text| {
+        parse_query_duration(&text)
+            .ok_or_else(|| invalid_query_problem("`wait` must be a time such as `10s` or `500ms`."))
+    });
+    Ok((submission, wait_limit.transpose()?))
 }
 
-fn invalid(detail: &str) -> Problem {
+fn invalid_query_problem(detail: &str) -> Problem {
     vec![ValidationError::invalid(&Pointer::Root, "Invalid query", detail)].into()
 }
 
 impl Api {
-    pub(crate) fn too_many_wait(&self, refusal: Refusal) -> Problem {
+    pub(crate) fn wait_limit_problem(&self, refusal: Refusal) -> Problem {
         let (limit, detail) = match refusal {
             Refusal::Share => {
                 (Limit::WaitShare, "The organisation has its share of the requests that wait for items.")
@@ -58,24 +59,26 @@ impl Api {
             Refusal::Total => (Limit::WaitTotal, "Too many requests wait for items."),
         };
         self.http.count_limited(limit);
-        self.unavailable(detail)
+        self.unavailable_problem(detail)
     }
 
-    async fn item(
+    async fn look_up_item(
         &self,
         org: &OrgId,
         item: &ItemKey,
         submission: Option<SubmissionId>,
-        wait: Option<Duration>,
+        wait_limit: Option<Duration>,
     ) -> Result<Option<Answer>, Problem> {
         let store = &self.deps.store;
-        if let Some(wait) = wait.filter(|wait| !wait.is_zero()) {
+        if let Some(wait_limit) = wait_limit.filter(|limit| !limit.is_zero()) {
+            // Only waiting look-ups take a place of the budget.
             let holder = Holder { org: Some(org.clone()), connection: None };
-            let _permit = self.waiting.take(holder, 1).map_err(|refusal| self.too_many_wait(refusal))?;
-            let wait = wait.min(self.settings.longest_wait());
-            let waited = answer_when_evaluated(store, org, item, submission, wait);
-            // A server that stops answers with what it has.
-            if let Some(answer) = self.stop.run_until_cancelled(waited).await {
+            let _permit =
+                self.waiting_requests.take(holder, 1).map_err(|refusal| self.wait_limit_problem(refusal))?;
+            let wait_limit = wait_limit.min(self.settings.longest_wait());
+            let evaluation = answer_when_evaluated(store, org, item, submission, wait_limit);
+            // At a stop the wait ends early, and the current state of the item is returned below.
+            if let Some(answer) = self.stop.run_until_cancelled(evaluation).await {
                 return answer.map_err(|error| self.moderation_problem(&error));
             }
         }

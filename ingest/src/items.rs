@@ -1,6 +1,4 @@
-//! `POST /api/v1/items/async/`: items into the log, all of a request or none.
-//!
-//! No rule is evaluated here.
+//! `POST /api/v1/items/async/`: appends the items of a request to the log, all or none.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,7 +20,7 @@ use tidegate_web::{Json, Problem};
 
 use crate::{
     Api, Shared,
-    admission::{Admitted, IdempotencyKey, Received},
+    admission::{AdmittedRequest, IdempotencyKey, ReceivedRequest},
     config,
 };
 
@@ -30,78 +28,84 @@ type Items = wire::Request<Vec<SubmittedItem>>;
 
 pub(crate) async fn submit(
     api: Shared,
-    admitted: Admitted,
+    admitted: AdmittedRequest,
 ) -> Result<(StatusCode, Json<Submissions>), Problem> {
     api.check_lag(&admitted.org)?;
-    let received = api.receive(admitted).await?;
-    let (config, entries) = api.checked_items(&received).await?;
-    let submissions = entries.iter().map(submission).collect();
-    api.append_items(&received, &config, entries, &[]).await?;
+    let request = api.receive_request(admitted).await?;
+    let (config, entries) = api.checked_items(&request).await?;
+    let submissions = entries.iter().map(to_submission).collect();
+    api.append_items(&request, &config, entries, &[]).await?;
     Ok((StatusCode::ACCEPTED, Json(Submissions { submissions })))
 }
 
 impl Api {
-    async fn checked_items(&self, received: &Received) -> Result<(Arc<Compiled>, Vec<ItemEntry>), Problem> {
-        let (body, limits) = (received.bytes().clone(), self.settings.limits.clone());
+    async fn checked_items(
+        &self,
+        request: &ReceivedRequest,
+    ) -> Result<(Arc<Compiled>, Vec<ItemEntry>), Problem> {
+        let (body, limits) = (request.bytes().clone(), self.settings.limits.clone());
         let size = body.len();
-        let parsed = match self.work(size, move || wire::items::parse(&body, &limits)).await? {
-            Ok(parsed) => parsed,
-            Err(refused) => return Err(self.refused(received, refused).await),
-        };
-        let known = |config: &Compiled| {
-            parsed
+        let parsed_body =
+            match self.offload_if_large(size, move || wire::items::parse(&body, &limits)).await? {
+                Ok(body) => body,
+                Err(rejection) => return Err(self.rejection_problem(request, rejection).await),
+            };
+        let has_all_types = |config: &Compiled| {
+            parsed_body
                 .content
                 .iter()
-                .all(|item| config::knows(config, &item.type_id, item.type_version.as_deref()))
+                .all(|item| config::has_item_type(config, &item.type_id, item.type_version.as_deref()))
         };
-        let config = self.config(&received.org, known).await?;
-        let (checked, parsed) = {
+        let config = self.load_config(&request.org, has_all_types).await?;
+        let (check_result, parsed_body) = {
             let config = Arc::clone(&config);
-            self.work(size, move || (check(&config, &parsed), parsed)).await?
+            self.offload_if_large(size, move || (check_items(&config, &parsed_body), parsed_body)).await?
         };
-        if let Err(faults) = checked {
-            self.items.refused.increment(parsed.content.len() as u64);
+        if let Err(faults) = check_result {
+            self.item_counters.refused_items.increment(parsed_body.content.len() as u64);
             return Err(faults.into());
         }
-        self.claim_key(received, "items", received.digest(parsed.root()).as_ref()).await?;
-        let ids = submission_ids(&received.org, received.key.as_ref(), &parsed);
-        let keyed = received.key.is_some();
-        let items = parsed.content.into_iter().zip(ids);
-        Ok((config, items.map(|(item, id)| entry(item, id, keyed)).collect()))
+        // After the validation: a request with invalid items must not claim its key, so the client can correct it.
+        self.claim_key(request, "items", request.digest(parsed_body.root()).as_ref()).await?;
+        let ids = submission_ids(&request.org, request.key.as_ref(), &parsed_body);
+        let is_keyed = request.key.is_some();
+        let items = parsed_body.content.into_iter().zip(ids);
+        Ok((config, items.map(|(item, id)| build_entry(item, id, is_keyed)).collect()))
     }
 
-    /// Appends the items of a request, all of them or none.
+    /// Appends the items of a request, all or none.
     pub(crate) async fn append_items(
         &self,
-        received: &Received,
+        request: &ReceivedRequest,
         config: &Compiled,
         entries: Vec<ItemEntry>,
         headers: &[(&str, &[u8])],
     ) -> Result<(), Problem> {
+        // An empty batch is valid and needs no record.
         if entries.is_empty() {
             return Ok(());
         }
         let count = entries.len();
         let groups = group_by_partition(entries, self.settings.record_bytes, |entry| {
-            let key = entry.key().log_key(&received.org);
+            let key = entry.key().log_key(&request.org);
             (self.deps.log.partition(Topic::Items, &key), key)
         });
         let groups: Vec<_> = groups
             .into_iter()
             .map(|group| {
                 let record = records::Items {
-                    org: received.org.clone(),
+                    org: request.org.clone(),
                     config_version: config.version(),
                     source: Source::Api,
-                    received_at: received.received_at,
-                    request_id: received.request_id.to_string(),
+                    received_at: request.received_at,
+                    request_id: request.request_id.to_string(),
                     report_id: None,
                     items: group.items,
                 };
                 (group.partition, group.key, record)
             })
             .collect();
-        // One buffer for all: each record is a slice of it.
+        // One allocation for all records; each record is a slice of the buffer.
         let mut buffer = Vec::with_capacity(groups.iter().map(|(.., record)| record.size()).sum());
         let ends: Vec<usize> = groups
             .iter()
@@ -111,43 +115,45 @@ impl Api {
             })
             .collect();
         let starts = std::iter::once(0).chain(ends.iter().copied());
-        let addressed: Vec<_> = groups
+        let addressed_records: Vec<_> = groups
             .iter()
             .zip(starts.zip(&ends))
             .map(|((partition, key, _), (start, end))| {
                 (*partition, Record::new(key, &buffer[start..*end]).with_headers(headers))
             })
             .collect();
-        self.deps.log.append(&addressed).await.map_err(|error| self.append_problem(&error))?;
+        self.deps.log.append(&addressed_records).await.map_err(|error| self.append_problem(&error))?;
         tidegate_stream::failpoint!("after_append");
-        self.items.accepted.increment(count as u64);
+        self.item_counters.accepted_items.increment(count as u64);
         Ok(())
     }
 }
 
-/// All faults of all items.
-fn check(config: &Compiled, parsed: &Items) -> Result<(), Vec<ValidationError>> {
-    let (root, mut faults) = (parsed.root(), ValidationErrors::default());
+/// Validates all items and collects the faults of all.
+fn check_items(config: &Compiled, parsed_body: &Items) -> Result<(), Vec<ValidationError>> {
+    let (root, mut faults) = (parsed_body.root(), ValidationErrors::default());
     let items = Pointer::Root.key("items");
-    for (index, item) in parsed.content.iter().enumerate() {
-        let at = items.index(index);
+    for (index, item) in parsed_body.content.iter().enumerate() {
+        let pointer = items.index(index);
         if let Some(item_type) = config.item_type_at(&item.type_id, item.type_version.as_deref()) {
-            item_type.judge(item.data_in(root), item.mode(), &at.key("data"), &mut faults);
+            item_type.judge(item.data_in(root), item.mode(), &pointer.key("data"), &mut faults);
         } else {
+            // Looked up only for a fault: the search is linear, so it would be quadratic for a full batch.
             let node = root.get("items").and_then(|items| items.elements().nth(index));
-            let named = (&item.type_id, item.type_version.as_deref());
-            config::item_type(config, named, node, &at, &mut faults);
+            let type_reference = (&item.type_id, item.type_version.as_deref());
+            config::check_item_type(config, type_reference, node, &pointer, &mut faults);
         }
     }
     in_order(faults, root).or(Some(()))
 }
 
-/// Random, or with an idempotency key the same for the same item at the same place.
-fn submission_ids(org: &OrgId, key: Option<&IdempotencyKey>, parsed: &Items) -> Vec<SubmissionId> {
+/// Returns random ids, or with an idempotency key ids derived from key, position and item. A repeated request then has the
+/// same ids.
+fn submission_ids(org: &OrgId, key: Option<&IdempotencyKey>, parsed_body: &Items) -> Vec<SubmissionId> {
     let Some(key) = key else {
-        return parsed.content.iter().map(|_| SubmissionId::random()).collect();
+        return parsed_body.content.iter().map(|_| SubmissionId::random()).collect();
     };
-    let items = parsed.root().get("items");
+    let items = parsed_body.root().get("items");
     let nodes = items.iter().flat_map(Node::elements);
     nodes
         .enumerate()
@@ -158,8 +164,8 @@ fn submission_ids(org: &OrgId, key: Option<&IdempotencyKey>, parsed: &Items) -> 
         .collect()
 }
 
-/// The item as the log keeps it.
-pub(crate) fn entry(item: SubmittedItem, submission_id: SubmissionId, keyed: bool) -> ItemEntry {
+/// Builds the log entry of an item.
+pub(crate) fn build_entry(item: SubmittedItem, submission_id: SubmissionId, is_keyed: bool) -> ItemEntry {
     ItemEntry {
         submission_id,
         type_id: item.type_id,
@@ -168,48 +174,49 @@ pub(crate) fn entry(item: SubmittedItem, submission_id: SubmissionId, keyed: boo
         variant: item.variant,
         data: item.data,
         origin: None,
-        keyed,
+        keyed: is_keyed,
     }
 }
 
-fn submission(entry: &ItemEntry) -> Submission {
+fn to_submission(entry: &ItemEntry) -> Submission {
     Submission { id: entry.id.clone(), type_id: entry.type_id.clone(), submission_id: entry.submission_id }
 }
 
-/// Items of one request that go into one record.
+/// Items of one request that share a record.
 #[derive(Debug)]
-struct Group<K> {
+struct RecordGroup<K> {
     partition: Partition,
-    /// Key of its first item: the partition is given, so the key only names it.
+    /// Key of the first item. The partition is set explicitly, so the key does not select it.
     key: K,
     items: Vec<ItemEntry>,
     bytes: usize,
 }
 
-/// Greatest size of an item's entry beside its data and its names.
-const ENTRY_BYTES: usize = 64;
+/// Largest size of an item's entry without its data and ids.
+const ENTRY_OVERHEAD_BYTES: usize = 64;
 
-/// The items by partition, in their order, in groups of at most `most` bytes; one above it stands alone.
+/// Groups the items by partition, in their order, up to `max_bytes` per group. An item above the limit has its own group.
 fn group_by_partition<K>(
     entries: Vec<ItemEntry>,
-    most: usize,
-    place: impl Fn(&ItemEntry) -> (Partition, K),
-) -> Vec<Group<K>> {
-    let mut groups: Vec<Group<K>> = Vec::new();
-    let mut open: BTreeMap<Partition, usize> = BTreeMap::new();
+    max_bytes: usize,
+    locate: impl Fn(&ItemEntry) -> (Partition, K),
+) -> Vec<RecordGroup<K>> {
+    let mut groups: Vec<RecordGroup<K>> = Vec::new();
+    let mut open_groups: BTreeMap<Partition, usize> = BTreeMap::new();
     for entry in entries {
-        let (partition, key) = place(&entry);
-        let bytes = entry.data.len() + entry.id.as_str().len() + entry.type_id.as_str().len() + ENTRY_BYTES;
-        let group = open
+        let (partition, key) = locate(&entry);
+        let bytes =
+            entry.data.len() + entry.id.as_str().len() + entry.type_id.as_str().len() + ENTRY_OVERHEAD_BYTES;
+        let group = open_groups
             .get(&partition)
-            .map(|at| &mut groups[*at])
-            .filter(|group| group.bytes.saturating_add(bytes) <= most);
+            .map(|index| &mut groups[*index])
+            .filter(|group| group.bytes.saturating_add(bytes) <= max_bytes);
         if let Some(group) = group {
             group.bytes += bytes;
             group.items.push(entry);
         } else {
-            open.insert(partition, groups.len());
-            groups.push(Group { partition, key, items: vec![entry], bytes });
+            open_groups.insert(partition, groups.len());
+            groups.push(RecordGroup { partition, key, items: vec![entry], bytes });
         }
     }
     groups
@@ -234,12 +241,12 @@ mod tests {
         }
     }
 
-    fn grouped(entries: Vec<ItemEntry>, most: usize) -> Vec<(u32, Vec<String>)> {
-        let place = |entry: &ItemEntry| {
+    fn group_ids(entries: Vec<ItemEntry>, max_bytes: usize) -> Vec<(u32, Vec<String>)> {
+        let locate = |entry: &ItemEntry| {
             let id: u32 = entry.id.as_str().parse().unwrap_or_default();
             (Partition::new(Topic::Items, id % 2), ())
         };
-        group_by_partition(entries, most, place)
+        group_by_partition(entries, max_bytes, locate)
             .into_iter()
             .map(|group| {
                 let ids = group.items.iter().map(|entry| entry.id.to_string()).collect();
@@ -255,23 +262,23 @@ mod tests {
     #[test]
     fn items_of_a_partition_stay_together_and_in_order() {
         let entries = [0, 1, 2, 3, 4].map(|id| item(id, 10)).to_vec();
-        assert_eq!(grouped(entries, 10_000), [(0, names(&[0, 2, 4])), (1, names(&[1, 3]))]);
+        assert_eq!(group_ids(entries, 10_000), [(0, names(&[0, 2, 4])), (1, names(&[1, 3]))]);
     }
 
     #[test]
-    fn a_full_group_is_followed_by_another_and_nothing_returns_to_it() {
+    fn full_group_is_closed_for_later_items() {
         let entries = [(0, 400), (2, 400), (4, 10), (1, 10)].map(|(id, bytes)| item(id, bytes)).to_vec();
-        assert_eq!(grouped(entries, 600), [(0, names(&[0])), (0, names(&[2, 4])), (1, names(&[1]))]);
+        assert_eq!(group_ids(entries, 600), [(0, names(&[0])), (0, names(&[2, 4])), (1, names(&[1]))]);
     }
 
     #[test]
-    fn an_item_above_the_bound_stands_alone() {
+    fn item_above_the_limit_has_its_own_group() {
         let entries = [(0, 9_000), (2, 10), (4, 10)].map(|(id, bytes)| item(id, bytes)).to_vec();
-        assert_eq!(grouped(entries, 600), [(0, names(&[0])), (0, names(&[2, 4]))]);
+        assert_eq!(group_ids(entries, 600), [(0, names(&[0])), (0, names(&[2, 4]))]);
     }
 
     #[test]
-    fn no_item_takes_more_than_is_counted_for_it() {
+    fn counted_bytes_cover_the_encoded_entry() {
         let entry = ItemEntry { type_version: None, origin: None, ..item(u32::MAX, 1 << 20) };
         let header = records::Items {
             org: "o".into(),
@@ -282,8 +289,9 @@ mod tests {
             report_id: None,
             items: Vec::new(),
         };
-        let empty = header.size();
-        let counted = entry.data.len() + entry.id.as_str().len() + entry.type_id.as_str().len() + ENTRY_BYTES;
-        assert!(records::Items { items: vec![entry], ..header }.size() - empty <= counted);
+        let header_bytes = header.size();
+        let counted_bytes =
+            entry.data.len() + entry.id.as_str().len() + entry.type_id.as_str().len() + ENTRY_OVERHEAD_BYTES;
+        assert!(records::Items { items: vec![entry], ..header }.size() - header_bytes <= counted_bytes);
     }
 }

@@ -1,8 +1,8 @@
-//! Back-pressure when processing falls behind: items of the organisations that fill the processing time are refused while the
-//! oldest unprocessed record is too old.
+//! Back-pressure when processing falls behind: while the oldest unprocessed record is too old, items of the
+//! organisations that use most of the processing time are refused.
 //!
-//! Processing time is measured where items are evaluated, see `tidegate_catalog::ProcessingLoad`. An organisation whose own
-//! items are evaluated soon is never refused.
+//! Processors measure the time per organisation, see `tidegate_catalog::ProcessingLoad`. An organisation without
+//! delayed items is never refused.
 
 use std::{
     collections::HashSet,
@@ -21,17 +21,17 @@ use crate::{Api, metrics};
 
 #[derive(Debug)]
 pub(crate) struct LagGate {
-    /// Greatest lag at which all items are accepted; none: any.
+    /// Largest lag at which all items are accepted. `None`: items are accepted at any lag.
     limit: Option<Duration>,
     started_at: Instant,
-    state: RwLock<State>,
+    state: RwLock<LagState>,
 }
 
-/// Result of the last look at log and loads.
+/// Result of the last poll of log and loads.
 #[derive(Debug, Default)]
-struct State {
+struct LagState {
     lag: Duration,
-    refused: RefusedOrgs,
+    refused_orgs: RefusedOrgs,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -39,15 +39,15 @@ enum RefusedOrgs {
     #[default]
     None,
     Some(HashSet<OrgId>),
-    /// No item was evaluated for longer than the limit, so that nothing tells who fills the time.
+    /// No item was evaluated for longer than the limit, so the processing time cannot be attributed to organisations.
     All,
 }
 
-/// Reason for which items are refused, with the lag.
+/// Reason of a refusal, with the lag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
-    FillsTime(Duration),
-    Stopped(Duration),
+    OrgFillsTime(Duration),
+    ProcessingStopped(Duration),
 }
 
 impl LagGate {
@@ -55,76 +55,79 @@ impl LagGate {
         Self { limit, started_at: now, state: RwLock::default() }
     }
 
-    /// Time between two looks at the log, which is also what a refused client is told to wait.
-    pub(crate) fn interval(&self) -> Duration {
+    /// Returns the time between two polls of the log. Refused clients receive it as `Retry-After`.
+    pub(crate) fn poll_interval(&self) -> Duration {
         let limit = self.limit.unwrap_or(Duration::from_secs(900));
         (limit / 60).clamp(Duration::from_secs(1), Duration::from_secs(15))
     }
 
-    /// Decides who is refused until the next look.
+    /// Decides which organisations are refused until the next poll.
     fn update(&self, lag: Duration, load: &LoadReport, now: Instant) {
-        let refused = match self.limit {
+        let refused_orgs = match self.limit {
             Some(limit) if lag > limit => {
                 let since_start = now.saturating_duration_since(self.started_at);
-                let idle = load.idle_ms.map_or(since_start, Duration::from_millis).min(since_start);
-                if idle > limit { RefusedOrgs::All } else { fill_time(load, limit) }
+                // A process that starts on a backlog has not had the time to see an evaluated item.
+                let idle_time = load.idle_ms.map_or(since_start, Duration::from_millis).min(since_start);
+                if idle_time > limit { RefusedOrgs::All } else { find_delaying_orgs(load, limit) }
             }
             _ => RefusedOrgs::None,
         };
-        metrics::lag(lag, refused.count());
+        metrics::set_lag(lag, refused_orgs.count());
         let mut state = self.state.write();
-        log_change(&state.refused, &refused, lag);
-        *state = State { lag, refused };
+        log_change(&state.refused_orgs, &refused_orgs, lag);
+        *state = LagState { lag, refused_orgs };
     }
 
-    /// Returns the reason if items of the organisation are refused now.
+    /// Returns the reason if items of the organisation are currently refused.
     fn refusal(&self, org: &OrgId) -> Option<Refusal> {
-        let State { lag, refused } = &*self.state.read();
-        match refused {
+        let LagState { lag, refused_orgs } = &*self.state.read();
+        match refused_orgs {
             RefusedOrgs::None => None,
-            RefusedOrgs::Some(orgs) => orgs.contains(org).then_some(Refusal::FillsTime(*lag)),
-            RefusedOrgs::All => Some(Refusal::Stopped(*lag)),
+            RefusedOrgs::Some(orgs) => orgs.contains(org).then_some(Refusal::OrgFillsTime(*lag)),
+            RefusedOrgs::All => Some(Refusal::ProcessingStopped(*lag)),
         }
     }
 
-    /// Follows the lag until it is told to stop.
+    /// Polls the lag until `stop`.
     pub(crate) async fn watch(self: Arc<Self>, log: Log, live: Arc<Live>, stop: CancellationToken) {
         loop {
             match log.oldest_uncommitted(Group::ITEMS, Topic::Items).await {
-                Ok(oldest) => {
-                    let age = oldest.map_or(0, |at| Millis::now().0.saturating_sub(at.0).max(0));
+                Ok(oldest_written_at) => {
+                    let age = oldest_written_at
+                        .map_or(0, |written_at| Millis::now().0.saturating_sub(written_at.0).max(0));
                     let lag = Duration::from_millis(age.unsigned_abs());
+                    // Without the other processes' measurements, this process decides by its own.
                     let load = live.loads().await.unwrap_or_else(|error| {
                         tracing::warn!(%error, "cannot read the processing time that other processes measured");
                         live.processing_load().report(Instant::now())
                     });
                     self.update(lag, &load, Instant::now());
                 }
-                // The last decision stands. Appends meet the same outage and are refused for it.
+                // The last decision stays in force. Appends fail with the same outage, so they are refused anyway.
                 Err(error) => tracing::warn!(%error, "cannot read the lag of the items"),
             }
-            if stop.run_until_cancelled(tokio::time::sleep(self.interval())).await.is_none() {
+            if stop.run_until_cancelled(tokio::time::sleep(self.poll_interval())).await.is_none() {
                 return;
             }
         }
     }
 }
 
-/// Returns the organisations that keep processing behind: of those whose own items wait, the one that took most processing
-/// time, and each that took at least half as much. None, if no organisation's items wait: then a single record is held up,
-/// and accepting less would not help it.
-fn fill_time(load: &LoadReport, limit: Duration) -> RefusedOrgs {
-    // Its evaluated items are younger than those that wait, so half of the limit is late.
-    let waits = |delay_ms: u64| Duration::from_millis(delay_ms) > limit / 2;
-    let behind = || load.orgs.iter().filter(|org| waits(org.delay_ms));
-    let most = behind().map(|org| org.seconds).fold(0.0, f64::max);
+/// Returns the organisations that delay processing. Among those with delayed items: the one with the most processing
+/// time, and each with at least half as much. Without delayed items a single record is stuck; refusing items would not
+/// help, so no organisation is returned.
+fn find_delaying_orgs(load: &LoadReport, limit: Duration) -> RefusedOrgs {
+    // The delay is that of evaluated items, which are younger than the waiting ones, so half of the limit counts as late.
+    let is_late = |delay_ms: u64| Duration::from_millis(delay_ms) > limit / 2;
+    let late_orgs = || load.orgs.iter().filter(|org| is_late(org.delay_ms));
+    let max_seconds = late_orgs().map(|org| org.seconds).fold(0.0, f64::max);
     let orgs: HashSet<_> =
-        behind().filter(|org| org.seconds >= most / 2.0).map(|org| org.org.clone()).collect();
+        late_orgs().filter(|org| org.seconds >= max_seconds / 2.0).map(|org| org.org.clone()).collect();
     if orgs.is_empty() { RefusedOrgs::None } else { RefusedOrgs::Some(orgs) }
 }
 
 impl RefusedOrgs {
-    /// Number of organisations, if it is known.
+    /// Counts the refused organisations. `None` if all are refused.
     fn count(&self) -> Option<usize> {
         match self {
             Self::None => Some(0),
@@ -134,11 +137,11 @@ impl RefusedOrgs {
     }
 }
 
-fn log_change(before: &RefusedOrgs, after: &RefusedOrgs, lag: Duration) {
-    if before == after {
+fn log_change(old_orgs: &RefusedOrgs, new_orgs: &RefusedOrgs, lag: Duration) {
+    if old_orgs == new_orgs {
         return;
     }
-    match after {
+    match new_orgs {
         RefusedOrgs::None => tracing::info!(?lag, "processing has caught up: all items are accepted again"),
         RefusedOrgs::Some(orgs) => {
             let mut orgs: Vec<_> = orgs.iter().map(OrgId::as_str).collect();
@@ -159,22 +162,22 @@ fn log_change(before: &RefusedOrgs, after: &RefusedOrgs, lag: Duration) {
 }
 
 impl Api {
-    /// Refuses items of an organisation that keeps processing behind.
+    /// Refuses items of an organisation that delays processing.
     pub(crate) fn check_lag(&self, org: &OrgId) -> Result<(), Problem> {
         let Some(refusal) = self.lag.refusal(org) else { return Ok(()) };
         self.http.count_limited(Limit::LagShare);
         let detail = match refusal {
-            Refusal::FillsTime(lag) => format!(
+            Refusal::OrgFillsTime(lag) => format!(
                 "Processing is {} seconds behind, and the items of this organisation take most of the processing time. Send \
                  again later. To be refused less, send fewer items, or make rules cheaper: `tidegate lint` names costly ones.",
                 lag.as_secs()
             ),
-            Refusal::Stopped(lag) => format!(
+            Refusal::ProcessingStopped(lag) => format!(
                 "Processing is {} seconds behind, and no item was processed lately. Send again later.",
                 lag.as_secs()
             ),
         };
-        Err(Problem::unavailable(detail, self.lag.interval()))
+        Err(Problem::unavailable(detail, self.lag.poll_interval()))
     }
 }
 
@@ -189,12 +192,12 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(5);
     const TICK: Duration = Duration::from_millis(50);
 
-    /// Order in which a simulated processor takes items.
+    /// Order in which the simulated processor takes items.
     #[derive(Clone, Copy, PartialEq, Eq)]
     enum Order {
-        /// From the org that has used the least time, as the compute pool does.
+        /// The org with the least used time first, as in the compute pool.
         Fair,
-        /// From the log, as where all orgs wait for one resource.
+        /// Order of the log, as for a resource that all orgs share.
         Log,
     }
 
@@ -210,7 +213,7 @@ mod tests {
     const MIDDLE: Sender = Sender { name: "middle", rate: 200.0, cost: Duration::from_micros(500) };
     const SMALL: Sender = Sender { name: "small", rate: 3.0, cost: Duration::from_micros(500) };
 
-    /// Processing of one second of computing time a second, behind a gate that looks once a second. No clock is asked.
+    /// Simulated processing of one thread, with a gate that polls once a second. Time is simulated too.
     struct Simulation {
         order: Order,
         gate: LagGate,
@@ -219,11 +222,11 @@ mod tests {
         now: Instant,
         /// Acceptance times of the items that wait.
         queues: Vec<(Sender, VecDeque<Instant>)>,
-        used: Vec<Duration>,
-        debts: Vec<f64>,
+        used_times: Vec<Duration>,
+        item_debts: Vec<f64>,
         /// Computing time that is left, or was taken in advance by a long item.
         budget: f64,
-        refused: Vec<Vec<Duration>>,
+        refusal_times: Vec<Vec<Duration>>,
     }
 
     impl Simulation {
@@ -236,10 +239,10 @@ mod tests {
                 start,
                 now: start,
                 queues: senders.iter().map(|sender| (*sender, VecDeque::new())).collect(),
-                used: vec![Duration::ZERO; senders.len()],
-                debts: vec![0.0; senders.len()],
+                used_times: vec![Duration::ZERO; senders.len()],
+                item_debts: vec![0.0; senders.len()],
                 budget: 0.0,
-                refused: vec![Vec::new(); senders.len()],
+                refusal_times: vec![Vec::new(); senders.len()],
             }
         }
 
@@ -247,44 +250,44 @@ mod tests {
             let (sender, queue) = &mut self.queues[nth];
             for _ in 0..items {
                 if self.gate.refusal(&OrgId::new(sender.name)).is_some() {
-                    self.refused[nth].push(self.now - self.start);
+                    self.refusal_times[nth].push(self.now - self.start);
                 } else {
                     queue.push_back(self.now);
                 }
             }
         }
 
-        /// Runs for so long, with each sender at its rate times `factor`.
-        fn run(&mut self, lasts: Duration, factor: f64) {
-            let end = self.now + lasts;
+        /// Runs for `duration`, with each sender at its rate times `factor`.
+        fn run(&mut self, duration: Duration, factor: f64) {
+            let end = self.now + duration;
             while self.now < end {
                 for nth in 0..self.queues.len() {
-                    self.debts[nth] += self.queues[nth].0.rate * factor * TICK.as_secs_f64();
-                    while self.debts[nth] >= 1.0 {
-                        self.debts[nth] -= 1.0;
+                    self.item_debts[nth] += self.queues[nth].0.rate * factor * TICK.as_secs_f64();
+                    while self.item_debts[nth] >= 1.0 {
+                        self.item_debts[nth] -= 1.0;
                         self.send(nth, 1);
                     }
                 }
                 self.now += TICK;
                 self.process();
                 if (self.now - self.start).as_millis().is_multiple_of(1_000) {
-                    let lag = self.oldest().map_or(Duration::ZERO, |at| self.now - at);
+                    let lag = self.oldest_accepted_at().map_or(Duration::ZERO, |at| self.now - at);
                     self.gate.update(lag, &self.load.report(self.now), self.now);
                 }
             }
         }
 
-        fn oldest(&self) -> Option<Instant> {
+        fn oldest_accepted_at(&self) -> Option<Instant> {
             self.queues.iter().filter_map(|(_, queue)| queue.front().copied()).min()
         }
 
         fn process(&mut self) {
             self.budget += TICK.as_secs_f64();
             while self.budget > 0.0 {
-                let waiting = (0..self.queues.len()).filter(|nth| !self.queues[*nth].1.is_empty());
+                let waiting_queues = (0..self.queues.len()).filter(|nth| !self.queues[*nth].1.is_empty());
                 let next = match self.order {
-                    Order::Fair => waiting.min_by_key(|nth| self.used[*nth]),
-                    Order::Log => waiting.min_by_key(|nth| self.queues[*nth].1.front().copied()),
+                    Order::Fair => waiting_queues.min_by_key(|nth| self.used_times[*nth]),
+                    Order::Log => waiting_queues.min_by_key(|nth| self.queues[*nth].1.front().copied()),
                 };
                 let Some(nth) = next else {
                     self.budget = 0.0;
@@ -292,7 +295,7 @@ mod tests {
                 };
                 let (sender, queue) = &mut self.queues[nth];
                 let Some(accepted_at) = queue.pop_front() else { return };
-                self.used[nth] += sender.cost;
+                self.used_times[nth] += sender.cost;
                 self.budget -= sender.cost.as_secs_f64();
                 let org = OrgId::new(sender.name);
                 self.load.add_time(&org, sender.cost, self.now);
@@ -301,22 +304,26 @@ mod tests {
         }
 
         fn refusals_of_others(&self) -> usize {
-            self.refused[1..].iter().map(Vec::len).sum()
+            self.refusal_times[1..].iter().map(Vec::len).sum()
         }
     }
 
     #[test]
-    fn the_org_that_fills_the_time_is_refused_and_no_other() {
+    fn only_the_org_that_fills_the_time_is_refused() {
         for (order, factor) in [(Order::Fair, 1.0), (Order::Fair, 2.0), (Order::Log, 1.0), (Order::Log, 2.0)]
         {
             let mut simulation = Simulation::new(order, &[SLOW, MIDDLE, SMALL]);
             simulation.run(Duration::from_secs(120), 1.0);
             simulation.queues[0].0.rate /= factor;
             simulation.run(Duration::from_secs(120), factor);
-            let first = simulation.refused[0].first().copied();
+            let first_refusal = simulation.refusal_times[0].first().copied();
             // The lag passes the limit after about 15 seconds, for the slow one sends 1.5 seconds of work a second.
-            assert!(first.is_some_and(|at| at < Duration::from_secs(25)), "{first:?}");
-            assert!(simulation.refused[0].len() > 200, "{} refusals", simulation.refused[0].len());
+            assert!(first_refusal.is_some_and(|at| at < Duration::from_secs(25)), "{first_refusal:?}");
+            assert!(
+                simulation.refusal_times[0].len() > 200,
+                "{} refusals",
+                simulation.refusal_times[0].len()
+            );
             assert_eq!(simulation.refusals_of_others(), 0);
         }
     }
@@ -328,51 +335,51 @@ mod tests {
         simulation.send(0, 300);
         // 75 seconds of work, beside a tenth of the time for the middle one.
         simulation.run(Duration::from_secs(200), 1.0);
-        let last = simulation.refused[0].last().copied();
+        let last_refusal = simulation.refusal_times[0].last().copied();
         let end = Duration::from_secs(30 + 90);
-        assert!(last.is_some_and(|at| at > Duration::from_secs(60) && at < end), "{last:?}");
+        assert!(last_refusal.is_some_and(|at| at > Duration::from_secs(60) && at < end), "{last_refusal:?}");
         assert_eq!(simulation.refusals_of_others(), 0);
     }
 
     fn load(orgs: &[(&str, f64, u64)]) -> LoadReport {
-        let of = |(org, seconds, delay_ms): &(&str, f64, u64)| OrgLoad {
+        let org_load = |(org, seconds, delay_ms): &(&str, f64, u64)| OrgLoad {
             org: OrgId::new(*org),
             seconds: *seconds,
             delay_ms: *delay_ms,
         };
-        LoadReport { idle_ms: Some(0), orgs: orgs.iter().map(of).collect() }
+        LoadReport { idle_ms: Some(0), orgs: orgs.iter().map(org_load).collect() }
     }
 
-    fn refused(gate: &LagGate, orgs: &[&str]) -> Vec<bool> {
+    fn are_refused(gate: &LagGate, orgs: &[&str]) -> Vec<bool> {
         orgs.iter().map(|org| gate.refusal(&OrgId::new(*org)).is_some()).collect()
     }
 
     #[test]
-    fn an_org_whose_items_do_not_wait_is_accepted_whatever_it_uses() {
+    fn org_without_waiting_items_is_always_accepted() {
         let (gate, now) = (LagGate::new(Some(LIMIT), Instant::now()), Instant::now());
         let orgs =
             load(&[("busy", 20.0, 100), ("late", 2.0, 9_000), ("equal", 1.5, 9_000), ("small", 0.5, 9_000)]);
         let names = ["busy", "late", "equal", "small", "new"];
         gate.update(LIMIT, &orgs, now);
-        assert_eq!(refused(&gate, &names), [false; 5], "the lag is within its limit");
+        assert_eq!(are_refused(&gate, &names), [false; 5], "the lag is within its limit");
         gate.update(LIMIT * 2, &orgs, now);
-        assert_eq!(refused(&gate, &names), [false, true, true, false, false]);
+        assert_eq!(are_refused(&gate, &names), [false, true, true, false, false]);
         gate.update(LIMIT * 100, &load(&[("busy", 20.0, 100)]), now);
-        assert_eq!(refused(&gate, &names), [false; 5], "a single record is held up");
+        assert_eq!(are_refused(&gate, &names), [false; 5], "a single record is held up");
         gate.update(LIMIT, &orgs, now);
-        assert_eq!(refused(&gate, &names), [false; 5]);
+        assert_eq!(are_refused(&gate, &names), [false; 5]);
     }
 
     #[test]
-    fn all_are_refused_while_nothing_is_processed() {
+    fn all_orgs_are_refused_while_processing_stands_still() {
         let start = Instant::now();
         let gate = LagGate::new(Some(LIMIT), start);
         gate.update(LIMIT * 10, &LoadReport::default(), start + LIMIT / 2);
-        assert_eq!(refused(&gate, &["org"]), [false], "the process has just started on a backlog");
+        assert_eq!(are_refused(&gate, &["org"]), [false], "the process has just started on a backlog");
         gate.update(LIMIT * 10, &LoadReport::default(), start + LIMIT * 2);
-        assert_eq!(refused(&gate, &["org"]), [true]);
+        assert_eq!(are_refused(&gate, &["org"]), [true]);
         gate.update(LIMIT * 10, &load(&[]), start + LIMIT * 3);
-        assert_eq!(refused(&gate, &["org"]), [false], "items are processed again");
+        assert_eq!(are_refused(&gate, &["org"]), [false], "items are processed again");
     }
 
     #[test]
@@ -380,6 +387,6 @@ mod tests {
         let now = Instant::now();
         let gate = LagGate::new(None, now);
         gate.update(LIMIT * 100, &load(&[("org", 1.0, 500_000)]), now + LIMIT * 1_000);
-        assert_eq!(refused(&gate, &["org"]), [false]);
+        assert_eq!(are_refused(&gate, &["org"]), [false]);
     }
 }

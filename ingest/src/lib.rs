@@ -1,7 +1,6 @@
-//! The HTTP API that platforms call: items, reports and appeals go into the log, policies and items are read back.
+//! HTTP API for platforms: appends items, reports, appeals and actions to the log, and returns policies and items.
 //!
-//! It evaluates nothing and stores nothing but the claim on an `appealId`: what a record leads to is decided by its
-//! consumers.
+//! Consumers in `tidegate-processors` evaluate the records and carry out their effects.
 
 mod actions;
 mod admission;
@@ -52,7 +51,7 @@ pub struct Deps {
     pub keys: Keys,
 }
 
-/// Why the API does not serve.
+/// Reason that the API cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -76,17 +75,16 @@ struct Api {
     settings: Settings,
     http: HttpServer,
     rates: Rates,
-    /// Requests that may wait for an item at once.
-    waiting: FairBudget,
+    /// Budget of concurrent requests that wait for an item's evaluation.
+    waiting_requests: FairBudget,
     lag: Arc<LagGate>,
-    items: metrics::Items,
+    item_counters: metrics::ItemCounters,
     stop: CancellationToken,
 }
 
 type Shared = Arc<Api>;
 
-/// All routes. They answer without a socket, too; a task beside them follows the lag until `stop`. Call it inside a tokio
-/// runtime.
+/// Builds the routes, and starts the task that follows the lag until `stop`. Requires a tokio runtime.
 pub fn router(
     deps: Deps,
     settings: &Settings,
@@ -101,9 +99,9 @@ pub fn router(
         settings: settings.clone(),
         http: http.clone(),
         rates: Rates::new(http.settings().requests_per_second, http.settings().burst),
-        waiting: FairBudget::new(settings.waiting_requests, metrics::waiting()),
+        waiting_requests: FairBudget::new(settings.waiting_requests, metrics::waiting_gauge()),
         lag,
-        items: metrics::Items::new(),
+        item_counters: metrics::ItemCounters::new(),
         stop,
     });
     let (get, post) = (MethodFilter::GET, MethodFilter::POST);
@@ -118,22 +116,23 @@ pub fn router(
         ),
         ("/api/v1/policies", authorized_route(&api, "policies", Scope::PoliciesRead, get, policies::list)),
         ("/api/v1/items/{type_id}/{id}", authorized_route(&api, "item", Scope::ItemsRead, get, item::show)),
-        ("/openapi.json", open_route("openapi", openapi::document)),
-        ("/docs", open_route("docs", openapi::page)),
+        ("/openapi.json", open_route("openapi", openapi::serve_document)),
+        ("/docs", open_route("docs", openapi::serve_page)),
     ];
     let mut router = Router::new();
     for (path, route) in routes {
+        // Clients send both forms, with and without a trailing slash.
         router = router.route(path, route.clone()).route(&format!("{path}/"), route);
     }
-    let bare = |status: StatusCode| {
+    let empty_response = |status: StatusCode| {
         move |request: Request| handle_request(request, move |_, _| async move { status.into_response() })
     };
     Ok(router
-        .fallback(bare(StatusCode::NOT_FOUND))
-        .method_not_allowed_fallback(bare(StatusCode::METHOD_NOT_ALLOWED)))
+        .fallback(empty_response(StatusCode::NOT_FOUND))
+        .method_not_allowed_fallback(empty_response(StatusCode::METHOD_NOT_ALLOWED)))
 }
 
-/// Serves the API until it is told to stop, and drains it.
+/// Serves the API until `stop`, then drains it.
 pub async fn run(
     deps: Deps,
     settings: Settings,

@@ -1,6 +1,5 @@
-//! Metrics of the API: requests, items, durations, waiting look-ups.
-//!
-//! Labels are bounded: no organisation, no item.
+//! Metrics of the API: requests, items, durations and waiting look-ups. Labels never contain organisations or items, so the
+//! number of series is bounded.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -20,7 +19,7 @@ const UNKNOWN_ACTIONS: &str = "tidegate_ingest_unknown_appealed_actions_total";
 const LAG: &str = "tidegate_lag_seconds";
 const LAG_REFUSED: &str = "tidegate_lag_refused_organisations";
 
-/// Registers unit and help of every metric of this crate.
+/// Describes every metric of the crate to the process's recorder.
 pub fn describe() {
     describe_counter!(REQUESTS, "Answered requests, by endpoint and status.");
     describe_counter!(ITEMS, "Submitted items, by outcome.");
@@ -32,12 +31,12 @@ pub fn describe() {
     describe_gauge!(LAG, Unit::Seconds, "Age of the oldest accepted item that is not processed.");
     describe_gauge!(
         LAG_REFUSED,
-        "Organisations whose items are refused because they keep processing behind; -1: all, because nothing is processed."
+        "Organisations with refused items because they delay processing; -1: all, because no item is processed."
     );
     describe_gauge!(WAITING, "Look-ups that wait for their item to be evaluated.");
 }
 
-/// Statuses with a label of their own.
+/// Statuses with their own label. Others share the label `other`.
 const STATUSES: [(StatusCode, &str); 16] = [
     (StatusCode::OK, "200"),
     (StatusCode::CREATED, "201"),
@@ -58,30 +57,30 @@ const STATUSES: [(StatusCode, &str); 16] = [
 ];
 
 /// Counters of items by outcome. They start at zero, because rates need a first value.
-pub(crate) struct Items {
-    pub(crate) accepted: Counter,
-    pub(crate) refused: Counter,
+pub(crate) struct ItemCounters {
+    pub(crate) accepted_items: Counter,
+    pub(crate) refused_items: Counter,
 }
 
-impl Items {
+impl ItemCounters {
     pub(crate) fn new() -> Self {
-        let from_zero = |outcome: &'static str| {
+        let zero_counter = |outcome: &'static str| {
             let counter = counter!(ITEMS, "outcome" => outcome);
             counter.absolute(0);
             counter
         };
-        Self { accepted: from_zero("accepted"), refused: from_zero("refused") }
+        Self { accepted_items: zero_counter("accepted"), refused_items: zero_counter("refused") }
     }
 }
 
-/// Answers of one endpoint. Its series are looked up once, not with every request.
-pub(crate) struct Answers {
+/// Metrics of the responses of one endpoint. The series are looked up once, not for every request.
+pub(crate) struct ResponseMetrics {
     endpoint: &'static str,
     duration: Histogram,
     requests: [OnceLock<Counter>; STATUSES.len() + 1],
 }
 
-impl Answers {
+impl ResponseMetrics {
     pub(crate) fn of(endpoint: &'static str) -> Self {
         Self {
             endpoint,
@@ -90,29 +89,30 @@ impl Answers {
         }
     }
 
-    pub(crate) fn count(&self, status: StatusCode, took: Duration) {
-        let at = STATUSES.iter().position(|(code, _)| *code == status).unwrap_or(STATUSES.len());
-        let label = STATUSES.get(at).map_or("other", |(_, label)| *label);
-        let series = self.requests[at]
+    pub(crate) fn count(&self, status: StatusCode, elapsed: Duration) {
+        // The last series counts all statuses without their own label.
+        let index = STATUSES.iter().position(|(code, _)| *code == status).unwrap_or(STATUSES.len());
+        let label = STATUSES.get(index).map_or("other", |(_, label)| *label);
+        let series = self.requests[index]
             .get_or_init(|| counter!(REQUESTS, "endpoint" => self.endpoint, "status" => label));
         series.increment(1);
-        self.duration.record(took.as_secs_f64());
+        self.duration.record(elapsed.as_secs_f64());
     }
 }
 
-/// Returns the gauge that waiting look-ups move.
-pub(crate) fn waiting() -> Gauge {
+/// Returns the gauge of waiting look-ups, reset to zero.
+pub(crate) fn waiting_gauge() -> Gauge {
     let gauge = gauge!(WAITING);
     gauge.set(0);
     gauge
 }
 
-pub(crate) fn unknown_appealed_actions(count: usize) {
+pub(crate) fn count_unknown_appealed_actions(count: usize) {
     counter!(UNKNOWN_ACTIONS).increment(count as u64);
 }
 
-/// `refused_orgs`: none if all are refused.
-pub(crate) fn lag(lag: Duration, refused_orgs: Option<usize>) {
+/// Sets the gauges of the lag. `refused_orgs`: `None` if all are refused.
+pub(crate) fn set_lag(lag: Duration, refused_orgs: Option<usize>) {
     gauge!(LAG).set(lag.as_secs_f64());
     #[expect(clippy::cast_precision_loss, reason = "there are not so many organisations")]
     gauge!(LAG_REFUSED).set(refused_orgs.map_or(-1.0, |orgs| orgs as f64));

@@ -1,4 +1,4 @@
-//! `GET /openapi.json` and `GET /docs`: the published description of the API, as a document and as a page.
+//! `GET /openapi.json` and `GET /docs`: serves the API description as a document and as a page.
 
 use std::{fmt::Write as _, sync::LazyLock};
 
@@ -9,8 +9,8 @@ use axum::{
 use serde_json::Value;
 use tidegate_schemas::openapi::DOCUMENT;
 
-/// An upgrade changes the document, so clients ask again after a while.
-const CACHED: (HeaderName, &str) = (header::CACHE_CONTROL, "public, max-age=300");
+/// Five minutes: an upgrade changes the document, so a longer cache would show an outdated one.
+const CACHE_POLICY: (HeaderName, &str) = (header::CACHE_CONTROL, "public, max-age=300");
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}\
 code{background:#8882;padding:0 .2em}pre{background:#8882;padding:.6em;overflow:auto}\
@@ -21,92 +21,92 @@ static PAGE: LazyLock<String> = LazyLock::new(|| {
     render(&document)
 });
 
-pub(crate) fn document() -> impl IntoResponse + use<> {
-    ([(header::CONTENT_TYPE, "application/json"), CACHED], DOCUMENT)
+pub(crate) fn serve_document() -> impl IntoResponse + use<> {
+    ([(header::CONTENT_TYPE, "application/json"), CACHE_POLICY], DOCUMENT)
 }
 
-pub(crate) fn page() -> impl IntoResponse + use<> {
+pub(crate) fn serve_page() -> impl IntoResponse + use<> {
     let policy = "default-src 'none'; style-src 'unsafe-inline'";
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, policy),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        CACHED,
+        CACHE_POLICY,
     ];
     (headers, PAGE.as_str())
 }
 
 fn render(document: &Value) -> String {
     let info = &document["info"];
-    let title = escaped(&info["title"]);
+    let title = escape_value(&info["title"]);
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\
          <style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n<p>{}</p>\n\
          <p>The whole description: <a href=\"openapi.json\">openapi.json</a>.</p>\n",
-        marked(&info["description"])
+        render_inline_code(&info["description"])
     );
     page.push_str("<h2>Requests of the platform</h2>\n");
-    operations(&mut page, &document["paths"]);
+    write_operations(&mut page, &document["paths"]);
     page.push_str("<h2>Requests to the platform</h2>\n");
-    operations(&mut page, &document["webhooks"]);
+    write_operations(&mut page, &document["webhooks"]);
     page.push_str("<h2>Schemas</h2>\n");
     for (name, schema) in members(&document["components"]["schemas"]) {
         let text = serde_json::to_string_pretty(schema).unwrap_or_default();
-        add(&mut page, format_args!("<h3 id=\"{name}\">{name}</h3>\n<pre>{}</pre>\n", escaped_text(&text)));
+        append(&mut page, format_args!("<h3 id=\"{name}\">{name}</h3>\n<pre>{}</pre>\n", escape_html(&text)));
     }
     page.push_str("</body></html>\n");
     page
 }
 
-fn operations(page: &mut String, paths: &Value) {
+fn write_operations(page: &mut String, paths: &Value) {
     for (path, methods) in members(paths) {
         for (method, operation) in members(methods) {
-            operation_part(page, &method.to_uppercase(), path, operation);
+            write_operation(page, &method.to_uppercase(), path, operation);
         }
     }
 }
 
-fn operation_part(page: &mut String, method: &str, path: &str, operation: &Value) {
-    let deprecated = if operation["deprecated"] == true { " (deprecated)" } else { "" };
-    add(
+fn write_operation(page: &mut String, method: &str, path: &str, operation: &Value) {
+    let deprecation_note = if operation["deprecated"] == true { " (deprecated)" } else { "" };
+    append(
         page,
         format_args!(
-            "<h3><code>{method} {}</code>{deprecated}</h3>\n<p>{}. {}</p>\n",
-            escaped_text(path),
-            marked(&operation["summary"]),
-            marked(&operation["description"])
+            "<h3><code>{method} {}</code>{deprecation_note}</h3>\n<p>{}. {}</p>\n",
+            escape_html(path),
+            render_inline_code(&operation["summary"]),
+            render_inline_code(&operation["description"])
         ),
     );
     if let Some(scope) = operation["security"][0]["apiKey"][0].as_str() {
-        add(page, format_args!("<p>Scope <code>{}</code></p>\n", escaped_text(scope)));
+        append(page, format_args!("<p>Scope <code>{}</code></p>\n", escape_html(scope)));
     }
-    if let Some(schema) = schema_of(&operation["requestBody"]) {
-        add(page, format_args!("<p>Body: {}</p>\n", link(schema)));
+    if let Some(schema) = find_schema(&operation["requestBody"]) {
+        append(page, format_args!("<p>Body: {}</p>\n", schema_link(schema)));
     }
     page.push_str("<table><tr><th>answer</th><th>meaning</th></tr>\n");
     for (status, answer) in members(&operation["responses"]) {
         let meaning = match answer["$ref"].as_str() {
-            Some(reference) => escaped_text(last(reference)),
-            None => marked(&answer["description"]),
+            Some(reference) => escape_html(last_segment(reference)),
+            None => render_inline_code(&answer["description"]),
         };
-        let body = schema_of(answer).map(|schema| format!(": {}", link(schema))).unwrap_or_default();
-        add(page, format_args!("<tr><td>{status}</td><td>{meaning}{body}</td></tr>\n"));
+        let body = find_schema(answer).map(|schema| format!(": {}", schema_link(schema))).unwrap_or_default();
+        append(page, format_args!("<tr><td>{status}</td><td>{meaning}{body}</td></tr>\n"));
     }
     page.push_str("</table>\n");
 }
 
 /// Returns the name of the schema of a body.
-fn schema_of(part: &Value) -> Option<&str> {
+fn find_schema(part: &Value) -> Option<&str> {
     let content = part["content"].as_object()?.values().next()?;
-    content["schema"]["$ref"].as_str().map(last)
+    content["schema"]["$ref"].as_str().map(last_segment)
 }
 
-fn link(schema: &str) -> String {
-    let schema = escaped_text(schema);
+fn schema_link(schema: &str) -> String {
+    let schema = escape_html(schema);
     format!("<a href=\"#{schema}\">{schema}</a>")
 }
 
-fn last(reference: &str) -> &str {
+fn last_segment(reference: &str) -> &str {
     reference.rsplit('/').next().unwrap_or(reference)
 }
 
@@ -114,29 +114,29 @@ fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten()
 }
 
-fn add(page: &mut String, text: std::fmt::Arguments<'_>) {
+fn append(page: &mut String, text: std::fmt::Arguments<'_>) {
     page.write_fmt(text).expect("a string takes all text");
 }
 
-fn escaped(value: &Value) -> String {
-    escaped_text(value.as_str().unwrap_or_default())
+fn escape_value(value: &Value) -> String {
+    escape_html(value.as_str().unwrap_or_default())
 }
 
-/// Escapes a text, and sets what stands between backticks as code.
-fn marked(value: &Value) -> String {
-    let mut marked = String::new();
-    for (nth, part) in value.as_str().unwrap_or_default().split('`').enumerate() {
-        let part = escaped_text(part);
-        if nth % 2 == 1 {
-            add(&mut marked, format_args!("<code>{part}</code>"));
+/// Escapes a text for HTML and renders text between backticks as code.
+fn render_inline_code(value: &Value) -> String {
+    let mut html = String::new();
+    for (index, part) in value.as_str().unwrap_or_default().split('`').enumerate() {
+        let part = escape_html(part);
+        if index % 2 == 1 {
+            append(&mut html, format_args!("<code>{part}</code>"));
         } else {
-            marked.push_str(&part);
+            html.push_str(&part);
         }
     }
-    marked
+    html
 }
 
-fn escaped_text(text: &str) -> String {
+fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -1,6 +1,5 @@
-//! A request of the wrong shape: what can be read of it is looked at, too, so that its sender hears everything at once.
-//!
-//! It takes nothing of such a request.
+//! Rejects requests of the wrong shape. The readable items are validated too, so the client receives all faults in one
+//! response.
 
 use tidegate_catalog::Compiled;
 use tidegate_schemas::{
@@ -9,39 +8,40 @@ use tidegate_schemas::{
 };
 use tidegate_web::Problem;
 
-use crate::{Api, admission::Received, config};
+use crate::{Api, admission::ReceivedRequest, config};
 
 impl Api {
-    pub(crate) async fn refused(&self, received: &Received, refused: Refused) -> Problem {
-        let misshapen = match refused {
+    pub(crate) async fn rejection_problem(&self, request: &ReceivedRequest, rejection: Refused) -> Problem {
+        let misshapen = match rejection {
             Refused::Text(faults) => return faults.into(),
             Refused::Shape(misshapen) => misshapen,
         };
-        let known = |config: &Compiled| misshapen.parts().iter().all(|part| is_known(config, part));
-        let Ok(config) = self.config(&received.org, known).await else {
-            // Its shape is wrong, whatever cannot be loaded now.
+        let has_all_types =
+            |config: &Compiled| misshapen.parts().iter().all(|part| has_part_type(config, part));
+        let Ok(config) = self.load_config(&request.org, has_all_types).await else {
+            // The shape is wrong in any case, so the client receives these faults instead of the outage.
             return misshapen.with(ValidationErrors::default()).into();
         };
-        let all = move || {
-            let of_parts = check(&config, &misshapen);
-            misshapen.with(of_parts)
+        let collect_faults = move || {
+            let part_faults = check_parts(&config, &misshapen);
+            misshapen.with(part_faults)
         };
-        match self.work(received.bytes().len(), all).await {
+        match self.offload_if_large(request.bytes().len(), collect_faults).await {
             Ok(faults) => faults.into(),
             Err(problem) => problem,
         }
     }
 }
 
-fn is_known(config: &Compiled, part: &Part) -> bool {
-    config::knows(config, &part.type_id, part.type_version.as_deref())
+fn has_part_type(config: &Compiled, part: &Part) -> bool {
+    config::has_item_type(config, &part.type_id, part.type_version.as_deref())
 }
 
-fn check(config: &Compiled, misshapen: &Misshapen) -> ValidationErrors {
+fn check_parts(config: &Compiled, misshapen: &Misshapen) -> ValidationErrors {
     let (root, mut faults) = (misshapen.root(), ValidationErrors::default());
     for Part { at, type_id, type_version, mode, node, data } in misshapen.parts() {
         let (at, named) = (Pointer::Text(at), (type_id, type_version.as_deref()));
-        let item_type = config::item_type(config, named, Some(root.other(*node)), &at, &mut faults);
+        let item_type = config::check_item_type(config, named, Some(root.other(*node)), &at, &mut faults);
         if let (Some(item_type), Some(data)) = (item_type, data) {
             item_type.judge(root.other(*data), *mode, &at.key("data"), &mut faults);
         }

@@ -1,4 +1,4 @@
-//! Settings of the API, with their defaults.
+//! Settings of the section `ingest`: defaults and checks.
 //!
 //! Limits of connections, bodies and rates belong to the HTTP server: see `tidegate_web::Settings`.
 
@@ -13,24 +13,25 @@ use tidegate_schemas::wire::Limits;
 pub struct Settings {
     /// Limits of one request.
     pub limits: Limits,
-    /// Items of one request that share a partition are put into records of about this size, in bytes; an item above
-    /// it has a record of its own. Default 921,600.
+    /// Approximate size of a record in bytes: items of one request and partition share a record up to it. A larger item has
+    /// its own record. Default 921,600.
     pub record_bytes: usize,
-    /// Bodies above this size are parsed on a thread of their own, so that they hold up no other request, in bytes.
-    /// Default 131,072.
+    /// Size in bytes above which bodies are parsed on a separate thread, so they do not delay other requests. Default
+    /// 131,072.
     pub offload_bytes: usize,
-    /// The longest `wait` of a look-up; a longer one is cut, in milliseconds. Default 30,000.
+    /// Longest `wait` of a look-up in milliseconds. A longer one is shortened to it. Default 30,000.
     pub longest_wait_ms: u64,
-    /// The longest that `POST /api/v1/content` waits for its evaluation, in milliseconds. Default 5,000.
+    /// Longest wait of `POST /api/v1/content` for the evaluation, in milliseconds. Default 5,000.
     pub content_wait_ms: u64,
-    /// Number of look-ups and requests of `/api/v1/content` that may wait at once; above it they are answered with 503. An organisation may hold as many
-    /// of them as it leaves to all others. Default 1,000.
+    /// Number of look-ups and requests of `/api/v1/content` that may wait concurrently; further ones are answered with
+    /// 503. An organisation may use as many places as it leaves free. Default 1,000.
     pub waiting_requests: usize,
-    /// Age of the oldest unprocessed item in seconds above which items are answered with 503: of the organisations whose own
-    /// items wait and that take most of the processing time. 0: items are accepted however far processing is behind. Default 900.
+    /// Age in seconds of the oldest unprocessed item above which items are answered with 503. It applies to
+    /// organisations with delayed items that use most of the processing time. 0: items are accepted at any age. Default
+    /// 900.
     pub max_lag_seconds: u64,
-    /// Milliseconds in `Retry-After` when the log or the store cannot take a request, rounded up to whole seconds.
-    /// Default 2,000.
+    /// `Retry-After` in milliseconds for requests refused by an unavailable log or store, rounded up to seconds. Default
+    /// 2,000.
     pub retry_after_ms: u64,
 }
 
@@ -49,22 +50,24 @@ impl Default for Settings {
     }
 }
 
-/// A value that cannot be used.
+/// Unusable value in the settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     #[error("ingest.limits: {0}")]
     Limits(String),
-    #[error("ingest.record_bytes = {0}: must be between 1 and {LARGEST_RECORD}, or the log takes no record")]
+    #[error(
+        "ingest.record_bytes = {0}: must be between 1 and {MAX_RECORD_BYTES}, or the log takes no record"
+    )]
     RecordBytes(usize),
 }
 
-/// The log takes ten MiB; beside the items a record holds its envelope.
-const LARGEST_RECORD: usize = 8 << 20;
+/// Largest record size. The log accepts 10 MiB; the difference leaves room for the record's envelope.
+const MAX_RECORD_BYTES: usize = 8 << 20;
 
 impl Settings {
     pub fn validate(&self) -> Result<(), SettingsError> {
         self.limits.validate().map_err(SettingsError::Limits)?;
-        if self.record_bytes == 0 || self.record_bytes > LARGEST_RECORD {
+        if self.record_bytes == 0 || self.record_bytes > MAX_RECORD_BYTES {
             return Err(SettingsError::RecordBytes(self.record_bytes));
         }
         Ok(())
@@ -94,14 +97,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_hold_together_and_an_unknown_setting_is_refused() {
+    fn defaults_are_valid_and_unknown_settings_are_refused() {
         Settings::default().validate().unwrap();
         assert_eq!(serde_json::from_str::<Settings>("{}").unwrap(), Settings::default());
         assert!(serde_json::from_str::<Settings>(r#"{"record_byte":1}"#).is_err());
     }
 
     #[test]
-    fn a_record_that_the_log_would_refuse_is_refused_at_the_start() {
+    fn record_size_above_the_logs_limit_is_refused_at_startup() {
         for record_bytes in [0, 9 << 20] {
             let settings = Settings { record_bytes, ..Settings::default() };
             assert_eq!(settings.validate(), Err(SettingsError::RecordBytes(record_bytes)));

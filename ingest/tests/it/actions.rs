@@ -87,7 +87,7 @@ async fn batch_of_actions_is_all_or_nothing_and_bounded() {
 }
 
 #[tokio::test]
-async fn action_that_names_what_is_not_there_is_refused_at_its_place() {
+async fn action_with_an_unknown_name_is_refused_at_its_member() {
     let service = service().await;
     service.apply(WITH_PARAMETERS).await;
     for (body, pointer) in [

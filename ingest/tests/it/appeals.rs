@@ -10,7 +10,7 @@ use tidegate_schemas::{
 use crate::support::{APPEAL, appeal, service};
 
 #[tokio::test]
-async fn an_appeal_is_claimed_appended_and_answered_without_a_body() {
+async fn appeal_is_claimed_appended_and_answered_with_204() {
     let service = service().await;
     let answer = service.post(APPEAL, &appeal("a-1")).await;
     assert_eq!((answer.status.as_u16(), &answer.body), (204, &json!(null)));
@@ -20,7 +20,7 @@ async fn an_appeal_is_claimed_appended_and_answered_without_a_body() {
 }
 
 #[tokio::test]
-async fn the_same_appeal_again_is_appended_again() {
+async fn repeated_appeal_is_appended_again() {
     let service = service().await;
     for path in [APPEAL, "/api/v1/report/appeal/"] {
         assert_eq!(service.post(path, &appeal("a-1")).await.status, 204);
@@ -35,7 +35,7 @@ async fn the_same_appeal_again_is_appended_again() {
 }
 
 #[tokio::test]
-async fn another_appeal_under_the_same_id_is_refused_by_name() {
+async fn changed_appeal_under_the_same_id_is_refused() {
     let service = service().await;
     assert_eq!(service.post(APPEAL, &appeal("a-1")).await.status, 204);
     let mut other = appeal("a-1");
@@ -51,7 +51,7 @@ async fn another_appeal_under_the_same_id_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn appeal_of_an_unknown_action_is_taken_with_a_warning() {
+async fn appeal_of_an_unknown_action_is_accepted_with_a_warning() {
     let service = service().await;
     let mut sent = appeal("a-1");
     sent["actionsTaken"] = json!(["limit_reach", "limit_raech", "gone\"\u{e9}"]);
@@ -73,7 +73,7 @@ async fn appeal_of_an_unknown_action_is_taken_with_a_warning() {
 }
 
 #[tokio::test]
-async fn a_claim_without_an_append_does_not_swallow_the_retry() {
+async fn appeal_claimed_without_append_is_appended_by_the_retry() {
     let service = service().await;
     let body = appeal("a-1").to_string();
     let digest = scan(body.as_bytes()).unwrap().root(body.as_bytes()).digest();

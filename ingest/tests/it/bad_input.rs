@@ -44,7 +44,7 @@ async fn text_that_is_not_strict_json_is_refused_everywhere() {
 }
 
 #[tokio::test]
-async fn all_faults_of_all_items_are_listed_and_one_refuses_the_batch() {
+async fn one_invalid_item_refuses_the_batch_and_lists_all_faults() {
     let service = service().await;
     let answer = service
         .submit(json!([
@@ -76,7 +76,7 @@ async fn all_faults_of_all_items_are_listed_and_one_refuses_the_batch() {
 }
 
 #[tokio::test]
-async fn shapes_that_are_no_items_are_refused() {
+async fn values_other_than_items_are_refused() {
     let service = service().await;
     let item = |change: Value| {
         let mut item = post("a");
@@ -104,7 +104,7 @@ async fn shapes_that_are_no_items_are_refused() {
 }
 
 #[tokio::test]
-async fn the_item_above_the_bound_refuses_the_batch_and_faults_are_counted_above_a_hundred() {
+async fn batch_above_the_item_limit_is_refused_with_counted_faults() {
     let service = service().await;
     let answer = service.submit((0..1_001).map(|n| post(&n.to_string())).collect()).await;
     assert_eq!((answer.status.as_u16(), answer.faults()), (400, vec!["/items"]));
@@ -118,7 +118,7 @@ async fn the_item_above_the_bound_refuses_the_batch_and_faults_are_counted_above
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_413_whether_its_length_is_told_or_not() {
+async fn oversized_body_is_413_with_or_without_content_length() {
     let service = service().await;
     let large = Bytes::from(vec![b' '; 9 << 20]);
     let told = service.post_text(ITEMS, large.clone()).await;
@@ -172,7 +172,7 @@ async fn other_content_types_are_415() {
 }
 
 #[tokio::test]
-async fn a_body_of_unknown_coding_is_415_before_a_byte_of_it_is_read() {
+async fn unknown_content_coding_is_415_before_the_body_is_read() {
     let service = service().await;
     for (path, codings) in [
         (ITEMS, &["gzip, zstd"][..]),
@@ -219,7 +219,7 @@ async fn unknown_routes_and_methods_get_the_same_envelope() {
 }
 
 #[tokio::test]
-async fn a_report_is_refused_for_every_fault_of_its_parts_at_once() {
+async fn report_is_refused_with_the_faults_of_all_parts() {
     let service = service().await;
     let answer = service
         .post(
@@ -264,7 +264,7 @@ async fn a_report_is_refused_for_every_fault_of_its_parts_at_once() {
 
 /// What is wrong with the shape of a request beside what is wrong with its data, in the order of the text.
 #[tokio::test]
-async fn faults_of_shape_and_of_data_are_listed_together_in_the_order_of_the_text() {
+async fn shape_and_data_faults_are_listed_in_document_order() {
     let service = service().await;
     let items = r#"{"items":[
         {"id":1,"typeId":"post","data":{"text":1,"likes":"z"}},
@@ -344,7 +344,7 @@ async fn faults_of_shape_and_of_data_are_listed_together_in_the_order_of_the_tex
 }
 
 #[tokio::test]
-async fn the_first_hundred_faults_of_the_text_are_listed_whatever_they_are_about() {
+async fn first_hundred_faults_of_any_kind_are_listed() {
     let service = service().await;
     let item = json!({"id": 1, "typeId": "post", "data": {"likes": "z"}});
     let answer = service.submit(vec![item; 60].into()).await;
@@ -365,7 +365,7 @@ async fn the_first_hundred_faults_of_the_text_are_listed_whatever_they_are_about
 }
 
 #[tokio::test]
-async fn a_type_that_was_made_a_moment_ago_is_no_fault_of_a_request_that_has_others() {
+async fn new_type_is_not_listed_among_the_faults_of_a_request() {
     let service = service().await;
     service.apply("item_type: fresh\nkind: CONTENT\nfields: [{name: n, type: NUMBER}]\n").await;
     let answer = service.submit(json!([{"id": 1, "typeId": "fresh", "data": {"n": "z"}}])).await;

@@ -27,7 +27,7 @@ fn silent() -> Body {
 }
 
 #[tokio::test]
-async fn a_caller_without_a_key_is_answered_before_its_body_comes() {
+async fn missing_key_is_answered_before_the_body_is_read() {
     let service = service().await;
     let revoked = service.key_with(&[Scope::ItemsWrite]).await;
     service.deps.keys.revoke(&service.org, revoked.info.id).await.unwrap();
@@ -57,7 +57,7 @@ async fn a_caller_without_a_key_is_answered_before_its_body_comes() {
 }
 
 #[tokio::test]
-async fn a_key_opens_only_what_its_scopes_say() {
+async fn key_is_limited_to_its_scopes() {
     let service = service().await;
     for (_, _, own) in ROUTES {
         let key = service.key_with(&[own]).await.token.reveal();

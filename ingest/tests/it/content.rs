@@ -35,7 +35,7 @@ fn data(mut records: Vec<Items>) -> Value {
 }
 
 #[tokio::test]
-async fn content_that_is_not_awaited_is_202() {
+async fn asynchronous_content_is_202() {
     let service = quick().await;
     let answer = service.post(CONTENT, &with("sync", json!(false))).await;
     assert_eq!((answer.status.as_u16(), &answer.body), (202, &json!(null)));
@@ -47,7 +47,7 @@ async fn content_that_is_not_awaited_is_202() {
 }
 
 #[tokio::test]
-async fn content_out_of_time_is_kept_and_503_names_it() {
+async fn content_timeout_is_503_with_the_look_up_address() {
     let service = quick().await;
     for sync in [json!(true), json!(null)] {
         let answer = service.post(CONTENT, &with("sync", sync)).await;
@@ -92,7 +92,7 @@ async fn content_type_is_an_id_or_a_name() {
 }
 
 #[tokio::test]
-async fn content_that_does_not_fit_is_refused_at_its_place() {
+async fn invalid_content_is_refused_at_its_member() {
     let service = quick().await;
     for (body, pointer) in [
         (json!([]), ""),

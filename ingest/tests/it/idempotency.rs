@@ -142,7 +142,7 @@ async fn claim_without_an_append_is_completed_by_the_retry() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_concurrent_bodies_under_a_key_is_taken() {
+async fn one_of_concurrent_bodies_under_a_key_is_accepted() {
     let service = service().await;
     for round in 0..10 {
         let key = format!("k-{round}");
@@ -156,7 +156,7 @@ async fn one_of_concurrent_bodies_under_a_key_is_taken() {
 }
 
 #[tokio::test]
-async fn white_space_and_the_order_of_keys_do_not_make_another_item() {
+async fn whitespace_and_key_order_do_not_change_the_submission() {
     let service = service().await;
     let one = r#"{"items":[{"id":"a","typeId":"post","data":{"text":"x","likes":1}}]}"#;
     let same = r#"{"items": [ {"data":{"likes":1, "text":"\u0078"}, "typeId":"post", "id":"a"} ]}"#;

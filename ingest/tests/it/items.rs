@@ -6,7 +6,7 @@ use tidegate_schemas::records::{Source, Variant};
 use crate::support::{ITEMS, post, service};
 
 #[tokio::test]
-async fn accepted_items_are_in_the_log_with_the_bytes_that_were_sent() {
+async fn accepted_items_are_logged_byte_for_byte() {
     let service = service().await;
     let data = r#"{ "text" : "caf\u00e9", "likes": 1.50, "unknown": [1, {"a": null}] }"#;
     let body = format!(r#"{{"items":[{{"id":"p-1","typeId":"post","data":{data}}}], "more": 1}}"#);
@@ -28,7 +28,7 @@ async fn accepted_items_are_in_the_log_with_the_bytes_that_were_sent() {
 }
 
 #[tokio::test]
-async fn a_batch_is_grouped_by_partition_and_answered_in_its_order() {
+async fn batch_is_grouped_by_partition_and_answered_in_order() {
     let service = service().await;
     let ids: Vec<String> = (0..1_000).map(|n| format!("p-{n}")).collect();
     let answer = service.submit(ids.iter().map(|id| post(id)).collect()).await;
@@ -52,7 +52,7 @@ async fn a_batch_is_grouped_by_partition_and_answered_in_its_order() {
 }
 
 #[tokio::test]
-async fn both_forms_of_an_item_both_slashes_and_an_empty_batch_are_taken() {
+async fn item_forms_slash_variants_and_empty_batch_are_accepted() {
     let service = service().await;
     let nested = json!({"id": "n", "type": {"id": "versioned", "version": "2026-01", "schemaVariant": "partial"},
         "data": {}});
@@ -75,7 +75,7 @@ async fn both_forms_of_an_item_both_slashes_and_an_empty_batch_are_taken() {
 }
 
 #[tokio::test]
-async fn a_type_that_was_added_a_moment_ago_is_read_from_the_store() {
+async fn newly_added_type_is_read_from_the_store() {
     let service = service().await;
     let before = service.deps.live.org(&service.org).unwrap().version();
     let version = service.apply("item_type: comment\nkind: CONTENT\n").await;
@@ -86,7 +86,7 @@ async fn a_type_that_was_added_a_moment_ago_is_read_from_the_store() {
 }
 
 #[tokio::test]
-async fn large_bodies_are_worked_on_elsewhere_with_the_same_result() {
+async fn large_bodies_are_parsed_on_a_blocking_thread() {
     let service = crate::support::Service::with(|settings, _, _| settings.offload_bytes = 1).await;
     assert_eq!(service.submit(json!([post("a")])).await.status, 202);
     let refused = service.submit(json!([{"id": "b", "typeId": "post", "data": {}}])).await;

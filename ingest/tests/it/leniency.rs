@@ -48,7 +48,7 @@ fn item(change: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn forms_of_requests_that_clients_send_are_taken() {
+async fn lenient_request_forms_are_accepted() {
     let service = service().await;
     let thread: Vec<_> = (0..1_000).map(|n| post(&n.to_string())).collect();
     let more: Vec<_> = (0..1_001).map(|n| post(&n.to_string())).collect();
@@ -116,7 +116,7 @@ async fn forms_of_requests_that_clients_send_are_taken() {
 }
 
 #[tokio::test]
-async fn forms_of_values_that_clients_send_are_taken_or_absent() {
+async fn lenient_value_forms_are_accepted_or_ignored() {
     let service = service().await;
     service.apply(TYPES).await;
     let rows = [

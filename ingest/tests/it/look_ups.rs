@@ -39,7 +39,7 @@ async fn store(service: &Service, id: &str, submission: SubmissionId, at: i64, e
 }
 
 #[tokio::test]
-async fn policies_come_in_the_order_of_their_creation_with_a_tag_of_their_version() {
+async fn policies_are_listed_by_creation_with_a_version_etag() {
     let service = service().await;
     let answer = service.get(POLICIES).await;
     assert_eq!(answer.status, 200);
@@ -86,7 +86,7 @@ async fn an_item_is_404_until_a_processor_stored_it() {
 }
 
 #[tokio::test]
-async fn a_submission_can_be_named_and_an_id_may_hold_any_character() {
+async fn look_up_accepts_a_submission_and_any_character_in_ids() {
     let service = service().await;
     let (old, new) = (SubmissionId::random(), SubmissionId::random());
     store(&service, "a/b c", old, 10, true).await;
@@ -134,7 +134,7 @@ async fn a_wait_ends_when_the_submission_is_evaluated() {
 }
 
 #[tokio::test]
-async fn a_wait_is_cut_at_its_setting_and_gives_the_present_state() {
+async fn wait_is_capped_and_returns_the_current_state() {
     let service = Service::with(|settings, _, _| settings.longest_wait_ms = 20).await;
     store(&service, "p-1", SubmissionId::random(), 10, false).await;
     let answer = service.get("/api/v1/items/post/p-1?wait=1000m").await;
@@ -142,7 +142,7 @@ async fn a_wait_is_cut_at_its_setting_and_gives_the_present_state() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_lets_nobody_wait() {
+async fn stopping_server_ends_waits() {
     let service = Service::with(|settings, _, _| settings.longest_wait_ms = 3_600_000).await;
     store(&service, "p-1", SubmissionId::random(), 10, false).await;
     let stop = async {

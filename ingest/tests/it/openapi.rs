@@ -44,7 +44,7 @@ async fn raw(service: &Service, method: &str, path: &str, key: &str) -> (u16, St
 }
 
 #[tokio::test]
-async fn every_route_is_described_and_every_described_route_is_there() {
+async fn routes_and_their_description_are_the_same() {
     let described: BTreeSet<String> = paths().map(|(path, _)| shape(path)).collect();
     assert_eq!(described, routed());
     let service = service().await;

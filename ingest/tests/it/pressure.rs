@@ -47,7 +47,7 @@ async fn a_closed_log_is_503() {
 }
 
 #[tokio::test]
-async fn above_its_rate_an_organisation_is_told_when_to_come_again() {
+async fn rate_limited_organisation_gets_retry_after() {
     let service = Service::with(|_, http, _| {
         http.requests_per_second = 1;
         http.burst = 2;
@@ -69,7 +69,7 @@ async fn above_its_rate_an_organisation_is_told_when_to_come_again() {
 }
 
 #[tokio::test]
-async fn a_refused_rate_is_told_before_the_body_comes() {
+async fn rate_limit_is_answered_before_the_body_is_read() {
     let service = Service::with(|_, http, _| {
         http.requests_per_second = 1;
         http.burst = 1;
@@ -118,7 +118,7 @@ fn stalled(bytes: usize) -> Body {
 }
 
 #[tokio::test]
-async fn bodies_that_never_come_take_nothing_from_another_organisation() {
+async fn unsent_bodies_take_no_budget_of_another_organisation() {
     let service = Service::with(|_, _, _| {}).await;
     let other = service.other_org().await;
     for sent in [0, (8 << 20) - 1] {
@@ -147,7 +147,7 @@ async fn bodies_that_never_come_take_nothing_from_another_organisation() {
 }
 
 #[tokio::test]
-async fn a_body_that_comes_too_slowly_is_408() {
+async fn slow_body_is_408() {
     let service = Service::with(|_, http, _| http.body_read_ms = 20).await;
     let body = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
     let answer = service.post_text(ITEMS, body).await;
@@ -156,7 +156,7 @@ async fn a_body_that_comes_too_slowly_is_408() {
 }
 
 #[tokio::test]
-async fn a_body_that_falls_below_its_rate_is_408() {
+async fn body_below_its_minimum_rate_is_408() {
     let service = Service::with(|_, http, _| (http.body_read_ms, http.body_pace_ms) = (600_000, 50)).await;
     let answer = tokio::time::timeout(PATIENCE, service.post_text(ITEMS, stalled(20_000))).await.unwrap();
     assert_eq!(answer.status, 408);
@@ -165,7 +165,7 @@ async fn a_body_that_falls_below_its_rate_is_408() {
 }
 
 #[tokio::test]
-async fn look_ups_that_wait_take_no_slot_of_another_organisation() {
+async fn waiting_look_ups_leave_slots_to_other_organisations() {
     let service = Service::with(|settings, _, _| settings.waiting_requests = 100).await;
     let other = service.other_org().await;
     let mut stuck: FuturesUnordered<_> =
@@ -180,14 +180,14 @@ async fn look_ups_that_wait_take_no_slot_of_another_organisation() {
 }
 
 #[tokio::test]
-async fn too_many_who_wait_are_503_and_who_does_not_wait_is_answered() {
+async fn waiting_look_ups_above_the_limit_are_503() {
     let service = Service::with(|settings, _, _| settings.waiting_requests = 0).await;
     assert_come_again(&service.get("/api/v1/items/post/p-1?wait=1s").await);
     assert_eq!(service.get("/api/v1/items/post/p-1").await.status, 404);
 }
 
 #[tokio::test]
-async fn an_appeal_whose_id_cannot_be_claimed_is_503_and_not_appended() {
+async fn appeal_without_a_claimed_id_is_503_and_not_appended() {
     let service = Service::with(|_, _, _| {}).await;
     service.deps.store.close().await.unwrap();
     assert_come_again(&service.post(APPEAL, &appeal("a-1")).await);
@@ -195,7 +195,7 @@ async fn an_appeal_whose_id_cannot_be_claimed_is_503_and_not_appended() {
 }
 
 #[tokio::test]
-async fn items_are_503_while_the_oldest_one_waits_too_long() {
+async fn items_are_503_above_the_lag_limit() {
     // Nobody processes anything here.
     let service = Service::with(|settings, _, _| settings.max_lag_seconds = 1).await;
     let items = json!({"items": [post("a")]});

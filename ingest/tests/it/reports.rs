@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::{APPEAL, REPORT, appeal, report, service};
 
 #[tokio::test]
-async fn a_report_is_answered_with_the_id_that_the_log_has() {
+async fn report_response_has_the_logged_id() {
     let service = service().await;
     for path in [REPORT, "/api/v1/report/"] {
         let answer = service.post(path, &report()).await;
@@ -18,7 +18,7 @@ async fn a_report_is_answered_with_the_id_that_the_log_has() {
 }
 
 #[tokio::test]
-async fn main_item_that_says_partial_may_lack_required_fields() {
+async fn partial_main_item_may_lack_required_fields() {
     let service = service().await;
     let partial = json!({"id": "p", "typeId": "post", "typeSchemaVariant": "partial", "data": {}});
     let (mut of_report, mut of_appeal) = (report(), appeal("partial"));
@@ -31,7 +31,7 @@ async fn main_item_that_says_partial_may_lack_required_fields() {
 }
 
 #[tokio::test]
-async fn context_that_does_not_fit_is_kept_and_marked() {
+async fn invalid_context_is_kept_and_marked() {
     let service = service().await;
     let mut body = report();
     body["reportedItemThread"] = json!([
@@ -56,7 +56,7 @@ async fn context_that_does_not_fit_is_kept_and_marked() {
 }
 
 #[tokio::test]
-async fn members_of_context_that_cannot_be_read_are_kept_as_they_came() {
+async fn unreadable_context_members_are_kept_as_sent() {
     let service = service().await;
     let thread = r#"[
         {"id":77,"typeId":"post","data":{"text":"x"}},
@@ -87,7 +87,7 @@ async fn members_of_context_that_cannot_be_read_are_kept_as_they_came() {
 }
 
 #[tokio::test]
-async fn names_that_nobody_configured_are_kept_and_marked() {
+async fn unknown_names_are_kept_and_marked() {
     let service = service().await;
     let policies = service.get("/api/v1/policies/").await.body;
     let known = policies["policies"][1]["id"].as_str().unwrap();

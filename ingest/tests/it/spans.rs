@@ -8,7 +8,7 @@ use tracing_subscriber::fmt::format::FmtSpan;
 use crate::support::{ITEMS, post, service};
 
 #[tokio::test]
-async fn a_request_has_a_span_with_its_ids_and_nothing_that_was_sent() {
+async fn request_span_has_ids_and_no_content() {
     let service = service().await;
     let written = Written::default();
     let to = written.clone();

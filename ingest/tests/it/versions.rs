@@ -19,7 +19,7 @@ async fn assert_taken(service: &Service, version: &str, data: Value, faults: &[&
 }
 
 #[tokio::test]
-async fn item_of_a_numbered_version_is_held_to_its_fields() {
+async fn item_is_validated_against_its_numbered_version() {
     let service = service().await;
     for fields in [
         "[{name: a, type: STRING, required: true}]",
@@ -58,7 +58,7 @@ async fn item_of_a_numbered_version_is_held_to_its_fields() {
 }
 
 #[tokio::test]
-async fn item_of_a_named_version_is_held_to_its_fields() {
+async fn item_is_validated_against_its_named_version() {
     let service = service().await;
     let fields = |kind: &str| format!("fields: [{{name: a, type: {kind}}}]\n");
     let head = "item_type: note\nkind: CONTENT\n";

@@ -80,7 +80,8 @@ impl Service {
     pub(crate) async fn with(
         set: impl FnOnce(&mut Settings, &mut tidegate_web::Settings, &mut tidegate_stream::settings::Settings),
     ) -> Self {
-        // Whichever test reaches a span first decides for all threads whether anybody listens to it, unless somebody always does.
+        // Whichever test reaches a span first decides for all threads whether anybody listens to it, unless somebody
+        // always does.
         static LISTENER: Once = Once::new();
         LISTENER
             .call_once(|| tracing::subscriber::set_global_default(tracing_subscriber::registry()).unwrap());
