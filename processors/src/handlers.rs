@@ -1,5 +1,4 @@
-//! Handlers of the topics whose records lead to one call of the moderation crate: reports, appeals, strikes and released
-//! decisions.
+//! Handlers of reports, appeals, strikes and released decisions. Each record is one call of `tidegate-moderation`.
 
 use std::marker::PhantomData;
 
@@ -15,17 +14,17 @@ use tidegate_schemas::{
 
 use crate::consumer::{
     error::TaskError,
-    handler::{DeadPart, Handler, Job, Part},
+    handler::{DeadLetterContent, Handler, Job, Part},
     key_queues::{Key, NewPart},
 };
 
-/// A record that is handled by one call of the moderation crate.
-pub(crate) trait Accepted: Record + Send + Sync + 'static {
-    /// Organisation and item or user whose records are handled in order, and the size of the content.
+/// Record that one call of `tidegate-moderation` handles.
+pub(crate) trait HandledRecord: Record + Send + Sync + 'static {
+    /// Returns the part of the record: its ordering key (org and item or user) and the size of its content.
     fn part(&self) -> NewPart;
 
-    /// Submission that a dead letter of the record names.
-    fn submission(&self) -> Option<SubmissionId> {
+    /// Returns the submission for the record's dead letter.
+    fn submission_id(&self) -> Option<SubmissionId> {
         None
     }
 
@@ -35,19 +34,19 @@ pub(crate) trait Accepted: Record + Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), moderation::Error>> + Send;
 }
 
-/// Consumer of the topic of `R`.
+/// Handler of the records `R`.
 pub(crate) struct RecordHandler<R> {
     deps: moderation::Deps,
-    record: PhantomData<fn() -> R>,
+    record_type: PhantomData<fn() -> R>,
 }
 
 impl<R> RecordHandler<R> {
     pub(crate) const fn new(deps: moderation::Deps) -> Self {
-        Self { deps, record: PhantomData }
+        Self { deps, record_type: PhantomData }
     }
 }
 
-impl<R: Accepted> Handler for RecordHandler<R> {
+impl<R: HandledRecord> Handler for RecordHandler<R> {
     type Record = R;
     type Guard = ();
 
@@ -55,8 +54,8 @@ impl<R: Accepted> Handler for RecordHandler<R> {
         vec![job.record.part()]
     }
 
-    fn dead_part(job: &Job<R>, _part: usize) -> DeadPart {
-        DeadPart { datum: job.value.to_vec(), submission_id: job.record.submission() }
+    fn dead_letter_content(job: &Job<R>, _part: usize) -> DeadLetterContent {
+        DeadLetterContent { datum: job.value.to_vec(), submission_id: job.record.submission_id() }
     }
 
     fn start(&self, _job: &Job<R>, _part: usize) {}
@@ -66,12 +65,12 @@ impl<R: Accepted> Handler for RecordHandler<R> {
     }
 }
 
-impl Accepted for Report {
+impl HandledRecord for Report {
     fn part(&self) -> NewPart {
         NewPart::single(Key { org: self.org.clone(), item: self.item.key() }, self.item.data.len())
     }
 
-    fn submission(&self) -> Option<SubmissionId> {
+    fn submission_id(&self) -> Option<SubmissionId> {
         Some(self.item.submission_id)
     }
 
@@ -80,7 +79,7 @@ impl Accepted for Report {
     }
 }
 
-impl Accepted for Appeal {
+impl HandledRecord for Appeal {
     fn part(&self) -> NewPart {
         NewPart::single(Key { org: self.org.clone(), item: self.item.key() }, self.item.data.len())
     }
@@ -90,17 +89,17 @@ impl Accepted for Appeal {
     }
 }
 
-impl Accepted for Strike {
+impl HandledRecord for Strike {
     fn part(&self) -> NewPart {
         NewPart::single(Key { org: self.org.clone(), item: self.user.clone() }, 0)
     }
 
     async fn accept(deps: &moderation::Deps, job: &Job<Self>) -> Result<(), moderation::Error> {
-        strikes::accept(deps, &job.record, job.at.offset.0).await
+        strikes::accept(deps, &job.record, job.position.offset.0).await
     }
 }
 
-impl Accepted for Decision {
+impl HandledRecord for Decision {
     fn part(&self) -> NewPart {
         NewPart::single(Key { org: self.org.clone(), item: self.item.clone() }, 0)
     }

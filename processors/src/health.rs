@@ -1,4 +1,4 @@
-//! Outages that make work of a role wait, as readiness reports them.
+//! Records outages that delay the work of a role, and reports them as readiness.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::metrics;
 #[derive(Clone, Debug, Default)]
 pub struct Health(Arc<Mutex<BTreeMap<(&'static str, &'static str), usize>>>);
 
-/// Reported outage. Dropping it takes the report back.
+/// Report of an outage. Dropping it withdraws the report.
 #[derive(Debug)]
 pub(crate) struct OutageReport {
     health: Health,
@@ -20,7 +20,7 @@ pub(crate) struct OutageReport {
 }
 
 impl Health {
-    /// Reports that a piece of work of the role waits because of the error `tag`.
+    /// Reports a part or task of the role that waits because of the error `tag`.
     pub(crate) fn report_outage(&self, role: Role, tag: &'static str) -> OutageReport {
         let is_new = {
             let mut outages = self.0.lock();
@@ -29,8 +29,8 @@ impl Health {
             *count == 1
         };
         if is_new {
-            tracing::warn!(%role, tag, "work waits for an outage to end and is retried");
-            metrics::set_waits(role, tag, true);
+            tracing::warn!(%role, tag, "an outage stops the work of the role: it is retried until the outage ends");
+            metrics::set_waiting(role, tag, true);
         }
         OutageReport { health: self.clone(), role, tag }
     }
@@ -40,8 +40,8 @@ impl Health {
         if outages.is_empty() {
             return Readiness::Ready;
         }
-        let all: Vec<_> = outages.keys().map(|(role, tag)| format!("{role}: {tag}")).collect();
-        Readiness::NotReady { why: all.join("; ") }
+        let descriptions: Vec<_> = outages.keys().map(|(role, tag)| format!("{role}: {tag}")).collect();
+        Readiness::NotReady { why: descriptions.join("; ") }
     }
 }
 
@@ -53,8 +53,8 @@ impl Drop for OutageReport {
             *count -= 1;
             if *count == 0 {
                 outages.remove(&(role.0, tag));
-                tracing::info!(%role, tag, "work goes on");
-                metrics::set_waits(role, tag, false);
+                tracing::info!(%role, tag, "the outage has ended: the work of the role continues");
+                metrics::set_waiting(role, tag, false);
             }
         }
     }
@@ -68,11 +68,11 @@ mod tests {
     fn readiness_names_an_outage_until_its_last_report_ends() {
         let health = Health::default();
         assert!(health.readiness().is_ready());
-        let first = health.report_outage(Role("items"), "store_timeout");
-        let second = health.report_outage(Role("items"), "store_timeout");
-        drop(first);
+        let first_report = health.report_outage(Role("items"), "store_timeout");
+        let second_report = health.report_outage(Role("items"), "store_timeout");
+        drop(first_report);
         assert_eq!(health.readiness(), Readiness::NotReady { why: "items: store_timeout".to_owned() });
-        drop(second);
+        drop(second_report);
         assert!(health.readiness().is_ready());
     }
 }

@@ -1,6 +1,6 @@
 //! Consumers of the log's topics: items, reports, appeals, decisions, strikes and callbacks, each in the order of its key.
 //!
-//! What content leads to is decided in `tidegate-moderation`.
+//! The effects of content are decided in `tidegate-moderation`.
 
 pub mod callbacks;
 mod consumer;
@@ -27,7 +27,7 @@ pub use self::{
     settings::{MediaSettings, MissingSettings, PoisonSettings, Settings, SettingsError},
 };
 
-/// Handles of the process that the role `process` works with.
+/// Shared handles of the process for the role `process`.
 #[derive(Clone)]
 pub struct Deps {
     pub log: Log,
@@ -40,7 +40,7 @@ pub struct Deps {
     pub health: Health,
 }
 
-/// Endpoints, client and secrets with which platforms are asked for items.
+/// Endpoints, client and secrets for requests for items to platforms.
 #[derive(Clone)]
 pub struct PartialItems {
     pub endpoints: Arc<PartialItemsEndpoints>,

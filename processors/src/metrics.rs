@@ -1,4 +1,4 @@
-//! Metrics of the crate: names, descriptions for `/metrics`, and one function for each recording.
+//! Metrics of the crate: names, descriptions for `/metrics`, and recording functions.
 
 use std::time::Duration;
 
@@ -42,8 +42,8 @@ pub fn describe() {
     );
     describe_counter!(PROCESSING_HELD, "Waits of parts for one org's configuration or an unreadable row.");
     describe_gauge!(PROCESSING_WAITS, "1 while work of the role waits for an outage with this tag to end.");
-    describe_gauge!(DIVERTED_ORGS, "Orgs whose content is diverted to the dead letters.");
-    describe_gauge!(MISSING_CONFIGURATIONS, "Orgs whose configuration was missing lately.");
+    describe_gauge!(DIVERTED_ORGS, "Orgs with content diverted to the dead letters.");
+    describe_gauge!(MISSING_CONFIGURATIONS, "Orgs with a recently missing configuration.");
     describe_gauge!(
         CLOCK_SET_BACK,
         "Minutes by which the clock is behind the latest time that it has shown."
@@ -53,7 +53,7 @@ pub fn describe() {
         "Due rows that failed for another reason than an outage and are tried again."
     );
     describe_counter!(CALLBACKS, "Callbacks that entered a state.");
-    describe_counter!(CALLBACKS_REPEATED, "Records of events whose delivery had been accepted before.");
+    describe_counter!(CALLBACKS_REPEATED, "Repeated records of events with an existing delivery.");
     describe_gauge!(CALLBACKS_IN_FLIGHT, "Callback attempts that are being made.");
     describe_gauge!(CALLBACKS_WAITING, "Callbacks that wait in memory for an attempt.");
     describe_gauge!(CALLBACKS_OLDEST_DUE, Unit::Seconds, "Time that the oldest due callback has waited.");
@@ -71,10 +71,7 @@ pub fn describe() {
         MEDIA_SLOW_REFUSED,
         "Items of items-slow that found the queue of their org full, by bound."
     );
-    describe_gauge!(
-        MEDIA_SLOW_SEATED,
-        "Items of items-slow whose media are being fetched or whose models are asked."
-    );
+    describe_gauge!(MEDIA_SLOW_SEATED, "Items of items-slow with running media fetches or model calls.");
     describe_gauge!(MEDIA_SLOW_LINE, "Items of items-slow that are queued.");
     describe_gauge!(
         MEDIA_SLOW_BYTES,
@@ -83,20 +80,20 @@ pub fn describe() {
     );
 }
 
-pub(crate) fn parts_ended(role: Role, outcome: &'static str, parts: usize) {
+pub(crate) fn record_ended_parts(role: Role, outcome: &'static str, parts: usize) {
     counter!(PROCESSED, "role" => role.0, "outcome" => outcome).increment(parts as u64);
 }
 
-pub(crate) fn record_completed(role: Role, took: Duration) {
-    histogram!(PROCESSING_SECONDS, "role" => role.0).record(took.as_secs_f64());
+pub(crate) fn record_completion(role: Role, elapsed: Duration) {
+    histogram!(PROCESSING_SECONDS, "role" => role.0).record(elapsed.as_secs_f64());
 }
 
-pub(crate) fn part_held(role: Role, tag: &'static str) {
+pub(crate) fn record_held_part(role: Role, tag: &'static str) {
     counter!(PROCESSING_HELD, "role" => role.0, "tag" => tag).increment(1);
 }
 
-pub(crate) fn set_waits(role: Role, tag: &'static str, waits: bool) {
-    gauge!(PROCESSING_WAITS, "role" => role.0, "tag" => tag).set(u8::from(waits));
+pub(crate) fn set_waiting(role: Role, tag: &'static str, is_waiting: bool) {
+    gauge!(PROCESSING_WAITS, "role" => role.0, "tag" => tag).set(u8::from(is_waiting));
 }
 
 pub(crate) fn set_diverted_orgs(role: Role, orgs: usize) {
@@ -111,15 +108,15 @@ pub(crate) fn set_clock_set_back(role: Role, minutes: i64) {
     gauge!(CLOCK_SET_BACK, "role" => role.0).set(minutes as f64);
 }
 
-pub(crate) fn due_row_failed(role: Role, tag: &'static str) {
+pub(crate) fn record_due_row_failure(role: Role, tag: &'static str) {
     counter!(DUE_FAULTS, "role" => role.0, "tag" => tag).increment(1);
 }
 
-pub(crate) fn callback_entered(state: DeliveryState) {
+pub(crate) fn record_callback_state(state: DeliveryState) {
     counter!(CALLBACKS, "state" => state.as_str()).increment(1);
 }
 
-pub(crate) fn callback_repeated() {
+pub(crate) fn record_repeated_callback() {
     counter!(CALLBACKS_REPEATED).increment(1);
 }
 
@@ -129,46 +126,47 @@ pub(crate) fn set_callback_queues(in_flight: usize, waiting: usize, oldest_due: 
     gauge!(CALLBACKS_OLDEST_DUE).set(oldest_due.as_secs_f64());
 }
 
-pub(crate) fn callback_attempted(outcome: &'static str, took: Duration) {
+pub(crate) fn record_callback_attempt(outcome: &'static str, elapsed: Duration) {
     counter!(CALLBACK_ATTEMPTS, "outcome" => outcome).increment(1);
-    histogram!(CALLBACK_ATTEMPT_SECONDS).record(took.as_secs_f64());
+    histogram!(CALLBACK_ATTEMPT_SECONDS).record(elapsed.as_secs_f64());
 }
 
-pub(crate) fn callback_failed(tag: &'static str) {
+pub(crate) fn record_callback_failure(tag: &'static str) {
     counter!(CALLBACK_FAULTS, "tag" => tag).increment(1);
 }
 
-pub(crate) fn rule_outcome(org: String, rule: String, outcome: &'static str) {
+pub(crate) fn record_rule_outcome(org: String, rule: String, outcome: &'static str) {
     counter!(RULE_OUTCOMES, "org" => org, "rule" => rule, "outcome" => outcome).increment(1);
 }
 
-pub(crate) fn frequent_rule() {
+pub(crate) fn record_frequent_rule() {
     counter!(FREQUENT_RULES).increment(1);
 }
 
-pub(crate) fn rule_alarm() {
+pub(crate) fn record_rule_alarm() {
     counter!(RULE_ALARMS).increment(1);
 }
 
-/// Counts an item that was handed over to the topic `items-slow`.
-pub(crate) fn item_handed_over(why: &'static str) {
-    counter!(MEDIA_ITEMS_SLOW, "why" => why).increment(1);
+/// Counts an item handed over to the topic `items-slow`.
+pub(crate) fn record_handover(reason: &'static str) {
+    counter!(MEDIA_ITEMS_SLOW, "why" => reason).increment(1);
 }
 
-pub(crate) fn slow_item_refused(full: QueueFull) {
-    let bound = match full {
+pub(crate) fn record_refused_slow_item(queue_full: QueueFull) {
+    let bound = match queue_full {
         QueueFull::Entries => "items",
         QueueFull::Weight => "bytes",
     };
     counter!(MEDIA_SLOW_REFUSED, "why" => bound).increment(1);
 }
 
-/// Adds to the gauges by how much a queue of slow items has changed. There is one for media and one for models.
-pub(crate) fn slow_queue_changed(before: Totals, after: Totals) {
+/// Adds the change of one queue of slow items to the gauges. The queues for media and models share them, so a plain `set`
+/// would overwrite the other queue's value.
+pub(crate) fn adjust_slow_queue_gauges(old: Totals, new: Totals) {
     for (name, before, after) in [
-        (MEDIA_SLOW_SEATED, before.running, after.running),
-        (MEDIA_SLOW_LINE, before.waiting, after.waiting),
-        (MEDIA_SLOW_BYTES, before.weight, after.weight),
+        (MEDIA_SLOW_SEATED, old.running, new.running),
+        (MEDIA_SLOW_LINE, old.waiting, new.waiting),
+        (MEDIA_SLOW_BYTES, old.weight, new.weight),
     ] {
         gauge!(name).increment(after as f64 - before as f64);
     }

@@ -1,4 +1,4 @@
-//! The role `process`: starts and ends the consumers of all topics but callbacks, and the scanner of due decisions.
+//! The role `process`: runs the consumers of all topics except `callbacks`, and the scanners of due rows.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     consumer::{consumer_loop::ConsumerLoop, error::RoleError, handler::Handler},
     handlers::RecordHandler,
     items::{
-        alarm_thresholds::{Expectations, Measure},
+        alarm_thresholds::{AlarmThresholds, ThresholdFactors},
         compute_pool::ComputePool,
         fact_lookup::FactLookup,
         media_wait::MediaWait,
@@ -36,19 +36,19 @@ use crate::{
     settings::Settings,
 };
 
-/// Time for the last write of rule counts. While the store is unavailable, a stop does not wait for a few numbers.
-const LAST_COUNTS: Duration = Duration::from_secs(2);
+/// Time for the last write of rule counts. Losing a few counts is better than a stop that waits for an unavailable store.
+const FINAL_COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Longest interval between two searches for orgs whose old jobs are to be closed.
+/// Longest interval between two searches for turns to close old jobs.
 const AUTO_CLOSE_POLL: Duration = Duration::from_secs(30);
 
-const DUE: Role = Role("decisions-due");
+const DECISIONS_DUE: Role = Role("decisions-due");
 
 const AUTO_CLOSE: Role = Role("auto-close");
 
 const PARTIAL_ITEMS_DUE: Role = Role("partial-items-due");
 
-/// Runs the role until `stop` and its drain. The first consumer that fails ends the others, and its error is returned.
+/// Runs the role until `stop` and drains it. The first failure of a consumer stops the others and is returned.
 pub async fn process(
     deps: Deps,
     settings: Settings,
@@ -58,64 +58,70 @@ pub async fn process(
     let settings = Arc::new(settings);
     let pool = ComputePool::new(settings.threads, Arc::clone(deps.live.processing_load()))
         .map_err(|error| RoleError::Broken { role: Role("process"), detail: error.to_string() })?;
-    // Effects of accepted records may use the part of the disk that is reserved for them.
-    let work = moderation::Deps {
+    // Effects of accepted records may use the reserved part of the disk, so they can be stored while requests are refused.
+    let moderation_deps = moderation::Deps {
         log: deps.log.reserved(),
         store: deps.store.clone(),
         live: Arc::clone(&deps.live),
         partial_items: Arc::clone(&deps.partial_items.endpoints),
     };
     let PartialItems { client, secrets, .. } = deps.partial_items.clone();
-    let fetcher = Fetcher::new(work.clone(), client, secrets, |name| std::env::var(name).ok())
+    let fetcher = Fetcher::new(moderation_deps.clone(), client, secrets, |name| std::env::var(name).ok())
         .map_err(|error| RoleError::Broken { role: Role("process"), detail: error.to_string() })?;
     let mut roles =
         Roles { deps, settings: Arc::clone(&settings), stop: stop.child_token(), tasks: JoinSet::new() };
 
-    let facts = FactLookup::new(work.store.clone(), &settings)
+    let facts = FactLookup::new(moderation_deps.store.clone(), &settings)
         .map_err(|error| RoleError::Broken { role: Role("process"), detail: error.to_string() })?;
-    let expected = Expectations::new(
-        work.store.clone(),
-        Measure { times: settings.alarm_times, least: settings.alarm_least },
+    let expectations = AlarmThresholds::new(
+        moderation_deps.store.clone(),
+        ThresholdFactors { factor: settings.alarm_times, min_matches: settings.alarm_least },
     );
-    let allowances = RuleLimits::new(work.store.clone(), expected);
-    let tally =
-        OutcomeCounters::new(work.store.clone(), settings.rule_metrics, settings.frequent_rule_percent);
-    let keeping = tokio::spawn(tally.clone().keep(settings.rule_counts_every(), roles.stop.clone()));
-    let items = |media, scores| ItemPipeline {
-        deps: work.clone(),
+    let rule_limits = RuleLimits::new(moderation_deps.store.clone(), expectations);
+    let counters = OutcomeCounters::new(
+        moderation_deps.store.clone(),
+        settings.rule_metrics,
+        settings.frequent_rule_percent,
+    );
+    let counter_task = tokio::spawn(
+        counters.clone().write_periodically(settings.rule_counts_interval(), roles.stop.clone()),
+    );
+    let build_pipeline = |media, scores| ItemPipeline {
+        deps: moderation_deps.clone(),
         pool: pool.clone(),
         facts: facts.clone(),
-        limits: allowances.clone(),
-        counters: tally.clone(),
+        limits: rule_limits.clone(),
+        counters: counters.clone(),
         media,
         scores,
     };
-    let (passing, slow) = {
+    let (short_wait, slow_wait) = {
         let (signals, settings) = (&roles.deps.signals, &settings.media);
-        (MediaWait::passing(signals.clone(), settings), MediaWait::slow(signals.clone(), settings))
+        (MediaWait::short(signals.clone(), settings), MediaWait::slow(signals.clone(), settings))
     };
-    let (scorer, waits) = (&roles.deps.scorer, &settings.media);
-    let passing_scores = ScoreWait::passing(scorer.clone(), pool.clone(), waits);
-    let slow_scores = ScoreWait::slow(scorer.clone(), pool.clone(), waits);
-    roles.start(Group::ITEMS.0, Topic::Items, items(passing, passing_scores));
-    roles.start("items-slow", Topic::ItemsSlow, items(slow, slow_scores));
-    let reports = roles.consume("reports", Topic::Reports);
-    roles.scan_partial_items(&reports, fetcher);
-    roles.work("reports", reports, RecordHandler::<Report>::new(work.clone()));
-    roles.start("appeals", Topic::Appeals, RecordHandler::<Appeal>::new(work.clone()));
-    roles.start("strikes", Topic::Strikes, RecordHandler::<Strike>::new(work.clone()));
-    let inbox = roles.consume("decisions", Topic::Decisions);
-    roles.scan_due(&inbox, work.clone());
-    roles.close_old_jobs(&inbox, work.clone());
-    roles.work("decisions", inbox, RecordHandler::<Decision>::new(work));
-    let ended = roles.join().await;
-    // The counts of the items that ended during the drain.
+    let (scorer, media_settings) = (&roles.deps.scorer, &settings.media);
+    let short_scores = ScoreWait::short(scorer.clone(), pool.clone(), media_settings);
+    let slow_scores = ScoreWait::slow(scorer.clone(), pool.clone(), media_settings);
+    roles.start_consumer(Group::ITEMS.0, Topic::Items, build_pipeline(short_wait, short_scores));
+    roles.start_consumer("items-slow", Topic::ItemsSlow, build_pipeline(slow_wait, slow_scores));
+    // The scanners of due rows follow the partitions of an inbox, so it is opened before its consumer starts.
+    let reports_inbox = roles.open_inbox("reports", Topic::Reports);
+    roles.scan_partial_items(&reports_inbox, fetcher);
+    roles.run_consumer("reports", reports_inbox, RecordHandler::<Report>::new(moderation_deps.clone()));
+    roles.start_consumer("appeals", Topic::Appeals, RecordHandler::<Appeal>::new(moderation_deps.clone()));
+    roles.start_consumer("strikes", Topic::Strikes, RecordHandler::<Strike>::new(moderation_deps.clone()));
+    let decisions_inbox = roles.open_inbox("decisions", Topic::Decisions);
+    roles.scan_due_decisions(&decisions_inbox, moderation_deps.clone());
+    roles.scan_old_jobs(&decisions_inbox, moderation_deps.clone());
+    roles.run_consumer("decisions", decisions_inbox, RecordHandler::<Decision>::new(moderation_deps));
+    let result = roles.join_all().await;
+    // The counter task stops with the roles' token, so counts of items that ended during the drain are written here.
     let last_counts = async {
-        let _ended = keeping.await;
-        tally.write().await;
+        let _exit = counter_task.await;
+        counters.write_counts().await;
     };
-    let _in_time = tokio::time::timeout(LAST_COUNTS, last_counts).await;
-    ended
+    let _in_time = tokio::time::timeout(FINAL_COUNT_TIMEOUT, last_counts).await;
+    result
 }
 
 struct Roles {
@@ -126,18 +132,18 @@ struct Roles {
 }
 
 impl Roles {
-    /// Starts a consumer whose group has the name of the role.
-    fn start<H: Handler>(&mut self, name: &'static str, topic: Topic, handler: H) {
-        let inbox = self.consume(name, topic);
-        self.work(name, inbox, handler);
+    /// Starts a consumer. Its group has the name of the role.
+    fn start_consumer<H: Handler>(&mut self, name: &'static str, topic: Topic, handler: H) {
+        let inbox = self.open_inbox(name, topic);
+        self.run_consumer(name, inbox, handler);
     }
 
-    fn consume(&self, name: &'static str, topic: Topic) -> Inbox {
-        let budget = self.settings.budget();
+    fn open_inbox(&self, name: &'static str, topic: Topic) -> Inbox {
+        let budget = self.settings.inbox_budget();
         self.deps.log.consume(Group(name), &[topic], budget, Role(name), self.stop.clone())
     }
 
-    fn work<H: Handler>(&mut self, name: &'static str, inbox: Inbox, handler: H) {
+    fn run_consumer<H: Handler>(&mut self, name: &'static str, inbox: Inbox, handler: H) {
         let consumer = ConsumerLoop::new(
             Role(name),
             inbox,
@@ -149,12 +155,12 @@ impl Roles {
         self.tasks.spawn(consumer.run());
     }
 
-    fn scan_due(&mut self, inbox: &Inbox, work: moderation::Deps) {
-        let table = DueDecisions { deps: work, lease: self.settings.decision_lease() };
+    fn scan_due_decisions(&mut self, inbox: &Inbox, deps: moderation::Deps) {
+        let table = DueDecisions { deps, append_lease: self.settings.decision_lease() };
         let poll = Duration::from_millis(self.settings.decision_poll_ms);
         let sweep = Duration::from_millis(self.settings.decision_sweep_ms);
         let (settings, health) = (Arc::clone(&self.settings), self.deps.health.clone());
-        let scanner = DueScanner::new(DUE, Topic::Decisions, table, poll, sweep, settings, health);
+        let scanner = DueScanner::new(DECISIONS_DUE, Topic::Decisions, table, poll, sweep, settings, health);
         let (ownership, stop) = (inbox.ownership(), self.stop.clone());
         self.tasks.spawn(async move {
             scanner.run(ownership, stop).await;
@@ -162,12 +168,12 @@ impl Roles {
         });
     }
 
-    /// Closes old jobs of the orgs whose shard is one of the partitions of decisions that this process owns.
-    fn close_old_jobs(&mut self, inbox: &Inbox, work: moderation::Deps) {
-        let every = Duration::from_millis(self.settings.auto_close_every_ms);
-        let table = AutoCloseTurns::new(work, every, Millis::now());
-        // Each pass reads whole minutes, the next one included, so a turn is known before it is due.
-        let poll = every.min(AUTO_CLOSE_POLL);
+    /// Closes old jobs of the orgs in this process's partitions of the topic `decisions`.
+    fn scan_old_jobs(&mut self, inbox: &Inbox, deps: moderation::Deps) {
+        let interval = Duration::from_millis(self.settings.auto_close_every_ms);
+        let table = AutoCloseTurns::new(deps, interval, Millis::now());
+        // Each pass reads full minutes including the next one, so a turn is indexed before it is due.
+        let poll = interval.min(AUTO_CLOSE_POLL);
         let (settings, health) = (Arc::clone(&self.settings), self.deps.health.clone());
         let scanner = DueScanner::new(AUTO_CLOSE, Topic::Decisions, table, poll, poll, settings, health);
         let (ownership, stop) = (inbox.ownership(), self.stop.clone());
@@ -177,11 +183,11 @@ impl Roles {
         });
     }
 
-    /// Works off the requests for items whose subjects lie in the partitions of reports that this process owns.
+    /// Makes the due requests for items of this process's partitions of the topic `reports`.
     fn scan_partial_items(&mut self, inbox: &Inbox, fetcher: Fetcher) {
         let stop = self.stop.clone();
         let table = DuePartialItems::new(fetcher, stop.clone());
-        let asking = table.tasks();
+        let request_tasks = table.tasks();
         let poll = Duration::from_millis(self.settings.partial_items_poll_ms);
         let sweep = Duration::from_millis(self.settings.partial_items_sweep_ms);
         let (settings, health) = (Arc::clone(&self.settings), self.deps.health.clone());
@@ -190,31 +196,32 @@ impl Roles {
         let ownership = inbox.ownership();
         self.tasks.spawn(async move {
             scanner.run(ownership, stop.clone()).await;
+            // The scanner may end earlier, with its consumer, while requests still run.
             stop.cancelled().await;
-            asking.close();
-            asking.wait().await;
+            request_tasks.close();
+            request_tasks.wait().await;
             Ok(DrainResult::Clean)
         });
     }
 
-    async fn join(mut self) -> Result<DrainResult, RoleError> {
-        let mut all = Ok(DrainResult::Clean);
-        while let Some(ended) = self.tasks.join_next().await {
-            let ended = ended.unwrap_or_else(|error| {
+    async fn join_all(mut self) -> Result<DrainResult, RoleError> {
+        let mut result = Ok(DrainResult::Clean);
+        while let Some(exit) = self.tasks.join_next().await {
+            let exit = exit.unwrap_or_else(|error| {
                 Err(RoleError::Broken { role: Role("process"), detail: error.to_string() })
             });
-            match (ended, &mut all) {
-                (Ok(drained), Ok(before)) => *before = before.and(drained),
+            match (exit, &mut result) {
+                (Ok(drain_result), Ok(overall)) => *overall = overall.and(drain_result),
                 (Ok(_), Err(_)) => {}
-                (Err(error), all) => {
+                (Err(error), result) => {
                     tracing::error!(tag = error.tag(), "{error}");
                     self.stop.cancel();
-                    if all.is_ok() {
-                        *all = Err(error);
+                    if result.is_ok() {
+                        *result = Err(error);
                     }
                 }
             }
         }
-        all
+        result
     }
 }

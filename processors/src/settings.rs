@@ -1,4 +1,4 @@
-//! Settings of record processing: the section `processors`, its defaults and its checks.
+//! Settings of the section `processors`: defaults and checks.
 
 use std::time::Duration;
 
@@ -9,62 +9,62 @@ use tidegate_stream::settings::Budget;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Threads that evaluate rules of one organisation; 0 means one for each processor. As many again are left to the others.
-    /// Default 0.
+    /// Threads that evaluate rules of one organisation; 0: one per processor. The pool has twice as many, so the other
+    /// organisations have the same number. Default 0.
     pub threads: usize,
     /// Records that each consumer may hold uncommitted. Default 50,000.
     pub budget_records: usize,
     /// Bytes that each consumer may hold uncommitted. Default 64 MiB.
     pub budget_bytes: usize,
-    /// Parts of records, such as items, that each consumer may hold unfinished. Default 100,000.
+    /// Unfinished parts of records, such as items, that each consumer may hold. Default 100,000.
     pub room_works: usize,
-    /// Parts of records of one organisation, or batches of them, that each consumer works on at once, reads and writes
-    /// included. All organisations together have twice as many. Default 256.
+    /// Parts or batches of one organisation that each consumer processes concurrently, including reads and writes. All
+    /// organisations together have twice as many. Default 256.
     pub concurrency: usize,
-    /// First pause before work is retried while the log or the store is unavailable, in milliseconds. Default 100.
+    /// First pause in milliseconds between retries while the log or the store is unavailable. Default 100.
     pub retry_min_ms: u64,
-    /// Longest such pause, in milliseconds. Default 5,000.
+    /// Longest pause between retries, in milliseconds. Default 5,000.
     pub retry_max_ms: u64,
-    /// Time for which work is retried that fails on an unreadable row of ours, in milliseconds; then it goes to the dead
-    /// letters. A newer process may have written the row during an upgrade. Default 60,000.
+    /// Time in milliseconds for retries of work that fails on an unreadable stored row; then it is sent to the dead
+    /// letters. A newer version may have written the row during an upgrade. Default 60,000.
     pub defect_patience_ms: u64,
-    /// Interval between two searches for decisions whose time to undo is over, in milliseconds. Default 250.
+    /// Interval between two searches for decisions at the end of their undo period, in milliseconds. Default 250.
     pub decision_poll_ms: u64,
     /// Interval between two complete reads of the last ten minutes of due decisions, in milliseconds. Default 5,000.
     pub decision_sweep_ms: u64,
-    /// Interval between two searches for requests for items that wait for their turn, in milliseconds. Default 250.
+    /// Interval between two searches for due requests for items, in milliseconds. Default 250.
     pub partial_items_poll_ms: u64,
-    /// Interval between two complete reads of the last ten minutes of such requests, in milliseconds. Default 5,000.
+    /// Interval between two complete reads of the last ten minutes of due requests for items, in milliseconds. Default
+    /// 5,000.
     pub partial_items_sweep_ms: u64,
     /// Interval between two searches for jobs that are older than `auto_close_after` of their queue, in milliseconds; at
     /// least 1,000. Default 300,000.
     pub auto_close_every_ms: u64,
-    /// Time after which a decision that was released and not appended, since its process died in between, is appended
-    /// again, in milliseconds. Should be above the duration of an append; a decision that is appended twice has its
-    /// effects once. Default 30,000.
+    /// Time in milliseconds after which a decision is appended again if its process died between release and append. Should
+    /// be above the duration of an append; a decision that is appended twice has its effects once. Default 30,000.
     pub decision_lease_ms: u64,
-    /// Time for which work may go on after a stop before it is abandoned, in milliseconds. Should be above
+    /// Time in milliseconds for running work after a stop, before it is abandoned. Should be above
     /// `stream.consume.drain_timeout_ms`. Default 30,000.
     pub drain_ms: u64,
-    /// Rules that have a counter of their own in the metrics; those beyond are counted together. Default 1,000.
+    /// Rules with their own labels in the metrics; further rules are counted together. Default 1,000.
     pub rule_metrics: usize,
-    /// Share of an organisation's items, in percent, from which on a rule is reported as one that matches most; 0 turns this
+    /// Percentage of an organisation's items above which a matching rule is reported as too frequent; 0 turns the report
     /// off. Default 90.
     pub frequent_rule_percent: u64,
-    /// Rows that may be read for what windows have counted, for one item in all; conditions that need more are errored.
-    /// Default 20,000.
+    /// Window rows that one item may read for all its conditions; conditions that need more are errored. Default 20,000.
     pub window_rows: usize,
-    /// Threads that read what windows have counted. Default 1.
+    /// Threads that read window rows. Default 1.
     pub counting_threads: usize,
-    /// Number of windows that are read at once for one organisation. Default 32.
+    /// Concurrent reads of windows for one organisation. Default 32.
     pub window_lookups_per_org: usize,
-    /// Interval between two writes of the counts for `tidegate rules stats`, in milliseconds; a crash loses as much of
-    /// the counts. Default 5,000.
+    /// Interval in milliseconds between two writes of the counts for `tidegate rules stats`. A crash loses the counts
+    /// of one interval. Default 5,000.
     pub rule_counts_ms: u64,
-    /// Factor by which a live rule may match more often in an hour than a recorded backtest found in its busiest hour
-    /// before it stops acting, unless its document sets `alarm_per_hour`; 0 turns this off. Default 5.
+    /// Alarm threshold of a live rule, as a multiple of the busiest hour of its recorded backtest. A rule with more
+    /// matches in an hour stops acting. `alarm_per_hour` in the rule's document takes precedence; 0 turns the alarm
+    /// off. Default 5.
     pub alarm_times: u32,
-    /// Number of matches in an hour below which no such alarm is raised. Default 50.
+    /// Smallest alarm threshold that `alarm_times` can give, in matches per hour. Default 50.
     pub alarm_least: u32,
     pub media: MediaSettings,
     pub poison: PoisonSettings,
@@ -108,30 +108,30 @@ impl Default for Settings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MediaSettings {
-    /// Time that an item waits for its media before it is handed over to the topic `items-slow`, in milliseconds.
-    /// Default 2,000.
+    /// Time in milliseconds that an item waits for its media before it is handed over to the topic `items-slow`. Default
+    /// 2,000.
     pub wait_ms: u64,
-    /// Items that wait like this at once; further ones are handed over at once. An organisation has no more of them than
-    /// it leaves to the others. Default 4,096.
+    /// Items that may wait for their media concurrently; further items are handed over at once. An organisation holds
+    /// at most as many places as it leaves free. Default 4,096.
     pub waiting: usize,
-    /// The same for one organisation. Default 512.
+    /// Items of one organisation that may wait for their media concurrently. Default 512.
     pub waiting_per_org: usize,
-    /// Time that an item of `items-slow` waits once its fetches have started; media that are missing then are
-    /// `fetch_failed` with the reason `deadline`, in milliseconds. Default 60,000.
+    /// Time in milliseconds that an item of `items-slow` waits after the start of its fetches. Media that are still missing
+    /// are `fetch_failed` with the reason `deadline`. Default 60,000.
     pub slow_wait_ms: u64,
-    /// The same from its arrival, its time in the queue included. Default 600,000.
+    /// Time in milliseconds that an item of `items-slow` waits in total, including its time in the queue. Default 600,000.
     pub slow_total_ms: u64,
-    /// Items of one organisation whose media are fetched at once. Default 64.
+    /// Items of one organisation with concurrent media fetches. Default 64.
     pub slow_per_org: usize,
-    /// Those of them that wait for one host, as items name it. Each host leaves part of them to the others, and hosts
-    /// that rest, or never delivered anything, have half of them together. Default 16.
+    /// Items of one organisation that may wait for the same host. Each host leaves a part of them to the other hosts. Hosts
+    /// that are paused or never delivered a file share half of them. Default 16.
     pub slow_per_host: usize,
-    /// Further items of one organisation that are queued; beyond, media are `fetch_failed` with the reason `over_share`.
-    /// Default 5,000.
+    /// Queued items of one organisation. Media of further items are `fetch_failed` with the reason `over_share`. Default
+    /// 5,000.
     pub slow_line_per_org: usize,
-    /// Bytes of one organisation's items. A third is for items whose media are fetched, divided as their number is; the
-    /// others are queued. The rest is for the queue; beyond, the same as above. Should be a part of
-    /// `processors.budget_bytes`. Default 24 MiB.
+    /// Bytes of one organisation's items in `items-slow`. One third is for items with running fetches, divided among hosts
+    /// like their number; two thirds are for queued items. Media of items beyond are `fetch_failed` with the reason
+    /// `over_share`. Should be a part of `processors.budget_bytes`. Default 24 MiB.
     pub slow_bytes_per_org: u64,
 }
 
@@ -155,15 +155,16 @@ impl Default for MediaSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PoisonSettings {
-    /// Length of the window in which poison is counted, in milliseconds. Default 60,000.
+    /// Length of the window that counts unprocessable parts ("poison"), in milliseconds. Default 60,000.
     pub window_ms: u64,
-    /// Parts of an org that must be poison in the window before its ratio counts. Default 50.
+    /// Poison parts of an org in the window below which its percentage is ignored. Default 50.
     pub least: u32,
-    /// Percentage of poison from which on all of an org's content is diverted to the dead letters. Default 50.
+    /// Percentage of poison at which all content of an org is diverted to the dead letters. Default 50.
     pub percent: u32,
     /// Time for which an org stays diverted, in milliseconds. Default 300,000.
     pub divert_ms: u64,
-    /// Number of orgs above the ratio in one window that stops the consumer, since then the fault is ours. Default 3.
+    /// Number of orgs above the percentage in one window that stops the consumer, because the defect is then in the
+    /// service. Default 3.
     pub orgs: u32,
     /// Number of undecodable records in one window that stops the consumer. Default 10.
     pub unreadable: u32,
@@ -179,13 +180,13 @@ impl Default for PoisonSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MissingSettings {
-    /// Time that a consumer may be full and finish nothing while content of an org waits for its configuration, in
-    /// milliseconds; then that content goes to the dead letters with the reason `config_missing`. Default 5,000.
+    /// Time in milliseconds that a consumer may be full without finishing a part while content waits for its org's
+    /// configuration. After it, that content is sent to the dead letters with the reason `config_missing`. Default 5,000.
     pub grace_ms: u64,
-    /// Number of orgs without their configuration at once that is the catalog's fault and not theirs, if they are also
-    /// `percent` of all: nothing is diverted, and the consumer waits until their configurations are there. Default 3.
+    /// Number of orgs with a missing configuration at which the catalog counts as faulty, if they are also `percent` of all
+    /// orgs. The consumer then diverts no content and waits for the configurations. Default 3.
     pub orgs: u32,
-    /// See `orgs`. Default 10.
+    /// Percentage of orgs for `orgs`. Default 10.
     pub percent: u32,
 }
 
@@ -195,14 +196,14 @@ impl Default for MissingSettings {
     }
 }
 
-/// A value that cannot be used, alone or beside another.
+/// Unusable value, or combination of values, in the settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingsError(String);
 
 impl SettingsError {
-    pub(crate) const fn new(text: String) -> Self {
-        Self(text)
+    pub(crate) const fn new(message: String) -> Self {
+        Self(message)
     }
 
     pub const fn tag(&self) -> &'static str {
@@ -210,15 +211,15 @@ impl SettingsError {
     }
 }
 
-/// Shortest lease. A shorter one would repeat appends that are only slow.
-const SHORTEST_LEASE_MS: u64 = 1_000;
-/// Shortest interval between two searches for old jobs. Each reads the days of every queue that closes its jobs.
-const SHORTEST_AUTO_CLOSE_MS: u64 = 1_000;
-/// Longest lease. A decision waits as long as the lease after a crash.
-const LONGEST_LEASE_MS: u64 = 3_600_000;
+/// Shortest lease. A shorter lease would repeat slow appends.
+const MIN_LEASE_MS: u64 = 1_000;
+/// Shortest interval between two searches for old jobs. Each search reads all days of every queue that closes old jobs.
+const MIN_AUTO_CLOSE_INTERVAL_MS: u64 = 1_000;
+/// Longest lease. After a crash, a decision waits for the full lease.
+const MAX_LEASE_MS: u64 = 3_600_000;
 
 impl Settings {
-    /// Rejects values that cannot work, and names both where two contradict each other.
+    /// Rejects unusable values. The error names both settings if two contradict each other.
     pub fn validate(&self) -> Result<(), SettingsError> {
         const SECTION: &str = "processors";
         require_positive(
@@ -248,15 +249,15 @@ impl Settings {
                 ("concurrency", self.concurrency as u64, "room_works", self.room_works as u64),
             ],
         )?;
-        if !(SHORTEST_LEASE_MS..=LONGEST_LEASE_MS).contains(&self.decision_lease_ms) {
+        if !(MIN_LEASE_MS..=MAX_LEASE_MS).contains(&self.decision_lease_ms) {
             return Err(SettingsError(format!(
-                "processors.decision_lease_ms = {} must be between {SHORTEST_LEASE_MS} and {LONGEST_LEASE_MS}",
+                "processors.decision_lease_ms = {} must be between {MIN_LEASE_MS} and {MAX_LEASE_MS}",
                 self.decision_lease_ms
             )));
         }
-        if self.auto_close_every_ms < SHORTEST_AUTO_CLOSE_MS {
+        if self.auto_close_every_ms < MIN_AUTO_CLOSE_INTERVAL_MS {
             return Err(SettingsError(format!(
-                "processors.auto_close_every_ms = {} must be at least {SHORTEST_AUTO_CLOSE_MS}",
+                "processors.auto_close_every_ms = {} must be at least {MIN_AUTO_CLOSE_INTERVAL_MS}",
                 self.auto_close_every_ms
             )));
         }
@@ -277,11 +278,11 @@ impl Settings {
         self.poison.validate()
     }
 
-    pub(crate) const fn budget(&self) -> Budget {
+    pub(crate) const fn inbox_budget(&self) -> Budget {
         Budget { records: self.budget_records, bytes: self.budget_bytes }
     }
 
-    pub(crate) const fn rule_counts_every(&self) -> Duration {
+    pub(crate) const fn rule_counts_interval(&self) -> Duration {
         Duration::from_millis(self.rule_counts_ms)
     }
 
@@ -289,9 +290,9 @@ impl Settings {
         Duration::from_millis(self.defect_patience_ms)
     }
 
-    /// Time after which an org whose configuration was missing is forgotten. Its parts are retried at least every
-    /// `retry_max_ms`, so an org that still waits is not forgotten.
-    pub(crate) fn forget_missing(&self) -> Duration {
+    /// Time after which an org without parts in retry is removed from the missing configurations. Waiting parts are retried
+    /// at least every `retry_max_ms`, so a waiting org is not removed.
+    pub(crate) fn missing_config_retention(&self) -> Duration {
         Duration::from_millis(self.retry_max_ms.saturating_mul(4)).max(Duration::from_secs(60))
     }
 
@@ -299,7 +300,7 @@ impl Settings {
         Duration::from_millis(self.decision_lease_ms)
     }
 
-    pub(crate) const fn drain(&self) -> Duration {
+    pub(crate) const fn drain_timeout(&self) -> Duration {
         Duration::from_millis(self.drain_ms)
     }
 }
@@ -359,11 +360,11 @@ pub(crate) fn require_positive(section: &str, values: &[(&str, u64)]) -> Result<
     }
 }
 
-/// Rejects a first value that is above the second one.
+/// Rejects a first value above the second one.
 fn require_order(section: &str, pairs: &[(&str, u64, &str, u64)]) -> Result<(), SettingsError> {
-    match pairs.iter().find(|(_, lesser, _, greater)| lesser > greater) {
-        Some((lesser_name, lesser, greater_name, greater)) => Err(SettingsError(format!(
-            "{section}.{lesser_name} = {lesser} must not be above {section}.{greater_name} = {greater}"
+    match pairs.iter().find(|(_, lower, _, upper)| lower > upper) {
+        Some((lower_name, lower, upper_name, upper)) => Err(SettingsError(format!(
+            "{section}.{lower_name} = {lower} must not be above {section}.{upper_name} = {upper}"
         ))),
         None => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! One attempt at a delivery: the call, and the rows that record it.
+//! Makes one attempt at a delivery: the call, and the rows that record it.
 
 use tidegate_egress::{
     Failure,
@@ -28,21 +28,21 @@ use crate::{
     metrics,
 };
 
-/// Attempt that was made and must be written down.
+/// Attempt whose result is not stored yet.
 struct UnsavedAttempt {
     attempt: FinishedAttempt,
     row: Attempt,
     endpoint: Option<EndpointId>,
-    /// Drawn once, so that writing the attempt down again gives the same due time.
+    /// Jitter of the next pause. Drawn once, so a retried write computes the same due time.
     random: f64,
     /// True if the attempt's row is stored already.
     is_recovered: bool,
 }
 
 impl Dispatcher {
-    /// Makes the attempt, unless the delivery does not need one any more.
+    /// Makes the attempt if the delivery still needs one.
     ///
-    /// While the store is unavailable, waits without limit: a call that is not written down would be made again.
+    /// Waits without limit while the store is unavailable, because an unrecorded call would be made again.
     pub(crate) async fn attempt(&self, work: &DueAttempt) {
         let mut backoff = Backoff::new(&self.processing);
         let mut outage = None;
@@ -50,7 +50,7 @@ impl Dispatcher {
         loop {
             let Err(error) = self.try_attempt(work, &mut unsaved).await else { return };
             if !error.is_outage() {
-                metrics::callback_failed(error.tag());
+                metrics::record_callback_failure(error.tag());
                 tracing::error!(org = %work.queue.org, event = %work.event_id, tag = error.tag(),
                     "a callback cannot be attempted and is due again later: {error}");
                 return;
@@ -65,6 +65,7 @@ impl Dispatcher {
         work: &DueAttempt,
         unsaved: &mut Vec<UnsavedAttempt>,
     ) -> Result<(), TaskError> {
+        // A retry after an outage only repeats the writes: a second call would deliver the event twice.
         if unsaved.is_empty() {
             *unsaved = self.recover_or_call(work).await?;
         }
@@ -84,35 +85,38 @@ impl Dispatcher {
         if !progress.needs_attempt() || !is_due {
             return Ok(Vec::new());
         }
+        // A fresh delivery has no earlier attempt, so the read is skipped.
         if !work.is_fresh {
-            let recovered = self.recover(&row).await?;
-            if !recovered.is_empty() {
-                return Ok(recovered);
+            let recovered_attempts = self.read_unapplied_attempts(&row).await?;
+            if !recovered_attempts.is_empty() {
+                return Ok(recovered_attempts);
             }
         }
-        let route = match self.route(&row).await? {
+        let route = match self.find_route(&row).await? {
             RouteResult::Found(route) => *route,
             RouteResult::Missing(tag) => {
-                self.hold(work, tag).await?;
+                self.hold_delivery(work, tag).await?;
                 return Ok(Vec::new());
             }
         };
         let span = tracing::info_span!("callback_attempt", event = %row.event_id, endpoint = %route.endpoint,
             org = %row.org, number = row.attempts + 1);
-        let attempt = self.call(work, &row, &progress, route).instrument(span).await?;
+        let attempt = self.make_call(work, &row, &progress, route).instrument(span).await?;
         Ok(attempt.into_iter().collect())
     }
 
-    /// Reads the attempts whose process died after it had stored their rows and before it updated the delivery.
-    async fn recover(&self, row: &Delivery) -> Result<Vec<UnsavedAttempt>, TaskError> {
-        let later = At::range((), row.attempts + 1..);
-        let rows = self.store.scan::<Attempt>(&(row.org.clone(), row.event_id), later).all().await?;
+    /// Reads attempts that are stored but missing from the delivery's row, as after a crash between the two writes.
+    async fn read_unapplied_attempts(&self, row: &Delivery) -> Result<Vec<UnsavedAttempt>, TaskError> {
+        let unapplied_numbers = At::range((), row.attempts + 1..);
+        let attempt_rows =
+            self.store.scan::<Attempt>(&(row.org.clone(), row.event_id), unapplied_numbers).all().await?;
         // The attempt's row does not name its endpoint. It was this one, unless the configuration has changed since.
         let endpoint = self.configured_endpoint(row);
-        rows.into_iter()
+        attempt_rows
+            .into_iter()
             .map(|row| {
                 Ok(UnsavedAttempt {
-                    attempt: rows::finished_attempt(&row)?,
+                    attempt: rows::parse_attempt(&row)?,
                     row,
                     endpoint: endpoint.clone(),
                     random: random_fraction(),
@@ -122,8 +126,8 @@ impl Dispatcher {
             .collect()
     }
 
-    /// Makes the call. Returns `None` if nothing was sent because the configuration is at fault.
-    async fn call(
+    /// Makes the call. Returns `None` if the request could not be built or sent; the delivery is held then.
+    async fn make_call(
         &self,
         work: &DueAttempt,
         row: &Delivery,
@@ -141,20 +145,21 @@ impl Dispatcher {
             headers,
             secrets: vec![secret],
         };
-        let began = Millis::now();
+        let started_at = Millis::now();
         failpoint!("before_callback");
         let attempt =
-            match callback::send(&self.client, &request, began.0.div_euclid(1_000).unsigned_abs()).await {
+            match callback::send(&self.client, &request, started_at.0.div_euclid(1_000).unsigned_abs()).await
+            {
                 Ok(attempt) => attempt,
-                // Nothing was sent, so no attempt is counted against the schedule.
-                Err(not_sent) => {
-                    self.hold(work, not_sent.tag()).await?;
+                // The request did not leave this process, so no attempt is counted against the schedule.
+                Err(error) => {
+                    self.hold_delivery(work, error.tag()).await?;
                     return Ok(None);
                 }
             };
         failpoint!("after_callback");
         let outcome = attempt.outcome.tag();
-        metrics::callback_attempted(outcome, attempt.duration);
+        metrics::record_callback_attempt(outcome, attempt.duration);
         if let Some(failure) = &attempt.error {
             tracing::info!(outcome, failure = failure.tag(), detail = %failure, "a callback attempt failed");
         }
@@ -163,7 +168,7 @@ impl Dispatcher {
             (0, _) => AttemptTrigger::Resend,
             _ => AttemptTrigger::Retry,
         };
-        let finished = FinishedAttempt {
+        let finished_attempt = FinishedAttempt {
             number,
             round: progress.round,
             ended_at: Millis::now(),
@@ -174,19 +179,19 @@ impl Dispatcher {
             org: row.org.clone(),
             event_id: row.event_id,
             number,
-            at: finished.ended_at,
-            round: finished.round,
+            at: finished_attempt.ended_at,
+            round: finished_attempt.round,
             took_ms: i64::try_from(attempt.duration.as_millis()).unwrap_or(i64::MAX),
             trigger,
             outcome: outcome.to_owned(),
             http_status: attempt.http_status.map(i64::from),
-            // The tag that the org may see, which tells nothing about our network.
+            // The org reads this row, so the tag must not reveal addresses or errors of our network.
             error: attempt.error.as_ref().map(|failure| failure.org_tag().to_owned()),
             remote_ip: attempt.remote_ip.map(|address| address.to_string()),
             response_head: attempt.response_head,
         };
         Ok(Some(UnsavedAttempt {
-            attempt: finished,
+            attempt: finished_attempt,
             row,
             endpoint: Some(endpoint),
             random: random_fraction(),
@@ -194,58 +199,63 @@ impl Dispatcher {
         }))
     }
 
-    /// Applies the attempt to the delivery's current row, since commands may have changed it during the call.
+    /// Applies the attempt to the delivery's current row. Commands may have changed the row during the call.
     async fn save_attempt(&self, work: &DueAttempt, unsaved: &UnsavedAttempt) -> Result<(), TaskError> {
-        let _lock = self.lock(work.event_id).await;
+        let _lock = self.lock_event(work.event_id).await;
         let Some(row) = rows::get(&self.store, &work.queue.org, work.event_id).await? else { return Ok(()) };
-        let before = rows::progress(&row);
-        let after = before.after_attempt(&unsaved.attempt, &self.schedule, unsaved.random);
+        let stored_progress = rows::progress(&row);
+        let new_progress = stored_progress.after_attempt(&unsaved.attempt, &self.schedule, unsaved.random);
         let now = Millis::now();
-        let mut updated = rows::with_progress(&row, &after, now);
+        let mut updated = rows::with_progress(&row, &new_progress, now);
+        // A recovered attempt can be older than the row; the row keeps the status of its latest attempt.
         if unsaved.attempt.number >= row.attempts {
             updated.last_status = unsaved.row.http_status;
             updated.last_error = unsaved.row.error.clone();
             updated.endpoint = unsaved.endpoint.clone().or(updated.endpoint);
         }
-        let due_at = after.next_at.filter(|at| after.needs_attempt() && Some(*at) != before.next_at);
+        // An unchanged `next_at` has its due row already.
+        let due_at = new_progress
+            .next_at
+            .filter(|at| new_progress.needs_attempt() && Some(*at) != stored_progress.next_at);
         let attempt_row = (!unsaved.is_recovered).then_some(&unsaved.row);
         rows::save(&self.store, &updated, attempt_row, due_at, now).await?;
-        report_change(&updated, before.state, after.state);
+        report_change(&updated, stored_progress.state, new_progress.state);
         Ok(())
     }
 
-    /// Holds the delivery, visibly, until what is missing is there.
-    async fn hold(&self, work: &DueAttempt, tag: &'static str) -> Result<(), TaskError> {
-        let _lock = self.lock(work.event_id).await;
+    /// Holds the delivery until the missing endpoint, secret or header variable is configured. The org sees the reason.
+    async fn hold_delivery(&self, work: &DueAttempt, tag: &'static str) -> Result<(), TaskError> {
+        let _lock = self.lock_event(work.event_id).await;
         let Some(row) = rows::get(&self.store, &work.queue.org, work.event_id).await? else { return Ok(()) };
-        let before = rows::progress(&row);
-        if !before.needs_attempt() {
+        let stored_progress = rows::progress(&row);
+        // A command may have cancelled or held the delivery during the look-up.
+        if !stored_progress.needs_attempt() {
             return Ok(());
         }
         let now = Millis::now();
-        let after = before.after_missing(tag, self.recheck_at(now));
-        let updated = rows::with_progress(&row, &after, now);
-        rows::save(&self.store, &updated, None, after.next_at, now).await?;
-        report_change(&updated, before.state, after.state);
+        let new_progress = stored_progress.after_missing(tag, self.recheck_at(now));
+        let updated = rows::with_progress(&row, &new_progress, now);
+        rows::save(&self.store, &updated, None, new_progress.next_at, now).await?;
+        report_change(&updated, stored_progress.state, new_progress.state);
         Ok(())
     }
 
-    /// Returns when a held delivery is checked again, with jitter so that deliveries which were held together are not
-    /// checked together.
+    /// Returns the time of the next check of a held delivery. Jitter spreads the checks of deliveries that were held
+    /// together.
     pub(crate) fn recheck_at(&self, now: Millis) -> Millis {
-        now.plus(self.settings.recheck().mul_f64(0.75 + 0.5 * random_fraction()))
+        now.plus(self.settings.recheck_interval().mul_f64(0.75 + 0.5 * random_fraction()))
     }
 }
 
-/// Counts and logs a delivery that has changed its state.
-pub(crate) fn report_change(row: &Delivery, before: DeliveryState, after: DeliveryState) {
-    if before == after {
+/// Counts and logs a state change of a delivery.
+pub(crate) fn report_change(row: &Delivery, old_state: DeliveryState, new_state: DeliveryState) {
+    if old_state == new_state {
         return;
     }
-    metrics::callback_entered(after);
+    metrics::record_callback_state(new_state);
     let endpoint = row.endpoint.as_ref().map_or("", |endpoint| endpoint.as_str());
-    let state = after.as_str();
-    if matches!(after, DeliveryState::Held | DeliveryState::TooLarge | DeliveryState::Exhausted) {
+    let state = new_state.as_str();
+    if matches!(new_state, DeliveryState::Held | DeliveryState::TooLarge | DeliveryState::Exhausted) {
         let detail = row.last_error.as_deref().and_then(Failure::explain);
         tracing::warn!(org = %row.org, event = %row.event_id, endpoint, state,
             reason = row.held_reason, error = row.last_error, detail, "a callback is not delivered");

@@ -1,7 +1,7 @@
-//! Rows of deliveries, attempts and due times, and the order in which they are written.
+//! Builds and writes the rows of deliveries, attempts and due times.
 //!
-//! A delivery that needs an attempt always has a due row at or after its `next_at`: the due row is written first, and the
-//! delivery's row, which is the truth, last.
+//! A delivery that needs an attempt always has a due row at or after its `next_at`: the due row is written first and the
+//! delivery's row, the source of truth, last.
 
 use std::time::Duration;
 
@@ -21,21 +21,21 @@ use tidegate_store::{
 use super::delivery_state::{FinishedAttempt, HoldReason, Progress};
 use crate::{consumer::error::TaskError, scheduler::due_index::minute_of};
 
-/// Bound on the age with which a delivery is written. Rows expire by their write time, so that a record which waited for
-/// weeks in an outage would otherwise expire as soon as it is written.
-const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
+/// Greatest age of a write time. Rows expire by their write time, so the delivery of a record that waited for weeks in an
+/// outage would expire at once under the record's own time.
+const MAX_RECORD_AGE: Duration = Duration::from_secs(86_400);
 
-/// Returns the delivery of a record before its first attempt. A replay of the record gives the same one.
+/// Builds the delivery of a record before its first attempt. A replay of the record builds the same delivery.
 pub(crate) fn new_delivery(
     record: Callback,
     body: bytes::Bytes,
-    at: (u32, i64),
+    position: (u32, i64),
     written_at: Millis,
     now: Millis,
 ) -> Delivery {
-    let (shard, offset) = at;
+    let (shard, offset) = position;
     let progress = Progress::new(written_at);
-    let waited_long = now.minus(LONGEST_WAIT);
+    let earliest_write = now.minus(MAX_RECORD_AGE);
     Delivery {
         org: record.org,
         event_id: record.event_id,
@@ -56,11 +56,11 @@ pub(crate) fn new_delivery(
         shard: i64::from(shard),
         round: progress.round,
         tries: progress.tries,
-        blocked: progress.blocked,
-        gone: progress.gone,
+        blocked: progress.blocked_attempts,
+        gone: progress.gone_answers,
         applied: offset,
-        listed_at: (written_at < waited_long).then_some(waited_long),
-        written: WriteTime::of(written_at.max(waited_long), 0).0,
+        listed_at: (written_at < earliest_write).then_some(earliest_write),
+        written: WriteTime::of(written_at.max(earliest_write), 0).0,
     }
 }
 
@@ -70,23 +70,23 @@ pub(crate) fn progress(row: &Delivery) -> Progress {
         attempts: row.attempts,
         round: row.round,
         tries: row.tries,
-        blocked: row.blocked,
-        gone: row.gone,
+        blocked_attempts: row.blocked,
+        gone_answers: row.gone,
         next_at: row.next_at,
         delivered_at: row.delivered_at,
         held_reason: row.held_reason.as_deref().map(HoldReason::from_stored),
     }
 }
 
-/// Returns the row with another progress and a later write time.
+/// Returns a copy of the row with this progress and a later write time.
 pub(crate) fn with_progress(row: &Delivery, progress: &Progress, now: Millis) -> Delivery {
     Delivery {
         state: progress.state,
         attempts: progress.attempts,
         round: progress.round,
         tries: progress.tries,
-        blocked: progress.blocked,
-        gone: progress.gone,
+        blocked: progress.blocked_attempts,
+        gone: progress.gone_answers,
         next_at: progress.next_at,
         delivered_at: progress.delivered_at,
         held_reason: progress.held_reason.as_ref().map(|reason| reason.as_str().to_owned()),
@@ -95,8 +95,8 @@ pub(crate) fn with_progress(row: &Delivery, progress: &Progress, now: Millis) ->
     }
 }
 
-/// Reads an attempt back from its row, which does not have the pause that the endpoint asked for.
-pub(crate) fn finished_attempt(row: &Attempt) -> Result<FinishedAttempt, TaskError> {
+/// Reads an attempt from its row. The row does not store the `Retry-After` of the endpoint.
+pub(crate) fn parse_attempt(row: &Attempt) -> Result<FinishedAttempt, TaskError> {
     let outcome = row.outcome.parse().map_err(|_| moderation::Error::Corrupt {
         what: "attempt",
         detail: format!("outcome {:?}", row.outcome),
@@ -104,8 +104,8 @@ pub(crate) fn finished_attempt(row: &Attempt) -> Result<FinishedAttempt, TaskErr
     Ok(FinishedAttempt { number: row.number, round: row.round, ended_at: row.at, outcome, retry_after: None })
 }
 
-/// Returns the due row of the next attempt.
-pub(crate) fn due(row: &Delivery, due_at: Millis) -> Due {
+/// Builds the due row of the next attempt.
+pub(crate) fn due_row(row: &Delivery, due_at: Millis) -> Due {
     Due {
         shard: row.shard,
         minute: minute_of(due_at),
@@ -131,18 +131,19 @@ pub(crate) async fn put_due(
     due_at: Millis,
     now: Millis,
 ) -> Result<(), TaskError> {
-    Ok(store.put(WriteTime::after(None, now), &[due(row, due_at)]).await?)
+    Ok(store.put(WriteTime::after(None, now), &[due_row(row, due_at)]).await?)
 }
 
-/// Attempt number of the due row of a delivery that was released before its attempt was begun.
+/// Attempt number in the due row of a delivery that was released before its attempt started.
 const NOT_BEGUN: i64 = 0;
 
-/// Returns the due row that makes the next owner of the shard attempt the delivery at once, since no attempt was begun here.
-pub(crate) fn released(org: &OrgId, event_id: EventId, shard: i64, now: Millis) -> Due {
+/// Builds the due row of a delivery without a started attempt. The next owner of the shard attempts it without waiting
+/// for a lease.
+pub(crate) fn released_due_row(org: &OrgId, event_id: EventId, shard: i64, now: Millis) -> Due {
     Due { shard, minute: minute_of(now), due_at: now, org: org.clone(), event_id, attempt: NOT_BEGUN }
 }
 
-/// True if the former owner of the shard released the delivery before it began an attempt.
+/// True if the former owner of the shard released the delivery before its attempt started.
 pub(crate) fn is_released(due: &Due) -> bool {
     due.attempt == NOT_BEGUN
 }
@@ -151,11 +152,11 @@ pub(crate) async fn put_released(store: &Store, rows: &[Due], now: Millis) -> Re
     Ok(store.put(WriteTime::after(None, now), rows).await?)
 }
 
-/// Marks a released delivery as begun, so that a later owner of the shard waits for the attempt that may follow.
+/// Marks a released delivery as started. A later owner of the shard then waits for the lease of the attempt.
 pub(crate) async fn mark_begun(store: &Store, due: &Due, attempt: i64, now: Millis) -> Result<(), TaskError> {
-    // Later than the row, even if the clock of its writer is ahead.
-    let at = WriteTime::after(Some(WriteTime::after(None, due.due_at)), now);
-    Ok(store.put(at, &[Due { attempt, ..due.clone() }]).await?)
+    // The write must win over the released row even if the clock of that row's writer is ahead of ours.
+    let write_time = WriteTime::after(Some(WriteTime::after(None, due.due_at)), now);
+    Ok(store.put(write_time, &[Due { attempt, ..due.clone() }]).await?)
 }
 
 /// Writes a new delivery, with its due row if it needs an attempt.
@@ -165,36 +166,37 @@ pub(crate) async fn insert(
     due_at: Option<Millis>,
     now: Millis,
 ) -> Result<(), TaskError> {
-    let mut first = Batch::new();
+    // The due row first: after a crash in between it is settled without effect. A delivery without a due row would be lost.
+    let mut batch = Batch::new();
     if let Some(due_at) = due_at {
-        first.put_owned(WriteTime::after(None, now), due(row, due_at));
+        batch.put_owned(WriteTime::after(None, now), due_row(row, due_at));
     }
-    first.put_owned(WriteTime(row.written), listed(row));
-    store.write(first).await?;
+    batch.put_owned(WriteTime(row.written), list_row(row));
+    store.write(batch).await?;
     Ok(store.put(WriteTime(row.written), std::slice::from_ref(row)).await?)
 }
 
-/// Returns the row with the time under which lists have it. A delivery that changes long after it was listed, as by a late
-/// resend, would outlive its list row, so it is listed again.
-fn relisted(row: &Delivery) -> Delivery {
-    let moved_at = WriteTime(row.written).millis();
-    let is_late = moved_at > row.listed().plus(RELIST_AFTER);
-    Delivery { listed_at: if is_late { Some(moved_at) } else { row.listed_at }, ..row.clone() }
+/// Sets the time under which the delivery is listed. A delivery that changes long after it was listed, as by a late resend,
+/// would outlive its list row, so it gets a new one.
+fn with_list_time(row: &Delivery) -> Delivery {
+    let changed_at = WriteTime(row.written).millis();
+    let is_late = changed_at > row.listed().plus(RELIST_AFTER);
+    Delivery { listed_at: if is_late { Some(changed_at) } else { row.listed_at }, ..row.clone() }
 }
 
-/// Returns the row for the list of its day.
-fn listed(row: &Delivery) -> DeliveryByDay {
-    let at = row.listed();
+/// Builds the row for the list of the delivery's day.
+fn list_row(row: &Delivery) -> DeliveryByDay {
+    let listed_at = row.listed();
     DeliveryByDay {
         org: row.org.clone(),
-        day: at.day(),
-        at,
+        day: listed_at.day(),
+        at: listed_at,
         event_id: row.event_id,
         subject: row.subject.clone(),
     }
 }
 
-/// Writes a delivery that has changed, with the attempt that changed it.
+/// Writes a changed delivery and the attempt that changed it.
 pub(crate) async fn save(
     store: &Store,
     row: &Delivery,
@@ -202,18 +204,20 @@ pub(crate) async fn save(
     due_at: Option<Millis>,
     now: Millis,
 ) -> Result<(), TaskError> {
-    let mut first = Batch::new();
+    let mut batch = Batch::new();
     if let Some(due_at) = due_at {
-        first.put_owned(WriteTime::after(None, now), due(row, due_at));
+        batch.put_owned(WriteTime::after(None, now), due_row(row, due_at));
     }
+    // Before the delivery: `read_unapplied_attempts` finds the attempt if a crash prevents the second write.
     if let Some(attempt) = attempt {
-        first.put(WriteTime::after(None, attempt.at), attempt);
+        batch.put(WriteTime::after(None, attempt.at), attempt);
     }
-    let row = &relisted(row);
+    // The list row changes only with `listed_at`, so an ordinary attempt writes none.
+    let row = &with_list_time(row);
     if row.listed() == WriteTime(row.written).millis() {
-        first.put_owned(WriteTime(row.written), listed(row));
+        batch.put_owned(WriteTime(row.written), list_row(row));
     }
-    store.write(first).await?;
+    store.write(batch).await?;
     Ok(store.put(WriteTime(row.written), std::slice::from_ref(row)).await?)
 }
 
@@ -252,23 +256,26 @@ mod tests {
         for pause in [0, 1, 30, 95, 97, 29 * 24, 29 * 24, 2, 29 * 24] {
             now = now.plus(Duration::from_secs(pause * 3_600));
             let progress = progress(&row).after_resend(now);
-            row = relisted(&with_progress(&row, &progress, now));
+            row = with_list_time(&with_progress(&row, &progress, now));
             let row_ends = WriteTime(row.written).millis().plus(ttl(Delivery::TABLE));
-            let place_ends = row.listed().plus(ttl(DeliveryByDay::TABLE));
-            assert!(row_ends < place_ends, "after {pause} hours: {row_ends:?} is not before {place_ends:?}");
+            let list_row_ends = row.listed().plus(ttl(DeliveryByDay::TABLE));
+            assert!(
+                row_ends < list_row_ends,
+                "after {pause} hours: {row_ends:?} is not before {list_row_ends:?}"
+            );
         }
     }
 
     #[test]
     fn delivery_of_an_old_record_does_not_expire_at_once() {
         let now = Millis(100 * DAY_MS);
-        let written = |written_at: Millis| {
+        let write_time = |written_at: Millis| {
             let row = new_delivery(record(), Bytes::new(), (0, 1), written_at, now);
             assert_eq!(row.created_at, written_at);
             assert_eq!(row.listed(), WriteTime(row.written).millis(), "it is listed for as long as it lives");
             WriteTime(row.written).millis()
         };
-        assert_eq!(written(Millis(60 * DAY_MS)), Millis(99 * DAY_MS));
-        assert_eq!(written(Millis(now.0 - 5)), Millis(now.0 - 5), "the same for whoever reads it soon");
+        assert_eq!(write_time(Millis(60 * DAY_MS)), Millis(99 * DAY_MS));
+        assert_eq!(write_time(Millis(now.0 - 5)), Millis(now.0 - 5), "the same for whoever reads it soon");
     }
 }

@@ -1,4 +1,4 @@
-//! State machine of a delivery: what an attempt or a command makes of it, and when it is attempted next.
+//! State machine of a delivery: applies attempts and commands, and computes the time of the next attempt.
 //!
 //! Pure: the time and random numbers are passed in.
 
@@ -8,14 +8,14 @@ use tidegate_egress::outcome::{Outcome, RetryClass};
 use tidegate_schemas::ids::Millis;
 use tidegate_store::tables::callbacks::deliveries::DeliveryState;
 
-/// Reason why no attempt is made, as the delivery's row stores it.
+/// Reason of a delivery without further attempts, as stored in its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HoldReason {
     ByCommand,
-    /// The endpoint answered that it is gone.
+    /// The endpoint answered with status 410 (Gone).
     EndpointGone,
     BodyTooLarge,
-    /// Something that a call needs is missing or unusable here: the tag of the error.
+    /// Tag of the error: endpoint, secret or header variable is missing or unusable in this process.
     Missing(Cow<'static, str>),
 }
 
@@ -46,35 +46,35 @@ impl HoldReason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
     pub(crate) state: DeliveryState,
-    /// Number of attempts in all rounds. It numbers them.
+    /// Number of attempts in all rounds; also the number of the last attempt.
     pub(crate) attempts: i64,
     /// Number of resends. Each begins a round with a schedule of its own.
     pub(crate) round: i64,
     /// Number of attempts in this round.
     pub(crate) tries: i64,
-    /// Number of attempts in this round that met an address which may not be called.
-    pub(crate) blocked: i64,
-    /// Number of answers in a row that the endpoint is gone.
-    pub(crate) gone: i64,
-    /// Time of the next attempt. A held delivery with a time is checked again for what was missing; one without waits
-    /// for a resend.
+    /// Number of attempts in this round that resolved to a blocked address.
+    pub(crate) blocked_attempts: i64,
+    /// Number of consecutive answers with status 410.
+    pub(crate) gone_answers: i64,
+    /// Time of the next attempt. A held delivery with a time is checked again at that time; a held delivery without one
+    /// waits for a resend.
     pub(crate) next_at: Option<Millis>,
-    /// Time of the first success. Never cleared: whatever fails later, the endpoint has the event.
+    /// Time of the first success. Kept when a later resend fails, because the endpoint has the event.
     pub(crate) delivered_at: Option<Millis>,
     pub(crate) held_reason: Option<HoldReason>,
 }
 
-/// Pauses between attempts, and the ends of a round.
+/// Pauses between attempts, and the limits that end a round.
 #[derive(Clone, Debug)]
 pub(crate) struct RetrySchedule {
     /// Pause before each attempt. There are as many attempts as pauses.
     pub(crate) pauses: Vec<Duration>,
     /// Fraction by which a pause may be shorter or longer.
     pub(crate) jitter: f64,
-    /// Number of attempts that may meet an address which may not be called before the round ends.
-    pub(crate) blocked: i64,
-    /// Number of answers in a row that the endpoint is gone before the delivery is held.
-    pub(crate) gone: i64,
+    /// Number of attempts at blocked addresses that exhausts the delivery.
+    pub(crate) max_blocked_attempts: i64,
+    /// Number of consecutive answers with status 410 that holds the delivery.
+    pub(crate) max_gone_answers: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub(crate) struct FinishedAttempt {
     pub(crate) round: i64,
     pub(crate) ended_at: Millis,
     pub(crate) outcome: Outcome,
-    /// Pause that the endpoint asked for.
+    /// `Retry-After` of the endpoint's answer.
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -94,8 +94,8 @@ impl Progress {
             attempts: 0,
             round: 0,
             tries: 0,
-            blocked: 0,
-            gone: 0,
+            blocked_attempts: 0,
+            gone_answers: 0,
             next_at: Some(now),
             delivered_at: None,
             held_reason: None,
@@ -114,7 +114,7 @@ impl Progress {
         }
     }
 
-    /// Applies an attempt. `random` is between 0 and 1 and decides the jitter of the next pause.
+    /// Applies an attempt. `random`, between 0 and 1, sets the jitter of the next pause.
     #[must_use]
     pub(crate) fn after_attempt(
         &self,
@@ -122,63 +122,65 @@ impl Progress {
         schedule: &RetrySchedule,
         random: f64,
     ) -> Self {
-        let mut next = self.clone();
-        // An attempt that is not new was counted by an earlier try to write it down, or by another owner of the shard.
+        let mut progress = self.clone();
+        // An attempt with a known number was counted by an earlier write, or by another owner of the shard.
         let is_new = attempt.number > self.attempts;
         if is_new {
-            next.attempts = attempt.number;
+            progress.attempts = attempt.number;
         }
-        let is_of_round = attempt.round == self.round;
-        if is_new && is_of_round {
-            next.tries += 1;
+        let is_current_round = attempt.round == self.round;
+        if is_new && is_current_round {
+            progress.tries += 1;
         }
         let Outcome::Retry { class } = attempt.outcome else {
-            next.delivered_at = self.delivered_at.or(Some(attempt.ended_at));
-            // A resend that came during the attempt still needs an attempt of its own.
-            if is_of_round {
-                next.enter(DeliveryState::Delivered);
+            progress.delivered_at = self.delivered_at.or(Some(attempt.ended_at));
+            // A resend during the attempt started a new round, and that round needs an attempt of its own.
+            if is_current_round {
+                progress.enter(DeliveryState::Delivered);
             }
-            return next;
+            return progress;
         };
-        if !is_new || !is_of_round || !self.needs_attempt() {
-            return next;
+        // A command or another attempt has decided the next state; a late failure must not overwrite it.
+        if !is_new || !is_current_round || !self.needs_attempt() {
+            return progress;
         }
-        next.gone = if class == RetryClass::Gone { self.gone + 1 } else { 0 };
-        next.blocked += i64::from(class == RetryClass::BlockedAddress);
-        if next.gone >= schedule.gone {
-            next.hold(HoldReason::EndpointGone, None);
-        } else if next.blocked >= schedule.blocked {
-            next.exhaust();
-        } else if let Some(pause) = schedule.pause(next.tries, attempt.retry_after, random) {
-            next.enter(DeliveryState::RetryWait);
-            next.next_at = Some(attempt.ended_at.plus(pause));
+        // Any other answer ends the series.
+        progress.gone_answers = if class == RetryClass::Gone { self.gone_answers + 1 } else { 0 };
+        progress.blocked_attempts += i64::from(class == RetryClass::BlockedAddress);
+        if progress.gone_answers >= schedule.max_gone_answers {
+            progress.hold(HoldReason::EndpointGone, None);
+        } else if progress.blocked_attempts >= schedule.max_blocked_attempts {
+            progress.exhaust();
+        } else if let Some(pause) = schedule.next_pause(progress.tries, attempt.retry_after, random) {
+            progress.enter(DeliveryState::RetryWait);
+            progress.next_at = Some(attempt.ended_at.plus(pause));
         } else {
-            next.exhaust();
+            progress.exhaust();
         }
-        next
+        progress
     }
 
-    /// Holds the delivery because something that the attempt needs is missing here. Counts no attempt.
+    /// Holds the delivery because its endpoint, secret or header variable is missing. Counts no attempt.
     #[must_use]
     pub(crate) fn after_missing(&self, tag: &'static str, recheck_at: Millis) -> Self {
-        let mut next = self.clone();
+        let mut progress = self.clone();
         if self.needs_attempt() {
-            next.hold(HoldReason::Missing(Cow::Borrowed(tag)), Some(recheck_at));
+            progress.hold(HoldReason::Missing(Cow::Borrowed(tag)), Some(recheck_at));
         }
-        next
+        progress
     }
 
-    /// Ends the delivery because its body is above the limit, however often it is resent.
+    /// Ends the delivery because its body is above the limit. A resend ends in the same state.
     #[must_use]
     pub(crate) fn after_too_large(&self) -> Self {
-        let mut next = self.clone();
-        next.enter(DeliveryState::TooLarge);
-        next.held_reason = Some(HoldReason::BodyTooLarge);
-        next.restore_delivered();
-        next
+        let mut progress = self.clone();
+        progress.enter(DeliveryState::TooLarge);
+        progress.held_reason = Some(HoldReason::BodyTooLarge);
+        progress.restore_delivered();
+        progress
     }
 
-    /// Begins a new round at once, whatever the state.
+    /// Starts a new round at once, from any state.
     #[must_use]
     pub(crate) fn after_resend(&self, now: Millis) -> Self {
         Self {
@@ -189,25 +191,25 @@ impl Progress {
         }
     }
 
-    /// Makes no further attempt. A running one may still deliver the event.
+    /// Cancels further attempts. A running attempt may still deliver the event.
     #[must_use]
     pub(crate) fn after_cancel(&self) -> Self {
-        let mut next = self.clone();
+        let mut progress = self.clone();
         if matches!(self.state, DeliveryState::Pending | DeliveryState::RetryWait | DeliveryState::Held) {
-            next.enter(DeliveryState::Canceled);
-            next.restore_delivered();
+            progress.enter(DeliveryState::Canceled);
+            progress.restore_delivered();
         }
-        next
+        progress
     }
 
-    /// Makes no further attempt until a resend.
+    /// Holds the delivery until a resend.
     #[must_use]
     pub(crate) fn after_hold(&self) -> Self {
-        let mut next = self.clone();
+        let mut progress = self.clone();
         if self.needs_attempt() {
-            next.hold(HoldReason::ByCommand, None);
+            progress.hold(HoldReason::ByCommand, None);
         }
-        next
+        progress
     }
 
     fn enter(&mut self, state: DeliveryState) {
@@ -227,7 +229,7 @@ impl Progress {
         self.restore_delivered();
     }
 
-    /// Keeps a delivered event delivered when a resend of it fails.
+    /// Restores the state `Delivered` of a delivered event after a failed resend.
     fn restore_delivered(&mut self) {
         if self.delivered_at.is_some() {
             self.state = DeliveryState::Delivered;
@@ -238,21 +240,24 @@ impl Progress {
 
 impl RetrySchedule {
     /// Returns the pause before the first attempt.
-    pub(crate) fn first(&self) -> Duration {
+    pub(crate) fn first_pause(&self) -> Duration {
         self.pauses.first().copied().unwrap_or_default()
     }
 
-    /// Returns the pause after `tries` attempts of a round, `None` after the last. The pause that the endpoint asked for
-    /// counts if it is between the scheduled one and twice as long.
-    fn pause(&self, tries: i64, retry_after: Option<Duration>, random: f64) -> Option<Duration> {
-        let scheduled = *self.pauses.get(usize::try_from(tries).ok()?)?;
+    /// Returns the pause after `tries` attempts of a round, `None` after the last. `Retry-After` is clamped between the
+    /// scheduled pause and twice that pause.
+    fn next_pause(&self, tries: i64, retry_after: Option<Duration>, random: f64) -> Option<Duration> {
+        let scheduled_pause = *self.pauses.get(usize::try_from(tries).ok()?)?;
         Some(match retry_after {
-            // Jitter, so that deliveries which were told the same time are not all attempted at that time.
+            // An overloaded endpoint sends the same `Retry-After` to many deliveries; jitter spreads their next attempts.
             Some(retry_after) => {
-                let longest = scheduled.saturating_mul(2);
-                retry_after.min(longest).mul_f64(1.0 + self.jitter * random).clamp(scheduled, longest)
+                let longest_pause = scheduled_pause.saturating_mul(2);
+                retry_after
+                    .min(longest_pause)
+                    .mul_f64(1.0 + self.jitter * random)
+                    .clamp(scheduled_pause, longest_pause)
             }
-            None => scheduled.mul_f64(1.0 - self.jitter + 2.0 * self.jitter * random),
+            None => scheduled_pause.mul_f64(1.0 - self.jitter + 2.0 * self.jitter * random),
         })
     }
 }

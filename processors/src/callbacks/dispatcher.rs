@@ -1,7 +1,7 @@
 //! Dispatcher of callback attempts: starts them in the order of the endpoint queues, and drains them at a stop.
 //!
-//! It holds what intake, due scanner and attempts share: the queues, one lock for each event, and the ownership of shards.
-//! Deliveries whose attempt was not begun are released to the next owner of their shard.
+//! Intake, due scanner and attempts share its queues, event locks and shard ownership. Deliveries whose attempt has not
+//! started are released to the next owner of their shard.
 
 use std::{
     collections::HashMap,
@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Settings, delivery_rows as rows,
     delivery_state::RetrySchedule,
-    endpoint_queues::{DueAttempt, EndpointKey, EndpointQueues, Offered},
+    endpoint_queues::{DueAttempt, EndpointKey, EndpointQueues, OfferResult},
 };
 use crate::{
     consumer::{backoff::Backoff, error::TaskError},
@@ -41,11 +41,11 @@ use crate::{
     settings::Settings as ConsumerSettings,
 };
 
-/// Number of locks. Events that share one wait for each other, never during a call.
-const LOCKS: usize = 256;
+/// Number of locks. Events are assigned to locks by hash; a lock is never held during a call.
+const EVENT_LOCKS: usize = 256;
 
-/// Number of due rows that are written together when deliveries are released.
-const RELEASED_AT_ONCE: usize = 500;
+/// Number of due rows in one write when deliveries are released.
+const RELEASE_BATCH_ROWS: usize = 500;
 
 pub(crate) struct Dispatcher {
     pub(crate) store: Store,
@@ -58,13 +58,13 @@ pub(crate) struct Dispatcher {
     pub(crate) processing: Arc<ConsumerSettings>,
     ownership: watch::Receiver<Ownership>,
     /// Number of partitions of the topic.
-    partitions: usize,
-    /// Time after a takeover of a shard for which calls of its former owner may still run.
-    grace: Duration,
-    taken_over: Mutex<HashMap<u32, Millis>>,
+    partition_count: usize,
+    /// Time after the takeover of a shard during which calls of its former owner may still run.
+    takeover_grace: Duration,
+    takeover_times: Mutex<HashMap<u32, Millis>>,
     queues: Mutex<EndpointQueues>,
     wake: Notify,
-    locks: Vec<tokio::sync::Mutex<()>>,
+    event_locks: Vec<tokio::sync::Mutex<()>>,
 }
 
 impl Dispatcher {
@@ -85,106 +85,108 @@ impl Dispatcher {
             settings,
             processing,
             ownership,
-            partitions: usize::try_from(deps.log.partitions()).unwrap_or(usize::MAX),
-            grace: Duration::ZERO,
-            taken_over: Mutex::default(),
+            partition_count: usize::try_from(deps.log.partitions()).unwrap_or(usize::MAX),
+            takeover_grace: Duration::ZERO,
+            takeover_times: Mutex::default(),
             wake: Notify::new(),
-            locks: (0..LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
+            event_locks: (0..EVENT_LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
         };
-        // Only on Kafka can another process own a shard. Embedded data has one owner.
+        // Only on Kafka can a former owner of a shard be alive. Embedded data has one owner, so no grace is needed.
         if matches!(deps.log, tidegate_stream::Log::Kafka(_)) {
-            dispatcher.grace = dispatcher.lease();
+            dispatcher.takeover_grace = dispatcher.lease();
         }
         dispatcher
     }
 
-    /// Returns the time after which a call has ended, or its process has.
+    /// Returns the time after which a call, or the process that made it, has certainly ended.
     pub(crate) fn lease(&self) -> Duration {
         Duration::from_millis(
             self.client.settings().total_timeout_ms.saturating_add(self.settings.lease_margin_ms),
         )
     }
 
-    /// Returns the longest time by which a delivery that is due is postponed: by the lease of its call, or by a deferral.
+    /// Returns the longest postponement of a due delivery: the lease of its call, or the longest deferral.
     pub(crate) fn longest_postponement(&self) -> Duration {
         self.lease().max(Duration::from_millis(self.settings.longest_deferral_ms))
     }
 
-    /// Locks an event. Held while a delivery's row is read, changed and written, never during a call.
-    pub(crate) async fn lock(&self, event_id: EventId) -> MutexGuard<'_, ()> {
+    /// Locks an event while its delivery row is read, changed and written. Never held during a call.
+    pub(crate) async fn lock_event(&self, event_id: EventId) -> MutexGuard<'_, ()> {
+        // A fixed set of locks needs no cleanup. Two events with the same lock only wait for each other's writes.
         let mut hasher = DefaultHasher::new();
         event_id.hash(&mut hasher);
-        let nth = usize::try_from(hasher.finish() % LOCKS as u64).unwrap_or(0);
-        self.locks[nth].lock().await
+        let index = usize::try_from(hasher.finish() % EVENT_LOCKS as u64).unwrap_or(0);
+        self.event_locks[index].lock().await
     }
 
     /// Queues an attempt at the delivery.
-    pub(crate) fn offer(&self, row: &Delivery, is_fresh: bool, now: Millis) -> Offered {
+    pub(crate) fn offer(&self, row: &Delivery, is_fresh: bool, now: Millis) -> OfferResult {
         let work = DueAttempt {
-            queue: EndpointKey { org: row.org.clone(), endpoint: self.endpoint_of(row) },
+            queue: EndpointKey { org: row.org.clone(), endpoint: self.queue_endpoint(row) },
             event_id: row.event_id,
             shard: u32::try_from(row.shard).unwrap_or(u32::MAX),
             due_at: row.next_at.unwrap_or(now),
             is_fresh,
         };
-        let offered = self.queues.lock().offer(work, now);
-        if offered == Offered::Taken {
+        let result = self.queues.lock().offer(work, now);
+        if result == OfferResult::Queued {
             self.wake.notify_one();
         }
-        offered
+        result
     }
 
-    /// Returns the endpoint whose queue the delivery waits in. Deliveries without one share a queue, where nothing takes long.
-    fn endpoint_of(&self, row: &Delivery) -> EndpointId {
-        let known = self.configured_endpoint(row).or_else(|| row.endpoint.clone());
-        known.unwrap_or_else(|| EndpointId::new(""))
+    /// Returns the endpoint of the delivery's queue. Deliveries without an endpoint share one queue; they are held
+    /// without a call, so the queue stays fast.
+    fn queue_endpoint(&self, row: &Delivery) -> EndpointId {
+        let endpoint = self.configured_endpoint(row).or_else(|| row.endpoint.clone());
+        endpoint.unwrap_or_else(|| EndpointId::new(""))
     }
 
-    /// Adapts to a change of ownership: bounds the calls to each endpoint by the share of partitions that this process owns,
-    /// and releases the deliveries of shards that it has lost.
+    /// Adapts to a change of ownership: sets the calls to each endpoint by the owned share of partitions, and releases the
+    /// deliveries of lost shards.
     fn on_ownership_change(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
-        let owned = {
+        let owned_partitions = {
             let ownership = self.ownership.borrow();
             ownership.partitions.iter().filter(|(partition, _)| partition.topic == Topic::Callbacks).count()
         };
-        let lost = {
+        let lost_attempts = {
             let mut queues = self.queues.lock();
-            queues.limit_queues(self.settings.share(owned, self.partitions));
-            queues.retain(|work| self.owns(work.shard))
+            queues.limit_queues(self.settings.calls_per_endpoint(owned_partitions, self.partition_count));
+            queues.retain(|work| self.owns_shard(work.shard))
         };
-        if !lost.is_empty() {
+        if !lost_attempts.is_empty() {
             let dispatcher = Arc::clone(self);
-            tasks.spawn(async move { dispatcher.release(&lost).await });
+            tasks.spawn(async move { dispatcher.release_attempts(&lost_attempts).await });
         }
     }
 
-    pub(crate) fn owns(&self, shard: u32) -> bool {
+    pub(crate) fn owns_shard(&self, shard: u32) -> bool {
         self.ownership.borrow().epoch_of(Partition::new(Topic::Callbacks, shard)).is_some()
     }
 
-    /// True if another process can own a shard before or after this one.
+    /// True if a shard can have another owner before or after this process.
     pub(crate) const fn has_other_owners(&self) -> bool {
-        !self.grace.is_zero()
+        !self.takeover_grace.is_zero()
     }
 
-    /// Notes that this process has taken the shard over.
-    pub(crate) fn took_over(&self, shard: u32, now: Millis) {
-        self.taken_over.lock().insert(shard, now);
+    /// Records the time at which this process took over the shard.
+    pub(crate) fn record_takeover(&self, shard: u32, now: Millis) {
+        self.takeover_times.lock().insert(shard, now);
     }
 
-    /// Returns until when the former owner of the shard may be attempting a delivery that was due before the takeover.
+    /// Returns the end of the former owner's lease on a delivery that was due before the takeover.
     pub(crate) fn leased_until(&self, shard: u32, due_at: Millis) -> Option<Millis> {
-        let since = self.taken_over.lock().get(&shard).copied()?;
-        (due_at < since && self.has_other_owners()).then(|| since.plus(self.grace))
+        let taken_over_at = self.takeover_times.lock().get(&shard).copied()?;
+        (due_at < taken_over_at && self.has_other_owners()).then(|| taken_over_at.plus(self.takeover_grace))
     }
 
-    /// Releases deliveries to the next owner of their shard, who attempts them at once. Those that cannot be written in time
-    /// are due when their lease ends.
-    async fn release(&self, works: &[DueAttempt]) {
+    /// Releases deliveries to the next owner of their shard, which attempts them at once. Deliveries whose row cannot be
+    /// written within one lease stay due at the end of their lease.
+    async fn release_attempts(&self, attempts: &[DueAttempt]) {
         let mut backoff = Backoff::new(&self.processing);
-        let all = async {
-            for some in works.chunks(RELEASED_AT_ONCE) {
-                while let Err(error) = self.put_released(some).await {
+        let release_all = async {
+            for batch in attempts.chunks(RELEASE_BATCH_ROWS) {
+                while let Err(error) = self.write_released(batch).await {
                     if !error.is_outage() {
                         tracing::error!(
                             tag = error.tag(),
@@ -196,83 +198,91 @@ impl Dispatcher {
                 }
             }
         };
-        let _in_time = timeout(self.lease(), all).await;
+        // After one lease the deliveries are due anyway, so further retries would gain no time.
+        let _in_time = timeout(self.lease(), release_all).await;
     }
 
-    async fn put_released(&self, works: &[DueAttempt]) -> Result<(), TaskError> {
+    async fn write_released(&self, attempts: &[DueAttempt]) -> Result<(), TaskError> {
         let now = Millis::now();
-        let due =
-            |work: &DueAttempt| rows::released(&work.queue.org, work.event_id, i64::from(work.shard), now);
-        let rows: Vec<_> = works.iter().map(due).collect();
+        let due_row = |work: &DueAttempt| {
+            rows::released_due_row(&work.queue.org, work.event_id, i64::from(work.shard), now)
+        };
+        let rows: Vec<_> = attempts.iter().map(due_row).collect();
         rows::put_released(&self.store, &rows, now).await
     }
 
-    /// Makes attempts until `stop`, then waits for the running ones and releases the others.
+    /// Makes attempts until `stop`. Then waits for the running attempts and releases the queued ones.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) -> DrainResult {
         let mut calls = JoinSet::new();
         let mut ownership = self.ownership.clone();
-        let mut driver_lives = true;
+        let mut has_ownership_updates = true;
         self.on_ownership_change(&mut calls);
-        let mut tick = interval(Duration::from_secs(1));
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut metrics_tick = interval(Duration::from_secs(1));
+        // After a stall one tick is enough; a burst would only repeat the same values.
+        metrics_tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             while !stop.is_cancelled()
-                && let Some(call) = self.start()
+                && let Some(call) = self.start_call()
             {
                 calls.spawn(call.run());
             }
             tokio::select! {
+                // The stop first: a steady supply of finished calls must not delay it.
                 biased;
                 () = stop.cancelled() => break,
                 Some(_) = calls.join_next() => {}
-                changed = ownership.changed(), if driver_lives => {
-                    driver_lives = changed.is_ok();
+                change = ownership.changed(), if has_ownership_updates => {
+                    has_ownership_updates = change.is_ok();
                     self.on_ownership_change(&mut calls);
                 }
                 () = self.wake.notified() => {}
-                _ = tick.tick() => self.record_metrics(),
+                _ = metrics_tick.tick() => self.record_metrics(),
             }
         }
-        let waiting = self.queues.lock().close();
-        let all = async { while calls.join_next().await.is_some() {} };
-        let ended = async { tokio::join!(all, self.release(&waiting)) };
-        let drained = timeout(self.settings.drain(), ended).await;
+        let queued_attempts = self.queues.lock().close();
+        let join_calls = async { while calls.join_next().await.is_some() {} };
+        // Concurrently, so the next owner gets the queued attempts before the running calls have ended.
+        let wind_down = async { tokio::join!(join_calls, self.release_attempts(&queued_attempts)) };
+        let drain = timeout(self.settings.drain_timeout(), wind_down).await;
+        // Aborts the remaining calls. Their due rows start new attempts at the end of the lease.
         calls.shutdown().await;
         self.record_metrics();
-        drained.map_or(DrainResult::Forced, |_| DrainResult::Clean)
+        drain.map_or(DrainResult::Forced, |_| DrainResult::Clean)
     }
 
-    fn start(self: &Arc<Self>) -> Option<Call> {
-        let work = self.queues.lock().start()?;
-        Some(Call { dispatcher: Arc::clone(self), work, began: Instant::now() })
+    fn start_call(self: &Arc<Self>) -> Option<Call> {
+        let work = self.queues.lock().start_next()?;
+        Some(Call { dispatcher: Arc::clone(self), work, started_at: Instant::now() })
     }
 
     fn record_metrics(&self) {
-        let (under_way, waiting, oldest) = {
+        let (under_way, waiting, oldest_due_at) = {
             let queues = self.queues.lock();
-            (queues.under_way(), queues.waiting(), queues.oldest_due())
+            (queues.count_under_way(), queues.count_queued(), queues.oldest_due_at())
         };
-        let late = oldest.map_or(0, |due_at| Millis::now().0.saturating_sub(due_at.0).max(0));
-        metrics::set_callback_queues(under_way, waiting, Duration::from_millis(late.unsigned_abs()));
+        let lateness_ms = oldest_due_at.map_or(0, |due_at| Millis::now().0.saturating_sub(due_at.0).max(0));
+        metrics::set_callback_queues(under_way, waiting, Duration::from_millis(lateness_ms.unsigned_abs()));
     }
 }
 
-/// Attempt that was taken from its queue. Dropping it makes room for the next one.
+/// Attempt that occupies a place of its endpoint. Dropping it frees the place, also after a panic.
 struct Call {
     dispatcher: Arc<Dispatcher>,
     work: DueAttempt,
-    began: Instant,
+    started_at: Instant,
 }
 
 impl Call {
     async fn run(self) {
         let Self { dispatcher, work, .. } = &self;
-        if !dispatcher.owns(work.shard) {
-            return dispatcher.release(std::slice::from_ref(work)).await;
+        // The shard may have been lost while the attempt was queued; its next owner makes the call.
+        if !dispatcher.owns_shard(work.shard) {
+            return dispatcher.release_attempts(std::slice::from_ref(work)).await;
         }
+        // Caught here, so the panic is logged with its event. The due row at the end of the lease starts another attempt.
         let result = AssertUnwindSafe(dispatcher.attempt(work)).catch_unwind().await;
         if result.is_err() {
-            metrics::callback_failed("panicked");
+            metrics::record_callback_failure("panicked");
             tracing::error!(org = %self.work.queue.org, event = %self.work.event_id, "an attempt panicked; it is due again later");
         }
     }
@@ -280,7 +290,7 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.dispatcher.queues.lock().finish(&self.work.queue, self.work.event_id, self.began.elapsed());
+        self.dispatcher.queues.lock().finish(&self.work.queue, self.work.event_id, self.started_at.elapsed());
         self.dispatcher.wake.notify_one();
     }
 }

@@ -1,10 +1,10 @@
-//! Due rows of deliveries: queues an attempt when a delivery is due.
+//! Queues an attempt when the due row of a delivery is due.
 //!
-//! A due row that its former owner released (attempt 0) is acted on without waiting, since that owner had begun no call.
-//! A start on embedded data treats leases in the same way: the process that wrote them has ended.
+//! A row released by the former owner (attempt 0) needs no wait, since that owner had started no call. On embedded data the
+//! same holds for all leases at the start, because the process that wrote them has ended.
 //!
-//! A due row is settled as soon as it was acted on, because the next one is written before. So a delivery comes due again
-//! whatever becomes of this process. Due rows outlive deliveries, so none has to be rebuilt after an outage.
+//! A due row is settled after the next due row of its delivery is written, so a crash at any point leaves a due row.
+//! Due rows outlive deliveries, so none has to be rebuilt after an outage.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,9 @@ use tidegate_store::{
     },
 };
 
-use super::{delivery_rows as rows, dispatcher::Dispatcher, endpoint_queues::Offered, route::RouteResult};
+use super::{
+    delivery_rows as rows, dispatcher::Dispatcher, endpoint_queues::OfferResult, route::RouteResult,
+};
 use crate::{
     consumer::error::TaskError,
     scheduler::{
@@ -27,9 +29,9 @@ use crate::{
     },
 };
 
-/// Time that it may take from a due row, which is written first, to its delivery.
-const UNWRITTEN: Duration = Duration::from_secs(300);
-const UNWRITTEN_RECHECK: Duration = Duration::from_secs(15);
+/// Longest time between the write of a due row and the write of its delivery. An older due row without delivery is settled.
+const MAX_WRITE_DELAY: Duration = Duration::from_secs(300);
+const WRITE_RECHECK: Duration = Duration::from_secs(15);
 
 pub(crate) struct DueDeliveries(pub(crate) Arc<Dispatcher>);
 
@@ -43,24 +45,27 @@ impl StoredDueTable for DueDeliveries {
     }
 
     fn take_over(&self, shard: u32) {
-        self.0.took_over(shard, Millis::now());
+        self.0.record_takeover(shard, Millis::now());
     }
 
-    /// Returns a released row for each lease and deferral of the former process. The stored rows stay, so another kill loses
-    /// nothing.
+    /// Returns a released row for each lease and deferral of the former process. The stored rows stay, so a second kill
+    /// loses no delivery.
     async fn abandoned_rows(&self, shard: u32, now: Millis) -> Result<Vec<Due>, TaskError> {
         let dispatcher = &*self.0;
-        // The former owner may be alive, and its calls running.
+        // With other owners the former one may be alive and still making its calls.
         if dispatcher.has_other_owners() {
             return Ok(Vec::new());
         }
-        let mut abandoned = Vec::new();
+        // No lease or deferral of the former process ends later than the longest postponement.
+        let mut released_rows = Vec::new();
         for minute in minute_of(now)..=minute_of(now.plus(dispatcher.longest_postponement())) {
-            let ahead =
+            let postponed_rows =
                 self.read_minute(shard, minute, None).await?.into_iter().filter(|due| due.due_at > now);
-            abandoned.extend(ahead.map(|due| rows::released(&due.org, due.event_id, due.shard, now)));
+            released_rows.extend(
+                postponed_rows.map(|due| rows::released_due_row(&due.org, due.event_id, due.shard, now)),
+            );
         }
-        Ok(abandoned)
+        Ok(released_rows)
     }
 
     async fn act(&self, due: &Due, _: Millis) -> Result<FollowUp, TaskError> {
@@ -68,22 +73,20 @@ impl StoredDueTable for DueDeliveries {
         let now = Millis::now();
         let shard = u32::try_from(due.shard).unwrap_or(u32::MAX);
         let is_released = rows::is_released(due);
+        // The former owner may still be making this call until its lease ends.
         let leased_until = dispatcher.leased_until(shard, due.due_at).filter(|until| *until > now);
         if let Some(until) = leased_until.filter(|_| !is_released) {
             return Ok(FollowUp::DueAgain(until));
         }
         let Some(row) = rows::get(&dispatcher.store, &due.org, due.event_id).await? else {
-            let is_new = due.due_at.plus(UNWRITTEN) > now;
-            return Ok(if is_new {
-                FollowUp::DueAgain(now.plus(UNWRITTEN_RECHECK))
-            } else {
-                FollowUp::Settled
-            });
+            // The delivery is written after its due row, so it may still follow.
+            let is_new = due.due_at.plus(MAX_WRITE_DELAY) > now;
+            return Ok(if is_new { FollowUp::DueAgain(now.plus(WRITE_RECHECK)) } else { FollowUp::Settled });
         };
         let progress = rows::progress(&row);
-        // A delivery that is due later has another due row for then.
-        let comes_later = progress.next_at.is_some_and(|at| at > now);
-        if !progress.needs_attempt() || comes_later {
+        // A delivery with a later `next_at` has another due row for that time.
+        let is_due_later = progress.next_at.is_some_and(|at| at > now);
+        if !progress.needs_attempt() || is_due_later {
             return Ok(FollowUp::Settled);
         }
         if progress.state == DeliveryState::Held && self.is_still_missing(&row).await? {
@@ -91,19 +94,23 @@ impl StoredDueTable for DueDeliveries {
             rows::put_due(&dispatcher.store, &row, dispatcher.recheck_at(now), now).await?;
             return Ok(FollowUp::Settled);
         }
+        // Before the call: a later owner that still saw the row as released would repeat the call without waiting.
         if is_released && dispatcher.has_other_owners() {
             rows::mark_begun(&dispatcher.store, due, row.attempts + 1, now).await?;
         }
         let due_again_at = match dispatcher.offer(&row, false, now) {
-            Offered::Closed => {
-                let due = rows::released(&row.org, row.event_id, row.shard, now);
-                rows::put_released(&dispatcher.store, &[due], now).await?;
+            OfferResult::Closed => {
+                let released_row = rows::released_due_row(&row.org, row.event_id, row.shard, now);
+                rows::put_released(&dispatcher.store, &[released_row], now).await?;
                 return Ok(FollowUp::Settled);
             }
-            Offered::Taken | Offered::IsUnderWay => now.plus(dispatcher.lease()),
-            Offered::Waits => now.plus(Duration::from_millis(dispatcher.settings.longest_deferral_ms)),
-            Offered::Full(at) => at,
+            OfferResult::Queued | OfferResult::AlreadyUnderWay => now.plus(dispatcher.lease()),
+            OfferResult::AlreadyQueued => {
+                now.plus(Duration::from_millis(dispatcher.settings.longest_deferral_ms))
+            }
+            OfferResult::Full(at) => at,
         };
+        // Before this row is settled: after a crash the delivery is due again at the end of the lease or deferral.
         rows::put_due(&dispatcher.store, &row, due_again_at, now).await?;
         Ok(FollowUp::Settled)
     }
@@ -111,7 +118,7 @@ impl StoredDueTable for DueDeliveries {
 
 impl DueDeliveries {
     async fn is_still_missing(&self, row: &Delivery) -> Result<bool, TaskError> {
-        let result = self.0.route(row).await?;
+        let result = self.0.find_route(row).await?;
         Ok(matches!(result, RouteResult::Missing(tag) if row.held_reason.as_deref() == Some(tag)))
     }
 }

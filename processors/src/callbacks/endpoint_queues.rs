@@ -1,6 +1,6 @@
-//! Queues of due attempts, one for each endpoint of an org: limits for each and for all, round robin.
+//! Queues of due attempts, one for each endpoint of an org, served round robin within limits per endpoint and in total.
 //!
-//! It is pure: it sends nothing and keeps nothing beyond its bounds; what finds no room waits in the store.
+//! Pure data structure. Deliveries beyond its bounds wait in the store.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -18,26 +18,25 @@ pub(crate) struct EndpointKey {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// Attempts under way in one queue.
-    pub(crate) queue: usize,
-    /// Attempts under way in all.
-    pub(crate) all: usize,
-    /// Deliveries that wait in one queue.
-    pub(crate) backlog: usize,
-    /// Deliveries that wait in all; a queue with few waiting takes more in spite of it.
-    pub(crate) backlog_of_all: usize,
+    /// Concurrent attempts of one queue.
+    pub(crate) calls_per_queue: usize,
+    /// Concurrent attempts of all queues.
+    pub(crate) calls: usize,
+    /// Deliveries that may wait in one queue.
+    pub(crate) backlog_per_queue: usize,
+    /// Deliveries that may wait in all queues. A queue below `GUARANTEED_BACKLOG` accepts more in spite of it.
+    pub(crate) total_backlog: usize,
     pub(crate) longest_deferral: Duration,
 }
 
-/// A delivery that is owed.
+/// Delivery that is due for an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DueAttempt {
     pub(crate) queue: EndpointKey,
     pub(crate) event_id: EventId,
     pub(crate) shard: u32,
-    /// Since when.
     pub(crate) due_at: Millis,
-    /// This process has accepted it just now, so nobody has attempted it before.
+    /// True if this process has just accepted the event, so no earlier attempt exists.
     pub(crate) is_fresh: bool,
 }
 
@@ -48,195 +47,211 @@ impl DueAttempt {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum AttemptState {
     Waiting,
     UnderWay,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Offered {
-    Taken,
-    /// It waits here already.
-    Waits,
-    IsUnderWay,
-    /// The queue is full. It has a place in the queue's queue in the store, which comes up at this time.
+pub(crate) enum OfferResult {
+    Queued,
+    /// The delivery waits in its queue already.
+    AlreadyQueued,
+    AlreadyUnderWay,
+    /// The queue is full. The delivery is due again at this time.
     Full(Millis),
-    /// No attempt is started any more.
+    /// The process is stopping and starts no attempt.
     Closed,
 }
 
 #[derive(Debug)]
 struct EndpointQueue {
-    waiting: VecDeque<DueAttempt>,
+    queued_attempts: VecDeque<DueAttempt>,
     under_way: usize,
-    /// It stands among the turns.
+    /// True if the queue is in `ready_queues`.
     has_turn: bool,
-    /// Duration of attempts, the last ones counting most.
-    mean: Duration,
-    /// Time at which the last delivery that found no room is due again.
-    deferred_to: Option<Millis>,
-    /// Since when the oldest that found no room is owed; until the queue was empty.
-    oldest_deferred: Option<Millis>,
+    /// Moving average of the duration of attempts.
+    mean_duration: Duration,
+    /// Time at which the delivery that was deferred last is due again.
+    last_deferral: Option<Millis>,
+    /// Due time of the oldest deferred delivery. Cleared when the queue is empty.
+    oldest_deferred_due: Option<Millis>,
 }
 
 #[derive(Debug)]
 pub(crate) struct EndpointQueues {
     bounds: Bounds,
     queues: HashMap<EndpointKey, EndpointQueue>,
-    /// EndpointQueues that have something waiting and room to start it, each once.
-    turns: VecDeque<EndpointKey>,
-    known: HashMap<(OrgId, EventId), At>,
+    /// Queues with a waiting delivery and a free place, each once.
+    ready_queues: VecDeque<EndpointKey>,
+    attempt_states: HashMap<(OrgId, EventId), AttemptState>,
     under_way: usize,
     is_closed: bool,
 }
 
-/// A queue is never believed to be faster: a burst of failures in no time must not call its whole queue back at once.
-const SHORTEST: Duration = Duration::from_millis(5);
-const SHORTEST_DEFERRAL: Duration = Duration::from_secs(1);
+/// Lower bound of the mean. After a burst of immediate failures, a smaller mean would make the whole deferred backlog
+/// due at once.
+const MIN_MEAN_DURATION: Duration = Duration::from_millis(5);
+const MIN_DEFERRAL: Duration = Duration::from_secs(1);
 /// Assumed duration of an attempt before the first one has ended.
-const UNKNOWN: Duration = Duration::from_millis(200);
-/// Number of deliveries that may wait in any queue, so that stuck queues leave room for the others.
-const FEW: usize = 64;
+const INITIAL_MEAN_DURATION: Duration = Duration::from_millis(200);
+/// Number of deliveries that each queue may hold even if the total backlog is full. Stuck queues cannot lock the others
+/// out.
+const GUARANTEED_BACKLOG: usize = 64;
 
 impl EndpointQueues {
     pub(crate) fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
             queues: HashMap::new(),
-            turns: VecDeque::new(),
-            known: HashMap::new(),
+            ready_queues: VecDeque::new(),
+            attempt_states: HashMap::new(),
             under_way: 0,
             is_closed: false,
         }
     }
 
-    pub(crate) const fn under_way(&self) -> usize {
+    pub(crate) const fn count_under_way(&self) -> usize {
         self.under_way
     }
 
-    pub(crate) fn waiting(&self) -> usize {
-        self.known.len() - self.under_way
+    pub(crate) fn count_queued(&self) -> usize {
+        self.attempt_states.len() - self.under_way
     }
 
-    /// Since when the oldest that is owed and not under way is due, as far as it is known here.
-    pub(crate) fn oldest_due(&self) -> Option<Millis> {
-        let of = |queue: &EndpointQueue| {
-            queue.waiting.front().map(|work| work.due_at).into_iter().chain(queue.oldest_deferred).min()
+    /// Returns the due time of the oldest delivery that is queued or deferred.
+    pub(crate) fn oldest_due_at(&self) -> Option<Millis> {
+        let oldest_of_queue = |queue: &EndpointQueue| {
+            queue
+                .queued_attempts
+                .front()
+                .map(|work| work.due_at)
+                .into_iter()
+                .chain(queue.oldest_deferred_due)
+                .min()
         };
-        self.queues.values().filter_map(of).min()
+        self.queues.values().filter_map(oldest_of_queue).min()
     }
 
-    pub(crate) fn offer(&mut self, work: DueAttempt, now: Millis) -> Offered {
-        match self.known.get(&work.id()) {
-            Some(At::Waiting) => return Offered::Waits,
-            Some(At::UnderWay) => return Offered::IsUnderWay,
-            None if self.is_closed => return Offered::Closed,
+    pub(crate) fn offer(&mut self, work: DueAttempt, now: Millis) -> OfferResult {
+        match self.attempt_states.get(&work.id()) {
+            Some(AttemptState::Waiting) => return OfferResult::AlreadyQueued,
+            Some(AttemptState::UnderWay) => return OfferResult::AlreadyUnderWay,
+            None if self.is_closed => return OfferResult::Closed,
             None => {}
         }
-        let is_crowded = self.waiting() >= self.bounds.backlog_of_all;
+        let is_crowded = self.count_queued() >= self.bounds.total_backlog;
         let queue = self.queues.entry(work.queue.clone()).or_insert_with(EndpointQueue::new);
-        if queue.waiting.len() >= self.bounds.backlog || (is_crowded && queue.waiting.len() >= FEW) {
-            return Offered::Full(queue.defer(&self.bounds, work.due_at, now));
+        if queue.queued_attempts.len() >= self.bounds.backlog_per_queue
+            || (is_crowded && queue.queued_attempts.len() >= GUARANTEED_BACKLOG)
+        {
+            return OfferResult::Full(queue.defer_delivery(&self.bounds, work.due_at, now));
         }
-        self.known.insert(work.id(), At::Waiting);
+        self.attempt_states.insert(work.id(), AttemptState::Waiting);
         let key = work.queue.clone();
-        queue.waiting.push_back(work);
-        self.next_queue(&key);
-        Offered::Taken
+        queue.queued_attempts.push_back(work);
+        self.mark_ready(&key);
+        OfferResult::Queued
     }
 
-    /// The next to attempt. It comes back through `finish`.
-    pub(crate) fn start(&mut self) -> Option<DueAttempt> {
-        if self.under_way >= self.bounds.all {
+    /// Takes the next attempt. The caller ends it with `finish`.
+    pub(crate) fn start_next(&mut self) -> Option<DueAttempt> {
+        if self.under_way >= self.bounds.calls {
             return None;
         }
         loop {
-            let key = self.turns.pop_front()?;
+            let key = self.ready_queues.pop_front()?;
             let Some(queue) = self.queues.get_mut(&key) else { continue };
             queue.has_turn = false;
-            // The bound may have been lowered since it got its turn.
-            if queue.under_way >= self.bounds.queue {
+            // The bound may have been lowered after the queue was marked ready.
+            if queue.under_way >= self.bounds.calls_per_queue {
                 continue;
             }
-            let Some(work) = queue.waiting.pop_front() else { continue };
-            self.known.insert(work.id(), At::UnderWay);
+            let Some(work) = queue.queued_attempts.pop_front() else { continue };
+            self.attempt_states.insert(work.id(), AttemptState::UnderWay);
             queue.under_way += 1;
             self.under_way += 1;
-            self.next_queue(&key);
+            self.mark_ready(&key);
             return Some(work);
         }
     }
 
-    /// Sets the number of attempts that each queue may have under way from now on. Attempts above it run to their end.
+    /// Sets the limit of concurrent attempts per queue. Running attempts above the limit continue.
     pub(crate) fn limit_queues(&mut self, attempts: usize) {
-        if self.bounds.queue == attempts {
+        if self.bounds.calls_per_queue == attempts {
             return;
         }
-        self.bounds.queue = attempts;
+        self.bounds.calls_per_queue = attempts;
         let keys: Vec<_> = self.queues.keys().cloned().collect();
         for key in keys {
-            self.next_queue(&key);
+            self.mark_ready(&key);
         }
     }
 
-    /// Puts a queue among the turns, once, if something of it may start.
-    fn next_queue(&mut self, key: &EndpointKey) {
+    /// Adds the queue to `ready_queues` if one of its attempts may start.
+    fn mark_ready(&mut self, key: &EndpointKey) {
         let Some(queue) = self.queues.get_mut(key) else { return };
-        if !queue.has_turn && !queue.waiting.is_empty() && queue.under_way < self.bounds.queue {
+        if !queue.has_turn
+            && !queue.queued_attempts.is_empty()
+            && queue.under_way < self.bounds.calls_per_queue
+        {
             queue.has_turn = true;
-            self.turns.push_back(key.clone());
+            self.ready_queues.push_back(key.clone());
         }
     }
 
-    pub(crate) fn finish(&mut self, key: &EndpointKey, event_id: EventId, took: Duration) {
-        if self.known.remove(&(key.org.clone(), event_id)).is_none() {
+    pub(crate) fn finish(&mut self, key: &EndpointKey, event_id: EventId, duration: Duration) {
+        if self.attempt_states.remove(&(key.org.clone(), event_id)).is_none() {
             return;
         }
         let Some(queue) = self.queues.get_mut(key) else { return };
         queue.under_way -= 1;
         self.under_way -= 1;
-        queue.mean = (queue.mean * 7 + took) / 8;
-        self.next_queue(key);
+        // Exponential moving average; the last attempt has a weight of one eighth.
+        queue.mean_duration = (queue.mean_duration * 7 + duration) / 8;
+        self.mark_ready(key);
         self.forget_if_idle(key);
     }
 
-    /// Begins nothing any more, and gives out what was not begun.
+    /// Refuses further attempts and returns the queued ones.
     pub(crate) fn close(&mut self) -> Vec<DueAttempt> {
         self.is_closed = true;
         self.retain(|_| false)
     }
 
-    /// Gives out what waits and is not wanted: its shard has another owner.
-    pub(crate) fn retain(&mut self, is_wanted: impl Fn(&DueAttempt) -> bool) -> Vec<DueAttempt> {
-        let mut unwanted = Vec::new();
+    /// Removes and returns the queued attempts that `should_keep` rejects. Running attempts stay.
+    pub(crate) fn retain(&mut self, should_keep: impl Fn(&DueAttempt) -> bool) -> Vec<DueAttempt> {
+        let mut removed_attempts = Vec::new();
         let keys: Vec<_> = self.queues.keys().cloned().collect();
         for key in keys {
             if let Some(queue) = self.queues.get_mut(&key) {
-                for work in std::mem::take(&mut queue.waiting) {
-                    if is_wanted(&work) {
-                        queue.waiting.push_back(work);
+                for work in std::mem::take(&mut queue.queued_attempts) {
+                    if should_keep(&work) {
+                        queue.queued_attempts.push_back(work);
                     } else {
-                        self.known.remove(&work.id());
-                        unwanted.push(work);
+                        self.attempt_states.remove(&work.id());
+                        removed_attempts.push(work);
                     }
                 }
             }
             self.forget_if_idle(&key);
         }
         let queues = &mut self.queues;
-        self.turns.retain(|key| {
+        // `has_turn` must match the membership in `ready_queues`, or a queue would be added twice or never.
+        self.ready_queues.retain(|key| {
             let Some(queue) = queues.get_mut(key) else { return false };
-            queue.has_turn = !queue.waiting.is_empty();
+            queue.has_turn = !queue.queued_attempts.is_empty();
             queue.has_turn
         });
-        unwanted
+        removed_attempts
     }
 
     fn forget_if_idle(&mut self, key: &EndpointKey) {
         let Some(queue) = self.queues.get_mut(key) else { return };
-        if queue.waiting.is_empty() {
-            queue.deferred_to = None;
-            queue.oldest_deferred = None;
+        if queue.queued_attempts.is_empty() {
+            // The queue has caught up, so later deferrals are spaced from the current time again.
+            queue.last_deferral = None;
+            queue.oldest_deferred_due = None;
             if queue.under_way == 0 {
                 self.queues.remove(key);
             }
@@ -247,28 +262,29 @@ impl EndpointQueues {
 impl EndpointQueue {
     fn new() -> Self {
         Self {
-            waiting: VecDeque::new(),
+            queued_attempts: VecDeque::new(),
             under_way: 0,
             has_turn: false,
-            mean: UNKNOWN,
-            deferred_to: None,
-            oldest_deferred: None,
+            mean_duration: INITIAL_MEAN_DURATION,
+            last_deferral: None,
+            oldest_deferred_due: None,
         }
     }
 
-    /// Those that find no room come up one after the other, as fast as the queue takes them: a long backlog is read and
-    /// written about once, not again and again.
-    fn defer(&mut self, bounds: &Bounds, due_at: Millis, now: Millis) -> Millis {
-        let slots = u32::try_from(bounds.queue).unwrap_or(u32::MAX).max(1);
-        let earliest = now.plus(SHORTEST_DEFERRAL);
-        let next = self
-            .deferred_to
-            .map_or(earliest, |last| last.plus(self.mean.max(SHORTEST) / slots))
+    /// Returns the time at which a delivery without room is due again. Deferred deliveries are spaced at the speed of
+    /// the queue, so each delivery of a long backlog is read from the store about once.
+    fn defer_delivery(&mut self, bounds: &Bounds, due_at: Millis, now: Millis) -> Millis {
+        let slots = u32::try_from(bounds.calls_per_queue).unwrap_or(u32::MAX).max(1);
+        let earliest = now.plus(MIN_DEFERRAL);
+        // With `slots` concurrent attempts, a place is freed every `mean_duration / slots`.
+        let paced_time = self
+            .last_deferral
+            .map_or(earliest, |last| last.plus(self.mean_duration.max(MIN_MEAN_DURATION) / slots))
             .max(earliest);
-        let at = next.min(now.plus(bounds.longest_deferral.max(SHORTEST_DEFERRAL)));
-        self.deferred_to = Some(at);
-        self.oldest_deferred = Some(self.oldest_deferred.map_or(due_at, |oldest| oldest.min(due_at)));
-        at
+        let due_again_at = paced_time.min(now.plus(bounds.longest_deferral.max(MIN_DEFERRAL)));
+        self.last_deferral = Some(due_again_at);
+        self.oldest_deferred_due = Some(self.oldest_deferred_due.map_or(due_at, |oldest| oldest.min(due_at)));
+        due_again_at
     }
 }
 

@@ -1,10 +1,11 @@
-//! The role `deliver`: callbacks from their record on the log until they are delivered or given up.
+//! The role `deliver`: attempts callbacks until they are delivered, held or exhausted.
 //!
 //! Events are planned in `tidegate-moderation`; calls are made and signed in `tidegate-egress`.
 //!
-//! `intake` turns records into deliveries and carries commands out on them, `endpoint_queues` says which delivery is
-//! attempted next, `attempt` makes the call and `route` finds what it needs, `delivery_state` says what follows, and `due`
-//! brings deliveries up when they are due. The owner of a partition of the topic is the only writer of its deliveries.
+//! `intake` turns records into deliveries and applies commands to them. `endpoint_queues` orders the attempts, `route`
+//! looks up endpoint, headers and secret, `attempt` makes the call, and `delivery_state` decides the next state. `due`
+//! queues a delivery again when its due row is due. The owner of a partition of the topic is the only writer of its
+//! deliveries.
 
 mod attempt;
 mod body;
@@ -41,7 +42,7 @@ use crate::{
 
 pub(crate) const ROLE: Role = Role("callbacks");
 
-/// Handles of the process that the role `deliver` works with.
+/// Shared handles of the process for the role `deliver`.
 #[derive(Clone)]
 pub struct Deps {
     pub log: Log,
@@ -53,9 +54,9 @@ pub struct Deps {
     pub health: Health,
 }
 
-/// Runs the role until `stop`, until the running calls have ended, and until the records that were read are accepted.
+/// Runs the role until `stop`. Returns after the running calls have ended and the records that were read are accepted.
 ///
-/// `processing` holds the settings by which every topic is consumed.
+/// `processing` holds the settings that all consumers share.
 pub async fn deliver(
     deps: Deps,
     processing: ConsumerSettings,
@@ -65,13 +66,14 @@ pub async fn deliver(
     settings.validate()?;
     processing.validate()?;
     let processing = Arc::new(processing);
-    // The partitions are kept until the running calls have ended, so that no other process makes the calls again.
+    // The inbox keeps the partitions until the running calls have ended. Released earlier, another process would repeat
+    // the calls.
     let release_partitions = CancellationToken::new();
     let _on_drop = release_partitions.clone().drop_guard();
     let inbox = deps.log.consume(
         Group("callbacks"),
         &[Topic::Callbacks],
-        processing.budget(),
+        processing.inbox_budget(),
         ROLE,
         release_partitions.clone(),
     );
@@ -91,31 +93,31 @@ pub async fn deliver(
     );
     let intake = Intake(Arc::clone(&dispatcher));
     let consumer = ConsumerLoop::new(ROLE, inbox, intake, deps.live, processing, deps.health);
-    let mut accepting = tokio::spawn(consumer.run());
-    let mut calling = tokio::spawn({
+    let mut intake_task = tokio::spawn(consumer.run());
+    let mut calls_task = tokio::spawn({
         let stop = calls_stop.clone();
         async move { tokio::join!(dispatcher.run(stop.clone()), scanner.run(ownership, stop)).0 }
     });
 
-    let accepted = tokio::select! {
+    let early_exit = tokio::select! {
         biased;
-        ended = &mut accepting => Some(ended),
+        exit = &mut intake_task => Some(exit),
         () = stop.cancelled() => None,
-        // Before it is told to stop, it can only end by a panic.
-        ended = &mut calling => return Err(broken(ended.err())),
+        // Before `calls_stop` is cancelled, this task can end only by a panic.
+        exit = &mut calls_task => return Err(unexpected_exit_error(exit.err())),
     };
     calls_stop.cancel();
-    let called = calling.await.map_err(|error| broken(Some(error)))?;
+    let calls_result = calls_task.await.map_err(|error| unexpected_exit_error(Some(error)))?;
     release_partitions.cancel();
-    let accepted = match accepted {
-        Some(ended) => ended,
-        None => accepting.await,
+    let intake_exit = match early_exit {
+        Some(exit) => exit,
+        None => intake_task.await,
     };
-    let accepted = accepted.map_err(|error| broken(Some(error)))??;
-    Ok(accepted.and(called))
+    let intake_result = intake_exit.map_err(|error| unexpected_exit_error(Some(error)))??;
+    Ok(intake_result.and(calls_result))
 }
 
-fn broken(error: Option<JoinError>) -> RoleError {
+fn unexpected_exit_error(error: Option<JoinError>) -> RoleError {
     let detail = error.map_or_else(|| "it ended by itself".to_owned(), |error| error.to_string());
     RoleError::Broken { role: ROLE, detail }
 }

@@ -1,6 +1,6 @@
-//! Settings of callbacks: the section `callbacks`, its defaults and its checks.
+//! Settings of the section `callbacks`: defaults and checks.
 //!
-//! Limits of one call are in the section `egress`, consumption of the topic is in `processors`.
+//! Limits of one call are in the section `egress`, limits of the topic's consumer in `processors`.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -17,39 +17,39 @@ pub struct Settings {
     /// Pause before each attempt; there are as many attempts as pauses. Default `0s, 5s, 30s, 2m, 10m, 30m, 2h, 5h, 10h,
     /// 14h, 20h, 24h`: twelve attempts over 76 hours.
     pub schedule: Vec<Pause>,
-    /// Percentage by which a pause may be shorter or longer, so that deliveries which failed together are not retried
-    /// together. Default 20.
+    /// Percentage by which a pause may be shorter or longer. Spreads the retries of deliveries that failed together.
+    /// Default 20.
     pub jitter_percent: u32,
-    /// Number of attempts that may meet an address which may not be called before a delivery is exhausted. Default 3.
+    /// Number of attempts at blocked addresses after which a delivery is exhausted. Default 3.
     pub blocked_attempts: u32,
-    /// Number of answers with status 410 in a row that hold a delivery until it is resent. Default 2.
+    /// Number of consecutive answers with status 410 that hold a delivery until it is resent. Default 2.
     pub gone_attempts: u32,
-    /// Calls that run at once to one endpoint of an org, from all processes together: each process makes as large a part
-    /// of them as it owns of the topic's partitions, at least one. Default 8.
+    /// Concurrent calls to one endpoint of an org, from all processes together. Each process makes the share that it
+    /// owns of the topic's partitions, at least one. Default 8.
     pub in_flight_per_endpoint: usize,
-    /// Calls of this process that run at once. Default 1,024.
+    /// Concurrent calls of this process. Default 1,024.
     pub in_flight: usize,
     /// Deliveries that wait in memory for one endpoint; further ones wait in the store. Default 10,000.
     pub backlog_per_endpoint: usize,
-    /// Deliveries that wait in memory in all; an endpoint with few waiting may add more in spite of it. Default 100,000.
+    /// Deliveries that wait in memory for all endpoints; an endpoint with few waiting may add more. Default 100,000.
     pub backlog: usize,
-    /// Longest time for which a delivery that found no room in memory stays in the store before it is offered again, in
-    /// milliseconds. It is also how late it is noticed that a slow endpoint became fast. Default 300,000.
+    /// Longest time in milliseconds before a delivery without room in memory is offered again. Also the longest time to
+    /// notice that a slow endpoint became fast. Default 300,000.
     pub longest_deferral_ms: u64,
-    /// Interval between two checks of a held delivery whose endpoint, secret or header variable is missing, in
-    /// milliseconds. Default 180,000.
+    /// Interval in milliseconds between two checks of a delivery that is held for a missing endpoint, secret or header
+    /// variable. Default 180,000.
     pub hold_recheck_ms: u64,
-    /// Time beyond the longest duration of a call (`egress.total_timeout_ms`) before another process may assume that the
-    /// call was cut off by a crash, in milliseconds. Default 15,000.
+    /// Time in milliseconds beyond the longest duration of a call (`egress.total_timeout_ms`), after which another process
+    /// may assume that a crash cut off the call. Default 15,000.
     pub lease_margin_ms: u64,
-    /// Largest body, in bytes; a callback with a larger one is listed as `too_large`. Default 256 KiB.
+    /// Largest body in bytes. A callback with a larger body is listed as `too_large`. Default 256 KiB.
     pub max_body_bytes: usize,
     /// Interval between two searches for due deliveries, in milliseconds. Default 500.
     pub poll_ms: u64,
     /// Interval between two complete reads of the last ten minutes of due rows, in milliseconds. Default 60,000.
     pub sweep_ms: u64,
-    /// Time that running calls may take after a stop, in milliseconds; with at least `egress.total_timeout_ms`, none is cut
-    /// off and made again. Default 20,000.
+    /// Time in milliseconds for running calls after a stop. With at least `egress.total_timeout_ms`, no call is cut off and
+    /// repeated. Default 20,000.
     pub drain_ms: u64,
 }
 
@@ -91,23 +91,24 @@ impl Default for Settings {
     }
 }
 
-/// Bound on a pause: a delivery lives for 30 days after its last change and a due row for 35, so due rows outlive it.
-const LONGEST_PAUSE: Duration = Duration::from_secs(4 * 86_400);
+/// Longest pause. A delivery expires 30 days after its last change and a due row after 35, so with a longer pause a
+/// delivery could outlive its due row.
+const MAX_PAUSE: Duration = Duration::from_secs(4 * 86_400);
 
 impl Settings {
-    /// Rejects values that cannot work, and names both where two contradict each other.
+    /// Rejects unusable values. The error names both settings if two contradict each other.
     pub fn validate(&self) -> Result<(), SettingsError> {
-        let refuse = |text: String| Err(SettingsError::new(text));
+        let reject = |message: String| Err(SettingsError::new(message));
         if self.schedule.is_empty() {
-            return refuse("callbacks.schedule must have at least one pause".to_owned());
+            return reject("callbacks.schedule must have at least one pause".to_owned());
         }
-        if let Some(pause) = self.schedule.iter().find(|pause| pause.0 > LONGEST_PAUSE) {
-            return refuse(format!(
+        if let Some(pause) = self.schedule.iter().find(|pause| pause.0 > MAX_PAUSE) {
+            return reject(format!(
                 "callbacks.schedule has a pause of {pause}, above the 4d that due rows outlive"
             ));
         }
         if self.jitter_percent > 50 {
-            return refuse(format!("callbacks.jitter_percent = {} must be at most 50", self.jitter_percent));
+            return reject(format!("callbacks.jitter_percent = {} must be at most 50", self.jitter_percent));
         }
         require_positive(
             "callbacks",
@@ -124,7 +125,7 @@ impl Settings {
                 ("drain_ms", self.drain_ms),
             ],
         )?;
-        for (lesser, less, greater, great) in [
+        for (lower_name, lower, upper_name, upper) in [
             (
                 "in_flight_per_endpoint",
                 self.in_flight_per_endpoint as u64,
@@ -133,7 +134,7 @@ impl Settings {
             ),
             ("backlog_per_endpoint", self.backlog_per_endpoint as u64, "backlog", self.backlog as u64),
             ("poll_ms", self.poll_ms, "sweep_ms", self.sweep_ms),
-            // Well within the ten minutes that a sweep reads again.
+            // A sweep reads the last ten minutes again; five minutes leave room for a late sweep.
             (
                 "sweep_ms",
                 self.sweep_ms,
@@ -141,8 +142,10 @@ impl Settings {
                 300_000,
             ),
         ] {
-            if less > great {
-                return refuse(format!("callbacks.{lesser} = {less} must not be above {greater} = {great}"));
+            if lower > upper {
+                return reject(format!(
+                    "callbacks.{lower_name} = {lower} must not be above {upper_name} = {upper}"
+                ));
             }
         }
         Ok(())
@@ -152,38 +155,40 @@ impl Settings {
         RetrySchedule {
             pauses: self.schedule.iter().map(|pause| pause.0).collect(),
             jitter: f64::from(self.jitter_percent) / 100.0,
-            blocked: i64::from(self.blocked_attempts),
-            gone: i64::from(self.gone_attempts),
+            max_blocked_attempts: i64::from(self.blocked_attempts),
+            max_gone_answers: i64::from(self.gone_attempts),
         }
     }
 
     pub(crate) const fn bounds(&self) -> Bounds {
         Bounds {
-            queue: self.in_flight_per_endpoint,
-            all: self.in_flight,
-            backlog: self.backlog_per_endpoint,
-            backlog_of_all: self.backlog,
+            calls_per_queue: self.in_flight_per_endpoint,
+            calls: self.in_flight,
+            backlog_per_queue: self.backlog_per_endpoint,
+            total_backlog: self.backlog,
             longest_deferral: Duration::from_millis(self.longest_deferral_ms),
         }
     }
 
-    /// Returns the number of calls to one endpoint that this process may run while it owns `owned` of the partitions. The
-    /// events of an endpoint are spread evenly over the partitions, so the owner of a part gets that part of the calls.
-    pub(crate) fn share(&self, owned: usize, partitions: usize) -> usize {
-        let share = self.in_flight_per_endpoint.saturating_mul(owned).div_ceil(partitions.max(1));
+    /// Returns this process's share of the concurrent calls to one endpoint. The events of an endpoint are spread
+    /// evenly over the partitions, so the share of calls is the share of partitions.
+    pub(crate) fn calls_per_endpoint(&self, owned_partitions: usize, partition_count: usize) -> usize {
+        // At least one: the owner of few partitions must be able to call the endpoint too.
+        let share =
+            self.in_flight_per_endpoint.saturating_mul(owned_partitions).div_ceil(partition_count.max(1));
         share.clamp(1, self.in_flight_per_endpoint)
     }
 
-    pub(crate) const fn drain(&self) -> Duration {
+    pub(crate) const fn drain_timeout(&self) -> Duration {
         Duration::from_millis(self.drain_ms)
     }
 
-    pub(crate) const fn recheck(&self) -> Duration {
+    pub(crate) const fn recheck_interval(&self) -> Duration {
         Duration::from_millis(self.hold_recheck_ms)
     }
 }
 
-/// Duration as settings write it: `250ms`, `5s`, `2m`, `10h`, `1d`.
+/// Duration in the notation of settings: `250ms`, `5s`, `2m`, `10h`, `1d`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pause(pub Duration);
 
@@ -204,7 +209,7 @@ impl FromStr for Pause {
 
 impl fmt::Display for Pause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Zero is written in seconds, as the default schedule has it.
+        // Zero is written as `0s`, as in the documented default schedule.
         let units = if self.0.is_zero() { &UNITS[1..] } else { &UNITS[..] };
         f.write_str(&format_duration(self.0, units))
     }
@@ -268,10 +273,10 @@ mod tests {
     #[test]
     fn calls_to_an_endpoint_are_divided_like_the_partitions() {
         let settings = Settings::default();
-        assert_eq!(settings.share(64, 64), 8, "alone");
-        assert_eq!([22, 21, 21].map(|owned| settings.share(owned, 64)), [3, 3, 3]);
-        assert_eq!(settings.share(1, 64), 1, "every owner makes calls");
-        assert_eq!(settings.share(0, 64), 1);
+        assert_eq!(settings.calls_per_endpoint(64, 64), 8, "alone");
+        assert_eq!([22, 21, 21].map(|owned| settings.calls_per_endpoint(owned, 64)), [3, 3, 3]);
+        assert_eq!(settings.calls_per_endpoint(1, 64), 1, "every owner makes calls");
+        assert_eq!(settings.calls_per_endpoint(0, 64), 1);
     }
 
     #[test]
@@ -284,11 +289,11 @@ mod tests {
         }
     }
 
-    /// Otherwise a long outage would leave deliveries that no due row or list row points to.
+    /// A delivery that outlived its due row or list row could not be found after a long outage.
     #[test]
     fn due_rows_and_lists_outlive_their_deliveries() {
         let ttl = |table: &tidegate_store::Table| table.ttl.unwrap();
-        assert!(ttl(Due::TABLE) >= ttl(Delivery::TABLE) + LONGEST_PAUSE);
+        assert!(ttl(Due::TABLE) >= ttl(Delivery::TABLE) + MAX_PAUSE);
         assert!(ttl(DeliveryByDay::TABLE) > ttl(Delivery::TABLE) + RELIST_AFTER);
     }
 }

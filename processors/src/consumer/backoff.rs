@@ -1,4 +1,4 @@
-//! Pauses between retries: doubling up to a bound, with jitter so that many waiters do not come back at once.
+//! Computes pauses between retries: doubling up to a bound, with jitter that spreads the retries of many waiters.
 
 use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},
@@ -9,22 +9,22 @@ use crate::settings::Settings;
 
 #[derive(Debug)]
 pub(crate) struct Backoff {
-    next: Duration,
-    longest: Duration,
+    next_step: Duration,
+    max_step: Duration,
 }
 
 impl Backoff {
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
-            next: Duration::from_millis(settings.retry_min_ms),
-            longest: Duration::from_millis(settings.retry_max_ms),
+            next_step: Duration::from_millis(settings.retry_min_ms),
+            max_step: Duration::from_millis(settings.retry_max_ms),
         }
     }
 
-    /// Returns a pause between half and the whole of the current step, and doubles the step.
+    /// Returns a pause between half the current step and the full step, and doubles the step.
     pub(crate) fn next(&mut self) -> Duration {
-        let step = self.next;
-        self.next = (step * 2).min(self.longest);
+        let step = self.next_step;
+        self.next_step = (step * 2).min(self.max_step);
         let half = step / 2;
         half + half.mul_f64(random_fraction())
     }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_the_longest_and_differ_between_waiters() {
+    fn pauses_double_up_to_a_bound_with_jitter() {
         let settings = Settings { retry_min_ms: 100, retry_max_ms: 400, ..Settings::default() };
         let mut backoff = Backoff::new(&settings);
         for step in [100, 200, 400, 400] {

@@ -1,7 +1,7 @@
-//! The loop of every consumer: admits records to the key queues, runs their parts, and completes their tickets.
+//! Loop of every consumer: admits records to the key queues, runs their parts, and completes their tickets.
 //!
-//! A part ends in one of three ways: done, in the dead letters, or abandoned because its partition was revoked. Everything
-//! else is retried without limit. While the log or the store is unavailable, no new record is admitted.
+//! A part ends as done, as a dead letter, or abandoned after its partition was revoked. All other failures are retried
+//! without limit. While the log or the store is unavailable, no new record is admitted.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,26 +34,26 @@ use super::{
 };
 use crate::{health::Health, metrics, settings::Settings};
 
-/// Parts that start together at most. A batch is one turn of its org, so it is kept short.
+/// Largest batch. A batch is one turn of its org, so a longer one would delay the other orgs.
 const BATCH_LIMIT: Capacity = Capacity { parts: 64, bytes: 256 << 10 };
 
 type JobPart<R> = QueuedPart<Arc<Job<R>>>;
 
-/// End of a spawned task.
-enum Ended<R> {
+/// Result of a spawned task.
+enum FinishedTask<R> {
     Batch { parts: Vec<JobPart<R>>, outcome: BatchOutcome },
     Part { part: JobPart<R>, outcome: PartOutcome },
     UnreadableRecord { ticket: Ticket, outcome: PartOutcome },
 }
 
 pub(crate) struct ConsumerLoop<H: Handler> {
-    retry: Arc<RetryLoop<H>>,
+    retry_loop: Arc<RetryLoop<H>>,
     inbox: Inbox,
     queues: KeyQueues<Arc<Job<H::Record>>>,
-    running: JoinSet<Ended<H::Record>>,
-    poison: PoisonMonitor,
+    running_tasks: JoinSet<FinishedTask<H::Record>>,
+    poison_monitor: PoisonMonitor,
     started_at: Instant,
-    is_open: bool,
+    is_inbox_open: bool,
     failure: Option<RoleError>,
 }
 
@@ -71,95 +71,99 @@ impl<H: Handler> ConsumerLoop<H> {
                 Capacity { parts: settings.room_works, bytes: settings.budget_bytes },
                 BATCH_LIMIT,
             ),
-            running: JoinSet::new(),
-            poison: PoisonMonitor::new(settings.poison.clone()),
+            running_tasks: JoinSet::new(),
+            poison_monitor: PoisonMonitor::new(settings.poison.clone()),
             started_at: Instant::now(),
-            is_open: true,
+            is_inbox_open: true,
             failure: None,
-            retry: Arc::new(RetryLoop::new(role, handler, live, settings, health, inbox.backpressure())),
+            retry_loop: Arc::new(RetryLoop::new(role, handler, live, settings, health, inbox.backpressure())),
             inbox,
         }
     }
 
-    /// Runs until the inbox ends and every part that was started has ended.
+    /// Runs until the inbox ends and all started parts have ended.
     pub(crate) async fn run(mut self) -> Result<DrainResult, RoleError> {
         let mut ownership = self.inbox.ownership();
-        let mut driver_lives = true;
+        let mut has_ownership_updates = true;
+        // Reset when the inbox closes. Until then its branch of the `select!` is disabled.
         let drain_deadline = sleep_until(self.started_at);
         tokio::pin!(drain_deadline);
         let mut is_forced = false;
         loop {
             self.start_ready();
-            if !self.is_open && self.queues.is_empty() && self.running.is_empty() {
+            if !self.is_inbox_open && self.queues.is_empty() && self.running_tasks.is_empty() {
                 break;
             }
-            let was_open = self.is_open;
+            let was_open = self.is_inbox_open;
             let has_capacity = self.queues.has_capacity();
-            self.retry.set_full(!has_capacity);
-            let admits = self.is_open && has_capacity && self.retry.may_admit();
+            self.retry_loop.set_full(!has_capacity);
+            let may_admit = self.is_inbox_open && has_capacity && self.retry_loop.may_admit();
             tokio::select! {
+                // Finished parts first: they free capacity and slots before new records are admitted.
                 biased;
-                Some(ended) = self.running.join_next() => self.on_ended(ended),
-                changed = ownership.changed(), if driver_lives => {
-                    driver_lives = changed.is_ok();
-                    self.drop_lost();
+                Some(task) = self.running_tasks.join_next() => self.handle_finished_task(task),
+                change = ownership.changed(), if has_ownership_updates => {
+                    has_ownership_updates = change.is_ok();
+                    self.drop_revoked_parts();
                 }
-                () = self.retry.slots.released(), if self.queues.has_ready() => {}
-                batch = self.inbox.next(), if admits => match batch {
+                // A waiting part released its slot, so the next iteration may start a ready part.
+                () = self.retry_loop.slots.wait_for_release(), if self.queues.has_ready_parts() => {}
+                batch = self.inbox.next(), if may_admit => match batch {
                     Ok(Some(batch)) => {
                         failpoint!("after_poll");
-                        for received in batch {
-                            self.admit(received);
+                        for received_record in batch {
+                            self.admit(received_record);
                         }
                     }
-                    Ok(None) => self.is_open = false,
+                    Ok(None) => self.is_inbox_open = false,
                     Err(error) => self.fail(error.into()),
                 },
-                () = &mut drain_deadline, if !self.is_open => {
+                () = &mut drain_deadline, if !self.is_inbox_open => {
                     is_forced = true;
                     break;
                 }
             }
-            if was_open && !self.is_open {
-                drain_deadline.as_mut().reset(Instant::now() + self.retry.settings.drain());
+            if was_open && !self.is_inbox_open {
+                drain_deadline.as_mut().reset(Instant::now() + self.retry_loop.settings.drain_timeout());
             }
         }
-        self.running.shutdown().await;
+        // Queued and running parts hold tickets. Dropped here, they are uncommitted and the next owner processes them.
+        self.running_tasks.shutdown().await;
         drop(self.queues);
-        let drained = self.inbox.drained().await;
+        let drain_result = self.inbox.drained().await;
         match self.failure {
             Some(failure) => Err(failure),
             None if is_forced => Ok(DrainResult::Forced),
-            None => Ok(drained),
+            None => Ok(drain_result),
         }
     }
 
-    fn admit(&mut self, received: ReceivedRecord) {
-        let record = match received.decode::<H::Record>() {
+    fn admit(&mut self, received_record: ReceivedRecord) {
+        let record = match received_record.decode::<H::Record>() {
             Ok(record) => record,
-            Err(malformed) => return self.dead_letter_unreadable(received, malformed.to_string()),
+            Err(error) => return self.dead_letter_unreadable(received_record, error.to_string()),
         };
         let job = Job {
             record,
-            value: received.value,
-            at: received.at,
-            written_at: received.written_at,
-            maybe_replayed: received.maybe_replayed,
-            is_resent: received.headers.get(RESENT).is_some(),
-            is_without_media: received.headers.get(WITHOUT_MEDIA).is_some(),
-            context_of: received.headers.get(CONTEXT).and_then(|cause| context::cause_of(cause)),
-            ticket: received.ticket,
+            value: received_record.value,
+            position: received_record.at,
+            written_at: received_record.written_at,
+            maybe_replayed: received_record.maybe_replayed,
+            is_resent: received_record.headers.get(RESENT).is_some(),
+            is_without_media: received_record.headers.get(WITHOUT_MEDIA).is_some(),
+            context_of: received_record.headers.get(CONTEXT).and_then(|cause| context::cause_of(cause)),
+            ticket: received_record.ticket,
         };
         let parts = H::parts(&job);
-        if let Some(finished) = self.queues.admit(Arc::new(job), parts) {
-            self.complete(finished);
+        if let Some(finished_record) = self.queues.admit(Arc::new(job), parts) {
+            self.complete_record(finished_record);
         }
     }
 
-    /// Starts the parts that are ready and find a slot.
+    /// Starts ready parts while their orgs have free slots.
     fn start_ready(&mut self) {
-        while self.queues.has_ready() && !self.retry.slots.are_taken() {
-            match self.queues.next_ready(|org| self.retry.slots.try_acquire(org)) {
+        while self.queues.has_ready_parts() && !self.retry_loop.slots.is_exhausted() {
+            match self.queues.next_ready(|org| self.retry_loop.slots.try_acquire(org)) {
                 Some((ReadyWork::Batch(parts), slot)) => self.start_batch(parts, slot),
                 Some((ReadyWork::Single(part), slot)) => self.start_part(part, slot),
                 None => return,
@@ -168,149 +172,154 @@ impl<H: Handler> ConsumerLoop<H> {
     }
 
     fn start_batch(&mut self, parts: Vec<JobPart<H::Record>>, slot: ConcurrencySlot) {
-        let (lost, parts): (Vec<_>, Vec<_>) =
+        // The next owner of a revoked partition processes its parts.
+        let (revoked_parts, parts): (Vec<_>, Vec<_>) =
             parts.into_iter().partition(|part| part.record.ticket.is_cancelled());
-        for part in lost {
-            self.finish(part, PartOutcome::Abandoned);
+        for part in revoked_parts {
+            self.finish_part(part, PartOutcome::Abandoned);
         }
-        let Some(first) = parts.first() else { return };
-        if self.poison.is_diverted(&first.key.org, self.started_at.elapsed()) {
+        let Some(first_part) = parts.first() else { return };
+        if self.poison_monitor.is_diverted(&first_part.key.org, self.started_at.elapsed()) {
+            // Single parts reach the diversion check of `start_part`.
             return self.queues.separate(parts, false);
         }
-        let retry = Arc::clone(&self.retry);
+        let retry_loop = Arc::clone(&self.retry_loop);
         let batch = parts.iter().map(|part| BatchPart {
             job: Arc::clone(&part.record),
             index: part.index,
-            guard: retry.handler.start(&part.record, part.index),
+            guard: retry_loop.handler.start(&part.record, part.index),
         });
         let batch: Vec<_> = batch.collect();
-        self.running.spawn(async move {
-            let outcome = retry.run_batch(batch).await;
+        self.running_tasks.spawn(async move {
+            let outcome = retry_loop.run_batch(batch).await;
             drop(slot);
-            Ended::Batch { parts, outcome }
+            FinishedTask::Batch { parts, outcome }
         });
     }
 
     fn start_part(&mut self, part: JobPart<H::Record>, slot: ConcurrencySlot) {
         if part.record.ticket.is_cancelled() {
-            return self.finish(part, PartOutcome::Abandoned);
+            return self.finish_part(part, PartOutcome::Abandoned);
         }
-        let is_diverted = self.poison.is_diverted(&part.key.org, self.started_at.elapsed());
-        let retry = Arc::clone(&self.retry);
-        // Here rather than in the task, since tasks may be polled in another order than they are spawned.
-        let guard = retry.handler.start(&part.record, part.index);
-        self.running.spawn(async move {
-            let outcome = retry.run(&part, slot, is_diverted).await;
+        let is_diverted = self.poison_monitor.is_diverted(&part.key.org, self.started_at.elapsed());
+        let retry_loop = Arc::clone(&self.retry_loop);
+        // The guard records the order of starts. Tasks may be polled in another order than they are spawned, so the
+        // call stands outside of the task.
+        let guard = retry_loop.handler.start(&part.record, part.index);
+        self.running_tasks.spawn(async move {
+            let outcome = retry_loop.run_part(&part, slot, is_diverted).await;
             drop(guard);
-            Ended::Part { part, outcome }
+            FinishedTask::Part { part, outcome }
         });
     }
 
-    fn dead_letter_unreadable(&mut self, received: ReceivedRecord, detail: String) {
-        let retry = Arc::clone(&self.retry);
-        self.running.spawn(async move {
-            let ReceivedRecord { ticket, value, .. } = received;
-            let reason = retry.reason("malformed_record", detail, None, None);
-            let outcome = retry.dead_letter(&ticket, &value, reason).await;
-            Ended::UnreadableRecord { ticket, outcome }
+    fn dead_letter_unreadable(&mut self, received_record: ReceivedRecord, detail: String) {
+        let retry_loop = Arc::clone(&self.retry_loop);
+        self.running_tasks.spawn(async move {
+            let ReceivedRecord { ticket, value, .. } = received_record;
+            let reason = retry_loop.dead_letter_reason("malformed_record", detail, None, None);
+            let outcome = retry_loop.write_dead_letter(&ticket, &value, reason).await;
+            FinishedTask::UnreadableRecord { ticket, outcome }
         });
     }
 
-    fn on_ended(&mut self, ended: Result<Ended<H::Record>, JoinError>) {
-        match ended {
-            Ok(Ended::Batch { parts, outcome }) => self.on_batch_ended(parts, &outcome),
-            Ok(Ended::Part { part, outcome }) => {
-                self.count(&part.key.org, outcome, 1);
-                self.finish(part, outcome);
+    fn handle_finished_task(&mut self, task: Result<FinishedTask<H::Record>, JoinError>) {
+        match task {
+            Ok(FinishedTask::Batch { parts, outcome }) => self.handle_finished_batch(parts, &outcome),
+            Ok(FinishedTask::Part { part, outcome }) => {
+                self.record_outcome(&part.key.org, outcome, 1);
+                self.finish_part(part, outcome);
             }
-            Ok(Ended::UnreadableRecord { ticket, outcome: PartOutcome::Abandoned }) => drop(ticket),
-            Ok(Ended::UnreadableRecord { ticket, .. }) => {
+            Ok(FinishedTask::UnreadableRecord { ticket, outcome: PartOutcome::Abandoned }) => drop(ticket),
+            Ok(FinishedTask::UnreadableRecord { ticket, .. }) => {
                 ticket.complete();
-                let action = self.poison.record_unreadable(self.started_at.elapsed());
-                self.on_poison(action, None);
+                let action = self.poison_monitor.record_unreadable(self.started_at.elapsed());
+                self.apply_poison_action(action, None);
             }
-            // A panic of a handler is caught in the task, so this one is a bug of the consumer.
+            // Panics of handlers are caught inside the task, so this panic is a bug of the consumer.
             Err(error) => {
-                let role = self.retry.role;
+                let role = self.retry_loop.role;
                 self.fail(RoleError::Broken { role, detail: error.to_string() });
             }
         }
     }
 
-    fn on_batch_ended(&mut self, parts: Vec<JobPart<H::Record>>, outcome: &BatchOutcome) {
-        let done = parts.len() - outcome.left.len();
-        if let Some(first) = parts.first().filter(|_| done > 0) {
-            self.count(&first.key.org, PartOutcome::Done, done);
+    fn handle_finished_batch(&mut self, parts: Vec<JobPart<H::Record>>, outcome: &BatchOutcome) {
+        let done_parts = parts.len() - outcome.remaining_positions.len();
+        if let Some(first_part) = parts.first().filter(|_| done_parts > 0) {
+            self.record_outcome(&first_part.key.org, PartOutcome::Done, done_parts);
         }
-        let mut left = Vec::with_capacity(outcome.left.len());
+        let mut remaining_parts = Vec::with_capacity(outcome.remaining_positions.len());
         for (position, part) in parts.into_iter().enumerate() {
-            if outcome.left.binary_search(&position).is_ok() {
-                left.push(part);
+            if outcome.remaining_positions.binary_search(&position).is_ok() {
+                remaining_parts.push(part);
             } else {
-                self.finish(part, PartOutcome::Done);
+                self.finish_part(part, PartOutcome::Done);
             }
         }
-        self.queues.separate(left, outcome.is_retry);
+        self.queues.separate(remaining_parts, outcome.is_retry);
     }
 
-    fn count(&mut self, org: &OrgId, outcome: PartOutcome, parts: usize) {
+    fn record_outcome(&mut self, org: &OrgId, outcome: PartOutcome, parts: usize) {
         if matches!(outcome, PartOutcome::Done | PartOutcome::DeadLettered) {
-            self.retry.note_finished();
+            self.retry_loop.record_progress();
         }
         match outcome {
-            PartOutcome::Done => self.poison.record_success(org, parts, self.started_at.elapsed()),
+            PartOutcome::Done => self.poison_monitor.record_success(org, parts, self.started_at.elapsed()),
             PartOutcome::DeadLettered => {
-                let action = self.poison.record_poison(org, self.started_at.elapsed());
-                self.on_poison(action, Some(org));
+                let action = self.poison_monitor.record_poison(org, self.started_at.elapsed());
+                self.apply_poison_action(action, Some(org));
             }
+            // No evidence about the content: it was not attempted, or its configuration was missing.
             PartOutcome::Diverted | PartOutcome::Abandoned => {}
         }
-        metrics::parts_ended(self.retry.role, outcome.label(), parts);
+        metrics::record_ended_parts(self.retry_loop.role, outcome.label(), parts);
     }
 
-    fn on_poison(&mut self, action: PoisonAction, org: Option<&OrgId>) {
-        let role = self.retry.role;
+    fn apply_poison_action(&mut self, action: PoisonAction, org: Option<&OrgId>) {
+        let role = self.retry_loop.role;
         match action {
             PoisonAction::Continue => {}
             PoisonAction::Divert => {
                 if let Some(org) = org {
                     tracing::error!(%role, %org, "most of an org's content cannot be processed; it is diverted to the dead letters");
                 }
-                metrics::set_diverted_orgs(role, self.poison.diverted());
+                metrics::set_diverted_orgs(role, self.poison_monitor.count_diverted());
             }
-            PoisonAction::Stop { why } => self.fail(RoleError::Poison { role, why }),
+            PoisonAction::Stop { reason: why } => self.fail(RoleError::Poison { role, why }),
         }
     }
 
-    fn finish(&mut self, part: JobPart<H::Record>, outcome: PartOutcome) {
-        if let Some(finished) = self.queues.finish(part, outcome != PartOutcome::Abandoned) {
-            self.complete(finished);
+    fn finish_part(&mut self, part: JobPart<H::Record>, outcome: PartOutcome) {
+        if let Some(finished_record) = self.queues.finish(part, outcome != PartOutcome::Abandoned) {
+            self.complete_record(finished_record);
         }
     }
 
-    fn complete(&self, finished: FinishedRecord<Arc<Job<H::Record>>>) {
-        let FinishedRecord { record, is_complete } = finished;
-        // A handler that kept the job keeps its ticket, and the log reports the ticket as dropped.
+    fn complete_record(&self, finished_record: FinishedRecord<Arc<Job<H::Record>>>) {
+        let FinishedRecord { record, is_complete } = finished_record;
+        // A handler that still holds the job holds its ticket too; the log then reports the ticket as dropped.
         let Some(job) = Arc::into_inner(record) else { return };
         if !is_complete {
             return;
         }
         failpoint!("before_complete");
-        let took = Millis::now().0.saturating_sub(job.written_at.0).max(0);
-        metrics::record_completed(self.retry.role, Duration::from_millis(took.unsigned_abs()));
+        let elapsed_ms = Millis::now().0.saturating_sub(job.written_at.0).max(0);
+        metrics::record_completion(self.retry_loop.role, Duration::from_millis(elapsed_ms.unsigned_abs()));
         job.ticket.complete();
     }
 
-    fn drop_lost(&mut self) {
-        for finished in self.queues.drop_lost(|job| job.ticket.is_cancelled()) {
-            self.complete(finished);
+    fn drop_revoked_parts(&mut self) {
+        for finished_record in self.queues.drop_revoked(|job| job.ticket.is_cancelled()) {
+            self.complete_record(finished_record);
         }
     }
 
     fn fail(&mut self, failure: RoleError) {
-        tracing::error!(role = %self.retry.role, tag = failure.tag(), "{failure}");
+        tracing::error!(role = %self.retry_loop.role, tag = failure.tag(), "{failure}");
+        // The first failure is reported; later ones are usually consequences.
         self.failure.get_or_insert(failure);
-        self.is_open = false;
+        self.is_inbox_open = false;
         self.inbox.stop();
     }
 }

@@ -1,4 +1,4 @@
-//! Errors of roles and of single pieces of work, and what the consumer does about each.
+//! Errors of roles and tasks, and the consumer's reaction to each.
 
 use tidegate_catalog as catalog;
 use tidegate_moderation as moderation;
@@ -10,12 +10,13 @@ use tidegate_stream::{
 
 use crate::settings::SettingsError;
 
-/// Reason why a role ends before it was asked to.
+/// Reason for the unexpected end of a role.
 #[derive(Debug, thiserror::Error)]
 pub enum RoleError {
     #[error(transparent)]
     Consume(#[from] ConsumeError),
-    /// Too much content cannot be processed: the fault is ours, and going on would divert everybody's content.
+    /// Too much content is unprocessable. The defect is in the service, and continuing would divert the content of all
+    /// orgs.
     #[error("role {role} stopped: {why}")]
     Poison { role: Role, why: String },
     #[error("role {role} broke: {detail}")]
@@ -35,36 +36,36 @@ impl RoleError {
     }
 }
 
-/// Reason why a piece of work is not done.
+/// Failure of a task: one part, due row or callback attempt.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TaskError {
     #[error(transparent)]
     Moderation(#[from] moderation::Error),
     #[error(transparent)]
-    Panicked(#[from] Panicked),
-    /// The partition was revoked during a wait: its next owner does the work.
-    #[error("the assignment is gone")]
+    Panicked(#[from] ComputationPanic),
+    /// The partition was revoked during a wait. Its next owner does the work.
+    #[error("the partition was assigned to another process")]
     AssignmentLost,
 }
 
-/// A computation panicked. The threads and the work of others go on.
+/// Panic of a computation. The worker thread and other computations continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a computation panicked")]
-pub(crate) struct Panicked;
+pub(crate) struct ComputationPanic;
 
-/// Consequence of an error for the piece of work.
+/// Reaction of the consumer to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disposition {
-    /// The content cannot be processed: it goes to the dead letters.
+    /// The content is unprocessable and is sent to the dead letters.
     DeadLetter,
-    /// A row of ours is missing or unreadable: retried for a limited time, since a newer process may have written the row
-    /// during an upgrade, then a dead letter.
-    RetryForAWhile,
-    /// The configuration under which the content was accepted is not here: `missing_config` decides.
+    /// A stored row is missing or unreadable. Retried for a limited time, because a newer version of the service may have
+    /// written it during an upgrade; then sent to the dead letters.
+    RetryForLimitedTime,
+    /// The content's configuration is not loaded in this process: `missing_config` decides.
     AwaitConfig,
-    /// The catalog is at fault: retried without limit, and nothing new is started.
+    /// The catalog is at fault: retried without limit, and no new part is started.
     AwaitCatalog,
-    /// The log or the store is unavailable: retried without limit, and nothing new is started.
+    /// The log or the store is unavailable: retried without limit, and no new part is started.
     AwaitRecovery,
     /// The next owner of the partition does the work.
     Abandon,
@@ -81,7 +82,7 @@ impl TaskError {
 
     pub(crate) fn disposition(&self) -> Disposition {
         match self {
-            Self::Moderation(error) => of_moderation_error(error),
+            Self::Moderation(error) => moderation_disposition(error),
             Self::Panicked(_) => Disposition::DeadLetter,
             Self::AssignmentLost => Disposition::Abandon,
         }
@@ -99,22 +100,22 @@ impl From<store::Error> for TaskError {
     }
 }
 
-fn of_moderation_error(error: &moderation::Error) -> Disposition {
+fn moderation_disposition(error: &moderation::Error) -> Disposition {
     match error {
         moderation::Error::Content { .. } | moderation::Error::Append(AppendError::TooLarge { .. }) => {
             Disposition::DeadLetter
         }
-        moderation::Error::Corrupt { .. } => Disposition::RetryForAWhile,
-        moderation::Error::Catalog(error) => of_catalog_error(error),
-        moderation::Error::Store(error) => of_store_error(error),
+        moderation::Error::Corrupt { .. } => Disposition::RetryForLimitedTime,
+        moderation::Error::Catalog(error) => catalog_disposition(error),
+        moderation::Error::Store(error) => store_disposition(error),
         moderation::Error::Append(_) => Disposition::AwaitRecovery,
     }
 }
 
-fn of_catalog_error(error: &catalog::Error) -> Disposition {
+fn catalog_disposition(error: &catalog::Error) -> Disposition {
     match error {
-        catalog::Error::Store(error) => of_store_error(error),
-        // The log names configurations that existed when the content was accepted, so the content is never at fault.
+        catalog::Error::Store(error) => store_disposition(error),
+        // Records name configurations that existed when the content was accepted, so the content is never at fault.
         catalog::Error::NotCompiled { .. }
         | catalog::Error::Unreadable { .. }
         | catalog::Error::Bank { .. }
@@ -125,20 +126,19 @@ fn of_catalog_error(error: &catalog::Error) -> Disposition {
     }
 }
 
-fn of_store_error(error: &store::Error) -> Disposition {
+fn store_disposition(error: &store::Error) -> Disposition {
     match error {
         store::Error::KeyTooLong { .. } | store::Error::TooLarge { .. } => Disposition::DeadLetter,
-        // A server's refusal is less certain than our own measurement: while a table is being altered, the next try may
-        // succeed.
+        // A refusal by the server can be temporary, for example while a table is altered, so it is retried first.
         store::Error::Refused(_) | store::Error::Corrupt(_) | store::Error::Unreadable(_) => {
-            Disposition::RetryForAWhile
+            Disposition::RetryForLimitedTime
         }
         store::Error::Unreachable(_)
         | store::Error::Timeout(_)
         | store::Error::Overloaded(_)
         | store::Error::Closed
-        // A broken disk, a missing table, a revoked permission: every write fails until an operator repairs it, so no
-        // content is at fault. Meanwhile the process is not ready and says why.
+        // With a broken disk, a missing table or a revoked permission every write fails until an operator repairs it, so
+        // the content is not at fault. Meanwhile readiness reports the error.
         | store::Error::Engine(_)
         | store::Error::Lost
         | store::Error::TakenAway(_)

@@ -1,4 +1,4 @@
-//! Interface between the consumer and the work that a topic's records lead to.
+//! Interface between the consumer and the handler of a topic's records.
 
 use std::{future::ready, sync::Arc};
 
@@ -12,63 +12,63 @@ use uuid::Uuid;
 
 use super::{error::TaskError, key_queues::NewPart, slot::ConcurrencySlot};
 
-/// A record that is being processed.
+/// Record in processing, with its ticket.
 #[derive(Debug)]
 pub(crate) struct Job<R> {
     pub(crate) record: R,
     pub(crate) value: Bytes,
-    pub(crate) at: Position,
+    pub(crate) position: Position,
     pub(crate) written_at: Millis,
     pub(crate) maybe_replayed: bool,
-    /// True if the record was a dead letter that an operator has sent back.
+    /// True if an operator has sent the record back from the dead letters.
     pub(crate) is_resent: bool,
     /// True if the media of the record's items are not fetched.
     pub(crate) is_without_media: bool,
-    /// Cause of the review job that only wants the media of these items. The items themselves are not evaluated.
+    /// Cause of the review job that needs the media of these items. The items themselves are not evaluated.
     pub(crate) context_of: Option<Uuid>,
     pub(crate) ticket: Ticket,
 }
 
-/// One part of a record that is to be processed, such as one item.
+/// One part of a record, such as one item, passed to a handler.
 pub(crate) struct Part<'a, R> {
     pub(crate) job: Arc<Job<R>>,
     pub(crate) index: usize,
     /// True if this process has tried the part before.
     pub(crate) is_retry: bool,
-    /// Slot that the part holds. A handler may release it while it waits for something outside.
+    /// Slot of the part. A handler may release it during a wait.
     pub(crate) slot: &'a ConcurrencySlot,
 }
 
-/// One part of a batch, with the guard of its start.
+/// One part of a batch with its start guard.
 pub(crate) struct BatchPart<R, G> {
     pub(crate) job: Arc<Job<R>>,
     pub(crate) index: usize,
     pub(crate) guard: G,
 }
 
-/// Parts of a batch that are left to `Handler::handle`. The others are done.
+/// Result of a batch: the parts that remain for `Handler::handle`. The others are done.
 pub(crate) struct BatchOutcome {
     /// Positions in the batch, ascending.
-    pub(crate) left: Vec<usize>,
-    /// True if some of what the left parts lead to may be stored already.
+    pub(crate) remaining_positions: Vec<usize>,
+    /// True if effects of the remaining parts may be stored already.
     pub(crate) is_retry: bool,
 }
 
 impl BatchOutcome {
-    /// Leaves all of a batch, of which nothing was stored.
-    pub(crate) fn leave_all(parts: usize) -> Self {
-        Self { left: (0..parts).collect(), is_retry: false }
+    /// All parts remain, and none of their effects is stored.
+    pub(crate) fn all_remaining(part_count: usize) -> Self {
+        Self { remaining_positions: (0..part_count).collect(), is_retry: false }
     }
 
-    /// Leaves all of a batch that may be stored in part.
-    pub(crate) fn retry_all(parts: usize) -> Self {
-        Self { is_retry: true, ..Self::leave_all(parts) }
+    /// All parts remain, and some of their effects may be stored.
+    pub(crate) fn all_for_retry(part_count: usize) -> Self {
+        Self { is_retry: true, ..Self::all_remaining(part_count) }
     }
 }
 
-/// Content of a dead letter for one part of a record.
-pub(crate) struct DeadPart {
-    /// Encoded record that holds the part, and as little else as possible.
+/// Content of the dead letter of one part.
+pub(crate) struct DeadLetterContent {
+    /// Encoded record with this part and as little else as possible.
     pub(crate) datum: Vec<u8>,
     pub(crate) submission_id: Option<SubmissionId>,
 }
@@ -77,25 +77,25 @@ pub(crate) struct DeadPart {
 pub(crate) trait Handler: Send + Sync + 'static {
     type Record: Record + Send + Sync + 'static;
 
-    /// Held from the start of a part to its end. `()` where the order of starts does not matter.
+    /// Guard that lives from the start of a part to its end. `()` for handlers without an order of starts.
     type Guard: Send;
 
     /// Returns the parts of the record. Parts of one key run one after another.
     fn parts(job: &Job<Self::Record>) -> Vec<NewPart>;
 
-    fn dead_part(job: &Job<Self::Record>, part: usize) -> DeadPart;
+    fn dead_letter_content(job: &Job<Self::Record>, part: usize) -> DeadLetterContent;
 
-    /// Called in the order in which parts start, before they are handled on another task.
+    /// Called in the order of starts, before the part is handled on another task.
     fn start(&self, job: &Job<Self::Record>, part: usize) -> Self::Guard;
 
-    /// Processes batchable parts of one org together, as far as that goes. Retries, dead letters and waits are for `handle`.
+    /// Processes batchable parts of one org together. Parts that need a retry, a dead letter or a wait remain for `handle`.
     fn handle_batch(
         &self,
         parts: Vec<BatchPart<Self::Record, Self::Guard>>,
     ) -> impl Future<Output = BatchOutcome> + Send {
-        ready(BatchOutcome::leave_all(parts.len()))
+        ready(BatchOutcome::all_remaining(parts.len()))
     }
 
-    /// Processes one part. Returns when everything that the part leads to is durable.
+    /// Processes one part. Returns when all effects of the part are durable.
     fn handle(&self, part: Part<'_, Self::Record>) -> impl Future<Output = Result<(), TaskError>> + Send;
 }

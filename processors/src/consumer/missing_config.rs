@@ -1,5 +1,5 @@
-//! Decides what becomes of content whose org's configuration is not here: it waits as long as that blocks nobody, goes to
-//! the dead letters when it blocks other orgs, and halts the consumer when the catalog itself is at fault.
+//! Decides about content of orgs without a loaded configuration: it waits while other orgs progress, is sent to the dead
+//! letters when it blocks them, and halts the consumer when the catalog is at fault.
 //!
 //! Pure: the retry loop acts on the decisions and passes the time in.
 
@@ -11,41 +11,40 @@ use crate::settings::MissingSettings;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MissingConfigAction {
-    /// The part is retried, and others go on.
+    /// The part is retried, and other parts continue.
     Wait,
-    /// The part goes to the dead letters, since it blocks others.
+    /// The part is sent to the dead letters, because it blocks other orgs.
     Divert,
-    /// The catalog is at fault, or there is no other org to make room for: nothing new is started until the configuration
-    /// is there.
+    /// The catalog is at fault, or no other org needs the room: no new part is started until the configuration is loaded.
     HaltAll,
 }
 
-/// State of the consumer when a part finds its configuration missing.
+/// State of the consumer at the time of a missing configuration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConsumerState {
     pub(crate) now: Duration,
     /// True if the catalog is known to be current and neither the store nor the log is unavailable.
-    pub(crate) can_judge: bool,
-    /// Number of orgs whose configuration runs here.
+    pub(crate) is_catalog_current: bool,
+    /// Number of orgs with a loaded configuration.
     pub(crate) running_orgs: usize,
-    /// Time for which the consumer has been full and has finished nothing.
-    pub(crate) stuck_for: Duration,
+    /// Time for which the consumer has been full and has finished no part.
+    pub(crate) stalled_for: Duration,
 }
 
-/// Orgs whose configuration was missing lately.
+/// Orgs with a recently missing configuration.
 #[derive(Debug)]
 pub(crate) struct MissingConfigs {
     settings: MissingSettings,
-    /// Time after its last part until an org is forgotten. Longer than the pause between two tries of a part.
+    /// Time between an org's last part and the removal of the org. Longer than the pause between two retries of a part.
     forget_after: Duration,
     orgs: BTreeMap<OrgId, MissingOrg>,
 }
 
 #[derive(Debug)]
 struct MissingOrg {
-    last_seen: Duration,
-    /// True if an older version of its configuration runs here.
-    runs_older: bool,
+    last_part_at: Duration,
+    /// True if an older version of the org's configuration is loaded.
+    has_older_version: bool,
     is_diverted: bool,
 }
 
@@ -54,45 +53,47 @@ impl MissingConfigs {
         Self { settings, forget_after, orgs: BTreeMap::new() }
     }
 
-    /// Returns the number of orgs.
-    pub(crate) fn count(&self) -> usize {
+    /// Counts the orgs with a missing configuration.
+    pub(crate) fn count_orgs(&self) -> usize {
         self.orgs.len()
     }
 
-    /// Returns the number of orgs whose content is diverted.
-    pub(crate) fn diverted(&self) -> usize {
+    /// Counts the diverted orgs.
+    pub(crate) fn count_diverted(&self) -> usize {
         self.orgs.values().filter(|org| org.is_diverted).count()
     }
 
-    /// Decides about a part. `runs_older`: an older version of the org's configuration runs here.
+    /// Decides about a part. `has_older_version`: an older version of the org's configuration is loaded.
     pub(crate) fn decide(
         &mut self,
         org: &OrgId,
-        runs_older: bool,
+        has_older_version: bool,
         state: ConsumerState,
     ) -> MissingConfigAction {
         let (now, forget_after) = (state.now, self.forget_after);
-        self.orgs.retain(|_, org| now.saturating_sub(org.last_seen) < forget_after);
+        self.orgs.retain(|_, org| now.saturating_sub(org.last_part_at) < forget_after);
         let entry = self.orgs.entry(org.clone()).or_insert(MissingOrg {
-            last_seen: now,
-            runs_older,
+            last_part_at: now,
+            has_older_version,
             is_diverted: false,
         });
-        (entry.last_seen, entry.runs_older) = (now, runs_older);
+        (entry.last_part_at, entry.has_older_version) = (now, has_older_version);
 
-        let missing = self.orgs.len();
-        let healthy =
-            state.running_orgs.saturating_sub(self.orgs.values().filter(|org| org.runs_older).count());
-        // A share as well as a number: in a small installation three orgs may be all, among thousands they are not.
-        let are_many = missing >= self.settings.orgs as usize
-            && missing * 100 >= (missing + healthy) * self.settings.percent as usize;
-        if !state.can_judge || healthy == 0 || are_many {
+        let missing_orgs = self.orgs.len();
+        let healthy_orgs =
+            state.running_orgs.saturating_sub(self.orgs.values().filter(|org| org.has_older_version).count());
+        // Both a number and a share: three orgs can be all of a small installation but few among thousands.
+        let is_widespread = missing_orgs >= self.settings.orgs as usize
+            && missing_orgs * 100 >= (missing_orgs + healthy_orgs) * self.settings.percent as usize;
+        // Diverting loses the order of the content. It is right only if other orgs need the room and the catalog is not
+        // at fault.
+        if !state.is_catalog_current || healthy_orgs == 0 || is_widespread {
             return MissingConfigAction::HaltAll;
         }
-        let is_stuck = state.stuck_for >= Duration::from_millis(self.settings.grace_ms);
+        let is_stalled = state.stalled_for >= Duration::from_millis(self.settings.grace_ms);
         let Some(entry) = self.orgs.get_mut(org) else { return MissingConfigAction::Wait };
-        // Stays set, so that the org's content does not fill the consumer again and wait for another grace period.
-        entry.is_diverted |= is_stuck;
+        // Stays set: a second grace period would let the org's content fill the consumer again.
+        entry.is_diverted |= is_stalled;
         if entry.is_diverted { MissingConfigAction::Divert } else { MissingConfigAction::Wait }
     }
 }
@@ -102,13 +103,13 @@ mod tests {
     use super::*;
 
     const FORGET: Duration = Duration::from_secs(60);
-    const MOVING: ConsumerState = ConsumerState {
+    const PROGRESSING: ConsumerState = ConsumerState {
         now: Duration::from_secs(100),
-        can_judge: true,
+        is_catalog_current: true,
         running_orgs: 50,
-        stuck_for: Duration::ZERO,
+        stalled_for: Duration::ZERO,
     };
-    const STUCK: ConsumerState = ConsumerState { stuck_for: Duration::from_secs(5), ..MOVING };
+    const STALLED: ConsumerState = ConsumerState { stalled_for: Duration::from_secs(5), ..PROGRESSING };
 
     fn missing_configs() -> MissingConfigs {
         MissingConfigs::new(MissingSettings::default(), FORGET)
@@ -119,36 +120,36 @@ mod tests {
     }
 
     #[test]
-    fn content_waits_while_others_go_on_and_is_diverted_once_they_are_stuck() {
+    fn content_is_diverted_once_it_stalls_other_orgs() {
         let mut missing = missing_configs();
-        assert_eq!(missing.decide(&org("a"), false, MOVING), MissingConfigAction::Wait);
-        assert_eq!(missing.decide(&org("a"), false, STUCK), MissingConfigAction::Divert);
-        let again = missing.decide(&org("a"), false, MOVING);
-        assert_eq!(again, MissingConfigAction::Divert, "no second grace period");
-        assert_eq!(missing.diverted(), 1);
-        let other = missing.decide(&org("b"), true, MOVING);
-        assert_eq!(other, MissingConfigAction::Wait, "another org has a grace period of its own");
+        assert_eq!(missing.decide(&org("a"), false, PROGRESSING), MissingConfigAction::Wait);
+        assert_eq!(missing.decide(&org("a"), false, STALLED), MissingConfigAction::Divert);
+        let second_decision = missing.decide(&org("a"), false, PROGRESSING);
+        assert_eq!(second_decision, MissingConfigAction::Divert, "no second grace period");
+        assert_eq!(missing.count_diverted(), 1);
+        let other_decision = missing.decide(&org("b"), true, PROGRESSING);
+        assert_eq!(other_decision, MissingConfigAction::Wait, "another org has a grace period of its own");
     }
 
     #[test]
-    fn org_that_was_not_seen_for_a_while_starts_anew() {
+    fn org_without_recent_parts_gets_a_new_grace_period() {
         let mut missing = missing_configs();
-        assert_eq!(missing.decide(&org("a"), false, STUCK), MissingConfigAction::Divert);
-        let later = ConsumerState { now: MOVING.now + FORGET, ..MOVING };
-        assert_eq!(missing.decide(&org("a"), false, later), MissingConfigAction::Wait);
+        assert_eq!(missing.decide(&org("a"), false, STALLED), MissingConfigAction::Divert);
+        let later_state = ConsumerState { now: PROGRESSING.now + FORGET, ..PROGRESSING };
+        assert_eq!(missing.decide(&org("a"), false, later_state), MissingConfigAction::Wait);
     }
 
     #[test]
-    fn nothing_is_diverted_while_the_catalog_cannot_be_read() {
-        let state = ConsumerState { can_judge: false, ..STUCK };
+    fn unreadable_catalog_halts_instead_of_diverting() {
+        let state = ConsumerState { is_catalog_current: false, ..STALLED };
         assert_eq!(missing_configs().decide(&org("a"), false, state), MissingConfigAction::HaltAll);
     }
 
     #[test]
-    fn nothing_is_diverted_when_no_other_org_is_blocked() {
-        let alone = ConsumerState { running_orgs: 0, ..STUCK };
+    fn missing_config_halts_when_no_other_org_is_blocked() {
+        let alone = ConsumerState { running_orgs: 0, ..STALLED };
         assert_eq!(missing_configs().decide(&org("a"), false, alone), MissingConfigAction::HaltAll);
-        let with_older = ConsumerState { running_orgs: 1, ..STUCK };
+        let with_older = ConsumerState { running_orgs: 1, ..STALLED };
         assert_eq!(missing_configs().decide(&org("a"), true, with_older), MissingConfigAction::HaltAll);
     }
 
@@ -156,12 +157,12 @@ mod tests {
     fn many_orgs_at_once_halt_the_consumer() {
         let mut missing = missing_configs();
         for name in ["a", "b"] {
-            assert_eq!(missing.decide(&org(name), true, MOVING), MissingConfigAction::Wait);
+            assert_eq!(missing.decide(&org(name), true, PROGRESSING), MissingConfigAction::Wait);
         }
-        let of_twenty = ConsumerState { running_orgs: 20, ..STUCK };
-        assert_eq!(missing.decide(&org("c"), true, of_twenty), MissingConfigAction::HaltAll);
-        let of_thousands = ConsumerState { running_orgs: 5_000, ..STUCK };
-        let action = missing.decide(&org("c"), true, of_thousands);
+        let few_orgs = ConsumerState { running_orgs: 20, ..STALLED };
+        assert_eq!(missing.decide(&org("c"), true, few_orgs), MissingConfigAction::HaltAll);
+        let thousands_of_orgs = ConsumerState { running_orgs: 5_000, ..STALLED };
+        let action = missing.decide(&org("c"), true, thousands_of_orgs);
         assert_eq!(action, MissingConfigAction::Divert, "three of 5,000 are few");
     }
 }

@@ -1,4 +1,5 @@
-//! The consumer of one topic: keeps the order of each key, retries without limit, and diverts what cannot be processed.
+//! Consumer of one topic: keeps the order of each key, retries without limit, and diverts unprocessable content to the dead
+//! letters.
 
 pub(crate) mod backoff;
 pub(crate) mod consumer_loop;

@@ -1,4 +1,4 @@
-//! Counts content that cannot be processed, and decides when that is no accident of single items any more.
+//! Counts unprocessable content per org, and decides when an org is diverted or the consumer stops.
 //!
 //! Pure: the consumer loop acts on the decisions and passes the time in.
 
@@ -11,14 +11,14 @@ use tidegate_schemas::ids::OrgId;
 
 use crate::settings::PoisonSettings;
 
-/// Consequence of a part or record that could not be processed.
+/// Consequence of an unprocessable part or record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PoisonAction {
     Continue,
-    /// Sends the org's content to the dead letters without a try.
+    /// Further content of the org is sent to the dead letters without an attempt.
     Divert,
     Stop {
-        why: String,
+        reason: String,
     },
 }
 
@@ -26,17 +26,17 @@ pub(crate) enum PoisonAction {
 pub(crate) struct PoisonMonitor {
     settings: PoisonSettings,
     window_start: Duration,
-    counts: HashMap<OrgId, Count>,
-    unreadable: u32,
-    /// Diverted orgs, each with the end of its diversion.
-    diverted_until: BTreeMap<OrgId, Duration>,
+    counts: HashMap<OrgId, PartCounts>,
+    unreadable_records: u32,
+    /// End of the diversion of each diverted org.
+    diversion_ends: BTreeMap<OrgId, Duration>,
 }
 
 /// Parts of one org in the current window.
 #[derive(Debug, Default)]
-struct Count {
-    good: u32,
-    poison: u32,
+struct PartCounts {
+    processed: u32,
+    poisoned: u32,
 }
 
 impl PoisonMonitor {
@@ -45,16 +45,16 @@ impl PoisonMonitor {
             settings,
             window_start: Duration::ZERO,
             counts: HashMap::new(),
-            unreadable: 0,
-            diverted_until: BTreeMap::new(),
+            unreadable_records: 0,
+            diversion_ends: BTreeMap::new(),
         }
     }
 
     pub(crate) fn is_diverted(&mut self, org: &OrgId, now: Duration) -> bool {
-        match self.diverted_until.get(org) {
+        match self.diversion_ends.get(org) {
             Some(until) if now < *until => true,
             Some(_) => {
-                self.diverted_until.remove(org);
+                self.diversion_ends.remove(org);
                 false
             }
             None => false,
@@ -62,59 +62,66 @@ impl PoisonMonitor {
     }
 
     /// Returns the number of diverted orgs.
-    pub(crate) fn diverted(&self) -> usize {
-        self.diverted_until.len()
+    pub(crate) fn count_diverted(&self) -> usize {
+        self.diversion_ends.len()
     }
 
     pub(crate) fn record_success(&mut self, org: &OrgId, parts: usize, now: Duration) {
         self.roll_window(now);
         let parts = u32::try_from(parts).unwrap_or(u32::MAX);
-        // Not `entry`, which would clone the org for every part.
+        // `entry` would clone the org for every part.
         if let Some(count) = self.counts.get_mut(org) {
-            count.good = count.good.saturating_add(parts);
+            count.processed = count.processed.saturating_add(parts);
         } else {
-            self.counts.insert(org.clone(), Count { good: parts, poison: 0 });
+            self.counts.insert(org.clone(), PartCounts { processed: parts, poisoned: 0 });
         }
     }
 
     pub(crate) fn record_poison(&mut self, org: &OrgId, now: Duration) -> PoisonAction {
         self.roll_window(now);
         let count = self.counts.entry(org.clone()).or_default();
-        count.poison += 1;
-        if !count.is_over(&self.settings) {
+        count.poisoned += 1;
+        if !count.exceeds_limit(&self.settings) {
             return PoisonAction::Continue;
         }
-        let over = self.counts.values().filter(|count| count.is_over(&self.settings)).count();
-        if over >= self.settings.orgs as usize {
-            return PoisonAction::Stop { why: format!("the content of {over} orgs cannot be processed") };
+        let orgs_over_limit =
+            self.counts.values().filter(|count| count.exceeds_limit(&self.settings)).count();
+        // Several orgs above the limit at once point to a defect of the service. Diverting would move the content of
+        // all orgs to the dead letters, so the consumer stops.
+        if orgs_over_limit >= self.settings.orgs as usize {
+            return PoisonAction::Stop {
+                reason: format!("the content of {orgs_over_limit} orgs cannot be processed"),
+            };
         }
-        self.diverted_until.insert(org.clone(), now + Duration::from_millis(self.settings.divert_ms));
+        self.diversion_ends.insert(org.clone(), now + Duration::from_millis(self.settings.divert_ms));
         PoisonAction::Divert
     }
 
-    /// Counts a record that cannot be decoded, so that not even its org is known.
+    /// Counts an undecodable record. Its org is unknown, so it counts for the consumer.
     pub(crate) fn record_unreadable(&mut self, now: Duration) -> PoisonAction {
         self.roll_window(now);
-        self.unreadable += 1;
-        if self.unreadable < self.settings.unreadable {
+        self.unreadable_records += 1;
+        if self.unreadable_records < self.settings.unreadable {
             return PoisonAction::Continue;
         }
-        PoisonAction::Stop { why: format!("{} records cannot be read", self.unreadable) }
+        PoisonAction::Stop { reason: format!("{} records cannot be read", self.unreadable_records) }
     }
 
     fn roll_window(&mut self, now: Duration) {
         if now.saturating_sub(self.window_start) >= Duration::from_millis(self.settings.window_ms) {
             self.window_start = now;
             self.counts.clear();
-            self.unreadable = 0;
+            self.unreadable_records = 0;
         }
     }
 }
 
-impl Count {
-    fn is_over(&self, settings: &PoisonSettings) -> bool {
-        let all = u64::from(self.good) + u64::from(self.poison);
-        self.poison >= settings.least && u64::from(self.poison) * 100 >= all * u64::from(settings.percent)
+impl PartCounts {
+    fn exceeds_limit(&self, settings: &PoisonSettings) -> bool {
+        // The percentage alone would divert an org after a single failed part in a new window.
+        let total = u64::from(self.processed) + u64::from(self.poisoned);
+        self.poisoned >= settings.least
+            && u64::from(self.poisoned) * 100 >= total * u64::from(settings.percent)
     }
 }
 
@@ -165,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_records_stop_the_consumer_unless_they_are_rare() {
+    fn frequent_unreadable_records_stop_the_consumer() {
         let mut monitor = monitor();
         for nth in 0..100_u32 {
             let now = Duration::from_secs(10) * nth;

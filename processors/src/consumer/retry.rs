@@ -1,4 +1,4 @@
-//! Retries a part until it is done, in the dead letters, or abandoned because its partition was revoked.
+//! Retries a part until it is done, written to the dead letters, or abandoned after its partition was revoked.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -24,8 +24,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     backoff::Backoff,
-    error::{Disposition, Panicked, TaskError},
-    handler::{BatchOutcome, BatchPart, DeadPart, Handler, Job, Part},
+    error::{ComputationPanic, Disposition, TaskError},
+    handler::{BatchOutcome, BatchPart, DeadLetterContent, Handler, Job, Part},
     key_queues::QueuedPart,
     missing_config::{ConsumerState, MissingConfigAction, MissingConfigs},
     slot::{ConcurrencySlot, ConcurrencySlots},
@@ -36,10 +36,10 @@ use crate::{
     settings::Settings,
 };
 
-/// Reason of dead letters that made room for other orgs while their own org's configuration was missing.
+/// Reason of dead letters that were diverted because their org's configuration was missing.
 const CONFIG_MISSING: &str = "config_missing";
 
-/// State that all parts of one consumer share.
+/// Shared state of the parts of one consumer.
 pub(crate) struct RetryLoop<H> {
     pub(crate) role: Role,
     pub(crate) handler: H,
@@ -48,30 +48,30 @@ pub(crate) struct RetryLoop<H> {
     live: Arc<Live>,
     health: Health,
     /// Number of parts that wait for the log or the store.
-    outages: AtomicUsize,
-    /// Number of parts that wait for a catalog that is at fault.
+    parts_in_outage: AtomicUsize,
+    /// Number of parts that wait for the catalog.
     catalog_waits: AtomicUsize,
     missing_configs: Mutex<MissingConfigs>,
-    progress: Mutex<Progress>,
+    stall_timer: Mutex<StallTimer>,
     backpressure: Backpressure,
     started_at: Instant,
 }
 
-/// Tells how long the consumer has been stuck.
-struct Progress {
+/// Measures how long the consumer has been full without finishing a part.
+struct StallTimer {
     last_finished_at: Instant,
     /// Set while no further part can be admitted.
     full_since: Option<Instant>,
 }
 
-/// End of a part.
+/// Final state of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PartOutcome {
     Done,
     DeadLettered,
-    /// Sent to the dead letters without a try, or without it being at fault.
+    /// Sent to the dead letters without an attempt, or for a missing configuration.
     Diverted,
-    /// Left to the next owner of the partition.
+    /// The next owner of the partition processes it.
     Abandoned,
 }
 
@@ -85,16 +85,17 @@ impl<H: Handler> RetryLoop<H> {
         backpressure: Backpressure,
     ) -> Self {
         let started_at = Instant::now();
-        let missing_configs = MissingConfigs::new(settings.missing.clone(), settings.forget_missing());
+        let missing_configs =
+            MissingConfigs::new(settings.missing.clone(), settings.missing_config_retention());
         Self {
             role,
             handler,
             live,
             slots: ConcurrencySlots::new(settings.concurrency),
-            outages: AtomicUsize::new(0),
+            parts_in_outage: AtomicUsize::new(0),
             catalog_waits: AtomicUsize::new(0),
             missing_configs: Mutex::new(missing_configs),
-            progress: Mutex::new(Progress { last_finished_at: started_at, full_since: None }),
+            stall_timer: Mutex::new(StallTimer { last_finished_at: started_at, full_since: None }),
             backpressure,
             started_at,
             settings,
@@ -102,14 +103,14 @@ impl<H: Handler> RetryLoop<H> {
         }
     }
 
-    /// Runs a batch once. What it leaves is to be run part by part.
+    /// Runs a batch once. Its remaining parts are run one by one.
     pub(crate) async fn run_batch(&self, parts: Vec<BatchPart<H::Record, H::Guard>>) -> BatchOutcome {
-        let count = parts.len();
+        let part_count = parts.len();
         let result = AssertUnwindSafe(self.handler.handle_batch(parts)).catch_unwind().await;
-        result.unwrap_or_else(|_| BatchOutcome::retry_all(count))
+        result.unwrap_or_else(|_| BatchOutcome::all_for_retry(part_count))
     }
 
-    pub(crate) async fn run(
+    pub(crate) async fn run_part(
         &self,
         part: &QueuedPart<Arc<Job<H::Record>>>,
         slot: ConcurrencySlot,
@@ -117,35 +118,36 @@ impl<H: Handler> RetryLoop<H> {
     ) -> PartOutcome {
         let job = &part.record;
         if is_diverted {
+            // Boxed: otherwise the rare path would enlarge the future of every part.
             let detail = "most of the org's content could not be processed".to_owned();
-            return Box::pin(self.divert(part, "org_diverted", detail)).await;
+            return Box::pin(self.divert_part(part, "org_diverted", detail)).await;
         }
         let mut backoff = Backoff::new(&self.settings);
-        let mut wait: Option<WaitGuard<'_>> = None;
-        let mut unreadable_since = None;
+        let mut wait_guard: Option<WaitGuard<'_>> = None;
+        let mut defect_since = None;
         let mut is_retry = part.is_retry;
         loop {
             let attempt = Part { job: Arc::clone(job), index: part.index, is_retry, slot: &slot };
             let result = AssertUnwindSafe(self.handler.handle(attempt)).catch_unwind().await;
-            let error = match result.unwrap_or(Err(TaskError::Panicked(Panicked))) {
+            let error = match result.unwrap_or(Err(TaskError::Panicked(ComputationPanic))) {
                 Ok(()) => return PartOutcome::Done,
                 Err(error) => error,
             };
             let disposition = match error.disposition() {
                 Disposition::Abandon => return PartOutcome::Abandoned,
-                Disposition::AwaitConfig => match self.on_missing_config(&part.key.org, &error) {
+                Disposition::AwaitConfig => match self.decide_missing_config(&part.key.org, &error) {
                     MissingConfigAction::Wait => Disposition::AwaitConfig,
                     MissingConfigAction::HaltAll => Disposition::AwaitCatalog,
                     MissingConfigAction::Divert => {
-                        return self.divert(part, CONFIG_MISSING, error.to_string()).await;
+                        return self.divert_part(part, CONFIG_MISSING, error.to_string()).await;
                     }
                 },
-                Disposition::RetryForAWhile => {
-                    let since = *unreadable_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= self.settings.defect_patience() {
+                Disposition::RetryForLimitedTime => {
+                    let first_failure = *defect_since.get_or_insert_with(Instant::now);
+                    if first_failure.elapsed() >= self.settings.defect_patience() {
                         Disposition::DeadLetter
                     } else {
-                        Disposition::RetryForAWhile
+                        Disposition::RetryForLimitedTime
                     }
                 }
                 other => other,
@@ -153,14 +155,16 @@ impl<H: Handler> RetryLoop<H> {
             if disposition == Disposition::DeadLetter {
                 return Box::pin(self.dead_letter_part(part, error.tag(), error.to_string())).await;
             }
-            // A part whose configuration was missing has failed before it wrote anything, so its next try is the first.
+            // A missing configuration is detected before the first write, so the next attempt still counts as the first.
             is_retry |= !matches!(disposition, Disposition::AwaitConfig | Disposition::AwaitCatalog);
-            let waits_as_before = wait.as_ref().is_some_and(|wait| wait.is_for(error.tag(), disposition));
-            if !waits_as_before {
+            let is_same_wait =
+                wait_guard.as_ref().is_some_and(|guard| guard.is_for(error.tag(), disposition));
+            // Logged and registered once per wait, not at every retry.
+            if !is_same_wait {
                 tracing::debug!(role = %self.role, tag = error.tag(), "{error}");
-                wait = Some(self.begin_wait(error.tag(), disposition));
+                wait_guard = Some(self.begin_wait(error.tag(), disposition));
             }
-            // Without its slot, so that parts which wait for one org's configuration do not stop the others.
+            // The wait holds no slot: parts that wait for one org's configuration must not block the other orgs.
             slot.release();
             tokio::select! {
                 () = sleep(backoff.next()) => {}
@@ -170,19 +174,24 @@ impl<H: Handler> RetryLoop<H> {
         }
     }
 
-    fn on_missing_config(&self, org: &OrgId, error: &TaskError) -> MissingConfigAction {
+    fn decide_missing_config(&self, org: &OrgId, error: &TaskError) -> MissingConfigAction {
         let state = ConsumerState {
             now: self.started_at.elapsed(),
-            can_judge: self.live.ready() && self.outages.load(Ordering::Relaxed) == 0,
+            // During an outage the newest configuration cannot be read, so a missing one proves no defect.
+            is_catalog_current: self.live.ready() && self.parts_in_outage.load(Ordering::Relaxed) == 0,
             running_orgs: self.live.running(),
-            stuck_for: self.progress.lock().stuck_for(self.backpressure.paused_for()),
+            stalled_for: self.stall_timer.lock().stalled_for(self.backpressure.paused_for()),
         };
         let (action, is_new, is_newly_diverted) = {
-            let mut missing = self.missing_configs.lock();
-            let before = (missing.count(), missing.diverted());
-            let action = missing.decide(org, self.live.org(org).is_some(), state);
-            metrics::set_missing_configurations(self.role, missing.count());
-            (action, missing.count() > before.0, missing.diverted() > before.1)
+            let mut missing_configs = self.missing_configs.lock();
+            let counts_before = (missing_configs.count_orgs(), missing_configs.count_diverted());
+            let action = missing_configs.decide(org, self.live.org(org).is_some(), state);
+            metrics::set_missing_configurations(self.role, missing_configs.count_orgs());
+            (
+                action,
+                missing_configs.count_orgs() > counts_before.0,
+                missing_configs.count_diverted() > counts_before.1,
+            )
         };
         if is_new {
             tracing::error!(role = %self.role, %org, tag = error.tag(),
@@ -197,19 +206,19 @@ impl<H: Handler> RetryLoop<H> {
     }
 
     pub(crate) fn set_full(&self, is_full: bool) {
-        self.progress.lock().set_full(is_full);
+        self.stall_timer.lock().set_full(is_full);
     }
 
-    pub(crate) fn note_finished(&self) {
-        self.progress.lock().last_finished_at = Instant::now();
+    pub(crate) fn record_progress(&self) {
+        self.stall_timer.lock().last_finished_at = Instant::now();
     }
 
-    /// True unless something is unavailable that every further part would need.
+    /// True while log, store and catalog are available. Every further part needs them.
     pub(crate) fn may_admit(&self) -> bool {
-        self.outages.load(Ordering::Relaxed) == 0 && self.catalog_waits.load(Ordering::Relaxed) == 0
+        self.parts_in_outage.load(Ordering::Relaxed) == 0 && self.catalog_waits.load(Ordering::Relaxed) == 0
     }
 
-    async fn divert(
+    async fn divert_part(
         &self,
         part: &QueuedPart<Arc<Job<H::Record>>>,
         tag: &'static str,
@@ -217,7 +226,7 @@ impl<H: Handler> RetryLoop<H> {
     ) -> PartOutcome {
         match self.dead_letter_part(part, tag, detail).await {
             PartOutcome::DeadLettered => PartOutcome::Diverted,
-            other => other,
+            outcome => outcome,
         }
     }
 
@@ -228,26 +237,26 @@ impl<H: Handler> RetryLoop<H> {
         detail: String,
     ) -> PartOutcome {
         let job = &part.record;
-        let DeadPart { datum, submission_id } = H::dead_part(job, part.index);
-        let reason = self.reason(tag, detail, Some(part.key.org.clone()), submission_id);
-        self.dead_letter(&job.ticket, &datum, reason).await
+        let DeadLetterContent { datum, submission_id } = H::dead_letter_content(job, part.index);
+        let reason = self.dead_letter_reason(tag, detail, Some(part.key.org.clone()), submission_id);
+        self.write_dead_letter(&job.ticket, &datum, reason).await
     }
 
     /// Writes a dead letter, retrying until it is written or the partition is revoked.
-    pub(crate) async fn dead_letter(
+    pub(crate) async fn write_dead_letter(
         &self,
         ticket: &Ticket,
         datum: &[u8],
         reason: DeadLetterReason,
     ) -> PartOutcome {
         let mut backoff = Backoff::new(&self.settings);
-        let mut wait = None;
+        let mut wait_guard = None;
         loop {
             let Err(error) = ticket.dead_letter(datum, reason.clone()).await else {
                 tracing::warn!(role = %self.role, position = %ticket.position(), tag = reason.tag, "to the dead letters");
                 return PartOutcome::DeadLettered;
             };
-            wait.get_or_insert_with(|| self.begin_wait(error.tag(), Disposition::AwaitRecovery));
+            wait_guard.get_or_insert_with(|| self.begin_wait(error.tag(), Disposition::AwaitRecovery));
             tokio::select! {
                 () = sleep(backoff.next()) => {}
                 () = ticket.cancelled() => return PartOutcome::Abandoned,
@@ -255,7 +264,7 @@ impl<H: Handler> RetryLoop<H> {
         }
     }
 
-    pub(crate) fn reason(
+    pub(crate) fn dead_letter_reason(
         &self,
         tag: &'static str,
         detail: String,
@@ -266,31 +275,32 @@ impl<H: Handler> RetryLoop<H> {
     }
 
     fn begin_wait(&self, tag: &'static str, disposition: Disposition) -> WaitGuard<'_> {
-        let count = match disposition {
-            Disposition::AwaitRecovery => Some(&self.outages),
+        let counter = match disposition {
+            Disposition::AwaitRecovery => Some(&self.parts_in_outage),
             Disposition::AwaitCatalog => Some(&self.catalog_waits),
             Disposition::DeadLetter
-            | Disposition::RetryForAWhile
+            | Disposition::RetryForLimitedTime
             | Disposition::AwaitConfig
             | Disposition::Abandon => None,
         };
-        if let Some(count) = count {
+        if let Some(count) = counter {
             count.fetch_add(1, Ordering::Relaxed);
         }
-        // A row or configuration that one org lacks is a metric and a log line. The process stays ready for the others.
-        let report = count.map(|_| self.health.report_outage(self.role, tag));
-        if report.is_none() {
-            metrics::part_held(self.role, tag);
+        // A missing row or configuration concerns one org. It is counted and logged, and the process stays ready for
+        // the others.
+        let outage_report = counter.map(|_| self.health.report_outage(self.role, tag));
+        if outage_report.is_none() {
+            metrics::record_held_part(self.role, tag);
         }
-        WaitGuard { tag, disposition, count, _report: report }
+        WaitGuard { tag, disposition, counter, _report: outage_report }
     }
 }
 
-/// Registered wait of a part. Dropping it ends the wait.
+/// Registered wait of a part. Dropping it unregisters the wait.
 struct WaitGuard<'a> {
     tag: &'static str,
     disposition: Disposition,
-    count: Option<&'a AtomicUsize>,
+    counter: Option<&'a AtomicUsize>,
     _report: Option<OutageReport>,
 }
 
@@ -302,20 +312,21 @@ impl WaitGuard<'_> {
 
 impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
-        if let Some(count) = self.count {
+        if let Some(count) = self.counter {
             count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
-impl Progress {
+impl StallTimer {
     fn set_full(&mut self, is_full: bool) {
         self.full_since = is_full.then(|| self.full_since.unwrap_or_else(Instant::now));
     }
 
-    /// Returns for how long nothing was finished while nothing could be admitted, here or because the log's budget was
-    /// spent.
-    fn stuck_for(&self, paused_for: Option<Duration>) -> Duration {
+    /// Returns the time without a finished part during which no part could be admitted: the consumer was full, or the log's
+    /// budget was spent for `paused_for`.
+    fn stalled_for(&self, paused_for: Option<Duration>) -> Duration {
+        // A full consumer that still finishes parts is busy, not stalled.
         let full_for = self.full_since.map(|since| since.elapsed());
         full_for.max(paused_for).unwrap_or_default().min(self.last_finished_at.elapsed())
     }

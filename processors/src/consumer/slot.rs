@@ -1,4 +1,4 @@
-//! Concurrency slots of one consumer: the right to run one of its parts, shared fairly between orgs.
+//! Concurrency slots of one consumer, shared fairly between orgs. A slot is the right to run one part.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use tidegate_scheduler::{Limits, Permit, Scheduler};
 use tidegate_schemas::ids::OrgId;
 use tokio::sync::Notify;
 
-/// Slots of a consumer. Cheap to clone; clones share them.
+/// Slots of a consumer. Cheap to clone; clones share the slots.
 #[derive(Clone)]
 pub(crate) struct ConcurrencySlots {
     scheduler: Scheduler,
     total: usize,
-    released: Arc<Notify>,
+    slot_released: Arc<Notify>,
 }
 
-/// Slot that a part holds while it runs. A part that waits for something outside releases it, so that others run.
+/// Slot of a running part. A part releases it while it waits for media, models or a retry, so other parts can run.
 pub(crate) struct ConcurrencySlot {
     slots: ConcurrencySlots,
     org: OrgId,
@@ -23,12 +23,13 @@ pub(crate) struct ConcurrencySlot {
 }
 
 impl ConcurrencySlots {
-    /// Slots of which an org holds `per_org` at most, and never more than it leaves free. So a part of another org starts
-    /// at once, however long the parts of a busy one take.
+    /// Creates slots of which an org holds at most `per_org`, and never more than it leaves free. A part of another org
+    /// therefore starts at once, even beside long parts of a busy org.
     pub(crate) fn new(per_org: usize) -> Self {
+        // Twice as many: an org at its limit leaves as many slots free.
         let total = per_org.saturating_mul(2);
         let limits = Limits { running: total, ..Limits::UNLIMITED };
-        Self { scheduler: Scheduler::new(limits, |_, _| true, |_| {}), total, released: Arc::default() }
+        Self { scheduler: Scheduler::new(limits, |_, _| true, |_| {}), total, slot_released: Arc::default() }
     }
 
     /// Returns a slot if one is free for the org.
@@ -38,32 +39,32 @@ impl ConcurrencySlots {
     }
 
     /// True if no slot is free for any org.
-    pub(crate) fn are_taken(&self) -> bool {
+    pub(crate) fn is_exhausted(&self) -> bool {
         self.scheduler.totals().running >= self.total
     }
 
-    /// Waits until a part that goes on running has released its slot since the last call.
-    pub(crate) async fn released(&self) {
-        self.released.notified().await;
+    /// Waits for the next slot that a running part releases during a wait.
+    pub(crate) async fn wait_for_release(&self) {
+        self.slot_released.notified().await;
     }
 }
 
 impl ConcurrencySlot {
     pub(crate) fn release(&self) {
         drop(self.permit.lock().take());
-        self.slots.released.notify_one();
+        self.slots.slot_released.notify_one();
     }
 
     pub(crate) async fn acquire(&self) {
-        // Refused only by a full queue, and there is no limit to the parts that wait.
+        // `acquire` fails only for a full queue, and this queue has no limit, so the error cannot occur.
         let permit = self.slots.scheduler.acquire(&self.org, &[], 0).await.ok();
         *self.permit.lock() = permit;
     }
 
-    /// Awaits `wait` without the slot, then waits for a slot again.
-    pub(crate) async fn released_during<T>(&self, wait: impl Future<Output = T>) -> T {
+    /// Awaits `operation` without the slot, then acquires a slot again.
+    pub(crate) async fn release_during<T>(&self, operation: impl Future<Output = T>) -> T {
         self.release();
-        let output = wait.await;
+        let output = operation.await;
         self.acquire().await;
         output
     }
@@ -85,11 +86,11 @@ mod tests {
     #[test]
     fn org_leaves_as_many_slots_free_as_it_holds() {
         let slots = ConcurrencySlots::new(8);
-        let busy = take_all(&slots, "busy");
+        let busy_slots = take_all(&slots, "busy");
         let (second, third) = (take_all(&slots, "second"), take_all(&slots, "third"));
-        assert_eq!((busy.len(), second.len(), third.len()), (8, 4, 2));
-        assert!(!slots.are_taken(), "the next org finds a slot");
-        drop(busy);
+        assert_eq!((busy_slots.len(), second.len(), third.len()), (8, 4, 2));
+        assert!(!slots.is_exhausted(), "the next org finds a slot");
+        drop(busy_slots);
         assert_eq!(take_all(&slots, "third").len(), 4, "it may hold six now, as many as are free then");
     }
 
@@ -98,25 +99,25 @@ mod tests {
         let slots = ConcurrencySlots::new(1);
         let (org, other) = (OrgId::new("o"), OrgId::new("n"));
         let slot = slots.try_acquire(&org).unwrap();
-        let _others = slots.try_acquire(&other).unwrap();
-        assert!(slots.are_taken() && slots.released().now_or_never().is_none());
-        let during = async { (slots.are_taken(), slots.try_acquire(&org).is_none()) };
-        assert_eq!(slot.released_during(during).await, (false, false));
-        assert!(slots.released().now_or_never().is_some(), "the loop hears of it");
-        assert!(slots.are_taken());
+        let _other_slot = slots.try_acquire(&other).unwrap();
+        assert!(slots.is_exhausted() && slots.wait_for_release().now_or_never().is_none());
+        let check = async { (slots.is_exhausted(), slots.try_acquire(&org).is_none()) };
+        assert_eq!(slot.release_during(check).await, (false, false));
+        assert!(slots.wait_for_release().now_or_never().is_some(), "the loop hears of it");
+        assert!(slots.is_exhausted());
     }
 
     #[tokio::test]
-    async fn part_that_goes_on_takes_its_slot_before_a_new_part_of_its_org() {
+    async fn resumed_part_gets_a_slot_before_new_parts_of_its_org() {
         let slots = ConcurrencySlots::new(1);
         let org = OrgId::new("o");
-        let waiting = slots.try_acquire(&org).unwrap();
-        waiting.release();
-        let running = slots.try_acquire(&org).unwrap();
-        let mut again = waiting.acquire().boxed();
-        assert!(poll!(&mut again).is_pending());
-        drop(running);
+        let waiting_slot = slots.try_acquire(&org).unwrap();
+        waiting_slot.release();
+        let running_slot = slots.try_acquire(&org).unwrap();
+        let mut reacquire = waiting_slot.acquire().boxed();
+        assert!(poll!(&mut reacquire).is_pending());
+        drop(running_slot);
         assert!(slots.try_acquire(&org).is_none(), "it went to the part that waited");
-        assert!(poll!(&mut again).is_ready());
+        assert!(poll!(&mut reacquire).is_ready());
     }
 }

@@ -1,6 +1,6 @@
-//! Says how many matches an hour a version of a rule may have before something must be wrong with it.
+//! Computes the number of matches per hour at which a rule version raises an alarm.
 //!
-//! It counts no matches (`allowances`); what was measured stands in rows (`tidegate-moderation`).
+//! `rule_limits` counts the matches; `tidegate-moderation` stores the results of backtests.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -13,24 +13,25 @@ use tidegate_moderation::{
 use tidegate_store::Store;
 use tokio::time::Instant;
 
-/// Versions that are remembered. What is forgotten is read again.
-const REMEMBERED: usize = 10_000;
+/// Number of cached rule versions. Removed entries are read again.
+const CACHE_CAPACITY: usize = 10_000;
 
-/// Time for which a backtest that was recorded meanwhile may go unnoticed.
-const HOLDS_FOR: Duration = Duration::from_secs(10);
+/// Time for which a look-up is cached. A newly recorded backtest is noticed after this time.
+const CACHE_TTL: Duration = Duration::from_secs(10);
 
-/// Factors of an alarm where the document gives no number.
+/// Parameters of the alarm threshold of rules without `alarm_per_hour`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Measure {
-    /// Multiple of the busiest hour; 0: no alarm.
-    pub(crate) times: u32,
-    /// But not below so many matches.
-    pub(crate) least: u32,
+pub(crate) struct ThresholdFactors {
+    /// Multiple of the busiest hour of the backtest; 0: no alarm.
+    pub(crate) factor: u32,
+    /// Smallest threshold.
+    pub(crate) min_matches: u32,
 }
 
-impl Measure {
-    fn most(self, busiest_hour: i64) -> Option<i64> {
-        (self.times > 0).then(|| busiest_hour.saturating_mul(self.times.into()).max(self.least.into()))
+impl ThresholdFactors {
+    fn max_matches(self, busiest_hour: i64) -> Option<i64> {
+        (self.factor > 0)
+            .then(|| busiest_hour.saturating_mul(self.factor.into()).max(self.min_matches.into()))
     }
 }
 
@@ -38,35 +39,35 @@ impl Measure {
 type CachedThresholds = HashMap<RuleVersion, (Option<i64>, Instant)>;
 
 #[derive(Clone)]
-pub(crate) struct Expectations {
+pub(crate) struct AlarmThresholds {
     store: Store,
-    measure: Measure,
-    known: Arc<Mutex<CachedThresholds>>,
+    factors: ThresholdFactors,
+    busiest_hours: Arc<Mutex<CachedThresholds>>,
 }
 
-impl Expectations {
-    pub(crate) fn new(store: Store, measure: Measure) -> Self {
-        Self { store, measure, known: Arc::default() }
+impl AlarmThresholds {
+    pub(crate) fn new(store: Store, factors: ThresholdFactors) -> Self {
+        Self { store, factors, busiest_hours: Arc::default() }
     }
 
-    /// `None`: nobody said anything.
-    pub(crate) async fn most(
+    /// Returns the threshold of the rule version. `None`: no number is configured and no backtest is recorded.
+    pub(crate) async fn max_matches(
         &self,
         rule_version: &RuleVersion,
         expected: Expected,
     ) -> Result<Option<i64>, moderation::Error> {
         match expected {
-            Expected::Said(most) => Ok(Some(most)),
-            Expected::Measured if self.measure.times == 0 => Ok(None),
+            Expected::Said(max_matches) => Ok(Some(max_matches)),
+            Expected::Measured if self.factors.factor == 0 => Ok(None),
             Expected::Measured => {
-                Ok(self.busiest_hour(rule_version).await?.and_then(|hour| self.measure.most(hour)))
+                Ok(self.busiest_hour(rule_version).await?.and_then(|hour| self.factors.max_matches(hour)))
             }
         }
     }
 
     async fn busiest_hour(&self, rule_version: &RuleVersion) -> Result<Option<i64>, moderation::Error> {
-        if let Some((hour, asked)) = self.known.lock().get(rule_version)
-            && asked.elapsed() < HOLDS_FOR
+        if let Some((hour, read_at)) = self.busiest_hours.lock().get(rule_version)
+            && read_at.elapsed() < CACHE_TTL
         {
             return Ok(*hour);
         }
@@ -77,11 +78,11 @@ impl Expectations {
             &rule_version.version,
         )
         .await?;
-        let mut known = self.known.lock();
-        if known.len() >= REMEMBERED {
-            known.clear();
+        let mut cache = self.busiest_hours.lock();
+        if cache.len() >= CACHE_CAPACITY {
+            cache.clear();
         }
-        known.insert(rule_version.clone(), (hour, Instant::now()));
+        cache.insert(rule_version.clone(), (hour, Instant::now()));
         Ok(hour)
     }
 }
@@ -91,10 +92,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quiet_rule_may_match_a_few_times_and_a_busy_one_several_times_as_often() {
-        let measure = Measure { times: 5, least: 50 };
-        assert_eq!([0, 10, 1_000].map(|hour| measure.most(hour)), [Some(50), Some(50), Some(5_000)]);
-        assert_eq!(measure.most(i64::MAX), Some(i64::MAX));
-        assert_eq!(Measure { times: 0, least: 50 }.most(1_000), None);
+    fn threshold_has_a_floor_and_scales_with_the_busiest_hour() {
+        let factors = ThresholdFactors { factor: 5, min_matches: 50 };
+        assert_eq!([0, 10, 1_000].map(|hour| factors.max_matches(hour)), [Some(50), Some(50), Some(5_000)]);
+        assert_eq!(factors.max_matches(i64::MAX), Some(i64::MAX));
+        assert_eq!(ThresholdFactors { factor: 0, min_matches: 50 }.max_matches(1_000), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Media of items that came along with a report or an appeal. They are shown to moderators; nothing is evaluated.
+//! Fetches the media of context items of reports and appeals. Moderators see them; the items are not evaluated.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use super::{
 use crate::consumer::{error::TaskError, slot::ConcurrencySlot};
 
 impl ItemPipeline {
-    /// Looks at the media of one item, once for all of its entries in the record, and stores what was found for `cause`.
-    pub(super) async fn look_at_attached_media(
+    /// Inspects the media of one item, once for all its entries in the record, and stores the results for `cause`.
+    pub(super) async fn inspect_attached_media(
         &self,
         job: &Arc<ItemJob>,
         index: usize,
@@ -26,22 +26,22 @@ impl ItemPipeline {
         if entries.is_empty() {
             return Ok(());
         }
-        let config = self.config(&job.record, job.written_at).await?;
-        let wanted = context_media::wanted(&config, &entries);
-        if wanted.is_empty() {
+        let config = self.load_config(&job.record, job.written_at).await?;
+        let wanted_media = context_media::wanted(&config, &entries);
+        if wanted_media.is_empty() {
             return Ok(());
         }
         let item = items[index].key();
         let bytes = entries.iter().map(|entry| entry.data.len()).sum();
         let request = MediaRequest { org, item: &item, bytes, ticket: &job.ticket, slot };
-        let found = match self.media.wait_for_media(request, &wanted).await {
-            MediaWaitResult::Found(found) => found,
-            // It came to those who wait longest.
-            MediaWaitResult::Later(_) => return Ok(()),
-            MediaWaitResult::Left => return Err(TaskError::AssignmentLost),
+        let signals = match self.media.wait_for_media(request, &wanted_media).await {
+            MediaWaitResult::Found(signals) => signals,
+            // Not expected: context records are sent to `items-slow`, where a wait ends without a hand-over.
+            MediaWaitResult::HandOver(_) => return Ok(()),
+            MediaWaitResult::AssignmentLost => return Err(TaskError::AssignmentLost),
         };
         let (banks, id) = (config.hash_banks(), item.id.clone());
-        let judge = move || media::judge(&banks, id.as_str(), &found).shown;
+        let judge = move || media::judge(&banks, id.as_str(), &signals).shown;
         let media = self.pool.run(org, judge).await?;
         Ok(context_media::keep(&self.deps, org, cause, &item, &media, job.written_at).await?)
     }

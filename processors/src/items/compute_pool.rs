@@ -1,8 +1,8 @@
-//! Runs computation off the async threads: on threads of its own, many pieces a task, each caught if it panics.
+//! Thread pool for evaluation, separate from the async threads. A task runs many pieces of work and catches panics of each.
 //!
-//! Threads go to the org that has used the least computing time. Turns by number of pieces would give most of it to an org
-//! with slow rules. An org leaves as many threads to the others as it runs pieces, so another org's piece waits for none of
-//! them to end. Memory is bounded by the callers, who hold a place of their worker while they wait.
+//! The next piece is that of the org with the least used computing time; turns by number of pieces would favour orgs
+//! with slow rules. An org leaves as many threads free as it uses, so a piece of another org starts at once. Callers
+//! hold their part's capacity while they wait, which bounds the memory of waiting pieces.
 
 use std::{
     any::Any,
@@ -20,13 +20,13 @@ use tidegate_schemas::ids::OrgId;
 use tidegate_stream::consumer::ticket::Ticket;
 use tokio::{sync::oneshot, time::sleep};
 
-use crate::consumer::error::{Panicked, TaskError};
+use crate::consumer::error::{ComputationPanic, TaskError};
 
-/// Number of pieces of work that one task does before it yields the thread.
-const PIECES: usize = 64;
+/// Number of pieces in one task. After it the task yields the thread to other tasks of the pool.
+const PIECES_PER_TASK: usize = 64;
 
-/// Time for which a piece may go on after its partition was revoked or the process was told to stop. What is cheap ends
-/// before and is not done twice; the rest must not use up the time to drain.
+/// Time for a running piece after its partition was revoked or the process is stopping. Short pieces finish and need not be
+/// repeated; long ones are interrupted before they use up the drain time.
 const DRAIN_GRACE: Duration = Duration::from_secs(2);
 
 type Piece = Box<dyn FnOnce() + Send>;
@@ -38,54 +38,56 @@ pub(crate) struct ComputePool {
     load: Arc<ProcessingLoad>,
 }
 
-/// Pieces that wait, by the nanoseconds that their orgs have used.
+/// Waiting pieces, ordered by the computing time that their orgs have used.
 struct PieceQueue {
     threads: usize,
     pieces: UsageQueue<OrgId, Piece>,
-    /// Number of pieces that run, in all and of each org that has some.
-    running: usize,
-    running_of: HashMap<OrgId, usize>,
-    tasks: usize,
+    /// Number of running pieces, of all orgs and of each org.
+    running_pieces: usize,
+    running_by_org: HashMap<OrgId, usize>,
+    active_tasks: usize,
 }
 
 impl PieceQueue {
     fn new(threads: usize) -> Self {
         let pieces = UsageQueue::default();
-        Self { threads, pieces, running: 0, running_of: HashMap::new(), tasks: 0 }
+        Self { threads, pieces, running_pieces: 0, running_by_org: HashMap::new(), active_tasks: 0 }
     }
 
-    /// True if the org may run one more piece: at least as many threads stay free as it uses before.
+    /// True if the org may start another piece: as many threads as it already uses must stay free.
     fn may_start(&self, org: &OrgId) -> bool {
-        let used_threads = self.running_of.get(org).copied().unwrap_or_default();
-        self.threads.checked_sub(self.running + 1).is_some_and(|free_threads| used_threads <= free_threads)
+        let used_threads = self.running_by_org.get(org).copied().unwrap_or_default();
+        self.threads
+            .checked_sub(self.running_pieces + 1)
+            .is_some_and(|free_threads| used_threads <= free_threads)
     }
 
-    fn has_startable(&self) -> bool {
+    fn has_startable_piece(&self) -> bool {
         self.pieces.next_owner(|org| self.may_start(org)).is_some()
     }
 
     fn pop(&mut self) -> Option<(OrgId, Piece)> {
         let org = self.pieces.next_owner(|org| self.may_start(org))?.clone();
         let piece = self.pieces.pop_of(&org)?;
-        self.running += 1;
-        *self.running_of.entry(org.clone()).or_default() += 1;
+        self.running_pieces += 1;
+        *self.running_by_org.entry(org.clone()).or_default() += 1;
         Some((org, piece))
     }
 
-    /// Ends a piece of the org, and charges the time that it took.
-    fn end(&mut self, org: &OrgId, took: Duration) {
-        self.running -= 1;
-        if let Some(running) = self.running_of.get_mut(org) {
+    /// Ends a piece and charges its time to the org.
+    fn finish(&mut self, org: &OrgId, elapsed: Duration) {
+        self.running_pieces -= 1;
+        if let Some(running) = self.running_by_org.get_mut(org) {
             *running -= 1;
             if *running == 0 {
-                self.running_of.remove(org);
+                self.running_by_org.remove(org);
             }
         }
-        self.pieces.charge(org, u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        self.pieces.charge(org, u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX));
     }
 }
 
-/// Interrupts a piece when its caller has its result, or gives up waiting for it.
+/// Interrupts a piece when its caller stops waiting.
 struct InterruptOnDrop(Interrupt);
 
 impl Drop for InterruptOnDrop {
@@ -95,25 +97,26 @@ impl Drop for InterruptOnDrop {
 }
 
 impl ComputePool {
-    /// `threads` is the number that one org can use; 0: one for each processor. There are as many again for the others.
+    /// `threads`: number of threads that one org can use; 0: one per processor. The pool has twice as many.
     pub(crate) fn new(
         threads: usize,
         load: Arc<ProcessingLoad>,
     ) -> Result<Self, rayon::ThreadPoolBuildError> {
-        let per_org = match threads {
+        // Twice as many threads: an org at its limit leaves as many free.
+        let threads_per_org = match threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
-            some => some,
+            count => count,
         };
         let threads = rayon::ThreadPoolBuilder::new()
-            .num_threads(2 * per_org)
-            .thread_name(|nth| format!("compute-{nth}"))
+            .num_threads(2 * threads_per_org)
+            .thread_name(|index| format!("compute-{index}"))
             .build()?;
         let queue = PieceQueue::new(threads.current_num_threads());
         Ok(Self { threads: Arc::new(threads), queue: Arc::new(Mutex::new(queue)), load })
     }
 
-    /// Runs a piece for a record. If the ticket is cancelled, the piece is interrupted after [`DRAIN_GRACE`], or does not
-    /// start, and the next owner of the partition does the work.
+    /// Runs a piece for a record. After a cancelled ticket the piece is interrupted at the end of [`DRAIN_GRACE`] or not
+    /// started; the next owner of the partition does the work.
     pub(crate) async fn run_for<T: Send + 'static>(
         &self,
         org: &OrgId,
@@ -122,14 +125,14 @@ impl ComputePool {
     ) -> Result<T, TaskError> {
         let interrupt = Interrupt::default();
         let _guard = InterruptOnDrop(interrupt.clone());
-        let grace_is_over = async {
+        let grace_period = async {
             ticket.cancelled().await;
             sleep(DRAIN_GRACE).await;
         };
         tokio::select! {
             biased;
             result = self.run(org, move || piece(&interrupt)) => Ok(result?),
-            () = grace_is_over => Err(TaskError::AssignmentLost),
+            () = grace_period => Err(TaskError::AssignmentLost),
         }
     }
 
@@ -137,51 +140,51 @@ impl ComputePool {
         &self,
         org: &OrgId,
         piece: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Panicked> {
-        let (done, result) = oneshot::channel();
+    ) -> Result<T, ComputationPanic> {
+        let (sender, receiver) = oneshot::channel();
         let piece = Box::new(move || {
-            // Nobody waits any more, as after a revocation: the work would be for nothing.
-            if !done.is_closed() {
+            // The caller is gone, for example after a revocation, so the result would be discarded.
+            if !sender.is_closed() {
                 let result: Result<T, Box<dyn Any + Send>> = catch_unwind(AssertUnwindSafe(piece));
-                drop(done.send(result.map_err(|_| Panicked)));
+                drop(sender.send(result.map_err(|_| ComputationPanic)));
             }
         });
         self.enqueue(org, piece);
-        result.await.unwrap_or(Err(Panicked))
+        receiver.await.unwrap_or(Err(ComputationPanic))
     }
 
     fn enqueue(&self, org: &OrgId, piece: Piece) {
         let mut queue = self.queue.lock();
         queue.pieces.push(org, piece);
-        // A task for a piece that may not start yet would find nothing: the task that ends before it takes it.
-        if queue.tasks < queue.threads && queue.has_startable() {
-            queue.tasks += 1;
+        // A piece over its org's share needs no task: the task that ends a piece of the org takes it.
+        if queue.active_tasks < queue.threads && queue.has_startable_piece() {
+            queue.active_tasks += 1;
             drop(queue);
-            self.spawn();
+            self.spawn_task();
         }
     }
 
-    fn spawn(&self) {
-        let own = self.clone();
-        self.threads.spawn(move || own.work());
+    fn spawn_task(&self) {
+        let pool = self.clone();
+        self.threads.spawn(move || pool.run_pieces());
     }
 
-    /// Takes what is ready, many pieces at a time, until nothing is.
-    fn work(self) {
-        for _ in 0..PIECES {
+    /// Runs startable pieces, up to `PIECES_PER_TASK`, and schedules another task for the remaining ones.
+    fn run_pieces(self) {
+        for _ in 0..PIECES_PER_TASK {
             let Some((org, piece)) = self.queue.lock().pop() else { break };
-            let began = Instant::now();
+            let started_at = Instant::now();
             piece();
-            let ended = Instant::now();
-            self.load.add_time(&org, ended - began, ended);
-            self.queue.lock().end(&org, ended - began);
+            let ended_at = Instant::now();
+            self.load.add_time(&org, ended_at - started_at, ended_at);
+            self.queue.lock().finish(&org, ended_at - started_at);
         }
         let mut queue = self.queue.lock();
-        if queue.has_startable() {
+        if queue.has_startable_piece() {
             drop(queue);
-            self.spawn();
+            self.spawn_task();
         } else {
-            queue.tasks -= 1;
+            queue.active_tasks -= 1;
         }
     }
 }
@@ -197,9 +200,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_piece_is_answered_and_a_panic_hurts_only_its_own() {
+    async fn panicking_piece_fails_alone() {
         let pool = ComputePool::new(2, Arc::default()).unwrap();
-        let all = (0..1_000_u32).map(|nth| {
+        let tasks = (0..1_000_u32).map(|nth| {
             let pool = pool.clone();
             tokio::spawn(async move {
                 pool.run(&org(nth as usize % 7), move || {
@@ -209,43 +212,43 @@ mod tests {
                 .await
             })
         });
-        for (nth, task) in all.collect::<Vec<_>>().into_iter().enumerate() {
+        for (nth, task) in tasks.collect::<Vec<_>>().into_iter().enumerate() {
             let nth = u32::try_from(nth).unwrap();
-            let expected = if nth % 100 == 7 { Err(Panicked) } else { Ok(nth) };
+            let expected = if nth % 100 == 7 { Err(ComputationPanic) } else { Ok(nth) };
             assert_eq!(task.await.unwrap(), expected);
         }
-        let idle = async {
-            while pool.queue.lock().tasks > 0 {
+        let wait_until_idle = async {
+            while pool.queue.lock().active_tasks > 0 {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), idle).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(60), wait_until_idle).await.unwrap();
     }
 
     #[test]
-    fn an_org_leaves_as_many_threads_as_it_uses() {
+    fn org_leaves_as_many_threads_free_as_it_uses() {
         let mut queue = PieceQueue::new(4);
         for nth in [0, 0, 0, 0, 1, 1, 2] {
             queue.pieces.push(&org(nth), Box::new(|| {}));
         }
-        let mut start_all = |ended: Option<usize>| {
-            ended.iter().for_each(|nth| queue.end(&org(*nth), Duration::from_millis(10)));
+        let mut start_all = |finished_org: Option<usize>| {
+            finished_org.iter().for_each(|nth| queue.finish(&org(*nth), Duration::from_millis(10)));
             let started: Vec<_> =
                 std::iter::from_fn(|| queue.pop()).map(|(org, _)| org.to_string()).collect();
             started
         };
-        // The first org is alone until its second piece runs: no third of its pieces may start beside two of them.
+        // Two pieces of the first org leave two threads free; a third would leave only one.
         assert_eq!(start_all(None), ["org-0", "org-0", "org-1", "org-2"]);
         assert_eq!(start_all(Some(2)), Vec::<String>::new(), "one thread is free for a fourth org");
         assert_eq!(start_all(Some(0)), ["org-1"]);
     }
 
     #[tokio::test]
-    async fn a_quick_piece_does_not_wait_for_slow_ones_of_another_org() {
+    async fn quick_piece_does_not_wait_for_another_orgs_slow_pieces() {
         let pool = ComputePool::new(1, Arc::default()).unwrap();
         let (release, is_released) = std::sync::mpsc::channel::<()>();
         let is_released = Arc::new(Mutex::new(is_released));
-        let slow: Vec<_> = (0..3)
+        let slow_tasks: Vec<_> = (0..3)
             .map(|_| {
                 let (pool, is_released) = (pool.clone(), Arc::clone(&is_released));
                 tokio::spawn(
@@ -253,10 +256,10 @@ mod tests {
                 )
             })
             .collect();
-        let quick = tokio::time::timeout(Duration::from_secs(60), pool.run(&org(1), || 7)).await;
-        assert_eq!(quick.unwrap(), Ok(7));
+        let quick_result = tokio::time::timeout(Duration::from_secs(60), pool.run(&org(1), || 7)).await;
+        assert_eq!(quick_result.unwrap(), Ok(7));
         (0..3).for_each(|_| release.send(()).unwrap());
-        for task in slow {
+        for task in slow_tasks {
             assert_eq!(task.await.unwrap(), Ok(()));
         }
     }

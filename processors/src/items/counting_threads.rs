@@ -1,6 +1,6 @@
-//! Threads that count windows, so that reading many rows holds up no other input and output of the process.
+//! Threads that read windows, separate from the process's other I/O because a look-up may read many rows.
 //!
-//! Each org has a number of look-ups at once; further ones wait without a thread.
+//! Each org has a limit of concurrent look-ups; further look-ups wait without a thread.
 
 use std::{io, panic::resume_unwind, sync::Arc};
 
@@ -10,7 +10,7 @@ use tidegate_schemas::ids::OrgId;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Cheap to clone; the threads end with the last clone.
+/// Handle of the threads. Cheap to clone; the threads end with the last clone.
 #[derive(Clone)]
 pub(crate) struct CountingThreads {
     handle: Handle,
@@ -18,7 +18,7 @@ pub(crate) struct CountingThreads {
     _runtime: Arc<OwnedRuntime>,
 }
 
-/// Runtime that may be dropped by a task, which must not wait for its threads.
+/// Runtime that a task may drop. Dropping a plain `Runtime` in a task would block on its threads, which panics.
 struct OwnedRuntime(Option<Runtime>);
 
 impl Drop for OwnedRuntime {
@@ -31,7 +31,7 @@ impl Drop for OwnedRuntime {
 
 impl CountingThreads {
     pub(crate) fn new(threads: usize, per_org: usize) -> io::Result<Self> {
-        // The embedded store reads on blocking threads.
+        // The embedded store reads on blocking threads, so they have the same limit.
         let runtime = Builder::new_multi_thread()
             .worker_threads(threads)
             .max_blocking_threads(threads)
@@ -48,11 +48,11 @@ impl CountingThreads {
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         org: &OrgId,
-        look_up: impl Future<Output = Result<T, Error>> + Send + 'static,
+        lookup: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
         let _permit = self.permits.acquire(org).await;
-        let ended = AbortOnDropHandle::new(self.handle.spawn(look_up)).await;
-        // The threads live as long as this, so a look-up ends early by a panic only.
-        ended.unwrap_or_else(|error| resume_unwind(error.into_panic()))
+        let result = AbortOnDropHandle::new(self.handle.spawn(lookup)).await;
+        // `self` keeps the runtime alive, so a join error can only be a panic.
+        result.unwrap_or_else(|error| resume_unwind(error.into_panic()))
     }
 }

@@ -1,7 +1,5 @@
-//! Counts items in their windows, and looks up what undecided rules wait for: who asks for the same standing at once has
-//! one answer.
-//!
-//! It remembers nothing beyond the look-ups that are under way.
+//! Counts items in their windows and looks up the facts of undecided rules. Concurrent look-ups of the same strikes
+//! share one read; results are not cached.
 
 use std::{io, sync::Arc};
 
@@ -26,23 +24,23 @@ use crate::{
     settings::Settings,
 };
 
-/// Milliseconds by which the clock of another process may be ahead.
+/// Time in milliseconds by which the clock of another process may be ahead.
 const CLOCK_SKEW_MS: i64 = 60_000;
 
-/// Number of windows that one item reads at once. The first ones of an item that asks for too much have the rows.
-const COUNTS_AT_ONCE: usize = 8;
+/// Number of windows that one item reads concurrently. If an item exceeds its row budget, its first windows get the rows.
+const CONCURRENT_COUNTS: usize = 8;
 
-/// Key of a look-up of strikes: the user, and the instant since which strikes count.
+/// Key of a look-up of strikes: the user, and the time from which strikes count.
 type StrikeQuery = (OrgId, ItemKey, Millis);
 
-/// The item that asks.
+/// Item that requests facts.
 #[derive(Clone, Copy)]
 pub(crate) struct FactRequest<'a> {
     pub(crate) org: &'a OrgId,
     pub(crate) moment: Moment,
     pub(crate) plan: &'a Plan,
     pub(crate) media: &'a Judged,
-    /// Place of the item among those that are counted; none if its org had no windows when it started.
+    /// Place of the item in the order of window counts. `None` if its org had no windows at the start of the item.
     pub(crate) guard: Option<&'a Arc<WindowGuard>>,
 }
 
@@ -50,10 +48,10 @@ pub(crate) struct FactRequest<'a> {
 pub(crate) struct FactLookup {
     store: Store,
     window_rows: usize,
-    /// Look-ups of strikes that are under way; `None` if the store failed, as its errors cannot be shared.
+    /// Running look-ups of strikes. Their result is `None` if the store failed, because its errors cannot be cloned.
     strike_lookups: SingleFlight<StrikeQuery, Option<i64>>,
-    order: WindowOrder,
-    counting: CountingThreads,
+    window_order: WindowOrder,
+    counting_threads: CountingThreads,
 }
 
 impl FactLookup {
@@ -62,8 +60,11 @@ impl FactLookup {
             store,
             window_rows: settings.window_rows,
             strike_lookups: SingleFlight::default(),
-            order: WindowOrder::default(),
-            counting: CountingThreads::new(settings.counting_threads, settings.window_lookups_per_org)?,
+            window_order: WindowOrder::default(),
+            counting_threads: CountingThreads::new(
+                settings.counting_threads,
+                settings.window_lookups_per_org,
+            )?,
         })
     }
 
@@ -71,100 +72,106 @@ impl FactLookup {
         self.window_rows
     }
 
-    /// Returns the item's place among those that are counted. Items are counted in the order in which they take it.
-    pub(crate) fn place(&self, org: &OrgId, submission: SubmissionId, may_be_replay: bool) -> WindowGuard {
-        self.order.take(org, submission, may_be_replay)
+    /// Takes the item's place in the order of window counts.
+    pub(crate) fn take_place(
+        &self,
+        org: &OrgId,
+        submission: SubmissionId,
+        may_be_replay: bool,
+    ) -> WindowGuard {
+        self.window_order.take_place(org, submission, may_be_replay)
     }
 
-    /// Counts items of an org in their windows. `are_new` promises that none of them was counted before.
-    pub(crate) async fn count<'a>(
+    /// Adds items of an org to their windows. `are_new`: none of them was counted before.
+    pub(crate) async fn count_items<'a>(
         &self,
         org: &OrgId,
         items: impl IntoIterator<Item = (Moment, &'a [WindowEntry])> + Send,
         are_new: bool,
     ) -> Result<(), moderation::Error> {
-        let counted: Vec<_> = items.into_iter().filter(|(_, entries)| !entries.is_empty()).collect();
-        if !counted.is_empty() {
-            windows::add_all(&self.store, org, counted, are_new).await?;
+        let counted_items: Vec<_> = items.into_iter().filter(|(_, entries)| !entries.is_empty()).collect();
+        if !counted_items.is_empty() {
+            windows::add_all(&self.store, org, counted_items, are_new).await?;
             tidegate_stream::failpoint!("after_count");
         }
         Ok(())
     }
 
-    /// Answers what the rules ask for an item that was counted.
-    pub(crate) async fn fetch(
+    /// Looks up the facts that the scan needs. The item must be counted before, so its own rows are included.
+    pub(crate) async fn fetch_facts(
         &self,
-        asking: FactRequest<'_>,
+        request: FactRequest<'_>,
         scan: &Scan,
     ) -> Result<Facts, moderation::Error> {
-        let now = asking.moment.append_ms();
-        if let Some(guard) = asking.guard
+        let now = request.moment.append_ms();
+        if let Some(guard) = request.guard
             && scan.needs().iter().any(|need| matches!(need, Need::Count { .. }))
         {
             guard.wait_for_earlier().await;
         }
         let budget = Arc::new(RowBudget::new(self.window_rows));
-        let at_once = Semaphore::new(COUNTS_AT_ONCE);
+        let count_permits = Semaphore::new(CONCURRENT_COUNTS);
         let mut facts = Facts::new();
-        let (mut standings, mut counts) = (Vec::new(), Vec::new());
+        let (mut strike_lookups, mut count_lookups) = (Vec::new(), Vec::new());
         for need in scan.needs() {
             match need {
                 Need::Strikes { user, within } => {
-                    let standing = self.standing(asking.org, user, *within, now);
-                    standings.push(async move { standing.await.map(|points| (need, points)) });
+                    let strike_points = self.total_strikes(request.org, user, *within, now);
+                    strike_lookups.push(async move { strike_points.await.map(|points| (need, points)) });
                 }
                 Need::Count { window, key, at_least } => {
-                    let counted = self.counted(asking, &budget, window, key, *at_least);
-                    let permit = at_once.acquire();
-                    counts.push(async move {
-                        // Never closed, and first come, first served.
+                    let amount = self.count_window(request, &budget, window, key, *at_least);
+                    let permit = count_permits.acquire();
+                    count_lookups.push(async move {
+                        // The semaphore is fair, so windows read in the order of the rules' needs. It is never closed.
                         let _permit = permit.await;
-                        counted.await.map(|counted| (need, counted))
+                        amount.await.map(|amount| (need, amount))
                     });
                 }
-                // Nobody looks at addresses in fields that are of no media.
-                Need::Media { url } => match asking.media.known(url) {
-                    Some(known) => facts.media(need.clone(), known.clone()),
+                // An address in a field that is not of a media type is never inspected.
+                Need::Media { url } => match request.media.known(url) {
+                    Some(inspection) => facts.media(need.clone(), inspection.clone()),
                     None => facts.unknown(need.clone()),
                 },
-                // Asked for once the rest is known, since models are slow and cost money.
+                // Models are called after all other facts are known, because they are slow and cost money.
                 Need::Score { .. } => {}
             }
         }
-        let (standings, counts) = try_join(try_join_all(standings), try_join_all(counts)).await?;
-        for (need, points) in standings {
+        let (strike_totals, window_counts) =
+            try_join(try_join_all(strike_lookups), try_join_all(count_lookups)).await?;
+        for (need, points) in strike_totals {
             facts.strikes(need.clone(), points);
         }
-        for (need, counted) in counts {
-            match counted {
-                Some(counted) => facts.count(need.clone(), counted),
+        for (need, amount) in window_counts {
+            match amount {
+                Some(amount) => facts.count(need.clone(), amount),
                 None => facts.failed(need.clone(), "too_many_rows"),
             }
         }
         Ok(facts)
     }
 
-    /// Each item reads for itself: a look-up that is under way may have begun before the item was counted.
-    async fn counted(
+    /// Counts one window. Each item reads for itself: a shared look-up might have started before this item was counted.
+    async fn count_window(
         &self,
-        asking: FactRequest<'_>,
+        request: FactRequest<'_>,
         budget: &Arc<RowBudget>,
         window: &WindowId,
         key: &WindowKey,
         at_least: Amount,
     ) -> Result<Option<Amount>, moderation::Error> {
-        // The plan that asks is the one that has the window.
-        let Some(window) = asking.plan.window(window).cloned() else { return Ok(None) };
-        let (store, org, key) = (self.store.clone(), asking.org.clone(), key.clone());
-        let (budget, guard) = (Arc::clone(budget), asking.guard.cloned());
-        let times = window.around(asking.moment.append_ms());
-        // Later rows than now can only be there if clocks differ.
-        let latest = Millis(Millis::now().0.saturating_add(CLOCK_SKEW_MS)).max(asking.moment.append_ms());
+        // The need comes from the same plan, so the window exists; `None` is not expected.
+        let Some(window) = request.plan.window(window).cloned() else { return Ok(None) };
+        let (store, org, key) = (self.store.clone(), request.org.clone(), key.clone());
+        let (budget, guard) = (Arc::clone(budget), request.guard.cloned());
+        let times = window.around(request.moment.append_ms());
+        // Rows after now exist only if clocks differ, so the range ends at now plus the largest skew.
+        let latest = Millis(Millis::now().0.saturating_add(CLOCK_SKEW_MS)).max(request.moment.append_ms());
         let times = *times.start()..=latest.min(*times.end());
-        let counting = async move {
+        let count_rows = async move {
             let select = |rows: &mut Vec<_>| {
                 if let Some(guard) = &guard {
-                    guard.drop_later(rows);
+                    guard.drop_later_rows(rows);
                 }
             };
             let (org, window, key) = (&org, &window, &key);
@@ -172,26 +179,26 @@ impl FactLookup {
                 WindowQuestion { org, window, key, at_least, times, select: &select, budget: &budget };
             windows::counted(&store, &question).await
         };
-        self.counting.run(asking.org, counting).await
+        self.counting_threads.run(request.org, count_rows).await
     }
 
-    async fn standing(
+    async fn total_strikes(
         &self,
         org: &OrgId,
         user: &ItemKey,
         within: Option<Within>,
         now: Millis,
     ) -> Result<i64, moderation::Error> {
-        let since = within.map_or(Millis(0), |within| within.since(now));
-        let query = (org.clone(), user.clone(), since);
+        let counted_from = within.map_or(Millis(0), |within| within.since(now));
+        let query = (org.clone(), user.clone(), counted_from);
         let (lookup, _) = self.strike_lookups.join(&query, || {
-            let (store, (org, user, since)) = (self.store.clone(), query.clone());
-            async move { strikes::total(&store, &org, &user, since).await.ok() }
+            let (store, (org, user, counted_from)) = (self.store.clone(), query.clone());
+            async move { strikes::total(&store, &org, &user, counted_from).await.ok() }
         });
         match lookup.await {
             Some(points) => Ok(points),
-            // The look-up is repeated by each waiting item, for an error of its own.
-            None => strikes::total(&self.store, org, user, since).await,
+            // The shared look-up failed. Each item repeats it to receive an error of its own.
+            None => strikes::total(&self.store, org, user, counted_from).await,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Items that the service fetched from a platform: stored with their media, and nothing else. They complete what is known
-//! about an item; rules act on what platforms submit.
+//! Stores items that the service fetched from a platform, with their media. Rules do not act on them: they act on items
+//! that platforms submit.
 
 use tidegate_moderation::items::submissions;
 

@@ -1,4 +1,4 @@
-//! Items as the consumer sees them: their keys, their dead letters, and which of them may be handled as a batch.
+//! Handler of item records: ordering keys, batchable items and dead letters.
 
 use tidegate_moderation::items::context_media;
 use tidegate_schemas::records::{self, ItemEntry, Record as _, Source};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::consumer::{
     error::TaskError,
-    handler::{BatchOutcome, DeadPart, Handler, Part},
+    handler::{BatchOutcome, DeadLetterContent, Handler, Part},
     key_queues::{Key, NewPart},
 };
 
@@ -22,31 +22,32 @@ impl Handler for ItemPipeline {
 
     fn parts(job: &ItemJob) -> Vec<NewPart> {
         let record = &job.record;
-        // Replays look for an earlier run first, and repeated evaluations and items of reports for what they belong to.
-        let is_plain = !job.maybe_replayed
+        // A batch handles first evaluations only. Replays must look for an earlier run, and repeated evaluations and
+        // items of reports for their cause.
+        let is_first_evaluation = !job.maybe_replayed
             && !job.is_resent
             && job.context_of.is_none()
-            && !is_never_counted(record.source)
+            && !is_uncounted_source(record.source)
             && record.report_id.is_none();
         let part = |entry: &ItemEntry| NewPart {
             key: Key { org: record.org.clone(), item: entry.key() },
             bytes: entry.data.len(),
-            is_batchable: is_plain && !entry.keyed && entry.origin.is_none(),
+            is_batchable: is_first_evaluation && !entry.keyed && entry.origin.is_none(),
         };
         record.items.iter().map(part).collect()
     }
 
-    /// The item with its coordinates, so that a replay knows its position among the item's versions. An item that came
-    /// along with a report or an appeal takes with it what shares its row.
-    fn dead_part(job: &ItemJob, index: usize) -> DeadPart {
+    /// Encodes the item with its coordinates, so a replay keeps its position among the item's versions. A context item of a
+    /// report or an appeal is encoded with all entries that share its row.
+    fn dead_letter_content(job: &ItemJob, index: usize) -> DeadLetterContent {
         let submission_id = job.record.items.get(index).map(|entry| entry.submission_id);
         let entries = if job.context_of.is_some() {
             context_media::together(&job.record.items, index).into_iter().cloned().collect()
         } else {
-            let at = submission(job, index).at;
-            vec![ItemEntry { origin: Some(at), ..job.record.items[index].clone() }]
+            let coordinates = submission(job, index).at;
+            vec![ItemEntry { origin: Some(coordinates), ..job.record.items[index].clone() }]
         };
-        DeadPart { datum: job.record.with(entries).to_datum(), submission_id }
+        DeadLetterContent { datum: job.record.with(entries).to_datum(), submission_id }
     }
 
     fn start(&self, job: &ItemJob, index: usize) -> Option<WindowGuard> {
@@ -63,24 +64,24 @@ impl Handler for ItemPipeline {
         let (job, index) = (&part.job, part.index);
         let span = tracing::info_span!("item", org = %job.record.org, position = %job.ticket.position(), index,
             submission = %job.record.items[index].submission_id);
-        // Boxed: the task of every batch would carry what single items need.
+        // Boxed: otherwise the future of every batch would reserve the memory of this larger one.
         Box::pin(self.run_single(part).instrument(span)).await
     }
 }
 
 impl ItemPipeline {
-    /// Returns the place of the item among those that are counted in windows. Only items that come in are counted.
+    /// Takes the item's place in the order of window counts. Only submitted items of orgs with windows are counted.
     pub(super) fn window_guard(&self, job: &ItemJob, index: usize) -> Option<WindowGuard> {
         let org = &job.record.org;
-        let is_new = job.context_of.is_none() && !is_never_counted(job.record.source);
-        let counts =
+        let is_new = job.context_of.is_none() && !is_uncounted_source(job.record.source);
+        let has_windows =
             || self.deps.live.org(org).is_some_and(|config| config.plan().windows().next().is_some());
         let submission = job.record.items[index].submission_id;
-        (is_new && counts()).then(|| self.facts.place(org, submission, may_be_replay(job, index)))
+        (is_new && has_windows()).then(|| self.facts.take_place(org, submission, may_be_replay(job, index)))
     }
 }
 
-/// True if windows do not count the items: they are repeated, or the service fetched them itself.
-fn is_never_counted(source: Source) -> bool {
+/// True for sources that windows do not count: repeated evaluations and items fetched by the service.
+fn is_uncounted_source(source: Source) -> bool {
     matches!(source, Source::Retroact | Source::PartialItems)
 }

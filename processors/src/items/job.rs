@@ -1,4 +1,4 @@
-//! Records of items on their way, single items of them, and the evaluation of a batch.
+//! Types of item records in processing, and the evaluation of a batch.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -24,24 +24,26 @@ use crate::consumer::handler::{BatchPart, Job};
 pub(crate) type ItemJob = Job<records::Items>;
 pub(super) type ItemBatchPart = BatchPart<records::Items, Option<WindowGuard>>;
 
-/// Computing time of a batch. Items beyond it are handled one by one, so that slow rules hold no compute thread.
-const BATCH_TIME: Duration = Duration::from_millis(10);
+/// Computing time of a batch. The items beyond it are handled one by one, so slow rules do not occupy a thread for a full
+/// batch.
+const BATCH_COMPUTE_TIME: Duration = Duration::from_millis(10);
 
-/// True if an earlier run may have stored something of the item.
+/// True if an earlier run may have stored rows of the item.
 pub(super) fn may_be_replay(job: &ItemJob, index: usize) -> bool {
     let entry = &job.record.items[index];
+    // Clients may repeat a keyed item, and an item with an origin was in an earlier record.
     job.maybe_replayed || entry.keyed || entry.origin.is_some()
 }
 
-/// The item of a record, at the coordinates of the first record that held it.
+/// Returns an item of the record with the coordinates of the first record that contained it.
 pub(super) fn submission(job: &ItemJob, index: usize) -> Submission<'_> {
-    let here = Coordinates {
+    let coordinates = Coordinates {
         append_ms: job.written_at,
-        offset: job.at.offset.0,
+        offset: job.position.offset.0,
         position: i32::try_from(index).unwrap_or(i32::MAX),
     };
-    let submission = Submission::new(&job.record, &job.record.items[index], here);
-    Submission { is_late: job.at.partition.topic == Topic::ItemsSlow, ..submission }
+    let submission = Submission::new(&job.record, &job.record.items[index], coordinates);
+    Submission { is_late: job.position.partition.topic == Topic::ItemsSlow, ..submission }
 }
 
 pub(super) fn moment(job: &ItemJob, index: usize) -> Moment {
@@ -49,18 +51,19 @@ pub(super) fn moment(job: &ItemJob, index: usize) -> Moment {
     Moment::new(submission.at, submission.entry.submission_id)
 }
 
-/// Evaluates the items in turn. `None` for an item that failed, panicked, or was not decided in time: one with slow rules
-/// is evaluated again by itself, so the batch must not spend their time on it.
+/// Evaluates the items in turn. `None` for an item that failed, panicked, or was not decided within `BATCH_COMPUTE_TIME`;
+/// it is evaluated again alone.
 pub(super) fn evaluate_batch(
     parts: &[ItemBatchPart],
     config: &Arc<Compiled>,
     interrupt: &Interrupt,
 ) -> Vec<Option<BatchItem>> {
-    let interrupt = interrupt.with_deadline(Instant::now() + BATCH_TIME);
+    let interrupt = interrupt.with_deadline(Instant::now() + BATCH_COMPUTE_TIME);
     let evaluate = |part: &ItemBatchPart| {
         let submission = submission(&part.job, part.index);
         let item = AssertUnwindSafe(|| batch::evaluate(config, &submission, &interrupt));
         catch_unwind(item).ok().and_then(Result::ok).flatten()
     };
+    // Ends with the computing time, so the result may be shorter than the batch.
     parts.iter().map_while(|part| (!interrupt.is_due()).then(|| evaluate(part))).collect()
 }

@@ -1,6 +1,6 @@
-//! Waits for the media of items: for a moment beside everybody else's work, or for long on a topic of their own.
+//! Waits for the media of items: briefly in the topic `items`, or long in `items-slow`.
 //!
-//! It fetches nothing itself, and decides nothing about the item.
+//! `tidegate_moderation::media` fetches and hashes the media.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -22,165 +22,176 @@ use crate::{
     settings::MediaSettings,
 };
 
-/// Length of the wait, and what follows it.
+/// Kind of the wait, and its end.
 enum WaitMode {
-    /// Then the item is handed over.
-    Passing(Scheduler),
-    /// Then what is missing has failed, as it has when so much time has passed in all.
+    /// Short wait. At its end the item is handed over to `items-slow`.
+    Short(Scheduler),
+    /// Long wait with a total time limit. At its end the missing media have failed.
     Slow(SlowQueue, Duration),
 }
 
 pub(crate) struct MediaWait {
     signals: Signals,
-    wait: Duration,
-    /// Time for which fetches go on without a waiting item after it was handed over.
-    left_running: Duration,
-    lane: WaitMode,
-    late: Late,
+    wait_limit: Duration,
+    /// Time for which fetches continue after the item was handed over, so its second run finds the results.
+    detached_fetch_time: Duration,
+    mode: WaitMode,
+    recent_timeouts: RecentTimeouts,
 }
 
 pub(crate) enum MediaWaitResult {
     Found(Vec<Signal>),
-    /// The item is to be handed over; this is what is known by now.
-    Later(Vec<Media>),
-    /// The assignment is gone, and with it all that was waited for.
-    Left,
+    /// The item is to be handed over, with the media known so far.
+    HandOver(Vec<Media>),
+    /// The partition was revoked during the wait.
+    AssignmentLost,
 }
 
-/// Media of one item, and the ticket that ends the wait if it is lost.
+/// Request for the media of one item. The wait ends if the ticket is cancelled.
 #[derive(Clone, Copy)]
 pub(crate) struct MediaRequest<'a> {
     pub(crate) org: &'a OrgId,
     pub(crate) item: &'a ItemKey,
-    /// Bytes that the item takes while it waits.
+    /// Memory of the item during the wait.
     pub(crate) bytes: usize,
     pub(crate) ticket: &'a Ticket,
     pub(crate) slot: &'a ConcurrencySlot,
 }
 
 impl MediaWait {
-    pub(crate) fn passing(signals: Signals, settings: &MediaSettings) -> Self {
-        let permits = passing_permits(settings);
-        Self::new(signals, settings.wait_ms, settings, WaitMode::Passing(permits))
+    pub(crate) fn short(signals: Signals, settings: &MediaSettings) -> Self {
+        let permits = short_wait_permits(settings);
+        Self::new(signals, settings.wait_ms, settings, WaitMode::Short(permits))
     }
 
     pub(crate) fn slow(signals: Signals, settings: &MediaSettings) -> Self {
-        let known = signals.clone();
-        let queue = SlowQueue::new(slow_limits(settings), move |org, host| known.is_known(org, host));
-        let total = Duration::from_millis(settings.slow_total_ms);
-        Self::new(signals, settings.slow_wait_ms, settings, WaitMode::Slow(queue, total))
+        let known_hosts = signals.clone();
+        let queue = SlowQueue::new(slow_limits(settings), move |org, host| known_hosts.is_known(org, host));
+        let total_limit = Duration::from_millis(settings.slow_total_ms);
+        Self::new(signals, settings.slow_wait_ms, settings, WaitMode::Slow(queue, total_limit))
     }
 
-    fn new(signals: Signals, wait_ms: u64, settings: &MediaSettings, lane: WaitMode) -> Self {
-        let left_running = Duration::from_millis(settings.slow_wait_ms);
-        Self { signals, wait: Duration::from_millis(wait_ms), left_running, lane, late: Late::default() }
+    fn new(signals: Signals, wait_ms: u64, settings: &MediaSettings, mode: WaitMode) -> Self {
+        let detached_fetch_time = Duration::from_millis(settings.slow_wait_ms);
+        Self {
+            signals,
+            wait_limit: Duration::from_millis(wait_ms),
+            detached_fetch_time,
+            mode,
+            recent_timeouts: RecentTimeouts::default(),
+        }
     }
 
     pub(crate) async fn wait_for_media(
         &self,
         request: MediaRequest<'_>,
-        wanted: &[Wanted],
+        wanted_media: &[Wanted],
     ) -> MediaWaitResult {
-        match &self.lane {
-            WaitMode::Passing(permits) => self.in_passing(permits, request, wanted).await,
-            WaitMode::Slow(queue, total) => {
-                self.slowly(queue, Instant::now() + *total, request, wanted).await
+        match &self.mode {
+            WaitMode::Short(permits) => self.wait_briefly(permits, request, wanted_media).await,
+            WaitMode::Slow(queue, total_limit) => {
+                self.wait_in_slow_queue(queue, Instant::now() + *total_limit, request, wanted_media).await
             }
         }
     }
 
-    async fn in_passing(
+    async fn wait_briefly(
         &self,
         permits: &Scheduler,
         request: MediaRequest<'_>,
-        wanted: &[Wanted],
+        wanted_media: &[Wanted],
     ) -> MediaWaitResult {
         let Some(_permit) = permits.try_acquire(request.org, &[], 0) else {
-            metrics::item_handed_over("share");
-            return MediaWaitResult::Later(media::pending(unknown(wanted)));
+            metrics::record_handover("share");
+            return MediaWaitResult::HandOver(media::pending(without_inspection(wanted_media)));
         };
-        let mut search = self.signals.gather(request.org, wanted);
-        // What is remembered is there at once, and no place need be left for it.
+        let mut search = self.signals.gather(request.org, wanted_media);
+        // Remembered results are available at once, so the slot is not released for them.
         if search.settle().now_or_never().is_some() {
             return MediaWaitResult::Found(search.end());
         }
         let key = (request.org.clone(), request.item.clone());
-        let wait = if self.late.is_late(&key, Instant::now()) { Duration::ZERO } else { self.wait };
-        match request.wait_for(&mut search, Instant::now() + wait).await {
+        let wait_limit = if self.recent_timeouts.contains(&key, Instant::now()) {
+            Duration::ZERO
+        } else {
+            self.wait_limit
+        };
+        match request.wait_for(&mut search, Instant::now() + wait_limit).await {
             WaitEnd::Settled => MediaWaitResult::Found(search.end()),
-            WaitEnd::TimeIsOver => {
-                metrics::item_handed_over("time");
-                self.late.note(key, Instant::now() + self.wait);
-                MediaWaitResult::Later(media::pending(search.leave_running(self.left_running)))
+            WaitEnd::TimedOut => {
+                metrics::record_handover("time");
+                self.recent_timeouts.insert(key, Instant::now() + self.wait_limit);
+                MediaWaitResult::HandOver(media::pending(search.leave_running(self.detached_fetch_time)))
             }
-            WaitEnd::Lost => MediaWaitResult::Left,
+            WaitEnd::AssignmentLost => MediaWaitResult::AssignmentLost,
         }
     }
 
-    async fn slowly(
+    async fn wait_in_slow_queue(
         &self,
         queue: &SlowQueue,
-        end: Instant,
+        deadline: Instant,
         request: MediaRequest<'_>,
-        wanted: &[Wanted],
+        wanted_media: &[Wanted],
     ) -> MediaWaitResult {
-        // What is remembered needs no permit. What is not is dropped: an item in the queue may hold no fetch.
+        // Remembered results need no permit. The search is dropped after this block, because a queued item must not
+        // hold fetches.
         let hosts = {
-            let mut search = self.signals.gather(request.org, wanted);
+            let mut search = self.signals.gather(request.org, wanted_media);
             if search.settle().now_or_never().is_some() {
                 return MediaWaitResult::Found(search.end());
             }
             search.awaited_hosts()
         };
-        let permit = request.slot.released_during(request.acquire(queue, &hosts, end)).await;
-        let mut search = self.signals.gather(request.org, wanted);
+        let permit = request.slot.release_during(request.acquire(queue, &hosts, deadline)).await;
+        let mut search = self.signals.gather(request.org, wanted_media);
         let _permit = match permit {
             Ok(Ok(permit)) => permit,
-            Ok(Err(full)) => {
-                metrics::slow_item_refused(full);
-                return MediaWaitResult::Found(all_failed(wanted, "over_share"));
+            Ok(Err(queue_full)) => {
+                metrics::record_refused_slow_item(queue_full);
+                return MediaWaitResult::Found(fail_all(wanted_media, "over_share"));
             }
-            Err(WaitEnd::Lost) => return MediaWaitResult::Left,
-            Err(WaitEnd::TimeIsOver | WaitEnd::Settled) => {
-                // Others may have brought some of it meanwhile.
-                let _all = search.settle().now_or_never();
+            Err(WaitEnd::AssignmentLost) => return MediaWaitResult::AssignmentLost,
+            Err(WaitEnd::TimedOut | WaitEnd::Settled) => {
+                // Other items may have fetched some of the media meanwhile.
+                let _settled = search.settle().now_or_never();
                 return MediaWaitResult::Found(search.end());
             }
         };
-        // From its permit on it has a time of its own, so that its media are fetched although others ran before it.
-        match request.wait_for(&mut search, end.min(Instant::now() + self.wait)).await {
-            WaitEnd::Settled | WaitEnd::TimeIsOver => MediaWaitResult::Found(search.end()),
-            WaitEnd::Lost => MediaWaitResult::Left,
+        // The time limit starts with the permit. Started at arrival, it could end in the queue before the first fetch.
+        match request.wait_for(&mut search, deadline.min(Instant::now() + self.wait_limit)).await {
+            WaitEnd::Settled | WaitEnd::TimedOut => MediaWaitResult::Found(search.end()),
+            WaitEnd::AssignmentLost => MediaWaitResult::AssignmentLost,
         }
     }
 }
 
-/// Items that were just handed over because their time was over. A later version of one of them follows it without
-/// waiting: versions of an item come one after the other, so their waiting would add up.
+/// Items that were recently handed over after a timeout. A later version of such an item is handed over without a wait,
+/// because versions of an item run one after another and their waits would add up.
 #[derive(Default)]
-struct Late(Mutex<HashMap<(OrgId, ItemKey), Instant>>);
+struct RecentTimeouts(Mutex<HashMap<(OrgId, ItemKey), Instant>>);
 
-impl Late {
-    fn is_late(&self, key: &(OrgId, ItemKey), now: Instant) -> bool {
+impl RecentTimeouts {
+    fn contains(&self, key: &(OrgId, ItemKey), now: Instant) -> bool {
         self.0.lock().get(key).is_some_and(|until| now < *until)
     }
 
-    fn note(&self, key: (OrgId, ItemKey), until: Instant) {
-        /// Above it, those that are long past are forgotten.
-        const MANY: usize = 1_024;
-        let mut late = self.0.lock();
-        if late.len() >= MANY {
+    fn insert(&self, key: (OrgId, ItemKey), until: Instant) {
+        /// Number of entries at which expired ones are removed.
+        const CLEANUP_THRESHOLD: usize = 1_024;
+        let mut timeouts = self.0.lock();
+        if timeouts.len() >= CLEANUP_THRESHOLD {
             let now = Instant::now();
-            late.retain(|_, until| now < *until);
+            timeouts.retain(|_, until| now < *until);
         }
-        late.insert(key, until);
+        timeouts.insert(key, until);
     }
 }
 
 enum WaitEnd {
     Settled,
-    TimeIsOver,
-    Lost,
+    TimedOut,
+    AssignmentLost,
 }
 
 impl MediaRequest<'_> {
@@ -188,40 +199,42 @@ impl MediaRequest<'_> {
         &self,
         queue: &SlowQueue,
         hosts: &[Arc<str>],
-        end: Instant,
+        deadline: Instant,
     ) -> Result<Result<RunPermit, QueueFull>, WaitEnd> {
         tokio::select! {
+            // A lost ticket wins over a permit, so no fetch starts for a revoked item.
             biased;
-            () = self.ticket.cancelled() => Err(WaitEnd::Lost),
+            () = self.ticket.cancelled() => Err(WaitEnd::AssignmentLost),
             permit = queue.acquire(self.org, hosts, self.bytes) => Ok(permit),
-            () = sleep_until(end) => Err(WaitEnd::TimeIsOver),
+            () = sleep_until(deadline) => Err(WaitEnd::TimedOut),
         }
     }
 
-    async fn wait_for(&self, search: &mut Search, end: Instant) -> WaitEnd {
+    async fn wait_for(&self, search: &mut Search, deadline: Instant) -> WaitEnd {
         self.slot
-            .released_during(async {
+            .release_during(async {
                 tokio::select! {
+                    // A lost ticket ends the wait in any case; complete results win over the timeout.
                     biased;
-                    () = self.ticket.cancelled() => WaitEnd::Lost,
+                    () = self.ticket.cancelled() => WaitEnd::AssignmentLost,
                     () = search.settle() => WaitEnd::Settled,
-                    () = sleep_until(end) => WaitEnd::TimeIsOver,
+                    () = sleep_until(deadline) => WaitEnd::TimedOut,
                 }
             })
             .await
     }
 }
 
-/// Returns permits for items that wait for a moment. Nobody waits for one: an item that gets none is handed over.
-pub(super) fn passing_permits(settings: &MediaSettings) -> Scheduler {
+/// Creates the permits of short waits. An item without a permit is handed over at once.
+pub(super) fn short_wait_permits(settings: &MediaSettings) -> Scheduler {
     let limits =
         Limits { running: settings.waiting, running_per_org: settings.waiting_per_org, ..Limits::UNLIMITED };
     Scheduler::new(limits, |_, _| true, |_| {})
 }
 
-/// Returns the limits of items that may wait for long. There is none for all orgs: what they hold in all is bounded by
-/// the budget of the consumer.
+/// Returns the limits of long waits per org. The budget of the consumer bounds the total of all orgs.
 pub(super) fn slow_limits(settings: &MediaSettings) -> Limits {
+    // One third for running items, two thirds for queued ones.
     let bytes = usize::try_from(settings.slow_bytes_per_org).unwrap_or(usize::MAX);
     Limits {
         running_per_org: settings.slow_per_org,
@@ -233,14 +246,16 @@ pub(super) fn slow_limits(settings: &MediaSettings) -> Limits {
     }
 }
 
-fn unknown(wanted: &[Wanted]) -> Vec<(String, Option<Inspection>)> {
-    wanted.iter().map(|it| (it.url.clone(), None)).collect()
+fn without_inspection(wanted_media: &[Wanted]) -> Vec<(String, Option<Inspection>)> {
+    wanted_media.iter().map(|media| (media.url.clone(), None)).collect()
 }
 
-fn all_failed(wanted: &[Wanted], reason: &'static str) -> Vec<Signal> {
-    let failed =
-        |it: &Wanted| Signal { url: it.url.clone(), inspection: Inspection::FetchFailed(reason.into()) };
-    wanted.iter().map(failed).collect()
+fn fail_all(wanted_media: &[Wanted], reason: &'static str) -> Vec<Signal> {
+    let failed_signal = |media: &Wanted| Signal {
+        url: media.url.clone(),
+        inspection: Inspection::FetchFailed(reason.into()),
+    };
+    wanted_media.iter().map(failed_signal).collect()
 }
 
 #[cfg(test)]
@@ -250,18 +265,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn org_leaves_as_many_waits_to_others_as_it_has() {
+    fn org_leaves_as_many_waits_free_as_it_holds() {
         let settings = MediaSettings { waiting: 5, waiting_per_org: 2, ..MediaSettings::default() };
-        let permits = passing_permits(&settings);
-        let held = |org: &str| {
+        let permits = short_wait_permits(&settings);
+        let acquire_all = |org: &str| {
             let org = OrgId::new(org);
             (0..9).filter_map(|_| permits.try_acquire(&org, &[], 0)).collect::<Vec<_>>()
         };
-        let (first, second, third) = (held("a"), held("b"), held("c"));
+        let (first, second, third) = (acquire_all("a"), acquire_all("b"), acquire_all("c"));
         assert_eq!((first.len(), second.len(), third.len()), (2, 2, 1));
-        assert!(held("d").is_empty(), "all are taken");
+        assert!(acquire_all("d").is_empty(), "all are taken");
         drop(first);
-        assert_eq!((held("d").len(), held("b").len()), (1, 0));
+        assert_eq!((acquire_all("d").len(), acquire_all("b").len()), (1, 0));
     }
 
     #[test]
@@ -279,11 +294,11 @@ mod tests {
             let (queue, org) = (queue.clone(), org.clone());
             async move { queue.acquire(&org, &["h".into()], bytes).await }.boxed()
         };
-        let of_host: Vec<_> = (0..9).filter_map(|_| run("h", 10)).collect();
-        assert_eq!(of_host.len(), 3);
+        let host_permits: Vec<_> = (0..9).filter_map(|_| run("h", 10)).collect();
+        assert_eq!(host_permits.len(), 3);
         assert!(run("i", 71).is_none());
-        let others: Vec<_> = (0..9).filter_map(|nth| run(&nth.to_string(), 10)).collect();
-        assert_eq!(of_host.len() + others.len(), 10);
+        let other_permits: Vec<_> = (0..9).filter_map(|nth| run(&nth.to_string(), 10)).collect();
+        assert_eq!(host_permits.len() + other_permits.len(), 10);
         let mut first = wait(100);
         assert!((&mut first).now_or_never().is_none());
         assert_eq!(wait(101).now_or_never().map(Result::err), Some(Some(QueueFull::Weight)));
@@ -293,16 +308,16 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_follows_a_late_one_does_not_wait() {
-        let (late, now) = (Late::default(), Instant::now());
+    fn version_after_a_timed_out_one_does_not_wait() {
+        let (timeouts, now) = (RecentTimeouts::default(), Instant::now());
         let key = |id: &str| (OrgId::new("o"), ItemKey::new("post", id));
         let until = now + Duration::from_secs(2);
-        late.note(key("a"), until);
-        assert!(late.is_late(&key("a"), now) && !late.is_late(&key("b"), now));
-        assert!(!late.is_late(&key("a"), until), "the next one may wait again");
+        timeouts.insert(key("a"), until);
+        assert!(timeouts.contains(&key("a"), now) && !timeouts.contains(&key("b"), now));
+        assert!(!timeouts.contains(&key("a"), until), "the next one may wait again");
         for nth in 0..5_000 {
-            late.note(key(&nth.to_string()), now);
+            timeouts.insert(key(&nth.to_string()), now);
         }
-        assert!(late.0.lock().len() < 2_000, "what is long past is forgotten");
+        assert!(timeouts.0.lock().len() < 2_000, "what is long past is forgotten");
     }
 }

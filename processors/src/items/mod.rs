@@ -1,4 +1,4 @@
-//! Items: from a record on the log to stored rows, effects and callbacks.
+//! Processing of items: evaluates records of the topics `items` and `items-slow` and carries out their effects.
 
 pub(crate) mod alarm_thresholds;
 mod attached_media;

@@ -1,4 +1,4 @@
-//! Repeated evaluation of a stored item under the rules that an operator has named.
+//! Evaluates a stored item again under the rules that an operator has named.
 
 use tidegate_moderation::{
     effects::{Again, Refused},
@@ -10,7 +10,7 @@ use super::pipeline::ItemRun;
 use crate::consumer::error::TaskError;
 
 impl ItemRun<'_> {
-    /// Lets the named rules act on what the stored item was when it came in.
+    /// Evaluates the item in its original state and lets the named rules act on it.
     pub(super) async fn reevaluate(self) -> Result<(), TaskError> {
         let (pipeline, submission) = (self.pipeline, &self.submission);
         let (deps, store, org) = (&pipeline.deps, &pipeline.deps.store, &submission.header.org);
@@ -19,18 +19,26 @@ impl ItemRun<'_> {
             let config = std::sync::Arc::clone(&self.config);
             retroact::evaluate(deps, config, submission, &repeat, pipeline.facts.window_rows()).await?
         };
-        let taken = retroact::taken(store, org, &prepared.key).await?;
-        let again = Again { original: repeat.original, taken: &taken };
-        let superseded = retroact::is_superseded(store, org, &prepared.key, &repeat).await?;
-        let refused = if superseded {
+        let taken_actions = retroact::taken(store, org, &prepared.key).await?;
+        let repetition = Again { original: repeat.original, taken: &taken_actions };
+        let is_superseded = retroact::is_superseded(store, org, &prepared.key, &repeat).await?;
+        // A superseded plan has no effects, so it must not use up limits.
+        let refused_rules = if is_superseded {
             Refused::new()
         } else {
-            let claims = submissions::claims(submission, &prepared, &outcome, self.no_reviews, Some(again));
-            pipeline.limits.request(self.applicant(), &claims).await?
+            let claims =
+                submissions::claims(submission, &prepared, &outcome, self.no_review_reason, Some(repetition));
+            pipeline.limits.request(self.limit_request(), &claims).await?
         };
-        let mut plan =
-            submissions::plan(submission, &prepared, &outcome, self.no_reviews, &refused, Some(again));
-        if superseded {
+        let mut plan = submissions::plan(
+            submission,
+            &prepared,
+            &outcome,
+            self.no_review_reason,
+            &refused_rules,
+            Some(repetition),
+        );
+        if is_superseded {
             plan.supersede()?;
         }
         self.carry_out(plan).await

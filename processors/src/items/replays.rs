@@ -1,4 +1,4 @@
-//! Items that may have been processed before: finishes what an earlier run has begun.
+//! Replayed items: finishes the work of an earlier run.
 
 use tidegate_moderation::{
     effects,
@@ -14,7 +14,7 @@ use super::{job::ItemJob, pipeline::ItemPipeline};
 use crate::consumer::error::TaskError;
 
 impl ItemPipeline {
-    /// Finishes what an earlier run of the submission has left to do.
+    /// Finishes the work that an earlier run of the submission left open.
     pub(super) async fn finish_earlier_run(
         &self,
         job: &ItemJob,
@@ -23,35 +23,36 @@ impl ItemPipeline {
     ) -> Result<(), TaskError> {
         match state {
             ReplayState::Fresh => {}
-            // The earlier run may have ended before its last step.
-            ReplayState::Evaluated => self.reroute(submission, false).await?,
+            // The earlier run may have ended before its last step, the rerouting.
+            ReplayState::Evaluated => self.reroute_job(submission, false).await?,
             ReplayState::HandedOver => {
                 submissions::hand_over(&self.deps, submission, job.is_resent).await?;
             }
             ReplayState::Planned { plan, is_begun } => {
-                let may_rest = job.is_resent && !is_begun && plan.has_effects();
-                let plan = if may_rest && self.is_superseded(submission).await? {
+                // Effects that have begun must be completed, even if the item is superseded.
+                let may_set_aside = job.is_resent && !is_begun && plan.has_effects();
+                let plan = if may_set_aside && self.is_superseded(submission).await? {
                     effects::set_aside(&self.deps.store, *plan).await?
                 } else {
                     *plan
                 };
                 submissions::finish(&self.deps, submission, &plan).await?;
-                self.reroute(submission, !plan.reviews.is_empty()).await?;
+                self.reroute_job(submission, !plan.reviews.is_empty()).await?;
             }
         }
         Ok(())
     }
 
-    /// True if a newer version of the item is stored. Acting on the older one now would overtake it.
+    /// True if a newer version of the item is stored. Acting on the older version now would replace the newer effects.
     pub(super) async fn is_superseded(&self, submission: &Submission<'_>) -> Result<bool, TaskError> {
         let (org, key) = (&submission.header.org, submission.entry.key());
         if submission.header.source == Source::Retroact {
             let repeat = retroact::repeat_of(&self.deps, submission).await?;
             return Ok(retroact::is_superseded(&self.deps.store, org, &key, &repeat).await?);
         }
-        let newest = stored::newest_place(&self.deps.store, org, &key).await?;
+        let newest_row = stored::newest_place(&self.deps.store, org, &key).await?;
         let at = submission.at;
-        let own = (at.append_ms, at.offset, i64::from(at.position));
-        Ok(newest.is_some_and(|row| stored::coordinates(&row) > own))
+        let own_coordinates = (at.append_ms, at.offset, i64::from(at.position));
+        Ok(newest_row.is_some_and(|row| stored::coordinates(&row) > own_coordinates))
     }
 }

@@ -1,6 +1,6 @@
-//! Asks the limits of rules whether they may act: askers for one rule's day are served together, with one write.
+//! Checks the limits of rules before they act. Concurrent requests for one rule and period share one write.
 //!
-//! It neither knows the rules that ask (`tidegate-moderation` does) nor keeps what is taken: the rows do.
+//! The rules are in `tidegate-moderation`, the counters in rows of the store.
 
 use std::{
     collections::HashMap,
@@ -28,15 +28,15 @@ use tidegate_schemas::ids::{ItemKey, Millis, OrgId, SubmissionId};
 use tidegate_store::Store;
 use tokio::time::Instant;
 
-use crate::{items::alarm_thresholds::Expectations, metrics};
+use crate::{items::alarm_thresholds::AlarmThresholds, metrics};
 
-/// Spans and rules that are remembered. What is forgotten is read again.
-const REMEMBERED: usize = 10_000;
+/// Number of periods and rules in each cache. Removed entries are read again.
+const CACHE_CAPACITY: usize = 10_000;
 
-/// Time for which another process's alarm may go unnoticed.
-const NO_ALARM_FOR: Duration = Duration::from_secs(1);
+/// Time for which the absence of an alarm is cached. An alarm of another process is noticed after this time.
+const NO_ALARM_TTL: Duration = Duration::from_secs(1);
 
-/// Request of one submission: its org and user, and when the log took it.
+/// Submission that requests limits, with its append time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LimitRequest<'a> {
     pub(crate) org: &'a OrgId,
@@ -47,102 +47,110 @@ pub(crate) struct LimitRequest<'a> {
 #[derive(Clone)]
 pub(crate) struct RuleLimits {
     store: Store,
-    expected: Expectations,
-    days: Arc<Mutex<Days>>,
-    /// Rules with and without an alarm, and when that was read. An alarm stays.
+    thresholds: AlarmThresholds,
+    counters: Arc<Mutex<LimitCounters>>,
+    /// Alarm state of each rule version, with the time of the read. A raised alarm is permanent, so it needs no second
+    /// read.
     alarms: Arc<Mutex<HashMap<RuleVersion, (bool, Instant)>>>,
 }
 
 #[derive(Default)]
-struct Days {
-    /// The batch that still takes askers.
-    open: HashMap<(LimitPeriod, i64), Batch>,
-    last: HashMap<LimitPeriod, Last>,
+struct LimitCounters {
+    /// Batches that still accept requests.
+    open_batches: HashMap<(LimitPeriod, i64), Batch>,
+    counter_locks: HashMap<LimitPeriod, CounterLock>,
 }
 
-/// Counter of a day: its row is written by one batch of this process at a time.
+/// Lock on the counter of one period, with its last known state. One batch of this process writes the row at a time.
 #[derive(Clone, Default)]
-struct Last(Arc<tokio::sync::Mutex<Option<CounterState>>>);
+struct CounterLock(Arc<tokio::sync::Mutex<Option<CounterState>>>);
 
 #[derive(Clone)]
 struct Batch {
-    askers: Arc<AtomicI64>,
-    /// Number of requests of the batch, the first ones, that are granted. An error of the store cannot be shared.
-    granted: Shared<BoxFuture<'static, Option<i64>>>,
+    request_count: Arc<AtomicI64>,
+    /// Number of granted requests: the first ones of the batch. `None` if the store failed, because its errors cannot
+    /// be cloned.
+    granted_count: Shared<BoxFuture<'static, Option<i64>>>,
 }
 
 impl RuleLimits {
-    pub(crate) fn new(store: Store, expected: Expectations) -> Self {
-        Self { store, expected, days: Arc::default(), alarms: Arc::default() }
+    pub(crate) fn new(store: Store, thresholds: AlarmThresholds) -> Self {
+        Self { store, thresholds, counters: Arc::default(), alarms: Arc::default() }
     }
 
-    /// Requests the claims and returns the rules that may not act.
+    /// Requests all claims of a submission. Returns the refused rules with their reasons.
     pub(crate) async fn request(
         &self,
-        applicant: LimitRequest<'_>,
+        request: LimitRequest<'_>,
         claims: &[Claim],
     ) -> Result<Refused, moderation::Error> {
-        let mut refused = Refused::new();
+        let mut refused_rules = Refused::new();
         for claim in claims {
-            if let Some(why) = self.settle(applicant, claim).await? {
-                refused.insert(claim.rule.clone(), why);
+            if let Some(reason) = self.check_claim(request, claim).await? {
+                refused_rules.insert(claim.rule.clone(), reason);
             }
         }
-        Ok(refused)
+        Ok(refused_rules)
     }
 
-    /// A user who is to be left alone must not use up the day, and a day that is over must not hold the user. So the
-    /// user is looked at first and held last; only who is overtaken in between wastes a place.
-    async fn settle(
+    /// Checks one claim. Returns the reason of a refusal.
+    ///
+    /// A user in cooldown must not use up the daily limit, and an exhausted daily limit must not start a cooldown.
+    /// Therefore the cooldown is read first and taken last. Only a concurrent request in between wastes a place of the
+    /// day.
+    async fn check_claim(
         &self,
-        applicant: LimitRequest<'_>,
+        request: LimitRequest<'_>,
         claim: &Claim,
     ) -> Result<Option<Suppressed>, moderation::Error> {
         if let Some(watch) = &claim.alarm
-            && self.is_alarmed(applicant, claim, watch).await?
+            && self.check_alarm(request, claim, watch).await?
         {
             return Ok(Some(Suppressed::Alarm));
         }
-        let cooldown_request = |user| cooldown_request(applicant, claim, user);
+        let cooldown_request = |user| cooldown_request(request, claim, user);
         if let (Some((user, _)), Some(_)) = (&claim.cooldown, claim.per_day)
             && !limits::is_cooldown_free(&self.store, &cooldown_request(user)).await?
         {
             return Ok(Some(Suppressed::Cooldown));
         }
         if let Some(limit) = claim.per_day {
-            let day = LimitPeriod::of(applicant.org, &claim.rule, PeriodUnit::Day, applicant.at);
-            if !self.one_of(day, limit).await? {
+            let day = LimitPeriod::of(request.org, &claim.rule, PeriodUnit::Day, request.at);
+            if !self.take_one(day, limit).await? {
                 return Ok(Some(Suppressed::Limit));
             }
         }
         if let Some((user, span)) = &claim.cooldown
-            && !limits::take_cooldown(&self.store, &cooldown_request(user), applicant.at.plus(*span)).await?
+            && !limits::take_cooldown(&self.store, &cooldown_request(user), request.at.plus(*span)).await?
         {
             return Ok(Some(Suppressed::Cooldown));
         }
         Ok(None)
     }
 
-    async fn is_alarmed(
+    async fn check_alarm(
         &self,
-        applicant: LimitRequest<'_>,
+        request: LimitRequest<'_>,
         claim: &Claim,
         watch: &Watch,
     ) -> Result<bool, moderation::Error> {
-        let (org, rule) = (applicant.org, &claim.rule);
+        let (org, rule) = (request.org, &claim.rule);
         let rule_version =
             RuleVersion { org: org.clone(), rule: rule.clone(), version: watch.version.clone() };
-        let Some(most) = self.expected.most(&rule_version, watch.expected).await? else { return Ok(false) };
+        let Some(max_matches) = self.thresholds.max_matches(&rule_version, watch.expected).await? else {
+            return Ok(false);
+        };
         if self.has_alarm(&rule_version).await? {
             return Ok(true);
         }
-        let hour = LimitPeriod::of(org, rule, PeriodUnit::HourOfVersion(watch.version.clone()), applicant.at);
-        if !watch.counts || self.one_of(hour, most).await? {
+        let hour = LimitPeriod::of(org, rule, PeriodUnit::HourOfVersion(watch.version.clone()), request.at);
+        // A resent item is refused during an alarm but does not count toward one.
+        if !watch.counts || self.take_one(hour, max_matches).await? {
             return Ok(false);
         }
-        if limits::raise_alarm(&self.store, &rule_version, applicant.submission, applicant.at).await? {
-            metrics::rule_alarm();
-            tracing::error!(%org, %rule, version = rule_version.version, most,
+        if limits::raise_alarm(&self.store, &rule_version, request.submission, request.at).await? {
+            metrics::record_rule_alarm();
+            tracing::error!(%org, %rule, version = rule_version.version, most = max_matches,
                 "a rule matched more often in an hour than was expected: it acts no more until its document changes");
         }
         self.remember(rule_version, true);
@@ -150,82 +158,79 @@ impl RuleLimits {
     }
 
     async fn has_alarm(&self, rule_version: &RuleVersion) -> Result<bool, moderation::Error> {
-        if let Some((alarmed, asked)) = self.alarms.lock().get(rule_version)
-            && (*alarmed || asked.elapsed() < NO_ALARM_FOR)
+        if let Some((is_alarmed, read_at)) = self.alarms.lock().get(rule_version)
+            && (*is_alarmed || read_at.elapsed() < NO_ALARM_TTL)
         {
-            return Ok(*alarmed);
+            return Ok(*is_alarmed);
         }
-        let alarmed = limits::is_alarmed(&self.store, rule_version).await?;
-        self.remember(rule_version.clone(), alarmed);
-        Ok(alarmed)
+        let is_alarmed = limits::is_alarmed(&self.store, rule_version).await?;
+        self.remember(rule_version.clone(), is_alarmed);
+        Ok(is_alarmed)
     }
 
-    fn remember(&self, rule_version: RuleVersion, alarmed: bool) {
+    fn remember(&self, rule_version: RuleVersion, is_alarmed: bool) {
         let mut alarms = self.alarms.lock();
-        if alarms.len() >= REMEMBERED {
+        if alarms.len() >= CACHE_CAPACITY {
             alarms.clear();
         }
-        alarms.insert(rule_version, (alarmed, Instant::now()));
+        alarms.insert(rule_version, (is_alarmed, Instant::now()));
     }
 
-    async fn one_of(&self, span: LimitPeriod, limit: i64) -> Result<bool, moderation::Error> {
-        let (batch, place) = self.join(&span, limit);
-        match batch.granted.await {
-            Some(granted) => Ok(place < granted),
-            // Whoever meets an outage asks again, alone: it is the store that says which one.
-            None => Ok(limits::take(&self.store, &span, limit, 1, None).await?.0 == 1),
+    async fn take_one(&self, period: LimitPeriod, limit: i64) -> Result<bool, moderation::Error> {
+        let (batch, position) = self.join_batch(&period, limit);
+        match batch.granted_count.await {
+            Some(granted_count) => Ok(position < granted_count),
+            // The shared write failed. Each request repeats it alone to receive an error of its own.
+            None => Ok(limits::take(&self.store, &period, limit, 1, None).await?.0 == 1),
         }
     }
 
-    /// A batch takes askers until it is its turn to write.
-    fn join(&self, span: &LimitPeriod, limit: i64) -> (Batch, i64) {
-        let mut days = self.days.lock();
-        let key = (span.clone(), limit);
-        if let Some(batch) = days.open.get(&key) {
-            let place = batch.askers.fetch_add(1, Ordering::Relaxed);
-            return (batch.clone(), place);
+    /// Joins the open batch of the period, or opens one. Returns the batch and the position in it. A batch accepts
+    /// requests until it starts its write.
+    fn join_batch(&self, period: &LimitPeriod, limit: i64) -> (Batch, i64) {
+        let mut counters = self.counters.lock();
+        let key = (period.clone(), limit);
+        if let Some(batch) = counters.open_batches.get(&key) {
+            let position = batch.request_count.fetch_add(1, Ordering::Relaxed);
+            return (batch.clone(), position);
         }
-        if days.last.len() >= REMEMBERED {
-            days.last.retain(|_, last| Arc::strong_count(&last.0) > 1);
+        if counters.counter_locks.len() >= CACHE_CAPACITY {
+            // Locks in use stay: a second lock would allow two writers of one row.
+            counters.counter_locks.retain(|_, lock| Arc::strong_count(&lock.0) > 1);
         }
-        let last = days.last.entry(span.clone()).or_default().clone();
-        let askers = Arc::new(AtomicI64::new(1));
-        let (store, all, own, asked) =
-            (self.store.clone(), Arc::clone(&self.days), Arc::clone(&askers), key.clone());
-        let granted = async move {
-            let mut last = last.0.lock().await;
-            // From here on others make a batch of their own.
-            let wanted = {
-                all.lock().open.remove(&asked);
-                own.load(Ordering::Relaxed)
+        let counter_lock = counters.counter_locks.entry(period.clone()).or_default().clone();
+        let request_count = Arc::new(AtomicI64::new(1));
+        let (store, all_counters, batch_requests, batch_key) =
+            (self.store.clone(), Arc::clone(&self.counters), Arc::clone(&request_count), key.clone());
+        let take_batch = async move {
+            let mut counter_state = counter_lock.0.lock().await;
+            // Removed before the count is read, so a later request opens a new batch instead of being missed.
+            let requested = {
+                all_counters.lock().open_batches.remove(&batch_key);
+                batch_requests.load(Ordering::Relaxed)
             };
-            let (span, limit) = asked;
-            // What is taken never grows less, so a span that was full is full, whoever has written since.
-            if last.is_some_and(|known| known.taken >= limit) {
+            let (period, limit) = batch_key;
+            // Counts only grow, so a period that was full is still full, and no read is needed.
+            if counter_state.is_some_and(|state| state.taken >= limit) {
                 return Some(0);
             }
-            let (granted, known) = limits::take(&store, &span, limit, wanted, last.take()).await.ok()?;
-            *last = Some(known);
-            Some(granted)
+            let (granted_count, state) =
+                limits::take(&store, &period, limit, requested, counter_state.take()).await.ok()?;
+            *counter_state = Some(state);
+            Some(granted_count)
         };
-        let batch = Batch { askers, granted: granted.boxed().shared() };
-        days.open.insert(key, batch.clone());
+        let batch = Batch { request_count, granted_count: take_batch.boxed().shared() };
+        counters.open_batches.insert(key, batch.clone());
         (batch, 0)
     }
 }
 
 fn cooldown_request<'a>(
-    applicant: LimitRequest<'a>,
+    request: LimitRequest<'a>,
     claim: &'a Claim,
     user: &'a ItemKey,
 ) -> CooldownRequest<'a> {
-    CooldownRequest {
-        org: applicant.org,
-        rule: &claim.rule,
-        user,
-        holder: applicant.submission,
-        at: applicant.at,
-    }
+    CooldownRequest { org: request.org, rule: &claim.rule, user, holder: request.submission, at: request.at }
 }
 
 #[cfg(test)]
@@ -239,7 +244,7 @@ mod tests {
     use tidegate_store::tables::items::limits::RuleDay;
 
     use super::*;
-    use crate::items::alarm_thresholds::Measure;
+    use crate::items::alarm_thresholds::ThresholdFactors;
 
     const AT: Millis = Millis(1_700_000_000_000);
 
@@ -255,21 +260,21 @@ mod tests {
         Claim { rule: "r".into(), per_day, cooldown, alarm: None }
     }
 
-    /// Asks for that many items at once, spread over processes, and says what became of each.
+    /// Requests one claim per item, concurrently and spread over processes. Returns the reason of each refusal.
     async fn request(processes: &[RuleLimits], claims: Vec<Claim>) -> Vec<Option<Suppressed>> {
         let tasks = claims.into_iter().enumerate().map(|(nth, claim)| {
-            let allowances = processes[nth % processes.len()].clone();
+            let rule_limits = processes[nth % processes.len()].clone();
             tokio::spawn(async move {
-                let applicant =
+                let limit_request =
                     LimitRequest { org: &OrgId::new("acme"), submission: SubmissionId::random(), at: AT };
-                allowances.request(applicant, &[claim]).await.unwrap().remove("r")
+                rule_limits.request(limit_request, &[claim]).await.unwrap().remove("r")
             })
         });
-        let mut all = Vec::new();
+        let mut results = Vec::new();
         for task in tasks.collect::<Vec<_>>() {
-            all.push(task.await.unwrap());
+            results.push(task.await.unwrap());
         }
-        all
+        results
     }
 
     async fn row(store: &Store) -> RuleDay {
@@ -278,22 +283,22 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn many_processes_together_never_pass_the_day() {
+    async fn processes_together_respect_the_daily_limit() {
         let (_folder, store) = store();
         let processes: Vec<_> = (0..3).map(|_| process(&store)).collect();
         for round in 0..4 {
-            let refused = request(&processes, (0..90).map(|_| claim(Some(200), None)).collect()).await;
-            let granted = refused.iter().filter(|why| why.is_none()).count();
+            let results = request(&processes, (0..90).map(|_| claim(Some(200), None)).collect()).await;
+            let granted = results.iter().filter(|reason| reason.is_none()).count();
             assert_eq!(granted, [90, 90, 20, 0][round], "round {round}");
         }
         assert_eq!(row(&store).await.taken, 200);
-        // A limit that was raised is asked again.
-        let refused = request(&processes, vec![claim(Some(201), None); 5]).await;
-        assert_eq!(refused.iter().filter(|why| why.is_none()).count(), 1);
+        // A raised limit grants further requests.
+        let results = request(&processes, vec![claim(Some(201), None); 5]).await;
+        assert_eq!(results.iter().filter(|reason| reason.is_none()).count(), 1);
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn askers_that_come_together_are_served_with_few_writes() {
+    async fn concurrent_requests_share_writes() {
         let (_folder, store) = store();
         let processes = [process(&store)];
         request(&processes, vec![claim(Some(1_000_000), None); 2_000]).await;
@@ -303,19 +308,21 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn of_one_users_items_at_once_one_is_acted_on() {
+    async fn cooldown_grants_one_of_concurrent_items() {
         let (_folder, store) = store();
         let processes: Vec<_> = (0..3).map(|_| process(&store)).collect();
-        let refused = request(&processes, vec![claim(None, Some("u")); 30]).await;
-        assert_eq!(refused.iter().filter(|why| why.is_none()).count(), 1);
-        let rest = refused.iter().flatten();
-        assert!(rest.clone().count() == 29 && rest.clone().all(|why| *why == Suppressed::Cooldown));
+        let results = request(&processes, vec![claim(None, Some("u")); 30]).await;
+        assert_eq!(results.iter().filter(|reason| reason.is_none()).count(), 1);
+        let refused = results.iter().flatten();
+        assert!(
+            refused.clone().count() == 29 && refused.clone().all(|reason| *reason == Suppressed::Cooldown)
+        );
     }
 
     #[tokio::test]
-    async fn the_holder_asks_again_and_others_wait_for_the_end() {
+    async fn cooldown_holder_may_repeat_until_it_ends() {
         let (_folder, store) = store();
-        let allowances = process(&store);
+        let rule_limits = process(&store);
         let (org, one, other) = (OrgId::new("acme"), SubmissionId::random(), SubmissionId::random());
         let claims = [claim(None, Some("u"))];
         for (submission, at, allowed) in [
@@ -324,17 +331,21 @@ mod tests {
             (one, AT, true),
             (other, Millis(AT.0 + 3_599_999), false),
             (other, Millis(AT.0 + 3_600_000), true),
-            // What it held before is not given twice.
+            // The cooldown belongs to the other submission now.
             (one, AT, false),
         ] {
-            let applicant = LimitRequest { org: &org, submission, at };
-            assert_eq!(allowances.request(applicant, &claims).await.unwrap().is_empty(), allowed, "{at:?}");
+            let limit_request = LimitRequest { org: &org, submission, at };
+            assert_eq!(
+                rule_limits.request(limit_request, &claims).await.unwrap().is_empty(),
+                allowed,
+                "{at:?}"
+            );
         }
     }
 
     fn process(store: &Store) -> RuleLimits {
-        let expected = Expectations::new(store.clone(), Measure { times: 2, least: 5 });
-        RuleLimits::new(store.clone(), expected)
+        let thresholds = AlarmThresholds::new(store.clone(), ThresholdFactors { factor: 2, min_matches: 5 });
+        RuleLimits::new(store.clone(), thresholds)
     }
 
     fn watched_claim(version: &str, expected: Expected) -> Claim {
@@ -343,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_recorded_backtest_says_how_many_matches_are_too_many_for_its_version_alone() {
+    async fn backtest_sets_the_alarm_threshold_of_its_version() {
         let (_folder, store) = store();
         let measurement = Measurement {
             since: Millis(AT.0 - 172_800_000),
@@ -352,36 +363,37 @@ mod tests {
             percent: 100.0,
             by: "test".to_owned(),
         };
-        let measured = Measured { rule: "r".into(), version: "one".to_owned(), hits: 30, busiest_hour: 8 };
-        baselines::record(&store, &OrgId::new("acme"), &measurement, &[measured], AT).await.unwrap();
+        let backtest_result =
+            Measured { rule: "r".into(), version: "one".to_owned(), hits: 30, busiest_hour: 8 };
+        baselines::record(&store, &OrgId::new("acme"), &measurement, &[backtest_result], AT).await.unwrap();
         let processes = [process(&store), process(&store)];
         for (version, granted) in [("one", 16), ("two", 40)] {
-            let refused = request(&processes, vec![watched_claim(version, Expected::Measured); 40]).await;
-            assert_eq!(refused.iter().filter(|why| why.is_none()).count(), granted, "{version}");
+            let results = request(&processes, vec![watched_claim(version, Expected::Measured); 40]).await;
+            assert_eq!(results.iter().filter(|reason| reason.is_none()).count(), granted, "{version}");
         }
-        // One that is sent again is refused with the rest, and does not count by itself.
-        let mut again = watched_claim("one", Expected::Measured);
-        again.alarm.as_mut().unwrap().counts = false;
-        assert_eq!(request(&processes, vec![again]).await, [Some(Suppressed::Alarm)]);
+        // A resent item is refused while the alarm is raised and does not count toward it.
+        let mut resent_claim = watched_claim("one", Expected::Measured);
+        resent_claim.alarm.as_mut().unwrap().counts = false;
+        assert_eq!(request(&processes, vec![resent_claim]).await, [Some(Suppressed::Alarm)]);
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_rule_that_matches_too_often_acts_no_more_anywhere_until_its_document_changes() {
+    async fn alarm_stops_a_rule_until_its_document_changes() {
         let (_folder, store) = store();
         let processes: Vec<_> = (0..3).map(|_| process(&store)).collect();
         let watched_claim = |version: &str| watched_claim(version, Expected::Said(20));
-        let refused = request(&processes, vec![watched_claim("one"); 50]).await;
-        assert_eq!(refused.iter().filter(|why| why.is_none()).count(), 20);
-        assert!(refused.iter().flatten().all(|why| *why == Suppressed::Alarm));
-        // At once, and an hour later, and in a process that has just begun, too.
+        let results = request(&processes, vec![watched_claim("one"); 50]).await;
+        assert_eq!(results.iter().filter(|reason| reason.is_none()).count(), 20);
+        assert!(results.iter().flatten().all(|reason| *reason == Suppressed::Alarm));
+        // The alarm also holds an hour later and in a new process.
         let (org, later) = (OrgId::new("acme"), Millis(AT.0 + 7_200_000));
-        let fresh = process(&store);
+        let new_process = process(&store);
         for (version, at, refused) in
             [("two", AT, false), ("one", AT, true), ("one", later, true), ("two", later, false)]
         {
-            let applicant = LimitRequest { org: &org, submission: SubmissionId::random(), at };
+            let limit_request = LimitRequest { org: &org, submission: SubmissionId::random(), at };
             assert_eq!(
-                !fresh.request(applicant, &[watched_claim(version)]).await.unwrap().is_empty(),
+                !new_process.request(limit_request, &[watched_claim(version)]).await.unwrap().is_empty(),
                 refused
             );
         }

@@ -1,7 +1,7 @@
-//! Asks models for the scores and texts that rules still depend on, and waits for them: for a moment beside everybody
-//! else's work, or for long on the topic of slow items.
+//! Requests scores and texts of models for undecided rules and waits for them: briefly in the topic `items`, or long in
+//! `items-slow`.
 //!
-//! It calls no model itself, and decides nothing about the item.
+//! `tidegate_moderation::scores` calls the models.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,32 +21,32 @@ use tokio::time::{Instant, sleep_until};
 use super::{compute_pool::ComputePool, media_wait, slow_queue::SlowQueue};
 use crate::{consumer::slot::ConcurrencySlot, metrics, settings::MediaSettings};
 
-/// Length of the wait, and what follows it.
+/// Kind of the wait, and its end.
 enum WaitMode {
-    /// Then the item is handed over.
-    Passing(Scheduler),
-    /// Then the scores that are missing have failed, as they have when so much time has passed in all.
+    /// Short wait. At its end the item is handed over to `items-slow`.
+    Short(Scheduler),
+    /// Long wait with a total time limit. At its end the missing scores have failed.
     Slow(SlowQueue, Duration),
 }
 
 pub(crate) struct ScoreWait {
     scorer: Scorer,
-    /// Runs the searches of texts that models return.
+    /// Runs the rules that search texts returned by models.
     pool: ComputePool,
-    wait: Duration,
+    wait_limit: Duration,
     mode: WaitMode,
 }
 
 pub(crate) enum ScoreWaitResult {
     /// The facts are complete.
-    Answered(Facts),
+    Complete(Facts),
     /// The item is to be handed over.
-    Later,
-    /// The assignment is gone, and with it all that was waited for.
-    Left,
+    HandOver,
+    /// The partition was revoked during the wait.
+    AssignmentLost,
 }
 
-/// Conditions that ask for scores.
+/// Conditions that may depend on scores.
 #[derive(Clone, Copy)]
 pub(crate) enum Conditions {
     Rules,
@@ -67,11 +67,11 @@ impl Conditions {
     }
 }
 
-/// One item, and the ticket that ends the wait if it is lost.
+/// Request for the scores of one item. The wait ends if the ticket is cancelled.
 #[derive(Clone, Copy)]
 pub(crate) struct ScoreRequest<'a> {
     pub(crate) org: &'a OrgId,
-    /// Bytes that the item takes while it waits.
+    /// Memory of the item during the wait.
     pub(crate) bytes: usize,
     pub(crate) prepared: &'a Prepared,
     pub(crate) conditions: Conditions,
@@ -83,116 +83,126 @@ pub(crate) struct ScoreRequest<'a> {
 enum WaitEnd {
     Answered,
     Failed(Error),
-    TimeIsOver,
-    Lost,
+    TimedOut,
+    AssignmentLost,
 }
 
 impl ScoreWait {
-    pub(crate) fn passing(scorer: Scorer, pool: ComputePool, settings: &MediaSettings) -> Self {
-        let permits = media_wait::passing_permits(settings);
-        Self { scorer, pool, wait: Duration::from_millis(settings.wait_ms), mode: WaitMode::Passing(permits) }
+    pub(crate) fn short(scorer: Scorer, pool: ComputePool, settings: &MediaSettings) -> Self {
+        let permits = media_wait::short_wait_permits(settings);
+        Self {
+            scorer,
+            pool,
+            wait_limit: Duration::from_millis(settings.wait_ms),
+            mode: WaitMode::Short(permits),
+        }
     }
 
     pub(crate) fn slow(scorer: Scorer, pool: ComputePool, settings: &MediaSettings) -> Self {
-        // A model is one host. Each has its part of its org's permits; which of them answer is the breaker's concern.
+        // Each model counts as one host with a part of its org's permits. All are "known": the circuit breaker handles
+        // models that do not answer.
         let queue = SlowQueue::new(media_wait::slow_limits(settings), |_, _| true);
-        let total = Duration::from_millis(settings.slow_total_ms);
-        let wait = Duration::from_millis(settings.slow_wait_ms);
-        Self { scorer, pool, wait, mode: WaitMode::Slow(queue, total) }
+        let total_limit = Duration::from_millis(settings.slow_total_ms);
+        let wait_limit = Duration::from_millis(settings.slow_wait_ms);
+        Self { scorer, pool, wait_limit, mode: WaitMode::Slow(queue, total_limit) }
     }
 
-    /// Adds to the facts the scores that matter. The cheapest model of each rule is asked first, and the next one only
-    /// if the rule still depends on it.
+    /// Adds the required scores to the facts. The cheapest model of each rule is called first, the next one only if the
+    /// rule still depends on it.
     pub(crate) async fn complete(
         &self,
         request: ScoreRequest<'_>,
         mut facts: Facts,
     ) -> Result<ScoreWaitResult, Error> {
-        let models = models(&request, &facts);
+        let models = undecided_models(&request, &facts);
         if !models.is_empty() {
-            let end = match &self.mode {
-                WaitMode::Passing(permits) => {
+            let wait_end = match &self.mode {
+                WaitMode::Short(permits) => {
                     let Some(_permit) = permits.try_acquire(request.org, &[], 0) else {
-                        metrics::item_handed_over("share");
-                        return Ok(ScoreWaitResult::Later);
+                        metrics::record_handover("share");
+                        return Ok(ScoreWaitResult::HandOver);
                     };
-                    self.ask_until(request, &mut facts, Instant::now() + self.wait).await
+                    self.ask_until(request, &mut facts, Instant::now() + self.wait_limit).await
                 }
-                WaitMode::Slow(queue, total) => {
-                    self.ask_in_turn(queue, Instant::now() + *total, request, models, &mut facts).await
+                WaitMode::Slow(queue, total_limit) => {
+                    self.ask_with_permit(queue, Instant::now() + *total_limit, request, models, &mut facts)
+                        .await
                 }
             };
-            match (end, &self.mode) {
-                (WaitEnd::Lost, _) => return Ok(ScoreWaitResult::Left),
+            match (wait_end, &self.mode) {
+                (WaitEnd::AssignmentLost, _) => return Ok(ScoreWaitResult::AssignmentLost),
                 (WaitEnd::Failed(error), _) => return Err(error),
-                (WaitEnd::TimeIsOver, WaitMode::Passing(_)) => {
-                    metrics::item_handed_over("time");
-                    return Ok(ScoreWaitResult::Later);
+                (WaitEnd::TimedOut, WaitMode::Short(_)) => {
+                    metrics::record_handover("time");
+                    return Ok(ScoreWaitResult::HandOver);
                 }
-                (WaitEnd::TimeIsOver, WaitMode::Slow(..)) => self.fail(request, &mut facts, "deadline").await,
+                (WaitEnd::TimedOut, WaitMode::Slow(..)) => {
+                    self.fail_undecided(request, &mut facts, "deadline").await;
+                }
                 (WaitEnd::Answered, _) => {}
             }
         }
+        // No rule depends on the remaining scores. Explanations show them as skipped instead of failed.
         facts.skip_scores(request.scan.needs());
-        Ok(ScoreWaitResult::Answered(facts))
+        Ok(ScoreWaitResult::Complete(facts))
     }
 
-    async fn ask_in_turn(
+    async fn ask_with_permit(
         &self,
         queue: &SlowQueue,
-        end: Instant,
+        deadline: Instant,
         request: ScoreRequest<'_>,
         models: Vec<String>,
         facts: &mut Facts,
     ) -> WaitEnd {
         let hosts: Vec<_> = models.into_iter().map(Into::into).collect();
-        let permit = async {
+        let acquire_permit = async {
             tokio::select! {
                 biased;
-                () = request.ticket.cancelled() => Err(WaitEnd::Lost),
+                () = request.ticket.cancelled() => Err(WaitEnd::AssignmentLost),
                 permit = queue.acquire(request.org, &hosts, request.bytes) => Ok(permit),
-                () = sleep_until(end) => Err(WaitEnd::TimeIsOver),
+                () = sleep_until(deadline) => Err(WaitEnd::TimedOut),
             }
         };
-        let _permit = match request.slot.released_during(permit).await {
+        let _permit = match request.slot.release_during(acquire_permit).await {
             Ok(Ok(permit)) => permit,
-            Ok(Err(full)) => {
-                metrics::slow_item_refused(full);
-                self.fail(request, facts, "over_share").await;
+            Ok(Err(queue_full)) => {
+                metrics::record_refused_slow_item(queue_full);
+                self.fail_undecided(request, facts, "over_share").await;
                 return WaitEnd::Answered;
             }
-            Err(end) => return end,
+            Err(wait_end) => return wait_end,
         };
-        self.ask_until(request, facts, end.min(Instant::now() + self.wait)).await
+        self.ask_until(request, facts, deadline.min(Instant::now() + self.wait_limit)).await
     }
 
-    async fn ask_until(&self, request: ScoreRequest<'_>, facts: &mut Facts, end: Instant) -> WaitEnd {
+    async fn ask_until(&self, request: ScoreRequest<'_>, facts: &mut Facts, deadline: Instant) -> WaitEnd {
         request
             .slot
-            .released_during(async {
+            .release_during(async {
                 tokio::select! {
                     biased;
-                    () = request.ticket.cancelled() => WaitEnd::Lost,
-                    asked = self.ask(request, facts) => asked.map_or_else(WaitEnd::Failed, |()| WaitEnd::Answered),
-                    () = sleep_until(end) => WaitEnd::TimeIsOver,
+                    () = request.ticket.cancelled() => WaitEnd::AssignmentLost,
+                    result = self.ask_models(request, facts) => result.map_or_else(WaitEnd::Failed, |()| WaitEnd::Answered),
+                    () = sleep_until(deadline) => WaitEnd::TimedOut,
                 }
             })
             .await
     }
 
-    /// Asks until no rule depends on a score. Each round answers at least one need, so it ends.
-    async fn ask(&self, request: ScoreRequest<'_>, facts: &mut Facts) -> Result<(), Error> {
+    /// Calls models until no rule depends on a score. Each round resolves at least one need, so the loop ends.
+    async fn ask_models(&self, request: ScoreRequest<'_>, facts: &mut Facts) -> Result<(), Error> {
         loop {
-            let mut asked: Vec<Need> = Vec::new();
-            for needs in self.undecided(request, facts).await {
-                let cheapest = needs.into_iter().min_by_key(|need| cost(request.prepared, need));
-                asked.extend(cheapest.filter(|need| !asked.contains(need)));
+            let mut cheapest_needs: Vec<Need> = Vec::new();
+            for rule_needs in self.undecided_needs(request, facts).await {
+                let cheapest = rule_needs.into_iter().min_by_key(|need| need_cost(request.prepared, need));
+                cheapest_needs.extend(cheapest.filter(|need| !cheapest_needs.contains(need)));
             }
-            if asked.is_empty() {
+            if cheapest_needs.is_empty() {
                 return Ok(());
             }
-            let answers = join_all(asked.iter().map(|need| self.answer(request, need))).await;
-            for (need, answer) in asked.into_iter().zip(answers) {
+            let answers = join_all(cheapest_needs.iter().map(|need| self.score_need(request, need))).await;
+            for (need, answer) in cheapest_needs.into_iter().zip(answers) {
                 match answer? {
                     Some(Ok(scores)) => facts.scores(need, (*scores).clone()),
                     Some(Err(reason)) => facts.failed(need, &*reason),
@@ -203,26 +213,26 @@ impl ScoreWait {
     }
 
     /// Returns the scores that each rule still depends on.
-    async fn undecided(&self, request: ScoreRequest<'_>, facts: &Facts) -> Vec<Vec<Need>> {
+    async fn undecided_needs(&self, request: ScoreRequest<'_>, facts: &Facts) -> Vec<Vec<Need>> {
         let config = Arc::clone(&request.prepared.config);
         if !facts.have_texts() {
             return request.conditions.undecided_scores(&config, request.scan, facts);
         }
         let (scan, facts, conditions) = (Arc::clone(request.scan), facts.clone(), request.conditions);
-        let undecided = move || conditions.undecided_scores(&config, &scan, &facts);
-        // What panics here panics again, and by its name, when the rules are decided.
-        self.pool.run(request.org, undecided).await.unwrap_or_default()
+        let find_undecided = move || conditions.undecided_scores(&config, &scan, &facts);
+        // A panic is not reported here: it occurs again when the rules are decided, with the rule that caused it.
+        self.pool.run(request.org, find_undecided).await.unwrap_or_default()
     }
 
-    /// Ends the wait for the scores that are still missing.
-    async fn fail(&self, request: ScoreRequest<'_>, facts: &mut Facts, reason: &str) {
-        for need in self.undecided(request, facts).await.into_iter().flatten() {
+    /// Marks the missing scores as failed.
+    async fn fail_undecided(&self, request: ScoreRequest<'_>, facts: &mut Facts, reason: &str) {
+        for need in self.undecided_needs(request, facts).await.into_iter().flatten() {
             facts.failed(need, reason);
         }
     }
 
-    /// Returns `None` if the item has nothing for the model.
-    async fn answer(&self, request: ScoreRequest<'_>, need: &Need) -> Result<Option<Answer>, Error> {
+    /// Requests the score of one model. Returns `None` if the item has no input for the model.
+    async fn score_need(&self, request: ScoreRequest<'_>, need: &Need) -> Result<Option<Answer>, Error> {
         let Need::Score { model, .. } = need else { return Ok(None) };
         let Some(signal) = request.prepared.config.signal(model) else {
             return Ok(Some(Err("no_signal".into())));
@@ -236,26 +246,25 @@ impl ScoreWait {
     }
 }
 
-fn cost(prepared: &Prepared, need: &Need) -> u32 {
+fn need_cost(prepared: &Prepared, need: &Need) -> u32 {
     match need {
         Need::Score { model, .. } => prepared.config.signal(model).map_or(0, |signal| signal.cost),
         _ => 0,
     }
 }
 
-/// Returns the models that the item may ask, each once.
-fn models(request: &ScoreRequest<'_>, facts: &Facts) -> Vec<String> {
+/// Returns the models that the item may need, sorted, each once.
+fn undecided_models(request: &ScoreRequest<'_>, facts: &Facts) -> Vec<String> {
     if !request.scan.needs().iter().any(|need| matches!(need, Need::Score { .. })) {
         return Vec::new();
     }
-    let undecided = request.conditions.undecided_scores(&request.prepared.config, request.scan, facts);
-    let undecided = undecided.into_iter().flatten();
-    let mut models: Vec<String> = undecided.filter_map(model).collect();
+    let undecided_needs = request.conditions.undecided_scores(&request.prepared.config, request.scan, facts);
+    let mut models: Vec<String> = undecided_needs.into_iter().flatten().filter_map(model_of_need).collect();
     models.sort_unstable();
     models.dedup();
     models
 }
 
-fn model(need: Need) -> Option<String> {
+fn model_of_need(need: Need) -> Option<String> {
     if let Need::Score { model, .. } = need { Some(model) } else { None }
 }

@@ -1,6 +1,6 @@
-//! Queue of items that may wait long for their media or models, with limits per org and per host.
+//! Queue of items that wait long for media or models, with limits per org and per host.
 //!
-//! The fair scheduler says who is next. What is waited for, and for how long, is in `media_wait` and `score_wait`.
+//! The fair scheduler selects the next item; `media_wait` and `score_wait` do the waiting.
 
 use std::{mem::replace, sync::Arc};
 
@@ -13,11 +13,11 @@ use tidegate_schemas::ids::OrgId;
 
 use crate::metrics;
 
-/// Cheap to clone; clones share all limits.
+/// Queue of slow items. Cheap to clone; clones share all limits.
 #[derive(Clone)]
 pub(crate) struct SlowQueue(Scheduler);
 
-/// Right of an item to wait for its hosts, released on drop.
+/// Right of an item to use its hosts. Released on drop.
 pub(crate) struct RunPermit {
     scheduler: Scheduler,
     org: OrgId,
@@ -25,20 +25,22 @@ pub(crate) struct RunPermit {
 }
 
 impl SlowQueue {
-    /// `is_known` says whether a host gave an org what it was asked for and has not rested since. It may not call the
-    /// queue.
+    /// `is_known`: true if the host has delivered to the org and was not paused since. It must not call the queue, which
+    /// holds its lock during the call.
     pub(crate) fn new(
         limits: Limits,
         is_known: impl Fn(&OrgId, &Arc<str>) -> bool + Send + Sync + 'static,
     ) -> Self {
         let are_known = move |org: &OrgId, hosts: &[Arc<str>]| hosts.iter().all(|host| is_known(org, host));
-        let shown = Mutex::new(Totals::default());
-        let show = move |totals| metrics::slow_queue_changed(replace(&mut *shown.lock(), totals), totals);
-        Self(Scheduler::new(limits, are_known, show))
+        let last_totals = Mutex::new(Totals::default());
+        let report = move |totals| {
+            metrics::adjust_slow_queue_gauges(replace(&mut *last_totals.lock(), totals), totals);
+        };
+        Self(Scheduler::new(limits, are_known, report))
     }
 
-    /// Waits for a permit for an item of so many bytes. `hosts` are those that it waits for, sorted, each once. Dropping
-    /// the future leaves the queue.
+    /// Waits for a permit for an item of `bytes` bytes. `hosts` must be sorted and unique. Dropping the future leaves the
+    /// queue.
     pub(crate) async fn acquire(
         &self,
         org: &OrgId,
@@ -52,8 +54,8 @@ impl SlowQueue {
 
 impl Drop for RunPermit {
     fn drop(&mut self) {
-        // Hosts may have become known since items began to wait for them. The permit, which is dropped next, starts those
-        // that may run by that.
+        // Hosts may have become known while items waited for them. The drop of the permit, which follows, starts the items
+        // that may run now.
         self.scheduler.refresh_org(&self.org);
     }
 }

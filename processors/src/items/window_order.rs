@@ -1,11 +1,11 @@
-//! Order in which this process counts the items of an org in windows: each sees those before it and none after it.
+//! Order of window counts in this process: each item of an org sees the items before it and none after it.
 //!
-//! Items are numbered as they start. Whoever reads a window waits until all earlier ones have stored their rows, and leaves
-//! out the rows of later ones. Rows of other processes always count, so that of several items of one key the k-th that is
-//! counted sees at least k, wherever they are counted. So do rows of an item that may be a replay: an earlier process has
-//! counted it, and unless its evaluation is found to be missing, it is not counted again.
+//! Items are numbered at their start. A reader of a window waits until all earlier items have stored their rows, and
+//! ignores the rows of later items. Rows of other processes always count, so the k-th counted item of a key sees at
+//! least k items, in whichever process they are counted. Rows of a possible replay count too, because an earlier
+//! process may have counted it; it is counted again only if its evaluation is missing.
 //!
-//! There is no deadlock: an item that waits has stored its own rows, and one that has not waits for nobody.
+//! Deadlocks cannot occur: an item stores its own rows before it waits.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -17,35 +17,35 @@ use tidegate_schemas::ids::{OrgId, SubmissionId};
 use tidegate_store::tables::items::windows::Added;
 use tokio_util::sync::CancellationToken;
 
-/// Number of items of an org that are remembered beyond those that are being read for. An item that waits so long for its
-/// media that more came since may count some of them: too many rather than too few.
-const REMEMBERED: usize = 1 << 16;
+/// Largest number of remembered items per org. An item that waits for media while more items start may count some of the
+/// forgotten ones: a count too high, never too low.
+const MAX_REMEMBERED_ITEMS: usize = 1 << 16;
 
-/// Cheap to clone; clones share the order.
+/// Order of window counts of all orgs. Cheap to clone; clones share the order.
 #[derive(Clone, Default)]
 pub(crate) struct WindowOrder(Arc<Mutex<HashMap<OrgId, OrgOrder>>>);
 
 #[derive(Default)]
 struct OrgOrder {
-    last: u64,
-    numbers: HashMap<SubmissionId, Number>,
-    /// Items whose rows are not stored yet.
-    uncounted: BTreeMap<u64, CancellationToken>,
-    /// Guards of each item.
-    guards: BTreeMap<u64, usize>,
-    /// Items since the oldest that has a guard.
-    recent: VecDeque<(u64, SubmissionId)>,
+    last_number: u64,
+    numbers: HashMap<SubmissionId, ItemNumber>,
+    /// Items without stored rows, with the token that is cancelled at the store.
+    uncounted_items: BTreeMap<u64, CancellationToken>,
+    /// Number of guards of each item.
+    guard_counts: BTreeMap<u64, usize>,
+    /// Items from the oldest one with a guard on.
+    recent_items: VecDeque<(u64, SubmissionId)>,
 }
 
-/// Number of an item.
+/// Position of an item in its org's order.
 #[derive(Clone, Copy)]
-struct Number {
+struct ItemNumber {
     number: u64,
-    /// True if the item is evaluated in this process. Only then may earlier items leave its rows out.
+    /// True if this process evaluates the item. Only then may earlier items ignore its rows.
     is_evaluated_here: bool,
 }
 
-/// Place of an item in the order. Guards of one item share it as long as one of them is there.
+/// Place of an item in the order. Guards of the same item share the place until the last one is dropped.
 pub(crate) struct WindowGuard {
     order: WindowOrder,
     org: OrgId,
@@ -55,92 +55,99 @@ pub(crate) struct WindowGuard {
 
 impl WindowOrder {
     /// `may_be_replay`: an earlier process may have evaluated the item; see [`WindowGuard::set_evaluated_here`].
-    pub(crate) fn take(&self, org: &OrgId, submission: SubmissionId, may_be_replay: bool) -> WindowGuard {
+    pub(crate) fn take_place(
+        &self,
+        org: &OrgId,
+        submission: SubmissionId,
+        may_be_replay: bool,
+    ) -> WindowGuard {
         let mut orgs = self.0.lock();
         let order = orgs.entry(org.clone()).or_default();
         let number = match order.numbers.get(&submission) {
-            Some(known) => known.number,
+            Some(entry) => entry.number,
             None => {
-                order.last += 1;
-                let number = Number { number: order.last, is_evaluated_here: !may_be_replay };
+                order.last_number += 1;
+                let number = ItemNumber { number: order.last_number, is_evaluated_here: !may_be_replay };
                 order.numbers.insert(submission, number);
-                order.uncounted.insert(order.last, CancellationToken::new());
-                order.recent.push_back((order.last, submission));
-                order.last
+                order.uncounted_items.insert(order.last_number, CancellationToken::new());
+                order.recent_items.push_back((order.last_number, submission));
+                order.last_number
             }
         };
-        *order.guards.entry(number).or_default() += 1;
+        *order.guard_counts.entry(number).or_default() += 1;
         WindowGuard { order: self.clone(), org: org.clone(), submission, number }
     }
 }
 
 impl WindowGuard {
-    /// Says that the item is no replay, or one whose evaluation is missing. Call it before its rows are stored.
+    /// Marks the item as evaluated by this process: it is no replay, or its evaluation is missing. Call it before its
+    /// rows are stored.
     pub(crate) fn set_evaluated_here(&self) {
         let mut orgs = self.order.0.lock();
         let order = orgs.get_mut(&self.org);
-        if let Some(known) = order.and_then(|order| order.numbers.get_mut(&self.submission)) {
-            known.is_evaluated_here = true;
+        if let Some(entry) = order.and_then(|order| order.numbers.get_mut(&self.submission)) {
+            entry.is_evaluated_here = true;
         }
     }
 
-    /// Says that the item's rows are stored.
+    /// Marks the item's rows as stored.
     pub(crate) fn set_counted(&self) {
         if let Some(order) = self.order.0.lock().get_mut(&self.org)
-            && let Some(ended) = order.uncounted.remove(&self.number)
+            && let Some(token) = order.uncounted_items.remove(&self.number)
         {
-            ended.cancel();
+            token.cancel();
         }
     }
 
-    /// Waits until every earlier item of the org has been counted, or given up.
+    /// Waits until all earlier items of the org are counted or have failed.
     pub(crate) async fn wait_for_earlier(&self) {
-        while let Some(earlier) = self.earlier() {
-            earlier.cancelled().await;
+        // The token is that of the nearest earlier item; others may still be uncounted after it.
+        while let Some(token) = self.previous_uncounted() {
+            token.cancelled().await;
         }
     }
 
-    fn earlier(&self) -> Option<CancellationToken> {
+    fn previous_uncounted(&self) -> Option<CancellationToken> {
         let orgs = self.order.0.lock();
-        let (_, ended) = orgs.get(&self.org)?.uncounted.range(..self.number).next_back()?;
-        Some(ended.clone())
+        let (_, token) = orgs.get(&self.org)?.uncounted_items.range(..self.number).next_back()?;
+        Some(token.clone())
     }
 
-    /// Drops the rows of items that this process counts later.
-    pub(crate) fn drop_later(&self, rows: &mut Vec<Added>) {
+    /// Removes the rows of items that this process counts later.
+    pub(crate) fn drop_later_rows(&self, rows: &mut Vec<Added>) {
         let orgs = self.order.0.lock();
         let Some(order) = orgs.get(&self.org) else { return };
         rows.retain(|row| {
-            let known = order.numbers.get(&row.submission_id);
-            known.is_none_or(|known| known.number <= self.number || !known.is_evaluated_here)
+            let entry = order.numbers.get(&row.submission_id);
+            entry.is_none_or(|entry| entry.number <= self.number || !entry.is_evaluated_here)
         });
     }
 }
 
 impl OrgOrder {
     fn forget(&mut self, number: u64, submission: SubmissionId) {
-        if self.numbers.get(&submission).is_some_and(|known| known.number == number) {
+        if self.numbers.get(&submission).is_some_and(|entry| entry.number == number) {
             self.numbers.remove(&submission);
         }
     }
 
-    fn leave(&mut self, number: u64, submission: SubmissionId) {
-        // One that failed before it was counted comes after those that were counted meanwhile.
-        if let Some(ended) = self.uncounted.remove(&number) {
-            ended.cancel();
+    fn remove_guard(&mut self, number: u64, submission: SubmissionId) {
+        // The item failed before it was counted. It gets a new number at its retry, after the items counted meanwhile.
+        if let Some(token) = self.uncounted_items.remove(&number) {
+            token.cancel();
             self.forget(number, submission);
         }
-        if let Some(guards) = self.guards.get_mut(&number) {
+        if let Some(guards) = self.guard_counts.get_mut(&number) {
             *guards -= 1;
             if *guards == 0 {
-                self.guards.remove(&number);
+                self.guard_counts.remove(&number);
             }
         }
-        let oldest = self.guards.first_key_value().map_or(u64::MAX, |(number, _)| *number);
-        while let Some((number, submission)) = self.recent.front().copied()
-            && (number < oldest || self.recent.len() > REMEMBERED)
+        let oldest_guarded = self.guard_counts.first_key_value().map_or(u64::MAX, |(number, _)| *number);
+        while let Some((number, submission)) = self.recent_items.front().copied()
+            && (number < oldest_guarded || self.recent_items.len() > MAX_REMEMBERED_ITEMS)
         {
-            self.recent.pop_front();
+            self.recent_items.pop_front();
             self.forget(number, submission);
         }
     }
@@ -150,8 +157,8 @@ impl Drop for WindowGuard {
     fn drop(&mut self) {
         let mut orgs = self.order.0.lock();
         let Some(order) = orgs.get_mut(&self.org) else { return };
-        order.leave(self.number, self.submission);
-        if order.guards.is_empty() {
+        order.remove_guard(self.number, self.submission);
+        if order.guard_counts.is_empty() {
             orgs.remove(&self.org);
         }
     }
@@ -182,42 +189,42 @@ mod tests {
         }
     }
 
-    fn seen(guard: &WindowGuard, submissions: &[SubmissionId]) -> usize {
+    fn count_visible(guard: &WindowGuard, submissions: &[SubmissionId]) -> usize {
         let mut rows: Vec<_> = submissions.iter().copied().map(row).collect();
-        guard.drop_later(&mut rows);
+        guard.drop_later_rows(&mut rows);
         rows.len()
     }
 
     #[tokio::test]
-    async fn reader_waits_for_earlier_items_and_for_nobody_else() {
+    async fn reader_waits_only_for_earlier_items_of_its_org() {
         let (order, org, other) = (WindowOrder::default(), OrgId::new("o"), OrgId::new("n"));
         let ids = [(); 4].map(|()| SubmissionId::random());
-        let [first, second, own, later] = ids.map(|id| order.take(&org, id, false));
-        let stranger = order.take(&other, ids[0], false);
+        let [first, second, own, later] = ids.map(|id| order.take_place(&org, id, false));
+        let other_org_guard = order.take_place(&other, ids[0], false);
         own.set_counted();
-        let mut asking = own.wait_for_earlier().boxed();
-        assert!(poll!(&mut asking).is_pending());
+        let mut wait = own.wait_for_earlier().boxed();
+        assert!(poll!(&mut wait).is_pending());
         second.set_counted();
-        assert!(poll!(&mut asking).is_pending(), "the first is not counted yet");
+        assert!(poll!(&mut wait).is_pending(), "the first is not counted yet");
         drop(first);
-        assert!(poll!(&mut asking).is_ready());
-        assert!(stranger.wait_for_earlier().now_or_never().is_some());
+        assert!(poll!(&mut wait).is_ready());
+        assert!(other_org_guard.wait_for_earlier().now_or_never().is_some());
         later.set_counted();
-        assert_eq!([&second, &own, &later].map(|guard| seen(guard, &ids)), [2, 3, 4]);
+        assert_eq!([&second, &own, &later].map(|guard| count_visible(guard, &ids)), [2, 3, 4]);
     }
 
     #[test]
     fn item_that_failed_before_it_was_counted_comes_last() {
         let (order, org) = (WindowOrder::default(), OrgId::new("o"));
         let ids = [(); 2].map(|()| SubmissionId::random());
-        let [started, other] = ids.map(|id| order.take(&org, id, false));
-        drop(order.take(&org, ids[0], false));
+        let [started, other] = ids.map(|id| order.take_place(&org, id, false));
+        drop(order.take_place(&org, ids[0], false));
         other.set_counted();
-        assert_eq!(seen(&other, &ids), 2, "nothing is known of the one that failed");
-        let again = order.take(&org, ids[0], false);
-        again.set_counted();
-        assert_eq!((seen(&other, &ids), seen(&again, &ids)), (1, 2));
-        drop((started, other, again));
+        assert_eq!(count_visible(&other, &ids), 2, "nothing is known of the one that failed");
+        let retried = order.take_place(&org, ids[0], false);
+        retried.set_counted();
+        assert_eq!((count_visible(&other, &ids), count_visible(&retried, &ids)), (1, 2));
+        drop((started, other, retried));
         assert!(order.0.lock().is_empty());
     }
 
@@ -225,25 +232,29 @@ mod tests {
     fn rows_of_a_replay_count_until_it_is_evaluated_anew() {
         let (order, org) = (WindowOrder::default(), OrgId::new("o"));
         let ids = [(); 2].map(|()| SubmissionId::random());
-        let own = order.take(&org, ids[0], false);
-        let replay = order.take(&org, ids[1], true);
-        assert_eq!(seen(&own, &ids), 2, "an earlier process has counted it, and nobody may do so again");
+        let own = order.take_place(&org, ids[0], false);
+        let replay = order.take_place(&org, ids[1], true);
+        assert_eq!(
+            count_visible(&own, &ids),
+            2,
+            "an earlier process has counted it, and nobody may do so again"
+        );
         replay.set_evaluated_here();
-        assert_eq!((seen(&own, &ids), seen(&replay, &ids)), (1, 2));
+        assert_eq!((count_visible(&own, &ids), count_visible(&replay, &ids)), (1, 2));
     }
 
     #[test]
     fn items_without_readers_are_forgotten() {
         let (order, org) = (WindowOrder::default(), OrgId::new("o"));
-        let waits = order.take(&org, SubmissionId::random(), false);
-        for _ in 0..2 * REMEMBERED {
-            order.take(&org, SubmissionId::random(), false).set_counted();
+        let reader = order.take_place(&org, SubmissionId::random(), false);
+        for _ in 0..2 * MAX_REMEMBERED_ITEMS {
+            order.take_place(&org, SubmissionId::random(), false).set_counted();
         }
-        let kept = |order: &WindowOrder| {
-            order.0.lock().get(&org).map_or(0, |order| order.numbers.len().max(order.recent.len()))
+        let remembered = |order: &WindowOrder| {
+            order.0.lock().get(&org).map_or(0, |order| order.numbers.len().max(order.recent_items.len()))
         };
-        assert!(kept(&order) <= REMEMBERED, "{} are kept", kept(&order));
-        drop(waits);
-        assert_eq!(kept(&order), 0);
+        assert!(remembered(&order) <= MAX_REMEMBERED_ITEMS, "{} are kept", remembered(&order));
+        drop(reader);
+        assert_eq!(remembered(&order), 0);
     }
 }

@@ -1,7 +1,7 @@
-//! Turns of orgs at closing their old jobs. They are computed and not stored: the entries of the queues say which jobs are
-//! old, so a turn that is missed or taken twice does no harm.
+//! Schedules the orgs' turns to close old jobs. Turns are computed, not stored: the queue entries determine which jobs
+//! are old, so a missed or repeated turn is harmless.
 //!
-//! An org belongs to the shard of its id among the partitions of decisions.
+//! An org is assigned to a partition of the topic `decisions` by its id.
 
 use std::{collections::HashSet, ops::RangeInclusive, time::Duration};
 
@@ -16,25 +16,25 @@ use super::{
 };
 use crate::consumer::error::TaskError;
 
-/// Number of jobs of a queue that a turn closes before the turns of other orgs.
-const JOBS_AT_ONCE: usize = 200;
+/// Largest number of jobs closed in one turn. An org with more jobs gets another turn after the other orgs.
+const JOBS_PER_TURN: usize = 200;
 
 pub(crate) struct AutoCloseTurns {
     deps: moderation::Deps,
-    every: Duration,
-    /// Turns before this instant were those of earlier processes.
-    since: Millis,
-    /// Orgs whose jobs are being closed. Two turns at once would compete for the same jobs.
-    under_way: Mutex<HashSet<OrgId>>,
+    interval: Duration,
+    /// Start of this process. Earlier turns belonged to earlier processes.
+    first_turn_at: Millis,
+    /// Orgs with a running turn. Two concurrent turns would compete for the same jobs.
+    running_orgs: Mutex<HashSet<OrgId>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Turn {
+pub(crate) struct AutoCloseTurn {
     at: Millis,
     org: OrgId,
 }
 
-impl DueRow for Turn {
+impl DueRow for AutoCloseTurn {
     type Id = (Millis, OrgId);
 
     fn id(&self) -> Self::Id {
@@ -51,12 +51,12 @@ impl DueRow for Turn {
 }
 
 impl AutoCloseTurns {
-    pub(crate) fn new(deps: moderation::Deps, every: Duration, since: Millis) -> Self {
-        Self { deps, every, since, under_way: Mutex::default() }
+    pub(crate) fn new(deps: moderation::Deps, interval: Duration, first_turn_at: Millis) -> Self {
+        Self { deps, interval, first_turn_at, running_orgs: Mutex::default() }
     }
 
-    /// Returns the orgs of a shard that have queues which close their jobs.
-    fn orgs(&self, shard: u32) -> Vec<OrgId> {
+    /// Returns the orgs of a shard with a queue that closes old jobs.
+    fn auto_closing_orgs(&self, shard: u32) -> Vec<OrgId> {
         let mut orgs = self.deps.live.orgs();
         orgs.retain(|org| {
             let partition = self.deps.log.partition(Topic::Decisions, org.as_str().as_bytes());
@@ -67,31 +67,34 @@ impl AutoCloseTurns {
     }
 }
 
-/// Returns the instants of turns in a minute: multiples of the interval, so that all processes have the same.
-fn turns(minute: i64, every: Duration) -> impl Iterator<Item = Millis> {
-    let every = i64::try_from(every.as_millis()).unwrap_or(i64::MAX).max(1);
+/// Returns the times of turns in a minute. They are multiples of the interval, so all processes compute the same times.
+fn turn_times(minute: i64, interval: Duration) -> impl Iterator<Item = Millis> {
+    let every = i64::try_from(interval.as_millis()).unwrap_or(i64::MAX).max(1);
     let start = minute.saturating_mul(MINUTE_MS);
-    let first = start.div_euclid(every) + i64::from(start.rem_euclid(every) != 0);
-    let instants = (first..).map(move |nth| nth.saturating_mul(every));
-    instants.take_while(move |at| *at < start.saturating_add(MINUTE_MS)).map(Millis)
+    let first_multiple = start.div_euclid(every) + i64::from(start.rem_euclid(every) != 0);
+    let times = (first_multiple..).map(move |multiple| multiple.saturating_mul(every));
+    times.take_while(move |at| *at < start.saturating_add(MINUTE_MS)).map(Millis)
 }
 
 impl DueTable for AutoCloseTurns {
-    type Row = Turn;
+    type Row = AutoCloseTurn;
 
     async fn read_minute(
         &self,
         shard: u32,
         minute: i64,
         due: Option<RangeInclusive<Millis>>,
-    ) -> Result<Vec<Turn>, TaskError> {
-        let is_due = |at: &Millis| *at >= self.since && due.as_ref().is_none_or(|due| due.contains(at));
-        let turns: Vec<_> = turns(minute, self.every).filter(is_due).collect();
-        if turns.is_empty() {
+    ) -> Result<Vec<AutoCloseTurn>, TaskError> {
+        let is_due =
+            |at: &Millis| *at >= self.first_turn_at && due.as_ref().is_none_or(|due| due.contains(at));
+        let times: Vec<_> = turn_times(minute, self.interval).filter(is_due).collect();
+        if times.is_empty() {
             return Ok(Vec::new());
         }
-        let orgs = self.orgs(shard).into_iter();
-        Ok(orgs.flat_map(|org| turns.iter().map(move |at| Turn { at: *at, org: org.clone() })).collect())
+        let orgs = self.auto_closing_orgs(shard).into_iter();
+        Ok(orgs
+            .flat_map(|org| times.iter().map(move |at| AutoCloseTurn { at: *at, org: org.clone() }))
+            .collect())
     }
 
     async fn saved_cursor(&self, _: u32) -> Result<Option<i64>, TaskError> {
@@ -106,29 +109,31 @@ impl DueTable for AutoCloseTurns {
         Ok(())
     }
 
-    async fn act(&self, turn: &Turn, now: Millis) -> Result<FollowUp, TaskError> {
+    async fn act(&self, turn: &AutoCloseTurn, now: Millis) -> Result<FollowUp, TaskError> {
         let Some(config) = self.deps.live.org(&turn.org) else { return Ok(FollowUp::Settled) };
-        if !self.under_way.lock().insert(turn.org.clone()) {
+        // The org's previous turn is still closing the same jobs.
+        if !self.running_orgs.lock().insert(turn.org.clone()) {
             return Ok(FollowUp::Settled);
         }
-        let _done = Done { turns: self, org: &turn.org };
-        let pass = auto_close::close_old(&self.deps.store, &config, JOBS_AT_ONCE, now).await?;
+        let _running_turn = RunningTurn { turns: self, org: &turn.org };
+        let pass = auto_close::close_old(&self.deps.store, &config, JOBS_PER_TURN, now).await?;
         if pass.closed > 0 {
             tracing::info!(org = %turn.org, jobs = pass.closed, "jobs were closed at the longest age of their queue");
         }
+        // Due again at once, but after the other due orgs.
         Ok(if pass.has_more { FollowUp::DueAgain(now) } else { FollowUp::Settled })
     }
 }
 
-/// Takes an org out of those under way, however its turn ends.
-struct Done<'a> {
+/// Running turn of an org. Dropping it removes the org from `running_orgs`, also after an error.
+struct RunningTurn<'a> {
     turns: &'a AutoCloseTurns,
     org: &'a OrgId,
 }
 
-impl Drop for Done<'_> {
+impl Drop for RunningTurn<'_> {
     fn drop(&mut self) {
-        self.turns.under_way.lock().remove(self.org);
+        self.turns.running_orgs.lock().remove(self.org);
     }
 }
 
@@ -139,9 +144,9 @@ mod tests {
     #[test]
     fn each_multiple_of_the_interval_is_a_turn_of_one_minute() {
         for seconds in [1, 7, 60, 90, 300, 3_600] {
-            let all = (0..120).flat_map(|minute| turns(minute, Duration::from_secs(seconds)));
+            let times = (0..120).flat_map(|minute| turn_times(minute, Duration::from_secs(seconds)));
             let expected = (0..7_200_000).step_by(usize::try_from(seconds * 1_000).unwrap_or(1)).map(Millis);
-            assert!(all.eq(expected), "{seconds}");
+            assert!(times.eq(expected), "{seconds}");
         }
     }
 }

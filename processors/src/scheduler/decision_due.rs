@@ -1,4 +1,4 @@
-//! Due rows of decisions: a decision is released when its time to undo is over.
+//! Due rows of decisions: releases a decision at the end of its undo period.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ use crate::consumer::error::TaskError;
 
 pub(crate) struct DueDecisions {
     pub(crate) deps: moderation::Deps,
-    /// Time after which a released decision that is not in the log is appended again.
-    pub(crate) lease: Duration,
+    /// Time after which a released decision without a log record is appended again.
+    pub(crate) append_lease: Duration,
 }
 
 stored_due_row!(DecisionDue with DecisionCursor, by job_id: JobId);
@@ -34,7 +34,7 @@ impl StoredDueTable for DueDecisions {
     }
 
     async fn act(&self, row: &DecisionDue, now: Millis) -> Result<FollowUp, TaskError> {
-        Ok(match decisions::release(&self.deps, row, self.lease, now).await? {
+        Ok(match decisions::release(&self.deps, row, self.append_lease, now).await? {
             Release::Settled => FollowUp::Settled,
             Release::Again(at) => FollowUp::DueAgain(at),
         })

@@ -1,6 +1,6 @@
-//! Scanner of due rows: reads the shards of the partitions that this process owns, and acts on rows when they are due.
+//! Scanner of due rows: reads the shards of this process's partitions and acts on due rows.
 //!
-//! A `DueTable` says what a row leads to, `due_index` which rows are due.
+//! A `DueTable` defines the action on a row; `due_index` selects the due rows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,26 +34,26 @@ use crate::{
     settings::Settings,
 };
 
-/// Number of minutes from which on a clock counts as set back. Clocks of hosts differ by seconds.
-const SET_BACK_MINUTES: i64 = 2;
+/// Smallest difference that counts as a clock set back. Clocks of different hosts differ by seconds.
+const MIN_SET_BACK_MINUTES: i64 = 2;
 
-/// Time before and after now that a poll between two sweeps reads.
-const NEAR: Duration = Duration::from_secs(3);
+/// Time before and after the current time that a poll between two sweeps reads.
+const POLL_RANGE: Duration = Duration::from_secs(3);
 
-/// Number of backlog minutes that are read before due rows are acted on again.
-const BACKLOG: usize = 64;
+/// Number of backlog minutes read in one pass. Due rows are acted on between two passes.
+const BACKLOG_BATCH_MINUTES: usize = 64;
 
-/// Number of rows of a shard that are acted on at once.
-const AT_ONCE: usize = 16;
+/// Number of concurrent actions on the rows of a shard.
+const CONCURRENT_ACTIONS: usize = 16;
 
-/// Pause before a row is tried again that failed for another reason than an outage.
+/// Pause before the retry of a row that failed for another reason than an outage.
 const ERROR_PAUSE: Duration = Duration::from_secs(60);
 
-/// Table whose rows come due, and the action on such a row.
+/// Table of due rows, and the action on a due row.
 pub(crate) trait DueTable: Send + Sync + 'static {
     type Row: DueRow;
 
-    /// Reads the rows of a shard's minute, all or those that are due in the range.
+    /// Reads the rows of one minute of a shard, all or those due in the range.
     fn read_minute(
         &self,
         shard: u32,
@@ -61,15 +61,15 @@ pub(crate) trait DueTable: Send + Sync + 'static {
         due: Option<RangeInclusive<Millis>>,
     ) -> impl Future<Output = Result<Vec<Self::Row>, TaskError>> + Send;
 
-    /// Returns the saved cursor. This is the first call after a shard was taken over.
+    /// Returns the saved cursor. First call after the takeover of a shard.
     fn saved_cursor(&self, shard: u32) -> impl Future<Output = Result<Option<i64>, TaskError>> + Send;
 
-    /// Returns the oldest minute with a row, for a shard without a saved cursor: its rows may be old by now.
+    /// Returns the oldest minute with a row. Used for a shard without a saved cursor, because its rows may be old.
     fn oldest_minute(&self, shard: u32) -> impl Future<Output = Result<Option<i64>, TaskError>> + Send;
 
     fn save_cursor(&self, shard: u32, minute: i64) -> impl Future<Output = Result<(), TaskError>> + Send;
 
-    /// Returns rows, due at `now`, for work that a process which has ended left unfinished. Read once after a takeover.
+    /// Returns rows, due at `now`, for unfinished work of an ended process. Called once after a takeover.
     fn abandoned_rows(
         &self,
         _shard: u32,
@@ -81,19 +81,19 @@ pub(crate) trait DueTable: Send + Sync + 'static {
     fn act(&self, row: &Self::Row, now: Millis) -> impl Future<Output = Result<FollowUp, TaskError>> + Send;
 }
 
-/// Scans the shards of the partitions that this process owns, as long as it owns them.
+/// Scans the shards of this process's partitions while it owns them.
 pub(crate) struct DueScanner<T> {
     role: Role,
     topic: Topic,
     table: T,
-    poll: Duration,
-    sweep: Duration,
+    poll_interval: Duration,
+    sweep_interval: Duration,
     settings: Arc<Settings>,
     health: Health,
-    /// Latest minute that the clock is known to have shown.
+    /// Latest minute that the clock has shown.
     latest_minute: AtomicI64,
-    /// True once it is logged that the clock is behind that, so that the shards together log it once.
-    is_reported: AtomicBool,
+    /// True after a clock set back was logged. Shared by the shards, so they log it once.
+    is_set_back_reported: AtomicBool,
 }
 
 impl<T: DueTable> DueScanner<T> {
@@ -107,16 +107,27 @@ impl<T: DueTable> DueScanner<T> {
         health: Health,
     ) -> Self {
         let (latest_minute, is_reported) = (AtomicI64::default(), AtomicBool::default());
-        Self { role, topic, table, poll, sweep, settings, health, latest_minute, is_reported }
+        Self {
+            role,
+            topic,
+            table,
+            poll_interval: poll,
+            sweep_interval: sweep,
+            settings,
+            health,
+            latest_minute,
+            is_set_back_reported: is_reported,
+        }
     }
 
-    /// Runs until `stop`, or until the consumer that owns the partitions has ended.
+    /// Runs until `stop`, or until the owning consumer has ended.
     pub(crate) async fn run(self, mut ownership: watch::Receiver<Ownership>, stop: CancellationToken) {
         let scanner = Arc::new(self);
+        // Keyed with the epoch: a shard that was lost and regained starts with a new index.
         let mut shards: BTreeMap<(Partition, Epoch), CancellationToken> = BTreeMap::new();
         let mut tasks = JoinSet::new();
         loop {
-            let owned: BTreeSet<_> = ownership
+            let owned_shards: BTreeSet<_> = ownership
                 .borrow_and_update()
                 .partitions
                 .iter()
@@ -124,13 +135,13 @@ impl<T: DueTable> DueScanner<T> {
                 .copied()
                 .collect();
             shards.retain(|shard, shard_stop| {
-                let is_owned = owned.contains(shard);
+                let is_owned = owned_shards.contains(shard);
                 if !is_owned {
                     shard_stop.cancel();
                 }
                 is_owned
             });
-            for shard in owned {
+            for shard in owned_shards {
                 shards.entry(shard).or_insert_with(|| {
                     let shard_stop = stop.child_token();
                     tasks.spawn(Arc::clone(&scanner).scan(shard.0.index, shard_stop.clone()));
@@ -138,15 +149,17 @@ impl<T: DueTable> DueScanner<T> {
                 });
             }
             tokio::select! {
-                changed = ownership.changed() => if changed.is_err() { break },
+                // The consumer drops the sender when it ends.
+                change = ownership.changed() => if change.is_err() { break },
                 () = stop.cancelled() => break,
-                Some(ended) = tasks.join_next() => {
+                Some(exit) = tasks.join_next() => {
                     // The task of a shard ends only when it is cancelled or panics.
-                    if ended.is_err() {
+                    if exit.is_err() {
                         tracing::error!(role = %scanner.role, "a scan of due rows panicked and is started again");
                         shards.values().for_each(CancellationToken::cancel);
                         shards.clear();
-                        sleep(ERROR_PAUSE.min(scanner.sweep)).await;
+                        // A panic that repeats at once must not occupy a core.
+                        sleep(ERROR_PAUSE.min(scanner.sweep_interval)).await;
                     }
                 }
             }
@@ -161,7 +174,7 @@ impl<T: DueTable> DueScanner<T> {
         let mut index = None;
         let mut sweep_at = Instant::now();
         while !stop.is_cancelled() {
-            let pause = match self.pass(shard, &mut index, &mut sweep_at, &stop).await {
+            let pause = match self.run_pass(shard, &mut index, &mut sweep_at, &stop).await {
                 Ok(pause) => {
                     outage = None;
                     backoff = Backoff::new(&self.settings);
@@ -181,8 +194,8 @@ impl<T: DueTable> DueScanner<T> {
         drop(outage);
     }
 
-    /// Reads new rows and acts on those that are due. Returns the pause until the next pass.
-    async fn pass(
+    /// Reads new rows and acts on the due ones. Returns the pause until the next pass.
+    async fn run_pass(
         &self,
         shard: u32,
         index: &mut Option<DueIndex<T::Row>>,
@@ -192,12 +205,15 @@ impl<T: DueTable> DueScanner<T> {
         let index = match index {
             Some(index) => index,
             None => {
-                let latest = minute_of(Millis::now()) - LATE_MINUTES;
+                // A new row can be at most as old as the largest clock difference, so an empty shard starts there.
+                let latest_cursor = minute_of(Millis::now()) - LATE_MINUTES;
                 let start = match self.table.saved_cursor(shard).await? {
-                    Some(saved) => saved,
-                    None => {
-                        self.table.oldest_minute(shard).await?.map_or(latest, |oldest| oldest.min(latest))
-                    }
+                    Some(cursor) => cursor,
+                    None => self
+                        .table
+                        .oldest_minute(shard)
+                        .await?
+                        .map_or(latest_cursor, |oldest| oldest.min(latest_cursor)),
                 };
                 let mut new_index = DueIndex::new(start);
                 for row in self.table.abandoned_rows(shard, Millis::now()).await? {
@@ -206,61 +222,64 @@ impl<T: DueTable> DueScanner<T> {
                 index.insert(new_index)
             }
         };
-        let cursor_before = index.cursor();
+        let previous_cursor = index.cursor();
         let now = Millis::now();
         if let Some(minutes) = self.follow_clock(index, now) {
             tracing::error!(
                 role = %self.role,
                 minutes,
-                "the clock was set back: rows that were due in the time that is to come again wait for it"
+                "the clock was set back: rows written under the later time are acted on when the clock reaches it again"
             );
         }
-        let backlog = index.backlog(now, BACKLOG);
-        for minute in &backlog {
-            self.read_whole_minute(shard, *minute, index, now).await?;
+        let backlog_minutes = index.backlog_minutes(now, BACKLOG_BATCH_MINUTES);
+        for minute in &backlog_minutes {
+            self.read_minute_into(shard, *minute, index, now).await?;
         }
         if Instant::now() >= *sweep_at {
-            for minute in index.recent(now) {
-                self.read_whole_minute(shard, minute, index, now).await?;
+            for minute in index.recent_minutes(now) {
+                self.read_minute_into(shard, minute, index, now).await?;
             }
-            *sweep_at = Instant::now() + self.sweep;
+            *sweep_at = Instant::now() + self.sweep_interval;
         } else {
-            // Only what is due about now: reading ten minutes at every poll would cost too much.
-            let near = now.minus(NEAR)..=now.plus(NEAR);
-            for minute in minute_of(*near.start())..=minute_of(*near.end()) {
-                for row in self.table.read_minute(shard, minute, Some(near.clone())).await? {
+            // A poll reads only the seconds around now, because ten minutes at every poll would be too expensive.
+            let range = now.minus(POLL_RANGE)..=now.plus(POLL_RANGE);
+            for minute in minute_of(*range.start())..=minute_of(*range.end()) {
+                for row in self.table.read_minute(shard, minute, Some(range.clone())).await? {
                     index.insert(row);
                 }
             }
         }
         self.act_on_due(index, now, stop).await?;
+        // Saved after the actions: after a crash the rows of unfinished minutes are read again.
         let cursor = index.advance();
-        if cursor != cursor_before {
+        if cursor != previous_cursor {
             self.table.save_cursor(shard, cursor).await?;
         }
-        if backlog.len() == BACKLOG {
+        // A full batch means that more backlog may remain, so the next pass starts at once.
+        if backlog_minutes.len() == BACKLOG_BATCH_MINUTES {
             return Ok(Duration::ZERO);
         }
         let now = Millis::now();
-        let until_next = index.next_due_at().map(|at| at.0.saturating_sub(now.0).max(0).unsigned_abs());
-        Ok(until_next.map_or(self.poll, |next| Duration::from_millis(next).min(self.poll)))
+        let next_due_ms = index.next_due_at().map(|at| at.0.saturating_sub(now.0).max(0).unsigned_abs());
+        Ok(next_due_ms
+            .map_or(self.poll_interval, |millis| Duration::from_millis(millis).min(self.poll_interval)))
     }
 
-    /// Moves the cursor back with the clock. Returns by how many minutes the clock was set back, unless that is reported
-    /// already.
+    /// Moves the cursor back with the clock. Returns the minutes by which the clock was set back, unless already reported.
     fn follow_clock(&self, index: &mut DueIndex<T::Row>, now: Millis) -> Option<i64> {
-        let latest = index.cursor() + LATE_MINUTES;
-        let behind = self.latest_minute.fetch_max(latest, Relaxed).max(latest) - minute_of(now);
-        let behind = if behind < SET_BACK_MINUTES { 0 } else { behind };
-        metrics::set_clock_set_back(self.role, behind);
-        if behind == 0 {
-            self.is_reported.store(false, Relaxed);
+        let latest_minute = index.cursor() + LATE_MINUTES;
+        let minutes_behind =
+            self.latest_minute.fetch_max(latest_minute, Relaxed).max(latest_minute) - minute_of(now);
+        let minutes_set_back = if minutes_behind < MIN_SET_BACK_MINUTES { 0 } else { minutes_behind };
+        metrics::set_clock_set_back(self.role, minutes_set_back);
+        if minutes_set_back == 0 {
+            self.is_set_back_reported.store(false, Relaxed);
         }
-        let is_set_back = index.rewind(now).is_some_and(|minutes| minutes >= SET_BACK_MINUTES);
-        (is_set_back && !self.is_reported.swap(true, Relaxed)).then_some(behind)
+        let is_set_back = index.rewind(now).is_some_and(|minutes| minutes >= MIN_SET_BACK_MINUTES);
+        (is_set_back && !self.is_set_back_reported.swap(true, Relaxed)).then_some(minutes_set_back)
     }
 
-    async fn read_whole_minute(
+    async fn read_minute_into(
         &self,
         shard: u32,
         minute: i64,
@@ -270,11 +289,11 @@ impl<T: DueTable> DueScanner<T> {
         for row in self.table.read_minute(shard, minute, None).await? {
             index.insert(row);
         }
-        index.note_read(minute, now);
+        index.record_read(minute, now);
         Ok(())
     }
 
-    /// Acts on the due rows. A row whose action fails is due again. Returns the first outage.
+    /// Acts on the due rows. A failed row is due again. Returns the first outage.
     async fn act_on_due(
         &self,
         index: &mut DueIndex<T::Row>,
@@ -284,12 +303,13 @@ impl<T: DueTable> DueScanner<T> {
         let mut actions = stream::iter(index.take_due(now))
             .map(|row| async move {
                 if stop.is_cancelled() {
+                    // Left for the next owner of the shard.
                     return (row, Ok(FollowUp::DueAgain(now)));
                 }
                 let result = self.table.act(&row, now).await;
                 (row, result)
             })
-            .buffer_unordered(AT_ONCE);
+            .buffer_unordered(CONCURRENT_ACTIONS);
         let mut outage = None;
         while let Some((row, result)) = actions.next().await {
             let follow_up = result.unwrap_or_else(|error| {
@@ -297,7 +317,7 @@ impl<T: DueTable> DueScanner<T> {
                     outage.get_or_insert(error);
                     return FollowUp::DueAgain(now);
                 }
-                metrics::due_row_failed(self.role, error.tag());
+                metrics::record_due_row_failure(self.role, error.tag());
                 tracing::error!(role = %self.role, tag = error.tag(),
                     "a due row cannot be acted on and is tried again: {error}");
                 FollowUp::DueAgain(now.plus(ERROR_PAUSE))
@@ -333,10 +353,10 @@ mod tests {
         }
     }
 
-    /// Table whose shards nobody has scanned, with one row that is due later.
-    struct NeverScanned(Millis);
+    /// Table without saved cursors, with one row that is due later.
+    struct UnscannedTable(Millis);
 
-    impl DueTable for NeverScanned {
+    impl DueTable for UnscannedTable {
         type Row = Row;
 
         async fn read_minute(
@@ -365,8 +385,8 @@ mod tests {
         }
     }
 
-    fn scanner(oldest: Millis) -> DueScanner<NeverScanned> {
-        let (table, pause) = (NeverScanned(oldest), Duration::ZERO);
+    fn scanner(oldest: Millis) -> DueScanner<UnscannedTable> {
+        let (table, pause) = (UnscannedTable(oldest), Duration::ZERO);
         let (settings, health) = (Arc::default(), Health::default());
         DueScanner::new(Role("test"), Topic::Decisions, table, pause, pause, settings, health)
     }
@@ -383,8 +403,8 @@ mod tests {
             let reports = shards.each_mut().map(|index| scanner.follow_clock(index, now));
             assert_eq!(reports, reported, "{minutes}");
             for index in &mut shards {
-                for minute in index.backlog(now, usize::MAX) {
-                    index.note_read(minute, now);
+                for minute in index.backlog_minutes(now, usize::MAX) {
+                    index.record_read(minute, now);
                 }
                 index.advance();
             }
@@ -392,10 +412,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn row_that_is_due_later_says_nothing_about_the_clock() {
+    async fn later_row_does_not_change_the_latest_minute() {
         let now = Millis::now();
         let scanner = scanner(now.plus(Duration::from_secs(3_600)));
-        scanner.pass(0, &mut None, &mut Instant::now(), &CancellationToken::new()).await.unwrap();
+        scanner.run_pass(0, &mut None, &mut Instant::now(), &CancellationToken::new()).await.unwrap();
         assert!(scanner.latest_minute.load(Relaxed) <= minute_of(Millis::now()));
     }
 }

@@ -1,5 +1,5 @@
-//! Work that is due at a time: the scanner of due rows, the due rows of decisions and of requests for items, and the turns of
-//! orgs at closing old jobs.
+//! Scheduled work: the scanner of due rows, the due rows of decisions and requests for items, and the orgs' turns to
+//! close old jobs.
 
 pub(crate) mod auto_close_turns;
 pub(crate) mod decision_due;

@@ -1,5 +1,4 @@
-//! Due rows of requests for items. Each is worked off by a task of its own, so that a platform that does not answer holds
-//! back nobody else's.
+//! Due rows of requests for items. Each request runs in its own task, so an unresponsive platform does not delay others.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -19,25 +18,25 @@ use super::{
 };
 use crate::consumer::error::TaskError;
 
-/// Pause before a request is looked at again that is being made, or for which its org has no permit left.
-const AGAIN: Duration = Duration::from_millis(500);
+/// Pause before a request is checked again that is running, or whose org has no free permit.
+const RECHECK_PAUSE: Duration = Duration::from_millis(500);
 
-/// Time for which a due row waits for its request, which is written after it.
-const WRITTEN_WITHIN: Duration = Duration::from_secs(60);
+/// Longest time between the write of a due row and the write of its request.
+const MAX_WRITE_DELAY: Duration = Duration::from_secs(60);
 
 pub(crate) struct DuePartialItems {
     fetcher: Fetcher,
-    under_way: Arc<Mutex<HashSet<(OrgId, Uuid)>>>,
+    running_requests: Arc<Mutex<HashSet<(OrgId, Uuid)>>>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
 impl DuePartialItems {
     pub(crate) fn new(fetcher: Fetcher, stop: CancellationToken) -> Self {
-        Self { fetcher, under_way: Arc::default(), tasks: TaskTracker::new(), stop }
+        Self { fetcher, running_requests: Arc::default(), tasks: TaskTracker::new(), stop }
     }
 
-    /// The tasks of requests under way. They end at `stop`; the next owner of their shard makes them again.
+    /// Returns the tasks of running requests. They end at `stop`; the next owner of the shard repeats the requests.
     pub(crate) fn tasks(&self) -> TaskTracker {
         self.tasks.clone()
     }
@@ -53,45 +52,47 @@ impl StoredDueTable for DuePartialItems {
     }
 
     async fn act(&self, due: &PartialDue, now: Millis) -> Result<FollowUp, TaskError> {
-        let again = FollowUp::DueAgain(now.plus(AGAIN));
+        let recheck = FollowUp::DueAgain(now.plus(RECHECK_PAUSE));
         let id = (due.org.clone(), due.request_id);
-        if self.under_way.lock().contains(&id) {
-            return Ok(again);
+        if self.running_requests.lock().contains(&id) {
+            return Ok(recheck);
         }
-        // Asked for before the row is read: an org whose platform hangs has many rows that wait.
-        let Some(permit) = self.fetcher.permit(&due.org) else { return Ok(again) };
-        let at = due.requested_at;
-        let key = (due.org.clone(), at.day(), at, due.request_id);
+        // Before the read: an org with an unresponsive platform has many waiting rows, and each would be read at every
+        // check.
+        let Some(permit) = self.fetcher.permit(&due.org) else { return Ok(recheck) };
+        let requested_at = due.requested_at;
+        let key = (due.org.clone(), requested_at.day(), requested_at, due.request_id);
         let row = match self.fetcher.deps().store.get::<PartialRequest>(&key).await? {
             Some(row) if row.state == PartialState::Pending => row,
-            None if due.due_at.plus(WRITTEN_WITHIN) > now => return Ok(again),
+            None if due.due_at.plus(MAX_WRITE_DELAY) > now => return Ok(recheck),
+            // The request is done, or a crash prevented its write.
             _ => return Ok(FollowUp::Settled),
         };
         if let Some(next_at) = row.next_at.filter(|next_at| *next_at > now) {
             return Ok(FollowUp::DueAgain(next_at));
         }
-        self.under_way.lock().insert(id.clone());
-        let done = Done { under_way: Arc::clone(&self.under_way), id };
+        self.running_requests.lock().insert(id.clone());
+        let running_request = RunningRequest { running_requests: Arc::clone(&self.running_requests), id };
         let (fetcher, stop) = (self.fetcher.clone(), self.stop.clone());
         self.tasks.spawn(async move {
-            let org = done.id.0.clone();
+            let org = running_request.id.0.clone();
             if let Some(Err(error)) = stop.run_until_cancelled(fetcher.work_off(row, permit)).await {
                 tracing::warn!(%org, tag = error.tag(), "a request for items is made again: {error}");
             }
-            drop(done);
+            drop(running_request);
         });
-        Ok(again)
+        Ok(recheck)
     }
 }
 
-/// Takes a request out of those under way, however its task ends.
-struct Done {
-    under_way: Arc<Mutex<HashSet<(OrgId, Uuid)>>>,
+/// Running request. Dropping it removes the request from `running_requests`, also after a panic.
+struct RunningRequest {
+    running_requests: Arc<Mutex<HashSet<(OrgId, Uuid)>>>,
     id: (OrgId, Uuid),
 }
 
-impl Drop for Done {
+impl Drop for RunningRequest {
     fn drop(&mut self) {
-        self.under_way.lock().remove(&self.id);
+        self.running_requests.lock().remove(&self.id);
     }
 }

@@ -1,6 +1,6 @@
-//! Due rows as tables of the store keep them: partitions of a shard and a minute, and a row with each shard's cursor.
+//! Due rows in tables of the store: partitions of a shard and a minute, and one cursor row per shard.
 //!
-//! A table says which store it is in and what a row leads to; reading and the cursor are the same for all.
+//! A table provides its store and the action on a row; reads and cursor are shared by all tables.
 
 use std::ops::RangeInclusive;
 
@@ -18,19 +18,19 @@ pub(crate) trait StoredDueRow: DueRow + Fact<Partition = (i64, i64)> {
     type Cursor: StoredCursor;
 
     fn shard(&self) -> i64;
-    /// Returns the range of the rows of a minute that are due in a time.
+    /// Returns the range of a minute's rows that are due in the given time range.
     fn due_in(due: RangeInclusive<Millis>) -> At<Self::Cluster>;
 }
 
-/// Row with the oldest minute that a shard's scanner still has to look at.
+/// Row with the oldest unfinished minute of a shard.
 pub(crate) trait StoredCursor: Fact<Key = (i64,)> {
     fn new(shard: i64, minute: i64, written: WriteTime) -> Self;
     fn minute(&self) -> i64;
-    /// Returns the write time of this row: the next write comes after it, whatever the clock says.
-    fn written(&self) -> Option<WriteTime>;
+    /// Returns the write time of this row. The next write must be later, even if the clock is behind.
+    fn write_time(&self) -> Option<WriteTime>;
 }
 
-/// Declares a table's row and cursor. The columns have the same names in all of them.
+/// Implements row and cursor of a table. The columns have the same names in all tables.
 macro_rules! stored_due_row {
     ($row:ident with $cursor:ident, by $id:ident: $id_type:ty) => {
         impl $crate::scheduler::due_index::DueRow for $row {
@@ -72,7 +72,7 @@ macro_rules! stored_due_row {
                 self.minute
             }
 
-            fn written(&self) -> Option<tidegate_store::WriteTime> {
+            fn write_time(&self) -> Option<tidegate_store::WriteTime> {
                 self.written.map(tidegate_store::WriteTime)
             }
         }
@@ -80,16 +80,16 @@ macro_rules! stored_due_row {
 }
 pub(crate) use stored_due_row;
 
-/// Table of the store whose rows come due, and the action on such a row.
+/// Table of due rows in the store, and the action on a due row.
 pub(crate) trait StoredDueTable: Send + Sync + 'static {
     type Row: StoredDueRow;
 
     fn store(&self) -> &Store;
 
-    /// Notes that a shard was taken over, before anything of it is read.
+    /// Called at the takeover of a shard, before its first read.
     fn take_over(&self, _shard: u32) {}
 
-    /// Returns rows, due at `now`, for work that a process which has ended left unfinished. Read once after a takeover.
+    /// Returns rows, due at `now`, for unfinished work of an ended process. Called once after a takeover.
     fn abandoned_rows(
         &self,
         _shard: u32,
@@ -103,7 +103,7 @@ pub(crate) trait StoredDueTable: Send + Sync + 'static {
 
 type Cursor<T> = <<T as StoredDueTable>::Row as StoredDueRow>::Cursor;
 
-async fn cursor<T: StoredDueTable>(table: &T, shard: i64) -> Result<Option<Cursor<T>>, TaskError> {
+async fn load_cursor<T: StoredDueTable>(table: &T, shard: i64) -> Result<Option<Cursor<T>>, TaskError> {
     Ok(table.store().get(&(shard,)).await?)
 }
 
@@ -122,25 +122,27 @@ impl<T: StoredDueTable> DueTable for T {
 
     async fn saved_cursor(&self, shard: u32) -> Result<Option<i64>, TaskError> {
         self.take_over(shard);
-        Ok(cursor(self, i64::from(shard)).await?.map(|cursor| cursor.minute()))
+        Ok(load_cursor(self, i64::from(shard)).await?.map(|cursor| cursor.minute()))
     }
 
     async fn oldest_minute(&self, shard: u32) -> Result<Option<i64>, TaskError> {
         let shard = i64::from(shard);
-        let mut oldest = None;
+        // A full scan, needed once per shard: later starts read the saved cursor.
+        let mut oldest_minute = None;
         let mut rows = self.store().scan_all::<T::Row>(&Split::whole());
         while let Some(rows) = rows.next_page().await? {
-            let own = rows.iter().filter(|row| row.shard() == shard).map(DueRow::minute);
-            oldest = own.chain(oldest).min();
+            let shard_minutes = rows.iter().filter(|row| row.shard() == shard).map(DueRow::minute);
+            oldest_minute = shard_minutes.chain(oldest_minute).min();
         }
-        Ok(oldest)
+        Ok(oldest_minute)
     }
 
     async fn save_cursor(&self, shard: u32, minute: i64) -> Result<(), TaskError> {
         let shard = i64::from(shard);
-        let last = cursor(self, shard).await?.and_then(|cursor| cursor.written());
-        let at = WriteTime::after(last, Millis::now());
-        Ok(self.store().put(at, &[Cursor::<T>::new(shard, minute, at)]).await?)
+        // With a plain timestamp, the write would lose against the stored cursor after the clock was set back.
+        let last_write = load_cursor(self, shard).await?.and_then(|cursor| cursor.write_time());
+        let write_time = WriteTime::after(last_write, Millis::now());
+        Ok(self.store().put(write_time, &[Cursor::<T>::new(shard, minute, write_time)]).await?)
     }
 
     async fn abandoned_rows(&self, shard: u32, now: Millis) -> Result<Vec<T::Row>, TaskError> {

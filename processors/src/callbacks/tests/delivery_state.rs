@@ -80,7 +80,7 @@ fn take(progress: &Progress, step: &Step) -> Progress {
 
 proptest! {
     #[test]
-    fn paths_are_bounded_and_a_delivery_is_never_taken_back(
+    fn transitions_are_bounded_and_keep_a_delivery(
         steps in prop::collection::vec(step(), 1..80),
     ) {
         let schedule = schedule();
@@ -168,14 +168,15 @@ fn two_gone_answers_in_a_row_hold_until_a_resend() {
     );
     assert!(!twice.needs_attempt(), "nothing but a resend helps");
     let again = twice.after_resend(NOW);
-    assert!(again.needs_attempt() && again.tries == 0 && again.gone == 0);
+    assert!(again.needs_attempt() && again.tries == 0 && again.gone_answers == 0);
     assert_eq!(again.attempts, 2, "attempts keep their numbers");
 }
 
 #[test]
-fn retry_after_counts_between_the_pause_and_twice_of_it() {
+fn retry_after_is_clamped_to_twice_the_scheduled_pause() {
     let rules = schedule();
-    let pause = |wish, draw| rules.pause(1, Some(Duration::from_secs(wish)), draw).unwrap().as_secs_f64();
+    let pause =
+        |wish, draw| rules.next_pause(1, Some(Duration::from_secs(wish)), draw).unwrap().as_secs_f64();
     assert!((pause(0, 0.0) - 5.0).abs() < 1e-9);
     assert!((pause(7, 0.0) - 7.0).abs() < 1e-9);
     assert!(pause(7, 1.0) > 7.0, "those who were told the same time spread");
@@ -201,7 +202,7 @@ fn late_failure_never_overwrites_a_delivery() {
 }
 
 #[test]
-fn running_attempt_outlives_commands() {
+fn running_attempt_is_applied_after_a_command() {
     let progress = Progress::new(NOW);
     let success = finished(&progress, Outcome::Delivered);
     let canceled = progress.after_cancel();

@@ -38,7 +38,7 @@ async fn deps(folder: &TempDir) -> Deps {
 fn new_dispatcher(deps: &Deps) -> Arc<Dispatcher> {
     let (_, ownership) = watch::channel(Ownership::default());
     let mut dispatcher = Dispatcher::new(deps, Settings::default(), Arc::default(), ownership);
-    dispatcher.grace = GRACE;
+    dispatcher.takeover_grace = GRACE;
     Arc::new(dispatcher)
 }
 
@@ -68,37 +68,37 @@ async fn due_rows(deps: &Deps, from: Millis) -> Vec<Due> {
 }
 
 #[tokio::test]
-async fn released_delivery_is_attempted_at_once_and_only_by_its_next_owner() {
+async fn released_delivery_is_attempted_at_once_by_the_next_owner() {
     let folder = tempfile::tempdir().unwrap();
     let deps = deps(&folder).await;
     let began = Millis::now();
     let row = owed(&deps, began).await;
     let former = new_dispatcher(&deps);
-    assert_eq!(former.offer(&row, true, began), Offered::Taken);
+    assert_eq!(former.offer(&row, true, began), OfferResult::Queued);
     let mut tasks = JoinSet::new();
     former.on_ownership_change(&mut tasks);
     while tasks.join_next().await.is_some() {}
-    assert_eq!(former.queues.lock().waiting(), 0);
+    assert_eq!(former.queues.lock().count_queued(), 0);
     let left = due_rows(&deps, began).await;
     assert_eq!(left.len(), 1);
     assert!(rows::is_released(&left[0]));
 
     let since = Millis::now().plus(Duration::from_millis(1));
     let next = new_dispatcher(&deps);
-    next.took_over(SHARD, since);
+    next.record_takeover(SHARD, since);
     let table = DueDeliveries(Arc::clone(&next));
     assert_eq!(table.act(&left[0], since).await.unwrap(), FollowUp::Settled);
-    assert_eq!(next.queues.lock().waiting(), 1, "it is begun at once");
+    assert_eq!(next.queues.lock().count_queued(), 1, "it is begun at once");
 
     // Its call may be under way when the shard is lost again.
     let left = due_rows(&deps, began).await.into_iter().find(|due| due.due_at < since).unwrap();
     assert!(!rows::is_released(&left));
     let later = new_dispatcher(&deps);
-    later.took_over(SHARD, since);
+    later.record_takeover(SHARD, since);
     let table = DueDeliveries(Arc::clone(&later));
     let until = since.plus(GRACE);
     assert_eq!(table.act(&left, since).await.unwrap(), FollowUp::DueAgain(until));
-    assert_eq!(later.queues.lock().waiting(), 0);
+    assert_eq!(later.queues.lock().count_queued(), 0);
 }
 
 #[tokio::test]
@@ -111,16 +111,16 @@ async fn offer_after_a_stop_is_released_to_the_next_owner() {
     let stop = CancellationToken::new();
     stop.cancel();
     assert_eq!(Arc::clone(&dispatcher).run(stop).await, DrainResult::Clean);
-    assert_eq!(dispatcher.offer(&row, true, began), Offered::Closed);
+    assert_eq!(dispatcher.offer(&row, true, began), OfferResult::Closed);
     // A due row that was being acted on at the stop.
-    let due = rows::due(&row, began);
+    let due = rows::due_row(&row, began);
     let table = DueDeliveries(Arc::clone(&dispatcher));
     assert_eq!(table.act(&due, began).await.unwrap(), FollowUp::Settled);
     assert!(due_rows(&deps, began).await.iter().any(rows::is_released));
 }
 
 #[tokio::test]
-async fn callback_goes_where_its_action_points_until_the_first_call() {
+async fn callback_follows_its_actions_endpoint_until_the_first_call() {
     let folder = tempfile::tempdir().unwrap();
     let deps = deps(&folder).await;
     let now = Millis::now();

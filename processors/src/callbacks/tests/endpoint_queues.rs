@@ -10,7 +10,13 @@ use super::*;
 const NOW: Millis = Millis(1_795_255_200_000);
 
 fn bounds() -> Bounds {
-    Bounds { queue: 2, all: 5, backlog: 3, backlog_of_all: 1_000, longest_deferral: Duration::from_secs(60) }
+    Bounds {
+        calls_per_queue: 2,
+        calls: 5,
+        backlog_per_queue: 3,
+        total_backlog: 1_000,
+        longest_deferral: Duration::from_secs(60),
+    }
 }
 
 fn work(endpoint: usize, event: u128) -> DueAttempt {
@@ -50,7 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn bounds_hold_nothing_is_attempted_twice_at_once_and_nothing_taken_is_forgotten(
+    fn queued_attempts_run_once_within_the_bounds(
         steps in prop::collection::vec(step(), 1..200),
     ) {
         let mut bounds = bounds();
@@ -63,28 +69,28 @@ proptest! {
                     let work = work(endpoint, event);
                     let is_under_way = under_way.contains(&work);
                     match queues.offer(work.clone(), NOW) {
-                        Offered::Taken => {
+                        OfferResult::Queued => {
                             prop_assert!(!is_under_way);
                             prop_assert!(waiting.insert(work.event_id, work).is_none());
                         }
-                        Offered::Waits => prop_assert!(waiting.contains_key(&work.event_id)),
-                        Offered::IsUnderWay => prop_assert!(is_under_way),
-                        Offered::Full(at) => {
+                        OfferResult::AlreadyQueued => prop_assert!(waiting.contains_key(&work.event_id)),
+                        OfferResult::AlreadyUnderWay => prop_assert!(is_under_way),
+                        OfferResult::Full(at) => {
                             let same = waiting.values().filter(|other| other.queue == work.queue).count();
-                            prop_assert_eq!(same, bounds.backlog);
+                            prop_assert_eq!(same, bounds.backlog_per_queue);
                             prop_assert!(at > NOW && at <= NOW.plus(bounds.longest_deferral));
                         }
-                        Offered::Closed => prop_assert!(false, "nobody has closed them"),
+                        OfferResult::Closed => prop_assert!(false, "nobody has closed them"),
                     }
                 }
                 Step::Start => {
                     let busy = |queue: &EndpointKey| under_way.iter().filter(|work| work.queue == *queue).count();
-                    let may = under_way.len() < bounds.all
-                        && waiting.values().any(|work| busy(&work.queue) < bounds.queue);
-                    let started = queues.start();
+                    let may = under_way.len() < bounds.calls
+                        && waiting.values().any(|work| busy(&work.queue) < bounds.calls_per_queue);
+                    let started = queues.start_next();
                     prop_assert_eq!(started.is_some(), may, "a free queue with work starts, whatever the others do");
                     if let Some(work) = started {
-                        prop_assert!(busy(&work.queue) < bounds.queue);
+                        prop_assert!(busy(&work.queue) < bounds.calls_per_queue);
                         prop_assert_eq!(waiting.remove(&work.event_id), Some(work.clone()));
                         under_way.push(work);
                     }
@@ -104,88 +110,88 @@ proptest! {
                     prop_assert!(waiting.values().all(|work| work.shard != shard), "all of them are given out");
                 }
                 Step::Bound(attempts) => {
-                    bounds.queue = attempts;
+                    bounds.calls_per_queue = attempts;
                     queues.limit_queues(attempts);
                 }
             }
-            prop_assert_eq!(queues.under_way(), under_way.len());
-            prop_assert_eq!(queues.waiting(), waiting.len());
+            prop_assert_eq!(queues.count_under_way(), under_way.len());
+            prop_assert_eq!(queues.count_queued(), waiting.len());
         }
         for work in under_way {
             queues.finish(&work.queue, work.event_id, Duration::ZERO);
         }
         let mut rest = BTreeSet::new();
-        while let Some(work) = queues.start() {
+        while let Some(work) = queues.start_next() {
             queues.finish(&work.queue, work.event_id, Duration::ZERO);
             rest.insert(work.event_id);
         }
         prop_assert_eq!(rest, waiting.into_keys().collect::<BTreeSet<_>>());
-        prop_assert!(queues.queues.is_empty() && queues.known.is_empty() && queues.turns.is_empty(), "idle queues are forgotten");
+        prop_assert!(queues.queues.is_empty() && queues.attempt_states.is_empty() && queues.ready_queues.is_empty(), "idle queues are forgotten");
     }
 }
 
 #[test]
-fn one_endpoint_that_hangs_leaves_the_others_their_lanes() {
+fn hanging_endpoint_does_not_block_other_queues() {
     let mut queues = EndpointQueues::new(bounds());
     for event in 0..3 {
-        assert_eq!(queues.offer(work(0, event), NOW), Offered::Taken);
+        assert_eq!(queues.offer(work(0, event), NOW), OfferResult::Queued);
     }
-    assert!(queues.start().is_some() && queues.start().is_some());
-    assert!(queues.start().is_none(), "its two attempts never end");
+    assert!(queues.start_next().is_some() && queues.start_next().is_some());
+    assert!(queues.start_next().is_none(), "its two attempts never end");
     for event in 10..1_000 {
-        assert_eq!(queues.offer(work(1, event), NOW), Offered::Taken);
-        let other = queues.start().unwrap();
+        assert_eq!(queues.offer(work(1, event), NOW), OfferResult::Queued);
+        let other = queues.start_next().unwrap();
         assert_eq!(other.event_id, work(1, event).event_id);
         queues.finish(&other.queue, other.event_id, Duration::from_millis(1));
     }
 }
 
 #[test]
-fn lanes_that_are_stuck_leave_room_in_memory_for_the_others() {
-    let bounds = Bounds { backlog: 1_000, backlog_of_all: 1_000, ..bounds() };
+fn stuck_queues_leave_room_in_memory_for_the_others() {
+    let bounds = Bounds { backlog_per_queue: 1_000, total_backlog: 1_000, ..bounds() };
     let mut queues = EndpointQueues::new(bounds);
     for event in 0..1_000 {
-        assert_eq!(queues.offer(work(0, event), NOW), Offered::Taken);
+        assert_eq!(queues.offer(work(0, event), NOW), OfferResult::Queued);
     }
-    assert!(matches!(queues.offer(work(0, 1_000), NOW), Offered::Full(_)));
+    assert!(matches!(queues.offer(work(0, 1_000), NOW), OfferResult::Full(_)));
     for event in 2_000..2_064 {
-        assert_eq!(queues.offer(work(1, event), NOW), Offered::Taken);
+        assert_eq!(queues.offer(work(1, event), NOW), OfferResult::Queued);
     }
-    assert!(matches!(queues.offer(work(1, 3_000), NOW), Offered::Full(_)));
+    assert!(matches!(queues.offer(work(1, 3_000), NOW), OfferResult::Full(_)));
 }
 
 #[test]
-fn closed_lanes_give_out_what_was_not_begun_and_begin_nothing() {
+fn closed_queues_return_queued_attempts_and_start_none() {
     let mut queues = EndpointQueues::new(bounds());
     for event in 0..3 {
         queues.offer(work(0, event), NOW);
         queues.offer(work(1, 10 + event), NOW);
     }
-    let begun = queues.start().unwrap();
+    let begun = queues.start_next().unwrap();
     let given: BTreeSet<_> = queues.close().into_iter().map(|work| work.event_id).collect();
     assert_eq!(given.len(), 5);
     assert!(!given.contains(&begun.event_id));
-    assert_eq!(queues.offer(work(2, 20), NOW), Offered::Closed);
-    assert_eq!(queues.offer(begun.clone(), NOW), Offered::IsUnderWay);
-    assert!(queues.start().is_none());
+    assert_eq!(queues.offer(work(2, 20), NOW), OfferResult::Closed);
+    assert_eq!(queues.offer(begun.clone(), NOW), OfferResult::AlreadyUnderWay);
+    assert!(queues.start_next().is_none());
     queues.finish(&begun.queue, begun.event_id, Duration::ZERO);
-    assert!(queues.queues.is_empty() && queues.known.is_empty() && queues.turns.is_empty());
+    assert!(queues.queues.is_empty() && queues.attempt_states.is_empty() && queues.ready_queues.is_empty());
 }
 
 #[test]
-fn a_long_backlog_comes_up_as_fast_as_its_lane_takes_it() {
+fn long_backlog_is_deferred_at_the_speed_of_its_queue() {
     let mut queues = EndpointQueues::new(bounds());
     for event in 0..3 {
         queues.offer(work(0, event), NOW);
     }
     for _ in 0..60 {
-        let taken = queues.start().unwrap();
+        let taken = queues.start_next().unwrap();
         queues.finish(&taken.queue, taken.event_id, Duration::from_secs(4));
         queues.offer(taken, NOW);
     }
     let places: Vec<_> = (100..110)
         .map(|event| match queues.offer(work(0, event), NOW) {
-            Offered::Full(at) => at.0 - NOW.0,
+            OfferResult::Full(at) => at.0 - NOW.0,
             other => panic!("{other:?}"),
         })
         .collect();
@@ -197,8 +203,8 @@ fn a_long_backlog_comes_up_as_fast_as_its_lane_takes_it() {
     let late = (200..400).map(|event| queues.offer(work(0, event), NOW)).last();
     assert_eq!(
         late,
-        Some(Offered::Full(NOW.plus(Duration::from_secs(60)))),
+        Some(OfferResult::Full(NOW.plus(Duration::from_secs(60)))),
         "but not later than the longest deferral"
     );
-    assert_eq!(queues.oldest_due(), Some(NOW));
+    assert_eq!(queues.oldest_due_at(), Some(NOW));
 }

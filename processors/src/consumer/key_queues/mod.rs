@@ -1,5 +1,5 @@
-//! Queues of record parts by key: at most one part of a key runs at a time, in the log's order, and orgs take turns. Parts
-//! that can be handled together start as a batch.
+//! Queues of record parts by key: one part of a key runs at a time, in the log's order, and orgs take turns. Batchable
+//! parts of an org start together.
 //!
 //! Pure data structure: the consumer loop runs the parts and completes the tickets.
 
@@ -7,51 +7,50 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use tidegate_schemas::ids::{ItemKey, OrgId};
 
-/// Item or user whose parts run in order.
+/// Ordering key: parts of the same item or user run one after another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) org: OrgId,
     pub(crate) item: ItemKey,
 }
 
-/// Number and size of parts that may be admitted and unfinished at once.
+/// Number and size of parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capacity {
     pub(crate) parts: usize,
     pub(crate) bytes: usize,
 }
 
-/// A part of a record that is to be admitted.
+/// Part of a record before its admission.
 #[derive(Clone, Debug)]
 pub(crate) struct NewPart {
     pub(crate) key: Key,
     pub(crate) bytes: usize,
-    /// True if the part may start together with others of its org.
+    /// True if the part may start in a batch with others of its org.
     pub(crate) is_batchable: bool,
 }
 
 impl NewPart {
-    /// A part that starts by itself.
+    /// Creates a part that starts alone.
     pub(crate) const fn single(key: Key, bytes: usize) -> Self {
         Self { key, bytes, is_batchable: false }
     }
 }
 
-/// One part of a record, queued or running. It comes back through `KeyQueues::finish` or `KeyQueues::separate`, whatever
-/// became of it.
+/// Queued or running part of a record. Each running part is returned with `KeyQueues::finish` or `KeyQueues::separate`.
 #[derive(Debug)]
 pub(crate) struct QueuedPart<R> {
     pub(crate) record: R,
     pub(crate) index: usize,
     pub(crate) key: Key,
-    /// True if a batch with the part failed while it wrote, so that some of it may be stored.
+    /// True if a batch with this part failed during its writes, so effects may be stored already.
     pub(crate) is_retry: bool,
     is_batchable: bool,
     bytes: usize,
     record_number: u64,
 }
 
-/// Parts that start together.
+/// Work that starts in one slot.
 #[derive(Debug)]
 pub(crate) enum ReadyWork<R> {
     /// Batchable parts of one org, each with a key of its own. Never empty.
@@ -64,14 +63,14 @@ pub(crate) struct KeyQueues<R> {
     capacity: Capacity,
     batch_limit: Capacity,
     in_use: Capacity,
-    /// Later parts of each key that has a part ready or running.
-    queues: HashMap<Key, VecDeque<QueuedPart<R>>>,
-    ready: ReadyParts<R>,
-    unfinished: HashMap<u64, Unfinished>,
+    /// Waiting parts of each key that has a part ready or running.
+    later_parts: HashMap<Key, VecDeque<QueuedPart<R>>>,
+    ready_parts: ReadyParts<R>,
+    unfinished: HashMap<u64, UnfinishedRecord>,
     next_record_number: u64,
 }
 
-/// A record none of whose parts is queued or running any more.
+/// Record without queued or running parts.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FinishedRecord<R> {
     pub(crate) record: R,
@@ -80,13 +79,13 @@ pub(crate) struct FinishedRecord<R> {
 }
 
 #[derive(Debug)]
-struct Unfinished {
-    parts: usize,
+struct UnfinishedRecord {
+    open_parts: usize,
     is_complete: bool,
 }
 
-/// Ready parts in round-robin order of their orgs, so that a burst of one org delays the next part of another by at most
-/// one part or batch of each org.
+/// Ready parts in round-robin order of their orgs. A burst of one org delays another org by at most one part or batch per
+/// org.
 #[derive(Debug)]
 struct ReadyParts<R> {
     by_org: BTreeMap<OrgId, VecDeque<QueuedPart<R>>>,
@@ -94,27 +93,27 @@ struct ReadyParts<R> {
 }
 
 impl<R: Clone> KeyQueues<R> {
-    /// Queues that admit parts up to `capacity`, and start batches of up to `batch_limit`. A part above the limit in bytes
-    /// is a batch by itself.
+    /// Creates queues that admit parts up to `capacity` and start batches up to `batch_limit`. A part above the byte
+    /// limit is a batch of one.
     pub(crate) fn new(capacity: Capacity, batch_limit: Capacity) -> Self {
         Self {
             capacity,
             batch_limit,
             in_use: Capacity { parts: 0, bytes: 0 },
-            queues: HashMap::new(),
-            ready: ReadyParts { by_org: BTreeMap::new(), org_order: VecDeque::new() },
+            later_parts: HashMap::new(),
+            ready_parts: ReadyParts { by_org: BTreeMap::new(), org_order: VecDeque::new() },
             unfinished: HashMap::new(),
             next_record_number: 0,
         }
     }
 
-    /// True if another record may be admitted. A record above the whole capacity is admitted once nothing else is held.
+    /// True if another record may be admitted. A record above the full capacity is admitted when the queues are empty.
     pub(crate) fn has_capacity(&self) -> bool {
         self.in_use.parts < self.capacity.parts && self.in_use.bytes < self.capacity.bytes
     }
 
-    pub(crate) fn has_ready(&self) -> bool {
-        !self.ready.org_order.is_empty()
+    pub(crate) fn has_ready_parts(&self) -> bool {
+        !self.ready_parts.org_order.is_empty()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -129,96 +128,97 @@ impl<R: Clone> KeyQueues<R> {
     ) -> Option<FinishedRecord<R>> {
         let record_number = self.next_record_number;
         self.next_record_number += 1;
-        let mut count = 0;
+        let mut part_count = 0;
         for NewPart { key, bytes, is_batchable } in parts {
             let mut part = QueuedPart {
                 record: record.clone(),
-                index: count,
+                index: part_count,
                 key,
                 is_retry: false,
                 is_batchable,
                 bytes,
                 record_number,
             };
-            count += 1;
+            part_count += 1;
             self.in_use.parts += 1;
             self.in_use.bytes += bytes;
-            if let Some(queue) = self.queues.get_mut(&part.key) {
-                // It starts when the earlier part of its key ends, and the parts beside it have long started by then.
+            if let Some(queue) = self.later_parts.get_mut(&part.key) {
+                // The part starts after an earlier part of its key, when the batch of its record has already started.
                 part.is_batchable = false;
                 queue.push_back(part);
             } else {
-                self.queues.insert(part.key.clone(), VecDeque::new());
-                self.ready.push(part);
+                self.later_parts.insert(part.key.clone(), VecDeque::new());
+                self.ready_parts.push(part);
             }
         }
-        if count == 0 {
+        if part_count == 0 {
             return Some(FinishedRecord { record, is_complete: true });
         }
-        self.unfinished.insert(record_number, Unfinished { parts: count, is_complete: true });
+        self.unfinished.insert(record_number, UnfinishedRecord { open_parts: part_count, is_complete: true });
         None
     }
 
-    /// Takes the parts that may run next: those of the first org by turn for which `acquire` returns a slot.
+    /// Takes the next work: that of the first org in turn for which `acquire` returns a slot.
     pub(crate) fn next_ready<S>(
         &mut self,
         acquire: impl FnMut(&OrgId) -> Option<S>,
     ) -> Option<(ReadyWork<R>, S)> {
-        self.ready.pop(self.batch_limit, acquire)
+        self.ready_parts.pop(self.batch_limit, acquire)
     }
 
-    /// Makes parts of a batch ready again, each by itself and before what is ready of their org. They keep their keys.
+    /// Makes parts of a batch ready again as single parts, ahead of their org's other ready parts. They keep their keys.
     pub(crate) fn separate(
         &mut self,
         parts: impl IntoIterator<Item = QueuedPart<R>, IntoIter: DoubleEndedIterator>,
         is_retry: bool,
     ) {
+        // In reverse, so `push_front` preserves their order.
         for part in parts.into_iter().rev() {
-            self.ready.push_front(QueuedPart { is_batchable: false, is_retry, ..part });
+            self.ready_parts.push_front(QueuedPart { is_batchable: false, is_retry, ..part });
         }
     }
 
-    /// Ends a part, done or abandoned, and makes the next one of its key ready. Returns the record with its last part.
+    /// Ends a part and makes the next part of its key ready. Returns the record if this was its last part.
     pub(crate) fn finish(&mut self, part: QueuedPart<R>, is_done: bool) -> Option<FinishedRecord<R>> {
-        if let Some(queue) = self.queues.get_mut(&part.key) {
+        if let Some(queue) = self.later_parts.get_mut(&part.key) {
             match queue.pop_front() {
-                Some(next) => self.ready.push(next),
+                Some(next_part) => self.ready_parts.push(next_part),
                 None => {
-                    self.queues.remove(&part.key);
+                    self.later_parts.remove(&part.key);
                 }
             }
         }
-        self.release(part, is_done)
+        self.release_part(part, is_done)
     }
 
-    /// Drops the parts of lost records that have not started. Returns the records that are finished by it.
-    pub(crate) fn drop_lost(&mut self, is_lost: impl Fn(&R) -> bool) -> Vec<FinishedRecord<R>> {
-        let mut dropped = Vec::new();
-        for queue in self.queues.values_mut() {
-            dropped.extend(extract(queue, &is_lost));
+    /// Drops the parts of revoked records that have not started. Returns the records that are finished by it.
+    pub(crate) fn drop_revoked(&mut self, is_revoked: impl Fn(&R) -> bool) -> Vec<FinishedRecord<R>> {
+        let mut dropped_parts = Vec::new();
+        for queue in self.later_parts.values_mut() {
+            dropped_parts.extend(split_off_matching(queue, &is_revoked));
         }
-        // A ready part blocked its key, so the next part of the key becomes ready.
-        for part in self.ready.extract(&is_lost) {
-            if let Some(next) = self.queues.get_mut(&part.key).and_then(VecDeque::pop_front) {
-                self.ready.push(next);
+        // A dropped ready part no longer blocks its key, so the next part of the key becomes ready.
+        for part in self.ready_parts.remove_matching(&is_revoked) {
+            if let Some(next_part) = self.later_parts.get_mut(&part.key).and_then(VecDeque::pop_front) {
+                self.ready_parts.push(next_part);
             } else {
-                self.queues.remove(&part.key);
+                self.later_parts.remove(&part.key);
             }
-            dropped.push(part);
+            dropped_parts.push(part);
         }
-        dropped.into_iter().filter_map(|part| self.release(part, false)).collect()
+        dropped_parts.into_iter().filter_map(|part| self.release_part(part, false)).collect()
     }
 
-    fn release(&mut self, part: QueuedPart<R>, is_done: bool) -> Option<FinishedRecord<R>> {
+    fn release_part(&mut self, part: QueuedPart<R>, is_done: bool) -> Option<FinishedRecord<R>> {
         self.in_use.parts -= 1;
         self.in_use.bytes -= part.bytes;
-        let unfinished = self.unfinished.get_mut(&part.record_number)?;
-        unfinished.parts -= 1;
-        unfinished.is_complete &= is_done;
-        if unfinished.parts > 0 {
+        let record = self.unfinished.get_mut(&part.record_number)?;
+        record.open_parts -= 1;
+        record.is_complete &= is_done;
+        if record.open_parts > 0 {
             return None;
         }
-        let is_complete = unfinished.is_complete;
+        let is_complete = record.is_complete;
         self.unfinished.remove(&part.record_number);
         Some(FinishedRecord { record: part.record, is_complete })
     }
@@ -251,10 +251,10 @@ impl<R> ReadyParts<R> {
         batch_limit: Capacity,
         mut acquire: impl FnMut(&OrgId) -> Option<S>,
     ) -> Option<(ReadyWork<R>, S)> {
-        // An org without a slot keeps its turn.
-        let (turn, slot) =
-            self.org_order.iter().enumerate().find_map(|(turn, org)| Some((turn, acquire(org)?)))?;
-        let org = self.org_order.remove(turn)?;
+        // An org without a free slot keeps its turn, so it is first when one is released.
+        let (position, slot) =
+            self.org_order.iter().enumerate().find_map(|(position, org)| Some((position, acquire(org)?)))?;
+        let org = self.org_order.remove(position)?;
         let parts = self.by_org.get_mut(&org)?;
         let work = take_work(parts, batch_limit)?;
         if parts.is_empty() {
@@ -265,41 +265,43 @@ impl<R> ReadyParts<R> {
         Some((work, slot))
     }
 
-    fn extract(&mut self, is_wanted: impl Fn(&R) -> bool) -> Vec<QueuedPart<R>> {
-        let mut extracted = Vec::new();
+    fn remove_matching(&mut self, matches: impl Fn(&R) -> bool) -> Vec<QueuedPart<R>> {
+        let mut removed_parts = Vec::new();
         for parts in self.by_org.values_mut() {
-            extracted.extend(extract(parts, &is_wanted));
+            removed_parts.extend(split_off_matching(parts, &matches));
         }
         self.by_org.retain(|_, parts| !parts.is_empty());
         self.org_order.retain(|org| self.by_org.contains_key(org));
-        extracted
+        removed_parts
     }
 }
 
-/// Takes the first part, and with it the batchable ones that follow it, as many as the limit allows.
+/// Takes the first part, and the batchable parts that follow it up to the limit.
 fn take_work<R>(parts: &mut VecDeque<QueuedPart<R>>, limit: Capacity) -> Option<ReadyWork<R>> {
-    let first = parts.pop_front()?;
-    if !first.is_batchable {
-        return Some(ReadyWork::Single(first));
+    let first_part = parts.pop_front()?;
+    if !first_part.is_batchable {
+        return Some(ReadyWork::Single(first_part));
     }
-    let mut bytes = first.bytes;
-    let mut batch = vec![first];
+    let mut bytes = first_part.bytes;
+    let mut batch = vec![first_part];
     while batch.len() < limit.parts
-        && let Some(next) = parts.pop_front_if(|next| next.is_batchable && bytes + next.bytes <= limit.bytes)
+        && let Some(next_part) =
+            parts.pop_front_if(|part| part.is_batchable && bytes + part.bytes <= limit.bytes)
     {
-        bytes += next.bytes;
-        batch.push(next);
+        bytes += next_part.bytes;
+        batch.push(next_part);
     }
     Some(ReadyWork::Batch(batch))
 }
 
-fn extract<R>(
+fn split_off_matching<R>(
     parts: &mut VecDeque<QueuedPart<R>>,
-    is_wanted: impl Fn(&R) -> bool,
+    matches: impl Fn(&R) -> bool,
 ) -> VecDeque<QueuedPart<R>> {
-    let (wanted, rest) = std::mem::take(parts).into_iter().partition(|part| is_wanted(&part.record));
-    *parts = rest;
-    wanted
+    let (matching_parts, other_parts) =
+        std::mem::take(parts).into_iter().partition(|part| matches(&part.record));
+    *parts = other_parts;
+    matching_parts
 }
 
 #[cfg(test)]

@@ -204,7 +204,7 @@ proptest! {
                 Step::Revoke => {
                     model.epoch += 1;
                     let epoch = model.epoch;
-                    let finished = queues.drop_lost(|record| record.1 != epoch);
+                    let finished = queues.drop_revoked(|record| record.1 != epoch);
                     model.check_returned(finished)?;
                 }
             }
@@ -221,7 +221,7 @@ proptest! {
         prop_assert_eq!(model.returned.len(), model.admitted, "every record comes back once");
         prop_assert!(queues.is_empty());
         prop_assert_eq!(queues.in_use, Capacity { parts: 0, bytes: 0 });
-        prop_assert!(queues.queues.is_empty() && queues.unfinished.is_empty(), "nothing stays behind");
+        prop_assert!(queues.later_parts.is_empty() && queues.unfinished.is_empty(), "nothing stays behind");
     }
 
     #[test]
@@ -243,7 +243,7 @@ proptest! {
 }
 
 #[test]
-fn org_without_a_slot_keeps_its_turn_and_delays_nobody() {
+fn org_without_a_slot_keeps_its_turn() {
     let mut queues = KeyQueues::new(UNBOUNDED, BATCH);
     for org in 0..3 {
         queues.admit((0, org), [single(org, 0), single(org, 1)]);
@@ -278,7 +278,7 @@ fn running_part_of_a_revoked_assignment_still_blocks_its_key() {
     let mut queues = KeyQueues::new(UNBOUNDED, BATCH);
     queues.admit((1, 0), [single(0, 0)]);
     let old = next_single(&mut queues).unwrap();
-    assert!(queues.drop_lost(|record| record.1 == 0).is_empty(), "it comes back when it ends");
+    assert!(queues.drop_revoked(|record| record.1 == 0).is_empty(), "it comes back when it ends");
     queues.admit((1, 1), [single(0, 0)]);
     assert!(next_work(&mut queues).is_none(), "the same record, delivered again, waits");
     assert_eq!(queues.finish(old, true), Some(FinishedRecord { record: (1, 0), is_complete: true }));
@@ -323,7 +323,7 @@ fn waiting_records_of_an_org_share_a_batch() {
 }
 
 #[test]
-fn second_version_in_a_record_waits_for_the_first_and_goes_alone() {
+fn second_version_in_a_record_starts_alone_after_the_first() {
     let mut queues = KeyQueues::new(UNBOUNDED, BATCH);
     queues.admit(1, [batchable(0, 0, 1), batchable(0, 0, 1), batchable(0, 1, 1)]);
     let (items, _, batch) = next_items(&mut queues);

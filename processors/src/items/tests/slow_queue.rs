@@ -136,7 +136,7 @@ fn queue_that_learns(limits: Limits, is_good_known: &Arc<AtomicBool>) -> SlowQue
 }
 
 #[tokio::test]
-async fn half_is_left_to_hosts_as_soon_as_they_are_known() {
+async fn unknown_hosts_leave_half_of_the_permits_to_known_hosts() {
     let (known, org) = (Arc::new(AtomicBool::new(false)), OrgId::new("o"));
     let queue = queue_that_learns(limits(6, 2), &known);
     let _hanging = ["a", "b", "c"].map(|host| now(&queue, &org, &[host], 1).unwrap());
@@ -159,7 +159,7 @@ async fn half_is_left_to_hosts_as_soon_as_they_are_known() {
 }
 
 #[tokio::test]
-async fn end_of_any_item_lets_hosts_run_that_became_known() {
+async fn end_of_an_item_starts_items_of_newly_known_hosts() {
     let (known, org) = (Arc::new(AtomicBool::new(false)), OrgId::new("o"));
     let queue = queue_that_learns(limits(4, 2), &known);
     let _hanging = ["a", "b"].map(|host| now(&queue, &org, &[host], 1).unwrap());
@@ -189,7 +189,7 @@ async fn full_queue_refuses_items_of_its_own_org_only() {
 }
 
 #[tokio::test]
-async fn item_that_finds_no_bytes_waits_until_some_are_free() {
+async fn item_without_free_bytes_waits_for_them() {
     let (queue, org) = (queue(9, 9), OrgId::new("o"));
     let first = now(&queue, &org, &["a"], 50).unwrap();
     let mut second = acquire(&queue, &org, &["a"], 10);

@@ -3,12 +3,12 @@
 //! Pure: `due_scanner` reads the rows, acts on them and passes the time in.
 //!
 //! Rows are stored in partitions of one shard and one minute. A writer's clock may be behind, so a row may appear in a
-//! minute that was read before. Therefore the last ten minutes are read again and again, and the cursor passes a minute
-//! only when the minute was read after those ten and all its rows are settled. Settled rows stay in the index until then,
-//! so reading one again costs nothing more.
+//! minute that was read before. Therefore the last ten minutes are read repeatedly, and the cursor passes a minute only
+//! after the minute was read at an age above ten minutes and all its rows are settled. Settled rows stay in the index
+//! until then, so a repeated read does not repeat their action.
 //!
-//! If the clock is set back by more than that, the cursor goes back too, since rows that are written now would be behind
-//! it. Rows that were written in the time that comes again wait until then. The scanner reports it.
+//! If the clock is set back by more than ten minutes, the cursor moves back too, because new rows would otherwise be behind
+//! it. Rows written under the later time wait until the clock reaches that time again. The scanner reports the change.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ use tidegate_schemas::ids::Millis;
 
 pub(crate) const MINUTE_MS: i64 = 60_000;
 
-/// Number of past minutes that are read again: the bound on how far a writer's clock may be behind.
+/// Number of past minutes that are read again. A writer's clock may be behind by at most this time.
 pub(crate) const LATE_MINUTES: i64 = 10;
 
 pub(crate) fn minute_of(at: Millis) -> i64 {
@@ -36,7 +36,7 @@ pub(crate) trait DueRow: Clone + Debug + Send + Sync + 'static {
     fn due_at(&self) -> Millis;
 }
 
-/// Further need of a row for action.
+/// State of a row after its action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FollowUp {
     Settled,
@@ -48,9 +48,9 @@ pub(crate) struct DueIndex<R: DueRow> {
     /// Oldest minute that may have unsettled rows.
     cursor: i64,
     minutes: BTreeMap<i64, BTreeMap<R::Id, RowState<R>>>,
-    waiting: BTreeSet<(Millis, i64, R::Id)>,
-    /// Minutes from the cursor on that were read when no row could appear in them any more.
-    closed: BTreeSet<i64>,
+    waiting_rows: BTreeSet<(Millis, i64, R::Id)>,
+    /// Minutes from the cursor on whose last read was late enough that no further row can appear in them.
+    closed_minutes: BTreeSet<i64>,
 }
 
 #[derive(Debug)]
@@ -62,71 +62,82 @@ enum RowState<R> {
 
 impl<R: DueRow> DueIndex<R> {
     pub(crate) fn new(cursor: i64) -> Self {
-        Self { cursor, minutes: BTreeMap::new(), waiting: BTreeSet::new(), closed: BTreeSet::new() }
+        Self {
+            cursor,
+            minutes: BTreeMap::new(),
+            waiting_rows: BTreeSet::new(),
+            closed_minutes: BTreeSet::new(),
+        }
     }
 
     pub(crate) const fn cursor(&self) -> i64 {
         self.cursor
     }
 
-    /// Moves the cursor back if rows that are written at `now` would be behind it. Returns by how many minutes.
+    /// Moves the cursor back if rows written at `now` would be behind it. Returns the number of minutes.
     pub(crate) fn rewind(&mut self, now: Millis) -> Option<i64> {
-        let latest = minute_of(now) - LATE_MINUTES;
-        // Rows can appear in these minutes again, also when the cursor waits for an unsettled row before them.
-        self.closed.split_off(&latest);
-        let behind = self.cursor - latest;
-        if behind <= 0 {
+        let latest_cursor = minute_of(now) - LATE_MINUTES;
+        // Also without a cursor move: the cursor may wait at an older unsettled row while rows appear in these minutes
+        // again.
+        self.closed_minutes.split_off(&latest_cursor);
+        let minutes_back = self.cursor - latest_cursor;
+        if minutes_back <= 0 {
             return None;
         }
-        self.cursor = latest;
-        Some(behind)
+        self.cursor = latest_cursor;
+        Some(minutes_back)
     }
 
-    /// Returns the minutes in which rows may still appear.
-    pub(crate) fn recent(&self, now: Millis) -> RangeInclusive<i64> {
-        let now = minute_of(now);
-        self.cursor.max(now - LATE_MINUTES)..=now + 1
+    /// Returns the minutes in which new rows may appear.
+    pub(crate) fn recent_minutes(&self, now: Millis) -> RangeInclusive<i64> {
+        // The next minute is included, so its rows are indexed before they are due.
+        let current_minute = minute_of(now);
+        self.cursor.max(current_minute - LATE_MINUTES)..=current_minute + 1
     }
 
-    /// Returns the oldest minutes before the recent ones that are not closed, at most `limit`.
-    pub(crate) fn backlog(&self, now: Millis, limit: usize) -> Vec<i64> {
-        let recent = *self.recent(now).start();
-        (self.cursor..recent).filter(|minute| !self.closed.contains(minute)).take(limit).collect()
+    /// Returns up to `limit` open minutes before the recent ones, oldest first.
+    pub(crate) fn backlog_minutes(&self, now: Millis, limit: usize) -> Vec<i64> {
+        let first_recent = *self.recent_minutes(now).start();
+        (self.cursor..first_recent)
+            .filter(|minute| !self.closed_minutes.contains(minute))
+            .take(limit)
+            .collect()
     }
 
-    /// Adds a row that was read. A row that is known already changes nothing.
+    /// Adds a row. Ignores a row that the index already has.
     pub(crate) fn insert(&mut self, row: R) {
-        let (minute, id, at) = (row.minute(), row.id(), row.due_at());
+        let (minute, id, due_at) = (row.minute(), row.id(), row.due_at());
         let rows = self.minutes.entry(minute).or_default();
         if !rows.contains_key(&id) {
             rows.insert(id.clone(), RowState::Waiting(row));
-            self.waiting.insert((at, minute, id));
+            self.waiting_rows.insert((due_at, minute, id));
         }
     }
 
-    /// Notes that the whole minute was read by a read that began at `began`.
-    pub(crate) fn note_read(&mut self, minute: i64, began: Millis) {
-        if minute >= self.cursor && minute < minute_of(began) - LATE_MINUTES {
-            self.closed.insert(minute);
+    /// Records a complete read of the minute that started at `read_started_at`.
+    pub(crate) fn record_read(&mut self, minute: i64, read_started_at: Millis) {
+        // Younger minutes can still receive rows from a writer with a late clock.
+        if minute >= self.cursor && minute < minute_of(read_started_at) - LATE_MINUTES {
+            self.closed_minutes.insert(minute);
         }
     }
 
-    /// Takes the rows that are due. Each comes back through `finish`.
+    /// Takes the due rows. The caller returns each with `finish`.
     pub(crate) fn take_due(&mut self, now: Millis) -> Vec<R> {
-        let mut due = Vec::new();
-        while let Some((at, minute, id)) = self.waiting.pop_first() {
+        let mut due_rows = Vec::new();
+        while let Some((at, minute, id)) = self.waiting_rows.pop_first() {
             if at > now {
-                self.waiting.insert((at, minute, id));
+                self.waiting_rows.insert((at, minute, id));
                 break;
             }
             let Some(state) = self.minutes.get_mut(&minute).and_then(|rows| rows.get_mut(&id)) else {
                 continue;
             };
             if let RowState::Waiting(row) = std::mem::replace(state, RowState::InProgress) {
-                due.push(row);
+                due_rows.push(row);
             }
         }
-        due
+        due_rows
     }
 
     pub(crate) fn finish(&mut self, row: R, follow_up: FollowUp) {
@@ -135,21 +146,21 @@ impl<R: DueRow> DueIndex<R> {
         *state = match follow_up {
             FollowUp::Settled => RowState::Settled,
             FollowUp::DueAgain(at) => {
-                self.waiting.insert((at, minute, id));
+                self.waiting_rows.insert((at, minute, id));
                 RowState::Waiting(row)
             }
         };
     }
 
-    /// Returns when the next known row is due.
+    /// Returns the due time of the next waiting row.
     pub(crate) fn next_due_at(&self) -> Option<Millis> {
-        self.waiting.first().map(|(at, ..)| *at)
+        self.waiting_rows.first().map(|(at, ..)| *at)
     }
 
     /// Moves the cursor past closed minutes without unsettled rows, and returns it.
     pub(crate) fn advance(&mut self) -> i64 {
-        while self.closed.contains(&self.cursor) && self.is_settled(self.cursor) {
-            self.closed.remove(&self.cursor);
+        while self.closed_minutes.contains(&self.cursor) && self.is_settled(self.cursor) {
+            self.closed_minutes.remove(&self.cursor);
             self.minutes.remove(&self.cursor);
             self.cursor += 1;
         }

@@ -75,15 +75,15 @@ proptest! {
                 Step::Pass { seconds, sweeps, again } => {
                     now = Millis(now.0 + seconds * 1_000);
                     index.rewind(now);
-                    let mut minutes = index.backlog(now, 3);
+                    let mut minutes = index.backlog_minutes(now, 3);
                     if sweeps {
-                        minutes.extend(index.recent(now));
+                        minutes.extend(index.recent_minutes(now));
                     }
                     for minute in minutes {
                         for row in table.values().filter(|row| row.minute() == minute) {
                             index.insert(row.clone());
                         }
-                        index.note_read(minute, now);
+                        index.record_read(minute, now);
                     }
                     for (nth, row) in index.take_due(now).into_iter().enumerate() {
                         prop_assert!(row.due_at <= now, "a row came early");
@@ -127,13 +127,13 @@ fn settled_row_is_not_due_when_it_is_read_again() {
 }
 
 #[test]
-fn closed_minute_opens_again_when_the_clock_is_set_back_to_it() {
+fn clock_set_back_reopens_closed_minutes() {
     let now = Millis(1_000 * MINUTE_MS);
     let unsettled = Row { id: 1, due_at: Millis(now.0 - 20 * MINUTE_MS) };
     let mut index = DueIndex::new(unsettled.minute());
     index.insert(unsettled.clone());
-    for minute in index.backlog(now, 20) {
-        index.note_read(minute, now);
+    for minute in index.backlog_minutes(now, 20) {
+        index.record_read(minute, now);
     }
     assert_eq!(index.take_due(now).len(), 1);
 
@@ -142,5 +142,5 @@ fn closed_minute_opens_again_when_the_clock_is_set_back_to_it() {
     let late = Row { id: 2, due_at: Millis(earlier.0 - 8 * MINUTE_MS) };
     index.finish(unsettled, FollowUp::Settled);
     assert_eq!(index.advance(), minute_of(earlier) - LATE_MINUTES);
-    assert!(index.backlog(now, 20).contains(&late.minute()), "it is read again");
+    assert!(index.backlog_minutes(now, 20).contains(&late.minute()), "it is read again");
 }

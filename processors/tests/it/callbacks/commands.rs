@@ -43,7 +43,7 @@ async fn resent_callback_keeps_its_id_and_stays_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_exhausted_callback_gets_a_whole_schedule_by_a_resend() {
+async fn resend_restarts_the_schedule_of_an_exhausted_callback() {
     let (switch, receiver) = switched(500).await;
     let schedule = ["0s", "10ms", "10ms"].map(|pause| pause.parse().unwrap()).to_vec();
     let mut world = World::new(Settings { schedule, ..quick() }).await;

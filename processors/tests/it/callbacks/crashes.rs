@@ -33,7 +33,7 @@ async fn hanging() -> (Arc<AtomicBool>, Receiver) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kill_costs_at_most_one_more_attempt() {
+async fn kill_causes_at_most_one_extra_attempt() {
     let (answers, receiver) = hanging().await;
     // A lease that this test cannot wait for.
     let settings = Settings { in_flight_per_endpoint: 1, lease_margin_ms: 3_600_000, ..quick() };
@@ -115,7 +115,7 @@ async fn callbacks_queued_at_a_stop_are_sent_once_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attempt_whose_row_was_written_is_not_made_again() {
+async fn stored_attempt_is_not_repeated_after_a_crash() {
     let (answers, receiver) = hanging().await;
     let mut world = World::calling_for(quick(), 10_000).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
@@ -149,7 +149,7 @@ async fn an_attempt_whose_row_was_written_is_not_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_is_replayed_is_carried_out_once() {
+async fn replayed_command_is_applied_once() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
     let mut world = World::new(quick()).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
@@ -180,7 +180,7 @@ async fn world_event(world: &World, like: tidegate_schemas::ids::EventId) -> tid
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_waits_for_the_call_under_way_and_starts_no_other() {
+async fn stop_waits_for_the_running_call_and_starts_no_other() {
     let receiver = Receiver::start(|_, _| Answer::Hang).await;
     let settings = Settings { in_flight_per_endpoint: 1, ..quick() };
     let mut world = World::calling_for(settings, 1_500).await;

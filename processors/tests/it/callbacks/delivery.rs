@@ -41,7 +41,7 @@ async fn callback_arrives_signed_with_sequence_and_unchanged_body() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn repeated_record_makes_one_delivery_as_the_first_said() {
+async fn first_record_defines_the_delivery_of_repeated_ones() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
     let mut world = World::new(quick()).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
@@ -99,7 +99,7 @@ async fn failed_attempt_leaves_a_due_row_for_the_next_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn receiver_that_closes_at_once_exhausts_twelve_attempts() {
+async fn closing_receiver_exhausts_after_twelve_attempts() {
     let receiver = Receiver::start(|_, _| Answer::Close).await;
     let mut world = World::new(quick()).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
@@ -112,7 +112,7 @@ async fn receiver_that_closes_at_once_exhausts_twelve_attempts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_receiver_that_hangs_delays_nobody_else() {
+async fn hanging_receiver_does_not_delay_other_endpoints() {
     let receiver =
         Receiver::start(|path, _| if path == "/hangs" { Answer::Hang } else { Answer::Status(200) }).await;
     let settings = Settings { in_flight_per_endpoint: 2, in_flight: 4, ..quick() };
@@ -134,7 +134,7 @@ async fn one_receiver_that_hangs_delays_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deliveries_without_room_come_back_from_the_store() {
+async fn deliveries_without_room_are_read_from_the_store_later() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
     let settings =
         Settings { in_flight_per_endpoint: 1, in_flight: 1, backlog_per_endpoint: 1, backlog: 1, ..quick() };
@@ -152,7 +152,7 @@ async fn deliveries_without_room_come_back_from_the_store() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_is_gone_twice_holds_the_callback() {
+async fn two_gone_answers_hold_the_callback() {
     let receiver = Receiver::start(|_, _| Answer::Status(410)).await;
     let mut world = World::new(quick()).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;
@@ -164,7 +164,7 @@ async fn a_receiver_that_is_gone_twice_holds_the_callback() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn callback_without_endpoint_is_held_until_there_is_one() {
+async fn callback_is_held_until_an_endpoint_is_configured() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
     let mut world = World::new(quick()).await;
     world.start();
@@ -185,7 +185,7 @@ async fn callback_without_endpoint_is_held_until_there_is_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn callback_without_endpoint_goes_where_a_new_one_would() {
+async fn held_callback_uses_the_endpoint_of_a_new_event() {
     let first = Receiver::start(|_, _| Answer::Status(200)).await;
     let named = Receiver::start(|_, _| Answer::Status(200)).await;
     let mut world = World::new(quick()).await;
@@ -328,7 +328,7 @@ async fn unreadable_secret_and_unset_header_cost_no_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_may_not_be_called_is_tried_three_times() {
+async fn blocked_address_exhausts_after_three_attempts() {
     let mut world = World::new(quick()).await;
     world.endpoints(&[("inside", "http://10.0.0.1/hook".to_owned())]).await;
     world.start();
@@ -338,7 +338,7 @@ async fn an_address_that_may_not_be_called_is_tried_three_times() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn body_that_is_no_event_is_dead_lettered() {
+async fn invalid_event_body_is_dead_lettered() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
     let mut world = World::new(quick()).await;
     world.endpoints(&[("platform", receiver.url("/hook"))]).await;

@@ -114,7 +114,7 @@ async fn two_versions_in_a_report_show_the_media_of_both() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_is_looked_at_as_deep_as_any_version_wants_it() {
+async fn address_is_inspected_for_the_needs_of_all_versions() {
     let host = host().await;
     let mut world = world(&host).await;
     let mut sent = report(world.version().await, 1, "look", true);
@@ -142,7 +142,7 @@ async fn appealed_item_sent_again_shows_the_media_of_both() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_letter_holds_all_that_shares_the_row() {
+async fn dead_letter_contains_all_entries_of_a_shared_row() {
     let folder = tempfile::tempdir().unwrap();
     let db = fjall::Database::builder(folder.path()).open().unwrap();
     let open = |max_row_bytes| store_of_rows(&db, max_row_bytes);

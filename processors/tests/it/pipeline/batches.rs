@@ -25,7 +25,7 @@ async fn all_evaluated(world: &World, names: &[(ItemKey, SubmissionId)]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn items_leave_their_batch_each_for_its_own_reason() {
+async fn items_that_need_more_than_their_data_leave_the_batch() {
     let mut world = World::started().await;
     let mut entries = posts(0..10, "good morning");
     let quiet = names(&entries);
@@ -62,7 +62,7 @@ async fn items_leave_their_batch_each_for_its_own_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_that_the_store_refuses_takes_no_other_item_along() {
+async fn refused_row_fails_only_its_own_item() {
     let folder = tempfile::tempdir().unwrap();
     let db = fjall::Database::builder(folder.path()).open().unwrap();
     let mut world = World::on(store_of_rows(&db, 20_000)).await;

@@ -103,7 +103,7 @@ async fn a_rule_adds_its_hit_to_the_job_of_a_child_safety_report() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn threshold_hands_the_user_over_to_the_queue_it_names() {
+async fn threshold_escalates_the_user_to_its_queue() {
     let mut world = world().await;
     for id in ["p1", "p2", "p3"] {
         world.submit_text(id, "scamcoin").await;
@@ -114,7 +114,7 @@ async fn threshold_hands_the_user_over_to_the_queue_it_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn decision_that_hands_over_is_an_escalation_with_its_reason() {
+async fn decision_to_escalate_is_recorded_with_its_reason() {
     let mut world = world().await;
     world.submit_text("p1", "doubtful").await;
     let review = claim(&world, "default").await;
@@ -174,7 +174,7 @@ async fn a_hash_match_opens_a_child_safety_job_without_a_report() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn child_safety_decision_is_told_to_cleared_endpoints() {
+async fn child_safety_decision_is_sent_to_cleared_endpoints_only() {
     let mut world = world().await;
     let wait_for_endpoints = async |world: &World, count: usize| {
         let callbacks = async || {

@@ -30,7 +30,7 @@ pub(crate) async fn drop_keyspace(address: &str, keyspace: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn store_outage_costs_time_and_nothing_else() {
+async fn store_outage_only_delays_items() {
     let Some(addresses) = servers::cql("processing, an outage of the store") else { return };
     let address = addresses.split(',').next().unwrap();
     let keyspace = new_keyspace("processing");
@@ -86,7 +86,7 @@ async fn content_that_the_cluster_rejects_is_dead_lettered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stored_items_are_found_by_time_on_a_cluster_as_well() {
+async fn stored_items_are_found_by_time_on_a_cluster() {
     let Some(addresses) = servers::cql("processing, stored items by time") else { return };
     let address = addresses.split(',').next().unwrap();
     let keyspace = format!("processing_time_{}", tidegate_schemas::ids::SubmissionId::random().0.simple());

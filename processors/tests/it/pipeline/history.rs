@@ -59,13 +59,13 @@ pub(crate) async fn items_are_found_by_time(mut world: World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_item_is_found_once_however_pages_are_cut() {
+async fn every_item_is_found_once_at_any_page_size() {
     items_are_found_by_time(World::new().await).await;
 }
 
 /// Rules never acted on what the service fetched, so a rule that acts on older items passes it by as well.
 #[tokio::test(flavor = "multi_thread")]
-async fn submitted_items_are_found_in_their_org_only_and_fetched_ones_never() {
+async fn search_finds_submitted_items_of_the_org_only() {
     let mut world = World::started().await;
     let own = world.submit_text("p1", "hello").await;
     world.evaluated(&post("p1"), own).await;

@@ -116,7 +116,7 @@ async fn items_beyond_the_fast_path_are_evaluated_by_the_slow_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hosts_that_drip_or_lie_harm_no_item_of_a_good_one() {
+async fn slow_or_invalid_hosts_do_not_affect_a_good_host() {
     let go = Arc::new(Semaphore::new(0));
     let drips = Answer::Drip(Arc::clone(&go), picture(1));
     let dripping = hosts(2, 3, move || drips.clone()).await;
@@ -145,7 +145,7 @@ async fn hosts_that_drip_or_lie_harm_no_item_of_a_good_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hosts_that_send_little_leave_room_to_a_good_one() {
+async fn slow_hosts_leave_permits_for_a_good_host() {
     let go = Arc::new(Semaphore::new(0));
     let stalls = Answer::Stall(Arc::clone(&go), 100 << 20, picture(1));
     let boasting = hosts(2, 4, move || stalls.clone()).await;
@@ -166,7 +166,7 @@ async fn hosts_that_send_little_leave_room_to_a_good_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn queued_items_end_when_the_time_of_each_is_over() {
+async fn queued_items_end_at_their_own_deadline() {
     let hanging = hosts(2, 1, || Answer::Never).await;
     // One after the other, they would take ten minutes.
     let media = MediaSettings {

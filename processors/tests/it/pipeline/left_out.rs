@@ -37,7 +37,7 @@ async fn stored_and_published(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn item_longer_than_the_search_limit_says_so_without_a_match() {
+async fn item_longer_than_the_search_limit_reports_the_omission() {
     let mut world = World::started().await;
     for (id, filler, left_out) in
         [("long", LIMIT, json!({"truncated": ["text"]})), ("whole", LIMIT - " scamcoin".len(), json!({}))]

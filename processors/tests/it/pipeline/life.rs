@@ -59,7 +59,7 @@ async fn taken(world: &World, day: i64) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rule_acts_on_so_many_items_of_a_day_and_no_more() {
+async fn daily_limit_bounds_the_actions_of_a_rule() {
     const LIMIT: usize = 5;
     let mut world = World::started().await;
     world.configure(&rule("{actions_per_day: 5}"), false).await;
@@ -130,7 +130,7 @@ async fn alarm_also_counts_matches_outside_the_rollout() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replay_acts_on_what_was_allowed_and_on_nothing_else() {
+async fn replay_acts_only_on_items_within_the_limit() {
     let mut first = World::started().await;
     first.configure(&rule("{actions_per_day: 3, per_user_cooldown: 30d}"), false).await;
     // Two of each user, so that both limits refuse.
@@ -158,7 +158,7 @@ async fn a_replay_acts_on_what_was_allowed_and_on_nothing_else() {
 
 /// Both have taken their place before either has a plan, as after a kill in between.
 #[tokio::test(flavor = "multi_thread")]
-async fn reevaluated_item_wastes_a_place_and_keeps_its_user() {
+async fn reevaluated_item_uses_a_place_and_keeps_its_cooldown() {
     use tidegate_moderation::rules::limits::{CooldownRequest, LimitPeriod, PeriodUnit, take, take_cooldown};
     let mut world = World::new().await;
     world.configure(&rule("{actions_per_day: 2, per_user_cooldown: 30d}"), false).await;

@@ -130,7 +130,7 @@ async fn item_with_slow_media_is_handed_over_and_evaluated_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_hangs_ends_in_a_visible_state() {
+async fn hanging_fetch_ends_in_a_visible_state() {
     let host = Host::start(|_| Answer::Never).await.unwrap();
     let media = MediaSettings { wait_ms: 1, slow_wait_ms: 50, ..MediaSettings::default() };
     let mut world = world(Settings { media, ..Settings::default() }, &[&host]).await;
@@ -147,7 +147,7 @@ async fn what_hangs_ends_in_a_visible_state() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_that_hangs_harms_no_item_of_another_one() {
+async fn hanging_host_does_not_affect_items_of_other_hosts() {
     let hanging = Host::start(|_| Answer::Never).await.unwrap();
     let good = Host::start(|_| Answer::Picture(picture(1))).await.unwrap();
     // Fewer items are worked on at once than hang.
@@ -171,7 +171,7 @@ async fn a_host_that_hangs_harms_no_item_of_another_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_org_above_its_share_waits_elsewhere() {
+async fn org_above_its_share_of_waits_is_handed_over() {
     let go = Arc::new(Semaphore::new(0));
     let host = held(&go).await;
     let mut settings = patient();
@@ -266,7 +266,7 @@ async fn job_opens_before_its_pictures_and_shows_them_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resent_item_whose_media_are_awaited_is_no_newer_version() {
+async fn resent_item_waiting_for_media_is_the_same_version() {
     let go = Arc::new(Semaphore::new(0));
     let host = held(&go).await;
     let mut world = world(impatient(), &[&host]).await;

@@ -135,7 +135,7 @@ async fn send(world: &World) -> Report {
 }
 
 #[tokio::test]
-async fn items_that_a_report_names_are_fetched_and_stored_without_effects() {
+async fn items_named_by_a_report_are_fetched_without_effects() {
     let platform = Platform::default();
     platform.has("t1", &json!({"text": "free scamcoin here"}));
     platform.has("foreign", &json!({"text": "nobody asked"}));
@@ -256,7 +256,7 @@ async fn fetched_items_beyond_the_limit_are_counted_and_paged() {
 }
 
 #[tokio::test]
-async fn report_that_is_sent_again_asks_once() {
+async fn repeated_report_requests_items_once() {
     let platform = Platform::default();
     let mut first = world(&platform).await;
     first.start();
@@ -269,7 +269,7 @@ async fn report_that_is_sent_again_asks_once() {
 }
 
 #[tokio::test]
-async fn request_that_was_stored_before_a_crash_is_made_after_it() {
+async fn stored_request_is_made_after_a_crash() {
     let platform = Platform::default();
     platform.has("p9", &json!({"text": "hello"}));
     let mut world = world(&platform).await;
@@ -296,7 +296,7 @@ async fn ask_half_answered(trigger: PartialTrigger) -> (Platform, World, Vec<Ite
 }
 
 #[tokio::test]
-async fn request_whose_second_call_fails_lists_what_the_first_brought() {
+async fn request_with_failed_second_call_lists_items_of_the_first() {
     let (platform, mut world, keys) = ask_half_answered(PartialTrigger::Refresh).await;
     let row = settled(&world, PartialState::Failed).await;
     let found: Vec<Value> = serde_json::from_str(&row.found).unwrap();
@@ -309,7 +309,7 @@ async fn request_whose_second_call_fails_lists_what_the_first_brought() {
 }
 
 #[tokio::test]
-async fn request_that_is_tried_again_keeps_what_its_first_attempt_brought() {
+async fn retried_request_keeps_items_of_its_first_attempt() {
     let (_platform, mut world, _) = ask_half_answered(PartialTrigger::Report).await;
     let again = async || requests_of(&world).await.into_iter().find(|row| row.attempts >= 2);
     let row = world.until("another attempt", again).await;
@@ -319,7 +319,7 @@ async fn request_that_is_tried_again_keeps_what_its_first_attempt_brought() {
 }
 
 #[tokio::test]
-async fn fetched_item_never_stands_before_a_submitted_one() {
+async fn submitted_item_takes_precedence_over_a_fetched_one() {
     for variant in ["partial", "original"] {
         let platform = Platform::default();
         let fetched = json!({"id": "p1", "typeId": "post", "typeSchemaVariant": variant,
@@ -347,7 +347,7 @@ async fn fetched_item_never_stands_before_a_submitted_one() {
 }
 
 #[tokio::test]
-async fn platform_that_hangs_holds_up_no_report() {
+async fn hanging_platform_does_not_delay_reports() {
     let platform = Platform { hangs: true, ..Platform::default() };
     let mut world = world(&platform).await;
     world.start();

@@ -30,7 +30,7 @@ fn options(again: bool) -> ReplayOptions {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_three_items_only_the_poisonous_one_is_a_dead_letter() {
+async fn only_the_unprocessable_item_is_dead_lettered() {
     let mut world = World::started().await;
     let (good, bad, other) =
         (entry(&post("p1"), "hello"), of_unknown_type("v1"), entry(&post("p2"), "hello"));
@@ -47,7 +47,7 @@ async fn of_three_items_only_the_poisonous_one_is_a_dead_letter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn data_that_does_not_fit_its_type_is_dead_lettered_without_values() {
+async fn dead_letter_of_invalid_data_names_no_values() {
     let mut world = World::started().await;
     world.submit(vec![entry_of(&post("p1"), r#"{"text": {"secret": 5}}"#.to_owned())]).await;
     let letter = letters(&world, 1).await.remove(0);
@@ -57,7 +57,7 @@ async fn data_that_does_not_fit_its_type_is_dead_lettered_without_values() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_that_cannot_be_read_is_a_dead_letter_as_it_is() {
+async fn undecodable_record_is_dead_lettered_unchanged() {
     let mut world = World::started().await;
     let partition = world.deps.log.partition(Topic::Reports, b"key");
     world.deps.log.append(&[(partition, Record::new(b"key", &[255_u8; 9][..]))]).await.unwrap();
@@ -186,7 +186,7 @@ async fn stored_plan_of_superseded_content_is_not_carried_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn org_of_mostly_poison_is_diverted_and_others_go_on() {
+async fn org_with_mostly_poison_is_diverted_alone() {
     let poison = PoisonSettings { least: 3, ..PoisonSettings::default() };
     let mut world = World::with(Settings { poison, ..Settings::default() }).await;
     let other = OrgId::new("other");
@@ -214,7 +214,7 @@ async fn org_of_mostly_poison_is_diverted_and_others_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn poison_of_several_orgs_at_once_ends_the_role_by_name() {
+async fn poison_of_several_orgs_stops_the_role() {
     let poison = PoisonSettings { least: 1, orgs: 2, ..PoisonSettings::default() };
     let mut world = World::with(Settings { poison, ..Settings::default() }).await;
     let other = OrgId::new("other");

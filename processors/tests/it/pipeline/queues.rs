@@ -51,7 +51,7 @@ async fn severity_of_the_reported_policy_raises_the_priority() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn decisions_have_what_the_queue_requires_and_no_hidden_action() {
+async fn queue_requirements_and_hidden_actions_bind_decisions() {
     let mut world = World::new().await;
     world.configure(STRICT, false).await;
     world.start();

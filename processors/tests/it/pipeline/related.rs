@@ -149,7 +149,7 @@ async fn appeal_against_a_related_item_reverses_its_strike() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn moderator_spares_the_item_and_acts_on_its_author() {
+async fn decision_can_act_on_the_author_only() {
     let mut world = World::started().await;
     let job = reported(&world).await;
     let decision = DecisionRequest {

@@ -125,7 +125,7 @@ async fn a_keyed_item_that_is_sent_again_is_the_same_submission() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_outage_of_the_store_keeps_the_work_and_says_so() {
+async fn store_outage_is_reported_and_loses_no_work() {
     let mut world = World::started().await;
     let done = world.submit_text("p0", "hello").await;
     world.evaluated(&post("p0"), done).await;

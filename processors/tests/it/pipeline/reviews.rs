@@ -238,7 +238,7 @@ async fn a_rules_review_waits_in_the_queue_that_its_action_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_decision_is_told_to_each_subscribed_endpoint() {
+async fn each_subscribed_endpoint_receives_each_decision() {
     let mut world = World::new().await;
     let documents = "endpoint: audit\nurl: https://audit.example/\nevents: [decision.moderator]\n---\n\
                      endpoint: other\nurl: https://other.example/\nevents: [appeal.decision]\n";

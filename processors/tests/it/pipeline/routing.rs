@@ -72,7 +72,7 @@ fn place(job: &Job) -> (&str, Option<&str>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reports_and_reviews_wait_where_the_lists_say() {
+async fn routing_lists_choose_the_queue_of_reports_and_reviews() {
     let mut world = world().await;
     send(&world, "p1", 1, "my wallet", false).await;
     assert_eq!(place(&job(&world, "review", "p1").await), ("scams", Some("reports/scams")));

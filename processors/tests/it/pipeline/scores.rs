@@ -152,7 +152,7 @@ fn errored(row: &Item) -> Vec<(String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_is_asked_once_and_only_if_a_rule_depends_on_it() {
+async fn model_is_called_once_and_only_for_dependent_rules() {
     let model = Model::start().await;
     let condition = "{all: [{score: {model: toxic, gte: 0.8}}, {text: {in: [text], words: [maybe]}}]}";
     let documents = model.signals(&["/toxic"], "") + &rule("toxic", condition);
@@ -179,7 +179,7 @@ async fn a_model_is_asked_once_and_only_if_a_rule_depends_on_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_cheapest_model_is_asked_first_and_the_others_only_if_need_be() {
+async fn cheapest_model_is_called_first() {
     let model = Model::start().await;
     let both = |cheap: &str| {
         format!("{{all: [{{score: {{model: dear, gte: 0.5}}}}, {{score: {{model: {cheap}, gte: 0.5}}}}]}}")
@@ -200,7 +200,7 @@ async fn the_cheapest_model_is_asked_first_and_the_others_only_if_need_be() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hostile_model_leaves_each_rule_errored_with_its_reason() {
+async fn invalid_model_answers_leave_rules_errored_with_a_reason() {
     let model = Model::start().await;
     let paths =
         ["/hang", "/error", "/busy", "/moved", "/html", "/nan", "/shape", "/text", "/huge", "/slow", "/good"];
@@ -235,7 +235,7 @@ async fn a_hostile_model_leaves_each_rule_errored_with_its_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_busy_model_is_asked_again_unless_its_pause_is_longer_than_the_timeout() {
+async fn busy_model_is_retried_if_its_pause_fits_the_timeout() {
     let model = Model::start().await;
     let paths = ["/once-busy", "/busy-for-long"];
     let mut documents = model.signals(&paths, "timeout: 30s");
@@ -316,7 +316,7 @@ async fn rules_search_the_text_that_a_model_returns() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_fails_again_and_again_rests_and_is_not_called() {
+async fn repeatedly_failing_model_is_paused() {
     let model = Model::start().await;
     let documents = model.signals(&["/error"], "") + &rule("r", "{score: {model: error, gte: 0.5}}");
     let mut world = world(patient(), &documents).await;
@@ -331,7 +331,7 @@ async fn a_model_that_fails_again_and_again_rests_and_is_not_called() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_item_that_waits_for_a_model_goes_to_the_slow_topic_and_holds_nobody() {
+async fn item_waiting_for_a_model_is_handed_over_to_items_slow() {
     let model = Model::start().await;
     let condition = "{all: [{text: {in: [text], words: [maybe]}}, {score: {model: held, gte: 0.5}}]}";
     let documents = model.signals(&["/held"], "timeout: 60s") + &rule("held", condition);
@@ -361,7 +361,7 @@ async fn an_item_that_waits_for_a_model_goes_to_the_slow_topic_and_holds_nobody(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn report_is_routed_by_a_score_that_no_rule_asks_for() {
+async fn report_is_routed_by_a_score_without_a_rule() {
     let model = Model::start().await;
     let lists = "queue: harm\n---\nrouting: reports\nentries:\n\
         - {name: harm, when: {all: [{score: {model: high, gte: 0.8}}, {field: {path: report.source, eq: user}}]}, queue: harm}\n\

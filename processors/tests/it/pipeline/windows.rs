@@ -116,7 +116,7 @@ async fn items_that_match_no_rule_are_counted_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replay_counts_nothing_twice_and_acts_on_nothing_new() {
+async fn replay_counts_once_and_repeats_the_first_outcome() {
     let mut first = World::started().await;
     first.configure(RULES, false).await;
     let mut last = None;
@@ -159,7 +159,7 @@ async fn only_the_item_of_a_record_that_fills_the_window_matches() {
 
 /// A processor dies when all are counted and none is evaluated.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replay_counts_at_least_what_came_before_each_item() {
+async fn replay_counts_at_least_the_earlier_items() {
     let mut world = World::new().await;
     world.configure(RULES, false).await;
     let posts: Vec<_> = (0..6).map(|nth| by("u1", &format!("p{nth}"), "flood")).collect();
@@ -184,7 +184,7 @@ async fn a_replay_counts_at_least_what_came_before_each_item() {
 
 /// Requests of many sellers, over all partitions: each seller's items match from the fourth on, in whatever order.
 #[tokio::test(flavor = "multi_thread")]
-async fn items_of_many_requests_match_as_if_they_came_one_by_one() {
+async fn items_of_concurrent_requests_match_in_sequence() {
     let mut world = World::started().await;
     world.configure(RULES, false).await;
     let posts: Vec<_> =
@@ -375,7 +375,7 @@ async fn items_outside_the_window_or_above_the_threshold_do_not_count() {
 
 /// Offsets of two partitions say nothing about each other, and so do places in two records.
 #[tokio::test]
-async fn items_that_came_at_once_are_explained_in_one_order() {
+async fn concurrent_items_are_explained_in_one_order() {
     use tidegate_moderation::rules::windows::{Question, RowBudget, counted, up_to};
     use tidegate_rules::{Measure, Window};
     let world = World::new().await;
@@ -407,7 +407,7 @@ async fn items_that_came_at_once_are_explained_in_one_order() {
 /// Processors that share no order each write a row and count. Items are up to 40 minutes late, so that rows lie in later
 /// buckets than those of the items that ask.
 #[tokio::test(flavor = "multi_thread")]
-async fn kth_item_that_is_counted_sees_at_least_k() {
+async fn kth_counted_item_sees_at_least_k() {
     use tidegate_moderation::rules::windows::{Question, RowBudget, counted};
     use tidegate_rules::{Measure, Window};
     let world = World::new().await;

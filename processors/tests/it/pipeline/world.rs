@@ -358,7 +358,8 @@ impl World {
         self.folder.path().join("data")
     }
 
-    /// Stops, which fails unless every record that processing has read was completed. Records that it has not read yet stay.
+    /// Stops, which fails unless every record that processing has read was completed. Records that it has not read yet
+    /// stay.
     pub(crate) async fn drain(&mut self) {
         self.callbacks().await;
         assert_eq!(self.stop().await.unwrap(), DrainResult::Clean);
