@@ -1,6 +1,4 @@
-//! Remembers look-ups for a bounded time and in bounded room, and makes one look-up of many for the same key.
-//!
-//! It does not know what is looked up.
+//! Cache of lookups with a time limit and a capacity. Concurrent lookups of one key share one fetch.
 
 use std::{collections::HashMap, hash::Hash, time::Duration};
 
@@ -11,82 +9,84 @@ use tidegate_store::Clock;
 use crate::flights::Flights;
 
 pub(crate) struct Cache<K: Hash + Eq, T> {
-    found_for: Duration,
-    missing_for: Duration,
+    hit_ttl: Duration,
+    miss_ttl: Duration,
     capacity: usize,
-    kept: Mutex<HashMap<K, Kept<T>>>,
+    entries: Mutex<HashMap<K, CacheEntry<T>>>,
     flights: Flights<K>,
     clock: Clock,
 }
 
-struct Kept<T> {
+struct CacheEntry<T> {
     value: Option<T>,
-    /// Time before the look-up began; its result is at least as new.
-    since: Millis,
+    /// Time before the fetch began; the value is at least as new.
+    looked_up_at: Millis,
 }
 
 impl<K: Hash + Eq + Clone, T: Clone> Cache<K, T> {
-    pub(crate) fn new(found_for: Duration, missing_for: Duration, capacity: usize, clock: Clock) -> Self {
-        let kept = Mutex::new(HashMap::new());
-        Self { found_for, missing_for, capacity, kept, flights: Flights::new(), clock }
+    pub(crate) fn new(hit_ttl: Duration, miss_ttl: Duration, capacity: usize, clock: Clock) -> Self {
+        let entries = Mutex::new(HashMap::new());
+        Self { hit_ttl, miss_ttl, capacity, entries, flights: Flights::new(), clock }
     }
 
-    /// Returns the cached value, or else the result of `fetch`. A failed look-up is not cached.
+    /// Returns the cached value, or else the result of `fetch`. An error is not cached.
     pub(crate) async fn get<E, F: Future<Output = Result<Option<T>, E>>>(
         &self,
         key: &K,
         fetch: impl FnOnce() -> F,
     ) -> Result<Option<T>, E> {
-        if let Some(value) = self.remembered(key) {
+        if let Some(value) = self.get_fresh(key) {
             return Ok(value);
         }
         let _flight = self.flights.enter(key).await;
-        if let Some(value) = self.remembered(key) {
+        // A flight before this one may have fetched the value.
+        if let Some(value) = self.get_fresh(key) {
             return Ok(value);
         }
-        let since = (self.clock)();
+        let looked_up_at = (self.clock)();
         let value = fetch().await?;
-        self.keep(key.clone(), Kept { value: value.clone(), since });
+        self.insert(key.clone(), CacheEntry { value: value.clone(), looked_up_at });
         Ok(value)
     }
 
     pub(crate) fn forget(&self, key: &K) {
-        self.kept.lock().remove(key);
+        self.entries.lock().remove(key);
     }
 
-    fn remembered(&self, key: &K) -> Option<Option<T>> {
+    fn get_fresh(&self, key: &K) -> Option<Option<T>> {
         let now = (self.clock)();
-        let kept = self.kept.lock();
-        let found = kept.get(key)?;
-        self.is_fresh(found, now).then(|| found.value.clone())
+        let entries = self.entries.lock();
+        let entry = entries.get(key)?;
+        self.is_fresh(entry, now).then(|| entry.value.clone())
     }
 
-    /// A clock that was set back must not make an entry live longer.
-    fn is_fresh(&self, kept: &Kept<T>, now: Millis) -> bool {
-        let lasts = if kept.value.is_some() { self.found_for } else { self.missing_for };
-        kept.since <= now && now < kept.since.plus(lasts)
+    /// True if the entry is within its time limit. An entry from the future is stale: a clock that was set
+    /// back must not extend its life.
+    fn is_fresh(&self, entry: &CacheEntry<T>, now: Millis) -> bool {
+        let ttl = if entry.value.is_some() { self.hit_ttl } else { self.miss_ttl };
+        entry.looked_up_at <= now && now < entry.looked_up_at.plus(ttl)
     }
 
-    fn keep(&self, key: K, value: Kept<T>) {
-        let mut kept = self.kept.lock();
-        if kept.len() >= self.capacity && !kept.contains_key(&key) {
-            self.make_room(&mut kept);
+    fn insert(&self, key: K, entry: CacheEntry<T>) {
+        let mut entries = self.entries.lock();
+        if entries.len() >= self.capacity && !entries.contains_key(&key) {
+            self.make_room(&mut entries);
         }
-        kept.insert(key, value);
+        entries.insert(key, entry);
     }
 
-    /// First what is stale, then what was not found: made-up keys must not push out the ones in use. An eighth at
-    /// once, so that a full cache is not searched at each insertion.
-    fn make_room(&self, kept: &mut HashMap<K, Kept<T>>) {
+    /// Evicts stale entries first, then misses: requests with made-up keys must not evict the keys in use.
+    /// Evicts an eighth of the capacity at once, so that a full cache is not scanned on each insertion.
+    fn make_room(&self, entries: &mut HashMap<K, CacheEntry<T>>) {
         let now = (self.clock)();
-        kept.retain(|_, entry| self.is_fresh(entry, now));
-        let most = self.capacity - (self.capacity / 8).max(1);
+        entries.retain(|_, entry| self.is_fresh(entry, now));
+        let target_len = self.capacity - (self.capacity / 8).max(1);
         for missing_only in [true, false] {
-            let mut surplus = kept.len().saturating_sub(most);
-            kept.retain(|_, entry| {
-                let goes = surplus > 0 && !(missing_only && entry.value.is_some());
-                surplus -= usize::from(goes);
-                !goes
+            let mut surplus = entries.len().saturating_sub(target_len);
+            entries.retain(|_, entry| {
+                let is_evicted = surplus > 0 && !(missing_only && entry.value.is_some());
+                surplus -= usize::from(is_evicted);
+                !is_evicted
             });
         }
     }
@@ -182,13 +182,13 @@ mod tests {
         for key in 1_000..11_000 {
             look_up(&cache, key, None, &asked).await;
         }
-        assert!(cache.kept.lock().len() <= 100);
+        assert!(cache.entries.lock().len() <= 100);
         for key in 0..50 {
             assert_eq!(look_up(&cache, key, None, &asked).await, Some(key));
         }
         for key in 0..1_000 {
             look_up(&cache, key, Some(key), &asked).await;
         }
-        assert!(cache.kept.lock().len() <= 100);
+        assert!(cache.entries.lock().len() <= 100);
     }
 }

@@ -1,6 +1,6 @@
-//! Compiles documents to what runs, with every fault and warning at its document.
+//! Compiles documents to a runnable configuration, with every fault and warning at its document.
 //!
-//! It reads no store and judges no address; see `change::check` for what only new documents are held to.
+//! Checks that apply to new documents only, such as those of addresses, live in `change::check`.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,7 +25,7 @@ use crate::{
     banks::hashes,
     compiled::{Action, ActionKind, Compiled, Policy, Queue, Threshold},
     content::{Content, EarlierType},
-    error::path,
+    error::document_path,
     routing::Router,
 };
 
@@ -33,7 +33,8 @@ use crate::{
 const BUILT_IN_QUEUES: [(&str, &str); 3] =
     [("default", "Default"), ("appeals", "Appeals"), ("child-safety", "Child safety")];
 
-/// Bank entries beside those of documents, by id; `None` if the bank is switched off, documents and all.
+/// Bank entries beside those of the documents; `None` if the bank is switched off, with the values of its
+/// document.
 pub(crate) type BankEntries = BTreeMap<BankId, Option<Arc<[rules::BankEntry]>>>;
 
 pub(crate) fn compile(
@@ -45,34 +46,36 @@ pub(crate) fn compile(
     variable_prefix: &str,
 ) -> Result<Compiled, Vec<DocumentFault>> {
     let set = &content.set;
-    let item_types = item_types(content);
-    let policies = policies(org, content);
-    let vocabulary = vocabulary(content, entries, &item_types);
-    let (plan, routing) =
-        match (plan(org, content, &vocabulary, limits), routing(content, &vocabulary, limits)) {
-            (Ok(plan), Ok(routing)) => (plan, routing),
-            (plan, routing) => {
-                let mut faults = plan.err().unwrap_or_default();
-                faults.extend(routing.err().unwrap_or_default());
-                return Err(faults);
-            }
-        };
-    let queues = queues(content);
+    let item_types = compile_item_types(content);
+    let policies = build_policies(org, content);
+    let vocabulary = build_vocabulary(content, entries, &item_types);
+    let (plan, routing) = match (
+        compile_plan(org, content, &vocabulary, limits),
+        compile_routing(content, &vocabulary, limits),
+    ) {
+        (Ok(plan), Ok(routing)) => (plan, routing),
+        (plan, routing) => {
+            let mut faults = plan.err().unwrap_or_default();
+            faults.extend(routing.err().unwrap_or_default());
+            return Err(faults);
+        }
+    };
+    let queues = build_queues(content);
     Ok(Compiled {
         org: org.clone(),
         version,
-        policy_places: policy_places(&policies),
+        policy_indexes: index_policies(&policies),
         item_types,
-        earlier_types: earlier_types(content),
+        earlier_types: compile_earlier_types(content),
         policies,
-        actions: set.actions.iter().map(|(id, (_, it))| (id.clone(), action(it))).collect(),
+        actions: set.actions.iter().map(|(id, (_, it))| (id.clone(), build_action(it))).collect(),
         endpoints: set
             .endpoints
             .iter()
             .map(|(id, (_, it))| (id.clone(), Endpoint::new(it, variable_prefix)))
             .collect(),
-        thresholds: set.thresholds.values().map(|(_, it)| threshold(it)).collect(),
-        removed_queues: removed_queues(content, &queues),
+        thresholds: set.thresholds.values().map(|(_, it)| build_threshold(it)).collect(),
+        removed_queues: build_removed_queues(content, &queues),
         queues,
         signals: set
             .signals
@@ -81,88 +84,93 @@ pub(crate) fn compile(
             .collect(),
         routing,
         plan,
-        overloaded: 0,
+        overloaded_rules: 0,
         banks: BTreeMap::new(),
         bank_expires_at: None,
-        hash_banks: hashes::configured(&hashes::documents(content)),
+        hash_banks: hashes::banks_from_documents(&hashes::collect_documents(content)),
         hashes: Arc::new(BankPublisher::new(tidegate_media::banks::Settings::default())),
     })
 }
 
-/// Returns warnings about rules of the compiled configuration that are allowed but hardly meant.
-pub(crate) fn warnings(content: &Content, compiled: &Compiled) -> Vec<(&'static str, DocumentFault)> {
-    let told = compiled.plan.warnings();
-    let mut all: Vec<_> = told
+/// Collects warnings about rules and routing that are valid but probably unintended.
+pub(crate) fn collect_warnings(content: &Content, compiled: &Compiled) -> Vec<(&'static str, DocumentFault)> {
+    let plan_warnings = compiled.plan.warnings();
+    let mut all_warnings: Vec<_> = plan_warnings
         .iter()
-        .map(|it| (it.tag(), place(content, it.kind, &it.rule, &it.pointer, &it.detail)))
+        .map(|it| (it.tag(), fault_at(content, it.kind, &it.rule, &it.pointer, &it.detail)))
         .collect();
     for (list, router) in &compiled.routing {
         let Some((origin, _)) = content.set.routing.get(list.as_str()) else { continue };
-        let told = router.warnings().into_iter().map(|(tag, index, path, detail)| {
+        let routing_warnings = router.warnings().into_iter().map(|(tag, index, path, detail)| {
             (tag, DocumentFault::new(origin, format!("entries[{index}].{path}"), detail))
         });
-        all.extend(told);
+        all_warnings.extend(routing_warnings);
     }
-    all
+    all_warnings
 }
 
-/// Keeps a bounded number of warnings of each kind, and says how many more there are.
-pub(crate) fn listed(warnings: Vec<(&'static str, DocumentFault)>, each: usize) -> Vec<DocumentFault> {
+/// Keeps a bounded number of warnings of each kind, and appends a count of those dropped.
+pub(crate) fn limit_warnings(
+    warnings: Vec<(&'static str, DocumentFault)>,
+    max_per_kind: usize,
+) -> Vec<DocumentFault> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut listed = Vec::new();
+    let mut listed_warnings = Vec::new();
     for (kind, warning) in warnings {
         let count = counts.entry(kind).or_default();
         *count += 1;
-        if *count <= each {
-            listed.push(warning);
+        if *count <= max_per_kind {
+            listed_warnings.push(warning);
         }
     }
-    for (kind, count) in counts.into_iter().filter(|(_, count)| *count > each) {
-        listed.push(general(format!("And {} more warnings of the kind `{kind}`.", count - each)));
+    for (kind, count) in counts.into_iter().filter(|(_, count)| *count > max_per_kind) {
+        listed_warnings
+            .push(general_fault(format!("And {} more warnings of the kind `{kind}`.", count - max_per_kind)));
     }
-    listed
+    listed_warnings
 }
 
-/// Returns an error about all documents together.
-fn general(message: String) -> DocumentFault {
+/// Returns a fault about all documents together.
+fn general_fault(message: String) -> DocumentFault {
     DocumentFault::new(&Origin::default(), "", message)
 }
 
-/// Patterns in the documents of banks that are none. They are left out where the documents run already.
-pub(crate) fn pattern_faults(content: &Content, limits: &Limits) -> Vec<DocumentFault> {
+/// Finds invalid patterns in the documents of regex banks. Stored configurations ignore them, so only changes
+/// are refused.
+pub(crate) fn find_pattern_faults(content: &Content, limits: &Limits) -> Vec<DocumentFault> {
     let banks = content.set.banks.values().filter(|(_, bank)| bank.kind == BankKind::Regex);
     let faults = banks.flat_map(|(origin, bank)| {
-        (0..).zip(&bank.entries).filter_map(move |(nth, entry): (usize, _)| {
-            let why = rules::pattern_error(entry.trim(), limits)?;
-            let why = why.strip_prefix("it ").unwrap_or(&why);
-            Some(DocumentFault::new(origin, format!("entries[{nth}]"), format!("The pattern {why}.")))
+        (0..).zip(&bank.entries).filter_map(move |(index, entry): (usize, _)| {
+            let reason = rules::pattern_error(entry.trim(), limits)?;
+            let reason = reason.strip_prefix("it ").unwrap_or(&reason);
+            Some(DocumentFault::new(origin, format!("entries[{index}]"), format!("The pattern {reason}.")))
         })
     });
     faults.collect()
 }
 
-/// Returns an error at its place in the documents.
-fn place(content: &Content, kind: &str, key: &str, pointer: &str, detail: &str) -> DocumentFault {
+/// Returns a fault at the document that it concerns.
+fn fault_at(content: &Content, kind: &str, key: &str, pointer: &str, detail: &str) -> DocumentFault {
     let set = &content.set;
-    // A key that is blank is a fault at its place.
+    // A document with a blank key cannot be named, so the fault has no document.
     if key.is_empty() && pointer.is_empty() {
-        return general(detail.to_owned());
+        return general_fault(detail.to_owned());
     }
     let origin = match kind {
         "bank" => set.banks.get(key).map(|(origin, _)| origin.clone()),
         "window" => set.windows.get(key).map(|(origin, _)| origin.clone()),
         _ => set.rules.get(key).map(|(origin, _)| origin.clone()),
     };
-    DocumentFault::new(&origin.unwrap_or_default(), path(pointer), detail)
+    DocumentFault::new(&origin.unwrap_or_default(), document_path(pointer), detail)
 }
 
-/// The id that platforms see: the same for a key for ever.
-pub(crate) fn policy_id(org: &OrgId, key: &str) -> PolicyId {
+/// Derives the id that platforms see. A key always has the same id.
+pub(crate) fn derive_policy_id(org: &OrgId, key: &str) -> PolicyId {
     let id: Uuid = derive(IdKind::Policy, &[org.as_str().as_bytes(), key.as_bytes()]);
     PolicyId::new(id.to_string())
 }
 
-fn item_types(content: &Content) -> BTreeMap<TypeId, ItemType> {
+fn compile_item_types(content: &Content) -> BTreeMap<TypeId, ItemType> {
     let types: Arc<[TypeId]> = content.set.item_types.keys().cloned().collect();
     let compiled = content.set.item_types.iter().map(|(id, (_, document))| {
         let version = content.type_versions.get(id).copied().unwrap_or(1).to_string();
@@ -172,7 +180,7 @@ fn item_types(content: &Content) -> BTreeMap<TypeId, ItemType> {
     compiled.collect()
 }
 
-fn earlier_types(content: &Content) -> BTreeMap<TypeId, Vec<(u64, ItemType)>> {
+fn compile_earlier_types(content: &Content) -> BTreeMap<TypeId, Vec<(u64, ItemType)>> {
     let types: Arc<[TypeId]> = content.set.item_types.keys().cloned().collect();
     let compiled = |earlier: &EarlierType| {
         let number = earlier.number;
@@ -183,31 +191,31 @@ fn earlier_types(content: &Content) -> BTreeMap<TypeId, Vec<(u64, ItemType)>> {
     content.earlier_types.iter().map(|(id, earlier)| (id.clone(), forms(earlier))).collect()
 }
 
-fn policies(org: &OrgId, content: &Content) -> Vec<Policy> {
+fn build_policies(org: &OrgId, content: &Content) -> Vec<Policy> {
     let existing = content.policy_order.iter().filter_map(|key| content.set.policies.get(key));
     let policy = |(_, document): &(Origin, documents::Policy)| Policy {
-        id: policy_id(org, &document.key),
+        id: derive_policy_id(org, &document.key),
         key: document.key.clone(),
         name: document.display_name().to_owned(),
-        parent_id: document.parent.as_deref().map(|key| policy_id(org, key)),
+        parent_id: document.parent.as_deref().map(|key| derive_policy_id(org, key)),
         text: document.text.clone(),
         guidelines: document.guidelines.clone(),
-        severity: inherited(content, document, |policy| policy.severity).unwrap_or_default(),
-        strikes: inherited(content, document, |policy| policy.strikes).unwrap_or(0).into(),
+        severity: inherited_value(content, document, |policy| policy.severity).unwrap_or_default(),
+        strikes: inherited_value(content, document, |policy| policy.strikes).unwrap_or(0).into(),
     };
     existing.map(policy).collect()
 }
 
-/// Returns the place of each policy by its id and by its key.
-fn policy_places(policies: &[Policy]) -> HashMap<PolicyId, usize> {
-    let by_key = policies.iter().enumerate().map(|(place, it)| (PolicyId::new(&it.key), place));
-    let by_id = policies.iter().enumerate().map(|(place, it)| (it.id.clone(), place));
-    // Ids come last: a key that looks like the id of another policy must not hide that one.
+/// Indexes policies by id and by key.
+fn index_policies(policies: &[Policy]) -> HashMap<PolicyId, usize> {
+    let by_key = policies.iter().enumerate().map(|(index, it)| (PolicyId::new(&it.key), index));
+    let by_id = policies.iter().enumerate().map(|(index, it)| (it.id.clone(), index));
+    // Ids overwrite keys: a key that looks like the id of another policy must not hide that policy.
     by_key.chain(by_id).collect()
 }
 
-/// Returns a value of the policy or of its nearest ancestor that has it.
-fn inherited<T>(
+/// Returns a value of the policy or of its nearest ancestor that has one.
+fn inherited_value<T>(
     content: &Content,
     policy: &documents::Policy,
     value: impl Fn(&documents::Policy) -> Option<T>,
@@ -215,12 +223,12 @@ fn inherited<T>(
     let parent = |policy: &&documents::Policy| {
         content.set.policies.get(policy.parent.as_deref()?).map(|(_, document)| document)
     };
-    // Documents that are only checked may name an ancestor in a circle, which the check reports.
-    let longest = content.set.policies.len();
-    std::iter::successors(Some(policy), parent).take(longest).find_map(value)
+    // Documents that are only checked may contain a cycle of parents, which validation reports.
+    let max_depth = content.set.policies.len();
+    std::iter::successors(Some(policy), parent).take(max_depth).find_map(value)
 }
 
-fn action(document: &documents::Action) -> Action {
+fn build_action(document: &documents::Action) -> Action {
     let default = |it: &documents::Parameter| Some((it.name.clone(), it.default.clone()?));
     Action {
         id: document.key.clone(),
@@ -240,7 +248,7 @@ fn action(document: &documents::Action) -> Action {
     }
 }
 
-fn threshold(document: &documents::Threshold) -> Threshold {
+fn build_threshold(document: &documents::Threshold) -> Threshold {
     Threshold {
         key: document.key.clone(),
         strikes: document.strikes.into(),
@@ -249,37 +257,38 @@ fn threshold(document: &documents::Threshold) -> Threshold {
     }
 }
 
-fn queues(content: &Content) -> Vec<Queue> {
+fn build_queues(content: &Content) -> Vec<Queue> {
     let built_in = BUILT_IN_QUEUES.iter().map(|(key, name)| match content.set.queues.get(*key) {
-        Some((_, document)) => queue(document),
+        Some((_, document)) => build_queue(document),
         None => {
             let key = QueueId::new(key);
             Queue { name: (*name).to_owned(), document: documents::Queue::plain(key.clone()), key }
         }
     });
-    let own = content
+    let custom_queues = content
         .set
         .queues
         .values()
         .filter(|(_, it)| BUILT_IN_QUEUES.iter().all(|(key, _)| *key != it.key.as_str()));
-    built_in.chain(own.map(|(_, document)| queue(document))).collect()
+    built_in.chain(custom_queues.map(|(_, document)| build_queue(document))).collect()
 }
 
-fn removed_queues(content: &Content, present: &[Queue]) -> Vec<Queue> {
-    // The queues that every organisation has stay when their documents go.
-    let removed = content.removed_queues.iter().filter(|(key, _)| present.iter().all(|it| it.key != **key));
+fn build_removed_queues(content: &Content, current_queues: &[Queue]) -> Vec<Queue> {
+    // A built-in queue remains when its document is removed.
+    let removed =
+        content.removed_queues.iter().filter(|(key, _)| current_queues.iter().all(|it| it.key != **key));
     removed
         .map(|(key, class)| {
-            queue(&documents::Queue { class: Some(*class), ..documents::Queue::plain(key.clone()) })
+            build_queue(&documents::Queue { class: Some(*class), ..documents::Queue::plain(key.clone()) })
         })
         .collect()
 }
 
-fn queue(document: &documents::Queue) -> Queue {
+fn build_queue(document: &documents::Queue) -> Queue {
     Queue { key: document.key.clone(), name: document.display_name().to_owned(), document: document.clone() }
 }
 
-fn routing(
+fn compile_routing(
     content: &Content,
     vocabulary: &Vocabulary,
     limits: &Limits,
@@ -287,94 +296,97 @@ fn routing(
     let types: Vec<TypeId> = content.set.item_types.keys().cloned().collect();
     let (mut routers, mut faults) = (BTreeMap::new(), Vec::new());
     for document in content.set.routing.values() {
-        // A list that is none is refused when the document is read.
+        // An unknown list is refused when the document is read.
         let Some(list) = document.1.list() else { continue };
         match Router::compile(list, document, &types, vocabulary.clone(), limits) {
             Ok(router) => drop(routers.insert(list, router)),
-            Err(found) => faults.extend(found),
+            Err(list_faults) => faults.extend(list_faults),
         }
     }
     if faults.is_empty() { Ok(routers) } else { Err(faults) }
 }
 
-/// The names that conditions may use.
-fn vocabulary(
+/// Builds the names that conditions may use.
+fn build_vocabulary(
     content: &Content,
     entries: &BankEntries,
     item_types: &BTreeMap<TypeId, ItemType>,
 ) -> Vocabulary {
     let mut vocabulary = Vocabulary::of(item_types.values().map(|item_type| &**item_type));
     for (_, window) in content.set.windows.values() {
-        vocabulary.window(form(window));
+        vocabulary.window(to_json(window));
     }
     for (key, (_, document)) in &content.set.banks {
-        vocabulary.bank(bank(key, document, entries.get(key)));
+        vocabulary.bank(build_bank(key, document, entries.get(key)));
     }
     vocabulary
 }
 
-fn plan(
+fn compile_plan(
     org: &OrgId,
     content: &Content,
     vocabulary: &Vocabulary,
     limits: &Limits,
 ) -> Result<Plan, Vec<DocumentFault>> {
     let documents: Vec<(Value, String)> =
-        content.set.rules.values().map(|(_, rule)| (rule_form(org, rule), content_hash(rule))).collect();
+        content.set.rules.values().map(|(_, rule)| (rule_to_json(org, rule), hash_rule(rule))).collect();
     let sources: Vec<RuleSource<'_>> =
         documents.iter().map(|(document, version)| RuleSource { document, version }).collect();
     Plan::compile(&sources, vocabulary, limits).map_err(|faults| {
-        let placed = |it: &rules::RuleError| place(content, it.kind, &it.rule, &it.pointer, &it.detail);
-        faults.iter().map(|it| DocumentFault { missing: it.missing.clone(), ..placed(it) }).collect()
+        let to_fault = |it: &rules::RuleError| fault_at(content, it.kind, &it.rule, &it.pointer, &it.detail);
+        faults.iter().map(|it| DocumentFault { missing: it.missing.clone(), ..to_fault(it) }).collect()
     })
 }
 
-fn form(document: &impl serde::Serialize) -> Value {
+fn to_json(document: &impl serde::Serialize) -> Value {
     serde_json::to_value(document).expect("documents have string keys and finite numbers only")
 }
 
-/// The entries of its document, and those that were added to it.
-fn bank(
+/// Builds a bank from the values of its document and its stored entries.
+fn build_bank(
     key: &BankId,
     document: &documents::Bank,
-    added: Option<&Option<Arc<[rules::BankEntry]>>>,
+    stored_entries: Option<&Option<Arc<[rules::BankEntry]>>>,
 ) -> rules::Bank {
     let kind = document.kind;
-    // Rules speak of hashes by their bank's name; what is in it is found before they are asked.
-    if kind.hash().is_some() || matches!(added, Some(None)) {
+    // Conditions name hash banks, but `media` compares their entries before the rules are evaluated.
+    if kind.hash().is_some() || matches!(stored_entries, Some(None)) {
         return rules::Bank { key: key.clone(), kind, entries: [].into() };
     }
-    let added = added.and_then(Option::as_ref);
-    if let Some(added) = added.filter(|_| document.entries.is_empty()) {
-        // The usual case of a large bank, whose entries then stay one list.
-        return rules::Bank { key: key.clone(), kind, entries: Arc::clone(added) };
+    let stored_entries = stored_entries.and_then(Option::as_ref);
+    if let Some(stored_entries) = stored_entries.filter(|_| document.entries.is_empty()) {
+        // The common case of a large bank: the plan shares the loaded list.
+        return rules::Bank { key: key.clone(), kind, entries: Arc::clone(stored_entries) };
     }
-    // Checked when the document was read.
+    // Values were validated when the document was read.
     let values = document.entries.iter().filter_map(|value| kind.canonical(value).ok());
-    let written = values.map(|value| {
+    let document_entries = values.map(|value| {
         let id = entry_id(key, kind, &value);
         (id, rules::BankEntry { id, value: value.into(), labels: Arc::default() })
     });
-    let mut entries: BTreeMap<_, _> = written.collect();
-    entries.extend(added.into_iter().flat_map(|added| added.iter().map(|entry| (entry.id, entry.clone()))));
+    // Stored entries overwrite values of the document, as they carry labels.
+    let mut entries: BTreeMap<_, _> = document_entries.collect();
+    entries.extend(
+        stored_entries.into_iter().flat_map(|added| added.iter().map(|entry| (entry.id, entry.clone()))),
+    );
     rules::Bank { key: key.clone(), kind, entries: entries.into_values().collect() }
 }
 
-/// The rule as `rules` reads it: policies by id, actions in their long form.
-fn rule_form(org: &OrgId, rule: &documents::Rule) -> Value {
-    let mut form = form(rule);
+/// Converts a rule for the rule engine: policies by id, actions in their long form.
+fn rule_to_json(org: &OrgId, rule: &documents::Rule) -> Value {
+    let mut json_form = to_json(rule);
     if !rule.policies.is_empty() {
-        form["policies"] = rule.policies.iter().map(|key| json!(policy_id(org, key))).collect();
+        json_form["policies"] = rule.policies.iter().map(|key| json!(derive_policy_id(org, key))).collect();
     }
     if !rule.actions.is_empty() {
-        let long = |it: &documents::RuleAction| json!({"id": it.id, "params": it.params});
-        form["actions"] = rule.actions.iter().map(long).collect();
+        let long_form = |it: &documents::RuleAction| json!({"id": it.id, "params": it.params});
+        json_form["actions"] = rule.actions.iter().map(long_form).collect();
     }
-    form
+    json_form
 }
 
-/// Returns the hash under which a rule's matches are counted.
-fn content_hash(rule: &documents::Rule) -> String {
+/// Hashes a rule's content. Its matches are counted under this hash.
+fn hash_rule(rule: &documents::Rule) -> String {
     let text = serde_json::to_vec(rule).expect("documents have string keys and finite numbers only");
     hex(&Sha256::digest(text)[..8])
 }

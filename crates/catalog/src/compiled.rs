@@ -1,6 +1,4 @@
-//! Compiled configuration of an organisation, ready to run: immutable, one value a version.
-//!
-//! It does not come into being here; `compile` makes it.
+//! Compiled configuration of an organisation: immutable, one value per version. `compile` builds it.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -21,7 +19,7 @@ use tidegate_schemas::{
 
 use crate::{Endpoint, ItemType, ScoreSignal, routing::Router};
 
-/// A policy under the id that platforms see.
+/// Policy under the id that platforms see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     pub id: PolicyId,
@@ -30,11 +28,11 @@ pub struct Policy {
     pub parent_id: Option<PolicyId>,
     /// Text of the policy, for people.
     pub text: Option<String>,
-    /// Guidance for moderators who apply it.
+    /// Guidance for moderators.
     pub guidelines: Option<String>,
-    /// Harm of a violation: its own or the nearest ancestor's.
+    /// Severity of a violation, inherited from the nearest ancestor that has one.
     pub severity: Severity,
-    /// Strikes of a violation: its own or the nearest ancestor's.
+    /// Strikes of a violation, inherited from the nearest ancestor that has a value.
     pub strikes: i64,
 }
 
@@ -44,28 +42,28 @@ pub struct Action {
     pub name: String,
     pub kind: ActionKind,
     pub strikes: ActionStrikes,
-    /// The parameters that have a default, with it.
+    /// Default values of the parameters that have one.
     pub parameters: Map<String, Value>,
     pub(crate) document: Arc<documents::Action>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ActionKind {
-    /// Calls the platform back: at this endpoint, or else at those that take the event.
+    /// Sends a callback to this endpoint, or else to all endpoints that subscribe to the event.
     Callback { endpoint: Option<EndpointId> },
-    /// Opens a job in this queue, or else in the default one.
+    /// Opens a job in this queue, or else in the default queue.
     EnqueueReview { queue: Option<QueueId> },
-    /// Opens a job of child safety in this queue, or else in the one that every organisation has.
+    /// Opens a child-safety job in this queue, or else in the built-in one.
     EnqueueChildSafety { queue: Option<QueueId> },
 }
 
 impl Action {
-    /// Returns what is wrong with parameters that somebody gives to the action.
+    /// Returns the faults of parameters for this action.
     pub fn check_parameters(&self, given: &BTreeMap<String, Value>) -> Vec<String> {
         self.document.check_parameters(given)
     }
 
-    /// Returns the endpoint of the callback, if the action names one.
+    /// Returns the endpoint that the action names.
     pub fn endpoint(&self) -> Option<&EndpointId> {
         match &self.kind {
             ActionKind::Callback { endpoint } => endpoint.as_ref(),
@@ -77,9 +75,9 @@ impl Action {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Threshold {
     pub key: String,
-    /// The sum at which a user has crossed it.
+    /// Sum of strikes at which a user crosses the threshold.
     pub strikes: i64,
-    /// Period in which strikes count; without it they always do.
+    /// Period in which strikes count; `None` counts all of them.
     pub within: Option<Duration>,
     pub action: ActionId,
 }
@@ -100,8 +98,8 @@ pub struct Compiled {
     /// Superseded item types with the number of their last version, the oldest first.
     pub(crate) earlier_types: BTreeMap<TypeId, Vec<(u64, ItemType)>>,
     pub(crate) policies: Vec<Policy>,
-    /// Places by id and by key.
-    pub(crate) policy_places: HashMap<PolicyId, usize>,
+    /// Indexes in `policies` by id and by key.
+    pub(crate) policy_indexes: HashMap<PolicyId, usize>,
     pub(crate) actions: BTreeMap<ActionId, Action>,
     pub(crate) endpoints: BTreeMap<EndpointId, Endpoint>,
     pub(crate) thresholds: Vec<Threshold>,
@@ -110,15 +108,16 @@ pub struct Compiled {
     pub(crate) signals: BTreeMap<SignalId, Arc<ScoreSignal>>,
     pub(crate) routing: BTreeMap<RoutingList, Router>,
     pub(crate) plan: Plan,
-    /// Rules that their patterns bring to the end of their steps.
-    pub(crate) overloaded: usize,
-    /// The revisions of the banks whose entries are in the plan.
+    /// Number of rules with patterns that can exhaust the step budget.
+    pub(crate) overloaded_rules: usize,
+    /// Revisions of the banks with entries in the plan.
     pub(crate) banks: BTreeMap<BankId, i64>,
-    /// Time when the first of these entries expires.
+    /// Time at which the first of these entries expires.
     pub(crate) bank_expires_at: Option<Millis>,
-    /// The banks of hashes as they are configured.
+    /// Configured hash banks.
     pub(crate) hash_banks: Vec<Bank>,
-    /// Publisher of the organisation's hash banks, whatever the version: entries come and go without a new version.
+    /// Publisher of the organisation's hash banks, shared by all versions: entries change without a new
+    /// version.
     pub(crate) hashes: Arc<BankPublisher>,
 }
 
@@ -135,20 +134,23 @@ impl Compiled {
         self.item_types.get(id)
     }
 
-    /// Returns the item type as it was in the version that an item names; `None` if it takes no such version.
+    /// Returns the item type in the version that an item names; `None` if the type does not accept that
+    /// version.
     ///
-    /// A version of which no form is kept is judged as the next one that is kept, or as the current one.
+    /// A version that is no longer kept is checked against the next kept version, or against the current one.
     pub fn item_type_at(&self, id: &TypeId, version: Option<&str>) -> Option<&ItemType> {
         let current = self.item_types.get(id)?;
-        let Some(named) = version.filter(|named| *named != current.version) else { return Some(current) };
-        if !current.takes_version(named) {
+        let Some(requested_version) = version.filter(|name| *name != current.version) else {
+            return Some(current);
+        };
+        if !current.takes_version(requested_version) {
             return None;
         }
-        let earlier = self.earlier_types.get(id).map(Vec::as_slice).unwrap_or_default();
-        let by_name = earlier.iter().rev().find(|(_, it)| it.version == named);
+        let earlier_versions = self.earlier_types.get(id).map(Vec::as_slice).unwrap_or_default();
+        let by_name = earlier_versions.iter().rev().find(|(_, it)| it.version == requested_version);
         let by_number = || {
-            let number: u64 = named.parse().ok()?;
-            earlier.iter().find(|(last, it)| it.is_numbered() && *last >= number)
+            let number: u64 = requested_version.parse().ok()?;
+            earlier_versions.iter().find(|(last, it)| it.is_numbered() && *last >= number)
         };
         Some(by_name.or_else(by_number).map_or(current, |(_, item_type)| item_type))
     }
@@ -163,18 +165,18 @@ impl Compiled {
     }
 
     /// Returns the policy with this id or key.
-    pub fn policy(&self, named: &PolicyId) -> Option<&Policy> {
-        self.policy_places.get(named).map(|place| &self.policies[*place])
+    pub fn policy(&self, id_or_key: &PolicyId) -> Option<&Policy> {
+        self.policy_indexes.get(id_or_key).map(|index| &self.policies[*index])
     }
 
-    /// Returns the ids of policies that are named by id or key, each once. A name without a policy stays as it is.
-    pub fn policy_ids(&self, named: &[PolicyId]) -> Vec<PolicyId> {
-        let mut seen = HashSet::new();
-        let ids = named.iter().map(|name| self.policy(name).map_or(name, |policy| &policy.id));
-        ids.filter(|id| seen.insert(*id)).cloned().collect()
+    /// Resolves policies named by id or key to distinct ids. An unknown name is returned unchanged.
+    pub fn policy_ids(&self, ids_or_keys: &[PolicyId]) -> Vec<PolicyId> {
+        let mut listed_ids = HashSet::new();
+        let ids = ids_or_keys.iter().map(|name| self.policy(name).map_or(name, |policy| &policy.id));
+        ids.filter(|id| listed_ids.insert(*id)).cloned().collect()
     }
 
-    /// Returns the strikes that an action for these policies gives to the item's creator.
+    /// Returns the strikes that an action for these policies adds to the creator of the item.
     pub fn strikes(&self, action: &Action, policies: &[PolicyId]) -> i64 {
         match action.strikes {
             ActionStrikes::Points(points) => points.into(),
@@ -203,7 +205,7 @@ impl Compiled {
         self.endpoints.values()
     }
 
-    /// The endpoints at which events of this type arrive that name none.
+    /// Returns the endpoints that receive events of this type without an explicit endpoint.
     pub fn endpoints_for(&self, event_type: &str) -> impl Iterator<Item = &Endpoint> {
         self.endpoints.values().filter(move |endpoint| endpoint.takes(event_type))
     }
@@ -212,22 +214,22 @@ impl Compiled {
         &self.thresholds
     }
 
-    /// The queues that every organisation has, then its own.
+    /// Returns the built-in queues, followed by the organisation's own.
     pub fn queues(&self) -> &[Queue] {
         &self.queues
     }
 
-    /// Queues that a configuration had before, without their settings. Jobs may still wait in them.
+    /// Returns queues of earlier versions, without their settings. Jobs may still wait in them.
     pub fn removed_queues(&self) -> &[Queue] {
         &self.removed_queues
     }
 
-    /// Returns the signal that conditions name as their model.
+    /// Returns the signal that conditions name as `model`.
     pub fn signal(&self, model: &str) -> Option<&Arc<ScoreSignal>> {
         self.signals.get(model)
     }
 
-    /// Returns the routing list for a kind of cause; without one, all jobs go to the default queue.
+    /// Returns the routing list for a kind of cause. Without one, all jobs are routed to the default queue.
     pub fn router(&self, list: RoutingList) -> Option<&Router> {
         self.routing.get(&list)
     }
@@ -236,25 +238,26 @@ impl Compiled {
         self.queues.iter().find(|queue| queue.key == *id)
     }
 
-    /// The banks that media are compared with, as they are now.
+    /// Returns the hash banks that media are compared with now.
     pub fn hash_banks(&self) -> HashBanks {
         self.hashes.current()
     }
 
-    /// True if media are compared as this configuration says. A candidate's comparison may run nowhere.
+    /// True if the live hash banks have the settings of this configuration. Those of a candidate may not be
+    /// live.
     pub fn compares_media(&self) -> bool {
-        let running = self.hashes.current();
-        let runs = |bank: &Bank| running.banks().iter().any(|it| it.is_configured_as(bank));
-        self.hash_banks.iter().all(runs)
+        let live_banks = self.hashes.current();
+        let is_live = |bank: &Bank| live_banks.banks().iter().any(|it| it.is_configured_as(bank));
+        self.hash_banks.iter().all(is_live)
     }
 
-    /// Compares media with the banks that run for `live`.
+    /// Returns this configuration with the hash banks of `live`, for comparing media in a backtest.
     #[must_use]
     pub fn beside(self, live: &Self) -> Self {
         Self { hashes: Arc::clone(&live.hashes), ..self }
     }
 
-    /// Reads what a line says is known beside its item, as an example says it; `beside` names its other keys.
+    /// Parses the facts of an example line; `beside` are the names of its other keys.
     pub fn example_facts(&self, line: &Value, beside: &[&str]) -> Result<ExampleFacts, Vec<RuleError>> {
         let banks: Vec<_> = self.hash_banks.iter().map(|bank| bank.id.as_str()).collect();
         self.plan.example_facts(line, beside, &banks)

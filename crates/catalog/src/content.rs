@@ -1,7 +1,5 @@
-//! Content of a snapshot: the documents, the order in which policies were created, the versions of item types, and the
-//! queues that were removed.
-//!
-//! It knows no rows; `snapshots` does.
+//! Content of a snapshot: documents, creation order of policies, versions of item types, and removed queues.
+//! `snapshots` stores its text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,34 +10,37 @@ use tidegate_schemas::{
     ids::{ConfigVersion, QueueId, TypeId},
 };
 
-/// Version of the text format below. A newer one is refused by name.
+/// Version of the text format below. A newer version is refused with an error that names it.
 const FORMAT: u32 = 1;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
     pub(crate) set: Set,
-    /// Keys in the order of their creation. A removed one keeps its place: its id is the same when it comes back.
+    /// Policy keys in order of creation. A removed policy keeps its place, so that it has the same place if
+    /// it is created again.
     pub(crate) policy_order: Vec<String>,
-    /// Counts the changes of each item type. A removed one goes on where it stopped.
+    /// Number of changes of each item type. A removed type keeps its number and continues from it if it is
+    /// created again.
     pub(crate) type_versions: BTreeMap<TypeId, u64>,
-    /// Superseded item types, the oldest first: items of an earlier version are checked against them.
+    /// Superseded versions of item types, the oldest first. Items that name an earlier version are checked
+    /// against them.
     pub(crate) earlier_types: BTreeMap<TypeId, Vec<EarlierType>>,
-    /// Queues without a document that had one, with the class of their jobs. Jobs may still wait in them, and the store
-    /// does not list its queues.
+    /// Removed queues, with the class of their jobs. Jobs may still wait in them, and the store cannot
+    /// list its queues.
     pub(crate) removed_queues: BTreeMap<QueueId, QueueClass>,
 }
 
-/// An item type as it was until a change.
+/// Item type before a change of its fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EarlierType {
-    /// Number of its last version with these fields.
+    /// Number of the last version with these fields.
     pub(crate) number: u64,
     pub(crate) document: ItemType,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Written<'a> {
+struct SnapshotText<'a> {
     format: u32,
     policy_order: &'a [String],
     type_versions: &'a BTreeMap<TypeId, u64>,
@@ -52,7 +53,7 @@ struct Written<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Read<'a> {
+struct ParsedSnapshot<'a> {
     format: u32,
     policy_order: Vec<String>,
     type_versions: BTreeMap<TypeId, u64>,
@@ -65,9 +66,9 @@ struct Read<'a> {
 }
 
 impl Content {
-    /// The canonical text: equal contents are equal text.
+    /// Encodes the canonical text: equal contents have equal texts.
     pub(crate) fn encode(&self) -> String {
-        let written = Written {
+        let snapshot_text = SnapshotText {
             format: FORMAT,
             policy_order: &self.policy_order,
             type_versions: &self.type_versions,
@@ -75,21 +76,22 @@ impl Content {
             removed_queues: &self.removed_queues,
             documents: &self.documents(),
         };
-        serde_json::to_string(&written).expect("documents have string keys and finite numbers only")
+        serde_json::to_string(&snapshot_text).expect("documents have string keys and finite numbers only")
     }
 
     pub(crate) fn decode(text: &str, version: ConfigVersion) -> Result<Self, String> {
-        let read: Read<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        if read.format > FORMAT {
-            return Err(format!("it is of format {}, this version knows up to {FORMAT}", read.format));
+        let parsed: ParsedSnapshot<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if parsed.format > FORMAT {
+            return Err(format!("it is of format {}, this version knows up to {FORMAT}", parsed.format));
         }
-        let mut documents = parse(&[("snapshot.json", read.documents.get())]).map_err(|all| joined(&all))?;
+        let mut documents =
+            parse(&[("snapshot.json", parsed.documents.get())]).map_err(|all| join_faults(&all))?;
         for (origin, _) in &mut documents {
             origin.file = format!("configuration version {}", version.0);
             origin.line = 0;
         }
-        let set = Set::collect(documents).map_err(|all| joined(&all))?;
-        let Read { policy_order, type_versions, earlier_types, removed_queues, .. } = read;
+        let set = Set::collect(documents).map_err(|all| join_faults(&all))?;
+        let ParsedSnapshot { policy_order, type_versions, earlier_types, removed_queues, .. } = parsed;
         Ok(Self { set, policy_order, type_versions, earlier_types, removed_queues })
     }
 
@@ -97,64 +99,67 @@ impl Content {
         self.set.documents().into_iter().map(|(_, document)| document).collect()
     }
 
-    /// This content with other documents: what was created and counted so far goes on. `created` are the keys of the
-    /// policies in the order of the new documents; `kept` is the number of superseded forms of an item type that stay.
-    pub(crate) fn succeeded_by(&self, set: Set, created: &[String], kept: usize) -> Self {
+    /// Returns this content with other documents, and carries creation order and counts over. `created` are
+    /// the policy keys in the order of the new documents; `max_versions` bounds the superseded versions of
+    /// each item type.
+    pub(crate) fn with_successor(&self, set: Set, created: &[String], max_versions: usize) -> Self {
         let mut policy_order = self.policy_order.clone();
-        let known: BTreeSet<&String> = self.policy_order.iter().collect();
-        policy_order.extend(created.iter().filter(|key| !known.contains(key)).cloned());
+        let listed_keys: BTreeSet<&String> = self.policy_order.iter().collect();
+        policy_order.extend(created.iter().filter(|key| !listed_keys.contains(key)).cloned());
         let mut type_versions = self.type_versions.clone();
         for (key, (_, item_type)) in &set.item_types {
-            let before = self.set.item_types.get(key).map(|(_, before)| before);
-            if before != Some(item_type) {
+            let previous_type = self.set.item_types.get(key).map(|(_, document)| document);
+            if previous_type != Some(item_type) {
                 *type_versions.entry(key.clone()).or_default() += 1;
             }
         }
-        let earlier_types = self.earlier_types(&set, kept);
-        let removed_queues = self.removed_queues(&set);
+        let earlier_types = self.earlier_types_after(&set, max_versions);
+        let removed_queues = self.removed_queues_after(&set);
         Self { set, policy_order, type_versions, earlier_types, removed_queues }
     }
 
-    /// The queues without a document once `set` is current.
-    fn removed_queues(&self, set: &Set) -> BTreeMap<QueueId, QueueClass> {
-        let before = self.set.queues.iter().map(|(key, (_, queue))| (key.clone(), queue.class()));
-        let mut removed: BTreeMap<_, _> = self.removed_queues.clone().into_iter().chain(before).collect();
-        removed.retain(|key, _| !set.queues.contains_key(key));
-        removed
+    /// Returns the queues without a document once `set` is current.
+    fn removed_queues_after(&self, set: &Set) -> BTreeMap<QueueId, QueueClass> {
+        let previous_queues = self.set.queues.iter().map(|(key, (_, queue))| (key.clone(), queue.class()));
+        let mut removed_queues: BTreeMap<_, _> =
+            self.removed_queues.clone().into_iter().chain(previous_queues).collect();
+        removed_queues.retain(|key, _| !set.queues.contains_key(key));
+        removed_queues
     }
 
-    /// The superseded item types once `set` is current. A removed type keeps its forms: it may come back.
-    fn earlier_types(&self, set: &Set, kept: usize) -> BTreeMap<TypeId, Vec<EarlierType>> {
-        let mut earlier = self.earlier_types.clone();
-        for (key, (_, before)) in &self.set.item_types {
-            let after = set.item_types.get(key).map(|(_, after)| after);
-            if after.is_some_and(|after| judges_alike(before, after)) {
+    /// Returns the superseded item types once `set` is current. A removed type keeps its versions, as it may
+    /// be created again.
+    fn earlier_types_after(&self, set: &Set, max_versions: usize) -> BTreeMap<TypeId, Vec<EarlierType>> {
+        let mut earlier_types = self.earlier_types.clone();
+        for (key, (_, old_type)) in &self.set.item_types {
+            let new_type = set.item_types.get(key).map(|(_, document)| document);
+            if new_type.is_some_and(|new_type| has_same_validation(old_type, new_type)) {
                 continue;
             }
             let number = self.type_versions.get(key).copied().unwrap_or(1);
-            let forms = earlier.entry(key.clone()).or_default();
-            forms.push(EarlierType { number, document: before.clone() });
-            forms.drain(..forms.len().saturating_sub(kept));
+            let versions = earlier_types.entry(key.clone()).or_default();
+            versions.push(EarlierType { number, document: old_type.clone() });
+            versions.drain(..versions.len().saturating_sub(max_versions));
         }
-        earlier.retain(|_, forms| !forms.is_empty());
-        earlier
+        earlier_types.retain(|_, forms| !forms.is_empty());
+        earlier_types
     }
 }
 
-/// True if items that name either version are judged in the same way, whatever its name for people.
-fn judges_alike(before: &ItemType, after: &ItemType) -> bool {
-    let judged = |it: &ItemType| (it.kind, it.strict, it.version.clone());
-    judged(before) == judged(after) && before.fields == after.fields
+/// True if both versions validate items alike. The display name does not matter.
+fn has_same_validation(old_type: &ItemType, new_type: &ItemType) -> bool {
+    let properties = |it: &ItemType| (it.kind, it.strict, it.version.clone());
+    properties(old_type) == properties(new_type) && old_type.fields == new_type.fields
 }
 
-/// Joins errors for a log line: a broken snapshot may have thousands.
-pub(crate) fn joined(faults: &[DocumentFault]) -> String {
-    const SHOWN: usize = 5;
-    let mut text: Vec<String> = faults.iter().take(SHOWN).map(ToString::to_string).collect();
-    if faults.len() > SHOWN {
-        text.push(format!("and {} more", faults.len() - SHOWN));
+/// Joins faults for a log line, up to a number: a broken snapshot may have thousands.
+pub(crate) fn join_faults(faults: &[DocumentFault]) -> String {
+    const MAX_LISTED_FAULTS: usize = 5;
+    let mut lines: Vec<String> = faults.iter().take(MAX_LISTED_FAULTS).map(ToString::to_string).collect();
+    if faults.len() > MAX_LISTED_FAULTS {
+        lines.push(format!("and {} more", faults.len() - MAX_LISTED_FAULTS));
     }
-    text.join("; ")
+    lines.join("; ")
 }
 
 #[cfg(test)]
@@ -175,7 +180,7 @@ mod tests {
     fn numbers(configurations: &[String], kept: usize) -> Vec<u64> {
         let mut content = Content::default();
         for configuration in configurations {
-            content = content.succeeded_by(set(configuration), &[], kept);
+            content = content.with_successor(set(configuration), &[], kept);
             content = Content::decode(&content.encode(), ConfigVersion(1)).unwrap();
         }
         content.earlier_types.get("note").into_iter().flatten().map(|earlier| earlier.number).collect()

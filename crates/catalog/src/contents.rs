@@ -1,6 +1,5 @@
-//! Reads the current configurations for requests, and keeps those that were read last.
-//!
-//! `live` reads those that run by itself.
+//! Reads current configurations for requests, and caches the most recently used. `live` reads the ones that
+//! run.
 
 use std::sync::Arc;
 
@@ -9,68 +8,73 @@ use tidegate_store::{Store, tables::catalog::configs::ConfigHead};
 
 use crate::{Error, OrgWork, Settings, content::Content, recent::Recent, snapshots};
 
-/// Memory that a decoded configuration takes, as a multiple of its text.
-const DECODED: usize = 4;
+/// Memory of a decoded configuration, as a multiple of its text.
+const DECODED_BYTES_PER_TEXT_BYTE: usize = 4;
 
-/// Clones share what is kept.
+/// Reader of current configurations. Clones share one cache.
 #[derive(Clone)]
 pub(crate) struct Contents {
     store: Store,
     work: OrgWork,
-    kept: Arc<Recent<(Arc<Content>, usize)>>,
+    cache: Arc<Recent<(Arc<Content>, usize)>>,
 }
 
-/// The current configuration of an org.
-pub(crate) struct Current {
+/// Current configuration of an organisation.
+pub(crate) struct CurrentConfig {
     pub(crate) head: ConfigHead,
     pub(crate) content: Arc<Content>,
-    /// Length of its text, by which work with it is judged.
-    pub(crate) bytes: usize,
+    /// Length of the text, used as the cost of work with the configuration.
+    pub(crate) text_bytes: usize,
 }
 
 impl Contents {
     pub(crate) fn new(store: Store, settings: &Settings) -> Self {
-        let kept = Arc::new(Recent::new(settings.cached_configuration_bytes / 2));
-        Self { store, work: OrgWork::new(settings), kept }
+        let cache = Arc::new(Recent::new(settings.cached_configuration_bytes / 2));
+        Self { store, work: OrgWork::new(settings), cache }
     }
 
     pub(crate) fn work(&self) -> &OrgWork {
         &self.work
     }
 
-    pub(crate) async fn head(&self, org: &OrgId) -> Result<ConfigHead, Error> {
-        snapshots::head(&self.store, org).await?.ok_or_else(|| Error::NoSuchOrg(org.clone()))
+    pub(crate) async fn load_head(&self, org: &OrgId) -> Result<ConfigHead, Error> {
+        snapshots::load_head(&self.store, org).await?.ok_or_else(|| Error::NoSuchOrg(org.clone()))
     }
 
-    pub(crate) async fn current(&self, org: &OrgId) -> Result<Current, Error> {
-        let head = self.head(org).await?;
-        if let Some(current) = self.kept(&head) {
+    pub(crate) async fn load_current(&self, org: &OrgId) -> Result<CurrentConfig, Error> {
+        let head = self.load_head(org).await?;
+        if let Some(current) = self.cached(&head) {
             return Ok(current);
         }
         let turn = self.work.turn(org).await?;
-        // Read again: it may have changed meanwhile, and been read by the one before.
-        let head = self.head(org).await?;
-        if let Some(current) = self.kept(&head) {
+        // Read again: another request may have changed or decoded the configuration during the wait.
+        let head = self.load_head(org).await?;
+        if let Some(current) = self.cached(&head) {
             return Ok(current);
         }
-        let text = snapshots::read(&self.store, &head).await?;
-        let (kept, org, snapshot_id) = (Arc::clone(&self.kept), org.clone(), head.snapshot_id);
-        let (version, bytes) = (head.config_version, text.len());
-        // Kept by the work itself, so that what a client began that left is of use to the next one.
+        let text = snapshots::read_snapshot(&self.store, &head).await?;
+        let (cache, org, snapshot_id) = (Arc::clone(&self.cache), org.clone(), head.snapshot_id);
+        let (version, text_bytes) = (head.config_version, text.len());
+        // Cached by the task itself, so that the result serves the next caller even if this one is cancelled.
         let decode = move || {
             let content = Arc::new(Content::decode(&text, version)?);
-            kept.put(&org, snapshot_id, (Arc::clone(&content), bytes), DECODED * bytes);
+            cache.insert(
+                &org,
+                snapshot_id,
+                (Arc::clone(&content), text_bytes),
+                DECODED_BYTES_PER_TEXT_BYTE * text_bytes,
+            );
             Ok::<_, String>(content)
         };
-        let (decoded, _turn) = turn.run(bytes, decode).await?;
+        let (decoded, _turn) = turn.run(text_bytes, decode).await?;
         let unreadable = |reason| Error::Unreadable { org: head.org.clone(), version, reason };
         let content = decoded.map_err(unreadable)?;
-        Ok(Current { head, content, bytes })
+        Ok(CurrentConfig { head, content, text_bytes })
     }
 
-    fn kept(&self, head: &ConfigHead) -> Option<Current> {
-        let (content, bytes) = self.kept.get(&head.org, head.snapshot_id)?;
-        Some(Current { head: head.clone(), content, bytes })
+    fn cached(&self, head: &ConfigHead) -> Option<CurrentConfig> {
+        let (content, text_bytes) = self.cache.get(&head.org, head.snapshot_id)?;
+        Some(CurrentConfig { head: head.clone(), content, text_bytes })
     }
 }
 
@@ -94,10 +98,10 @@ mod tests {
             orgs::create(&store, org, "Org", Millis(1)).await.unwrap();
         }
         let contents = Contents::new(store, &Settings::default());
-        let (one, two) = tokio::join!(contents.current(&first), contents.current(&first));
+        let (one, two) = tokio::join!(contents.load_current(&first), contents.load_current(&first));
         let (one, two) = (one.unwrap().content, two.unwrap().content);
         assert!(Arc::ptr_eq(&one, &two), "who waited finds what was read");
-        assert!(Arc::ptr_eq(&one, &contents.current(&first).await.unwrap().content));
-        assert!(!Arc::ptr_eq(&one, &contents.current(&second).await.unwrap().content));
+        assert!(Arc::ptr_eq(&one, &contents.load_current(&first).await.unwrap().content));
+        assert!(!Arc::ptr_eq(&one, &contents.load_current(&second).await.unwrap().content));
     }
 }

@@ -1,6 +1,5 @@
-//! A callback endpoint as the service runs it, and what its header values stand for.
-//!
-//! It sends nothing, and keeps no secret.
+//! Callback endpoints and the references in their header values. `egress` sends the calls, and `secrets`
+//! opens sealed values.
 
 use std::fmt;
 
@@ -17,19 +16,19 @@ use crate::secrets::{SecretError, is_sealed};
 pub struct Endpoint {
     pub key: EndpointId,
     pub url: String,
-    /// Headers as configured: a value is a reference such as `${CALLBACK_TOKEN}`, or else sealed. See
+    /// Configured headers. A value is sealed, or contains references such as `${CALLBACK_TOKEN}`. See
     /// [`Endpoint::resolve_headers`].
     pub headers: Vec<(String, String)>,
-    /// The events that come here; empty means all.
+    /// Subscribed events; empty means all.
     pub events: Vec<Event>,
-    /// Values for the `custom` of answers to appeals.
+    /// Values of the field `custom` in callbacks about appeals.
     pub custom: Map<String, Value>,
-    /// True if events about items of child safety are sent here.
+    /// True if the endpoint receives events about child-safety items.
     pub child_safety: bool,
     pub(crate) variable_prefix: String,
 }
 
-/// A header value names a variable that cannot be had.
+/// Header value that cannot be resolved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unresolved {
     #[error("the header `{header}` refers to `{variable}`, which is not set here")]
@@ -69,7 +68,7 @@ impl Endpoint {
         }
     }
 
-    /// True if events of this type are sent here unless their action names another endpoint.
+    /// True if the endpoint receives events of this type that name no endpoint.
     pub fn takes(&self, event_type: &str) -> bool {
         match self.events.as_slice() {
             [] => Event::ALL.iter().any(|event| event.name() == event_type),
@@ -77,8 +76,8 @@ impl Endpoint {
         }
     }
 
-    /// The headers to send, with `${...}` replaced by what `variable` (the environment) knows, and sealed values
-    /// opened by `open`, which is told the header's name and the value.
+    /// Returns the headers to send. `variable` looks up a variable of the environment; `open` opens a sealed
+    /// value, given the name of its header.
     pub fn resolve_headers(
         &self,
         variable: impl Fn(&str) -> Option<String>,
@@ -87,13 +86,13 @@ impl Endpoint {
         resolve_headers(&self.headers, &self.variable_prefix, variable, open)
     }
 
-    /// Checks that every reference has the right form and names a variable that may be sent; it need not be set here.
+    /// Checks the form of all references and that their variables may be sent. A variable need not be set here.
     pub(crate) fn check_references(&self) -> Vec<Unresolved> {
         check_references(&self.headers, &self.variable_prefix)
     }
 }
 
-/// Returns configured headers with their references replaced and their sealed values opened.
+/// Replaces references and opens sealed values of configured headers.
 pub(crate) fn resolve_headers(
     headers: &[(String, String)],
     prefix: &str,
@@ -111,7 +110,7 @@ pub(crate) fn resolve_headers(
                 }),
             };
         }
-        let value = replace(header, value, prefix, |name| {
+        let value = replace_references(header, value, prefix, |name| {
             let not_set = || Unresolved::NotSet { header: header.clone(), variable: name.to_owned() };
             variable(name).ok_or_else(not_set)
         })?;
@@ -120,14 +119,15 @@ pub(crate) fn resolve_headers(
     headers.iter().map(resolve).collect()
 }
 
-/// Returns the references that have the wrong form or name a variable that may not be sent.
+/// Returns the references that are malformed or name a variable that may not be sent.
 pub(crate) fn check_references(headers: &[(String, String)], prefix: &str) -> Vec<Unresolved> {
-    let check =
-        |(header, value): &(String, String)| replace(header, value, prefix, |_| Ok(String::new())).err();
+    let check = |(header, value): &(String, String)| {
+        replace_references(header, value, prefix, |_| Ok(String::new())).err()
+    };
     headers.iter().filter_map(check).collect()
 }
 
-fn replace(
+fn replace_references(
     header: &str,
     value: &str,
     prefix: &str,
@@ -141,6 +141,8 @@ fn replace(
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
             return Err(malformed());
         }
+        // Without the prefix, any variable of the process, such as the master key, could be sent to an
+        // endpoint.
         if !name.starts_with(prefix) {
             return Err(Unresolved::Forbidden {
                 header: header.to_owned(),
@@ -156,7 +158,7 @@ fn replace(
     Ok(resolved)
 }
 
-// Header values are secrets, and an address may carry one in its query.
+// Header values are secrets, and the query of an address may contain one.
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")

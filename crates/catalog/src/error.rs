@@ -1,6 +1,4 @@
-//! Why a configuration is not at hand, and whether waiting helps.
-//!
-//! It does not retry; callers do, guided by [`Error::is_outage`].
+//! Errors of reading configurations. Callers retry those for which [`Error::is_outage`] is true.
 
 use tidegate_schemas::ids::{BankId, ConfigVersion, OrgId};
 
@@ -12,18 +10,16 @@ pub enum Error {
     NoSuchOrg(OrgId),
     #[error("organisation {org} has no configuration version {}: it is at {}", .wanted.0, .head.0)]
     NoSuchVersion { org: OrgId, wanted: ConfigVersion, head: ConfigVersion },
-    /// A newer version of the service wrote it, or a stored document is refused by this one.
+    /// Written by a newer release, or a stored document that this release refuses.
     #[error("configuration version {} of organisation {org} does not compile here: {reason}", .version.0)]
     NotCompiled { org: OrgId, version: ConfigVersion, reason: String },
     #[error("configuration version {} of organisation {org} cannot be read: {reason}", .version.0)]
     Unreadable { org: OrgId, version: ConfigVersion, reason: String },
-    /// A change of a bank is named and not there as a whole, or a newer version of the service wrote it.
+    /// Change of a bank that is incomplete, or written by a newer release.
     #[error("revision {revision} of bank {bank} of organisation {org} cannot be read: {reason}")]
     Bank { org: OrgId, bank: BankId, revision: i64, reason: String },
-    /// The organisation's turn did not come in time.
-    #[error(
-        "configurations of other requests are being read or checked, and the turn did not come in time: ask again"
-    )]
+    /// The organisation's permit did not arrive within `computation_wait_ms`.
+    #[error("the service is busy with configurations of other requests: try again")]
     Busy,
     #[error("a computation failed: {0}")]
     Panicked(String),
@@ -43,8 +39,9 @@ impl Error {
         }
     }
 
-    /// The same error for somebody else who asks; none if asking again may help, which each does by itself.
-    pub(crate) fn again(&self) -> Option<Self> {
+    /// Returns a copy to repeat to other callers; `None` for a temporary error, which each caller has to find
+    /// out itself.
+    pub(crate) fn clone_cacheable(&self) -> Option<Self> {
         Some(match self {
             Self::Store(_) | Self::Busy => return None,
             Self::Panicked(reason) => Self::Panicked(reason.clone()),
@@ -67,7 +64,8 @@ impl Error {
         })
     }
 
-    /// Waiting may help: the store is away, or an upgrade is in progress and a newer process can run the version.
+    /// True if waiting may help: the store is unavailable, or an upgrade is in progress and a newer process
+    /// can run the version.
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Store(error) => error.is_outage(),
@@ -77,8 +75,8 @@ impl Error {
     }
 }
 
-/// A JSON Pointer as faults of documents show paths: `when.all[0].text`.
-pub(crate) fn path(pointer: &str) -> String {
+/// Converts a JSON Pointer to the path notation of document faults: `when.all[0].text`.
+pub(crate) fn document_path(pointer: &str) -> String {
     let mut path = String::new();
     for step in pointer.split('/').skip(1) {
         if !step.is_empty() && step.bytes().all(|byte| byte.is_ascii_digit()) {

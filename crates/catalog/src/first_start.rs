@@ -1,6 +1,4 @@
-//! First start on an empty store: an organisation, and a key to begin with.
-//!
-//! It prints nothing; the binary shows the key, once.
+//! Creates the first organisation and its key in an empty store. The binary prints the key.
 
 use tidegate_schemas::ids::{ApiKeyId, Kind, OrgId, derive};
 use tidegate_store::{Clock, Store};
@@ -10,10 +8,10 @@ use crate::{
     orgs::{self, OrgError},
 };
 
-/// The organisation of an installation that has only one.
+/// Organisation of an installation with a single one.
 pub const DEFAULT_ORG: &str = "default";
 
-/// Organisation and key that were created. The key is not stored: it can be shown now and never again.
+/// Created organisation and key. The key is not stored in clear and cannot be shown again.
 #[derive(Debug)]
 pub struct FirstStart {
     pub org: OrgId,
@@ -36,7 +34,7 @@ impl FirstStartError {
         }
     }
 
-    /// The store is away. Trying again goes on where this ended.
+    /// True if the error is an outage of the store. A repetition continues from the failed step.
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Org(OrgError::Catalog(error)) => error.is_outage(),
@@ -46,32 +44,34 @@ impl FirstStartError {
     }
 }
 
-/// Makes the organisation `default` and its first key in a store without organisations. Of several processes that
-/// start at once, one gets the key.
+/// Creates the organisation `default` and its first key in a store without organisations. Of several
+/// processes that start concurrently, one gets the key.
 pub async fn first_start(
     store: &Store,
     keys: &Keys,
     clock: &Clock,
 ) -> Result<Option<FirstStart>, FirstStartError> {
     let org = OrgId::new(DEFAULT_ORG);
-    let found = orgs::list(store).await.map_err(OrgError::from)?;
-    let fresh = match found.as_slice() {
+    let existing_orgs = orgs::list(store).await.map_err(OrgError::from)?;
+    let is_first_start = match existing_orgs.as_slice() {
         [] => true,
-        // Made by a start that died before it made the key.
-        [only] if only.org == org => keys.list(&org).await?.is_empty(),
+        // An earlier start crashed between creating the organisation and its key.
+        [org_row] if org_row.org == org => keys.list(&org).await?.is_empty(),
         _ => false,
     };
-    if !fresh {
+    if !is_first_start {
         return Ok(None);
     }
     orgs::create(store, &org, "Default", clock()).await?;
+    // The derived id is the same in all processes, so the conditional insert lets exactly one of them create
+    // the key.
     let id: ApiKeyId = derive(Kind::FirstKey, &[org.as_str().as_bytes()]);
-    let new = NewKey {
+    let properties = NewKey {
         org: org.clone(),
         name: "first key".to_owned(),
         scopes: Scopes::platform(),
         expires_at: None,
     };
-    let created = keys.create_with_id(id, new).await?;
+    let created = keys.create_with_id(id, properties).await?;
     Ok(created.map(|created| FirstStart { org, key: created.token }))
 }

@@ -1,6 +1,5 @@
-//! One at a time per key: whoever comes second waits for the first and finds its result.
-//!
-//! It keeps no results.
+//! Serialises work per key: a second caller waits until the first is done, and then finds its result in the
+//! caller's cache.
 
 use std::{collections::HashMap, hash::Hash, sync::Arc};
 
@@ -9,7 +8,7 @@ use tokio::sync::OwnedMutexGuard;
 
 type Gate = Arc<tokio::sync::Mutex<()>>;
 
-/// The gates of the keys that somebody is at; a key that nobody is at takes no room.
+/// Gates of the keys in use. An unused key occupies no memory.
 pub(crate) struct Flights<K: Hash + Eq>(Mutex<HashMap<K, Gate>>);
 
 pub(crate) struct Flight<'a, K: Hash + Eq> {
@@ -26,7 +25,7 @@ impl<K: Hash + Eq + Clone> Flights<K> {
 
     pub(crate) async fn enter(&self, key: &K) -> Flight<'_, K> {
         let gate = Arc::clone(self.0.lock().entry(key.clone()).or_default());
-        // Made before the wait, so that a caller who gives up waiting cleans up as well.
+        // Created before the wait, so that a cancelled caller cleans up too.
         let mut flight = Flight { flights: self, key: key.clone(), gate, guard: None };
         flight.guard = Some(Arc::clone(&flight.gate).lock_owned().await);
         flight
@@ -42,7 +41,8 @@ impl<K: Hash + Eq> Drop for Flight<'_, K> {
     fn drop(&mut self) {
         drop(self.guard.take());
         let mut gates = self.flights.0.lock();
-        // The map's and this one: nobody else waits, and nobody can join while the map is locked.
+        // Two references: the map's and this one. No other caller waits, and none can join while the map is
+        // locked.
         if Arc::strong_count(&self.gate) == 2 {
             gates.remove(&self.key);
         }

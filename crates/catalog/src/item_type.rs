@@ -1,6 +1,5 @@
-//! An item type as the service runs it: the checks of `schemas`, and who made an item and when.
-//!
-//! It does not check data itself.
+//! Item type of a live configuration: the type of `schemas`, with access to the creator and the creation time
+//! of items.
 
 use std::ops::Deref;
 
@@ -11,7 +10,7 @@ use tidegate_schemas::{
     validation_error::Pointer,
 };
 
-/// A compiled item type; it is used as the one of `schemas`.
+/// Compiled item type; dereferences to the type of `schemas`.
 #[derive(Clone, Debug)]
 pub struct ItemType(item_types::ItemType);
 
@@ -24,9 +23,10 @@ impl ItemType {
         self.0.kind == Kind::User
     }
 
-    /// Returns the user who is struck for an item: the user that it is, or the one in its field with the role creator.
+    /// Returns the user to receive the strikes of an item: the item itself if it is a user, or else the user
+    /// in the field with the role `creator`.
     ///
-    /// Stored data may not fit the type any more: then that field alone is read.
+    /// Stored data may be invalid under the current type. Then only that field is read.
     pub fn creator(&self, item: &ItemKey, data: &[u8]) -> Option<ItemKey> {
         if self.is_user() {
             return Some(item.clone());
@@ -41,7 +41,7 @@ impl ItemType {
         Some(ItemKey::new(&*text("typeId")?, &*text("id")?))
     }
 
-    /// Returns when the item was created, by its field with the role `createdAt`.
+    /// Returns the creation time of the item, from the field with the role `createdAt`.
     pub fn created_at(&self, data: &[u8]) -> Option<Millis> {
         let field = self.0.role(Role::CreatedAt)?;
         let tape = json::scan(data).ok()?;

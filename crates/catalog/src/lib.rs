@@ -1,7 +1,7 @@
-//! Configuration of organisations: validated, versioned, compiled and live; their API keys, and the secrets of their
-//! endpoints.
+//! Configuration of organisations: validated, versioned, compiled and kept current, with their banks, API
+//! keys and the secrets of their endpoints.
 //!
-//! It does not say what an item leads to, and serves no request: `moderation` and the roles call it.
+//! `moderation` and the roles call it. The effects of items live in `moderation`.
 
 pub mod banks;
 mod cache;

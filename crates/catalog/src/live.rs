@@ -1,6 +1,5 @@
-//! The configurations that run in this process: compiled in the background, swapped when one changes.
-//!
-//! It changes no configuration (`change`) and keeps no old ones: work in flight holds the `Arc` that it began with.
+//! Cache of compiled configurations, shared by all roles of a process. A background task compiles new
+//! versions and swaps them in; work in flight keeps the version it started with.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,16 +24,16 @@ use uuid::Uuid;
 
 use crate::{
     Compiled, Error, Settings,
-    banks::{self, AllHeld, Banks, hashes::Hashes, ledger},
+    banks::{self, Banks, LoadedBanks, hashes::LiveHashBanks, ledger},
     compile::compile,
-    content::{Content, joined},
+    content::{Content, join_faults},
     flights::Flights,
     members::{self, Failing, Heartbeat},
     processing_load::{LoadReport, ProcessingLoad},
     snapshots,
 };
 
-/// One a process; every role asks the same one.
+/// Compiled configurations of all organisations. One instance per process.
 pub struct Live(Arc<Inner>);
 
 struct Inner {
@@ -42,134 +41,137 @@ struct Inner {
     settings: Settings,
     clock: Clock,
     orgs: ArcSwap<HashMap<OrgId, Arc<Compiled>>>,
-    /// Current versions that do not compile here. They are not tried again until they are replaced.
-    failing: Mutex<BTreeMap<OrgId, Failing>>,
-    /// The entries of the banks that run here, by organisation.
-    banks: Mutex<HashMap<OrgId, AllHeld>>,
-    /// The banks of hashes that run here, by organisation.
-    hashes: Mutex<HashMap<OrgId, Arc<Hashes>>>,
-    /// Switches entries off that match too much.
-    writer: Banks,
-    /// Revisions of banks with which a failing configuration was tried.
-    tried: Mutex<HashMap<OrgId, Revisions>>,
-    loading: Flights<OrgId>,
-    compilers: Semaphore,
-    answered: Mutex<Instant>,
-    /// Last version that was looked for and not found, for each organisation.
-    not_found: Mutex<HashMap<OrgId, (Asked, Error)>>,
+    /// Current versions that failed to compile. Retried when a newer version or a bank revision arrives.
+    failed_versions: Mutex<BTreeMap<OrgId, Failing>>,
+    /// Loaded list banks, by organisation.
+    loaded_banks: Mutex<HashMap<OrgId, LoadedBanks>>,
+    /// Loaded hash banks, by organisation.
+    hash_banks: Mutex<HashMap<OrgId, Arc<LiveHashBanks>>>,
+    /// Writes quarantines of hash bank entries.
+    bank_writer: Banks,
+    /// Bank revisions at the last failed attempt of each organisation.
+    revisions_at_failure: Mutex<HashMap<OrgId, BankRevisions>>,
+    load_flights: Flights<OrgId>,
+    compile_permits: Semaphore,
+    last_store_answer: Mutex<Instant>,
+    /// Negative cache: the last version that the store did not have, with the error to repeat.
+    missing_versions: Mutex<HashMap<OrgId, (VersionRequest, Error)>>,
     opened_at_epoch: i64,
-    /// Id of this process among the members.
+    /// Id of this process in the table of members.
     member_id: Uuid,
-    load: Arc<ProcessingLoad>,
+    own_load: Arc<ProcessingLoad>,
 }
 
 /// Revisions of an organisation's banks.
-type Revisions = BTreeMap<BankId, i64>;
+type BankRevisions = BTreeMap<BankId, i64>;
 
-/// A version that somebody needs.
+/// Request for a version at least this new.
 #[derive(Clone, Copy)]
-struct Asked {
+struct VersionRequest {
     version: ConfigVersion,
     since: Millis,
-    at: Instant,
+    requested_at: Instant,
 }
 
-/// Time for which a missing version is not looked for again, however many wait for it.
-const NOT_FOUND_FOR: Duration = Duration::from_millis(500);
+/// Time for which a missing version is not looked up again: many records of one partition may name it.
+const MISSING_VERSION_TTL: Duration = Duration::from_millis(500);
 
-/// Whoever changes a bank settles the change right away, unless it died.
-const LEFT_UNSETTLED: Duration = Duration::from_secs(10);
+/// Age at which an unsettled bank change counts as abandoned by a crashed process and is settled by this one.
+const ABANDONED_CHANGE_AGE: Duration = Duration::from_secs(10);
 
-/// Costly rules of one configuration that are logged.
-const TOLD: usize = 20;
+/// Greatest number of costly rules of one configuration that are logged.
+const MAX_LOGGED_OVERLOADS: usize = 20;
 
 impl Live {
-    /// Compiles every organisation's current configuration. One that does not compile is missing here and alarmed.
+    /// Compiles the current configuration of every organisation. One that does not compile is left out and
+    /// alarmed.
     pub async fn open(store: Store, settings: Settings) -> Result<Self, Error> {
         Self::open_with_clock(store, settings, system_clock()).await
     }
 
     pub async fn open_with_clock(store: Store, settings: Settings, clock: Clock) -> Result<Self, Error> {
-        let compilers = match settings.compilers {
+        let max_compilers = match settings.compilers {
             0 => std::thread::available_parallelism().map_or(2, usize::from).max(2),
-            some => some,
+            configured => configured,
         };
-        // Before the heads: what moves in between is seen again at the first poll.
-        let opened_at_epoch = snapshots::epoch(&store).await?;
-        let writer = Banks::with_clock(store.clone(), &settings, Arc::clone(&clock));
+        // Read before the heads, so that a change in between is seen again at the first poll.
+        let opened_at_epoch = snapshots::read_epoch(&store).await?;
+        let bank_writer = Banks::with_clock(store.clone(), &settings, Arc::clone(&clock));
         let live = Self(Arc::new(Inner {
-            writer,
+            bank_writer,
             store,
             settings,
             clock,
             orgs: ArcSwap::default(),
-            failing: Mutex::default(),
-            banks: Mutex::default(),
-            hashes: Mutex::default(),
-            tried: Mutex::default(),
-            loading: Flights::new(),
-            compilers: Semaphore::new(compilers),
-            answered: Mutex::new(Instant::now()),
-            not_found: Mutex::default(),
+            failed_versions: Mutex::default(),
+            loaded_banks: Mutex::default(),
+            hash_banks: Mutex::default(),
+            revisions_at_failure: Mutex::default(),
+            load_flights: Flights::new(),
+            compile_permits: Semaphore::new(max_compilers),
+            last_store_answer: Mutex::new(Instant::now()),
+            missing_versions: Mutex::default(),
             opened_at_epoch,
             member_id: CauseId::random().0,
-            load: Arc::default(),
+            own_load: Arc::default(),
         }));
         let mut loads = JoinSet::new();
-        for head in snapshots::heads(&live.0.store).await? {
-            loads.spawn(Arc::clone(&live.0).load(head));
+        for head in snapshots::load_heads(&live.0.store).await? {
+            loads.spawn(Arc::clone(&live.0).load_version(head));
         }
-        for loaded in loads.join_all().await {
-            if let Err(Error::Store(error)) = loaded {
+        for load_result in loads.join_all().await {
+            // Only an outage stops the start. A configuration that cannot run concerns its organisation alone.
+            if let Err(Error::Store(error)) = load_result {
                 return Err(error.into());
             }
         }
         Ok(live)
     }
 
-    /// Returns the configuration that runs for an organisation, without asking the store.
+    /// Returns the live configuration of an organisation, without a read of the store.
     pub fn org(&self, org: &OrgId) -> Option<Arc<Compiled>> {
         self.0.org(org)
     }
 
-    /// The organisations that run here.
+    /// Returns the organisations with a live configuration.
     pub fn orgs(&self) -> Vec<OrgId> {
         let mut orgs: Vec<_> = self.0.orgs.load().keys().cloned().collect();
         orgs.sort_unstable();
         orgs
     }
 
-    /// The current version, read through to the store.
+    /// Returns the current version, read from the store if it is not live yet.
     pub async fn latest(&self, org: &OrgId) -> Result<Arc<Compiled>, Error> {
-        let head = snapshots::head(&self.0.store, org).await?;
+        let head = snapshots::load_head(&self.0.store, org).await?;
         let head = head.ok_or_else(|| Error::NoSuchOrg(org.clone()))?;
         match self.org(org) {
-            Some(here) if here.version() >= head.config_version => Ok(here),
-            _ => Arc::clone(&self.0).load(head).await,
+            Some(compiled) if compiled.version() >= head.config_version => Ok(compiled),
+            _ => Arc::clone(&self.0).load_version(head).await,
         }
     }
 
-    /// This version or a later one, read through to the store; it does not wait.
+    /// Returns this version or a later one, read from the store if it is not live yet. Never waits for a
+    /// future version.
     ///
-    /// A configuration that was changed after `since` will do whatever its number is. Numbers go back only when an
-    /// older store is restored: then the version is gone for good, and what was configured after the record that names
-    /// it is newer than what the record was checked against.
+    /// A configuration changed after `since` is accepted with any number. Numbers decrease only when an older
+    /// store is restored. The requested version is then lost, and a configuration made after the record that
+    /// names it is newer than the one the record was checked against.
     pub async fn find(
         &self,
         org: &OrgId,
         version: ConfigVersion,
         since: Millis,
     ) -> Result<Arc<Compiled>, Error> {
-        if let Some(here) = self.org(org).filter(|here| here.version() >= version) {
-            return Ok(here);
+        if let Some(compiled) = self.org(org).filter(|compiled| compiled.version() >= version) {
+            return Ok(compiled);
         }
-        let asked = Asked { version, since, at: Instant::now() };
-        if let Some(error) = self.0.not_found_lately(org, &asked) {
+        let request = VersionRequest { version, since, requested_at: Instant::now() };
+        if let Some(error) = self.0.find_cached_miss(org, &request) {
             return Err(error);
         }
-        let found = self.read_through(org, version, since).await;
-        self.0.remember(org, asked, found.as_ref().err());
-        found
+        let result = self.read_through(org, version, since).await;
+        self.0.update_missing_versions(org, request, result.as_ref().err());
+        result
     }
 
     async fn read_through(
@@ -178,47 +180,50 @@ impl Live {
         version: ConfigVersion,
         since: Millis,
     ) -> Result<Arc<Compiled>, Error> {
-        let head = snapshots::head(&self.0.store, org).await?;
+        let head = snapshots::load_head(&self.0.store, org).await?;
         let head = head.ok_or_else(|| Error::NoSuchOrg(org.clone()))?;
         if head.config_version < version && head.changed_at <= since {
             let head = head.config_version;
             return Err(Error::NoSuchVersion { org: org.clone(), wanted: version, head });
         }
-        Arc::clone(&self.0).load(head).await
+        Arc::clone(&self.0).load_version(head).await
     }
 
-    /// Returns the number of organisations that run here.
+    /// Returns the number of organisations with a live configuration.
     pub fn running(&self) -> usize {
         self.0.orgs.load().len()
     }
 
-    /// True if the store answered lately, so that the running configurations are known to be current.
+    /// True if the store answered within `stale_after_ms`, so that the live configurations are known to be
+    /// current.
     pub fn ready(&self) -> bool {
-        self.0.answered.lock().elapsed() < self.0.settings.stale_after()
+        self.0.last_store_answer.lock().elapsed() < self.0.settings.stale_after()
     }
 
-    /// The organisations whose current version does not compile here: what they run is an older one, or nothing.
+    /// Returns the current versions that failed to compile here. Their organisations run an older version or
+    /// none.
     pub fn failing(&self) -> Vec<Failing> {
-        self.0.failing.lock().values().cloned().collect()
+        self.0.failed_versions.lock().values().cloned().collect()
     }
 
-    /// Measurements of this process, which tells them to the others.
+    /// Returns the measurements of this process, which its heartbeat publishes to the other processes.
     pub fn processing_load(&self) -> &Arc<ProcessingLoad> {
-        &self.0.load
+        &self.0.own_load
     }
 
-    /// Returns the measurements of all processes that evaluate items. Those of others are some seconds old.
+    /// Returns the measurements of all processes that evaluate items. Those of other processes are some
+    /// seconds old.
     pub async fn loads(&self) -> Result<LoadReport, Error> {
-        let others = members::loads_of_others(&self.0.store, self.0.member_id).await?;
-        Ok(self.0.load.report(std::time::Instant::now()).joined(others))
+        let other_loads = members::loads_of_others(&self.0.store, self.0.member_id).await?;
+        Ok(self.0.own_load.report(std::time::Instant::now()).joined(other_loads))
     }
 
-    /// Returns a follower for callers that keep their own schedule.
+    /// Returns a follower for callers with a schedule of their own.
     pub fn follower(&self) -> Follower {
         Follower::new(Arc::clone(&self.0))
     }
 
-    /// Follows the changes until it is told to stop.
+    /// Follows changes until `stop` is cancelled.
     pub async fn run(&self, stop: CancellationToken) {
         let mut follower = self.follower();
         let mut tick = tokio::time::interval(self.0.settings.poll());
@@ -226,28 +231,28 @@ impl Live {
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
-                Some(loaded) = follower.loads.join_next() => follower.loaded(loaded.unwrap_or(false)),
+                Some(load_result) = follower.loads.join_next() => follower.record_load(load_result.unwrap_or(false)),
                 _ = tick.tick() => follower.poll().await,
             }
-            follower.beat().await;
+            follower.send_heartbeat().await;
         }
-        follower.heartbeat.leave(&self.0.store, (self.0.clock)()).await;
+        follower.heartbeat.remove_member(&self.0.store, (self.0.clock)()).await;
     }
 }
 
-/// Follows the changes, and remembers how far it is.
+/// Follows changes of configurations and banks.
 pub struct Follower {
     live: Arc<Inner>,
-    /// Loads that go on; whether each came to an end that is final for its version.
+    /// Running loads. Each returns true if its result is final for the version.
     loads: JoinSet<bool>,
-    seen: i64,
-    /// The last epoch whose changes all run here.
-    settled: i64,
-    /// A load was cut off by an outage, so the heads must be read again.
-    again: bool,
+    seen_epoch: i64,
+    /// Last epoch with all of its changes live here.
+    applied_epoch: i64,
+    /// An outage interrupted a load, so the heads must be read again although the epoch is the same.
+    needs_reread: bool,
     heads_due: Instant,
     heartbeat: Heartbeat,
-    /// Time when everything that the store had ran here.
+    /// Time at which all stored changes were last known to be live here.
     current_at: Instant,
 }
 
@@ -265,97 +270,98 @@ impl Follower {
         Self {
             live,
             loads: JoinSet::new(),
-            seen: epoch,
-            settled: epoch,
-            again: false,
+            seen_epoch: epoch,
+            applied_epoch: epoch,
+            needs_reread: false,
             heads_due,
             heartbeat,
             current_at,
         }
     }
 
-    /// Asks once what changed, and waits until it runs here: one step is enough for whatever was changed before it.
+    /// Polls once and waits for the loads. Changes made before the call are live after it.
     pub async fn step(&mut self) {
         self.poll().await;
-        while let Some(loaded) = self.loads.join_next().await {
-            self.loaded(loaded.unwrap_or(false));
+        while let Some(load_result) = self.loads.join_next().await {
+            self.record_load(load_result.unwrap_or(false));
         }
-        self.beat().await;
+        self.send_heartbeat().await;
     }
 
     async fn poll(&mut self) {
-        self.live.look_after_hashes();
-        let asked_at = Instant::now();
-        match self.follow().await {
+        self.live.maintain_hash_banks();
+        let polled_at = Instant::now();
+        match self.check_for_changes().await {
             Ok(()) => {
-                *self.live.answered.lock() = Instant::now();
+                *self.live.last_store_answer.lock() = Instant::now();
                 if self.is_current() {
-                    self.current_at = asked_at;
+                    self.current_at = polled_at;
                 }
             }
             Err(error) => {
-                crate::metrics::poll_failed();
+                crate::metrics::count_poll_failure();
                 tracing::debug!(tag = error.tag(), "cannot ask for changed configurations");
             }
         }
     }
 
-    async fn follow(&mut self) -> Result<(), Error> {
-        let epoch = snapshots::epoch(&self.live.store).await?;
-        let expired = self.live.has_expired_entries();
-        if epoch != self.seen || self.again || expired || Instant::now() >= self.heads_due {
-            let heads = snapshots::heads(&self.live.store).await?;
-            let banks = self.live.bank_revisions().await?;
-            let none = Revisions::new();
+    async fn check_for_changes(&mut self) -> Result<(), Error> {
+        let epoch = snapshots::read_epoch(&self.live.store).await?;
+        let has_expired = self.live.has_expired_entries();
+        if epoch != self.seen_epoch || self.needs_reread || has_expired || Instant::now() >= self.heads_due {
+            let heads = snapshots::load_heads(&self.live.store).await?;
+            let banks = self.live.load_bank_revisions().await?;
+            let no_revisions = BankRevisions::new();
             for head in heads {
                 let head_org = head.org.clone();
-                let banks = banks.get(&head_org).unwrap_or(&none);
-                if self.live.is_new(&head, banks) || self.live.is_behind(&head.org, banks) {
-                    let load = Arc::clone(&self.live).load(head);
-                    self.loads.spawn(async move {
-                        !matches!(load.await, Err(error) if can_be_tried_again(&error))
-                    });
+                let banks = banks.get(&head_org).unwrap_or(&no_revisions);
+                if self.live.needs_load(&head, banks) || self.live.has_newer_entries(&head.org, banks) {
+                    let load = Arc::clone(&self.live).load_version(head);
+                    self.loads
+                        .spawn(async move { !matches!(load.await, Err(error) if is_retryable(&error)) });
                 }
-                if let Some(hashes) = self.live.hashes_of(&head_org).filter(|it| it.is_behind(banks)) {
+                if let Some(hashes) = self.live.hash_banks_of(&head_org).filter(|it| it.is_behind(banks)) {
                     let store = self.live.store.clone();
                     self.loads.spawn(async move {
-                        let caught_up = hashes.catch_up(&store).await;
-                        caught_up.inspect_err(|error| tracing::warn!(tag = error.tag(), "{error}")).is_ok()
+                        let result = hashes.catch_up(&store).await;
+                        result.inspect_err(|error| tracing::warn!(tag = error.tag(), "{error}")).is_ok()
                     });
                 }
             }
-            (self.seen, self.again) = (epoch, false);
+            (self.seen_epoch, self.needs_reread) = (epoch, false);
             self.heads_due = Instant::now() + self.live.settings.heads_every();
         }
         Ok(())
     }
 
-    fn loaded(&mut self, is_final: bool) {
-        self.again |= !is_final;
+    fn record_load(&mut self, is_final: bool) {
+        self.needs_reread |= !is_final;
     }
 
     fn is_current(&self) -> bool {
-        self.loads.is_empty() && !self.again
+        self.loads.is_empty() && !self.needs_reread
     }
 
-    /// Tells the others how far this process is: at once when it got further, else now and then.
-    async fn beat(&mut self) {
+    /// Renews this process's row in the table of members: at once after progress, or else at the regular
+    /// interval.
+    async fn send_heartbeat(&mut self) {
         if self.is_current() {
-            self.settled = self.seen;
+            self.applied_epoch = self.seen_epoch;
         }
-        crate::metrics::age(self.current_at.elapsed());
-        let failing = || self.live.failing.lock().values().cloned().collect();
-        let load = || self.live.load.report(std::time::Instant::now()).into_json();
+        crate::metrics::set_age(self.current_at.elapsed());
+        let failing = || self.live.failed_versions.lock().values().cloned().collect();
+        let load = || self.live.own_load.report(std::time::Instant::now()).into_json();
         let now = (self.live.clock)();
-        let beaten = self.heartbeat.beat(&self.live.store, self.settled, failing, load, now).await;
-        if let Err(error) = beaten {
+        let heartbeat_result =
+            self.heartbeat.beat(&self.live.store, self.applied_epoch, failing, load, now).await;
+        if let Err(error) = heartbeat_result {
             tracing::debug!(tag = error.tag(), "cannot renew the membership");
         }
     }
 }
 
-/// The version may run here after all; a version that does not compile will not.
-fn can_be_tried_again(error: &Error) -> bool {
+/// True if a later attempt may succeed. A version that does not compile never will.
+fn is_retryable(error: &Error) -> bool {
     !matches!(error, Error::NotCompiled { .. })
 }
 
@@ -364,89 +370,96 @@ impl Inner {
         self.orgs.load().get(org).cloned()
     }
 
-    /// `banks` are the revisions of all banks that the organisation ever had.
-    fn is_new(&self, head: &ConfigHead, banks: &Revisions) -> bool {
-        let runs = self.org(&head.org).is_some_and(|here| here.version() >= head.config_version);
-        !runs && self.known_failure(head, banks).is_none()
+    /// True if the head's version has to be loaded. `banks` are the revisions of all banks that the
+    /// organisation ever had.
+    fn needs_load(&self, head: &ConfigHead, banks: &BankRevisions) -> bool {
+        let is_running =
+            self.org(&head.org).is_some_and(|compiled| compiled.version() >= head.config_version);
+        !is_running && self.find_known_failure(head, banks).is_none()
     }
 
-    /// True if a bank has other entries by now than those that run here.
-    fn is_behind(&self, org: &OrgId, banks: &Revisions) -> bool {
-        let Some(here) = self.org(org) else { return false };
-        let tried = self.tried.lock();
-        // What did not compile is not tried again until something else is there.
-        let is_tried = tried.get(org).is_some_and(|tried| !have_moved(tried, banks));
-        !is_tried && (have_moved(&here.banks, banks) || self.has_expired(&here))
+    /// True if a bank has a newer revision than the live one, or a live entry expired.
+    fn has_newer_entries(&self, org: &OrgId, banks: &BankRevisions) -> bool {
+        let Some(compiled) = self.org(org) else { return false };
+        let failed_revisions = self.revisions_at_failure.lock();
+        // A failed compilation is repeated only with other entries: each attempt costs a compiler permit.
+        let has_failed_already =
+            failed_revisions.get(org).is_some_and(|revisions| !has_newer_revision(revisions, banks));
+        !has_failed_already && (has_newer_revision(&compiled.banks, banks) || self.has_expired(&compiled))
     }
 
-    fn has_expired(&self, here: &Compiled) -> bool {
-        here.bank_expires_at.is_some_and(|end| end <= (self.clock)())
+    fn has_expired(&self, compiled: &Compiled) -> bool {
+        compiled.bank_expires_at.is_some_and(|end| end <= (self.clock)())
     }
 
     fn has_expired_entries(&self) -> bool {
-        self.orgs.load().values().any(|here| self.has_expired(here))
+        self.orgs.load().values().any(|compiled| self.has_expired(compiled))
     }
 
-    /// Reads the bank revisions of all organisations. A change whose writer died before it was settled is settled here.
-    async fn bank_revisions(&self) -> Result<HashMap<OrgId, Revisions>, Error> {
-        let mut all: HashMap<OrgId, Revisions> = HashMap::new();
-        for head in ledger::heads(&self.store).await? {
-            let is_left =
-                head.settled < head.revision && head.changed_at.plus(LEFT_UNSETTLED) < (self.clock)();
-            if is_left && let Err(error) = ledger::settle(&self.store, &head).await {
+    /// Reads the bank revisions of all organisations, and settles changes that a crashed process abandoned.
+    async fn load_bank_revisions(&self) -> Result<HashMap<OrgId, BankRevisions>, Error> {
+        let mut revisions_by_org: HashMap<OrgId, BankRevisions> = HashMap::new();
+        for head in ledger::load_heads(&self.store).await? {
+            let is_abandoned =
+                head.settled < head.revision && head.changed_at.plus(ABANDONED_CHANGE_AGE) < (self.clock)();
+            if is_abandoned && let Err(error) = ledger::settle(&self.store, &head).await {
                 tracing::warn!(tag = error.tag(), org = %head.org, bank = %head.bank, "{error}");
             }
-            all.entry(head.org).or_default().insert(head.bank, head.revision);
+            revisions_by_org.entry(head.org).or_default().insert(head.bank, head.revision);
         }
-        Ok(all)
+        Ok(revisions_by_org)
     }
 
-    fn known_failure(&self, head: &ConfigHead, banks: &Revisions) -> Option<Error> {
-        let failing = self.failing.lock();
-        let known = failing.get(&head.org).filter(|known| known.version == head.config_version)?;
-        let tried = self.tried.lock();
-        if tried.get(&head.org).is_some_and(|tried| have_moved(tried, banks)) {
+    fn find_known_failure(&self, head: &ConfigHead, banks: &BankRevisions) -> Option<Error> {
+        let failed_versions = self.failed_versions.lock();
+        let failure =
+            failed_versions.get(&head.org).filter(|failure| failure.version == head.config_version)?;
+        let failed_revisions = self.revisions_at_failure.lock();
+        if failed_revisions.get(&head.org).is_some_and(|revisions| has_newer_revision(revisions, banks)) {
             return None;
         }
         Some(Error::NotCompiled {
             org: head.org.clone(),
             version: head.config_version,
-            reason: known.reason.clone(),
+            reason: failure.reason.clone(),
         })
     }
 
-    fn not_found_lately(&self, org: &OrgId, asked: &Asked) -> Option<Error> {
-        let not_found = self.not_found.lock();
-        let (before, error) = not_found.get(org)?;
-        let is_as_much = asked.version >= before.version && asked.since >= before.since;
-        (is_as_much && asked.at < before.at + NOT_FOUND_FOR).then(|| error.again()).flatten()
+    fn find_cached_miss(&self, org: &OrgId, request: &VersionRequest) -> Option<Error> {
+        let missing_versions = self.missing_versions.lock();
+        let (cached_request, error) = missing_versions.get(org)?;
+        let is_covered = request.version >= cached_request.version && request.since >= cached_request.since;
+        (is_covered && request.requested_at < cached_request.requested_at + MISSING_VERSION_TTL)
+            .then(|| error.clone_cacheable())
+            .flatten()
     }
 
-    fn remember(&self, org: &OrgId, asked: Asked, error: Option<&Error>) {
-        let mut not_found = self.not_found.lock();
-        match error.and_then(Error::again) {
+    fn update_missing_versions(&self, org: &OrgId, request: VersionRequest, error: Option<&Error>) {
+        let mut missing_versions = self.missing_versions.lock();
+        match error.and_then(Error::clone_cacheable) {
             Some(error) => {
-                not_found.insert(org.clone(), (asked, error));
+                missing_versions.insert(org.clone(), (request, error));
             }
             None => {
-                not_found.remove(org);
+                missing_versions.remove(org);
             }
         }
     }
 
-    /// Makes the version of a head run here, unless it does or a later one does.
-    async fn load(self: Arc<Self>, head: ConfigHead) -> Result<Arc<Compiled>, Error> {
-        let _flight = self.loading.enter(&head.org).await;
-        let banks = self.revisions_of(&head.org).await?;
-        if let Some(here) = self.org(&head.org).filter(|here| here.version() >= head.config_version)
-            && !self.is_behind(&head.org, &banks)
+    /// Loads and compiles the version of a head, unless it or a later one is live.
+    async fn load_version(self: Arc<Self>, head: ConfigHead) -> Result<Arc<Compiled>, Error> {
+        let _flight = self.load_flights.enter(&head.org).await;
+        let banks = self.load_revisions_of(&head.org).await?;
+        if let Some(compiled) =
+            self.org(&head.org).filter(|compiled| compiled.version() >= head.config_version)
+            && !self.has_newer_entries(&head.org, &banks)
         {
-            return Ok(here);
+            return Ok(compiled);
         }
-        if let Some(error) = self.known_failure(&head, &banks) {
+        if let Some(error) = self.find_known_failure(&head, &banks) {
             return Err(error);
         }
-        let text = match snapshots::read(&self.store, &head).await {
+        let text = match snapshots::read_snapshot(&self.store, &head).await {
             Ok(text) => text,
             Err(error) => {
                 if let Error::Unreadable { reason, .. } = &error {
@@ -455,75 +468,85 @@ impl Inner {
                 return Err(error);
             }
         };
-        // Nobody closes the semaphore.
-        let _permit = self.compilers.acquire().await;
-        let began = Instant::now();
+        // An error would mean that the semaphore is closed, which never happens.
+        let _permit = self.compile_permits.acquire().await;
+        let started_at = Instant::now();
         let (org, version) = (head.org.clone(), head.config_version);
         let decoded = tokio::task::spawn_blocking(move || Content::decode(&text, version)).await;
         let content = match decoded.unwrap_or_else(|panic| Err(format!("the reader failed: {panic}"))) {
             Ok(content) => content,
-            Err(reason) => return Err(self.failed(&head, &AllHeld::new(), reason)),
+            Err(reason) => return Err(self.record_failure(&head, &LoadedBanks::new(), reason)),
         };
-        let before = self.banks.lock().get(&org).cloned().unwrap_or_default();
-        let held = banks::catch_up(&self.store, &org, &content, &before).await?;
-        self.banks.lock().insert(org.clone(), held.clone());
-        let of_hashes = banks::hashes::documents(&content);
-        let compiled = self.compile(&head, content, &held).await;
-        crate::metrics::compiled(began.elapsed());
+        let previous_banks = self.loaded_banks.lock().get(&org).cloned().unwrap_or_default();
+        let loaded_banks = banks::load_current(&self.store, &org, &content, &previous_banks).await?;
+        self.loaded_banks.lock().insert(org.clone(), loaded_banks.clone());
+        let hash_documents = banks::hashes::collect_documents(&content);
+        let compiled = self.compile(&head, content, &loaded_banks).await;
+        crate::metrics::record_compile_time(started_at.elapsed());
         match compiled {
             Ok(compiled) => {
-                let hashes = self.hashes_of(&org).unwrap_or_else(|| self.new_hashes(&org));
-                hashes.configure(&self.store, of_hashes, (self.clock)()).await?;
-                Ok(self.install(Compiled { hashes: hashes.publisher(), ..compiled }))
+                let hash_banks = self.hash_banks_of(&org).unwrap_or_else(|| self.create_hash_banks(&org));
+                hash_banks.configure(&self.store, hash_documents, (self.clock)()).await?;
+                Ok(self.install(Compiled { hashes: hash_banks.publisher(), ..compiled }))
             }
-            Err(reason) => Err(self.failed(&head, &held, reason)),
+            Err(reason) => Err(self.record_failure(&head, &loaded_banks, reason)),
         }
     }
 
-    fn hashes_of(&self, org: &OrgId) -> Option<Arc<Hashes>> {
-        self.hashes.lock().get(org).cloned()
+    fn hash_banks_of(&self, org: &OrgId) -> Option<Arc<LiveHashBanks>> {
+        self.hash_banks.lock().get(org).cloned()
     }
 
-    fn new_hashes(&self, org: &OrgId) -> Arc<Hashes> {
-        let new = || Arc::new(Hashes::new(org.clone(), &self.settings.hash_banks, (self.clock)()));
-        Arc::clone(self.hashes.lock().entry(org.clone()).or_insert_with(new))
+    fn create_hash_banks(&self, org: &OrgId) -> Arc<LiveHashBanks> {
+        let create = || Arc::new(LiveHashBanks::new(org.clone(), &self.settings.hash_banks, (self.clock)()));
+        Arc::clone(self.hash_banks.lock().entry(org.clone()).or_insert_with(create))
     }
 
-    fn look_after_hashes(&self) {
+    fn maintain_hash_banks(&self) {
         let now = (self.clock)();
-        let all: Vec<_> = self.hashes.lock().values().cloned().collect();
+        let all_hash_banks: Vec<_> = self.hash_banks.lock().values().cloned().collect();
         let mut sizes: HashMap<HashKind, (usize, usize)> = HashMap::new();
-        for hashes in &all {
-            hashes.look_after(&self.store, &self.writer, now);
-            for size in hashes.publisher().sizes() {
+        for hash_banks in &all_hash_banks {
+            hash_banks.run_maintenance(&self.store, &self.bank_writer, now);
+            for size in hash_banks.publisher().sizes() {
                 let (entries, bytes) = sizes.entry(size.kind).or_default();
                 *entries += size.entries;
                 *bytes += size.bytes;
             }
         }
         for (kind, (entries, bytes)) in sizes {
-            crate::metrics::bank_size(kind.name(), entries, bytes);
+            crate::metrics::set_bank_size(kind.name(), entries, bytes);
         }
     }
 
-    /// Reads the revisions of the banks that run here or were tried.
-    async fn revisions_of(&self, org: &OrgId) -> Result<Revisions, Error> {
+    /// Reads the revisions of the loaded list banks.
+    async fn load_revisions_of(&self, org: &OrgId) -> Result<BankRevisions, Error> {
         let banks: Vec<BankId> =
-            self.banks.lock().get(org).into_iter().flat_map(|all| all.keys().cloned()).collect();
-        let heads = ledger::heads_of(&self.store, org, banks.iter()).await?;
+            self.loaded_banks.lock().get(org).into_iter().flat_map(|loaded| loaded.keys().cloned()).collect();
+        let heads = ledger::load_heads_of(&self.store, org, banks.iter()).await?;
         Ok(heads.into_iter().map(|head| (head.bank, head.revision)).collect())
     }
 
-    async fn compile(&self, head: &ConfigHead, content: Content, held: &AllHeld) -> Result<Compiled, String> {
+    async fn compile(
+        &self,
+        head: &ConfigHead,
+        content: Content,
+        loaded_banks: &LoadedBanks,
+    ) -> Result<Compiled, String> {
         let (org, version) = (head.org.clone(), head.config_version);
         let (limits, prefix) = (self.settings.rules.clone(), self.settings.header_variable_prefix.clone());
-        let (held, now) = (held.clone(), (self.clock)());
+        let (loaded_banks, now) = (loaded_banks.clone(), (self.clock)());
         let task = tokio::task::spawn_blocking(move || {
-            let (entries, bank_expires_at) = banks::entries(&held, now);
+            let (entries, bank_expires_at) = banks::active_entries(&loaded_banks, now);
             let compiled = compile(&org, version, &content, &entries, &limits, &prefix)
-                .map_err(|faults| joined(&faults))?;
-            let overloaded = warn_of_overloads(&compiled);
-            Ok(Compiled { banks: revisions(&held), bank_expires_at, overloaded, ..compiled })
+                .map_err(|faults| join_faults(&faults))?;
+            let overloaded = log_overloads(&compiled);
+            Ok(Compiled {
+                banks: collect_revisions(&loaded_banks),
+                bank_expires_at,
+                overloaded_rules: overloaded,
+                ..compiled
+            })
         });
         task.await.unwrap_or_else(|panic| Err(format!("the compiler failed: {panic}")))
     }
@@ -536,58 +559,62 @@ impl Inner {
             orgs.insert(org.clone(), Arc::clone(&compiled));
             orgs
         });
-        let overloaded: usize = self.orgs.load().values().map(|it| it.overloaded).sum();
-        crate::metrics::rules_overloaded(overloaded);
-        let mut failing = self.failing.lock();
-        failing.remove(org);
-        self.tried.lock().remove(org);
-        alarm(failing.len());
-        crate::metrics::reloaded();
+        let overloaded: usize = self.orgs.load().values().map(|it| it.overloaded_rules).sum();
+        crate::metrics::set_overloaded_rules(overloaded);
+        let mut failed_versions = self.failed_versions.lock();
+        failed_versions.remove(org);
+        self.revisions_at_failure.lock().remove(org);
+        report_failing_orgs(failed_versions.len());
+        crate::metrics::count_reload();
         tracing::info!(%org, version = compiled.version().0, "a configuration is live");
         compiled
     }
 
-    fn failed(&self, head: &ConfigHead, held: &AllHeld, reason: String) -> Error {
+    fn record_failure(&self, head: &ConfigHead, loaded_banks: &LoadedBanks, reason: String) -> Error {
         let (org, version) = (head.org.clone(), head.config_version);
-        let running = self.org(&org).map(|here| here.version());
+        let running = self.org(&org).map(|compiled| compiled.version());
         tracing::error!(%org, version = version.0, running = running.map(|it| it.0), reason,
-            "a configuration does not compile; what ran before goes on");
-        let mut failing = self.failing.lock();
-        self.tried.lock().insert(org.clone(), revisions(held));
-        failing.insert(org.clone(), Failing { org: org.clone(), version, running, reason: reason.clone() });
-        alarm(failing.len());
+            "a configuration does not compile; the organisation keeps its previous version");
+        let mut failed_versions = self.failed_versions.lock();
+        self.revisions_at_failure.lock().insert(org.clone(), collect_revisions(loaded_banks));
+        failed_versions
+            .insert(org.clone(), Failing { org: org.clone(), version, running, reason: reason.clone() });
+        report_failing_orgs(failed_versions.len());
         Error::NotCompiled { org, version, reason }
     }
 }
 
 /// True if any of these banks has a later revision now.
-fn have_moved(before: &Revisions, now: &Revisions) -> bool {
-    before.iter().any(|(bank, revision)| now.get(bank).is_some_and(|now| now > revision))
+fn has_newer_revision(old_revisions: &BankRevisions, new_revisions: &BankRevisions) -> bool {
+    old_revisions
+        .iter()
+        .any(|(bank, revision)| new_revisions.get(bank).is_some_and(|new_revision| new_revision > revision))
 }
 
-fn revisions(held: &AllHeld) -> Revisions {
-    held.iter().map(|(bank, held)| (bank.clone(), held.revision)).collect()
+fn collect_revisions(loaded_banks: &LoadedBanks) -> BankRevisions {
+    loaded_banks.iter().map(|(bank, bank_entries)| (bank.clone(), bank_entries.revision)).collect()
 }
 
-/// Rules that end as errored on any text that is not short: nobody who only looks at items would see why.
-fn warn_of_overloads(compiled: &Compiled) -> usize {
+/// Logs rules that exhaust their step budget on longer texts. Without the log, their failure shows at no
+/// single item.
+fn log_overloads(compiled: &Compiled) -> usize {
     let overloads = compiled.plan.overloads();
-    for overload in overloads.iter().take(TOLD) {
+    for overload in overloads.iter().take(MAX_LOGGED_OVERLOADS) {
         let (rules, version) = (overloads.len(), compiled.version.0);
         tracing::warn!(org = %compiled.org, version, rule = %overload.rule, rules, "a rule is too costly: {overload}");
     }
     overloads.len()
 }
 
-fn alarm(failing: usize) {
-    crate::metrics::failing_orgs(failing);
+fn report_failing_orgs(failing: usize) {
+    crate::metrics::set_failing_orgs(failing);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Roles spawn them; an `async fn` whose future is not `Send` would only be noticed there.
+    /// Roles spawn these futures; a future that is not `Send` would otherwise fail to compile only there.
     #[test]
     fn what_roles_spawn_can_be_spawned() {
         fn sendable<T: Send>(_: impl Fn(&'static Live, &'static OrgId) -> T) {}

@@ -1,7 +1,5 @@
-//! Members: processes that run configurations, and the version each runs, so that a client can wait until all run a new
-//! one.
-//!
-//! It loads nothing; `live` does and tells here.
+//! Table of members: running processes with the configuration epoch that each has reached, so that a client
+//! can wait until all run a new version. `live` writes the row of this process.
 
 use std::time::Duration;
 
@@ -16,17 +14,17 @@ use uuid::Uuid;
 
 use crate::{Error, LoadReport};
 
-/// A current version that does not compile in a process.
+/// Current version that does not compile in a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failing {
     pub org: OrgId,
     pub version: ConfigVersion,
-    /// Version that it runs instead.
+    /// Version that the process runs instead.
     pub running: Option<ConfigVersion>,
     pub reason: String,
 }
 
-/// A process that is alive, or was less than 30 seconds ago.
+/// Process with a heartbeat in the last 30 seconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Member {
@@ -34,17 +32,17 @@ pub struct Member {
     pub label: String,
     pub started_at: Millis,
     pub seen_at: Millis,
-    /// It runs every change up to this epoch, but for those that are failing.
+    /// Epoch up to which the process runs all changes, except the failing ones.
     pub epoch: i64,
     pub failing: Vec<Failing>,
 }
 
-/// Returns the loads of all processes but one.
-pub(crate) async fn loads_of_others(store: &Store, own: Uuid) -> Result<LoadReport, Error> {
+/// Returns the loads of all other processes.
+pub(crate) async fn loads_of_others(store: &Store, own_id: Uuid) -> Result<LoadReport, Error> {
     let rows = store.scan::<Row>(&Row::partition(ALL), At::all()).all().await?;
-    let others = rows.into_iter().filter(|row| row.member_id != own);
-    // A process of another version may write another form, or leave the column empty.
-    let loads = others.filter_map(|row| serde_json::from_str::<LoadReport>(row.load.as_deref()?).ok());
+    let other_rows = rows.into_iter().filter(|row| row.member_id != own_id);
+    // A process of another release may write another format, or leave the column empty.
+    let loads = other_rows.filter_map(|row| serde_json::from_str::<LoadReport>(row.load.as_deref()?).ok());
     Ok(loads.fold(LoadReport::default(), LoadReport::joined))
 }
 
@@ -56,33 +54,33 @@ pub async fn list(store: &Store) -> Result<Vec<Member>, Error> {
         started_at: row.started_at,
         seen_at: row.seen_at,
         epoch: row.epoch,
-        // Of a process of another version: it lists what it likes.
+        // A process of another release may write a list that cannot be parsed here.
         failing: serde_json::from_str(&row.failing).unwrap_or_default(),
     };
     Ok(rows.into_iter().map(member).collect())
 }
 
-/// The own row, and when it must be renewed.
+/// Row of this process, with the time of its last renewal.
 pub(crate) struct Heartbeat {
     id: Uuid,
     label: String,
     started_at: Millis,
-    every: Duration,
-    last: Option<Beat>,
+    interval: Duration,
+    last_beat: Option<Beat>,
 }
 
 struct Beat {
-    at: Instant,
-    written: WriteTime,
+    sent_at: Instant,
+    write_time: WriteTime,
     epoch: i64,
 }
 
 impl Heartbeat {
     pub(crate) fn new(id: Uuid, label: String, every: Duration, now: Millis) -> Self {
-        Self { id, label, started_at: now, every, last: None }
+        Self { id, label, started_at: now, interval: every, last_beat: None }
     }
 
-    /// Writes the row if the process got further or it is time.
+    /// Writes the row after progress or when the interval is over.
     pub(crate) async fn beat(
         &mut self,
         store: &Store,
@@ -91,11 +89,11 @@ impl Heartbeat {
         load: impl FnOnce() -> Option<String>,
         now: Millis,
     ) -> Result<(), Error> {
-        let due = |last: &Beat| last.epoch != epoch || last.at.elapsed() >= self.every;
-        if !self.last.as_ref().is_none_or(due) {
+        let is_due = |last: &Beat| last.epoch != epoch || last.sent_at.elapsed() >= self.interval;
+        if !self.last_beat.as_ref().is_none_or(is_due) {
             return Ok(());
         }
-        let written = self.next(now);
+        let write_time = self.next_write_time(now);
         let row = Row {
             name: ALL.to_owned(),
             member_id: self.id,
@@ -107,25 +105,25 @@ impl Heartbeat {
             load: load(),
         };
         let mut batch = Batch::new();
-        batch.put_owned(written, row);
+        batch.put_owned(write_time, row);
         store.write(batch).await?;
-        self.last = Some(Beat { at: Instant::now(), written, epoch });
+        self.last_beat = Some(Beat { sent_at: Instant::now(), write_time, epoch });
         Ok(())
     }
 
-    /// Removes this process from the members. Nobody has to wait for a process that ended in order; the row of a
-    /// crashed one expires.
-    pub(crate) async fn leave(&mut self, store: &Store, now: Millis) {
-        if self.last.is_none() {
+    /// Removes this process from the members, so that no client waits for it. The row of a crashed process
+    /// expires.
+    pub(crate) async fn remove_member(&mut self, store: &Store, now: Millis) {
+        if self.last_beat.is_none() {
             return;
         }
         let key = Row::key(ALL, self.id);
-        if let Err(error) = store.delete::<Row>(self.next(now), &key).await {
+        if let Err(error) = store.delete::<Row>(self.next_write_time(now), &key).await {
             tracing::debug!(tag = error.tag(), "cannot end the membership; it expires");
         }
     }
 
-    fn next(&self, now: Millis) -> WriteTime {
-        WriteTime::after(self.last.as_ref().map(|last| last.written), now)
+    fn next_write_time(&self, now: Millis) -> WriteTime {
+        WriteTime::after(self.last_beat.as_ref().map(|last| last.write_time), now)
     }
 }

@@ -1,4 +1,4 @@
-//! Metrics of the catalog: one function for each recording.
+//! Metrics of the catalog: one function for each of them.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub fn describe() {
     describe_counter!(LOOKUPS, "Look-ups of hashes in banks.");
     describe_counter!(LOOKUPS_TRUNCATED, "Look-ups that found more entries than are listed.");
     describe_counter!(INDEX_CHECKS, "Look-ups that were repeated by comparing all entries.");
-    describe_counter!(INDEX_DIFFERENCES, "Repeated look-ups whose result differed from the index: a defect.");
+    describe_counter!(INDEX_DIFFERENCES, "Repeated look-ups with another result than the index: a defect.");
     describe_counter!(POLL_FAILURES, "Failed polls for changed configurations.");
     describe_gauge!(
         AGE_SECONDS,
@@ -37,52 +37,55 @@ pub fn describe() {
     describe_histogram!(COMPILE_SECONDS, Unit::Seconds, "Time to load and compile a configuration.");
     describe_gauge!(BANK_ENTRIES, "Hashes in the running banks, by kind.");
     describe_gauge!(BANK_KIBIBYTES, Unit::Kibibytes, "Memory of the running hash banks, by kind.");
-    describe_gauge!(RULES_OVERLOADED, "Running rules whose patterns can run out of steps.");
-    describe_counter!(RELOADS, "Configurations that went live in this process.");
-    describe_gauge!(FAILING_ORGS, "Organisations whose newest configuration does not run in this process.");
+    describe_gauge!(RULES_OVERLOADED, "Running rules with patterns that can exhaust their step budget.");
+    describe_counter!(RELOADS, "Configurations that became live in this process.");
+    describe_gauge!(
+        FAILING_ORGS,
+        "Organisations with a newest configuration that does not run in this process."
+    );
 }
 
-pub(crate) fn entries_quarantined(number: usize) {
+pub(crate) fn count_quarantined(number: usize) {
     counter!(QUARANTINED).increment(number as u64);
 }
 
-/// Adds what was counted since the last call.
-pub(crate) fn bank_lookups(lookups: u64, truncated: u64, checks: u64, differences: u64) {
+/// Adds the lookups since the last call.
+pub(crate) fn count_lookups(lookups: u64, truncated: u64, checks: u64, differences: u64) {
     counter!(LOOKUPS).increment(lookups);
     counter!(LOOKUPS_TRUNCATED).increment(truncated);
     counter!(INDEX_CHECKS).increment(checks);
     counter!(INDEX_DIFFERENCES).increment(differences);
 }
 
-pub(crate) fn poll_failed() {
+pub(crate) fn count_poll_failure() {
     counter!(POLL_FAILURES).increment(1);
 }
 
-pub(crate) fn age(age: Duration) {
+pub(crate) fn set_age(age: Duration) {
     gauge!(AGE_SECONDS).set(age.as_secs_f64());
 }
 
-pub(crate) fn compiled(took: Duration) {
-    histogram!(COMPILE_SECONDS).record(took.as_secs_f64());
+pub(crate) fn record_compile_time(duration: Duration) {
+    histogram!(COMPILE_SECONDS).record(duration.as_secs_f64());
 }
 
-pub(crate) fn bank_size(kind: &'static str, entries: usize, bytes: usize) {
-    gauge!(BANK_ENTRIES, "kind" => kind).set(value(entries));
-    gauge!(BANK_KIBIBYTES, "kind" => kind).set(value(bytes >> 10));
+pub(crate) fn set_bank_size(kind: &'static str, entries: usize, bytes: usize) {
+    gauge!(BANK_ENTRIES, "kind" => kind).set(gauge_value(entries));
+    gauge!(BANK_KIBIBYTES, "kind" => kind).set(gauge_value(bytes >> 10));
 }
 
-pub(crate) fn rules_overloaded(number: usize) {
-    gauge!(RULES_OVERLOADED).set(value(number));
+pub(crate) fn set_overloaded_rules(number: usize) {
+    gauge!(RULES_OVERLOADED).set(gauge_value(number));
 }
 
-pub(crate) fn reloaded() {
+pub(crate) fn count_reload() {
     counter!(RELOADS).increment(1);
 }
 
-pub(crate) fn failing_orgs(number: usize) {
-    gauge!(FAILING_ORGS).set(value(number));
+pub(crate) fn set_failing_orgs(number: usize) {
+    gauge!(FAILING_ORGS).set(gauge_value(number));
 }
 
-fn value(number: usize) -> f64 {
+fn gauge_value(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }

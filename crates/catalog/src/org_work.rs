@@ -1,5 +1,5 @@
-//! Computations that take long, such as reading a large configuration: on threads that serve no request, one of an org and
-//! a bounded number in all at once.
+//! Runs long computations, such as compiling a large configuration, on blocking threads: at most one per
+//! organisation, and a bounded number in total.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,25 +11,27 @@ use tokio::{
 
 use crate::{Error, OrgPermits, Settings};
 
-/// Bytes up to which work is done where it is called: it takes about half a millisecond, less than a turn may cost.
-const INLINE_BYTES: usize = 16 << 10;
+/// Greatest cost of work that runs on the caller's thread. It takes about half a millisecond, less than
+/// handing it over.
+const MAX_INLINE_BYTES: usize = 16 << 10;
 
 /// Number of bytes of JSON that take as long to read or write as one byte of documents takes to compile.
-const JSON_PER_DOCUMENT_BYTE: usize = 16;
+const JSON_BYTES_PER_DOCUMENT_BYTE: usize = 16;
 
-/// Gives turns to the orgs. Clones share them.
+/// Queue of computations in which organisations alternate. Clones share it.
 #[derive(Clone)]
 pub struct OrgWork {
-    orgs: OrgPermits,
-    all: Arc<Semaphore>,
-    patience: Duration,
+    org_permits: OrgPermits,
+    thread_permits: Arc<Semaphore>,
+    max_wait: Duration,
 }
 
-/// An org's right to compute, until it is dropped.
+/// An organisation's permit to compute.
 pub struct Turn {
-    // First, so that the org's next request is behind those of other orgs.
-    _all: OwnedSemaphorePermit,
-    _org: OwnedSemaphorePermit,
+    // Declared first and so dropped first: the org's next request then queues behind the requests of other
+    // orgs.
+    _thread_permit: OwnedSemaphorePermit,
+    _org_permit: OwnedSemaphorePermit,
 }
 
 impl OrgWork {
@@ -37,59 +39,65 @@ impl OrgWork {
         Self::with_limits(settings.computations(), settings.computation_wait())
     }
 
-    fn with_limits(running: usize, patience: Duration) -> Self {
-        Self { orgs: OrgPermits::new(1), all: Arc::new(Semaphore::new(running)), patience }
+    fn with_limits(max_running: usize, max_wait: Duration) -> Self {
+        Self {
+            org_permits: OrgPermits::new(1),
+            thread_permits: Arc::new(Semaphore::new(max_running)),
+            max_wait,
+        }
     }
 
-    /// Waits for the org's turn. Dropping the future leaves the queue.
+    /// Waits for the org's permit. Dropping the future leaves the queue.
     pub async fn turn(&self, org: &OrgId) -> Result<Turn, Error> {
-        let turn = async {
-            // Of each org one request at most waits for a thread, so that the orgs alternate.
-            let org = self.orgs.acquire(org).await;
-            let all = Arc::clone(&self.all).acquire_owned().await.expect("nobody closes the semaphore");
-            Turn { _all: all, _org: org }
+        let acquire_permits = async {
+            // At most one request of each org waits for a thread, so that the orgs alternate.
+            let org_permit = self.org_permits.acquire(org).await;
+            let thread_permit =
+                Arc::clone(&self.thread_permits).acquire_owned().await.expect("semaphore is never closed");
+            Turn { _thread_permit: thread_permit, _org_permit: org_permit }
         };
-        timeout(self.patience, turn).await.map_err(|_| Error::Busy)
+        timeout(self.max_wait, acquire_permits).await.map_err(|_| Error::Busy)
     }
 
-    /// Reads or writes JSON of this length, in the org's turn unless it is short.
+    /// Reads or writes JSON of this length: inline if it is short, or else in the org's permit.
     pub async fn run_json<T: Send + 'static>(
         &self,
         org: &OrgId,
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
-        self.run(org, bytes / JSON_PER_DOCUMENT_BYTE, work).await
+        self.run(org, bytes / JSON_BYTES_PER_DOCUMENT_BYTE, work).await
     }
 
-    /// Does work that is about as long as these bytes, in the org's turn unless it is short.
+    /// Runs work that takes about as long as compiling this many bytes of documents: inline if it is short,
+    /// or else in the org's permit.
     pub async fn run<T: Send + 'static>(
         &self,
         org: &OrgId,
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
-        if bytes <= INLINE_BYTES {
+        if bytes <= MAX_INLINE_BYTES {
             return Ok(work());
         }
-        let (done, _turn) = self.turn(org).await?.run(bytes, work).await?;
-        Ok(done)
+        let (output, _turn) = self.turn(org).await?.run(bytes, work).await?;
+        Ok(output)
     }
 }
 
 impl Turn {
-    /// Does work that is about as long as these bytes. Work that has begun keeps the turn to its end, also if nobody waits
-    /// for it any more: otherwise an org could begin more by leaving.
+    /// Runs work in this permit. Started work holds the permit until it ends, even if the caller is
+    /// cancelled: otherwise an org could start more work by closing connections.
     pub async fn run<T: Send + 'static>(
         self,
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<(T, Self), Error> {
-        if bytes <= INLINE_BYTES {
+        if bytes <= MAX_INLINE_BYTES {
             return Ok((work(), self));
         }
-        let working = tokio::task::spawn_blocking(move || (work(), self));
-        working.await.map_err(|panic| Error::Panicked(panic.to_string()))
+        let task = tokio::task::spawn_blocking(move || (work(), self));
+        task.await.map_err(|panic| Error::Panicked(panic.to_string()))
     }
 }
 
@@ -109,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    const LONG: usize = INLINE_BYTES + 1;
+    const LONG: usize = MAX_INLINE_BYTES + 1;
     const PATIENCE: Duration = Duration::from_secs(600);
 
     fn org(name: &str) -> OrgId {
@@ -140,7 +148,7 @@ mod tests {
         for run in &mut runs {
             assert!(poll!(run).is_pending());
         }
-        assert_eq!(work.all.available_permits(), 1, "the busy org has one of the two");
+        assert_eq!(work.thread_permits.available_permits(), 1, "the busy org has one of the two");
         let own = thread::current().id();
         let elsewhere = work.run(&other, LONG, move || thread::current().id() != own).await.unwrap();
         assert!(elsewhere, "it has a thread of its own");
@@ -199,6 +207,6 @@ mod tests {
         let _running = work.turn(&org).await.unwrap();
         let refused = work.run(&org, LONG, || ()).await.unwrap_err();
         assert!(matches!(refused, Error::Busy) && refused.is_outage());
-        work.run(&org, INLINE_BYTES, || ()).await.unwrap();
+        work.run(&org, MAX_INLINE_BYTES, || ()).await.unwrap();
     }
 }

@@ -1,6 +1,4 @@
-//! Makes organisations, and lists them.
-//!
-//! It does not say who may; the admin API does.
+//! Creates, lists and disables organisations. The admin API authorizes its callers.
 
 use tidegate_schemas::{
     documents::is_key,
@@ -13,7 +11,7 @@ use tidegate_store::{
 
 use crate::{Error, content::Content, snapshots};
 
-/// Why an organisation cannot be made or changed.
+/// Error of creating or changing an organisation.
 #[derive(Debug, thiserror::Error)]
 pub enum OrgError {
     #[error(
@@ -39,19 +37,20 @@ impl From<tidegate_store::Error> for OrgError {
     }
 }
 
-/// Makes an organisation with an empty configuration; `false` if it was there. Whoever died in the middle of it can
-/// do it again.
+/// Creates an organisation with an empty configuration; returns `false` if it existed. Repeating a call that
+/// crashed completes it.
 pub async fn create(store: &Store, org: &OrgId, name: &str, now: Millis) -> Result<bool, OrgError> {
     if !is_key(org.as_str()) {
         return Err(OrgError::BadId);
     }
     let row = Org { org: org.clone(), name: name.to_owned(), created_at: now, disabled_at: None, version: 0 };
     let is_new = store.insert_new(&row).await?.is_new();
-    if snapshots::head(store, org).await?.is_none() {
+    // Checked separately from the row: an earlier call may have crashed between the two.
+    if snapshots::load_head(store, org).await?.is_none() {
         let version = ConfigVersion(1);
         let author = "tidegate";
         let text = Content::default().encode();
-        let snapshot_id = snapshots::write(store, org, version, &text, author, now).await?;
+        let snapshot_id = snapshots::write_snapshot(store, org, version, &text, author, now).await?;
         let head = ConfigHead {
             org: org.clone(),
             config_version: version,
@@ -61,7 +60,7 @@ pub async fn create(store: &Store, org: &OrgId, name: &str, now: Millis) -> Resu
             version: 0,
         };
         store.insert_new(&head).await?;
-        snapshots::bump(store, now).await?;
+        snapshots::bump_epoch(store, now).await?;
     }
     Ok(is_new)
 }
@@ -76,14 +75,14 @@ pub async fn list(store: &Store) -> Result<Vec<Org>, Error> {
     Ok(orgs)
 }
 
-/// Disables or enables an organisation. Its keys grant nothing while it is disabled; processes notice as they notice a
-/// revoked key.
+/// Disables or enables an organisation. The keys of a disabled organisation grant no access. Processes notice
+/// within the time for which they cache keys.
 pub async fn set_disabled(store: &Store, org: &OrgId, disabled_at: Option<Millis>) -> Result<(), Error> {
     let no_such_org = || Error::NoSuchOrg(org.clone());
     let mut row = get(store, org).await?.ok_or_else(no_such_org)?;
     loop {
-        let changed = Org { disabled_at, ..row.clone() };
-        match store.replace(&changed, row.version).await? {
+        let updated_row = Org { disabled_at, ..row.clone() };
+        match store.replace(&updated_row, row.version).await? {
             Replaced::Yes => return Ok(()),
             Replaced::No(newer) => row = newer,
             Replaced::Gone => return Err(no_such_org()),

@@ -1,6 +1,4 @@
 //! Writes files that only their owner may read.
-//!
-//! It does not know what is in them.
 
 use std::{
     fs::{self, OpenOptions},
@@ -8,10 +6,11 @@ use std::{
     path::Path,
 };
 
-/// A reader sees the old file or the new one, whole, also after a crash.
+/// Writes a file atomically: after a crash, a reader finds either the old content or the new one.
 pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    let unfinished = path.with_extension("new");
-    match fs::remove_file(&unfinished) {
+    let temporary_path = path.with_extension("new");
+    // Left by a crashed call. `create_new` below would refuse it, and its mode is not known.
+    match fs::remove_file(&temporary_path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
@@ -19,9 +18,9 @@ pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&unfinished)?;
+    let mut file = options.open(&temporary_path)?;
     file.write_all(content)?;
     file.sync_all()?;
-    fs::rename(&unfinished, path)?;
+    fs::rename(&temporary_path, path)?;
     path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
 }

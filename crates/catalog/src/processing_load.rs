@@ -1,5 +1,6 @@
-//! Processing time and delay of each organisation's items, measured where items are evaluated. Ingest refuses items by it
-//! while processing is behind; the roles of one process share it, and other processes read it from the rows of `members`.
+//! Processing time and delay of each organisation's items, measured during evaluation. Ingest refuses items
+//! by it while processing lags. The roles of a process share the measurements; other processes read them from
+//! the table of members.
 
 use std::{
     collections::HashMap,
@@ -10,14 +11,14 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tidegate_schemas::ids::OrgId;
 
-/// Time after which half of a measured processing time counts.
+/// Half-life of measured processing time.
 const HALF_LIFE: Duration = Duration::from_secs(30);
 
-/// Time after which an organisation without items is forgotten.
+/// Time without items after which an organisation is dropped.
 const FORGET_AFTER: Duration = Duration::from_secs(300);
 
-/// Organisations that a row lists, those with the most processing time first.
-const LISTED_ORGS: usize = 64;
+/// Greatest number of organisations in a row, those with the most processing time first.
+const MAX_LISTED_ORGS: usize = 64;
 
 /// Measurements of this process.
 #[derive(Debug, Default)]
@@ -27,14 +28,14 @@ pub struct ProcessingLoad(Mutex<HashMap<OrgId, Measurement>>);
 struct Measurement {
     seconds: f64,
     delay: Duration,
-    at: Instant,
+    measured_at: Instant,
 }
 
 /// Measurements of one process or several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LoadReport {
-    /// Milliseconds since an item was evaluated; none: no item was.
+    /// Milliseconds since the last evaluation of an item; `None` before the first one.
     pub idle_ms: Option<u64>,
     pub orgs: Vec<OrgLoad>,
 }
@@ -43,7 +44,7 @@ pub struct LoadReport {
 #[serde(rename_all = "camelCase")]
 pub struct OrgLoad {
     pub org: OrgId,
-    /// Processing time of the organisation's items of late, in seconds.
+    /// Recent processing time of the organisation's items in seconds, decayed by the half-life.
     pub seconds: f64,
     /// Milliseconds from the acceptance of its last evaluated item to the end of the evaluation.
     pub delay_ms: u64,
@@ -51,13 +52,13 @@ pub struct OrgLoad {
 
 impl Measurement {
     fn seconds_at(&self, now: Instant) -> f64 {
-        let passed = now.saturating_duration_since(self.at);
-        self.seconds * (-passed.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2()
+        let elapsed = now.saturating_duration_since(self.measured_at);
+        self.seconds * (-elapsed.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2()
     }
 }
 
 impl ProcessingLoad {
-    /// Adds time that a thread computed for the organisation.
+    /// Adds computing time of a thread for the organisation.
     pub fn add_time(&self, org: &OrgId, took: Duration, now: Instant) {
         self.update(org, now, |measurement| measurement.seconds += took.as_secs_f64());
     }
@@ -70,39 +71,42 @@ impl ProcessingLoad {
     fn update(&self, org: &OrgId, now: Instant, change: impl FnOnce(&mut Measurement)) {
         let mut orgs = self.0.lock();
         if let Some(measurement) = orgs.get_mut(org) {
-            *measurement = Measurement { seconds: measurement.seconds_at(now), at: now, ..*measurement };
+            *measurement =
+                Measurement { seconds: measurement.seconds_at(now), measured_at: now, ..*measurement };
             return change(measurement);
         }
-        orgs.retain(|_, measurement| now.saturating_duration_since(measurement.at) < FORGET_AFTER);
-        let mut measurement = Measurement { seconds: 0.0, delay: Duration::ZERO, at: now };
+        // Dropped only when a new organisation appears: the map does not grow otherwise.
+        orgs.retain(|_, measurement| now.saturating_duration_since(measurement.measured_at) < FORGET_AFTER);
+        let mut measurement = Measurement { seconds: 0.0, delay: Duration::ZERO, measured_at: now };
         change(&mut measurement);
         orgs.insert(org.clone(), measurement);
     }
 
     pub fn report(&self, now: Instant) -> LoadReport {
         let orgs = self.0.lock();
-        let last = orgs.values().map(|measurement| measurement.at).max();
+        let last_measured_at = orgs.values().map(|measurement| measurement.measured_at).max();
         let load = |(org, measurement): (&OrgId, &Measurement)| OrgLoad {
             org: org.clone(),
             seconds: measurement.seconds_at(now),
-            delay_ms: millis(measurement.delay),
+            delay_ms: to_millis(measurement.delay),
         };
         LoadReport {
-            idle_ms: last.map(|last| millis(now.saturating_duration_since(last))),
+            idle_ms: last_measured_at.map(|last| to_millis(now.saturating_duration_since(last))),
             orgs: orgs.iter().map(load).collect(),
         }
     }
 }
 
-fn millis(duration: Duration) -> u64 {
+fn to_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl LoadReport {
-    /// Adds the measurements of another process.
+    /// Merges the report of another process into this one.
     #[must_use]
     pub fn joined(mut self, other: Self) -> Self {
         self.idle_ms = self.idle_ms.into_iter().chain(other.idle_ms).min();
+        // Delays do not add up over processes: the longest one counts.
         for load in other.orgs {
             if let Some(own) = self.orgs.iter_mut().find(|own| own.org == load.org) {
                 own.seconds += load.seconds;
@@ -118,7 +122,7 @@ impl LoadReport {
     pub(crate) fn into_json(mut self) -> Option<String> {
         self.idle_ms?;
         self.orgs.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-        self.orgs.truncate(LISTED_ORGS);
+        self.orgs.truncate(MAX_LISTED_ORGS);
         serde_json::to_string(&self).ok()
     }
 }
@@ -157,6 +161,6 @@ mod tests {
         let many = (0..1_000).map(|nth| of(&format!("org-{nth}"), f64::from(nth), 0)).collect();
         let row = LoadReport { idle_ms: Some(1), orgs: many }.into_json().unwrap();
         let read: LoadReport = serde_json::from_str(&row).unwrap();
-        assert_eq!((read.orgs.len(), read.orgs[0].org.as_str()), (LISTED_ORGS, "org-999"));
+        assert_eq!((read.orgs.len(), read.orgs[0].org.as_str()), (MAX_LISTED_ORGS, "org-999"));
     }
 }

@@ -1,4 +1,4 @@
-//! Cache of values made from the current configurations of orgs, within a number of bytes.
+//! Cache of values derived from the current configurations of organisations, bounded in bytes.
 
 use std::collections::HashMap;
 
@@ -6,64 +6,65 @@ use parking_lot::Mutex;
 use tidegate_schemas::ids::OrgId;
 use uuid::Uuid;
 
-/// Cache of one value an org, made from a snapshot: it is the same as long as the snapshot is current.
+/// Cache of one value per organisation, valid while the snapshot it was derived from is current.
 pub(crate) struct Recent<T> {
-    most: usize,
-    kept: Mutex<Kept<T>>,
+    max_bytes: usize,
+    state: Mutex<CacheState<T>>,
 }
 
-struct Kept<T> {
+struct CacheState<T> {
     orgs: HashMap<OrgId, Entry<T>>,
     bytes: usize,
-    /// Number of look-ups; entries have the one at which they were used last.
-    used: u64,
+    /// Number of lookups, used as the clock of `last_use`.
+    lookups: u64,
 }
 
 struct Entry<T> {
     snapshot: Uuid,
     value: T,
     bytes: usize,
-    used: u64,
+    last_use: u64,
 }
 
 impl<T: Clone> Recent<T> {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { most, kept: Mutex::new(Kept { orgs: HashMap::new(), bytes: 0, used: 0 }) }
+    pub(crate) fn new(max_bytes: usize) -> Self {
+        Self { max_bytes, state: Mutex::new(CacheState { orgs: HashMap::new(), bytes: 0, lookups: 0 }) }
     }
 
     pub(crate) fn get(&self, org: &OrgId, snapshot: Uuid) -> Option<T> {
-        let mut kept = self.kept.lock();
-        kept.used += 1;
-        let used = kept.used;
-        let entry = kept.orgs.get_mut(org).filter(|entry| entry.snapshot == snapshot)?;
-        entry.used = used;
+        let mut state = self.state.lock();
+        state.lookups += 1;
+        let last_use = state.lookups;
+        let entry = state.orgs.get_mut(org).filter(|entry| entry.snapshot == snapshot)?;
+        entry.last_use = last_use;
         Some(entry.value.clone())
     }
 
-    /// Keeps the value instead of the org's former one, and forgets those that were not used for longest if the bytes are
-    /// too many. One that takes more than half of them is not kept: it would push out those of all others.
-    pub(crate) fn put(&self, org: &OrgId, snapshot: Uuid, value: T, bytes: usize) {
-        let mut dropped = Vec::new();
-        let mut kept = self.kept.lock();
-        dropped.extend(kept.remove(org));
-        if bytes <= self.most / 2 {
-            while kept.bytes + bytes > self.most {
-                let oldest = kept.orgs.iter().min_by_key(|(_, entry)| entry.used).map(|(org, _)| org.clone());
-                let Some(oldest) = oldest else { break };
-                dropped.extend(kept.remove(&oldest));
+    /// Replaces the organisation's value, and evicts the least recently used values if the cache exceeds its
+    /// size. A value above half of the size is not cached: it would evict those of all other organisations.
+    pub(crate) fn insert(&self, org: &OrgId, snapshot: Uuid, value: T, bytes: usize) {
+        let mut evicted = Vec::new();
+        let mut state = self.state.lock();
+        evicted.extend(state.remove(org));
+        if bytes <= self.max_bytes / 2 {
+            while state.bytes + bytes > self.max_bytes {
+                let least_recent =
+                    state.orgs.iter().min_by_key(|(_, entry)| entry.last_use).map(|(org, _)| org.clone());
+                let Some(least_recent_org) = least_recent else { break };
+                evicted.extend(state.remove(&least_recent_org));
             }
-            kept.used += 1;
-            let used = kept.used;
-            kept.bytes += bytes;
-            kept.orgs.insert(org.clone(), Entry { snapshot, value, bytes, used });
+            state.lookups += 1;
+            let last_use = state.lookups;
+            state.bytes += bytes;
+            state.orgs.insert(org.clone(), Entry { snapshot, value, bytes, last_use });
         }
-        // Large values are dropped without the lock.
-        drop(kept);
-        drop(dropped);
+        // Large values are dropped after the lock is released.
+        drop(state);
+        drop(evicted);
     }
 }
 
-impl<T> Kept<T> {
+impl<T> CacheState<T> {
     fn remove(&mut self, org: &OrgId) -> Option<Entry<T>> {
         let entry = self.orgs.remove(org)?;
         self.bytes -= entry.bytes;
@@ -85,33 +86,33 @@ mod tests {
     #[test]
     fn value_of_another_snapshot_is_not_returned() {
         let recent = Recent::new(100);
-        recent.put(&org("a"), FIRST, 1, 10);
+        recent.insert(&org("a"), FIRST, 1, 10);
         assert_eq!((recent.get(&org("a"), FIRST), recent.get(&org("a"), SECOND)), (Some(1), None));
-        recent.put(&org("a"), SECOND, 2, 20);
+        recent.insert(&org("a"), SECOND, 2, 20);
         assert_eq!((recent.get(&org("a"), FIRST), recent.get(&org("a"), SECOND)), (None, Some(2)));
-        assert_eq!(recent.kept.lock().bytes, 20);
+        assert_eq!(recent.state.lock().bytes, 20);
     }
 
     #[test]
     fn least_recently_used_values_make_room_for_new_ones() {
         let recent = Recent::new(100);
         for name in ["a", "b"] {
-            recent.put(&org(name), FIRST, name, 50);
+            recent.insert(&org(name), FIRST, name, 50);
         }
         assert_eq!(recent.get(&org("a"), FIRST), Some("a"));
-        recent.put(&org("c"), FIRST, "c", 40);
+        recent.insert(&org("c"), FIRST, "c", 40);
         assert_eq!((recent.get(&org("a"), FIRST), recent.get(&org("b"), FIRST)), (Some("a"), None));
-        assert_eq!(recent.kept.lock().bytes, 90);
+        assert_eq!(recent.state.lock().bytes, 90);
     }
 
     #[test]
     fn value_above_half_of_the_bytes_is_not_kept() {
         let recent = Recent::new(100);
-        recent.put(&org("a"), FIRST, 1, 50);
-        recent.put(&org("b"), FIRST, 2, 51);
+        recent.insert(&org("a"), FIRST, 1, 50);
+        recent.insert(&org("b"), FIRST, 2, 51);
         assert_eq!((recent.get(&org("a"), FIRST), recent.get(&org("b"), FIRST)), (Some(1), None));
-        recent.put(&org("a"), SECOND, 3, 51);
-        let kept = recent.kept.lock();
+        recent.insert(&org("a"), SECOND, 3, 51);
+        let kept = recent.state.lock();
         assert_eq!((kept.bytes, kept.orgs.len()), (0, 0));
     }
 }

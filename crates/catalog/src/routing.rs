@@ -1,7 +1,7 @@
-//! Compiled routing lists: which queue the job of a cause goes to, and why.
+//! Compiled routing lists, which choose the queue of a job.
 //!
-//! Conditions are those of rules, over the fields of the item and what is known of the cause, under reserved names. They
-//! are compiled like rules. Of facts that have to be looked up, only the list for reports uses any: scores of models that keep
+//! Conditions are compiled like those of rules. They use fields of the item, and facts about the cause under
+//! reserved names. Only the list for reports may use facts that are looked up: scores of models that cache
 //! their answers.
 
 use std::collections::HashSet;
@@ -16,19 +16,19 @@ use tidegate_schemas::{
     ids::{ItemKey, Millis, QueueId, RuleId, SubmissionId, TypeId},
 };
 
-use crate::error::path;
+use crate::error::document_path;
 
-/// A routing list that is ready to run.
+/// Compiled routing list.
 #[derive(Debug)]
 pub struct Router {
     list: RoutingList,
     entries: Vec<RoutingEntry>,
     plan: Plan,
-    /// True if a condition looks at the rules that matched.
+    /// True if a condition uses the rules that matched.
     uses_matched_rules: bool,
 }
 
-/// Choice of a routing list.
+/// Queue chosen by a routing list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     pub queue: QueueId,
@@ -36,11 +36,11 @@ pub struct Choice {
     pub routed_by: Option<String>,
 }
 
-/// Choice with the place of its entry in the list.
+/// Choice with the index of its entry in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankedChoice {
     pub choice: Choice,
-    /// Index of the entry; `None` if no entry matched.
+    /// `None` if no entry matched.
     entry: Option<usize>,
 }
 
@@ -50,40 +50,40 @@ impl RankedChoice {
         Self { choice: Choice { queue: list.default_queue(), routed_by: None }, entry: None }
     }
 
-    /// True if the entry comes before that of the other choice.
+    /// True if this choice's entry precedes the other's. A default choice is last.
     pub fn is_before(&self, other: &Self) -> bool {
-        let place = |ranked: &Self| ranked.entry.unwrap_or(usize::MAX);
-        place(self) < place(other)
+        let entry_index = |ranked: &Self| ranked.entry.unwrap_or(usize::MAX);
+        entry_index(self) < entry_index(other)
     }
 }
 
-/// A cause to route.
+/// Cause to route.
 #[derive(Clone, Copy)]
 pub struct Routed<'a> {
     pub item: &'a ItemKey,
-    /// Values of the item's data; none if the data do not fit the item's type.
+    /// Values of the item's data; `None` if the data is invalid under the item's type.
     pub values: Option<&'a dyn Fields>,
     /// Facts about the cause: an object for each reserved name, such as `{"report": {"reporters": 3}}`.
     pub known: &'a Json,
-    /// Scores of the item, as far as they are known.
+    /// Known scores of the item.
     pub facts: &'a Facts,
     pub now: Millis,
 }
 
-/// One entry on one cause.
+/// Result of one entry for one cause.
 #[derive(Debug)]
 pub struct ExplainedEntry {
     pub name: String,
     pub queue: QueueId,
     pub matches: bool,
-    /// False if the entry is for other item types.
+    /// False if the entry is restricted to other item types.
     pub concerns: bool,
     /// Result of each condition; `None` if the entry has no condition.
     pub tree: Option<Explained>,
 }
 
-/// Fields of causes, by the list whose causes have them.
-fn reserved(list: RoutingList) -> &'static [(&'static str, Shape)] {
+/// Returns the reserved fields of a list's causes.
+fn reserved_fields(list: RoutingList) -> &'static [(&'static str, Shape)] {
     const TEXT: Shape = Shape::one(Kind::Text);
     const NUMBER: Shape = Shape::one(Kind::Number);
     const TEXTS: Shape = Shape::list(Kind::Text);
@@ -104,38 +104,38 @@ fn reserved(list: RoutingList) -> &'static [(&'static str, Shape)] {
     }
 }
 
-/// The item's values and the cause's, under one roof of names.
-struct Combined<'a> {
+/// Fields of the item and of the cause in one namespace.
+struct CombinedFields<'a> {
     values: Option<&'a dyn Fields>,
     known: &'a Json,
     reserved: &'static [(&'static str, Shape)],
 }
 
-impl Fields for Combined<'_> {
+impl Fields for CombinedFields<'_> {
     fn field(&self, name: &str) -> Option<Value<'_>> {
         if self.reserved.iter().any(|(reserved, _)| *reserved == name) {
             let (section, member) = name.split_once('.')?;
-            return value(self.known.get(section)?.get(member)?);
+            return convert_value(self.known.get(section)?.get(member)?);
         }
         self.values?.field(name)
     }
 }
 
-fn value(json: &Json) -> Option<Value<'_>> {
+fn convert_value(json: &Json) -> Option<Value<'_>> {
     match json {
         Json::String(text) => Some(Value::Text(text)),
         Json::Number(number) => Number::parse(&number.to_string()).map(Value::Number),
-        Json::Array(list) => Some(Value::List(list.iter().filter_map(value).collect())),
+        Json::Array(list) => Some(Value::List(list.iter().filter_map(convert_value).collect())),
         _ => None,
     }
 }
 
-/// Key under which an entry's condition is compiled.
-fn rule_id(index: usize) -> RuleId {
+/// Returns the key under which an entry's condition is compiled as a rule.
+fn entry_rule_id(index: usize) -> RuleId {
     RuleId::new(format!("entry-{index}"))
 }
 
-fn index_of(rule: &str) -> Option<usize> {
+fn parse_entry_index(rule: &str) -> Option<usize> {
     rule.strip_prefix("entry-")?.parse().ok()
 }
 
@@ -149,20 +149,21 @@ impl Router {
     ) -> Result<Self, Vec<DocumentFault>> {
         let (origin, routing) = document;
         for type_id in types {
-            vocabulary.add(type_id.clone(), reserved(list).iter().copied());
+            vocabulary.add(type_id.clone(), reserved_fields(list).iter().copied());
         }
         let conditions = routing.entries.iter().enumerate().filter_map(|(index, entry)| {
-            let when = entry.when.as_ref()?;
+            let condition = entry.when.as_ref()?;
             Some(json!({
-                "rule": rule_id(index), "status": "live", "item_types": entry.item_types, "when": when,
+                "rule": entry_rule_id(index), "status": "live", "item_types": entry.item_types, "when": condition,
             }))
         });
         let documents: Vec<Json> = conditions.collect();
         let sources: Vec<_> = documents.iter().map(|document| RuleSource { document, version: "" }).collect();
         let fault = |it: &RuleError| {
-            let place = index_of(&it.rule).map_or_else(String::new, |index| format!("entries[{index}]"));
-            let inner = path(&it.pointer);
-            let path = if inner.is_empty() { place } else { format!("{place}.{inner}") };
+            let entry_path =
+                parse_entry_index(&it.rule).map_or_else(String::new, |index| format!("entries[{index}]"));
+            let inner = document_path(&it.pointer);
+            let path = if inner.is_empty() { entry_path } else { format!("{entry_path}.{inner}") };
             DocumentFault {
                 missing: it.missing.clone(),
                 ..DocumentFault::new(origin, path, it.detail.clone())
@@ -170,7 +171,7 @@ impl Router {
         };
         let plan = Plan::compile(&sources, &vocabulary, limits)
             .map_err(|faults| faults.iter().map(fault).collect::<Vec<_>>())?;
-        let (message, looks_up) = match list {
+        let (message, rules_with_lookups) = match list {
             RoutingList::Reports => (
                 "Routing uses fields of the item and the cause, and scores: remove strikes, count and media. `media.banks` has the \
                  banks that media matched.",
@@ -182,27 +183,30 @@ impl Router {
                 plan.rules_that_look_up().collect(),
             ),
         };
-        let asking: Vec<DocumentFault> = looks_up
+        let lookup_faults: Vec<DocumentFault> = rules_with_lookups
             .into_iter()
-            .filter_map(|rule| index_of(rule.as_str()))
+            .filter_map(|rule| parse_entry_index(rule.as_str()))
             .map(|index| DocumentFault::new(origin, format!("entries[{index}].when"), message))
             .collect();
-        if asking.is_empty() {
+        if lookup_faults.is_empty() {
             let conditions = routing.entries.iter().filter_map(|entry| entry.when.as_ref());
             let uses_matched_rules = conditions.map(Json::to_string).any(|it| it.contains("rules.matched"));
             Ok(Self { list, entries: routing.entries.clone(), plan, uses_matched_rules })
         } else {
-            Err(asking)
+            Err(lookup_faults)
         }
     }
 
-    /// Warnings about conditions that cannot match, with the index of their entries.
+    /// Returns warnings about conditions that cannot match, with the index of their entry.
     pub(crate) fn warnings(&self) -> Vec<(&'static str, usize, String, String)> {
+        // Entries have no actions and policies, and may share conditions.
         let warnings = self.plan.warnings().into_iter();
         let warnings =
             warnings.filter(|it| !matches!(it.tag(), "no_action" | "no_policy" | "same_condition"));
         warnings
-            .filter_map(|it| Some((it.tag(), index_of(&it.rule)?, path(&it.pointer), it.detail.clone())))
+            .filter_map(|it| {
+                Some((it.tag(), parse_entry_index(&it.rule)?, document_path(&it.pointer), it.detail.clone()))
+            })
             .collect()
     }
 
@@ -210,30 +214,35 @@ impl Router {
         self.entries[index].name.clone().unwrap_or_else(|| (index + 1).to_string())
     }
 
-    /// True if a condition asks for a score.
+    /// True if a condition uses a score.
     pub fn asks_models(&self) -> bool {
         self.plan.rules_that_look_up().next().is_some()
     }
 
-    /// True if a condition looks at the rules that matched, so that these have to be found out.
+    /// True if a condition uses the rules that matched, so that these have to be determined first.
     pub fn uses_matched_rules(&self) -> bool {
         self.uses_matched_rules
     }
 
-    /// The conditions, whose scan says which scores an item needs.
+    /// Returns the compiled conditions. Their scan tells which scores an item needs.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Returns the part of the conditions that the cause itself decides. Facts of the cause do not count here.
+    /// Evaluates the conditions on the cause's own fields. `cause.facts` is ignored.
     pub fn scan(&self, cause: Routed<'_>) -> Scan {
-        self.plan.scan(&item(cause, &self.combined(cause)))
+        self.plan.scan(&build_item(cause, &self.combine_fields(cause)))
     }
 
     /// Returns the queue of the first entry that matches, or the list's default.
     pub fn choose(&self, cause: Routed<'_>) -> RankedChoice {
-        let matched = self.matched(cause);
-        match self.entries.iter().enumerate().find(|(index, entry)| takes(*index, entry, cause, &matched)) {
+        let matched_ids = self.find_matched_ids(cause);
+        match self
+            .entries
+            .iter()
+            .enumerate()
+            .find(|(index, entry)| entry_matches(*index, entry, cause, &matched_ids))
+        {
             Some((index, entry)) => {
                 let routed_by = Some(format!("{}/{}", self.list, self.name(index)));
                 RankedChoice { choice: Choice { queue: entry.queue.clone(), routed_by }, entry: Some(index) }
@@ -242,37 +251,37 @@ impl Router {
         }
     }
 
-    /// Explains every entry, in their order.
+    /// Explains every entry, in order.
     pub fn explain(&self, cause: Routed<'_>) -> Vec<ExplainedEntry> {
-        let matched = self.matched(cause);
-        let combined = self.combined(cause);
-        let item = item(cause, &combined);
+        let matched_ids = self.find_matched_ids(cause);
+        let combined = self.combine_fields(cause);
+        let item = build_item(cause, &combined);
         let entries = self.entries.iter().enumerate().map(|(index, entry)| {
-            let pending = self.plan.begin_explanation(&item, &rule_id(index));
+            let pending = self.plan.begin_explanation(&item, &entry_rule_id(index));
             ExplainedEntry {
                 name: self.name(index),
                 queue: entry.queue.clone(),
-                matches: takes(index, entry, cause, &matched),
-                concerns: concerns(entry, cause),
+                matches: entry_matches(index, entry, cause, &matched_ids),
+                concerns: applies_to_type(entry, cause),
                 tree: pending.map(|pending| self.plan.finish_explanation(pending, cause.facts)),
             }
         });
         entries.collect()
     }
 
-    fn combined<'a>(&self, cause: Routed<'a>) -> Combined<'a> {
-        Combined { values: cause.values, known: cause.known, reserved: reserved(self.list) }
+    fn combine_fields<'a>(&self, cause: Routed<'a>) -> CombinedFields<'a> {
+        CombinedFields { values: cause.values, known: cause.known, reserved: reserved_fields(self.list) }
     }
 
-    fn matched(&self, cause: Routed<'_>) -> HashSet<RuleId> {
-        let combined = self.combined(cause);
-        let scan = self.plan.scan(&item(cause, &combined));
+    fn find_matched_ids(&self, cause: Routed<'_>) -> HashSet<RuleId> {
+        let combined = self.combine_fields(cause);
+        let scan = self.plan.scan(&build_item(cause, &combined));
         let outcome = self.plan.finish(scan, cause.facts);
-        outcome.matched.iter().map(|found| found.rule.clone()).collect()
+        outcome.matched.iter().map(|rule_match| rule_match.rule.clone()).collect()
     }
 }
 
-fn item<'a>(cause: Routed<'a>, values: &'a Combined<'a>) -> Item<'a> {
+fn build_item<'a>(cause: Routed<'a>, values: &'a CombinedFields<'a>) -> Item<'a> {
     Item {
         type_id: &cause.item.type_id,
         values,
@@ -283,12 +292,17 @@ fn item<'a>(cause: Routed<'a>, values: &'a Combined<'a>) -> Item<'a> {
     }
 }
 
-fn concerns(entry: &RoutingEntry, cause: Routed<'_>) -> bool {
+fn applies_to_type(entry: &RoutingEntry, cause: Routed<'_>) -> bool {
     entry.item_types.is_empty() || entry.item_types.contains(&cause.item.type_id)
 }
 
-fn takes(index: usize, entry: &RoutingEntry, cause: Routed<'_>, matched: &HashSet<RuleId>) -> bool {
-    concerns(entry, cause) && (entry.when.is_none() || matched.contains(&rule_id(index)))
+fn entry_matches(
+    index: usize,
+    entry: &RoutingEntry,
+    cause: Routed<'_>,
+    matched_ids: &HashSet<RuleId>,
+) -> bool {
+    applies_to_type(entry, cause) && (entry.when.is_none() || matched_ids.contains(&entry_rule_id(index)))
 }
 
 #[cfg(test)]

@@ -1,57 +1,58 @@
-//! Settings of configurations and keys, with their defaults.
-//!
-//! It does not hold the master key; see `secrets::Security`.
+//! Settings of configurations and keys, with their defaults. `secrets::Security` has the master key.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidegate_rules::Limits;
 
-/// The section `catalog` of the service's settings.
+/// Section `catalog` of the service's settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Interval in milliseconds at which a process asks whether any configuration or bank changed, at most 500: a
-    /// change shall be seen within a second. Default 250.
+    /// Interval in milliseconds at which a process polls for changed configurations and banks, at most 500: a
+    /// change takes effect within a second. Default 250.
     pub poll_ms: u64,
-    /// Interval in milliseconds at which every organisation's configuration is read anyway. Default 30,000.
+    /// Interval in milliseconds at which all configuration heads are read even without a sign of change.
+    /// Default 30,000.
     pub heads_every_ms: u64,
-    /// Interval in milliseconds at which the process tells the others that it lives; its row expires after 30 seconds.
-    /// Default 5,000.
+    /// Interval in milliseconds of the process's heartbeat; its row expires after 30 seconds. Default 5,000.
     pub member_every_ms: u64,
     /// Name of the process in the list of members. Default its process id.
     pub member_label: String,
-    /// Time in milliseconds without an answer from the store after which the process is not ready. Default 10,000.
+    /// Time in milliseconds without an answer from the store after which the process reports not ready.
+    /// Default 10,000.
     pub stale_after_ms: u64,
-    /// Number of configurations that are compiled at once; 0 means as many as there are processors. Default 0.
+    /// Number of configurations compiled concurrently; 0 means the number of processors. Default 0.
     pub compilers: usize,
-    /// Number of configurations that are read, checked and written out at once for requests, one of each organisation;
-    /// 0 means half as many as there are processors, and at least 2. Default 0.
+    /// Number of configurations read, checked and written concurrently for requests, at most one of each
+    /// organisation; 0 means half the number of processors, and at least 2. Default 0.
     pub computations: usize,
-    /// Milliseconds for which such a request waits for its turn. Default 20,000.
+    /// Milliseconds for which such a request waits for its permit. Default 20,000.
     pub computation_wait_ms: u64,
-    /// Bytes of current configurations that are cached for such requests. One that takes more than a quarter of them is
+    /// Bytes of current configurations cached for such requests. A configuration above a quarter of them is
     /// not cached. Default 64 MiB.
     pub cached_configuration_bytes: usize,
-    /// Header values of endpoints may name environment variables that begin so, as `${CALLBACK_TOKEN}`. Any other
-    /// variable stays out of reach: whoever configures an endpoint receives what its headers hold. Default `CALLBACK_`.
+    /// Prefix of the environment variables that header values may name, as in `${CALLBACK_TOKEN}`. Other
+    /// variables are refused: the author of an endpoint receives the values of its headers. Default
+    /// `CALLBACK_`.
     pub header_variable_prefix: String,
-    /// Seconds for which a signing secret is cached, and for which a changed one may go unnoticed. Default 30.
+    /// Seconds for which a signing secret is cached, and so the longest delay of a changed one. Default 30.
     pub secret_cache_seconds: u64,
-    /// The second part of new API keys, to tell those of several installations apart. Default `live`.
+    /// Second part of new API keys, which distinguishes the keys of several installations. Default `live`.
     pub key_env: String,
-    /// Seconds for which a valid API key is cached, and for which a revoked one still works. Default 30.
+    /// Seconds for which a valid API key is cached, and so the longest time for which a revoked one works.
+    /// Default 30.
     pub key_cache_seconds: u64,
-    /// Seconds for which an unknown API key is remembered as unknown. Default 5.
+    /// Seconds for which an unknown API key is cached as unknown. Default 5.
     pub unknown_key_cache_seconds: u64,
-    /// Number of keys, known and unknown, and of secrets that are cached. Default 10,000.
+    /// Greatest number of cached keys, known and unknown, and of cached secrets. Default 10,000.
     pub cache_entries: usize,
-    /// Number of superseded forms of an item type that are kept, to check items of earlier versions; an item of a version
-    /// before them is checked against the oldest one that is kept. Default 100.
+    /// Number of superseded versions kept of an item type, to check items of earlier versions. An item of a
+    /// version that is no longer kept is checked against the oldest kept one. Default 100.
     pub item_type_versions: usize,
-    /// Bounds of rules.
+    /// Limits of rules.
     pub rules: Limits,
-    /// Comparison of media with banks of hashes.
+    /// Comparison of media with hash banks.
     pub hash_banks: tidegate_media::banks::Settings,
 }
 
@@ -80,7 +81,7 @@ impl Default for Settings {
     }
 }
 
-/// A value that cannot be used, alone or beside another.
+/// Invalid value, by itself or in combination with another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     #[error("catalog.{name} = {value}: {why}")]
@@ -101,14 +102,14 @@ impl SettingsError {
     }
 }
 
-/// Half of the second that is promised; the other half is for reading what changed.
-const LONGEST_POLL_MS: u64 = 500;
+/// Half of the promised second; the other half is for reading the change.
+const MAX_POLL_MS: u64 = 500;
 
-/// A member's row lives for 30 seconds: two renewals may be missed.
-const LONGEST_MEMBER_MS: u64 = 10_000;
+/// A third of the 30 seconds for which a member's row lives, so that two renewals may fail.
+const MAX_MEMBER_INTERVAL_MS: u64 = 10_000;
 
 impl Settings {
-    /// Refuses values that cannot work, naming both where two contradict each other.
+    /// Validates the values, naming both settings of a contradiction.
     pub fn validate(&self) -> Result<(), SettingsError> {
         let unusable = |name, value: String, why| Err(SettingsError::Unusable { name, value, why });
         for (name, value) in [
@@ -121,13 +122,13 @@ impl Settings {
                 return unusable(name, "0".to_owned(), "must be at least 1");
             }
         }
-        if self.poll_ms > LONGEST_POLL_MS {
-            let why = "must be at most 500: a new entry of a bank shall be seen within a second";
-            return unusable("poll_ms", self.poll_ms.to_string(), why);
+        if self.poll_ms > MAX_POLL_MS {
+            let reason = "must be at most 500: a new entry of a bank shall be seen within a second";
+            return unusable("poll_ms", self.poll_ms.to_string(), reason);
         }
-        if self.member_every_ms > LONGEST_MEMBER_MS {
-            let why = "must be at most 10000: the row of a member expires after 30 seconds";
-            return unusable("member_every_ms", self.member_every_ms.to_string(), why);
+        if self.member_every_ms > MAX_MEMBER_INTERVAL_MS {
+            let reason = "must be at most 10000: the row of a member expires after 30 seconds";
+            return unusable("member_every_ms", self.member_every_ms.to_string(), reason);
         }
         for (greater, great) in
             [("heads_every_ms", self.heads_every_ms), ("stale_after_ms", self.stale_after_ms)]
@@ -138,13 +139,13 @@ impl Settings {
             }
         }
         if self.header_variable_prefix.is_empty() {
-            let why = "must not be empty: every variable of the process could be sent to an endpoint";
-            return unusable("header_variable_prefix", String::new(), why);
+            let reason = "must not be empty: every variable of the process could be sent to an endpoint";
+            return unusable("header_variable_prefix", String::new(), reason);
         }
         if !is_env(&self.key_env) {
             return unusable("key_env", format!("{:?}", self.key_env), "must be 1 to 16 letters and digits");
         }
-        self.rules.validate().map_err(|found| SettingsError::Rules(found.to_string()))
+        self.rules.validate().map_err(|error| SettingsError::Rules(error.to_string()))
     }
 
     pub(crate) fn poll(&self) -> Duration {
@@ -159,11 +160,12 @@ impl Settings {
         Duration::from_millis(self.member_every_ms)
     }
 
-    /// Two of few processors, so that an org never waits for a single other one: the system shares them out.
+    /// At least 2, so that an org never waits for a single other one. The operating system shares the
+    /// processors.
     pub(crate) fn computations(&self) -> usize {
         match self.computations {
             0 => std::thread::available_parallelism().map_or(2, |all| (all.get() / 2).max(2)),
-            some => some,
+            configured => configured,
         }
     }
 
@@ -176,7 +178,8 @@ impl Settings {
     }
 }
 
-/// True if the text can be the environment in a key: letters and digits, so that the parts of a key stay apart.
+/// True if the text can be the environment in a key: letters and digits, so that the parts of a key remain
+/// separable.
 pub(crate) fn is_env(env: &str) -> bool {
     (1..=16).contains(&env.len()) && env.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }

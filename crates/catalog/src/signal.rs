@@ -1,6 +1,5 @@
-//! A signal as the service runs it: requests to its model, and the numbers in the answers.
-//!
-//! It sends nothing, and keeps no answer.
+//! Signal of a live configuration: builds requests to its model and reads scores from the responses. `egress`
+//! sends the calls.
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
@@ -16,19 +15,19 @@ use tidegate_schemas::{
 
 use crate::{Unresolved, endpoint, secrets::SecretError};
 
-/// A model that scores items, and how it is asked.
+/// Model that scores items, with its request and response formats.
 #[derive(Clone)]
 pub struct ScoreSignal {
     pub key: SignalId,
     pub url: String,
     pub input: SignalInput,
-    /// Fields that are sent; all of the input's kind if there are none.
+    /// Fields to send; empty means all fields of the input's kind.
     pub fields: Vec<String>,
-    /// Time for which an answer is used again; none if it is not.
+    /// Time for which an answer is reused; `None` disables the cache.
     pub cache: Option<Duration>,
     pub timeout: Duration,
     pub cost: u32,
-    /// True if items of child safety are sent to the model.
+    /// True if child-safety items are sent to the model.
     pub child_safety: bool,
     headers: Vec<(String, String)>,
     variable_prefix: String,
@@ -37,8 +36,7 @@ pub struct ScoreSignal {
     batch: Option<SignalBatch>,
 }
 
-/// An answer without the numbers or the text that the signal's document promises. It is stored with items, so it shows nothing of
-/// the answer.
+/// Invalid answer of a model. The error is stored with items, so its text shows no part of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
     #[error("the answer is no JSON")]
@@ -59,8 +57,8 @@ impl AnswerError {
     }
 }
 
-/// Labels of one answer that are read. A hostile answer of 1 MiB could name a hundred thousand.
-const LABELS: usize = 1_000;
+/// Greatest number of labels in one answer. A hostile answer of 1 MiB could contain a hundred thousand.
+const MAX_LABELS: usize = 1_000;
 
 impl ScoreSignal {
     pub(crate) fn new(document: &documents::Signal, variable_prefix: &str) -> Self {
@@ -99,43 +97,44 @@ impl ScoreSignal {
         &self.headers
     }
 
-    /// True if the model takes a list of inputs.
+    /// True if the model accepts a list of inputs.
     pub fn takes_batches(&self) -> bool {
         self.batch.is_some()
     }
 
-    /// Most inputs of one call.
+    /// Returns the greatest number of inputs in one call.
     pub fn inputs_per_call(&self) -> usize {
         self.batch.as_ref().map_or(1, |batch| usize::try_from(batch.max.get()).unwrap_or(usize::MAX))
     }
 
-    /// Returns the body of the request for inputs, of which there is one unless the model takes batches.
+    /// Builds the request body for inputs; exactly one input unless the model accepts batches.
     pub fn body(&self, inputs: &[Value]) -> Bytes {
         let input = match (&self.batch, inputs) {
             (None, [one]) => one.clone(),
             _ => Value::Array(inputs.to_vec()),
         };
-        let filled = fill(&Value::Object(self.request.clone()), &input);
-        serde_json::to_vec(&filled).expect("JSON values have string keys").into()
+        let request = fill_template(&Value::Object(self.request.clone()), &input);
+        serde_json::to_vec(&request).expect("JSON values have string keys").into()
     }
 
-    /// Returns the digest under which the answer for the body of one input is kept. It covers how the model is asked
-    /// and read, so that a changed document asks anew. Headers are no part of it: a rotated key gives the same answers.
+    /// Returns the digest under which the answer for one input is cached. It covers address and response
+    /// format, so that a changed document invalidates the answer. Headers are not covered: a rotated key
+    /// gives the same answers.
     pub fn digest(&self, body: &[u8]) -> String {
-        let how = match &self.batch {
+        let call_settings = match &self.batch {
             None => json!([self.url, self.output]),
-            // What else is in a batch does not matter to an input, and neither does how much that may be.
+            // The other inputs of a batch and its greatest size do not change the answer for an input.
             Some(batch) => json!([self.url, self.output, batch.answers]),
         };
-        let how = how.to_string();
+        let call_settings = call_settings.to_string();
         let mut digest = Sha256::new();
-        digest.update(how.len().to_be_bytes());
-        digest.update(how);
+        digest.update(call_settings.len().to_be_bytes());
+        digest.update(call_settings);
         digest.update(body);
         hex(&digest.finalize())
     }
 
-    /// Reads the numbers and the text for each input from the answer to all of them. It is an error if no input has any.
+    /// Reads the scores of each input from the answer to all of them. Fails if no input has scores.
     pub fn read(
         &self,
         answer: &[u8],
@@ -143,72 +142,74 @@ impl ScoreSignal {
     ) -> Result<Vec<Result<Scores, AnswerError>>, AnswerError> {
         let answer: Value = serde_json::from_slice(answer).map_err(|_| AnswerError::NoJson)?;
         let scores: Vec<_> = match &self.batch {
-            None => vec![self.scores(&answer)],
+            None => vec![self.parse_scores(&answer)],
             Some(batch) => {
                 let list = answer.pointer(&batch.answers).and_then(Value::as_array);
                 let list = list.ok_or(AnswerError::Shape)?;
-                // Nobody can say which inputs the answers are for.
+                // With another number of entries, they cannot be assigned to inputs.
                 if list.len() != inputs {
                     return Err(AnswerError::BatchLength);
                 }
-                list.iter().map(|answer| self.scores(answer)).collect()
+                list.iter().map(|answer| self.parse_scores(answer)).collect()
             }
         };
         if scores.iter().all(Result::is_err) { Err(AnswerError::Shape) } else { Ok(scores) }
     }
 
-    fn scores(&self, answer: &Value) -> Result<Scores, AnswerError> {
-        let at = |pointer: &String| answer.pointer(pointer).and_then(number).ok_or(AnswerError::Shape);
-        let whole = self.output.score.as_ref().map(at).transpose()?;
+    fn parse_scores(&self, answer: &Value) -> Result<Scores, AnswerError> {
+        let number_at =
+            |pointer: &String| answer.pointer(pointer).and_then(finite_number).ok_or(AnswerError::Shape);
+        let overall_score = self.output.score.as_ref().map(number_at).transpose()?;
         let mut labels = HashMap::new();
         if let Some(pointer) = &self.output.labels_at {
-            labels = listed(answer.pointer(pointer).ok_or(AnswerError::Shape)?)?;
+            labels = parse_labels(answer.pointer(pointer).ok_or(AnswerError::Shape)?)?;
         }
         for (label, pointer) in &self.output.labels {
-            labels.insert(label.clone(), at(pointer)?);
+            labels.insert(label.clone(), number_at(pointer)?);
         }
         let text = |pointer: &String| answer.pointer(pointer).and_then(Value::as_str).map(Arc::from);
         let texts = self.output.text.iter().map(|pointer| text(pointer).ok_or(AnswerError::Shape));
-        Ok(Scores { whole, labels, texts: texts.collect::<Result<_, _>>()? })
+        Ok(Scores { whole: overall_score, labels, texts: texts.collect::<Result<_, _>>()? })
     }
 }
 
-/// A finite number; models write nothing else.
-fn number(value: &Value) -> Option<f64> {
+/// Returns a finite number. Models write no other.
+fn finite_number(value: &Value) -> Option<f64> {
     value.as_f64().filter(|number| number.is_finite())
 }
 
 /// Reads an object of numbers by label, or a list of objects with `label` and `score`.
-fn listed(value: &Value) -> Result<HashMap<String, f64>, AnswerError> {
+fn parse_labels(value: &Value) -> Result<HashMap<String, f64>, AnswerError> {
     let labels: Option<HashMap<_, _>> = match value {
-        Value::Object(map) if map.len() <= LABELS => {
-            map.iter().map(|(label, value)| Some((label.clone(), number(value)?))).collect()
+        Value::Object(map) if map.len() <= MAX_LABELS => {
+            map.iter().map(|(label, value)| Some((label.clone(), finite_number(value)?))).collect()
         }
-        Value::Array(list) if list.len() <= LABELS => {
-            let labelled =
-                |it: &Value| Some((it.get("label")?.as_str()?.to_owned(), number(it.get("score")?)?));
-            list.iter().map(labelled).collect()
+        Value::Array(list) if list.len() <= MAX_LABELS => {
+            let parse_label =
+                |it: &Value| Some((it.get("label")?.as_str()?.to_owned(), finite_number(it.get("score")?)?));
+            list.iter().map(parse_label).collect()
         }
         _ => None,
     };
     labels.filter(|labels| !labels.is_empty()).ok_or(AnswerError::Shape)
 }
 
-/// A text that is the placeholder alone becomes the input; inside a longer text it becomes the input's text.
-fn fill(template: &Value, input: &Value) -> Value {
+/// Fills the input into a template. A text equal to the placeholder becomes the input itself; a placeholder
+/// within a text is replaced by the input's text.
+fn fill_template(template: &Value, input: &Value) -> Value {
     match template {
         Value::String(text) if text == INPUT => input.clone(),
         Value::String(text) if text.contains(INPUT) => {
             let inner = input.as_str().map_or_else(|| input.to_string(), str::to_owned);
             text.replace(INPUT, &inner).into()
         }
-        Value::Array(list) => list.iter().map(|it| fill(it, input)).collect(),
-        Value::Object(map) => map.iter().map(|(key, it)| (key.clone(), fill(it, input))).collect(),
+        Value::Array(list) => list.iter().map(|it| fill_template(it, input)).collect(),
+        Value::Object(map) => map.iter().map(|(key, it)| (key.clone(), fill_template(it, input))).collect(),
         other => other.clone(),
     }
 }
 
-// An address may carry a secret in its query.
+// The query of an address may contain a secret.
 impl fmt::Debug for ScoreSignal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScoreSignal")

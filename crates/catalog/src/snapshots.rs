@@ -1,6 +1,4 @@
-//! Heads, snapshots and the epoch in the store.
-//!
-//! It does not understand what a snapshot holds.
+//! Reads and writes configuration heads, snapshots and the catalog epoch. `content` decodes the snapshots.
 
 use tidegate_schemas::ids::{ConfigVersion, Millis, OrgId};
 use tidegate_store::{
@@ -11,19 +9,20 @@ use uuid::Uuid;
 
 use crate::Error;
 
-/// Far below what a Cassandra mutation may hold, and few enough rows for one page.
-const PART_BYTES: usize = 256 << 10;
+/// Greatest length of one row of a snapshot: far below the limit of a Cassandra mutation, with few rows for
+/// each snapshot.
+const MAX_PART_BYTES: usize = 256 << 10;
 
-pub(crate) async fn head(store: &Store, org: &OrgId) -> Result<Option<ConfigHead>, Error> {
+pub(crate) async fn load_head(store: &Store, org: &OrgId) -> Result<Option<ConfigHead>, Error> {
     Ok(store.get::<ConfigHead>(&ConfigHead::key(org.clone())).await?)
 }
 
-pub(crate) async fn heads(store: &Store) -> Result<Vec<ConfigHead>, Error> {
+pub(crate) async fn load_heads(store: &Store) -> Result<Vec<ConfigHead>, Error> {
     Ok(store.scan_all::<ConfigHead>(&Split::whole()).all().await?)
 }
 
-/// Writes a snapshot that no head names yet. If nothing ever does, it stays behind unseen.
-pub(crate) async fn write(
+/// Writes a snapshot that no head refers to yet. A crash before the head is written leaves it behind, unused.
+pub(crate) async fn write_snapshot(
     store: &Store,
     org: &OrgId,
     version: ConfigVersion,
@@ -32,7 +31,7 @@ pub(crate) async fn write(
     now: Millis,
 ) -> Result<Uuid, Error> {
     let snapshot_id = tidegate_schemas::ids::CauseId::random().0;
-    let parts = split(text);
+    let parts = split_text(text);
     let count = i64::try_from(parts.len()).unwrap_or(i64::MAX);
     for (part, documents) in (0..).zip(parts) {
         let row = ConfigSnapshot {
@@ -52,25 +51,25 @@ pub(crate) async fn write(
     Ok(snapshot_id)
 }
 
-pub(crate) async fn read(store: &Store, head: &ConfigHead) -> Result<String, Error> {
+pub(crate) async fn read_snapshot(store: &Store, head: &ConfigHead) -> Result<String, Error> {
     let partition = ConfigSnapshot::partition(head.org.clone(), head.config_version);
     let rows = store.scan::<ConfigSnapshot>(&partition, At::under((head.snapshot_id,))).all().await?;
-    let whole = rows.first().is_some_and(|row| usize::try_from(row.parts) == Ok(rows.len()));
-    if !whole {
+    let is_complete = rows.first().is_some_and(|row| usize::try_from(row.parts) == Ok(rows.len()));
+    if !is_complete {
         return Err(Error::Unreadable {
             org: head.org.clone(),
             version: head.config_version,
-            reason: format!("{} of its parts are there", rows.len()),
+            reason: format!("{} of its parts exist", rows.len()),
         });
     }
     Ok(rows.iter().map(|row| row.documents.as_str()).collect())
 }
 
-pub(crate) fn split(text: &str) -> Vec<&str> {
+pub(crate) fn split_text(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = text;
-    while rest.len() > PART_BYTES {
-        let (part, tail) = rest.split_at(rest.floor_char_boundary(PART_BYTES));
+    while rest.len() > MAX_PART_BYTES {
+        let (part, tail) = rest.split_at(rest.floor_char_boundary(MAX_PART_BYTES));
         parts.push(part);
         rest = tail;
     }
@@ -78,27 +77,27 @@ pub(crate) fn split(text: &str) -> Vec<&str> {
     parts
 }
 
-pub(crate) async fn epoch(store: &Store) -> Result<i64, Error> {
+pub(crate) async fn read_epoch(store: &Store) -> Result<i64, Error> {
     let row = store.get::<CatalogEpoch>(&CatalogEpoch::key(EPOCH)).await?;
     Ok(row.map_or(0, |row| row.version))
 }
 
-/// Tells every process that a head moved; answers with an epoch at which the move is seen.
-pub(crate) async fn bump(store: &Store, now: Millis) -> Result<i64, Error> {
+/// Tells all processes that a head changed. Returns an epoch at which the change is visible.
+pub(crate) async fn bump_epoch(store: &Store, now: Millis) -> Result<i64, Error> {
     let mut row = CatalogEpoch { name: EPOCH.to_owned(), changed_at: now, version: 0 };
-    let was = match epoch(store).await? {
+    let current_epoch = match read_epoch(store).await? {
         0 => match store.insert_new(&row).await? {
             Inserted::New => return Ok(1),
-            // Made after we had looked, so after our head moved.
+            // Inserted after our read, and so after our head was written.
             Inserted::Existing(newer) => return Ok(newer.version),
         },
-        was => was,
+        epoch => epoch,
     };
-    row.version = was;
-    match store.replace(&row, was).await? {
-        Replaced::Yes => Ok(was + 1),
+    row.version = current_epoch;
+    match store.replace(&row, current_epoch).await? {
+        Replaced::Yes => Ok(current_epoch + 1),
         Replaced::No(newer) => Ok(newer.version),
-        Replaced::Gone => Err(tidegate_store::Error::Engine("the epoch row is gone".to_owned()).into()),
+        Replaced::Gone => Err(tidegate_store::Error::Engine("the epoch row is missing".to_owned()).into()),
     }
 }
 
@@ -108,10 +107,10 @@ mod tests {
 
     #[test]
     fn a_long_text_is_cut_between_characters_and_loses_nothing() {
-        let text = "é".repeat(PART_BYTES) + "x";
-        let parts = split(&text);
-        assert!(parts.len() >= 3 && parts.iter().all(|part| part.len() <= PART_BYTES));
+        let text = "é".repeat(MAX_PART_BYTES) + "x";
+        let parts = split_text(&text);
+        assert!(parts.len() >= 3 && parts.iter().all(|part| part.len() <= MAX_PART_BYTES));
         assert_eq!(parts.concat(), text);
-        assert_eq!(split(""), [""]);
+        assert_eq!(split_text(""), [""]);
     }
 }

@@ -1,6 +1,4 @@
-//! One entry of a bank: as it is kept, as somebody hands it in, and which of the latter can be one.
-//!
-//! It stores nothing.
+//! Bank entries: their stored form, their form in requests, and validation.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -14,15 +12,16 @@ use uuid::Uuid;
 
 use super::origin::{self, Origin};
 
-/// Labels of an entry, and their length in bytes.
-const LABELS: (usize, usize) = (16, 64);
-const LONGEST_SOURCE: usize = 256;
+/// Greatest number of labels of an entry.
+const MAX_LABELS: usize = 16;
+const MAX_LABEL_BYTES: usize = 64;
+const MAX_SOURCE_BYTES: usize = 256;
 
-/// An entry as it is kept.
+/// Stored entry of a bank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
-    /// Derived from bank and value: the same entry is the same in every environment.
+    /// Derived from bank and value, so that equal entries have equal ids in all environments.
     pub id: Uuid,
     pub value: String,
     pub enabled: bool,
@@ -30,30 +29,30 @@ pub struct Entry {
     pub labels: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Number of bits that may differ, if it is not the bank's. For banks of hashes.
+    /// Greatest number of differing bits, if it differs from the bank's. Hash banks only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distance: Option<u8>,
-    /// Name that the source gives to the hash. For banks of hashes.
+    /// Name of the hash at its source. Hash banks only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
-    /// Other sources that list the hash, in order; at most one of them has no name. For banks of hashes.
+    /// Further sources that list the hash, sorted; at most one is unnamed. Hash banks only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<Origin>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Time at which the entry was switched off because it matched too much. For banks of hashes.
+    /// Time at which a match spike switched the entry off. Hash banks only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantined_at: Option<Millis>,
     pub added_at: Millis,
-    /// Time from which the entry counts as switched off.
+    /// Time from which the entry is inactive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Millis>,
     pub author: String,
 }
 
 impl Entry {
-    /// Apart from who handed it in, and when.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
+    /// True if the entries differ at most in author and time.
+    pub(super) fn has_same_content(&self, other: &Self) -> bool {
         self.enabled == other.enabled
             && self.labels == other.labels
             && (&self.source, &self.reference, &self.also) == (&other.source, &other.reference, &other.also)
@@ -62,118 +61,117 @@ impl Entry {
     }
 }
 
-/// An entry as somebody hands it in. What is `None` stays as it is of an entry that is there; a blank text takes out.
+/// Entry in a request. `None` keeps the stored value of a field; a blank text clears it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Given {
     pub value: String,
     pub labels: Option<Vec<String>>,
     pub source: Option<String>,
     pub expires_at: Option<Millis>,
-    /// Number of bits that may differ. This and the next two are for banks of hashes.
+    /// Greatest number of differing bits. This field and the next two are for hash banks.
     pub distance: Option<u32>,
     pub reference: Option<String>,
     pub note: Option<String>,
-    /// It is in the bank, but does not count. Only who says so switches an entry on or off.
+    /// True to store the entry switched off. `None` keeps the state of an existing entry.
     pub disabled: Option<bool>,
 }
 
-/// Valid entry with its id.
+/// Validated entry with its id.
 #[derive(Clone)]
-pub(super) struct Checked {
+pub(super) struct ValidEntry {
     pub(super) id: Uuid,
-    given: Given,
+    input: Given,
     distance: Option<u8>,
     is_hash: bool,
 }
 
 impl Given {
-    /// Or why it cannot be an entry.
-    pub(super) fn check(
+    /// Validates the entry; the error is the reason for the rejection.
+    pub(super) fn validate(
         mut self,
         (bank, kind): (&BankId, BankKind),
         limits: &Limits,
-    ) -> Result<Checked, String> {
+    ) -> Result<ValidEntry, String> {
         self.value = kind.canonical(&self.value)?;
-        let longest = if kind == BankKind::Regex { limits.regex_source_bytes } else { limits.word_bytes };
-        if self.value.len() > longest {
-            return Err(format!("it is longer than {longest} bytes"));
+        let max_bytes = if kind == BankKind::Regex { limits.regex_source_bytes } else { limits.word_bytes };
+        if self.value.len() > max_bytes {
+            return Err(format!("it is longer than {max_bytes} bytes"));
         }
         if kind == BankKind::Regex {
             check_pattern(&self.value, limits)?;
         }
-        let distance = check_hash(kind, &self)?;
-        let (most, bytes) = LABELS;
+        let distance = check_hash_fields(kind, &self)?;
         let labels = self.labels.as_deref().unwrap_or_default();
-        if labels.len() > most || labels.iter().any(|label| label.len() > bytes) {
-            return Err(format!("an entry has at most {most} labels of {bytes} bytes"));
+        if labels.len() > MAX_LABELS || labels.iter().any(|label| label.len() > MAX_LABEL_BYTES) {
+            return Err(format!("an entry has at most {MAX_LABELS} labels of {MAX_LABEL_BYTES} bytes"));
         }
         if labels.iter().any(|label| label.trim().is_empty()) {
             return Err("one of its labels is blank".to_owned());
         }
-        if self.source.as_ref().is_some_and(|source| source.len() > LONGEST_SOURCE) {
-            return Err(format!("its source is longer than {LONGEST_SOURCE} bytes"));
+        if self.source.as_ref().is_some_and(|source| source.len() > MAX_SOURCE_BYTES) {
+            return Err(format!("its source is longer than {MAX_SOURCE_BYTES} bytes"));
         }
-        Ok(Checked {
+        Ok(ValidEntry {
             id: entry_id(bank, kind, &self.value),
-            given: self,
+            input: self,
             distance,
             is_hash: kind.hash().is_some(),
         })
     }
 }
 
-impl Checked {
-    /// The entry that becomes of it, and of what is there.
-    pub(super) fn over(self, old: Option<&Entry>, author: &str, now: Millis) -> Entry {
-        let Self { id, given, distance, is_hash } = self;
+impl ValidEntry {
+    /// Merges the request with the stored entry, if there is one.
+    pub(super) fn into_entry(self, old: Option<&Entry>, author: &str, now: Millis) -> Entry {
+        let Self { id, input, distance, is_hash } = self;
         let (Origin { source, reference }, also) = if is_hash {
-            origin::Named { source: given.source, reference: given.reference }.over(old)
+            origin::OriginUpdate { source: input.source, reference: input.reference }.apply_to(old)
         } else {
-            let source = origin::text(given.source, old.and_then(|old| old.source.as_ref()));
+            let source = origin::updated_text(input.source, old.and_then(|old| old.source.as_ref()));
             (Origin { source, reference: None }, Vec::new())
         };
-        let enabled = given.disabled.map_or(old.is_none_or(|old| old.enabled), |disabled| !disabled);
+        let enabled = input.disabled.map_or(old.is_none_or(|old| old.enabled), |disabled| !disabled);
         Entry {
             id,
-            value: given.value,
+            value: input.value,
             enabled,
-            labels: given.labels.or_else(|| Some(old?.labels.clone())).unwrap_or_default(),
+            labels: input.labels.or_else(|| Some(old?.labels.clone())).unwrap_or_default(),
             source,
             distance: distance.or_else(|| old?.distance),
             reference,
             also,
-            note: origin::text(given.note, old.and_then(|old| old.note.as_ref())),
+            note: origin::updated_text(input.note, old.and_then(|old| old.note.as_ref())),
             quarantined_at: old.and_then(|old| old.quarantined_at).filter(|_| !enabled),
             added_at: old.map_or(now, |old| old.added_at),
-            expires_at: given.expires_at.or_else(|| old?.expires_at),
+            expires_at: input.expires_at.or_else(|| old?.expires_at),
             author: author.to_owned(),
         }
     }
 }
 
-/// Checks the parts that only entries of banks of hashes have.
-fn check_hash(kind: BankKind, given: &Given) -> Result<Option<u8>, String> {
+/// Checks the fields that only hash banks have.
+fn check_hash_fields(kind: BankKind, input: &Given) -> Result<Option<u8>, String> {
     let Some(hash) = kind.hash() else {
-        let has_more = given.distance.is_some() || given.reference.is_some() || given.note.is_some();
-        return if has_more {
+        let has_hash_fields = input.distance.is_some() || input.reference.is_some() || input.note.is_some();
+        return if has_hash_fields {
             Err("only hashes have a distance, a reference and a note".to_owned())
         } else {
             Ok(None)
         };
     };
-    let most = hash.most_distance();
-    if given.distance.is_some_and(|distance| distance > most) {
-        return Err(format!("hashes of kind {} may differ in at most {most} bits", hash.name()));
+    let max_distance = hash.most_distance();
+    if input.distance.is_some_and(|distance| distance > max_distance) {
+        return Err(format!("hashes of kind {} may differ in at most {max_distance} bits", hash.name()));
     }
-    for (name, text) in [("reference", &given.reference), ("note", &given.note)] {
-        if text.as_ref().is_some_and(|text| text.len() > LONGEST_SOURCE) {
-            return Err(format!("its {name} is longer than {LONGEST_SOURCE} bytes"));
+    for (name, text) in [("reference", &input.reference), ("note", &input.note)] {
+        if text.as_ref().is_some_and(|text| text.len() > MAX_SOURCE_BYTES) {
+            return Err(format!("its {name} is longer than {MAX_SOURCE_BYTES} bytes"));
         }
     }
-    Ok(given.distance.and_then(|distance| u8::try_from(distance).ok()))
+    Ok(input.distance.and_then(|distance| u8::try_from(distance).ok()))
 }
 
-/// Checks a pattern as a rule that holds it would be checked.
+/// Compiles a pattern in a rule of its own, because the engine's limits apply to patterns in rules.
 fn check_pattern(pattern: &str, limits: &Limits) -> Result<(), String> {
     let mut vocabulary = Vocabulary::new();
     let shape = Shape { kind: tidegate_rules::Kind::Text, container: tidegate_rules::Container::One };

@@ -1,6 +1,4 @@
-//! The banks of hashes that run in this process: filled from their rows, kept up by the feed, compared without a plan.
-//!
-//! It changes no bank, except for switching off entries whose matches jump.
+//! Hash banks of this process: loaded from their rows, updated by the feed, compared outside of the rule plan.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -9,7 +7,7 @@ use std::{
 
 use parking_lot::Mutex;
 use tidegate_media::banks::{
-    Bank, BankPublisher, BulkLoad, Change, Entry as Compared, Hash, LookupCounts, Settings,
+    Bank, BankPublisher, BulkLoad, Change, Entry as HashEntry, Hash, LookupCounts, Settings,
 };
 use tidegate_schemas::{
     banks::HashKind,
@@ -24,41 +22,41 @@ use uuid::Uuid;
 
 use super::{
     Banks, Entry, Touched,
-    ledger::{self, BUCKETS},
+    ledger::{self, BUCKET_COUNT},
     operation::Operation,
     rates::Rates,
 };
 use crate::{Error, content::Content};
 
-pub(crate) struct Hashes {
+pub(crate) struct LiveHashBanks {
     org: OrgId,
     publisher: Arc<BankPublisher>,
-    /// Whoever brings them up to date holds it.
+    /// Locked while the banks are brought up to date.
     state: tokio::sync::Mutex<State>,
-    /// Revisions of the banks in the publisher, for callers that only ask.
+    /// Revisions of the banks in the publisher, readable without waiting for `state`.
     revisions: Mutex<BTreeMap<BankId, i64>>,
     rates: Mutex<Rates>,
-    watched: Mutex<HashMap<BankId, Quarantine>>,
-    counted: Mutex<LookupCounts>,
-    rebuilding: Arc<tokio::sync::Mutex<()>>,
+    quarantine_rules: Mutex<HashMap<BankId, Quarantine>>,
+    reported_counts: Mutex<LookupCounts>,
+    rebuild_lock: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Default)]
 struct State {
-    documents: Documents,
+    documents: BankDocuments,
     heads: BTreeMap<BankId, BankHead>,
 }
 
-type Documents = BTreeMap<BankId, documents::Bank>;
+type BankDocuments = BTreeMap<BankId, documents::Bank>;
 
-/// The banks of hashes of a configuration.
-pub(crate) fn documents(content: &Content) -> Documents {
+/// Collects the documents of the hash banks of a configuration.
+pub(crate) fn collect_documents(content: &Content) -> BankDocuments {
     let banks = content.set.banks.values().map(|(_, document)| document);
-    let of_hashes = banks.filter(|document| document.kind.hash().is_some());
-    of_hashes.map(|document| (document.key.clone(), document.clone())).collect()
+    let hash_documents = banks.filter(|document| document.kind.hash().is_some());
+    hash_documents.map(|document| (document.key.clone(), document.clone())).collect()
 }
 
-impl Hashes {
+impl LiveHashBanks {
     pub(crate) fn new(org: OrgId, settings: &Settings, now: Millis) -> Self {
         Self {
             org,
@@ -66,9 +64,9 @@ impl Hashes {
             state: tokio::sync::Mutex::default(),
             revisions: Mutex::default(),
             rates: Mutex::new(Rates::new(now)),
-            watched: Mutex::default(),
-            counted: Mutex::default(),
-            rebuilding: Arc::default(),
+            quarantine_rules: Mutex::default(),
+            reported_counts: Mutex::default(),
+            rebuild_lock: Arc::default(),
         }
     }
 
@@ -76,54 +74,61 @@ impl Hashes {
         Arc::clone(&self.publisher)
     }
 
-    /// True if a bank has other entries by now than those that run here.
-    pub(crate) fn is_behind(&self, heads: &BTreeMap<BankId, i64>) -> bool {
-        let here = self.revisions.lock();
-        here.iter().any(|(bank, revision)| heads.get(bank).is_some_and(|now| now > revision))
+    /// True if a bank has a newer revision than the one loaded here.
+    pub(crate) fn is_behind(&self, latest_revisions: &BTreeMap<BankId, i64>) -> bool {
+        let loaded_revisions = self.revisions.lock();
+        loaded_revisions.iter().any(|(bank, revision)| {
+            latest_revisions.get(bank).is_some_and(|latest_revision| latest_revision > revision)
+        })
     }
 
-    /// Makes the banks of a configuration run here, with all that is in them.
+    /// Loads the banks of a configuration with all of their entries.
     pub(crate) async fn configure(
         &self,
         store: &Store,
-        documents: Documents,
+        documents: BankDocuments,
         now: Millis,
     ) -> Result<(), Error> {
         let mut state = self.state.lock().await;
         let is_same_kind = |bank: &BankId| {
-            let kind = |all: &Documents| all.get(bank).map(|it| it.kind);
+            let kind = |all: &BankDocuments| all.get(bank).map(|it| it.kind);
             kind(&documents) == kind(&state.documents)
         };
-        let gone: Vec<BankId> = state.heads.keys().filter(|bank| !is_same_kind(bank)).cloned().collect();
-        gone.iter().for_each(|bank| drop(state.heads.remove(bank)));
-        let watched = documents.values().filter_map(|it| Some((it.key.clone(), it.quarantine.clone()?)));
-        *self.watched.lock() = watched.collect();
+        // Hashes of another kind cannot be compared, so a bank that changed its kind is loaded from scratch.
+        let removed_banks: Vec<BankId> =
+            state.heads.keys().filter(|bank| !is_same_kind(bank)).cloned().collect();
+        removed_banks.iter().for_each(|bank| drop(state.heads.remove(bank)));
+        let quarantine_rules =
+            documents.values().filter_map(|it| Some((it.key.clone(), it.quarantine.clone()?)));
+        *self.quarantine_rules.lock() = quarantine_rules.collect();
         state.documents = documents;
         self.publisher.set_time(now);
-        self.bring_up(store, &mut state).await
+        self.update_banks(store, &mut state).await
     }
 
-    /// Takes in what changed in the banks.
+    /// Applies the changes of the banks since they were loaded.
     pub(crate) async fn catch_up(&self, store: &Store) -> Result<(), Error> {
         let mut state = self.state.lock().await;
-        self.bring_up(store, &mut state).await
+        self.update_banks(store, &mut state).await
     }
 
-    async fn bring_up(&self, store: &Store, state: &mut State) -> Result<(), Error> {
-        let mut newest = BTreeMap::new();
+    async fn update_banks(&self, store: &Store, state: &mut State) -> Result<(), Error> {
+        let mut heads = BTreeMap::new();
         for bank in state.documents.keys() {
-            newest.insert(bank.clone(), ledger::head(store, &self.org, bank).await?);
+            heads.insert(bank.clone(), ledger::load_head(store, &self.org, bank).await?);
         }
-        let mut configured = configured(&state.documents);
-        for bank in &mut configured {
-            bank.enabled = newest.get(&bank.id).is_none_or(|head| head.enabled);
+        let mut banks = banks_from_documents(&state.documents);
+        for bank in &mut banks {
+            bank.enabled = heads.get(&bank.id).is_none_or(|head| head.enabled);
         }
-        self.publisher.configure(configured);
-        for (bank, head) in newest {
+        self.publisher.configure(banks);
+        for (bank, head) in heads {
             let Some(kind) = state.documents.get(&bank).and_then(|it| it.kind.hash()) else { continue };
-            let after = state.heads.get(&bank).map(|known| known.revision);
-            if after != Some(head.revision) && !self.follow(store, kind, after, &head).await? {
-                self.load(store, kind, &head).await?;
+            let loaded_revision = state.heads.get(&bank).map(|head| head.revision);
+            if loaded_revision != Some(head.revision)
+                && !self.apply_feed(store, kind, loaded_revision, &head).await?
+            {
+                self.reload(store, kind, &head).await?;
             }
             state.heads.insert(bank, head);
         }
@@ -132,8 +137,8 @@ impl Hashes {
         Ok(())
     }
 
-    /// Follows the feed; returns `false` if it does not reach back so far.
-    async fn follow(
+    /// Applies the feed; returns `false` if it does not reach back to the loaded revision.
+    async fn apply_feed(
         &self,
         store: &Store,
         kind: HashKind,
@@ -141,51 +146,57 @@ impl Hashes {
         head: &BankHead,
     ) -> Result<bool, Error> {
         let Some(after) = after.filter(|after| *after <= head.revision) else { return Ok(false) };
-        let Some(changes) = ledger::changes(store, after, head).await? else { return Ok(false) };
+        let Some(changes) = ledger::read_changes(store, after, head).await? else { return Ok(false) };
         for (revision, change_id) in changes {
-            let operations = match ledger::operations(store, &head.org, &head.bank, revision, change_id).await
-            {
-                Ok(operations) => operations,
-                Err(Error::Bank { .. }) => return Ok(false),
-                Err(error) => return Err(error),
-            };
-            let changes = operations.into_iter().filter_map(|operation| change(kind, operation));
+            let operations =
+                match ledger::read_operations(store, &head.org, &head.bank, revision, change_id).await {
+                    Ok(operations) => operations,
+                    Err(Error::Bank { .. }) => return Ok(false),
+                    Err(error) => return Err(error),
+                };
+            let changes = operations.into_iter().filter_map(|operation| hash_change(kind, operation));
             self.publisher.apply(&head.bank, changes.collect::<Vec<_>>());
         }
         Ok(true)
     }
 
-    /// All of it anew. What is settled meanwhile may be read and then followed, which changes nothing.
-    async fn load(&self, store: &Store, kind: HashKind, head: &BankHead) -> Result<(), Error> {
-        let mut load = BulkLoad::new(kind);
+    /// Loads all entries. A change that settles meanwhile may be read here and applied again later, without
+    /// further effect.
+    async fn reload(&self, store: &Store, kind: HashKind, head: &BankHead) -> Result<(), Error> {
+        let mut bulk_load = BulkLoad::new(kind);
         if head.revision > 0 {
-            for bucket in 0..BUCKETS {
+            for bucket in 0..BUCKET_COUNT {
                 let partition = BankHash::partition(head.org.clone(), head.bank.clone(), bucket);
                 let mut pages = store.scan::<BankHash>(&partition, At::all());
                 while let Some(rows) = pages.next_page().await? {
                     for row in rows {
-                        if let (Some(hash), Some(entry)) = compared(kind, ledger::hash_entry(row)) {
-                            load.push(hash, entry);
+                        if let (Some(hash), Some(entry)) =
+                            parse_hash_entry(kind, ledger::entry_from_hash_row(row))
+                        {
+                            bulk_load.push(hash, entry);
                         }
                     }
                 }
             }
         }
         if head.settled < head.revision {
-            let last =
-                ledger::operations(store, &head.org, &head.bank, head.revision, head.change_id).await?;
-            for Change { hash, entry } in last.into_iter().filter_map(|operation| change(kind, operation)) {
+            let unsettled_operations =
+                ledger::read_operations(store, &head.org, &head.bank, head.revision, head.change_id).await?;
+            for Change { hash, entry } in
+                unsettled_operations.into_iter().filter_map(|operation| hash_change(kind, operation))
+            {
                 match entry {
-                    Some(entry) => load.push(hash, entry),
-                    None => load.remove(hash),
+                    Some(entry) => bulk_load.push(hash, entry),
+                    None => bulk_load.remove(hash),
                 }
             }
         }
-        let count = load.len();
+        let count = bulk_load.len();
         let (publisher, bank) = (self.publisher(), head.bank.clone());
-        // Sorting millions takes a while, and nobody should look through them one by one for long.
+        // On a blocking thread, as sorting millions of hashes takes long. Unsorted entries are compared one
+        // by one, so the index is rebuilt before the load counts as done.
         let loaded = tokio::task::spawn_blocking(move || {
-            publisher.load(&bank, load);
+            publisher.load(&bank, bulk_load);
             if publisher.needs_rebuild() {
                 publisher.rebuild();
             }
@@ -199,111 +210,122 @@ impl Hashes {
         Ok(())
     }
 
-    /// Runs regular maintenance: rebuilds worn parts and quarantines entries whose rate jumps.
-    pub(crate) fn look_after(self: &Arc<Self>, store: &Store, banks: &Banks, now: Millis) {
+    /// Runs regular maintenance: rebuilds worn parts, and quarantines entries after a match spike.
+    pub(crate) fn run_maintenance(self: &Arc<Self>, store: &Store, banks: &Banks, now: Millis) {
         self.publisher.set_time(now);
-        self.count_lookups();
-        if let Ok(place) = Arc::clone(&self.rebuilding).try_lock_owned()
+        self.report_lookups();
+        // A rebuild may take longer than the interval of this maintenance.
+        if let Ok(rebuild_guard) = Arc::clone(&self.rebuild_lock).try_lock_owned()
             && self.publisher.needs_rebuild()
         {
             let publisher = self.publisher();
             tokio::task::spawn_blocking(move || {
                 publisher.rebuild();
-                drop(place);
+                drop(rebuild_guard);
             });
         }
-        let jumped = self.jumped(now);
-        if !jumped.is_empty() {
+        let spiking_entries = self.take_spiking_entries(now);
+        if !spiking_entries.is_empty() {
             let (hashes, banks, store) = (Arc::clone(self), banks.clone(), store.clone());
-            tokio::spawn(async move { hashes.put_aside(&store, &banks, jumped).await });
+            tokio::spawn(async move { hashes.quarantine_entries(&store, &banks, spiking_entries).await });
         }
     }
 
-    fn jumped(&self, now: Millis) -> BTreeMap<BankId, Vec<Uuid>> {
-        let (watched, mut rates) = (self.watched.lock(), self.rates.lock());
-        let mut jumped: BTreeMap<BankId, Vec<Uuid>> = BTreeMap::new();
+    fn take_spiking_entries(&self, now: Millis) -> BTreeMap<BankId, Vec<Uuid>> {
+        let (quarantine_rules, mut rates) = (self.quarantine_rules.lock(), self.rates.lock());
+        let mut spiking_entries: BTreeMap<BankId, Vec<Uuid>> = BTreeMap::new();
         for (bank, entry) in self.publisher.take_watched_matches() {
-            if watched.get(&bank).is_some_and(|rule| rates.count(&bank, entry, rule, now)) {
-                jumped.entry(bank).or_default().push(entry);
+            if quarantine_rules.get(&bank).is_some_and(|rule| rates.record_match(&bank, entry, rule, now)) {
+                spiking_entries.entry(bank).or_default().push(entry);
             }
         }
-        let longest = watched.values().map(|rule| rule.within.seconds()).max().unwrap_or_default();
-        let longest = i64::try_from(longest).unwrap_or_default().saturating_mul(KEPT_STRETCHES * 1_000);
-        rates.forget(Millis(now.0.saturating_sub(longest)));
-        jumped
+        let longest_period_ms =
+            quarantine_rules.values().map(|rule| rule.within.seconds()).max().unwrap_or_default();
+        let longest_period_ms =
+            i64::try_from(longest_period_ms).unwrap_or_default().saturating_mul(RATE_HISTORY_PERIODS * 1_000);
+        rates.forget_inactive(Millis(now.0.saturating_sub(longest_period_ms)));
+        spiking_entries
     }
 
-    async fn put_aside(&self, store: &Store, banks: &Banks, jumped: BTreeMap<BankId, Vec<Uuid>>) {
-        for (bank, entries) in jumped {
+    async fn quarantine_entries(
+        &self,
+        store: &Store,
+        banks: &Banks,
+        spiking_entries: BTreeMap<BankId, Vec<Uuid>>,
+    ) {
+        for (bank, entries) in spiking_entries {
             match banks.quarantine(&self.org, &bank, &entries).await {
-                Ok(Touched { changed, written, .. }) => {
-                    crate::metrics::entries_quarantined(changed.len());
-                    for entry in &written {
+                Ok(Touched { changed: switched_off, written: kept_on, .. }) => {
+                    crate::metrics::count_quarantined(switched_off.len());
+                    for entry in &kept_on {
                         tracing::warn!(
                             org = %self.org, %bank, %entry,
-                            "an entry matches much more often than before and stays on: the bank's document holds it"
+                            "an entry matches much more often than before, but stays on because the bank's document lists it: remove it there to switch it off"
                         );
                     }
-                    for entry in &changed {
+                    for entry in &switched_off {
                         tracing::warn!(
-                            target: "audit", org = %self.org, by = super::QUARANTINE, %bank, %entry,
-                            "switched an entry off: it matches much more often than before"
+                            target: "audit", org = %self.org, by = super::QUARANTINE_AUTHOR, %bank, %entry,
+                            "an entry was switched off because it matches much more often than before"
                         );
                     }
                 }
                 Err(error) => {
-                    tracing::error!(tag = error.tag(), org = %self.org, %bank, "an entry that jumps cannot be switched off");
+                    tracing::error!(tag = error.tag(), org = %self.org, %bank, "an entry that matches much more often than before cannot be switched off");
                 }
             }
         }
         if let Err(error) = self.catch_up(store).await {
-            tracing::debug!(tag = error.tag(), org = %self.org, "what was put aside is seen a little later");
+            tracing::debug!(tag = error.tag(), org = %self.org, "the switched-off entries match until the next poll");
         }
     }
 
-    /// Counters say how much was added since.
-    fn count_lookups(&self) {
-        let (now, mut counted) = (self.publisher.counts(), self.counted.lock());
-        crate::metrics::bank_lookups(
-            now.lookups - counted.lookups,
-            now.truncated - counted.truncated,
-            now.verified - counted.verified,
-            now.mismatches - counted.mismatches,
+    /// Reports the lookups since the last call: metrics counters take increments.
+    fn report_lookups(&self) {
+        let (counts, mut reported_counts) = (self.publisher.counts(), self.reported_counts.lock());
+        crate::metrics::count_lookups(
+            counts.lookups - reported_counts.lookups,
+            counts.truncated - reported_counts.truncated,
+            counts.verified - reported_counts.verified,
+            counts.mismatches - reported_counts.mismatches,
         );
-        if now.mismatches > counted.mismatches {
-            tracing::error!(org = %self.org, "the index of a bank of hashes misses entries; comparing all found others");
+        if counts.mismatches > reported_counts.mismatches {
+            tracing::error!(org = %self.org, "the index of a hash bank misses entries: a full comparison had another result");
         }
-        *counted = now;
+        *reported_counts = counts;
     }
 }
 
-/// Number of longest time stretches for which an entry's earlier rate is remembered.
-const KEPT_STRETCHES: i64 = 16;
+/// Number of the longest configured periods after which an entry's earlier rate is forgotten.
+const RATE_HISTORY_PERIODS: i64 = 16;
 
-/// Returns the banks of the documents, all of them enabled.
-pub(crate) fn configured(documents: &Documents) -> Vec<Bank> {
-    documents.values().filter_map(|document| Some(bank(document, document.kind.hash()?))).collect()
+/// Converts the documents to banks, all of them enabled.
+pub(crate) fn banks_from_documents(documents: &BankDocuments) -> Vec<Bank> {
+    documents
+        .values()
+        .filter_map(|document| Some(bank_from_document(document, document.kind.hash()?)))
+        .collect()
 }
 
-fn bank(document: &documents::Bank, kind: HashKind) -> Bank {
-    let whole = Percent::new(100.0).expect("it is a percentage");
+fn bank_from_document(document: &documents::Bank, kind: HashKind) -> Bank {
+    let full_sample = Percent::new(100.0).expect("it is a percentage");
     Bank {
         id: document.key.clone(),
         kind,
         enabled: true,
         distance: document.distance.unwrap_or(kind.usual_distance()),
-        sample: document.sample.unwrap_or(whole),
+        sample: document.sample.unwrap_or(full_sample),
         suppresses: document.suppresses.clone(),
         watched: document.quarantine.is_some(),
         inline_hashes: document.entries.iter().filter_map(|text| Hash::parse(kind, text.trim())).collect(),
     }
 }
 
-/// `None`: the operation is none of a bank of hashes, or its value none of the kind.
-fn change(kind: HashKind, operation: Operation) -> Option<Change> {
+/// Converts an operation; `None` if it belongs to a list bank or its value is no hash of the kind.
+fn hash_change(kind: HashKind, operation: Operation) -> Option<Change> {
     match operation {
         Operation::PutHash(entry) => {
-            let (hash, entry) = compared(kind, entry);
+            let (hash, entry) = parse_hash_entry(kind, entry);
             Some(Change { hash: hash?, entry })
         }
         Operation::RemoveHash { value, .. } => Some(Change { hash: Hash::parse(kind, &value)?, entry: None }),
@@ -311,9 +333,9 @@ fn change(kind: HashKind, operation: Operation) -> Option<Change> {
     }
 }
 
-/// The entry is none if it is switched off.
-fn compared(kind: HashKind, entry: Entry) -> (Option<Hash>, Option<Compared>) {
+/// Parses an entry into its hash and the part that is compared, which is `None` for a switched-off entry.
+fn parse_hash_entry(kind: HashKind, entry: Entry) -> (Option<Hash>, Option<HashEntry>) {
     let hash = Hash::parse(kind, &entry.value);
     let Entry { distance, labels, expires_at, .. } = entry;
-    (hash, entry.enabled.then_some(Compared { distance, labels, expires_at }))
+    (hash, entry.enabled.then_some(HashEntry { distance, labels, expires_at }))
 }

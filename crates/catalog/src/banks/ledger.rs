@@ -1,11 +1,10 @@
-//! The rows of a bank: how a change gets into them, and how a process that has an older revision catches up.
+//! Rows of a bank: commits changes and lets processes catch up from an older revision.
 //!
-//! It judges no entry, and compiles nothing.
-//!
-//! A change is written beside the bank first, under an id of its own. One `replace` of the head makes it the next
-//! revision; whoever loses that race leaves rows behind that nobody names, and tries again. Then the entries' rows follow,
-//! and the head says so. A crash in between leaves a revision that is not settled: readers add it from its own rows, and
-//! whoever comes next settles it first, so there is never more than one.
+//! A change is first written to rows of its own, under a unique id. One conditional write of the head then
+//! makes it the next revision. The loser of that race leaves unreferenced rows behind and tries again. The
+//! winner settles the change: it writes the entry rows, then marks the head as settled. A crash before that
+//! leaves one unsettled revision. Readers add it from the change's rows, and the next writer settles it
+//! first, so at most one revision is ever unsettled.
 
 use std::sync::Arc;
 
@@ -18,16 +17,16 @@ use uuid::Uuid;
 
 use super::{
     Entry,
-    held::{Held, HeldRows},
+    held::{LoadedBank, LoadedBankBuilder},
     operation::Operation,
 };
 use crate::{Error, snapshots};
 
-/// Entries that are written together.
-const AT_ONCE: usize = 500;
+/// Number of entries in one batch.
+const ENTRIES_PER_BATCH: usize = 500;
 
-/// A bank whose head nobody has written yet.
-fn unwritten(org: &OrgId, bank: &BankId) -> BankHead {
+/// Returns the head of a bank that never had a change.
+fn initial_head(org: &OrgId, bank: &BankId) -> BankHead {
     BankHead {
         org: org.clone(),
         bank: bank.clone(),
@@ -41,49 +40,50 @@ fn unwritten(org: &OrgId, bank: &BankId) -> BankHead {
     }
 }
 
-pub(crate) async fn head(store: &Store, org: &OrgId, bank: &BankId) -> Result<BankHead, Error> {
-    let found = store.get::<BankHead>(&BankHead::key(org.clone(), bank.clone())).await?;
-    Ok(found.unwrap_or_else(|| unwritten(org, bank)))
+pub(crate) async fn load_head(store: &Store, org: &OrgId, bank: &BankId) -> Result<BankHead, Error> {
+    let row = store.get::<BankHead>(&BankHead::key(org.clone(), bank.clone())).await?;
+    Ok(row.unwrap_or_else(|| initial_head(org, bank)))
 }
 
-/// The heads of these banks, in their order.
-pub(crate) async fn heads_of(
+/// Loads the heads of these banks, in their order.
+pub(crate) async fn load_heads_of(
     store: &Store,
     org: &OrgId,
     banks: impl Iterator<Item = &BankId> + Clone,
 ) -> Result<Vec<BankHead>, Error> {
     let keys: Vec<_> = banks.clone().map(|bank| BankHead::key(org.clone(), bank.clone())).collect();
-    let found = store.get_many::<BankHead>(&keys).await?;
-    Ok(found
+    let rows = store.get_many::<BankHead>(&keys).await?;
+    Ok(rows
         .into_iter()
         .zip(banks)
-        .map(|(head, bank)| head.unwrap_or_else(|| unwritten(org, bank)))
+        .map(|(head, bank)| head.unwrap_or_else(|| initial_head(org, bank)))
         .collect())
 }
 
-/// The heads of all banks that ever had a change.
-pub(crate) async fn heads(store: &Store) -> Result<Vec<BankHead>, Error> {
+/// Loads the heads of all banks that ever had a change.
+pub(crate) async fn load_heads(store: &Store) -> Result<Vec<BankHead>, Error> {
     Ok(store.scan_all::<BankHead>(&Split::whole()).all().await?)
 }
 
-/// Makes operations the next revision and settles it. `enabled` changes the bank as a whole. `None`: the bank is not at the
-/// revision any more that the operations were made for, if that matters to them.
-pub(crate) async fn change(
+/// Commits operations as the next revision and settles it. `enabled` switches the whole bank. Returns `None`
+/// if the bank is no longer at the expected revision.
+pub(crate) async fn commit_change(
     store: &Store,
     (org, bank): (&OrgId, &BankId),
     operations: &[Operation],
     enabled: Option<bool>,
-    made_for: Option<i64>,
+    expected_revision: Option<i64>,
     (author, now): (&str, Millis),
 ) -> Result<Option<i64>, Error> {
     let change_id = tidegate_schemas::ids::CauseId::random().0;
     loop {
-        let head = head(store, org, bank).await?;
+        let head = load_head(store, org, bank).await?;
+        // A second change on top of an unsettled one would leave two revisions that readers have to add.
         if head.settled < head.revision {
             settle(store, &head).await?;
             continue;
         }
-        if made_for.is_some_and(|revision| revision != head.revision) {
+        if expected_revision.is_some_and(|revision| revision != head.revision) {
             return Ok(None);
         }
         let next = BankHead {
@@ -95,7 +95,7 @@ pub(crate) async fn change(
             author: author.to_owned(),
             ..head.clone()
         };
-        write(store, &next, operations, now).await?;
+        write_change(store, &next, operations, now).await?;
         let won = if head.version == 0 {
             matches!(store.insert_new(&next).await?, Inserted::New)
         } else {
@@ -108,10 +108,15 @@ pub(crate) async fn change(
     }
 }
 
-/// The change's rows, which no head names yet.
-async fn write(store: &Store, head: &BankHead, operations: &[Operation], now: Millis) -> Result<(), Error> {
+/// Writes the rows of a change, which no head refers to yet.
+async fn write_change(
+    store: &Store,
+    head: &BankHead,
+    operations: &[Operation],
+    now: Millis,
+) -> Result<(), Error> {
     let text = serde_json::to_string(operations).expect("entries have string keys and finite numbers only");
-    let parts = snapshots::split(&text);
+    let parts = snapshots::split_text(&text);
     let count = i64::try_from(parts.len()).unwrap_or(i64::MAX);
     for (part, operations) in (0..).zip(parts) {
         let row = BankChange {
@@ -130,75 +135,82 @@ async fn write(store: &Store, head: &BankHead, operations: &[Operation], now: Mi
     Ok(())
 }
 
-/// Brings the entries' rows to the head's revision. Done by several at once it is done once.
+/// Writes the entry rows of the head's revision. Repeated and concurrent calls have the same effect as one.
 pub(crate) async fn settle(store: &Store, head: &BankHead) -> Result<(), Error> {
     let (org, bank, revision) = (&head.org, &head.bank, head.revision);
-    let operations = operations(store, org, bank, revision, head.change_id).await?;
-    let at = WriteTime(revision);
-    for operations in operations.chunks(AT_ONCE) {
+    let operations = read_operations(store, org, bank, revision, head.change_id).await?;
+    // The revision as write time makes a late write of this change lose against newer revisions.
+    let write_time = WriteTime(revision);
+    for operations in operations.chunks(ENTRIES_PER_BATCH) {
         let mut entries = Batch::new();
         for operation in operations {
             match operation {
-                Operation::Put(entry) => entries.put_owned(at, row(org, bank, entry)),
-                Operation::PutHash(entry) => entries.put_owned(at, hash_row(org, bank, entry)),
+                Operation::Put(entry) => entries.put_owned(write_time, entry_row(org, bank, entry)),
+                Operation::PutHash(entry) => entries.put_owned(write_time, hash_entry_row(org, bank, entry)),
                 Operation::RemoveHash { id, .. } => {
-                    let key = BankHash::key(org.clone(), bank.clone(), bucket(*id), *id);
-                    entries.delete::<BankHash>(at, &key)
+                    let key = BankHash::key(org.clone(), bank.clone(), hash_bucket(*id), *id);
+                    entries.delete::<BankHash>(write_time, &key)
                 }
                 Operation::Remove(id) => {
-                    entries.delete::<BankEntry>(at, &BankEntry::key(org.clone(), bank.clone(), *id))
+                    entries.delete::<BankEntry>(write_time, &BankEntry::key(org.clone(), bank.clone(), *id))
                 }
             };
         }
         store.write(entries).await?;
     }
-    let named = BankRevision { org: org.clone(), bank: bank.clone(), revision, change_id: head.change_id };
+    // The feed row precedes the settled mark: a reader that sees the mark must find the revision in the feed.
+    let feed_row = BankRevision { org: org.clone(), bank: bank.clone(), revision, change_id: head.change_id };
     let mut batch = Batch::new();
-    batch.put_owned(WriteTime::after(None, head.changed_at), named).durable();
+    batch.put_owned(WriteTime::after(None, head.changed_at), feed_row).durable();
     store.write(batch).await?;
-    // Lost to somebody who settled it too, which is as well.
+    // A conflict means that another process settled the same revision.
     store.replace(&BankHead { settled: revision, ..head.clone() }, head.version).await?;
     Ok(())
 }
 
-/// The bank as its head has it: what is held already and what came since, or all of it.
-pub(crate) async fn catch_up(
+/// Returns the bank at its current revision: the loaded bank with the changes since, or a full read.
+pub(crate) async fn load_current_bank(
     store: &Store,
     org: &OrgId,
     bank: &BankId,
-    held: Option<&Arc<Held>>,
-) -> Result<Arc<Held>, Error> {
-    let head = head(store, org, bank).await?;
-    if let Some(held) = held.filter(|held| held.revision <= head.revision)
-        && let Some(newer) = since(store, held, &head).await?
+    loaded_bank: Option<&Arc<LoadedBank>>,
+) -> Result<Arc<LoadedBank>, Error> {
+    let head = load_head(store, org, bank).await?;
+    if let Some(loaded_bank) = loaded_bank.filter(|bank| bank.revision <= head.revision)
+        && let Some(updated_bank) = apply_feed(store, loaded_bank, &head).await?
     {
-        return Ok(newer);
+        return Ok(updated_bank);
     }
-    whole(store, &head).await.map(Arc::new)
+    load_bank(store, &head).await.map(Arc::new)
 }
 
-/// `None`: the feed does not reach back so far.
-async fn since(store: &Store, held: &Arc<Held>, head: &BankHead) -> Result<Option<Arc<Held>>, Error> {
-    if held.revision == head.revision {
-        return Ok(Some(Arc::clone(held)));
+/// Applies the changes since the loaded revision. `None` if the feed does not reach back to it.
+async fn apply_feed(
+    store: &Store,
+    loaded_bank: &Arc<LoadedBank>,
+    head: &BankHead,
+) -> Result<Option<Arc<LoadedBank>>, Error> {
+    if loaded_bank.revision == head.revision {
+        return Ok(Some(Arc::clone(loaded_bank)));
     }
-    let Some(changes) = changes(store, held.revision, head).await? else { return Ok(None) };
-    let mut all = Vec::new();
+    let Some(changes) = read_changes(store, loaded_bank.revision, head).await? else { return Ok(None) };
+    let mut pending_operations = Vec::new();
     for (revision, change_id) in changes {
-        match operations(store, &head.org, &head.bank, revision, change_id).await {
-            Ok(operations) => all.extend(operations),
+        match read_operations(store, &head.org, &head.bank, revision, change_id).await {
+            Ok(operations) => pending_operations.extend(operations),
+            // The rows of the change cannot be read. A full read needs none of the settled ones.
             Err(Error::Bank { .. }) => return Ok(None),
             Err(error) => return Err(error),
         }
     }
-    let mut newer = Held::clone(held);
-    newer.apply(all);
-    (newer.revision, newer.enabled) = (head.revision, head.enabled);
-    Ok(Some(Arc::new(newer)))
+    let mut updated_bank = LoadedBank::clone(loaded_bank);
+    updated_bank.apply(pending_operations);
+    (updated_bank.revision, updated_bank.enabled) = (head.revision, head.enabled);
+    Ok(Some(Arc::new(updated_bank)))
 }
 
-/// The changes after a revision, by revision and id. `None`: the feed does not reach back so far.
-pub(super) async fn changes(
+/// Reads revision and id of the changes after a revision. `None` if the feed does not reach back to it.
+pub(super) async fn read_changes(
     store: &Store,
     after: i64,
     head: &BankHead,
@@ -215,27 +227,29 @@ pub(super) async fn changes(
     if head.settled < head.revision {
         changes.push((head.revision, head.change_id));
     }
-    let reaches = (after + 1..=head.revision).eq(changes.iter().map(|(revision, _)| *revision));
-    Ok(reaches.then_some(changes))
+    // A gap means that rows of the feed expired.
+    let is_complete = (after + 1..=head.revision).eq(changes.iter().map(|(revision, _)| *revision));
+    Ok(is_complete.then_some(changes))
 }
 
-/// Reads the whole bank. A change that is settled meanwhile may be of a later revision; it is then applied a second
-/// time, which changes nothing.
-async fn whole(store: &Store, head: &BankHead) -> Result<Held, Error> {
+/// Reads the whole bank. Entry rows may already contain a later revision that settles meanwhile; applying it
+/// again later has no further effect.
+async fn load_bank(store: &Store, head: &BankHead) -> Result<LoadedBank, Error> {
     let partition = BankEntry::partition(head.org.clone(), head.bank.clone());
-    let mut rows = HeldRows::default();
+    let mut rows = LoadedBankBuilder::default();
     let mut pages = store.scan::<BankEntry>(&partition, At::all());
     while let Some(page) = pages.next_page().await? {
-        page.into_iter().for_each(|row| rows.add(entry(row)));
+        page.into_iter().for_each(|row| rows.add(entry_from_row(row)));
     }
-    let mut held = rows.held(head.revision, head.enabled);
+    let mut loaded_bank = rows.build(head.revision, head.enabled);
     if head.settled < head.revision {
-        held.apply(operations(store, &head.org, &head.bank, head.revision, head.change_id).await?);
+        loaded_bank
+            .apply(read_operations(store, &head.org, &head.bank, head.revision, head.change_id).await?);
     }
-    Ok(held)
+    Ok(loaded_bank)
 }
 
-pub(super) async fn operations(
+pub(super) async fn read_operations(
     store: &Store,
     org: &OrgId,
     bank: &BankId,
@@ -246,13 +260,13 @@ pub(super) async fn operations(
     let partition = BankChange::partition(org.clone(), bank.clone(), revision);
     let rows = store.scan::<BankChange>(&partition, At::under((change_id,))).all().await?;
     if !rows.first().is_some_and(|row| usize::try_from(row.parts) == Ok(rows.len())) {
-        return Err(unreadable(format!("{} of its parts are there", rows.len())));
+        return Err(unreadable(format!("{} of its parts exist", rows.len())));
     }
     let text: String = rows.iter().map(|row| row.operations.as_str()).collect();
     serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))
 }
 
-pub(crate) fn row(org: &OrgId, bank: &BankId, entry: &Entry) -> BankEntry {
+pub(crate) fn entry_row(org: &OrgId, bank: &BankId, entry: &Entry) -> BankEntry {
     BankEntry {
         org: org.clone(),
         bank: bank.clone(),
@@ -267,19 +281,19 @@ pub(crate) fn row(org: &OrgId, bank: &BankId, entry: &Entry) -> BankEntry {
     }
 }
 
-/// Returns the part of a bank of hashes that an entry lies in: the first bits of its id, so that parts follow each
-/// other as ids do.
-pub(crate) fn bucket(id: Uuid) -> i64 {
+/// Returns the bucket of an entry in a hash bank: the first bits of its id, so that buckets are ordered like
+/// ids.
+pub(crate) fn hash_bucket(id: Uuid) -> i64 {
     i64::from(id.as_bytes()[0] >> 2)
 }
 
-pub(crate) const BUCKETS: i64 = 64;
+pub(crate) const BUCKET_COUNT: i64 = 64;
 
-fn hash_row(org: &OrgId, bank: &BankId, entry: &Entry) -> BankHash {
+fn hash_entry_row(org: &OrgId, bank: &BankId, entry: &Entry) -> BankHash {
     BankHash {
         org: org.clone(),
         bank: bank.clone(),
-        bucket: bucket(entry.id),
+        bucket: hash_bucket(entry.id),
         entry: entry.id,
         value: entry.value.clone(),
         enabled: entry.enabled,
@@ -296,12 +310,12 @@ fn hash_row(org: &OrgId, bank: &BankId, entry: &Entry) -> BankHash {
     }
 }
 
-pub(crate) fn hash_entry(row: BankHash) -> Entry {
+pub(crate) fn entry_from_hash_row(row: BankHash) -> Entry {
     Entry {
         id: row.entry,
         value: row.value,
         enabled: row.enabled,
-        // Written by `hash_row`, as those of `row` below.
+        // Written by `hash_entry_row`; unreadable values fall back to empty, like in `entry_from_row`.
         labels: serde_json::from_str(&row.labels).unwrap_or_default(),
         source: row.source,
         distance: row.distance.and_then(|distance| u8::try_from(distance).ok()),
@@ -315,12 +329,12 @@ pub(crate) fn hash_entry(row: BankHash) -> Entry {
     }
 }
 
-pub(crate) fn entry(row: BankEntry) -> Entry {
+pub(crate) fn entry_from_row(row: BankEntry) -> Entry {
     Entry {
         id: row.entry,
         value: row.value,
         enabled: row.enabled,
-        // Written by `row`; what cannot be read is shown as none rather than hiding the entry.
+        // Written by `entry_row`. Unreadable labels are shown as none, so that the entry stays visible.
         labels: serde_json::from_str(&row.labels).unwrap_or_default(),
         source: row.source,
         distance: None,

@@ -1,49 +1,51 @@
-//! Entries of an organisation's list banks, which rules hold in full.
+//! Loads the entries of an organisation's list banks, all of which the rule plan contains.
 //!
-//! Banks of hashes are not in the plan; see `hashes`.
+//! Hash banks are compared outside of the plan; see `hashes`.
 
 use std::{collections::HashMap, sync::Arc};
 
 use tidegate_schemas::ids::{BankId, Millis, OrgId};
 use tidegate_store::Store;
 
-use super::{held::Held, ledger};
+use super::{held::LoadedBank, ledger};
 use crate::{Error, compile::BankEntries, content::Content};
 
-/// Entries of an organisation's banks.
-pub(crate) type AllHeld = HashMap<BankId, Arc<Held>>;
+/// Loaded list banks of an organisation.
+pub(crate) type LoadedBanks = HashMap<BankId, Arc<LoadedBank>>;
 
-/// All banks of a configuration, read anew.
-pub(crate) async fn all(store: &Store, org: &OrgId, content: &Content) -> Result<AllHeld, Error> {
-    catch_up(store, org, content, &AllHeld::new()).await
+/// Loads all list banks of a configuration.
+pub(crate) async fn load_all(store: &Store, org: &OrgId, content: &Content) -> Result<LoadedBanks, Error> {
+    load_current(store, org, content, &LoadedBanks::new()).await
 }
 
-/// All banks of a configuration, from what is held of them already.
-pub(crate) async fn catch_up(
+/// Loads all list banks of a configuration, reusing the loaded ones.
+pub(crate) async fn load_current(
     store: &Store,
     org: &OrgId,
     content: &Content,
-    held: &AllHeld,
-) -> Result<AllHeld, Error> {
-    let mut all = AllHeld::new();
+    loaded_banks: &LoadedBanks,
+) -> Result<LoadedBanks, Error> {
+    let mut current_banks = LoadedBanks::new();
     let lists = content.set.banks.iter().filter(|(_, (_, document))| document.kind.hash().is_none());
     for (bank, _) in lists {
-        all.insert(bank.clone(), ledger::catch_up(store, org, bank, held.get(bank)).await?);
+        current_banks
+            .insert(bank.clone(), ledger::load_current_bank(store, org, bank, loaded_banks.get(bank)).await?);
     }
-    Ok(all)
+    Ok(current_banks)
 }
 
-/// Returns the entries that compile, and the time when the first of them expires.
-pub(crate) fn entries(held: &AllHeld, now: Millis) -> (BankEntries, Option<Millis>) {
-    let mut expires = None;
-    let counting = held.iter().map(|(bank, held)| {
-        if !held.enabled {
+/// Returns the active entries of each bank, and the time at which the first of them expires.
+pub(crate) fn active_entries(loaded_banks: &LoadedBanks, now: Millis) -> (BankEntries, Option<Millis>) {
+    let mut earliest_expiry = None;
+    let entries_by_bank = loaded_banks.iter().map(|(bank, loaded_bank)| {
+        // `None` switches off the values of the bank's document as well.
+        if !loaded_bank.enabled {
             return (bank.clone(), None);
         }
-        let (entries, first) = held.counting(now);
-        expires = expires.into_iter().chain(first).min();
+        let (entries, first_expiry) = loaded_bank.active_entries(now);
+        earliest_expiry = earliest_expiry.into_iter().chain(first_expiry).min();
         (bank.clone(), Some(entries))
     });
-    let counting = counting.collect();
-    (counting, expires)
+    let entries_by_bank = entries_by_bank.collect();
+    (entries_by_bank, earliest_expiry)
 }

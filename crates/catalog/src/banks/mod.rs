@@ -1,6 +1,6 @@
-//! The entries of an organisation's banks: added, removed and switched at any time, without a new configuration.
+//! Adds, removes and switches entries of an organisation's banks, without a new configuration version.
 //!
-//! What a bank is stands in its document; what its entries mean to a rule is up to `tidegate-rules`.
+//! The bank's document is part of the configuration; `tidegate-rules` and `tidegate-media` match the entries.
 
 mod entry;
 pub(crate) mod hashes;
@@ -28,7 +28,7 @@ use tidegate_store::{
 };
 use uuid::Uuid;
 
-pub(crate) use self::lists::{AllHeld, all, catch_up, entries};
+pub(crate) use self::lists::{LoadedBanks, active_entries, load_all, load_current};
 use self::operation::Operation;
 pub use self::{
     entry::{Entry, Given},
@@ -38,42 +38,42 @@ pub use self::{
 use crate::{
     Error, Settings,
     compile::compile,
-    content::{Content, joined},
-    contents::{Contents, Current},
+    content::{Content, join_faults},
+    contents::{Contents, CurrentConfig},
     org_work::Turn,
     orgs, snapshots,
 };
 
-/// Result of handing in entries. The counts add up to the number of entries.
+/// Result of adding entries. The counts add up to the number of entries in the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     pub added: usize,
-    /// They were there, with other labels, source or expiry.
+    /// Entries that existed with other labels, source or expiry.
     pub changed: usize,
     pub unchanged: usize,
     /// Reasons of refusals, by the entry's index in the request.
     pub rejected: Vec<(usize, String)>,
-    /// Warnings about changes that were made and hardly meant, such as rules that can no longer be evaluated with all
-    /// that the bank has now.
+    /// Warnings about the stored change, such as rules that can no longer be evaluated with all entries of
+    /// the bank.
     pub warnings: Vec<String>,
     /// Revision of the bank with these entries.
     pub revision: i64,
 }
 
-/// Entries of a bank, and where those after them begin.
+/// Page of a bank's entries, with the cursor of the next page.
 #[derive(Debug)]
 pub struct Page {
     pub entries: Vec<Entry>,
     pub next: Option<Place>,
-    /// Entries from the bank's document, beside or among its own entries, by their ids. Comes with the first page.
+    /// Values listed in the bank's document, by entry id. Present on the first page only.
     pub document: Option<BTreeMap<Uuid, String>>,
 }
 
-/// A bank, as lists show it.
+/// Bank in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BankInfo {
     pub bank: BankId,
-    /// Creation time of the organisation: another one of the same name is another.
+    /// Creation time of the organisation, which distinguishes it from an earlier organisation of the same name.
     pub org_since: Option<Millis>,
     pub kind: BankKind,
     pub name: String,
@@ -87,7 +87,7 @@ pub struct BankInfo {
 pub enum BankError {
     #[error("there is no bank {0}")]
     NoSuchBank(BankId),
-    /// Together with everything else the entries exceed what the rules may hold.
+    /// The rules would exceed a limit of the rule engine with these entries.
     #[error("the rules would not compile with these entries: {0}")]
     Unusable(String),
     #[error(transparent)]
@@ -110,7 +110,7 @@ impl From<tidegate_store::Error> for BankError {
     }
 }
 
-/// Changes banks. Cloning it is cheap.
+/// Service that changes banks. Clones share one cache.
 #[derive(Clone)]
 pub struct Banks {
     store: Store,
@@ -119,51 +119,51 @@ pub struct Banks {
     clock: Clock,
 }
 
-/// Author of changes that switch off entries which match too much.
-pub(crate) const QUARANTINE: &str = "quarantine";
+/// Author of changes that switch off entries because of a match spike.
+pub(crate) const QUARANTINE_AUTHOR: &str = "quarantine";
 
-/// Warnings of one change.
-const WARNINGS: usize = 20;
+/// Greatest number of warnings in one response.
+const MAX_WARNINGS: usize = 20;
 
-/// Entries that were to be taken out or switched.
+/// Result of removing or switching entries.
 #[derive(Debug)]
 pub struct Touched {
-    /// Number of entries that were there.
+    /// Number of entries that existed.
     pub found: usize,
     pub changed: Vec<Uuid>,
-    /// Those that the bank's document holds: they count whatever is done to rows.
+    /// Entries that the bank's document lists as well. They stay active after any change of the stored entry.
     pub written: Vec<Uuid>,
 }
 
-/// Returns the entries of the bank's document, by the ids that entries of the same value have.
-fn held(content: &Content, bank: &BankId, kind: BankKind) -> BTreeMap<Uuid, String> {
+/// Collects the values of the bank's document, by the id that a stored entry of the same value has.
+fn document_entries(content: &Content, bank: &BankId, kind: BankKind) -> BTreeMap<Uuid, String> {
     let document = content.set.banks.get(bank).map(|(_, document)| document);
     let values = document.into_iter().flat_map(|document| &document.entries);
     let canonical = values.filter_map(|value| kind.canonical(value).ok());
     canonical.map(|value| (entry_id(bank, kind, &value), value)).collect()
 }
 
-/// A bank as the current configuration has it.
-struct Known {
+/// Bank in the current configuration.
+struct ConfiguredBank {
     content: Arc<Content>,
-    /// Length of the documents, by which work with them is judged.
-    bytes: usize,
+    /// Length of the configuration's documents, used as the cost of work with them.
+    document_bytes: usize,
     kind: BankKind,
 }
 
-/// Entries that compile with all others.
-struct Tried {
+/// Result of compiling the configuration with the changed entries.
+struct TrialCompilation {
     warnings: Vec<String>,
-    /// Revision of the bank that they were added to.
-    revision: Option<i64>,
+    /// Revision of the bank that the change was compiled against.
+    base_revision: Option<i64>,
     turn: Turn,
 }
 
-/// Number of bytes whose reading takes as long as to check a value and find its id, whatever its length.
-const VALUE_BYTES: usize = 64;
+/// Fixed cost of canonicalising one value and deriving its id, in bytes of input that take the same time.
+const VALUE_COST_BYTES: usize = 64;
 
-/// The same of a regex, which is compiled.
-const REGEX_BYTES: usize = 4 << 10;
+/// Fixed cost of checking one regex, which is compiled, in the same unit.
+const REGEX_COST_BYTES: usize = 4 << 10;
 
 impl Banks {
     pub fn new(store: Store, settings: &Settings) -> Self {
@@ -180,12 +180,12 @@ impl Banks {
     }
 
     pub async fn list(&self, org: &OrgId) -> Result<Vec<BankInfo>, BankError> {
-        let Current { content, .. } = self.contents.current(org).await?;
-        let heads = ledger::heads_of(&self.store, org, content.set.banks.keys()).await?;
+        let CurrentConfig { content, .. } = self.contents.load_current(org).await?;
+        let heads = ledger::load_heads_of(&self.store, org, content.set.banks.keys()).await?;
         let org_since = orgs::get(&self.store, org).await?.map(|org| org.created_at);
         let mut banks = Vec::new();
         for ((bank, (_, document)), head) in content.set.banks.iter().zip(heads) {
-            let ever = head.revision > 0;
+            let has_changes = head.revision > 0;
             banks.push(BankInfo {
                 bank: bank.clone(),
                 org_since,
@@ -193,14 +193,14 @@ impl Banks {
                 name: document.display_name().to_owned(),
                 enabled: head.enabled,
                 revision: head.revision,
-                changed_at: ever.then_some(head.changed_at),
-                author: ever.then_some(head.author),
+                changed_at: has_changes.then_some(head.changed_at),
+                author: has_changes.then_some(head.author),
             });
         }
         Ok(banks)
     }
 
-    /// A page of a bank's entries, in the order of their ids.
+    /// Returns a page of a bank's entries, ordered by id.
     pub async fn entries(
         &self,
         org: &OrgId,
@@ -208,76 +208,81 @@ impl Banks {
         from: Option<Place>,
         limit: usize,
     ) -> Result<Page, BankError> {
-        let known = self.known(org, bank).await?;
-        let kind = known.kind;
-        self.settled(org, bank).await?;
+        let configured_bank = self.load_configured_bank(org, bank).await?;
+        let kind = configured_bank.kind;
+        self.load_settled_head(org, bank).await?;
         let document = match from {
-            None => Some(self.held(org, bank, &known).await?),
+            None => Some(self.load_document_entries(org, bank, &configured_bank).await?),
             Some(_) => None,
         };
-        let (entries, next) = pages::page(&self.store, (org, bank), kind, from, limit).await?;
+        let (entries, next) = pages::read_page(&self.store, (org, bank), kind, from, limit).await?;
         Ok(Page { entries, next, document })
     }
 
-    /// Adds entries, or changes what stands beside them: what is given of them, nothing else. What cannot be an entry is
-    /// left out and named.
+    /// Adds entries, or updates the given parts of existing ones. Invalid entries are skipped and reported.
     pub async fn add(
         &self,
         org: &OrgId,
         bank: &BankId,
-        given: Vec<Given>,
+        inputs: Vec<Given>,
         author: &str,
     ) -> Result<Taken, BankError> {
-        let Known { content, kind, .. } = self.known(org, bank).await?;
+        let ConfiguredBank { content, kind, .. } = self.load_configured_bank(org, bank).await?;
         let now = (self.clock)();
-        let each = if kind == BankKind::Regex { REGEX_BYTES } else { VALUE_BYTES };
-        let bytes = given.iter().map(|given| given.value.len() + each).sum();
-        let (of, settings) = (bank.clone(), Arc::clone(&self.settings));
-        let check = move || {
-            let (mut checked, mut rejected) = (Vec::new(), Vec::new());
-            for (place, given) in given.into_iter().enumerate() {
-                match given.check((&of, kind), &settings.rules) {
-                    Ok(entry) => checked.push(entry),
-                    Err(reason) => rejected.push((place, reason)),
+        let cost_per_value = if kind == BankKind::Regex { REGEX_COST_BYTES } else { VALUE_COST_BYTES };
+        let work_bytes = inputs.iter().map(|input| input.value.len() + cost_per_value).sum();
+        let (bank_id, settings) = (bank.clone(), Arc::clone(&self.settings));
+        let check_inputs = move || {
+            let (mut valid_entries, mut rejections) = (Vec::new(), Vec::new());
+            for (index, input) in inputs.into_iter().enumerate() {
+                match input.validate((&bank_id, kind), &settings.rules) {
+                    Ok(entry) => valid_entries.push(entry),
+                    Err(reason) => rejections.push((index, reason)),
                 }
             }
-            (checked, rejected)
+            (valid_entries, rejections)
         };
-        let (checked, rejected) = self.contents.work().run(org, bytes, check).await?;
+        let (valid_entries, rejections) = self.contents.work().run(org, work_bytes, check_inputs).await?;
         loop {
-            let mut taken = Taken { rejected: rejected.clone(), ..Taken::default() };
-            let head = self.settled(org, bank).await?;
-            let there = self.there((org, bank), kind, checked.iter().map(|entry| entry.id)).await?;
-            let mut wanted: BTreeMap<Uuid, Entry> = BTreeMap::new();
-            for entry in checked.iter().cloned() {
+            let mut outcome = Taken { rejected: rejections.clone(), ..Taken::default() };
+            let head = self.load_settled_head(org, bank).await?;
+            let stored_entries = self
+                .load_stored_entries((org, bank), kind, valid_entries.iter().map(|entry| entry.id))
+                .await?;
+            let mut updated_entries: BTreeMap<Uuid, Entry> = BTreeMap::new();
+            for entry in valid_entries.iter().cloned() {
                 let id = entry.id;
-                let before = wanted.get(&id).or_else(|| there.get(&id));
-                let entry = entry.over(before, author, now);
-                match before {
-                    None => taken.added += 1,
-                    Some(before) if before.is_same(&entry) => taken.unchanged += 1,
-                    Some(_) => taken.changed += 1,
+                let previous_entry = updated_entries.get(&id).or_else(|| stored_entries.get(&id));
+                let entry = entry.into_entry(previous_entry, author, now);
+                match previous_entry {
+                    None => outcome.added += 1,
+                    Some(previous_entry) if previous_entry.has_same_content(&entry) => outcome.unchanged += 1,
+                    Some(_) => outcome.changed += 1,
                 }
-                wanted.insert(id, entry);
+                updated_entries.insert(id, entry);
             }
-            wanted.retain(|id, entry| there.get(id).is_none_or(|old| !old.is_same(entry)));
-            let goes_over = kind.hash().is_some() || wanted.keys().any(|id| there.contains_key(id));
-            let operations: Vec<_> = wanted.into_values().map(|entry| Operation::put(kind, entry)).collect();
+            updated_entries
+                .retain(|id, entry| stored_entries.get(id).is_none_or(|old| !old.has_same_content(entry)));
+            let depends_on_revision =
+                kind.hash().is_some() || updated_entries.keys().any(|id| stored_entries.contains_key(id));
+            let operations: Vec<_> =
+                updated_entries.into_values().map(|entry| Operation::put(kind, entry)).collect();
             if operations.is_empty() {
-                return Ok(Taken { revision: head.revision, ..taken });
+                return Ok(Taken { revision: head.revision, ..outcome });
             }
-            // What was switched since it was read stays so, and who else lists a hash since then is not forgotten.
-            let made_for = goes_over.then_some(head.revision);
-            let change = (&operations[..], None, made_for);
+            // An update is derived from the stored entry. Writing it over a newer revision would undo a
+            // switch made in the meantime, or drop a source that listed the hash since.
+            let expected_revision = depends_on_revision.then_some(head.revision);
+            let change = (&operations[..], None, expected_revision);
             if let Some((revision, warnings)) =
                 self.change((org, bank), &content, change, author, now).await?
             {
-                return Ok(Taken { revision, warnings, ..taken });
+                return Ok(Taken { revision, warnings, ..outcome });
             }
         }
     }
 
-    /// Takes entries out, by id.
+    /// Removes entries by id.
     pub async fn remove(
         &self,
         org: &OrgId,
@@ -285,22 +290,24 @@ impl Banks {
         ids: &[Uuid],
         author: &str,
     ) -> Result<Touched, BankError> {
-        let known = self.known(org, bank).await?;
-        // Before the change, so that nobody is refused who has made one.
-        let written = self.written(org, bank, &known, ids).await?;
-        let (content, kind) = (&known.content, known.kind);
-        self.settled(org, bank).await?;
-        let there = self.there((org, bank), kind, ids.iter().copied()).await?;
-        let changed: Vec<Uuid> = there.keys().copied().collect();
-        let operations: Vec<_> = there.into_values().map(|entry| Operation::remove(kind, entry)).collect();
+        let configured_bank = self.load_configured_bank(org, bank).await?;
+        // Read before the change: an error after it would report a committed change as failed.
+        let document_ids = self.find_document_ids(org, bank, &configured_bank, ids).await?;
+        let (content, kind) = (&configured_bank.content, configured_bank.kind);
+        self.load_settled_head(org, bank).await?;
+        let stored_entries = self.load_stored_entries((org, bank), kind, ids.iter().copied()).await?;
+        let removed_ids: Vec<Uuid> = stored_entries.keys().copied().collect();
+        let operations: Vec<_> =
+            stored_entries.into_values().map(|entry| Operation::remove(kind, entry)).collect();
         if !operations.is_empty() {
             let change = (&operations[..], None, None);
             self.change((org, bank), content, change, author, (self.clock)()).await?;
         }
-        Ok(Touched { found: changed.len(), changed, written })
+        Ok(Touched { found: removed_ids.len(), changed: removed_ids, written: document_ids })
     }
 
-    /// Takes out what somebody who listed entries takes back: an entry goes with the last who did. Tells of each in order.
+    /// Withdraws sources from entries. An entry is removed with its last source. Returns one result per
+    /// withdrawal, in order.
     pub async fn withdraw(
         &self,
         org: &OrgId,
@@ -308,35 +315,37 @@ impl Banks {
         withdrawals: &[(Uuid, Origin)],
         author: &str,
     ) -> Result<Vec<Withdrawn>, BankError> {
-        let Known { content, kind, .. } = self.known(org, bank).await?;
+        let ConfiguredBank { content, kind, .. } = self.load_configured_bank(org, bank).await?;
         loop {
-            let head = self.settled(org, bank).await?;
-            let there = self.there((org, bank), kind, withdrawals.iter().map(|(id, _)| *id)).await?;
-            let mut wanted: HashMap<Uuid, Option<Entry>> = HashMap::new();
-            let mut told = Vec::with_capacity(withdrawals.len());
+            let head = self.load_settled_head(org, bank).await?;
+            let stored_entries =
+                self.load_stored_entries((org, bank), kind, withdrawals.iter().map(|(id, _)| *id)).await?;
+            let mut updates: HashMap<Uuid, Option<Entry>> = HashMap::new();
+            let mut results = Vec::with_capacity(withdrawals.len());
             for (id, origin) in withdrawals {
-                let before = wanted.get(id).map_or_else(|| there.get(id), Option::as_ref);
-                let (what, left) = before.map_or((Withdrawn::Missing, None), |entry| entry.without(origin));
-                told.push(what);
-                if what != Withdrawn::Missing {
-                    wanted.insert(*id, left);
+                let current_entry = updates.get(id).map_or_else(|| stored_entries.get(id), Option::as_ref);
+                let (result, remaining_entry) =
+                    current_entry.map_or((Withdrawn::Missing, None), |entry| entry.without_origin(origin));
+                results.push(result);
+                if result != Withdrawn::Missing {
+                    updates.insert(*id, remaining_entry);
                 }
             }
-            let operation = |(id, left): (Uuid, Option<Entry>)| match left {
+            let operation = |(id, remaining_entry): (Uuid, Option<Entry>)| match remaining_entry {
                 Some(entry) => Some(Operation::put(kind, entry)),
-                None => Some(Operation::remove(kind, there.get(&id)?.clone())),
+                None => Some(Operation::remove(kind, stored_entries.get(&id)?.clone())),
             };
-            let operations: Vec<_> = wanted.into_iter().filter_map(operation).collect();
+            let operations: Vec<_> = updates.into_iter().filter_map(operation).collect();
             let change = (&operations[..], None, Some(head.revision));
             if operations.is_empty()
                 || self.change((org, bank), &content, change, author, (self.clock)()).await?.is_some()
             {
-                return Ok(told);
+                return Ok(results);
             }
         }
     }
 
-    /// Switches entries on or off, by id.
+    /// Switches entries on or off by id.
     pub async fn switch(
         &self,
         org: &OrgId,
@@ -345,55 +354,61 @@ impl Banks {
         enabled: bool,
         author: &str,
     ) -> Result<Touched, BankError> {
-        self.set(org, bank, ids, author, |entry, _| Entry { enabled, quarantined_at: None, ..entry }).await
+        self.update_entries(org, bank, ids, author, |entry, _| Entry {
+            enabled,
+            quarantined_at: None,
+            ..entry
+        })
+        .await
     }
 
-    /// Switches entries off because they match so much all at once, but for those that would match all the same.
+    /// Switches off entries because of a match spike. Entries listed in the bank's document would match
+    /// anyway and stay on.
     pub(crate) async fn quarantine(
         &self,
         org: &OrgId,
         bank: &BankId,
         ids: &[Uuid],
     ) -> Result<Touched, BankError> {
-        let now = Some((self.clock)());
-        let put_aside = |entry: Entry, is_written: bool| match entry.enabled && !is_written {
-            true => Entry { enabled: false, quarantined_at: now, ..entry },
+        let quarantined_at = Some((self.clock)());
+        let quarantine_entry = |entry: Entry, is_in_document: bool| match entry.enabled && !is_in_document {
+            true => Entry { enabled: false, quarantined_at, ..entry },
             false => entry,
         };
-        self.set(org, bank, ids, QUARANTINE, put_aside).await
+        self.update_entries(org, bank, ids, QUARANTINE_AUTHOR, quarantine_entry).await
     }
 
-    /// `set` is told whether the bank's document holds the entry.
-    async fn set(
+    /// Applies `update` to stored entries. Its second argument is true if the bank's document lists the entry.
+    async fn update_entries(
         &self,
         org: &OrgId,
         bank: &BankId,
         ids: &[Uuid],
         author: &str,
-        set: impl Fn(Entry, bool) -> Entry,
+        update: impl Fn(Entry, bool) -> Entry,
     ) -> Result<Touched, BankError> {
-        let known = self.known(org, bank).await?;
-        let written = self.written(org, bank, &known, ids).await?;
-        let Known { content, kind, .. } = known;
+        let configured_bank = self.load_configured_bank(org, bank).await?;
+        let document_ids = self.find_document_ids(org, bank, &configured_bank, ids).await?;
+        let ConfiguredBank { content, kind, .. } = configured_bank;
         loop {
-            let head = self.settled(org, bank).await?;
-            let there = self.there((org, bank), kind, ids.iter().copied()).await?;
-            let found = there.len();
-            let other = there.into_iter().filter_map(|(id, old)| {
-                let new = set(old.clone(), written.contains(&id));
-                (new != old).then(|| (id, Operation::put(kind, new)))
+            let head = self.load_settled_head(org, bank).await?;
+            let stored_entries = self.load_stored_entries((org, bank), kind, ids.iter().copied()).await?;
+            let existing_count = stored_entries.len();
+            let updates = stored_entries.into_iter().filter_map(|(id, old)| {
+                let updated_entry = update(old.clone(), document_ids.contains(&id));
+                (updated_entry != old).then(|| (id, Operation::put(kind, updated_entry)))
             });
-            let (changed, operations): (Vec<Uuid>, Vec<Operation>) = other.unzip();
+            let (changed_ids, operations): (Vec<Uuid>, Vec<Operation>) = updates.unzip();
             let change = (&operations[..], None, Some(head.revision));
             if operations.is_empty()
                 || self.change((org, bank), &content, change, author, (self.clock)()).await?.is_some()
             {
-                return Ok(Touched { found, changed, written });
+                return Ok(Touched { found: existing_count, changed: changed_ids, written: document_ids });
             }
         }
     }
 
-    /// Switches a bank as a whole: its entries stay as they are.
+    /// Switches a whole bank. Its entries keep their own state.
     pub async fn switch_bank(
         &self,
         org: &OrgId,
@@ -401,8 +416,8 @@ impl Banks {
         enabled: bool,
         author: &str,
     ) -> Result<(), BankError> {
-        let Known { content, .. } = self.known(org, bank).await?;
-        while self.settled(org, bank).await?.enabled != enabled {
+        let ConfiguredBank { content, .. } = self.load_configured_bank(org, bank).await?;
+        while self.load_settled_head(org, bank).await?.enabled != enabled {
             let change = (&[][..], Some(enabled), None);
             if self.change((org, bank), &content, change, author, (self.clock)()).await?.is_some() {
                 break;
@@ -411,64 +426,65 @@ impl Banks {
         Ok(())
     }
 
-    /// The ids that values have in a bank, each if it can be an entry of it.
+    /// Derives the entry ids of values; `None` for a value that cannot be an entry of the bank.
     pub async fn ids_of(
         &self,
         org: &OrgId,
         bank: &BankId,
         values: &[String],
     ) -> Result<Vec<Option<Uuid>>, BankError> {
-        let Known { kind, .. } = self.known(org, bank).await?;
-        let bytes = values.iter().map(|value| value.len() + VALUE_BYTES).sum();
+        let ConfiguredBank { kind, .. } = self.load_configured_bank(org, bank).await?;
+        let bytes = values.iter().map(|value| value.len() + VALUE_COST_BYTES).sum();
         let (bank, values) = (bank.clone(), values.to_vec());
-        let ids = move || {
+        let derive_ids = move || {
             let id = |value: &String| kind.canonical(value).ok().map(|value| entry_id(&bank, kind, &value));
             values.iter().map(id).collect()
         };
-        Ok(self.contents.work().run(org, bytes, ids).await?)
+        Ok(self.contents.work().run(org, bytes, derive_ids).await?)
     }
 
-    async fn known(&self, org: &OrgId, bank: &BankId) -> Result<Known, BankError> {
-        let Current { content, bytes, .. } = self.contents.current(org).await?;
+    async fn load_configured_bank(&self, org: &OrgId, bank: &BankId) -> Result<ConfiguredBank, BankError> {
+        let CurrentConfig { content, text_bytes, .. } = self.contents.load_current(org).await?;
         let kind = content.set.banks.get(bank).map(|(_, document)| document.kind);
         let kind = kind.ok_or_else(|| BankError::NoSuchBank(bank.clone()))?;
-        Ok(Known { content, bytes, kind })
+        Ok(ConfiguredBank { content, document_bytes: text_bytes, kind })
     }
 
-    /// Returns the entries of the bank's document, by the ids that entries of the same value have.
-    async fn held(
+    /// Collects the values of the bank's document in an org work permit, because a document may be large.
+    async fn load_document_entries(
         &self,
         org: &OrgId,
         bank: &BankId,
-        known: &Known,
+        configured_bank: &ConfiguredBank,
     ) -> Result<BTreeMap<Uuid, String>, BankError> {
-        let (content, bank, kind) = (Arc::clone(&known.content), bank.clone(), known.kind);
-        let held = move || held(&content, &bank, kind);
-        Ok(self.contents.work().run(org, known.bytes, held).await?)
+        let (content, bank, kind) =
+            (Arc::clone(&configured_bank.content), bank.clone(), configured_bank.kind);
+        let collect_entries = move || document_entries(&content, &bank, kind);
+        Ok(self.contents.work().run(org, configured_bank.document_bytes, collect_entries).await?)
     }
 
-    /// Those of the entries that the bank's document holds.
-    async fn written(
+    /// Returns the ids that the bank's document lists.
+    async fn find_document_ids(
         &self,
         org: &OrgId,
         bank: &BankId,
-        known: &Known,
+        configured_bank: &ConfiguredBank,
         ids: &[Uuid],
     ) -> Result<Vec<Uuid>, BankError> {
-        let held = self.held(org, bank, known).await?;
-        Ok(ids.iter().copied().filter(|id| held.contains_key(id)).collect())
+        let document_entries = self.load_document_entries(org, bank, configured_bank).await?;
+        Ok(ids.iter().copied().filter(|id| document_entries.contains_key(id)).collect())
     }
 
-    /// The head, once the entries' rows hold all that it says.
-    async fn settled(&self, org: &OrgId, bank: &BankId) -> Result<BankHead, BankError> {
-        let head = ledger::head(&self.store, org, bank).await?;
+    /// Loads the head. A change without its entry rows is settled first.
+    async fn load_settled_head(&self, org: &OrgId, bank: &BankId) -> Result<BankHead, BankError> {
+        let head = ledger::load_head(&self.store, org, bank).await?;
         if head.settled < head.revision {
             ledger::settle(&self.store, &head).await?;
         }
         Ok(head)
     }
 
-    async fn there(
+    async fn load_stored_entries(
         &self,
         (org, bank): (&OrgId, &BankId),
         kind: BankKind,
@@ -476,88 +492,98 @@ impl Banks {
     ) -> Result<HashMap<Uuid, Entry>, BankError> {
         let ids: BTreeSet<Uuid> = ids.collect();
         if kind.hash().is_some() {
-            let key = |id: Uuid| BankHash::key(org.clone(), bank.clone(), ledger::bucket(id), id);
+            let key = |id: Uuid| BankHash::key(org.clone(), bank.clone(), ledger::hash_bucket(id), id);
             let keys: Vec<_> = ids.into_iter().map(key).collect();
             let rows = self.store.get_many::<BankHash>(&keys).await?;
-            return Ok(rows.into_iter().flatten().map(|row| (row.entry, ledger::hash_entry(row))).collect());
+            return Ok(rows
+                .into_iter()
+                .flatten()
+                .map(|row| (row.entry, ledger::entry_from_hash_row(row)))
+                .collect());
         }
         let keys: Vec<_> = ids.into_iter().map(|id| BankEntry::key(org.clone(), bank.clone(), id)).collect();
         let rows = self.store.get_many::<BankEntry>(&keys).await?;
-        Ok(rows.into_iter().flatten().map(|row| (row.entry, ledger::entry(row))).collect())
+        Ok(rows.into_iter().flatten().map(|row| (row.entry, ledger::entry_from_row(row))).collect())
     }
 
-    /// Returns the new revision, and warnings. `None`: it was made for or tried out with another revision than the bank is at.
+    /// Commits a change and returns the new revision with warnings; `None` if the bank is no longer at the
+    /// expected revision.
     async fn change(
         &self,
         (org, bank): (&OrgId, &BankId),
         content: &Arc<Content>,
-        (operations, enabled, made_for): (&[Operation], Option<bool>, Option<i64>),
+        (operations, enabled, expected_revision): (&[Operation], Option<bool>, Option<i64>),
         author: &str,
         now: Millis,
     ) -> Result<Option<(i64, Vec<String>)>, BankError> {
         let adds = operations.iter().any(|it| matches!(it, Operation::Put(_))) || enabled == Some(true);
-        // Rules do not hold hashes.
+        // Hash banks are not part of the rule plan, so their changes cannot break compilation.
         let is_list = content.set.banks.get(bank).is_some_and(|(_, it)| it.kind.hash().is_none());
-        // The turn is kept to the end of the change, so that no two of one process are tried out with the same entries.
-        let tried = if adds && is_list {
-            Some(self.try_out((org, bank), Arc::clone(content), operations, enabled, now).await?)
+        // The permit is held until the commit: two changes of one process are never compiled against the same
+        // entries.
+        let trial = if adds && is_list {
+            Some(self.trial_compile((org, bank), Arc::clone(content), operations, enabled, now).await?)
         } else {
             None
         };
-        let (warnings, made_for, _turn) = match tried {
-            None => (Vec::new(), made_for, None),
-            Some(Tried { warnings, revision, turn }) => (warnings, made_for.or(revision), Some(turn)),
+        let (warnings, expected_revision, _turn) = match trial {
+            None => (Vec::new(), expected_revision, None),
+            Some(TrialCompilation { warnings, base_revision, turn }) => {
+                (warnings, expected_revision.or(base_revision), Some(turn))
+            }
         };
         let by = (author, now);
-        let made = ledger::change(&self.store, (org, bank), operations, enabled, made_for, by).await?;
-        let Some(revision) = made else { return Ok(None) };
-        // The change is made: without the bump it is seen a little later.
-        if let Err(error) = snapshots::bump(&self.store, now).await {
+        let committed_revision =
+            ledger::commit_change(&self.store, (org, bank), operations, enabled, expected_revision, by)
+                .await?;
+        let Some(revision) = committed_revision else { return Ok(None) };
+        // The change is committed. Without the bump, other processes notice it at their next full read.
+        if let Err(error) = snapshots::bump_epoch(&self.store, now).await {
             tracing::warn!(tag = error.tag(), %org, %bank, revision, "processes see the change late");
         }
         tracing::info!(%org, %bank, revision, changes = operations.len(), "a bank changed");
         Ok(Some((revision, warnings)))
     }
 
-    /// Refuses what would leave the organisation with rules that do not compile, and names those that the bank's patterns
-    /// bring to the end of their steps.
-    async fn try_out(
+    /// Compiles the organisation's rules with the changed entries. Fails if they do not compile; warns about
+    /// rules with patterns that exhaust their step budget because of this bank.
+    async fn trial_compile(
         &self,
         (org, bank): (&OrgId, &BankId),
         content: Arc<Content>,
         operations: &[Operation],
         enabled: Option<bool>,
         now: Millis,
-    ) -> Result<Tried, BankError> {
-        // Before the entries are read: they may be many, and whoever waits must not hold them.
+    ) -> Result<TrialCompilation, BankError> {
+        // Acquired before loading: waiting requests must not keep millions of entries in memory.
         let turn = self.contents.work().turn(org).await?;
-        let mut all = all(&self.store, org, &content).await?;
-        let revision = all.get(bank).map(|held| held.revision);
-        if let Some(held) = all.get_mut(bank) {
-            let held = Arc::make_mut(held);
-            held.apply(operations.to_vec());
-            held.enabled = enabled.unwrap_or(held.enabled);
+        let mut bank_lists = load_all(&self.store, org, &content).await?;
+        let revision = bank_lists.get(bank).map(|loaded_bank| loaded_bank.revision);
+        if let Some(loaded_bank) = bank_lists.get_mut(bank) {
+            let loaded_bank = Arc::make_mut(loaded_bank);
+            loaded_bank.apply(operations.to_vec());
+            loaded_bank.enabled = enabled.unwrap_or(loaded_bank.enabled);
         }
         let (settings, org, bank) = (Arc::clone(&self.settings), org.clone(), bank.clone());
-        let try_out = move || {
-            let (entries, _) = entries(&all, now);
+        let compile_rules = move || {
+            let (entries, _) = active_entries(&bank_lists, now);
             let version = tidegate_schemas::ids::ConfigVersion(0);
             let prefix = &settings.header_variable_prefix;
             let compiled = compile(&org, version, &content, &entries, &settings.rules, prefix);
             compiled.map(|compiled| {
                 let overloads = compiled.plan().overloads();
-                let of_bank = overloads.iter().filter(|it| it.banks.contains(&bank));
-                of_bank.map(|it| format!("rule {}: {it}", it.rule)).take(WARNINGS).collect()
+                let bank_overloads = overloads.iter().filter(|it| it.banks.contains(&bank));
+                bank_overloads.map(|it| format!("rule {}: {it}", it.rule)).take(MAX_WARNINGS).collect()
             })
         };
-        // The banks of all may be long, so that no length of documents is a bound of the work.
-        let (tried, turn) = match turn.run(usize::MAX, try_out).await {
+        // Banks can be far larger than the documents, so the document length does not bound the work.
+        let (trial_result, turn) = match turn.run(usize::MAX, compile_rules).await {
             Err(Error::Panicked(panic)) => {
                 return Err(BankError::Unusable(format!("the compiler failed: {panic}")));
             }
-            tried => tried?,
+            result => result?,
         };
-        let warnings = tried.map_err(|faults| BankError::Unusable(joined(&faults)))?;
-        Ok(Tried { warnings, revision, turn })
+        let warnings = trial_result.map_err(|faults| BankError::Unusable(join_faults(&faults)))?;
+        Ok(TrialCompilation { warnings, base_revision: revision, turn })
     }
 }

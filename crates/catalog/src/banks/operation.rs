@@ -1,4 +1,4 @@
-//! Effect of a change on one entry of a bank, as the rows of the change keep it.
+//! Effect of a change on one entry of a bank, as stored in the rows of the change.
 
 use serde::{Deserialize, Serialize};
 use tidegate_schemas::banks::BankKind;
@@ -12,8 +12,9 @@ use super::Entry;
 pub(crate) enum Operation {
     Put(Entry),
     Remove(Uuid),
-    /// The same of a bank of hashes.
+    /// Like `Put`, for hash banks.
     PutHash(Entry),
+    /// Carries the value, because the index finds an entry by its hash.
     RemoveHash {
         id: Uuid,
         value: String,

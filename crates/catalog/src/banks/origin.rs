@@ -1,15 +1,15 @@
-//! Origins of an entry: each source that lists it, with its name there. A withdrawal by one source leaves the entry to
-//! the others.
+//! Origins of an entry: the sources that list it, with its name at each. A withdrawal removes one origin, and
+//! the entry with the last one.
 //!
-//! What has no source is one's own, and no exchange takes it back.
+//! An origin without a source stands for the organisation itself. Exchanges never withdraw it.
 
 use serde::{Deserialize, Serialize};
 
 use super::Entry;
 
-/// Greatest number of origins. Beyond it an entry counts as the organisation's own too, so it stays rather than
-/// disappearing with a source that was not recorded.
-const MOST: usize = 32;
+/// Greatest number of origins. Beyond it, the entry is marked as listed by the organisation itself: it must
+/// not disappear when its recorded sources withdraw while an unrecorded one still lists it.
+const MAX_ORIGINS: usize = 32;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -25,84 +25,94 @@ pub struct Origin {
 #[serde(rename_all = "lowercase")]
 pub enum Withdrawn {
     Removed,
-    /// Others list it still.
+    /// Other origins still list it.
     Changed,
-    /// It was not there, or not from them.
+    /// The entry did not exist, or had another origin.
     Missing,
 }
 
-/// Parts of an entry that the request gives: `None` leaves a part as it is, and a blank text clears it.
-pub(super) struct Named {
+/// Origin in a request. `None` keeps a field, and a blank text clears it.
+pub(super) struct OriginUpdate {
     pub(super) source: Option<String>,
     pub(super) reference: Option<String>,
 }
 
-pub(super) fn text(new: Option<String>, old: Option<&String>) -> Option<String> {
+pub(super) fn updated_text(new: Option<String>, old: Option<&String>) -> Option<String> {
     match new {
-        Some(new) => Some(new).filter(|new| !new.trim().is_empty()),
+        Some(text) => Some(text).filter(|new| !new.trim().is_empty()),
         None => old.cloned(),
     }
 }
 
-impl Named {
-    /// The first origin, and the others.
-    pub(super) fn over(self, old: Option<&Entry>) -> (Origin, Vec<Origin>) {
+impl OriginUpdate {
+    /// Merges the origin into those of the stored entry. Returns the first origin and the others.
+    pub(super) fn apply_to(self, old: Option<&Entry>) -> (Origin, Vec<Origin>) {
         let Self { source, reference } = self;
         let Some(old) = old else {
-            return (Origin { source: text(source, None), reference: text(reference, None) }, Vec::new());
+            return (
+                Origin { source: updated_text(source, None), reference: updated_text(reference, None) },
+                Vec::new(),
+            );
         };
         let mut first = Origin { source: old.source.clone(), reference: old.reference.clone() };
         let mut also = old.also.clone();
         match source {
+            // No source in the request: the organisation lists the entry too, beside the source that is
+            // stored first.
             None if first.source.is_some() => {
                 if reference.as_ref().is_some_and(|it| it.trim().is_empty()) {
                     first.reference = None;
                     also.retain(|it| it.source != first.source);
                 }
-                own(&mut also, reference);
+                add_own_origin(&mut also, reference);
                 (first, also)
             }
-            Some(named) if !named.trim().is_empty() => {
-                let takes_out = reference.as_ref().is_some_and(|it| it.trim().is_empty());
-                let is_told = reference.is_some() && !takes_out;
-                let new = Origin { source: Some(named), reference: text(reference, None) };
-                let is_theirs = |it: &Origin| it.source == new.source;
-                let is_known = |it: &Origin| if is_told { *it == new } else { !takes_out && is_theirs(it) };
-                if is_known(&first) || also.iter().any(is_known) {
+            Some(source_name) if !source_name.trim().is_empty() => {
+                let clears_reference = reference.as_ref().is_some_and(|it| it.trim().is_empty());
+                let sets_reference = reference.is_some() && !clears_reference;
+                let new_origin =
+                    Origin { source: Some(source_name), reference: updated_text(reference, None) };
+                let has_same_source = |it: &Origin| it.source == new_origin.source;
+                let is_listed = |it: &Origin| {
+                    if sets_reference { *it == new_origin } else { !clears_reference && has_same_source(it) }
+                };
+                if is_listed(&first) || also.iter().any(is_listed) {
                     return (first, also);
                 }
-                // What had no name has one now, or what had one has none.
-                let is_replaced = |it: &Origin| is_theirs(it) && (takes_out || it.reference.is_none());
+                // The source renamed the entry or cleared its name there, so the earlier origin is replaced.
+                let is_replaced =
+                    |it: &Origin| has_same_source(it) && (clears_reference || it.reference.is_none());
                 also.retain(|it| !is_replaced(it));
                 if !is_replaced(&first) {
-                    add(&mut also, first);
+                    add_origin(&mut also, first);
                 }
-                (new, also)
+                (new_origin, also)
             }
             source => {
-                let takes_out = source.is_some();
+                let clears_source = source.is_some();
                 also.retain(|it| it.source.is_some());
-                let before = first.reference.as_ref().filter(|_| !takes_out || first.source.is_none());
-                (Origin { source: None, reference: text(reference, before) }, also)
+                let previous_reference =
+                    first.reference.as_ref().filter(|_| !clears_source || first.source.is_none());
+                (Origin { source: None, reference: updated_text(reference, previous_reference) }, also)
             }
         }
     }
 }
 
-/// Whoever hands in an entry without a source lists it, too.
-fn own(also: &mut Vec<Origin>, reference: Option<String>) {
+/// Adds the organisation itself as an origin, or updates its reference.
+fn add_own_origin(also: &mut Vec<Origin>, reference: Option<String>) {
     match also.iter_mut().find(|it| it.source.is_none()) {
-        Some(own) => own.reference = text(reference, own.reference.as_ref()),
+        Some(own_origin) => own_origin.reference = updated_text(reference, own_origin.reference.as_ref()),
         None => {
-            also.push(Origin { source: None, reference: text(reference, None) });
+            also.push(Origin { source: None, reference: updated_text(reference, None) });
             also.sort_unstable();
         }
     }
 }
 
-fn add(also: &mut Vec<Origin>, origin: Origin) {
-    if also.len() >= MOST {
-        return own(also, None);
+fn add_origin(also: &mut Vec<Origin>, origin: Origin) {
+    if also.len() >= MAX_ORIGINS {
+        return add_own_origin(also, None);
     }
     also.push(origin);
     also.sort_unstable();
@@ -110,23 +120,23 @@ fn add(also: &mut Vec<Origin>, origin: Origin) {
 
 impl Entry {
     /// Returns the entry without one of its origins, or `None` if it was the last.
-    pub(super) fn without(&self, origin: &Origin) -> (Withdrawn, Option<Self>) {
-        let mut left = self.clone();
-        if let Some(at) = left.also.iter().position(|it| it == origin) {
-            left.also.remove(at);
-            return (Withdrawn::Changed, Some(left));
+    pub(super) fn without_origin(&self, origin: &Origin) -> (Withdrawn, Option<Self>) {
+        let mut remaining_entry = self.clone();
+        if let Some(index) = remaining_entry.also.iter().position(|it| it == origin) {
+            remaining_entry.also.remove(index);
+            return (Withdrawn::Changed, Some(remaining_entry));
         }
         if (&self.source, &self.reference) != (&origin.source, &origin.reference) {
-            return (Withdrawn::Missing, Some(left));
+            return (Withdrawn::Missing, Some(remaining_entry));
         }
-        let next = match left.also.pop() {
+        let next = match remaining_entry.also.pop() {
             Some(next) => next,
-            // Whoever lists it again does not switch it on.
+            // A disabled entry is kept without a source: removing it would let the next import enable it again.
             None if !self.enabled => Origin::default(),
             None => return (Withdrawn::Removed, None),
         };
-        (left.source, left.reference) = (next.source, next.reference);
-        (Withdrawn::Changed, Some(left))
+        (remaining_entry.source, remaining_entry.reference) = (next.source, next.reference);
+        (Withdrawn::Changed, Some(remaining_entry))
     }
 }
 
@@ -145,8 +155,8 @@ mod tests {
         let owned = |text: Option<&str>| text.map(str::to_owned);
         let value = "00".repeat(16);
         let given = Given { value, source: owned(source), reference: owned(reference), ..Given::default() };
-        let checked = given.check((&BankId::new("b"), BankKind::Md5), &Default::default()).unwrap();
-        checked.over(old, "me", Millis(1))
+        let checked = given.validate((&BankId::new("b"), BankKind::Md5), &Default::default()).unwrap();
+        checked.into_entry(old, "me", Millis(1))
     }
 
     fn origins(entry: &Entry) -> Vec<Origin> {
@@ -181,9 +191,9 @@ mod tests {
     fn what_is_switched_off_stays_off_when_the_last_who_lists_it_takes_it_back() {
         let on = given(None, Some("a"), Some("1"));
         let theirs = Origin { source: on.source.clone(), reference: on.reference.clone() };
-        assert_eq!(on.without(&theirs), (Withdrawn::Removed, None));
+        assert_eq!(on.without_origin(&theirs), (Withdrawn::Removed, None));
         let off = Entry { enabled: false, ..on };
-        let (told, left) = off.without(&theirs);
+        let (told, left) = off.without_origin(&theirs);
         let left = left.unwrap();
         assert_eq!((told, left.source.as_ref(), left.enabled), (Withdrawn::Changed, None, false));
         assert!(!given(Some(&left), Some("a"), Some("1")).enabled);

@@ -1,6 +1,4 @@
-//! Lists the entries of a bank page by page, in the order of their ids.
-//!
-//! It judges no entry, and settles no change.
+//! Lists the entries of a bank page by page, ordered by id.
 
 use std::{fmt, str::FromStr};
 
@@ -15,14 +13,14 @@ use tidegate_store::{
 
 use super::{
     Entry,
-    ledger::{self, BUCKETS},
+    ledger::{self, BUCKET_COUNT},
 };
 use crate::Error;
 
-/// Start of a page. Clients carry it along as text.
+/// Cursor of a page, passed through clients as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Part of a bank of hashes; the other banks have one part.
+    /// Bucket of a hash bank; 0 for list banks, which have one partition.
     bucket: i64,
     after: Option<Cursor>,
 }
@@ -39,14 +37,14 @@ impl FromStr for Place {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (bucket, after) = text.split_once('.').ok_or(tidegate_store::Error::BadCursor)?;
-        let bucket = bucket.parse().ok().filter(|bucket| (0..BUCKETS).contains(bucket));
+        let bucket = bucket.parse().ok().filter(|bucket| (0..BUCKET_COUNT).contains(bucket));
         let bucket = bucket.ok_or(tidegate_store::Error::BadCursor)?;
         let after = if after.is_empty() { None } else { Some(after.parse()?) };
         Ok(Self { bucket, after })
     }
 }
 
-pub(super) async fn page(
+pub(super) async fn read_page(
     store: &Store,
     (org, bank): (&OrgId, &BankId),
     kind: BankKind,
@@ -54,24 +52,26 @@ pub(super) async fn page(
     limit: usize,
 ) -> Result<(Vec<Entry>, Option<Place>), Error> {
     let Place { mut bucket, mut after } = from.unwrap_or(Place { bucket: 0, after: None });
+    // A list bank is one partition, so one scan with a limit is a page.
     if kind.hash().is_none() {
         let partition = BankEntry::partition(org.clone(), bank.clone());
         let range = At::all().limit(limit).page_size(limit).after(after);
         let mut pages = store.scan::<BankEntry>(&partition, range);
         let rows = pages.all().await?;
         let next = pages.cursor().map(|cursor| Place { bucket: 0, after: Some(cursor) });
-        return Ok((rows.into_iter().map(ledger::entry).collect(), next));
+        return Ok((rows.into_iter().map(ledger::entry_from_row).collect(), next));
     }
+    // Buckets are ordered like ids, so reading them one after the other keeps the order.
     let mut entries = Vec::new();
-    while bucket < BUCKETS {
-        let left = limit - entries.len();
-        if left == 0 {
+    while bucket < BUCKET_COUNT {
+        let remaining_limit = limit - entries.len();
+        if remaining_limit == 0 {
             return Ok((entries, Some(Place { bucket, after })));
         }
         let partition = BankHash::partition(org.clone(), bank.clone(), bucket);
-        let range = At::all().limit(left).page_size(left).after(after.take());
+        let range = At::all().limit(remaining_limit).page_size(remaining_limit).after(after.take());
         let mut pages = store.scan::<BankHash>(&partition, range);
-        entries.extend(pages.all().await?.into_iter().map(ledger::hash_entry));
+        entries.extend(pages.all().await?.into_iter().map(ledger::entry_from_hash_row));
         after = pages.cursor();
         if after.is_none() {
             bucket += 1;

@@ -1,6 +1,4 @@
-//! Notices entries that suddenly match much more often than they did.
-//!
-//! It switches nothing off, and has no clock. What it counts is what this process sees.
+//! Detects entries that match much more often than before, from the matches of this process.
 
 use std::collections::HashMap;
 
@@ -11,19 +9,19 @@ use tidegate_schemas::{
 use uuid::Uuid;
 
 pub(crate) struct Rates {
-    /// Time at which this process began to count. It does not know the rates before.
+    /// Start of counting. Earlier rates are unknown.
     since: Millis,
     rates: HashMap<(BankId, Uuid), Rate>,
 }
 
 struct Rate {
-    /// Start of the time stretch that is being counted.
-    began: Millis,
+    /// Start of the current period.
+    period_start: Millis,
     count: u32,
-    /// Weighted count of earlier stretches; late ones weigh more.
-    before: f64,
-    /// True if the jump in this stretch was reported.
-    told: bool,
+    /// Average count of past periods, weighted towards recent ones.
+    past_average: f64,
+    /// True if the spike of this period was reported.
+    is_reported: bool,
 }
 
 impl Rates {
@@ -31,44 +29,56 @@ impl Rates {
         Self { since, rates: HashMap::new() }
     }
 
-    /// Counts a match; whether it is the one with which the entry's rate has jumped.
-    pub(crate) fn count(&mut self, bank: &BankId, entry: Uuid, rule: &Quarantine, now: Millis) -> bool {
+    /// Counts a match; returns true once per period, when the entry's rate spikes.
+    pub(crate) fn record_match(
+        &mut self,
+        bank: &BankId,
+        entry: Uuid,
+        rule: &Quarantine,
+        now: Millis,
+    ) -> bool {
         let key = (bank.clone(), entry);
-        let rate = self.rates.entry(key).or_insert(Rate { began: now, count: 0, before: 0.0, told: false });
-        rate.move_to(rule, now);
+        let rate = self.rates.entry(key).or_insert(Rate {
+            period_start: now,
+            count: 0,
+            past_average: 0.0,
+            is_reported: false,
+        });
+        rate.advance_to(rule, now);
         rate.count = rate.count.saturating_add(1);
-        let usual = rate.before * f64::from(rule.times);
-        let knows_usual = rate.began.0 - self.since.0 >= length(rule);
-        let is_much = rate.count >= rule.matches && f64::from(rate.count) >= usual;
-        let has_jumped = knows_usual && is_much && !rate.told;
-        rate.told |= has_jumped;
-        has_jumped
+        let spike_threshold = rate.past_average * f64::from(rule.times);
+        // Within one period after the start, a high rate may have been usual before.
+        let has_history = rate.period_start.0 - self.since.0 >= period_ms(rule);
+        let exceeds_threshold = rate.count >= rule.matches && f64::from(rate.count) >= spike_threshold;
+        let is_new_spike = has_history && exceeds_threshold && !rate.is_reported;
+        rate.is_reported |= is_new_spike;
+        is_new_spike
     }
 
-    /// Forgets what has not matched for long, so that only what matches takes memory.
-    pub(crate) fn forget(&mut self, before: Millis) {
-        self.rates.retain(|_, rate| rate.began >= before);
+    /// Removes entries without a match since the cutoff, to bound memory.
+    pub(crate) fn forget_inactive(&mut self, cutoff: Millis) {
+        self.rates.retain(|_, rate| rate.period_start >= cutoff);
     }
 }
 
 impl Rate {
-    fn move_to(&mut self, rule: &Quarantine, now: Millis) {
-        let length = length(rule);
-        let passed = (now.0 - self.began.0) / length;
-        if passed < 1 {
+    fn advance_to(&mut self, rule: &Quarantine, now: Millis) {
+        let period_ms = period_ms(rule);
+        let elapsed_periods = (now.0 - self.period_start.0) / period_ms;
+        if elapsed_periods < 1 {
             return;
         }
-        self.before = f64::midpoint(self.before, f64::from(self.count));
-        // Each stretch without a match halves it.
-        self.before /= 2_f64.powi(i32::try_from(passed - 1).unwrap_or(i32::MAX).min(64));
-        self.began = Millis(self.began.0 + passed * length);
+        self.past_average = f64::midpoint(self.past_average, f64::from(self.count));
+        // Every further period had no match and halves the average.
+        self.past_average /= 2_f64.powi(i32::try_from(elapsed_periods - 1).unwrap_or(i32::MAX).min(64));
+        self.period_start = Millis(self.period_start.0 + elapsed_periods * period_ms);
         self.count = 0;
-        self.told = false;
+        self.is_reported = false;
     }
 }
 
-/// Returns the length of a time stretch in milliseconds.
-fn length(rule: &Quarantine) -> i64 {
+/// Returns the length of a rule's period in milliseconds.
+fn period_ms(rule: &Quarantine) -> i64 {
     (i64::try_from(rule.within.seconds()).unwrap_or(i64::MAX / 1_000) * 1_000).max(1)
 }
 
@@ -86,7 +96,7 @@ mod tests {
 
     fn jumps(rates: &mut Rates, count: u32, now: i64) -> usize {
         let bank = BankId::new("b");
-        (0..count).filter(|_| rates.count(&bank, Uuid::nil(), &rule(), Millis(now))).count()
+        (0..count).filter(|_| rates.record_match(&bank, Uuid::nil(), &rule(), Millis(now))).count()
     }
 
     #[test]
@@ -116,7 +126,7 @@ mod tests {
         }
         assert_eq!(jumps(&mut rates, 140, 20 * MINUTE), 0, "ten times as much is 150");
         assert_eq!(jumps(&mut rates, 15, 20 * MINUTE + 1), 1);
-        rates.forget(Millis(21 * MINUTE));
+        rates.forget_inactive(Millis(21 * MINUTE));
         assert!(rates.rates.is_empty());
     }
 }

@@ -1,6 +1,5 @@
-//! Checks of new documents, all errors at once: form, names, addresses, headers, rules and their examples.
-//!
-//! It changes nothing. A stored configuration is only compiled: what was valid once goes on running.
+//! Checks new documents and reports all errors at once: form, names, addresses, headers, rules and their
+//! examples. Stored configurations are only compiled, so that a stricter check stops none of them.
 
 use std::collections::HashSet;
 
@@ -15,49 +14,57 @@ use tidegate_schemas::{
     nearest::{hint, shown},
 };
 
-use super::{File, Next, inline};
+use super::{File, NextContent, inline};
 use crate::{
     Compiled, ScoreSignal, Settings, Unresolved,
-    compile::{BankEntries, compile, listed, pattern_faults, warnings},
+    compile::{BankEntries, collect_warnings, compile, find_pattern_faults, limit_warnings},
     content::Content,
     endpoint,
 };
 
-/// Warnings about what is allowed and hardly meant: a bounded number of each kind, and the total.
+/// Warnings about documents that are valid but probably unintended: a bounded number of each kind, and the
+/// total.
 #[derive(Debug)]
 pub struct Warnings {
     pub listed: Vec<DocumentFault>,
     pub total: usize,
 }
 
-/// Checks files by themselves, as for an organisation that has nothing else. `unread`: why other files could not be
-/// read; `each`: warnings of one kind to be listed.
+/// Checks files as the complete configuration of an organisation. `unreadable_files` are faults of files that
+/// could not be read; `max_per_kind` bounds the listed warnings of one kind.
 pub fn lint(
     files: &[File],
-    unread: &[DocumentFault],
+    unreadable_files: &[DocumentFault],
     settings: &Settings,
     now: Millis,
-    each: usize,
+    max_per_kind: usize,
 ) -> Result<Warnings, Vec<DocumentFault>> {
     let mut parsed = parse_all(files);
-    unread.iter().cloned().for_each(|fault| parsed.lacks(fault));
-    let next = super::succession(&Content::default(), &parsed, true, settings);
-    let (_, warnings) =
-        whole(&OrgId::new("lint"), ConfigVersion(0), &next, &parsed, settings, &BankEntries::new(), now)?;
-    Ok(Warnings { total: warnings.len(), listed: listed(warnings, each) })
+    unreadable_files.iter().cloned().for_each(|fault| parsed.lacks(fault));
+    let next_content = super::build_next_content(&Content::default(), &parsed, true, settings);
+    let (_, warnings) = check_content(
+        &OrgId::new("lint"),
+        ConfigVersion(0),
+        &next_content,
+        &parsed,
+        settings,
+        &BankEntries::new(),
+        now,
+    )?;
+    Ok(Warnings { total: warnings.len(), listed: limit_warnings(warnings, max_per_kind) })
 }
 
-/// Files compiled by themselves, with the warnings: what they would do, without a service that does it.
+/// Compiles files without a service, and returns the configuration with its warnings.
 pub fn offline(
     files: &[File],
     settings: &Settings,
 ) -> Result<(Compiled, Vec<DocumentFault>), Vec<DocumentFault>> {
-    let given = parse(files)?;
-    let created = super::created_policies(&given);
+    let documents = parse(files)?;
+    let created = super::created_policy_keys(&documents);
     let content =
-        Content::default().succeeded_by(Set::collect(given)?, &created, settings.item_type_versions);
+        Content::default().with_successor(Set::collect(documents)?, &created, settings.item_type_versions);
     content.set.validate()?;
-    let faults = pattern_faults(&content, &settings.rules);
+    let faults = find_pattern_faults(&content, &settings.rules);
     if !faults.is_empty() {
         return Err(faults);
     }
@@ -65,28 +72,28 @@ pub fn offline(
     let entries = BankEntries::new();
     let compiled =
         compile(&OrgId::new("offline"), ConfigVersion(0), &content, &entries, &settings.rules, prefix)?;
-    let warnings = listed(warnings(&content, &compiled), LISTED);
+    let warnings = limit_warnings(collect_warnings(&content, &compiled), MAX_WARNINGS_PER_KIND);
     Ok((compiled, warnings))
 }
 
-/// Warnings, each with its kind.
-pub(super) type Kinds = Vec<(&'static str, DocumentFault)>;
+/// Warnings with their kinds.
+pub(super) type TaggedWarnings = Vec<(&'static str, DocumentFault)>;
 
-/// Warnings of one kind that an answer lists.
-pub(super) const LISTED: usize = 100;
+/// Greatest number of warnings of one kind in a response.
+pub(super) const MAX_WARNINGS_PER_KIND: usize = 100;
 
-/// All faults of what was read and of the content that it makes, or what that compiles to and its warnings.
-pub(super) fn whole(
+/// Returns the compiled content with its warnings, or all faults of the files and the content.
+pub(super) fn check_content(
     org: &OrgId,
     version: ConfigVersion,
-    Next { content, doubled }: &Next,
+    NextContent { content, duplicates: doubled }: &NextContent,
     parsed: &Parsed,
     settings: &Settings,
     entries: &BankEntries,
     now: Millis,
-) -> Result<(Compiled, Kinds), Vec<DocumentFault>> {
+) -> Result<(Compiled, TaggedWarnings), Vec<DocumentFault>> {
     let mut faults = content.set.validate().err().unwrap_or_default();
-    faults.extend(pattern_faults(content, &settings.rules));
+    faults.extend(find_pattern_faults(content, &settings.rules));
     for (origin, document) in content.set.endpoints.values() {
         check_endpoint(origin, document, settings, &mut faults);
     }
@@ -94,41 +101,46 @@ pub(super) fn whole(
         check_signal(origin, document, settings, &mut faults);
     }
     check_scores(&content.set, &mut faults);
-    let mut told = Vec::new();
+    let mut warnings = Vec::new();
     let compiled =
         match compile(org, version, content, entries, &settings.rules, &settings.header_variable_prefix) {
-            Err(found) => {
-                // Keys and names are checked by their documents and the set, and again by the rules, in other words:
-                // the first told at a place stays.
-                let told: HashSet<_> = faults.iter().chain(&parsed.faults).map(place).collect();
-                let new: Vec<_> =
-                    found.iter().filter(|fault| !told.contains(&place(fault))).cloned().collect();
-                faults.extend(new);
+            Err(compile_faults) => {
+                // The rules check keys and names again, in other words than the checks of documents: the
+                // first fault reported at a place is kept.
+                let reported_places: HashSet<_> =
+                    faults.iter().chain(&parsed.faults).map(fault_place).collect();
+                let new_faults: Vec<_> = compile_faults
+                    .iter()
+                    .filter(|fault| !reported_places.contains(&fault_place(fault)))
+                    .cloned()
+                    .collect();
+                faults.extend(new_faults);
                 None
             }
             Ok(compiled) => {
-                told = warnings(content, &compiled);
-                // Of types that were not read whole, examples say nothing.
+                warnings = collect_warnings(content, &compiled);
+                // Item types with faults may lack fields, which would fail valid examples.
                 if parsed.faults.is_empty() {
-                    faults.extend(inline::run(&compiled, content, now));
+                    faults.extend(inline::find_failed_examples(&compiled, content, now));
                 }
                 Some(compiled)
             }
         };
     faults.retain(|fault| !parsed.is_in_doubt(fault));
     faults.extend(parsed.faults.iter().chain(doubled).cloned());
-    told.extend(unheard(&content.set).into_iter().map(|it| ("unheard", it)));
-    told.extend(kept_from_endpoints(&content.set).into_iter().map(|it| ("child_safety", it)));
-    told.extend(expired(&content.set, now).into_iter().map(|it| ("expired", it)));
+    warnings.extend(warn_undelivered_callbacks(&content.set).into_iter().map(|it| ("unheard", it)));
+    warnings
+        .extend(warn_missing_child_safety_endpoint(&content.set).into_iter().map(|it| ("child_safety", it)));
+    warnings.extend(warn_expired_rules(&content.set, now).into_iter().map(|it| ("expired", it)));
     if let (Some(compiled), true) = (compiled, faults.is_empty()) {
-        return Ok((compiled, told));
+        return Ok((compiled, warnings));
     }
-    faults.sort_by(|left, right| place(left).cmp(&place(right)).then(left.line.cmp(&right.line)));
+    faults.sort_by(|left, right| fault_place(left).cmp(&fault_place(right)).then(left.line.cmp(&right.line)));
     faults.dedup();
     Err(faults)
 }
 
-fn place(fault: &DocumentFault) -> (&str, Option<usize>, &str) {
+fn fault_place(fault: &DocumentFault) -> (&str, Option<usize>, &str) {
     (&fault.origin.file, fault.origin.index, &fault.path)
 }
 
@@ -138,16 +150,16 @@ fn check_endpoint(
     settings: &Settings,
     faults: &mut Vec<DocumentFault>,
 ) {
-    if let Err(found) = Target::parse(&document.url) {
-        faults.push(DocumentFault::new(origin, "url", sentence(&found)));
+    if let Err(error) = Target::parse(&document.url) {
+        faults.push(DocumentFault::new(origin, "url", sentence(&error)));
     }
     let endpoint = endpoint::Endpoint::new(document, &settings.header_variable_prefix);
     check_all_headers(origin, &endpoint.headers, &endpoint.check_references(), faults);
 }
 
 fn check_signal(origin: &Origin, document: &Signal, settings: &Settings, faults: &mut Vec<DocumentFault>) {
-    if let Err(found) = Target::parse(&document.url) {
-        faults.push(DocumentFault::new(origin, "url", sentence(&found)));
+    if let Err(error) = Target::parse(&document.url) {
+        faults.push(DocumentFault::new(origin, "url", sentence(&error)));
     }
     let signal = ScoreSignal::new(document, &settings.header_variable_prefix);
     check_all_headers(origin, signal.headers(), &signal.check_references(), faults);
@@ -159,40 +171,44 @@ fn check_all_headers(
     references: &[Unresolved],
     faults: &mut Vec<DocumentFault>,
 ) {
-    let mut alone = Vec::new();
+    let mut header_faults = Vec::new();
     for header in headers {
-        if let Err(found) = check_headers(std::slice::from_ref(header)) {
-            alone.push(DocumentFault::new(origin, "headers", sentence(&found)));
+        if let Err(error) = check_headers(std::slice::from_ref(header)) {
+            header_faults.push(DocumentFault::new(origin, "headers", sentence(&error)));
         }
     }
-    // One by one finds all of them; together finds what only the whole can have, such as two spellings of a name.
-    if let (true, Err(found)) = (alone.is_empty(), check_headers(headers)) {
-        alone.push(DocumentFault::new(origin, "headers", sentence(&found)));
+    // The headers together, for faults such as two spellings of a name. They would repeat any fault of a
+    // single header.
+    if let (true, Err(error)) = (header_faults.is_empty(), check_headers(headers)) {
+        header_faults.push(DocumentFault::new(origin, "headers", sentence(&error)));
     }
-    faults.extend(alone);
-    faults.extend(references.iter().map(|found| DocumentFault::new(origin, "headers", sentence(found))));
+    faults.extend(header_faults);
+    faults.extend(
+        references.iter().map(|reference| DocumentFault::new(origin, "headers", sentence(reference))),
+    );
 }
 
-/// Conditions on models name signals that exist, and labels or a text that those have.
+/// Checks that conditions on models name existing signals, and labels or texts that these have.
 fn check_scores(set: &Set, faults: &mut Vec<DocumentFault>) {
-    let of_rules = set.rules.values().map(|(origin, rule)| (origin, "when".to_owned(), &rule.when, false));
-    let of_routing = set.routing.values().flat_map(|(origin, routing)| {
+    let rule_conditions =
+        set.rules.values().map(|(origin, rule)| (origin, "when".to_owned(), &rule.when, false));
+    let routing_conditions = set.routing.values().flat_map(|(origin, routing)| {
         let conditions = routing.entries.iter().enumerate();
-        conditions.filter_map(move |(nth, entry)| {
-            Some((origin, format!("entries[{nth}].when"), entry.when.as_ref()?, true))
+        conditions.filter_map(move |(index, entry)| {
+            Some((origin, format!("entries[{index}].when"), entry.when.as_ref()?, true))
         })
     });
-    for (origin, path, when, is_routing) in of_rules.chain(of_routing) {
+    for (origin, path, when, is_routing) in rule_conditions.chain(routing_conditions) {
         let mut conditions = Vec::new();
-        model_conditions_in(when, &path, &mut conditions);
+        collect_model_conditions(when, &path, &mut conditions);
         for (path, is_text, score) in conditions {
             let Some(model) = score.get("model").and_then(Value::as_str) else { continue };
             let Some((_, signal)) = set.signals.get(model) else {
-                let near = hint(model, set.signals.keys().map(SignalId::as_str));
-                let message = format!("There is no signal `{}`.{near}", shown(model));
-                let missing = Some(Missing::Document(DocumentKind::Signal, model.to_owned()));
+                let suggestion = hint(model, set.signals.keys().map(SignalId::as_str));
+                let message = format!("There is no signal `{}`.{suggestion}", shown(model));
+                let missing_document = Some(Missing::Document(DocumentKind::Signal, model.to_owned()));
                 let fault = DocumentFault::new(origin, format!("{path}.model"), message);
-                faults.push(DocumentFault { missing, ..fault });
+                faults.push(DocumentFault { missing: missing_document, ..fault });
                 continue;
             };
             if is_routing && signal.cache.duration().is_zero() {
@@ -217,9 +233,10 @@ fn check_scores(set: &Set, faults: &mut Vec<DocumentFault>) {
                     faults.push(DocumentFault::new(origin, path, message));
                 }
                 Some(label) => {
-                    if let Some(known) = signal.known_labels().filter(|known| !known.contains(label)) {
-                        let near = hint(label, known);
-                        let message = format!("The signal `{model}` has no label `{}`.{near}", shown(label));
+                    if let Some(labels) = signal.known_labels().filter(|labels| !labels.contains(label)) {
+                        let suggestion = hint(label, labels);
+                        let message =
+                            format!("The signal `{model}` has no label `{}`.{suggestion}", shown(label));
                         faults.push(DocumentFault::new(origin, format!("{path}.label"), message));
                     }
                 }
@@ -229,53 +246,60 @@ fn check_scores(set: &Set, faults: &mut Vec<DocumentFault>) {
     }
 }
 
-/// Gathers the conditions on models, each with its path; the flag is true for one on a text. What is no condition is
-/// told elsewhere.
-fn model_conditions_in<'a>(condition: &'a Value, path: &str, found: &mut Vec<(String, bool, &'a Value)>) {
+/// Collects the conditions on models with their paths; the flag is true for a condition on a text. Other
+/// checks report malformed conditions.
+fn collect_model_conditions<'a>(
+    condition: &'a Value,
+    path: &str,
+    conditions: &mut Vec<(String, bool, &'a Value)>,
+) {
     for key in ["all", "any"] {
-        for (nth, part) in condition.get(key).and_then(Value::as_array).into_iter().flatten().enumerate() {
-            model_conditions_in(part, &format!("{path}.{key}[{nth}]"), found);
+        for (index, part) in condition.get(key).and_then(Value::as_array).into_iter().flatten().enumerate() {
+            collect_model_conditions(part, &format!("{path}.{key}[{index}]"), conditions);
         }
     }
     if let Some(inner) = condition.get("not") {
-        model_conditions_in(inner, &format!("{path}.not"), found);
+        collect_model_conditions(inner, &format!("{path}.not"), conditions);
     }
     for (key, is_text) in [("score", false), ("model_text", true)] {
-        found.extend(condition.get(key).map(|of| (format!("{path}.{key}"), is_text, of)));
+        conditions.extend(condition.get(key).map(|value| (format!("{path}.{key}"), is_text, value)));
     }
 }
 
-/// Actions whose callbacks nobody would take: they are kept as held until somebody does.
-fn unheard(set: &Set) -> Vec<DocumentFault> {
-    let heard = set.endpoints.values().any(|(_, it)| it.takes(Event::AutomaticAction));
-    let silent = set
+/// Warns about callback actions without a receiving endpoint. Their callbacks are held until an endpoint
+/// receives them.
+fn warn_undelivered_callbacks(set: &Set) -> Vec<DocumentFault> {
+    let has_receiver = set.endpoints.values().any(|(_, it)| it.takes(Event::AutomaticAction));
+    let undelivered_actions = set
         .actions
         .values()
-        .filter(|(_, it)| it.kind == ActionKind::Callback && it.endpoint.is_none() && !heard);
+        .filter(|(_, it)| it.kind == ActionKind::Callback && it.endpoint.is_none() && !has_receiver);
     let message = "No endpoint takes `action.automatic`: callbacks of this action are held until one does.";
-    silent.map(|(origin, _)| DocumentFault::new(origin, "endpoint", message)).collect()
+    undelivered_actions.map(|(origin, _)| DocumentFault::new(origin, "endpoint", message)).collect()
 }
 
-/// Warns about actions of kind `enqueue_child_safety` without an endpoint for child-safety material: all callbacks about the
-/// items of such an action would be held.
-fn kept_from_endpoints(set: &Set) -> Vec<DocumentFault> {
+/// Warns about actions of kind `enqueue_child_safety` if no endpoint receives child-safety material: all
+/// callbacks about their items would be held.
+fn warn_missing_child_safety_endpoint(set: &Set) -> Vec<DocumentFault> {
     if set.endpoints.is_empty() || set.endpoints.values().any(|(_, endpoint)| endpoint.child_safety) {
         return Vec::new();
     }
-    let hand_over = set.actions.values().filter(|(_, action)| action.kind == ActionKind::EnqueueChildSafety);
+    let escalating_actions =
+        set.actions.values().filter(|(_, action)| action.kind == ActionKind::EnqueueChildSafety);
     let message = "No endpoint says `child_safety: true`: once this action has handed an item over, all callbacks about the item are held until one does.";
-    hand_over.map(|(origin, _)| DocumentFault::new(origin, "kind", message)).collect()
+    escalating_actions.map(|(origin, _)| DocumentFault::new(origin, "kind", message)).collect()
 }
 
-/// Rules that are evaluated no more.
-fn expired(set: &Set, now: Millis) -> Vec<DocumentFault> {
-    let over = |rule: &Rule| rule.status != Status::Archived && rule.expires_at.is_some_and(|end| end <= now);
+/// Warns about rules that are no longer evaluated.
+fn warn_expired_rules(set: &Set, now: Millis) -> Vec<DocumentFault> {
+    let is_expired =
+        |rule: &Rule| rule.status != Status::Archived && rule.expires_at.is_some_and(|end| end <= now);
     let message = "The rule has expired, so it is not evaluated: archive it, or set another `expires_at`.";
-    let expired = set.rules.values().filter(|(_, rule)| over(rule));
-    expired.map(|(origin, _)| DocumentFault::new(origin, "expires_at", message)).collect()
+    let expired_rules = set.rules.values().filter(|(_, rule)| is_expired(rule));
+    expired_rules.map(|(origin, _)| DocumentFault::new(origin, "expires_at", message)).collect()
 }
 
-/// Returns an error's text as a sentence, like the other errors.
+/// Converts an error's text to a sentence, like the other faults.
 fn sentence(error: &impl ToString) -> String {
     let mut text = error.to_string();
     if let Some(first) = text.get(..1) {

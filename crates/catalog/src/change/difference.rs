@@ -1,6 +1,4 @@
-//! Differences between two contents, document by document.
-//!
-//! It does not show values: headers and addresses are secrets.
+//! Compares two contents document by document. Values are left out, because headers and addresses are secrets.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -15,13 +13,13 @@ pub enum How {
     Removed,
 }
 
-/// One document that is not as it was.
+/// Document that a change adds, changes or removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     pub kind: DocumentKind,
     pub key: String,
     pub how: How,
-    /// True if the document gives child-safety material to a destination, before the change or after it.
+    /// True if the document sends child-safety material to a destination, before or after the change.
     pub is_child_safety: bool,
 }
 
@@ -36,22 +34,23 @@ impl fmt::Display for Difference {
     }
 }
 
-pub(super) fn between(before: &Content, after: &Content) -> Vec<Difference> {
-    fn by_name(documents: &[Document]) -> BTreeMap<(DocumentKind, &str), &Document> {
+pub(super) fn compare_contents(before: &Content, after: &Content) -> Vec<Difference> {
+    fn index_by_name(documents: &[Document]) -> BTreeMap<(DocumentKind, &str), &Document> {
         documents.iter().map(|document| ((document.kind(), document.key()), document)).collect()
     }
     let (before, after) = (before.documents(), after.documents());
-    let (before, after) = (by_name(&before), by_name(&after));
-    let sends = |documents: &BTreeMap<(DocumentKind, &str), &Document>, name: &(DocumentKind, &str)| {
+    let (before, after) = (index_by_name(&before), index_by_name(&after));
+    let shares_child_safety = |documents: &BTreeMap<(DocumentKind, &str), &Document>,
+                               name: &(DocumentKind, &str)| {
         documents.get(name).is_some_and(|document| sends_child_safety(document))
     };
     let difference = |name: (DocumentKind, &str), how| Difference {
         kind: name.0,
         key: name.1.to_owned(),
         how,
-        is_child_safety: sends(&before, &name) || sends(&after, &name),
+        is_child_safety: shares_child_safety(&before, &name) || shares_child_safety(&after, &name),
     };
-    let mut found: Vec<Difference> = after
+    let mut differences: Vec<Difference> = after
         .iter()
         .filter_map(|(name, document)| match before.get(name) {
             None => Some(difference(*name, How::Added)),
@@ -59,13 +58,13 @@ pub(super) fn between(before: &Content, after: &Content) -> Vec<Difference> {
             Some(_) => None,
         })
         .collect();
-    let gone = before.keys().filter(|name| !after.contains_key(*name));
-    found.extend(gone.map(|name| difference(*name, How::Removed)));
-    found.sort_by(|left, right| (left.kind, &left.key).cmp(&(right.kind, &right.key)));
-    found
+    let removed_names = before.keys().filter(|name| !after.contains_key(*name));
+    differences.extend(removed_names.map(|name| difference(*name, How::Removed)));
+    differences.sort_by(|left, right| (left.kind, &left.key).cmp(&(right.kind, &right.key)));
+    differences
 }
 
-/// True if items of child safety leave the service for the destination of the document.
+/// True if the document's destination receives child-safety items.
 fn sends_child_safety(document: &Document) -> bool {
     match document {
         Document::Endpoint(endpoint) => endpoint.child_safety,

@@ -1,6 +1,7 @@
-//! Seals the header values that a change writes out, so that no snapshot, and nobody who pulls it, has them in clear.
+//! Seals header values in clear before a snapshot is stored, so that neither the store nor a pull contains
+//! them in clear.
 //!
-//! How a value is sealed and opened is `secrets`' concern.
+//! `secrets` does the sealing.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +13,22 @@ use tidegate_schemas::{
 use super::ApplyError;
 use crate::secrets::{HeaderOwner, Secrets, is_sealed};
 
-/// A value that is the same as before keeps its sealed text, so that it is no difference. A sealed text that somebody
-/// pulled is taken again at its own place, and refused at any other.
-pub(super) fn seal(secrets: &Secrets, org: &OrgId, current: &Set, next: &mut Set) -> Result<(), ApplyError> {
+/// Seals all header values. A value equal to the current one keeps its sealed text, so that it is no
+/// difference. A sealed text is accepted for the header it was pulled from, and refused for any other.
+pub(super) fn seal_all_headers(
+    secrets: &Secrets,
+    org: &OrgId,
+    current: &Set,
+    next: &mut Set,
+) -> Result<(), ApplyError> {
     let mut sealing = Sealing { secrets, org, faults: Vec::new() };
     for (key, (origin, endpoint)) in &mut next.endpoints {
-        let before = current.endpoints.get(key).map(|(_, before)| &before.headers);
-        sealing.seal(key.into(), origin, &mut endpoint.headers, before)?;
+        let old_headers = current.endpoints.get(key).map(|(_, old_endpoint)| &old_endpoint.headers);
+        sealing.seal_headers(key.into(), origin, &mut endpoint.headers, old_headers)?;
     }
     for (key, (origin, signal)) in &mut next.signals {
-        let before = current.signals.get(key).map(|(_, before)| &before.headers);
-        sealing.seal(key.into(), origin, &mut signal.headers, before)?;
+        let old_headers = current.signals.get(key).map(|(_, old_signal)| &old_signal.headers);
+        sealing.seal_headers(key.into(), origin, &mut signal.headers, old_headers)?;
     }
     if sealing.faults.is_empty() { Ok(()) } else { Err(ApplyError::Invalid(sealing.faults)) }
 }
@@ -36,16 +42,17 @@ struct Sealing<'a> {
 }
 
 impl Sealing<'_> {
-    fn seal(
+    fn seal_headers(
         &mut self,
         owner: HeaderOwner<'_>,
         origin: &Origin,
         headers: &mut Headers,
-        before: Option<&Headers>,
+        old_headers: Option<&Headers>,
     ) -> Result<(), ApplyError> {
         for (header, value) in headers {
-            let before = before.and_then(|headers| headers.get(header));
-            if before == Some(value) && is_sealed(value) || value.contains("${") {
+            let old_value = old_headers.and_then(|headers| headers.get(header));
+            // References such as `${CALLBACK_TOKEN}` are no secrets.
+            if old_value == Some(value) && is_sealed(value) || value.contains("${") {
                 continue;
             }
             if is_sealed(value) {
@@ -56,8 +63,9 @@ impl Sealing<'_> {
                 }
                 continue;
             }
-            *value = match before.filter(|before| self.opens_to(owner, header, before, value)) {
-                Some(before) => before.clone(),
+            *value = match old_value.filter(|sealed_value| self.opens_to(owner, header, sealed_value, value))
+            {
+                Some(sealed_value) => sealed_value.clone(),
                 None => self.secrets.seal_header(self.org, owner, header, value)?,
             };
         }
@@ -66,6 +74,9 @@ impl Sealing<'_> {
 
     fn opens_to(&self, owner: HeaderOwner<'_>, header: &str, sealed: &str, value: &str) -> bool {
         is_sealed(sealed)
-            && self.secrets.open_header(self.org, owner, header, sealed).is_ok_and(|before| before == value)
+            && self
+                .secrets
+                .open_header(self.org, owner, header, sealed)
+                .is_ok_and(|plain_text| plain_text == value)
     }
 }

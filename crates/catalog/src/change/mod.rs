@@ -1,6 +1,5 @@
-//! Changes of a configuration: checked as a whole, kept as a new snapshot, made current under a condition.
-//!
-//! It makes nothing run (`live` does), and reads no files: who calls hands in their names and texts.
+//! Changes of a configuration: checked as a whole, stored as a new snapshot, made current by a conditional
+//! write. `live` makes them run.
 
 mod check;
 mod difference;
@@ -27,14 +26,15 @@ pub use self::{
 };
 use crate::{
     Banks, Compiled, Error, OrgWork, Settings, banks,
-    compile::listed,
+    compile::limit_warnings,
     content::Content,
-    contents::{Contents, Current},
+    contents::{Contents, CurrentConfig},
     secrets::{SecretError, Secrets},
     snapshots,
 };
 
-/// A file of documents: its name, as faults show it, and its text. A name ending in `.json` means JSON, else YAML.
+/// File of documents: its name, as shown in faults, and its text. A name ending in `.json` means JSON; other
+/// names mean YAML.
 pub type File = (String, String);
 
 /// Requested change of the configuration.
@@ -42,35 +42,35 @@ pub type File = (String, String);
 pub struct Change {
     pub files: Vec<File>,
     pub author: String,
-    /// The version that the change was made from; it is refused if that one is not current any more.
+    /// Version that the change is based on. The change is refused if another version is current.
     pub expected_version: Option<ConfigVersion>,
-    /// True if documents that are not in the files are removed.
+    /// True to remove documents that are not in the files.
     pub prune: bool,
 }
 
 impl Change {
-    /// A change that is only checked: without an author, and from any version.
+    /// Creates a change that is only checked: without an author, and based on any version.
     pub fn unsigned(files: Vec<File>, prune: bool) -> Self {
         Self { files, author: String::new(), expected_version: None, prune }
     }
 }
 
-/// Result of a change.
+/// Result of an applied change.
 #[derive(Clone, Debug)]
 pub struct Applied {
-    /// The current version now: the old one if nothing was different.
+    /// Current version: the old one if the files changed no document.
     pub version: ConfigVersion,
     pub differences: Vec<Difference>,
-    /// Warnings about what is allowed but hardly meant.
+    /// Warnings about documents that are valid but probably unintended.
     pub warnings: Vec<DocumentFault>,
-    /// Endpoints that got a signing secret; their receivers need it.
+    /// Endpoints with a new signing secret, which their receivers need.
     pub new_secrets: Vec<EndpointId>,
 }
 
-/// Why a change is not made. Nothing changed then.
+/// Error of a change. The configuration is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    #[error("{} of the documents' faults: {}", .0.len(), crate::content::joined(.0))]
+    #[error("{} of the documents' faults: {}", .0.len(), crate::content::join_faults(.0))]
     Invalid(Vec<DocumentFault>),
     #[error("the configuration is at version {}, and the change was made from version {}: pull and try again", .found.0, .expected.0)]
     HeadMoved { expected: ConfigVersion, found: ConfigVersion },
@@ -106,7 +106,7 @@ impl From<tidegate_store::Error> for ApplyError {
     }
 }
 
-/// The current configuration as files, and the version to name when they are applied again.
+/// Current configuration as files, and the version to name when they are applied again.
 #[derive(Clone, Debug)]
 pub struct Pulled {
     pub version: ConfigVersion,
@@ -115,7 +115,7 @@ pub struct Pulled {
     pub files: Vec<File>,
 }
 
-/// Makes changes. Cloning it is cheap.
+/// Service that checks and applies changes. Clones share one cache.
 #[derive(Clone)]
 pub struct Changes {
     store: Store,
@@ -125,12 +125,12 @@ pub struct Changes {
     clock: Clock,
 }
 
-/// A change that was checked and not made yet: what was current, and what should be.
+/// Change that passed all checks and is not applied yet.
 pub struct Planned {
     head: ConfigHead,
-    next: Content,
-    /// Length of the documents, by which work with them is judged.
-    bytes: usize,
+    next_content: Content,
+    /// Length of the documents, used as the cost of work with them.
+    work_bytes: usize,
     compiled: Compiled,
     author: String,
     differences: Vec<Difference>,
@@ -143,7 +143,8 @@ impl Planned {
         &self.differences
     }
 
-    /// Returns the queues that would be gone. A queue that every organisation has only loses its settings.
+    /// Returns the queues that the change removes. A built-in queue only loses its settings and is not among
+    /// them.
     pub fn removed_queues(&self) -> impl Iterator<Item = QueueId> {
         let is_removed = |it: &&Difference| it.kind == DocumentKind::Queue && it.how == How::Removed;
         let keys = self.differences.iter().filter(is_removed).map(|it| QueueId::new(&it.key));
@@ -151,11 +152,11 @@ impl Planned {
     }
 }
 
-/// Configuration that a change would lead to.
+/// Configuration that would result from a change.
 #[derive(Debug)]
 pub struct Candidate {
     pub compiled: Compiled,
-    /// The version that the change was made from.
+    /// Version that the change is based on.
     pub from: ConfigVersion,
     pub differences: Vec<Difference>,
     pub warnings: Vec<DocumentFault>,
@@ -167,7 +168,7 @@ impl Changes {
         Self { store, contents, secrets, settings: Arc::new(settings.clone()), clock: system_clock() }
     }
 
-    /// The banks of the same configurations.
+    /// Returns the banks of the same configurations, with the same cache.
     pub fn banks(&self) -> Banks {
         Banks::with_contents(
             self.store.clone(),
@@ -177,32 +178,33 @@ impl Changes {
         )
     }
 
-    /// Returns the documents that orgs pull, written out by `write`.
+    /// Returns the cache of pulled documents. `write` serialises them.
     pub fn pulls(&self, write: impl Fn(&OrgId, Pulled) -> Vec<u8> + Send + Sync + 'static) -> Pulls {
         Pulls::new(self.contents.clone(), Arc::new(write), &self.settings)
     }
 
-    /// Turns of the orgs at computations that take long, of which changes are some.
+    /// Returns the queue of long computations, which changes use too.
     pub fn work(&self) -> &OrgWork {
         self.contents.work()
     }
 
-    /// Checks the change and makes it, if the head is still where it was read.
+    /// Checks and applies a change, unless another change is committed in between.
     pub async fn apply(&self, org: &OrgId, change: Change) -> Result<Applied, ApplyError> {
         self.commit(self.plan(org, change).await?).await
     }
 
-    /// Makes a change that was checked, if the head is still where it was read.
+    /// Applies a checked change, unless another change was committed since the check.
     pub async fn commit(&self, planned: Planned) -> Result<Applied, ApplyError> {
-        let Planned { head, next, bytes, compiled, author, differences, warnings } = planned;
+        let Planned { head, next_content, work_bytes, compiled, author, differences, warnings } = planned;
         let org = compiled.org();
-        let endpoints: Vec<_> = next.set.endpoints.keys().cloned().collect();
-        // Before secrets are made: whoever is refused here is told of the new ones by the next try.
+        let endpoints: Vec<_> = next_content.set.endpoints.keys().cloned().collect();
+        // Encoded before secrets are created: if encoding is refused because the service is busy, the next
+        // attempt still reports the secrets as new.
         let text = match differences.is_empty() {
             true => None,
-            false => Some(self.work().run(org, bytes, move || next.encode()).await?),
+            false => Some(self.work().run(org, work_bytes, move || next_content.encode()).await?),
         };
-        // Before the endpoints are live: nothing may wait for a secret that nobody makes.
+        // Created before the endpoints are live: deliveries wait for a missing secret.
         let mut new_secrets = Vec::new();
         for endpoint in endpoints {
             if self.secrets.ensure(org, &endpoint).await? {
@@ -212,21 +214,22 @@ impl Changes {
         let Some(text) = text else {
             return Ok(Applied { version: head.config_version, differences, warnings, new_secrets });
         };
-        let now = (self.clock)();
+        let changed_at = (self.clock)();
         let version = ConfigVersion(head.config_version.0 + 1);
-        let snapshot_id = snapshots::write(&self.store, org, version, &text, &author, now).await?;
+        let snapshot_id =
+            snapshots::write_snapshot(&self.store, org, version, &text, &author, changed_at).await?;
         let next_head =
-            ConfigHead { config_version: version, snapshot_id, changed_at: now, author, ..head.clone() };
+            ConfigHead { config_version: version, snapshot_id, changed_at, author, ..head.clone() };
         match self.store.replace(&next_head, head.version).await? {
             Replaced::Yes => {}
-            Replaced::No(moved) => {
-                let found = moved.config_version;
-                return Err(ApplyError::HeadMoved { expected: head.config_version, found });
+            Replaced::No(current_head) => {
+                let current_version = current_head.config_version;
+                return Err(ApplyError::HeadMoved { expected: head.config_version, found: current_version });
             }
             Replaced::Gone => return Err(Error::NoSuchOrg(org.clone()).into()),
         }
-        // The change is made: without the bump it is seen a little later.
-        if let Err(error) = snapshots::bump(&self.store, now).await {
+        // The change is committed. Without the bump, processes notice it at their next full read.
+        if let Err(error) = snapshots::bump_epoch(&self.store, changed_at).await {
             tracing::warn!(tag = error.tag(), %org, version = version.0, "processes see the change late");
         }
         tracing::info!(%org, version = version.0, changes = differences.len(), "the configuration changed");
@@ -255,97 +258,100 @@ impl Changes {
         Ok(Candidate { compiled, from: head.config_version, differences, warnings })
     }
 
-    /// The current documents in their canonical form, one file a kind.
+    /// Returns the current documents in their canonical form, one file per kind.
     pub async fn pull(&self, org: &OrgId) -> Result<Pulled, Error> {
-        let current = self.contents.current(org).await?;
-        self.work().run(org, current.bytes, move || pulls::pulled(current)).await
+        let current = self.contents.load_current(org).await?;
+        self.work().run(org, current.text_bytes, move || pulls::pulled_config(current)).await
     }
 
-    /// Waits until every process that lives runs this version or a later one.
+    /// Waits until every live process runs this version or a later one.
     pub async fn wait(
         &self,
         org: &OrgId,
         version: ConfigVersion,
         within: std::time::Duration,
     ) -> Result<Waited, Error> {
-        wait::wait(&self.store, org, version, within, (self.clock)()).await
+        wait::wait_until_live(&self.store, org, version, within, (self.clock)()).await
     }
 
-    /// Checks a change and makes nothing.
+    /// Checks a change without applying it.
     pub async fn plan(&self, org: &OrgId, change: Change) -> Result<Planned, ApplyError> {
-        let Change { files, author, expected_version: expected, prune } = change;
-        let Current { head, content: current, bytes } = self.contents.current(org).await?;
-        let bytes = bytes + files.iter().map(|(_, text)| text.len()).sum::<usize>();
-        if let Some(expected) = expected.filter(|expected| *expected != head.config_version) {
-            return Err(ApplyError::HeadMoved { expected, found: head.config_version });
+        let Change { files, author, expected_version, prune } = change;
+        let CurrentConfig { head, content: current, text_bytes: bytes } =
+            self.contents.load_current(org).await?;
+        let work_bytes = bytes + files.iter().map(|(_, text)| text.len()).sum::<usize>();
+        if let Some(expected_version) = expected_version.filter(|version| *version != head.config_version) {
+            return Err(ApplyError::HeadMoved { expected: expected_version, found: head.config_version });
         }
         let (work_org, org, settings, now) = (org, org.clone(), Arc::clone(&self.settings), (self.clock)());
         let (version, secrets) = (ConfigVersion(head.config_version.0 + 1), self.secrets.clone());
-        // In the turn: entries may be many, and whoever waits must not hold them.
-        let turn = self.work().turn(work_org).await?;
-        let held = banks::all(&self.store, &org, &current).await?;
+        // Acquired before loading: waiting requests must not keep millions of bank entries in memory.
+        let permits = self.work().turn(work_org).await?;
+        let loaded_banks = banks::load_all(&self.store, &org, &current).await?;
         let check = move || {
             let parsed = parse_all(&files);
-            let next = succession(&current, &parsed, prune, &settings);
-            let (entries, _) = banks::entries(&held, now);
-            let (compiled, warnings) = check::whole(&org, version, &next, &parsed, &settings, &entries, now)
-                .map_err(ApplyError::Invalid)?;
-            let mut next = next.content;
-            let turned = turned(&current.set, &next.set);
-            if !turned.is_empty() {
-                return Err(ApplyError::Invalid(turned));
+            let next = build_next_content(&current, &parsed, prune, &settings);
+            let (entries, _) = banks::active_entries(&loaded_banks, now);
+            let (compiled, warnings) =
+                check::check_content(&org, version, &next, &parsed, &settings, &entries, now)
+                    .map_err(ApplyError::Invalid)?;
+            let mut next_content = next.content;
+            let kind_faults = find_kind_changes(&current.set, &next_content.set);
+            if !kind_faults.is_empty() {
+                return Err(ApplyError::Invalid(kind_faults));
             }
-            let warnings = listed(warnings, check::LISTED);
-            headers::seal(&secrets, &org, &current.set, &mut next.set)?;
-            let differences = difference::between(&current, &next);
-            Ok::<_, ApplyError>((next, compiled, differences, warnings))
+            let warnings = limit_warnings(warnings, check::MAX_WARNINGS_PER_KIND);
+            headers::seal_all_headers(&secrets, &org, &current.set, &mut next_content.set)?;
+            let differences = difference::compare_contents(&current, &next_content);
+            Ok::<_, ApplyError>((next_content, compiled, differences, warnings))
         };
-        // Banks may be long beside short documents, so that these are no bound of the work.
-        let (checked, _turn) = turn.run(usize::MAX, check).await?;
-        let (next, compiled, differences, warnings) = checked?;
-        Ok(Planned { head, next, bytes, compiled, author, differences, warnings })
+        // Banks can be far larger than the documents, so the document length does not bound the work.
+        let (result, _turn) = permits.run(usize::MAX, check).await?;
+        let (next_content, compiled, differences, warnings) = result?;
+        Ok(Planned { head, next_content, work_bytes, compiled, author, differences, warnings })
     }
 }
 
-/// Banks of another kind than before: their entries would stay, and match nothing.
-fn turned(before: &Set, after: &Set) -> Vec<DocumentFault> {
+/// Finds banks that change their kind. Their stored entries would remain and match no item.
+fn find_kind_changes(old_set: &Set, new_set: &Set) -> Vec<DocumentFault> {
     let fault = |(key, (origin, bank)): (&BankId, &(Origin, documents::Bank))| {
-        let (_, old) = before.banks.get(key)?;
+        let (_, old) = old_set.banks.get(key)?;
         let name = old.kind.name();
         let detail = format!("The bank is of kind `{name}`, and so are its entries: make another bank.");
         (bank.kind != old.kind).then(|| DocumentFault::new(origin, "kind", detail))
     };
-    after.banks.iter().filter_map(fault).collect()
+    new_set.banks.iter().filter_map(fault).collect()
 }
 
-/// The content after a change, of what could be read.
-struct Next {
+/// Content after a change, built from the documents that could be read.
+struct NextContent {
     content: Content,
-    /// Documents whose keys were taken.
-    doubled: Vec<DocumentFault>,
+    /// Faults of documents with the key of another document.
+    duplicates: Vec<DocumentFault>,
 }
 
-/// Returns the next content. Without `prune`, documents that are not in the files stay as they are.
-fn succession(current: &Content, parsed: &Parsed, prune: bool, settings: &Settings) -> Next {
-    let given = &parsed.documents;
-    let created = created_policies(given);
-    let (mut set, doubled) = Set::gather(given.clone());
+/// Builds the next content. Without `prune`, documents that are not in the files stay.
+fn build_next_content(current: &Content, parsed: &Parsed, prune: bool, settings: &Settings) -> NextContent {
+    let documents = &parsed.documents;
+    let created = created_policy_keys(documents);
+    let (mut set, duplicates) = Set::gather(documents.clone());
     if !prune {
-        let named: BTreeSet<_> =
-            given.iter().map(|(_, document)| (document.kind(), document.key())).collect();
-        let kept = current.set.documents().into_iter();
-        let kept = kept.filter(|(_, document)| !named.contains(&(document.kind(), document.key())));
-        // Those that are doubled among the given are told already.
-        (set, _) = Set::gather(kept.chain(given.iter().cloned()).collect());
+        let document_names: BTreeSet<_> =
+            documents.iter().map(|(_, document)| (document.kind(), document.key())).collect();
+        let unchanged_documents = current.set.documents().into_iter();
+        let unchanged_documents = unchanged_documents
+            .filter(|(_, document)| !document_names.contains(&(document.kind(), document.key())));
+        // Duplicates among the new documents were already reported by the first call.
+        (set, _) = Set::gather(unchanged_documents.chain(documents.iter().cloned()).collect());
     }
-    Next { content: current.succeeded_by(set, &created, settings.item_type_versions), doubled }
+    NextContent { content: current.with_successor(set, &created, settings.item_type_versions), duplicates }
 }
 
-/// The keys of the policies in the order of the files.
-fn created_policies(given: &[(Origin, Document)]) -> Vec<String> {
+/// Returns the keys of policies in the order of the files.
+fn created_policy_keys(documents: &[(Origin, Document)]) -> Vec<String> {
     let key = |document: &Document| match document {
         Document::Policy(policy) => Some(policy.key.clone()),
         _ => None,
     };
-    given.iter().filter_map(|(_, document)| key(document)).collect()
+    documents.iter().filter_map(|(_, document)| key(document)).collect()
 }

@@ -1,4 +1,4 @@
-//! The current documents of orgs as files, written out for whoever asks, and kept until they change.
+//! Cache of the current documents of organisations as files, serialised once per snapshot.
 
 use std::sync::Arc;
 
@@ -8,54 +8,55 @@ use tidegate_schemas::ids::OrgId;
 use super::{Pulled, render};
 use crate::{
     Error, Settings,
-    contents::{Contents, Current},
+    contents::{Contents, CurrentConfig},
     recent::Recent,
 };
 
 type Write = dyn Fn(&OrgId, Pulled) -> Vec<u8> + Send + Sync;
 
-/// Writes out what orgs pull. One snapshot of an org is written once, however many ask for it at once.
+/// Serialises the documents that organisations pull. Concurrent pulls of one snapshot share the result.
 pub struct Pulls {
     contents: Contents,
     write: Arc<Write>,
-    kept: Arc<Recent<Bytes>>,
+    cache: Arc<Recent<Bytes>>,
 }
 
 impl Pulls {
     pub(super) fn new(contents: Contents, write: Arc<Write>, settings: &Settings) -> Self {
-        Self { contents, write, kept: Arc::new(Recent::new(settings.cached_configuration_bytes / 2)) }
+        Self { contents, write, cache: Arc::new(Recent::new(settings.cached_configuration_bytes / 2)) }
     }
 
-    /// Returns the current documents as `write` wrote them.
+    /// Returns the current documents, serialised by `write`.
     pub async fn get(&self, org: &OrgId) -> Result<Bytes, Error> {
-        let head = self.contents.head(org).await?;
-        if let Some(written) = self.kept.get(org, head.snapshot_id) {
-            return Ok(written);
+        let head = self.contents.load_head(org).await?;
+        if let Some(serialized) = self.cache.get(org, head.snapshot_id) {
+            return Ok(serialized);
         }
-        let current = self.contents.current(org).await?;
-        let turn = self.contents.work().turn(org).await?;
-        if let Some(written) = self.kept.get(org, current.head.snapshot_id) {
-            return Ok(written);
+        let current = self.contents.load_current(org).await?;
+        let permits = self.contents.work().turn(org).await?;
+        // A request before this one may have serialised the snapshot.
+        if let Some(serialized) = self.cache.get(org, current.head.snapshot_id) {
+            return Ok(serialized);
         }
-        let (org, kept, write) = (org.clone(), Arc::clone(&self.kept), Arc::clone(&self.write));
-        let (snapshot_id, bytes) = (current.head.snapshot_id, current.bytes);
-        let work = move || {
-            let written = Bytes::from(write(&org, pulled(current)));
-            kept.put(&org, snapshot_id, written.clone(), written.len());
-            written
+        let (org, cache, write) = (org.clone(), Arc::clone(&self.cache), Arc::clone(&self.write));
+        let (snapshot_id, text_bytes) = (current.head.snapshot_id, current.text_bytes);
+        let serialize = move || {
+            let serialized = Bytes::from(write(&org, pulled_config(current)));
+            cache.insert(&org, snapshot_id, serialized.clone(), serialized.len());
+            serialized
         };
-        let (written, _turn) = turn.run(bytes, work).await?;
-        Ok(written)
+        let (serialized, _turn) = permits.run(text_bytes, serialize).await?;
+        Ok(serialized)
     }
 }
 
-/// The documents in their canonical form, one file a kind.
-pub(super) fn pulled(current: Current) -> Pulled {
-    let Current { head, content, .. } = current;
+/// Renders the documents in their canonical form, one file per kind.
+pub(super) fn pulled_config(current: CurrentConfig) -> Pulled {
+    let CurrentConfig { head, content, .. } = current;
     Pulled {
         version: head.config_version,
         changed_at: head.changed_at,
         author: head.author,
-        files: render::files(&content),
+        files: render::render_files(&content),
     }
 }

@@ -1,38 +1,40 @@
-//! Writes a content as files that, applied again, change nothing.
-//!
-//! It keeps neither comments nor the files that the documents once stood in.
+//! Renders a content as files that make no difference when applied again. Comments and the original files are
+//! not stored.
 
 use tidegate_schemas::documents::{Document, DocumentKind, Format, render};
 
 use super::File;
 use crate::content::Content;
 
-/// Number of documents in one file, well below what the reader of files accepts.
-const FILE_DOCUMENTS: usize = 500;
-const FILE_BYTES: usize = 1 << 20;
+/// Greatest number of documents in one file, well below the limit of the parser.
+const MAX_FILE_DOCUMENTS: usize = 500;
+const MAX_FILE_BYTES: usize = 1 << 20;
 
-/// YAML files by kind. Policies stand in the order of their creation, and file names in that of the documents.
-pub(super) fn files(content: &Content) -> Vec<File> {
+/// Renders YAML files by kind. Policies keep the order of their creation.
+pub(super) fn render_files(content: &Content) -> Vec<File> {
     let documents = content.documents();
-    let place = |document: &Document| match document {
+    let creation_index = |document: &Document| match document {
         Document::Policy(policy) => content.policy_order.iter().position(|key| *key == policy.key),
         _ => None,
     };
-    let of_kind = |kind: DocumentKind| {
-        let mut of_kind: Vec<&Document> = documents.iter().filter(|it| it.kind() == kind).collect();
-        // Stable: the other kinds keep the order of their keys.
-        of_kind.sort_by_key(|document| place(document));
-        named(file_name(kind), pack(of_kind.into_iter().map(|it| render(it, Format::Yaml))))
+    let render_kind = |kind: DocumentKind| {
+        let mut kind_documents: Vec<&Document> = documents.iter().filter(|it| it.kind() == kind).collect();
+        // The stable sort leaves other kinds ordered by key.
+        kind_documents.sort_by_key(|document| creation_index(document));
+        name_files(
+            file_name(kind),
+            pack_into_files(kind_documents.into_iter().map(|it| render(it, Format::Yaml))),
+        )
     };
-    DocumentKind::ALL.into_iter().flat_map(of_kind).collect()
+    DocumentKind::ALL.into_iter().flat_map(render_kind).collect()
 }
 
-fn pack(documents: impl Iterator<Item = String>) -> Vec<String> {
+fn pack_into_files(documents: impl Iterator<Item = String>) -> Vec<String> {
     let mut files: Vec<String> = Vec::new();
     let mut count = 0;
     for document in documents {
         match files.last_mut() {
-            Some(file) if count < FILE_DOCUMENTS && file.len() + document.len() < FILE_BYTES => {
+            Some(file) if count < MAX_FILE_DOCUMENTS && file.len() + document.len() < MAX_FILE_BYTES => {
                 file.push_str("---\n");
                 file.push_str(&document);
                 count += 1;
@@ -46,13 +48,13 @@ fn pack(documents: impl Iterator<Item = String>) -> Vec<String> {
     files
 }
 
-fn named(name: &str, files: Vec<String>) -> Vec<File> {
-    let alone = files.len() == 1;
-    let numbered = |(place, text): (usize, String)| match alone {
+fn name_files(name: &str, files: Vec<String>) -> Vec<File> {
+    let is_single_file = files.len() == 1;
+    let name_file = |(index, text): (usize, String)| match is_single_file {
         true => (format!("{name}.yaml"), text),
-        false => (format!("{name}-{:04}.yaml", place + 1), text),
+        false => (format!("{name}-{:04}.yaml", index + 1), text),
     };
-    files.into_iter().enumerate().map(numbered).collect()
+    files.into_iter().enumerate().map(name_file).collect()
 }
 
 fn file_name(kind: DocumentKind) -> &'static str {

@@ -1,6 +1,4 @@
-//! Waits until every process that lives runs a version.
-//!
-//! It loads nothing anywhere; the processes follow by themselves.
+//! Waits until every live process runs a version.
 
 use std::time::Duration;
 
@@ -14,48 +12,49 @@ use crate::{
     snapshots,
 };
 
-/// Result of waiting.
+/// Result of the wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// Number of processes that live, all of which run it.
+    /// All live processes run the version; their number.
     Running(usize),
-    /// Processes, by label, that cannot run it, and why.
+    /// Processes that cannot run the version, by label, with the reason.
     Failing(Vec<(String, Failing)>),
-    /// Processes, by label, that were not there yet when the time was over.
+    /// Labels of the processes that had not reached the version at the deadline.
     Behind(Vec<String>),
 }
 
-pub(super) async fn wait(
+pub(super) async fn wait_until_live(
     store: &Store,
     org: &OrgId,
     version: ConfigVersion,
     within: Duration,
     now: Millis,
 ) -> Result<Waited, Error> {
-    const PAUSE: Duration = Duration::from_millis(50);
-    let give_up = Instant::now() + within;
-    let head = snapshots::head(store, org).await?.ok_or_else(|| Error::NoSuchOrg(org.clone()))?;
+    const POLL_INTERVAL: Duration = Duration::from_millis(50);
+    let deadline = Instant::now() + within;
+    let head = snapshots::load_head(store, org).await?.ok_or_else(|| Error::NoSuchOrg(org.clone()))?;
     if head.config_version < version {
         return Err(Error::NoSuchVersion { org: org.clone(), wanted: version, head: head.config_version });
     }
-    // Whoever runs all up to this epoch has read the head after it moved, even if its own bump was lost.
-    let epoch = snapshots::bump(store, now).await?;
+    // A process that runs all changes up to this epoch has read the head after it changed, even if the bump
+    // of the change itself was lost.
+    let epoch = snapshots::bump_epoch(store, now).await?;
     loop {
         let members = members::list(store).await?;
-        let behind: Vec<_> = members.iter().filter(|it| it.epoch < epoch).collect();
-        if behind.is_empty() {
-            let failing: Vec<_> = members.iter().filter_map(|it| failure(it, org, version)).collect();
-            let all_run = failing.is_empty();
-            return Ok(if all_run { Waited::Running(members.len()) } else { Waited::Failing(failing) });
+        let lagging_members: Vec<_> = members.iter().filter(|it| it.epoch < epoch).collect();
+        if lagging_members.is_empty() {
+            let failures: Vec<_> = members.iter().filter_map(|it| find_failure(it, org, version)).collect();
+            let all_run = failures.is_empty();
+            return Ok(if all_run { Waited::Running(members.len()) } else { Waited::Failing(failures) });
         }
-        if Instant::now() + PAUSE > give_up {
-            return Ok(Waited::Behind(behind.iter().map(|it| it.label.clone()).collect()));
+        if Instant::now() + POLL_INTERVAL > deadline {
+            return Ok(Waited::Behind(lagging_members.iter().map(|it| it.label.clone()).collect()));
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-fn failure(member: &Member, org: &OrgId, version: ConfigVersion) -> Option<(String, Failing)> {
-    let concerns = |it: &&Failing| it.org == *org && it.running.is_none_or(|running| running < version);
-    member.failing.iter().find(concerns).map(|it| (member.label.clone(), it.clone()))
+fn find_failure(member: &Member, org: &OrgId, version: ConfigVersion) -> Option<(String, Failing)> {
+    let blocks_version = |it: &&Failing| it.org == *org && it.running.is_none_or(|running| running < version);
+    member.failing.iter().find(blocks_version).map(|it| (member.label.clone(), it.clone()))
 }

@@ -1,9 +1,8 @@
-//! API keys: making, listing and ending them, and telling who a caller is.
+//! API keys: created, listed, rotated and revoked, and the authentication of callers. The servers decide
+//! which scope a request needs.
 //!
-//! It reads no request and says nothing about which scope a request needs.
-//!
-//! A look-up is remembered for `key_cache_seconds`, so a key that was revoked elsewhere, or whose organisation was
-//! disabled, works at most so long. Expiry is not remembered: a key ends at its instant.
+//! A lookup is cached for `key_cache_seconds`. A key that another process revoked, or that belongs to a
+//! disabled organisation, works at most that long. Expiry is checked at each use and takes effect at once.
 
 mod scopes;
 pub mod token;
@@ -30,7 +29,7 @@ pub use self::{
 };
 use crate::{Settings, cache::Cache};
 
-/// Caller of a request, as far as the key tells.
+/// Authenticated caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     pub org: OrgId,
@@ -46,7 +45,8 @@ impl Caller {
     }
 }
 
-/// Why a key opens nothing. All but the last two are answered alike, so that nobody learns which keys exist.
+/// Reason for rejecting a key. Servers give one response for all but the last two, so that a client cannot
+/// find out which keys exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     #[error("no API key was given")]
@@ -61,7 +61,7 @@ pub enum Denied {
     Revoked,
     #[error("the organisation is disabled")]
     OrgDisabled,
-    /// The store cannot be asked, so nothing is known about the key.
+    /// The store is unavailable, so the key could not be checked.
     #[error("API keys cannot be checked now")]
     Unavailable,
 }
@@ -79,7 +79,7 @@ impl Denied {
         }
     }
 
-    /// The HTTP status that says so.
+    /// Returns the HTTP status of the response.
     pub fn status(self) -> u16 {
         match self {
             Self::Missing | Self::Malformed | Self::Unknown | Self::Expired | Self::Revoked => 401,
@@ -89,7 +89,7 @@ impl Denied {
     }
 }
 
-/// Why a key cannot be made or changed.
+/// Error of creating or changing a key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     #[error(transparent)]
@@ -140,19 +140,19 @@ pub struct NewKey {
     pub expires_at: Option<Millis>,
 }
 
-/// A key that was just made. Its token is not kept: it can be shown now and never again.
+/// New key. Its token is not stored and cannot be shown again.
 #[derive(Debug)]
 pub struct Created {
     pub token: Token,
     pub info: KeyInfo,
 }
 
-/// Key as lists show it.
+/// Key in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyInfo {
     pub id: ApiKeyId,
     pub name: String,
-    /// The beginning of its token, which tells keys apart and opens nothing.
+    /// Public beginning of the token, which identifies the key and grants no access.
     pub prefix: String,
     pub scopes: Scopes,
     pub created_at: Millis,
@@ -162,7 +162,7 @@ pub struct KeyInfo {
     pub last_used_at: Option<Millis>,
 }
 
-/// Keys in the store. Cloning it is cheap: all clones remember together.
+/// API keys in the store. Clones share one cache.
 #[derive(Clone)]
 pub struct Keys(Arc<Inner>);
 
@@ -170,14 +170,14 @@ struct Inner {
     store: Store,
     clock: Clock,
     env: String,
-    known: Cache<ApiKeyId, Arc<Known>>,
+    cache: Cache<ApiKeyId, Arc<CachedKey>>,
     noted_uses: Mutex<HashMap<ApiKeyId, Millis>>,
     capacity: usize,
 }
 
-/// A key as it was looked up.
+/// Cached key.
 #[derive(Debug)]
-struct Known {
+struct CachedKey {
     caller: Caller,
     hash: Bytes,
     expires_at: Option<Millis>,
@@ -185,8 +185,8 @@ struct Known {
     org_disabled: bool,
 }
 
-/// Uses are written down at most so often.
-const USES_EVERY: Duration = Duration::from_secs(60);
+/// Least time between two stored uses of a key, to bound the writes.
+const USE_WRITE_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Keys {
     pub fn new(store: Store, settings: &Settings) -> Self {
@@ -194,65 +194,66 @@ impl Keys {
     }
 
     pub fn with_clock(store: Store, settings: &Settings, clock: Clock) -> Self {
-        let known = Cache::new(
+        let cache = Cache::new(
             Duration::from_secs(settings.key_cache_seconds),
             Duration::from_secs(settings.unknown_key_cache_seconds),
             settings.cache_entries,
             Arc::clone(&clock),
         );
         let (env, capacity) = (settings.key_env.clone(), settings.cache_entries);
-        Self(Arc::new(Inner { store, clock, env, known, noted_uses: Mutex::default(), capacity }))
+        Self(Arc::new(Inner { store, clock, env, cache, noted_uses: Mutex::default(), capacity }))
     }
 
-    /// Returns the caller with this key. The key of a request without one is the empty text.
+    /// Returns the caller with this key. The key is empty if the request has none.
     pub async fn authenticate(&self, key: &str) -> Result<Caller, Denied> {
         if key.is_empty() {
             return Err(Denied::Missing);
         }
         let token = Token::parse(key).map_err(|_| Denied::Malformed)?;
-        let known = self.known(token.id).await?;
-        // As much work for a key that does not exist as for a wrong secret.
-        let fits = token.has_hash(known.as_ref().map_or(&[0; 32], |known| &known.hash));
-        let known = known.filter(|_| fits).ok_or(Denied::Unknown)?;
-        self.admit(&known)
+        let cached_key = self.load_key(token.id).await?;
+        // The comparison also runs for a key that does not exist, so that response times do not reveal which
+        // keys exist.
+        let hash_matches = token.has_hash(cached_key.as_ref().map_or(&[0; 32], |key| &key.hash));
+        let cached_key = cached_key.filter(|_| hash_matches).ok_or(Denied::Unknown)?;
+        self.admit(&cached_key)
     }
 
-    /// Returns the caller with the key of this id, for whoever has shown the key itself before.
+    /// Returns the caller with the key of this id, for a session that presented the key before.
     pub async fn holder(&self, id: ApiKeyId) -> Result<Caller, Denied> {
-        let known = self.known(id).await?.ok_or(Denied::Unknown)?;
-        self.admit(&known)
+        let cached_key = self.load_key(id).await?.ok_or(Denied::Unknown)?;
+        self.admit(&cached_key)
     }
 
-    async fn known(&self, id: ApiKeyId) -> Result<Option<Arc<Known>>, Denied> {
-        let known = self.0.known.get(&id, || Box::pin(self.look_up(id))).await;
-        known.map_err(|error| {
+    async fn load_key(&self, id: ApiKeyId) -> Result<Option<Arc<CachedKey>>, Denied> {
+        let result = self.0.cache.get(&id, || Box::pin(self.read_key(id))).await;
+        result.map_err(|error| {
             tracing::warn!(tag = error.tag(), "API keys cannot be checked");
             Denied::Unavailable
         })
     }
 
-    /// Returns the caller unless the key or its organisation has ended.
-    fn admit(&self, known: &Known) -> Result<Caller, Denied> {
+    /// Returns the caller unless the key or its organisation is disabled.
+    fn admit(&self, key: &CachedKey) -> Result<Caller, Denied> {
         let now = (self.0.clock)();
-        if known.revoked {
+        if key.revoked {
             return Err(Denied::Revoked);
         }
-        if known.expires_at.is_some_and(|end| end <= now) {
+        if key.expires_at.is_some_and(|end| end <= now) {
             return Err(Denied::Expired);
         }
-        if known.org_disabled {
+        if key.org_disabled {
             return Err(Denied::OrgDisabled);
         }
-        self.note_use(&known.caller, now);
-        Ok(known.caller.clone())
+        self.note_use(&key.caller, now);
+        Ok(key.caller.clone())
     }
 
-    /// Makes a key.
+    /// Creates a key.
     pub async fn create(&self, new: NewKey) -> Result<Created, KeyError> {
         self.create_once(ApiKeyId::random(), new).await
     }
 
-    /// Makes a key under this id. A repetition makes none, and cannot show the first one's token.
+    /// Creates a key with this id. A repetition fails, as the token of the first call cannot be shown again.
     pub async fn create_once(&self, id: ApiKeyId, new: NewKey) -> Result<Created, KeyError> {
         if !names::is_name(&new.name) {
             return Err(KeyError::BadName);
@@ -260,7 +261,7 @@ impl Keys {
         self.create_with_id(id, new).await?.ok_or(KeyError::Exists)
     }
 
-    /// Makes a key under this id unless there is one.
+    /// Creates a key with this id; `None` if it exists.
     pub(crate) async fn create_with_id(
         &self,
         id: ApiKeyId,
@@ -279,8 +280,8 @@ impl Keys {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).map_err(|_| KeyError::NoRandomness)?;
         let token = Token::new(&self.0.env, id, secret);
-        let now = (self.0.clock)();
-        let listed = KeyOfOrg { org: org.clone(), created_at: now, key_id: id, name: name.clone() };
+        let created_at = (self.0.clock)();
+        let list_row = KeyOfOrg { org: org.clone(), created_at, key_id: id, name: name.clone() };
         let row = ApiKey {
             key_id: id,
             org,
@@ -288,7 +289,7 @@ impl Keys {
             env: self.0.env.clone(),
             hash: Bytes::copy_from_slice(&token.hash()),
             scopes: scopes.to_string(),
-            created_at: now,
+            created_at,
             expires_at,
             revoked_at: None,
             rotated_at: None,
@@ -296,56 +297,57 @@ impl Keys {
             successor_expires_at: None,
             version: 0,
         };
-        // A repetition would list the key once more.
+        // A repetition would add the key to the list a second time.
         if self.0.store.get::<ApiKey>(&ApiKey::key(id)).await?.is_some() {
             return Ok(None);
         }
-        // The list first: a key that works but is not listed could not be found to be revoked.
-        self.0.store.put(WriteTime::after(None, now), &[listed]).await?;
+        // The list is written first: a working key that is not listed could not be found to be revoked.
+        self.0.store.put(WriteTime::after(None, created_at), &[list_row]).await?;
         if !self.0.store.insert_new(&row).await?.is_new() {
             return Ok(None);
         }
-        self.0.known.forget(&id);
-        Ok(Some(Created { token, info: info(row, None) }))
+        self.0.cache.forget(&id);
+        Ok(Some(Created { token, info: to_key_info(row, None) }))
     }
 
-    /// The keys of an organisation, the newest first, the ended ones included.
+    /// Lists the keys of an organisation, the newest first, including expired and revoked ones.
     pub async fn list(&self, org: &OrgId) -> Result<Vec<KeyInfo>, KeyError> {
-        let listed =
+        let list_rows =
             self.0.store.scan::<KeyOfOrg>(&KeyOfOrg::partition(org.clone()), At::all()).all().await?;
         let uses = self.0.store.scan::<KeyUse>(&KeyUse::partition(org.clone()), At::all()).all().await?;
         let uses: HashMap<_, _> = uses.into_iter().map(|row| (row.key_id, row.last_used_at)).collect();
-        let keys: Vec<_> = listed.iter().map(|row| ApiKey::key(row.key_id)).collect();
+        let keys: Vec<_> = list_rows.iter().map(|row| ApiKey::key(row.key_id)).collect();
         let rows = self.0.store.get_many::<ApiKey>(&keys).await?;
-        // A listed key without a row was never finished; one with another birth is listed again under its own.
-        let whole = rows.into_iter().zip(&listed).filter_map(|(row, listed)| {
-            row.filter(|row| row.org == *org && row.created_at == listed.created_at)
+        // A listed key without a row was never completed. One with another creation time has a second list
+        // entry of its own.
+        let complete_rows = rows.into_iter().zip(&list_rows).filter_map(|(row, list_row)| {
+            row.filter(|row| row.org == *org && row.created_at == list_row.created_at)
         });
-        Ok(whole
+        Ok(complete_rows
             .map(|row| {
-                let used = uses.get(&row.key_id).copied();
-                info(row, used)
+                let last_used_at = uses.get(&row.key_id).copied();
+                to_key_info(row, last_used_at)
             })
             .collect())
     }
 
-    /// Ends a key now. Ending it again changes nothing.
+    /// Revokes a key at once. A repetition has no effect.
     pub async fn revoke(&self, org: &OrgId, id: ApiKeyId) -> Result<(), KeyError> {
-        let now = (self.0.clock)();
-        self.change(org, id, |row| {
-            row.revoked_at.get_or_insert(now);
+        let revoked_at = (self.0.clock)();
+        self.update_row(org, id, |row| {
+            row.revoked_at.get_or_insert(revoked_at);
         })
         .await
         .map(drop)
     }
 
-    /// Makes a key that may do the same, and lets the old one work for `overlap` more.
+    /// Creates a key with the same scopes, and lets the old one expire after `overlap`.
     pub async fn rotate(&self, org: &OrgId, id: ApiKeyId, overlap: Duration) -> Result<Created, KeyError> {
         self.rotate_once(org, id, ApiKeyId::random(), overlap).await
     }
 
-    /// Rotates a key as [`rotate`](Self::rotate) does, to the key of id `new`. Of concurrent rotations of one key exactly one
-    /// returns the new key. A repetition makes the new key if a crash kept the first try from that.
+    /// Rotates a key to the key with the id `new`. Of concurrent rotations exactly one returns the new key. A
+    /// repetition creates the new key if the first call crashed before it did.
     pub async fn rotate_once(
         &self,
         org: &OrgId,
@@ -357,14 +359,16 @@ impl Keys {
         let now = (self.0.clock)();
         let successor = old.rotated_to.unwrap_or(new);
         if old.revoked_at.is_none() && old.rotated_to.is_some() {
-            // A key for a limited time stays one. Its name may be older than the rule for names.
+            // The successor keeps the original expiry. Its name is copied unchecked, as it may predate the
+            // rule for names.
             let properties = NewKey {
                 org: org.clone(),
                 name: old.name,
-                scopes: Scopes::of_stored(&old.scopes),
+                scopes: Scopes::from_stored(&old.scopes),
                 expires_at: old.successor_expires_at,
             };
-            // Whoever inserts the successor has the only copy of its token; everyone else is refused below.
+            // The caller that inserts the successor has the only copy of its token. All other callers are
+            // refused below.
             if let Some(created) = self.create_with_id(successor, properties).await? {
                 return Ok(created);
             }
@@ -372,15 +376,15 @@ impl Keys {
         if old.revoked_at.is_some() || old.expires_at.is_some_and(|end| end <= now) {
             return Err(KeyError::Ended);
         }
-        Err(match self.row(org, new).await {
+        Err(match self.load_row(org, new).await {
             Ok(_) => KeyError::Exists,
             Err(KeyError::NoSuchKey) => KeyError::Rotated,
             Err(error) => error,
         })
     }
 
-    /// Marks the key as rotated to `new`, in one conditional write with its end, unless it was rotated before. Returns the row with the
-    /// rotation that counts.
+    /// Marks the key as rotated to `new` and sets its expiry in one conditional write, unless it was rotated
+    /// before. Returns the row with the effective rotation.
     async fn claim_rotation(
         &self,
         org: &OrgId,
@@ -389,7 +393,7 @@ impl Keys {
         overlap: Duration,
     ) -> Result<ApiKey, KeyError> {
         let now = (self.0.clock)();
-        let mut row = self.row(org, id).await?;
+        let mut row = self.load_row(org, id).await?;
         loop {
             if row.rotated_at.is_some() {
                 return Ok(row);
@@ -410,7 +414,7 @@ impl Keys {
             };
             match self.0.store.replace(&rotated_row, row.version).await? {
                 Replaced::Yes => {
-                    self.0.known.forget(&id);
+                    self.0.cache.forget(&id);
                     return Ok(rotated_row);
                 }
                 Replaced::No(newer) => row = newer,
@@ -419,16 +423,16 @@ impl Keys {
         }
     }
 
-    async fn look_up(&self, id: ApiKeyId) -> Result<Option<Arc<Known>>, tidegate_store::Error> {
+    async fn read_key(&self, id: ApiKeyId) -> Result<Option<Arc<CachedKey>>, tidegate_store::Error> {
         let Some(row) = self.0.store.get::<ApiKey>(&ApiKey::key(id)).await? else { return Ok(None) };
         let org = self.0.store.get::<Org>(&Org::key(row.org.clone())).await?;
         let caller = Caller {
             org: row.org,
             key_id: id,
             name: row.name.into(),
-            scopes: Scopes::of_stored(&row.scopes),
+            scopes: Scopes::from_stored(&row.scopes),
         };
-        Ok(Some(Arc::new(Known {
+        Ok(Some(Arc::new(CachedKey {
             caller,
             hash: row.hash,
             expires_at: row.expires_at,
@@ -437,26 +441,26 @@ impl Keys {
         })))
     }
 
-    /// An organisation sees its own keys only.
-    async fn row(&self, org: &OrgId, id: ApiKeyId) -> Result<ApiKey, KeyError> {
+    /// Loads a key of the organisation. A key of another organisation counts as missing.
+    async fn load_row(&self, org: &OrgId, id: ApiKeyId) -> Result<ApiKey, KeyError> {
         let row = self.0.store.get::<ApiKey>(&ApiKey::key(id)).await?;
         row.filter(|row| row.org == *org).ok_or(KeyError::NoSuchKey)
     }
 
-    async fn change(
+    async fn update_row(
         &self,
         org: &OrgId,
         id: ApiKeyId,
-        change: impl Fn(&mut ApiKey),
+        update: impl Fn(&mut ApiKey),
     ) -> Result<ApiKey, KeyError> {
-        let mut row = self.row(org, id).await?;
+        let mut row = self.load_row(org, id).await?;
         loop {
-            let mut changed = row.clone();
-            change(&mut changed);
-            match self.0.store.replace(&changed, row.version).await? {
+            let mut updated_row = row.clone();
+            update(&mut updated_row);
+            match self.0.store.replace(&updated_row, row.version).await? {
                 Replaced::Yes => {
-                    self.0.known.forget(&id);
-                    return Ok(changed);
+                    self.0.cache.forget(&id);
+                    return Ok(updated_row);
                 }
                 Replaced::No(newer) => row = newer,
                 Replaced::Gone => return Err(KeyError::NoSuchKey),
@@ -464,17 +468,21 @@ impl Keys {
         }
     }
 
-    /// Notes a use, without making the caller wait. A note that gets lost is made up for a minute later.
+    /// Stores the time of a use in the background. A lost write is made up for by a use after the interval.
     fn note_use(&self, caller: &Caller, now: Millis) {
         {
-            let mut noted = self.0.noted_uses.lock();
-            if noted.get(&caller.key_id).is_some_and(|last| now < last.plus(USES_EVERY) && *last <= now) {
+            let mut use_times = self.0.noted_uses.lock();
+            if use_times
+                .get(&caller.key_id)
+                .is_some_and(|last| now < last.plus(USE_WRITE_INTERVAL) && *last <= now)
+            {
                 return;
             }
-            if noted.len() >= self.0.capacity {
-                noted.retain(|_, last| now < last.plus(USES_EVERY));
+            if use_times.len() >= self.0.capacity {
+                // Bounds the map to keys used within the interval.
+                use_times.retain(|_, last| now < last.plus(USE_WRITE_INTERVAL));
             }
-            noted.insert(caller.key_id, now);
+            use_times.insert(caller.key_id, now);
         }
         let row = KeyUse { org: caller.org.clone(), key_id: caller.key_id, last_used_at: now };
         let store = self.0.store.clone();
@@ -488,12 +496,12 @@ impl Keys {
     }
 }
 
-fn info(row: ApiKey, last_used_at: Option<Millis>) -> KeyInfo {
+fn to_key_info(row: ApiKey, last_used_at: Option<Millis>) -> KeyInfo {
     KeyInfo {
         id: row.key_id,
         prefix: token::shown(&row.env, row.key_id),
         name: row.name,
-        scopes: Scopes::of_stored(&row.scopes),
+        scopes: Scopes::from_stored(&row.scopes),
         created_at: row.created_at,
         expires_at: row.expires_at,
         revoked_at: row.revoked_at,

@@ -1,6 +1,4 @@
-//! Scopes: the rights of a key.
-//!
-//! It does not say which request needs which scope; the servers do.
+//! Scopes: the permissions of a key. The servers decide which request needs which scope.
 
 use std::{fmt, str::FromStr};
 
@@ -13,11 +11,11 @@ pub enum Scope {
     AppealsWrite,
     PoliciesRead,
     ActionsWrite,
-    /// The admin API, without the jobs of class child_safety. It includes `review`.
+    /// The admin API except child-safety jobs. Includes `review`.
     Admin,
-    /// Jobs of class child_safety, beside `review` or `admin`. No other scope implies it.
+    /// Child-safety jobs, in addition to `review` or `admin`. No other scope includes it.
     ChildSafety,
-    /// Review jobs, and the parts of the admin API that a moderator reads.
+    /// Review jobs, and the parts of the admin API that moderators read.
     Review,
 }
 
@@ -49,11 +47,11 @@ impl Scope {
     }
 }
 
-/// A set of permissions. As text, their names with spaces between.
+/// Set of permissions. Its text form is their names, separated by spaces.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Scopes(u16);
 
-/// A name that no scope has.
+/// Name without a scope.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there is no scope `{0}`; there are items:write, items:read, reports:write, appeals:write, policies:read, \
@@ -62,11 +60,11 @@ pub struct Scopes(u16);
 pub struct UnknownScope(String);
 
 impl Scopes {
-    /// Returns the scopes that a platform needs, without any of the administration and without child safety.
+    /// Returns the scopes that a platform needs, without administration, review and child safety.
     pub fn platform() -> Self {
-        let is_platforms =
+        let is_platform_scope =
             |scope: &Scope| !matches!(scope, Scope::Admin | Scope::ChildSafety | Scope::Review);
-        Scope::ALL.into_iter().filter(is_platforms).collect()
+        Scope::ALL.into_iter().filter(is_platform_scope).collect()
     }
 
     pub fn contains(self, scope: Scope) -> bool {
@@ -86,10 +84,10 @@ impl Scopes {
         Scope::ALL.into_iter().filter(move |scope| self.contains(*scope))
     }
 
-    /// Reads the scopes of a stored key. A scope of a newer version of the service grants nothing here.
-    pub(super) fn of_stored(text: &str) -> Self {
-        let known = |name: &str| Scope::ALL.into_iter().find(|scope| scope.name() == name);
-        text.split_ascii_whitespace().filter_map(known).collect()
+    /// Parses the scopes of a stored key. A scope of a newer release is ignored.
+    pub(super) fn from_stored(text: &str) -> Self {
+        let parse_scope = |name: &str| Scope::ALL.into_iter().find(|scope| scope.name() == name);
+        text.split_ascii_whitespace().filter_map(parse_scope).collect()
     }
 }
 
@@ -103,8 +101,8 @@ impl FromStr for Scope {
     type Err = UnknownScope;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let known = Self::ALL.into_iter().find(|scope| scope.name() == name);
-        known.ok_or_else(|| UnknownScope(name.chars().take(64).collect()))
+        let scope = Self::ALL.into_iter().find(|scope| scope.name() == name);
+        scope.ok_or_else(|| UnknownScope(name.chars().take(64).collect()))
     }
 }
 
@@ -118,8 +116,8 @@ impl FromStr for Scopes {
 
 impl fmt::Display for Scopes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, scope) in self.iter().enumerate() {
-            f.write_str(if place == 0 { "" } else { " " })?;
+        for (index, scope) in self.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { " " })?;
             f.write_str(scope.name())?;
         }
         Ok(())
@@ -143,11 +141,11 @@ mod tests {
         let all: Scopes = Scope::ALL.into_iter().collect();
         for scopes in [all, Scopes::platform(), Scopes::default()] {
             assert_eq!(scopes.to_string().parse::<Scopes>().unwrap(), scopes);
-            assert_eq!(Scopes::of_stored(&scopes.to_string()), scopes);
+            assert_eq!(Scopes::from_stored(&scopes.to_string()), scopes);
         }
         assert_eq!("items:read,admin".parse::<Scopes>().unwrap().to_string(), "items:read admin");
         assert!("items".parse::<Scopes>().is_err());
-        assert!(Scopes::of_stored("everything:write").is_empty());
+        assert!(Scopes::from_stored("everything:write").is_empty());
         assert!(!Scopes::platform().contains(Scope::Admin) && all.contains(Scope::Admin));
         assert!(!Scopes::platform().contains(Scope::ChildSafety) && all.contains(Scope::ChildSafety));
         assert!(!"admin".parse::<Scopes>().unwrap().contains(Scope::ChildSafety));

@@ -1,7 +1,7 @@
-//! The written form of an API key: `tg_<env>_<id>_<secret>_<checksum>`.
+//! Text form of an API key: `tg_<env>_<id>_<secret>_<checksum>`.
 //!
-//! It looks nothing up. The checksum lets a typo, or a truncated paste, be refused without a look-up, and lets
-//! scanners of public code tell a real key from a string that looks like one.
+//! The checksum allows a typo or a truncated paste to be refused without a lookup, and lets secret scanners
+//! tell a real key from a similar string.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ const PREFIX: &str = "tg";
 const SECRET_BYTES: usize = 32;
 const CHECKSUM_BYTES: usize = 4;
 
-/// A key as its holder has it. It is shown once and never printed by accident.
+/// API key as its holder has it. Its `Debug` output hides the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     pub env: String,
@@ -24,7 +24,7 @@ pub struct Token {
     secret: [u8; SECRET_BYTES],
 }
 
-/// The text is no API key: wrong form, or its checksum does not fit.
+/// Text that is no API key: it has the wrong form or a wrong checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an API key")]
 pub struct NotAToken;
@@ -47,15 +47,14 @@ impl Token {
         Ok(Self { env: env.to_owned(), id: ApiKeyId(id), secret: from_hex(secret).ok_or(NotAToken)? })
     }
 
-    /// The text to hand to the holder, once.
+    /// Returns the full text, to show once to the holder.
     pub fn reveal(&self) -> String {
         let body = format!("{}_{}", shown(&self.env, self.id), hex(&self.secret));
         let checksum = hex(&checksum_of(&body));
         format!("{body}_{checksum}")
     }
 
-    /// Returns the hash of the secret, which is all that the store keeps. The secret has 256 bits, so no slow hash is
-    /// needed.
+    /// Hashes the secret for the store. The secret has 256 random bits, so that a fast hash is safe.
     pub fn hash(&self) -> [u8; 32] {
         Sha256::digest(self.secret).into()
     }
@@ -72,7 +71,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The beginning of a token, which names the key and opens nothing.
+/// Returns the public beginning of a token, which identifies the key and grants no access.
 pub fn shown(env: &str, id: ApiKeyId) -> String {
     format!("{PREFIX}_{env}_{}", id.0.simple())
 }
@@ -82,7 +81,7 @@ fn checksum_of(body: &str) -> [u8; CHECKSUM_BYTES] {
     [a, b, c, d]
 }
 
-/// Reads digits in lower case only, so that a key is written in one way.
+/// Decodes lower-case digits only, so that each key has exactly one text form.
 fn from_hex<const BYTES: usize>(digits: &str) -> Option<[u8; BYTES]> {
     if digits.bytes().any(|digit| digit.is_ascii_uppercase()) { None } else { hex::decode(digits) }
 }

@@ -1,6 +1,5 @@
-//! Header values of endpoints and signals as a snapshot keeps them: those that are written out are sealed to their place.
-//!
-//! It changes no document (`change` does). References such as `${CALLBACK_TOKEN}` are no secrets and stay as they are.
+//! Header values of endpoints and signals in snapshots: values in clear are sealed for their header.
+//! References such as `${CALLBACK_TOKEN}` are no secrets and stay as they are.
 
 use std::fmt;
 
@@ -10,9 +9,9 @@ use tidegate_schemas::ids::{EndpointId, OrgId, SignalId};
 use super::{SecretError, Secrets, seal};
 
 /// Prefix of a sealed value, followed by the id of the master key, a colon, and the sealed bytes.
-const MARK: &str = "sealed:";
+const SEALED_PREFIX: &str = "sealed:";
 
-/// Document whose header a value belongs to. A sealed value opens for its owner only.
+/// Document that a header value belongs to. A sealed value opens for its owner only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderOwner<'a> {
     Endpoint(&'a EndpointId),
@@ -41,11 +40,11 @@ impl fmt::Display for HeaderOwner<'_> {
 }
 
 pub(crate) fn is_sealed(value: &str) -> bool {
-    value.starts_with(MARK)
+    value.starts_with(SEALED_PREFIX)
 }
 
 impl Secrets {
-    /// A value's sealed text, which opens for this header of this owner only.
+    /// Seals a value for this header of this owner.
     pub(crate) fn seal_header(
         &self,
         org: &OrgId,
@@ -54,11 +53,11 @@ impl Secrets {
         value: &str,
     ) -> Result<String, SecretError> {
         let key = &self.0.key;
-        let sealed = seal::seal(key, &place(org, owner, header), value)?;
-        Ok(format!("{MARK}{}:{}", key.id(), BASE64.encode(sealed)))
+        let sealed = seal::seal(key, &sealing_context(org, owner, header), value)?;
+        Ok(format!("{SEALED_PREFIX}{}:{}", key.id(), BASE64.encode(sealed)))
     }
 
-    /// The value that was sealed.
+    /// Opens a sealed header value.
     pub fn open_header<'a>(
         &self,
         org: &OrgId,
@@ -68,7 +67,7 @@ impl Secrets {
     ) -> Result<String, SecretError> {
         let owner = owner.into();
         let tampered = || SecretError::Tampered { owner: owner.to_string() };
-        let rest = sealed.strip_prefix(MARK).ok_or_else(tampered)?;
+        let rest = sealed.strip_prefix(SEALED_PREFIX).ok_or_else(tampered)?;
         let (id, text) = rest.split_once(':').ok_or_else(tampered)?;
         let key = &self.0.key;
         if id != key.id() {
@@ -79,16 +78,16 @@ impl Secrets {
             });
         }
         let bytes = BASE64.decode(text).map_err(|_| tampered())?;
-        seal::open(key, &place(org, owner, header), &bytes).ok_or_else(tampered)
+        seal::open(key, &sealing_context(org, owner, header), &bytes).ok_or_else(tampered)
     }
 }
 
-/// Names of headers are the same in any case.
-fn place(org: &OrgId, owner: HeaderOwner<'_>, header: &str) -> Vec<u8> {
+/// Returns the context a header value is sealed for. Header names are case-insensitive.
+fn sealing_context(org: &OrgId, owner: HeaderOwner<'_>, header: &str) -> Vec<u8> {
     let header = header.to_ascii_lowercase();
     let (purpose, owner) = match owner {
         HeaderOwner::Endpoint(endpoint) => ("tidegate endpoint header", endpoint.as_str()),
         HeaderOwner::Signal(signal) => ("tidegate signal header", signal.as_str()),
     };
-    seal::place(purpose, &[org.as_str(), owner, &header])
+    seal::encode_context(purpose, &[org.as_str(), owner, &header])
 }

@@ -1,6 +1,4 @@
-//! The key under which secrets are sealed: read from the settings or a file, or made once for embedded data.
-//!
-//! It seals nothing itself.
+//! Master key that seals secrets: read from the settings or a file, or created once for embedded data.
 
 use std::{
     fmt, fs, io,
@@ -18,19 +16,19 @@ use crate::private_file::write_private;
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Security {
-    /// The base64 of 32 random bytes, such as `openssl rand -base64 32` prints. Best given in the environment, as
-    /// `TIDEGATE__SECURITY__MASTER_KEY`. Every process of an installation needs the same one.
+    /// Base64 of 32 random bytes, as printed by `openssl rand -base64 32`. Best given in the environment, as
+    /// `TIDEGATE__SECURITY__MASTER_KEY`. All processes of an installation need the same key.
     pub master_key: Option<String>,
-    /// A file that holds it. Without either, embedded data gets a key of its own beside it; elsewhere the service
-    /// refuses to start.
+    /// File that contains the key. Without either setting, embedded data gets a key file of its own;
+    /// otherwise the service refuses to start.
     pub master_key_file: Option<PathBuf>,
-    /// The fingerprint of a master key that nobody has any more. The service refuses to start with another key than the
-    /// one that its secrets are sealed under, unless that one is named here; its secrets stay shut.
+    /// Fingerprint of a lost master key. The service refuses to start with another key than the one its
+    /// secrets are sealed under, unless that one is named here. Secrets sealed under it remain unreadable.
     pub lost_master_key: Option<String>,
 }
 
 impl Security {
-    /// The key that is named here, if any is.
+    /// Loads the configured key.
     pub fn named(&self) -> Result<Option<MasterKey>, MasterKeyError> {
         match (&self.master_key, &self.master_key_file) {
             (Some(_), Some(_)) => Err(MasterKeyError::Both),
@@ -46,7 +44,7 @@ impl Security {
     }
 }
 
-/// 32 bytes, and a name for them that tells nothing.
+/// Master key of 32 bytes, with an id derived from them that reveals no part of the key.
 #[derive(Clone)]
 pub struct MasterKey {
     bytes: [u8; 32],
@@ -83,7 +81,7 @@ impl MasterKeyError {
 }
 
 /// Name of the key file in the folder of embedded data.
-const FILE: &str = "master.key";
+const KEY_FILE_NAME: &str = "master.key";
 
 impl MasterKey {
     pub fn new(bytes: [u8; 32]) -> Self {
@@ -92,21 +90,21 @@ impl MasterKey {
         Self { bytes, id }
     }
 
-    /// The key that the settings name. `embedded_data` is the folder that may get a key of its own.
+    /// Loads the configured key, or else the key file of `embedded_data`, which is created if necessary.
     pub fn load(settings: &Security, embedded_data: Option<&Path>) -> Result<Self, MasterKeyError> {
         match (settings.named()?, embedded_data) {
             (Some(key), _) => Ok(key),
-            (None, Some(folder)) => Self::of_embedded(&Self::file_in(folder)),
+            (None, Some(folder)) => Self::load_or_create(&Self::file_in(folder)),
             (None, None) => Err(MasterKeyError::Missing),
         }
     }
 
-    /// Returns the path of the key file that was created for embedded data.
+    /// Returns the path of the key file of embedded data.
     pub fn file_in(folder: &Path) -> PathBuf {
-        folder.join(FILE)
+        folder.join(KEY_FILE_NAME)
     }
 
-    /// Names the key; what is sealed names it too, so that a wrong key is told from a changed secret.
+    /// Returns the id of the key. Sealed values name it, which tells a wrong key from a tampered value.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -123,7 +121,7 @@ impl MasterKey {
     fn read(path: &Path) -> Result<Option<Self>, MasterKeyError> {
         match fs::read_to_string(path) {
             Ok(text) => {
-                closed_to_others(path)?;
+                require_private_mode(path)?;
                 Self::parse(&text, &path.display().to_string()).map(Some)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -131,9 +129,9 @@ impl MasterKey {
         }
     }
 
-    /// The caller sees to it that nobody else makes the file meanwhile. It is complete before it has its
-    /// name: a key that was lost half-written would leave sealed secrets behind that nothing opens.
-    fn of_embedded(path: &Path) -> Result<Self, MasterKeyError> {
+    /// Loads the key file or creates it. The caller excludes concurrent calls. The file is written
+    /// atomically: secrets sealed under a key that a crash truncated could never be opened again.
+    fn load_or_create(path: &Path) -> Result<Self, MasterKeyError> {
         if let Some(key) = Self::read(path)? {
             return Ok(key);
         }
@@ -145,9 +143,9 @@ impl MasterKey {
     }
 }
 
-/// A file that a secret store mounts is often readable by a group; by everybody it must not be.
+/// Refuses a key file that all users can read. Group access is allowed, as mounted secrets often have it.
 #[cfg(unix)]
-fn closed_to_others(path: &Path) -> Result<(), MasterKeyError> {
+fn require_private_mode(path: &Path) -> Result<(), MasterKeyError> {
     use std::os::unix::fs::PermissionsExt;
     let metadata =
         fs::metadata(path).map_err(|error| MasterKeyError::File { path: path.to_owned(), error })?;
@@ -156,7 +154,7 @@ fn closed_to_others(path: &Path) -> Result<(), MasterKeyError> {
 }
 
 #[cfg(not(unix))]
-fn closed_to_others(_: &Path) -> Result<(), MasterKeyError> {
+fn require_private_mode(_: &Path) -> Result<(), MasterKeyError> {
     Ok(())
 }
 
@@ -193,7 +191,7 @@ mod tests {
         {
             use std::os::unix::fs::PermissionsExt;
             let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-            let path = folder.path().join(FILE);
+            let path = folder.path().join(KEY_FILE_NAME);
             assert_eq!(mode(&path), 0o600);
             fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
             let refused = MasterKey::load(&Security::default(), Some(folder.path())).unwrap_err();
@@ -204,7 +202,7 @@ mod tests {
     #[test]
     fn a_broken_key_file_is_never_replaced() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(FILE);
+        let path = folder.path().join(KEY_FILE_NAME);
         MasterKey::load(&Security::default(), Some(folder.path())).unwrap();
         fs::write(&path, "").unwrap();
         let refused = MasterKey::load(&Security::default(), Some(folder.path())).unwrap_err();

@@ -1,6 +1,5 @@
-//! The secrets of endpoints, which are what signs and what stands in headers: made, kept sealed, opened for who calls.
-//!
-//! It signs nothing (`egress`), and decides nothing about endpoints.
+//! Secrets of endpoints: signing secrets and header values, stored sealed and opened for their users.
+//! `egress` signs with them.
 
 mod headers;
 mod master_key;
@@ -21,7 +20,7 @@ pub(crate) use self::headers::is_sealed;
 pub use self::master_key::{MasterKey, MasterKeyError, Security};
 use crate::{Settings, cache::Cache};
 
-/// Why a secret cannot be had. It shows nothing of it.
+/// Error of reading a secret. Its text shows no part of the secret.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SecretError {
     #[error("{0}")]
@@ -65,22 +64,22 @@ impl From<tidegate_store::Error> for SecretError {
     }
 }
 
-/// Opens and makes secrets. Cloning it is cheap: all clones remember together.
+/// Service that creates and opens secrets. Clones share one cache.
 #[derive(Clone)]
 pub struct Secrets(Arc<Inner>);
 
 struct Inner {
     store: Store,
     key: MasterKey,
-    opened: Cache<(OrgId, EndpointId), Secret>,
+    cache: Cache<(OrgId, EndpointId), Secret>,
     clock: Clock,
 }
 
-/// A missing secret is looked for again after this time: an endpoint waits for it.
-const MISSING_FOR: Duration = Duration::from_secs(5);
+/// Time for which a missing secret is cached. Short, because deliveries to its endpoint wait for it.
+const MISSING_SECRET_TTL: Duration = Duration::from_secs(5);
 
-/// Stands for the partial items endpoint where secrets name their endpoint. No document can have this key.
-const PARTIAL_ITEMS: &str = "@partial-items";
+/// Key under which the secret of the partial-items endpoint is stored. `@` is invalid in the key of a document.
+const PARTIAL_ITEMS_ENDPOINT: &str = "@partial-items";
 
 impl Secrets {
     pub fn new(store: Store, key: MasterKey, settings: &Settings) -> Self {
@@ -88,13 +87,14 @@ impl Secrets {
     }
 
     pub fn with_clock(store: Store, key: MasterKey, settings: &Settings, clock: Clock) -> Self {
-        let kept = Duration::from_secs(settings.secret_cache_seconds);
-        let opened = Cache::new(kept, MISSING_FOR.min(kept), settings.cache_entries, Arc::clone(&clock));
-        Self(Arc::new(Inner { store, key, opened, clock }))
+        let ttl = Duration::from_secs(settings.secret_cache_seconds);
+        let cache = Cache::new(ttl, MISSING_SECRET_TTL.min(ttl), settings.cache_entries, Arc::clone(&clock));
+        Self(Arc::new(Inner { store, key, cache, clock }))
     }
 
-    /// Holds the key at hand against the one that the store's secrets are sealed under. The first key that asks is
-    /// that one; `lost` names one that nobody has any more, and what is sealed under it stays shut.
+    /// Checks this master key against the one that the stored secrets are sealed under. In a new store, the
+    /// first key becomes that one. `lost` is the fingerprint of a lost key to be replaced; secrets sealed
+    /// under it remain unreadable.
     pub async fn claim(&self, lost: Option<&str>) -> Result<(), SecretError> {
         let (store, at_hand) = (&self.0.store, self.0.key.id());
         let row = |version| MasterKeyName {
@@ -103,46 +103,46 @@ impl Secrets {
             named_at: (self.0.clock)(),
             version,
         };
-        let mut named = store.get::<MasterKeyName>(&MasterKeyName::key(CURRENT)).await?;
-        if named.is_none() {
-            // Data of a version that kept no name still has it beside each secret.
+        let mut stored_row = store.get::<MasterKeyName>(&MasterKeyName::key(CURRENT)).await?;
+        if stored_row.is_none() {
+            // Data of an older release has no such row, but each secret names its key.
             let secrets = store.scan_all::<EndpointSecret>(&Split::whole()).all().await?;
             let sealed_under = secrets.into_iter().map(|row| row.master_key).find(|key| key != at_hand);
             if let Some(sealed_under) = sealed_under.filter(|sealed_under| lost != Some(sealed_under)) {
                 return Err(SecretError::OtherKey { sealed_under, at_hand: at_hand.to_owned() });
             }
-            named = match store.insert_new(&row(0)).await? {
+            stored_row = match store.insert_new(&row(0)).await? {
                 Inserted::New => return Ok(()),
-                Inserted::Existing(named) => Some(named),
+                Inserted::Existing(existing_row) => Some(existing_row),
             };
         }
-        let Some(named) = named.filter(|named| named.master_key != at_hand) else { return Ok(()) };
-        if lost == Some(&named.master_key)
-            && matches!(store.replace(&row(named.version), named.version).await?, Replaced::Yes)
+        let Some(stored_row) = stored_row.filter(|row| row.master_key != at_hand) else { return Ok(()) };
+        if lost == Some(&stored_row.master_key)
+            && matches!(store.replace(&row(stored_row.version), stored_row.version).await?, Replaced::Yes)
         {
             tracing::warn!(lost, at_hand, "another master key takes the place of one that is lost");
             return Ok(());
         }
-        Err(SecretError::OtherKey { sealed_under: named.master_key, at_hand: at_hand.to_owned() })
+        Err(SecretError::OtherKey { sealed_under: stored_row.master_key, at_hand: at_hand.to_owned() })
     }
 
-    /// Returns the secret to sign with. It may be as old as `secret_cache_seconds`.
+    /// Returns the signing secret of an endpoint, at most `secret_cache_seconds` old.
     pub async fn for_endpoint(
         &self,
         org: &OrgId,
         endpoint: &EndpointId,
     ) -> Result<Option<Secret>, SecretError> {
         let key = (org.clone(), endpoint.clone());
-        self.0.opened.get(&key, || self.read(org, endpoint)).await
+        self.0.cache.get(&key, || self.load_secret(org, endpoint)).await
     }
 
-    /// The secret's text, for who configures the receiver. Always read anew.
+    /// Returns the text of the secret, to configure the receiver. Not cached.
     pub async fn reveal(&self, org: &OrgId, endpoint: &EndpointId) -> Result<Option<String>, SecretError> {
-        Ok(self.read(org, endpoint).await?.map(|secret| secret.expose().to_owned()))
+        Ok(self.load_secret(org, endpoint).await?.map(|secret| secret.expose().to_owned()))
     }
 
-    /// Makes a secret for an endpoint that has none; whether it did. The secret of an endpoint that was removed
-    /// stays, so that one that comes back still verifies at its receiver.
+    /// Creates a secret for an endpoint that has none; returns true if it did. The secret of a removed
+    /// endpoint is kept, so that its receiver can still verify calls if the endpoint is added again.
     pub async fn ensure(&self, org: &OrgId, endpoint: &EndpointId) -> Result<bool, SecretError> {
         let key = EndpointSecret::key(org.clone(), endpoint.clone());
         if self.0.store.get::<EndpointSecret>(&key).await?.is_some() {
@@ -150,7 +150,8 @@ impl Secrets {
         }
         let mut random = [0; 32];
         getrandom::fill(&mut random).map_err(|_| SecretError::NoRandomness)?;
-        let sealed = seal::seal(&self.0.key, &place(org, endpoint), Secret::generate(random).expose())?;
+        let sealed =
+            seal::seal(&self.0.key, &sealing_context(org, endpoint), Secret::generate(random).expose())?;
         let row = EndpointSecret {
             org: org.clone(),
             endpoint: endpoint.clone(),
@@ -159,24 +160,24 @@ impl Secrets {
             created_at: (self.0.clock)(),
             version: 0,
         };
-        let made = matches!(self.0.store.insert_new(&row).await?, Inserted::New);
-        self.0.opened.forget(&(org.clone(), endpoint.clone()));
-        Ok(made)
+        let was_created = matches!(self.0.store.insert_new(&row).await?, Inserted::New);
+        self.0.cache.forget(&(org.clone(), endpoint.clone()));
+        Ok(was_created)
     }
 
-    /// Returns the secret that requests for items are signed with. It is made when it is first asked for.
+    /// Returns the secret that signs requests for items, and creates it on first use.
     pub async fn for_partial_items(&self, org: &OrgId) -> Result<Secret, SecretError> {
-        let endpoint = EndpointId::new(PARTIAL_ITEMS);
+        let endpoint = EndpointId::new(PARTIAL_ITEMS_ENDPOINT);
         if let Some(secret) = self.for_endpoint(org, &endpoint).await? {
             return Ok(secret);
         }
         self.ensure(org, &endpoint).await?;
-        // Read anew: it may be remembered that there is none, if another request or process has made it since.
-        let secret = self.read(org, &endpoint).await?;
+        // Not from the cache, which may still remember the secret as missing.
+        let secret = self.load_secret(org, &endpoint).await?;
         secret.ok_or_else(|| SecretError::Tampered { owner: HeaderOwner::from(&endpoint).to_string() })
     }
 
-    async fn read(&self, org: &OrgId, endpoint: &EndpointId) -> Result<Option<Secret>, SecretError> {
+    async fn load_secret(&self, org: &OrgId, endpoint: &EndpointId) -> Result<Option<Secret>, SecretError> {
         let key = EndpointSecret::key(org.clone(), endpoint.clone());
         let Some(row) = self.0.store.get::<EndpointSecret>(&key).await? else { return Ok(None) };
         if row.master_key != self.0.key.id() {
@@ -186,7 +187,7 @@ impl Secrets {
                 at_hand: self.0.key.id().to_owned(),
             });
         }
-        let text = seal::open(&self.0.key, &place(org, endpoint), &row.sealed);
+        let text = seal::open(&self.0.key, &sealing_context(org, endpoint), &row.sealed);
         let secret = text.and_then(|text| Secret::parse(&text).ok());
         secret
             .ok_or_else(|| SecretError::Tampered { owner: HeaderOwner::from(endpoint).to_string() })
@@ -194,8 +195,8 @@ impl Secrets {
     }
 }
 
-fn place(org: &OrgId, endpoint: &EndpointId) -> Vec<u8> {
-    seal::place("tidegate endpoint secret", &[org.as_str(), endpoint.as_str()])
+fn sealing_context(org: &OrgId, endpoint: &EndpointId) -> Vec<u8> {
+    seal::encode_context("tidegate endpoint secret", &[org.as_str(), endpoint.as_str()])
 }
 
 impl fmt::Debug for Secrets {

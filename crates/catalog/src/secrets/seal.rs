@@ -1,6 +1,4 @@
-//! Seals a secret to its place: a sealed text that was copied elsewhere, or changed, does not open.
-//!
-//! It keeps nothing.
+//! Encrypts a secret for a context: a sealed text that was changed or copied to another context does not open.
 
 use chacha20poly1305::{
     Key, KeyInit, XChaCha20Poly1305, XNonce,
@@ -11,7 +9,8 @@ use super::{MasterKey, SecretError};
 
 const NONCE_BYTES: usize = 24;
 
-/// A fresh nonce, then what was encrypted. A nonce of 24 random bytes never comes twice.
+/// Encrypts a text. The result is a random nonce followed by the ciphertext; 24 random bytes do not repeat in
+/// practice.
 pub(super) fn seal(key: &MasterKey, place: &[u8], text: &str) -> Result<Vec<u8>, SecretError> {
     let mut nonce = [0; NONCE_BYTES];
     getrandom::fill(&mut nonce).map_err(|_| SecretError::NoRandomness)?;
@@ -22,7 +21,7 @@ pub(super) fn seal(key: &MasterKey, place: &[u8], text: &str) -> Result<Vec<u8>,
     Ok([&nonce[..], &encrypted].concat())
 }
 
-/// Opens a sealed value; returns nothing if it was changed, or sealed under another key or for another place.
+/// Decrypts a sealed value; `None` if it was changed, or sealed under another key or for another context.
 pub(super) fn open(key: &MasterKey, place: &[u8], sealed: &[u8]) -> Option<String> {
     let (nonce, encrypted) = sealed.split_first_chunk::<NONCE_BYTES>()?;
     let payload = Payload { msg: encrypted, aad: place };
@@ -34,9 +33,9 @@ fn cipher(key: &MasterKey) -> XChaCha20Poly1305 {
     XChaCha20Poly1305::new(&Key::from(*key.bytes()))
 }
 
-/// Each part is preceded by its length, so that two places never look alike.
-pub(super) fn place(what: &str, parts: &[&str]) -> Vec<u8> {
-    let mut place = what.as_bytes().to_vec();
+/// Encodes a context. Each part is preceded by its length, so that no two contexts have the same bytes.
+pub(super) fn encode_context(purpose: &str, parts: &[&str]) -> Vec<u8> {
+    let mut place = purpose.as_bytes().to_vec();
     for part in parts {
         place.extend_from_slice(&(part.len() as u64).to_be_bytes());
         place.extend_from_slice(part.as_bytes());
@@ -53,20 +52,20 @@ mod tests {
     #[test]
     fn what_was_sealed_opens_at_its_place_only() {
         let key = MasterKey::new([7; 32]);
-        let at = place("secret", &["o", "platform"]);
+        let at = encode_context("secret", &["o", "platform"]);
         let sealed = seal(&key, &at, "text").unwrap();
         assert_eq!(open(&key, &at, &sealed).unwrap(), "text");
         for parts in [["p", "platform"], ["o", "other"], ["op", "latform"]] {
-            assert_eq!(open(&key, &place("secret", &parts), &sealed), None);
+            assert_eq!(open(&key, &encode_context("secret", &parts), &sealed), None);
         }
-        assert_eq!(open(&key, &place("other", &["o", "platform"]), &sealed), None);
+        assert_eq!(open(&key, &encode_context("other", &["o", "platform"]), &sealed), None);
         assert_eq!(open(&MasterKey::new([8; 32]), &at, &sealed), None);
     }
 
     #[test]
     fn a_changed_byte_anywhere_is_noticed_and_no_two_sealed_texts_are_equal() {
         let key = MasterKey::new([7; 32]);
-        let at = place("secret", &["o", "platform"]);
+        let at = encode_context("secret", &["o", "platform"]);
         let sealed = seal(&key, &at, "text").unwrap();
         assert_ne!(sealed, seal(&key, &at, "text").unwrap());
         for byte in 0..sealed.len() {
