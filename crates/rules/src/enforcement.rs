@@ -1,6 +1,5 @@
-//! Limits on what a rule's matches lead to: the part of them that it acts on, how often, and what a failure counts as.
-//!
-//! Pure and without state: whether a limit is reached is counted by the caller.
+//! Limits on the effects of a rule's matches: the share of items, the number of actions, and the meaning of a failure.
+//! Stateless: the caller keeps the counts.
 
 use tidegate_schemas::{
     documents::Percent,
@@ -11,17 +10,17 @@ pub use tidegate_schemas::documents::{OnError, RolloutBy};
 
 use crate::facts::Within;
 
-/// Limits of a rule beside its status.
+/// Limits of a rule in addition to its status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Enforcement {
     pub rollout: Option<Rollout>,
     pub limits: ActionLimits,
-    /// The share of the submissions it acts on that moderators look at as well.
+    /// Share of the submissions with an action that moderators also review.
     pub review_sample: Option<Share>,
     pub on_error: OnError,
 }
 
-/// The part of its matches on which a live rule acts.
+/// Share of its matches on which a live rule acts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rollout {
     pub share: Share,
@@ -29,59 +28,60 @@ pub struct Rollout {
     pub by: RolloutBy,
 }
 
-/// Most actions of a live rule.
+/// Maximum number of actions of a live rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ActionLimits {
-    /// Items a day.
+    /// Items per day.
     pub actions_per_day: Option<i64>,
-    /// Time within which it acts on one item of a user.
+    /// Period in which the rule acts on at most one item of a user.
     pub per_user_cooldown: Option<Within>,
-    /// Above so many matches an hour it acts no more.
+    /// Number of matches per hour above which the rule stops acting.
     pub alarm_per_hour: Option<i64>,
 }
 
-/// The rows that remember cooldowns live a little longer.
-pub(crate) const LONGEST_COOLDOWN: Within = Within::of_millis(90 * 86_400_000);
+/// Maximum cooldown. The rows that store cooldowns are kept slightly longer.
+pub(crate) const MAX_COOLDOWN: Within = Within::of_millis(90 * 86_400_000);
 
-/// A part of all, drawn.
+/// Share of all subjects, selected by a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share(Percent);
 
-const ALL: u128 = 10_000;
+const ALL_HUNDREDTHS: u128 = 10_000;
 
 impl Share {
-    /// `None`: it is not between 0 and 100, or has more than two decimals.
+    /// `None` unless the number is between 0 and 100 with at most two decimals.
     pub fn of_percent(percent: f64) -> Option<Self> {
         Percent::new(percent).map(Self)
     }
 
-    /// True if a thing is in the part. A larger part drawn with the same salt holds the smaller one.
-    fn holds(self, draw: &[&[u8]]) -> bool {
-        let drawn: SubmissionId = derive(Kind::Share, draw);
-        // The last seven bytes, since those before hold bits that are the same in every id.
-        let place = drawn.as_bytes()[9..].iter().fold(0, |place, byte| (place << 8) | u128::from(*byte));
-        (place * ALL) >> 56 < u128::from(self.0.hundredths())
+    /// True if the share contains the subject. With the same salt, a larger share contains every subject of a smaller one.
+    fn contains(self, draw: &[&[u8]]) -> bool {
+        let hash_id: SubmissionId = derive(Kind::Share, draw);
+        // Only the last seven bytes are used, because the earlier ones contain bits that are the same in every id.
+        let place = hash_id.as_bytes()[9..].iter().fold(0, |place, byte| (place << 8) | u128::from(*byte));
+        (place * ALL_HUNDREDTHS) >> 56 < u128::from(self.0.hundredths())
     }
 }
 
 impl Enforcement {
-    /// True if the rollout includes the item; the answer never changes.
+    /// True if the rollout includes the item. Every call returns the same answer.
     pub fn includes(&self, rule: &RuleId, item: &ItemKey, user: Option<&ItemKey>) -> bool {
         self.rollout.as_ref().is_none_or(|rollout| {
             let salt = rollout.salt.as_deref().unwrap_or(rule.as_str());
-            let who = match rollout.by {
+            let subject = match rollout.by {
                 RolloutBy::Item => item,
                 RolloutBy::User => user.unwrap_or(item),
             };
-            let parts = ["rollout", salt, who.type_id.as_str(), who.id.as_str()];
-            rollout.share.holds(&parts.map(str::as_bytes))
+            let parts = ["rollout", salt, subject.type_id.as_str(), subject.id.as_str()];
+            rollout.share.contains(&parts.map(str::as_bytes))
         })
     }
 
-    /// True if a submission that the rule acts on is among those that moderators look at as well.
+    /// True if moderators also review this submission, on which the rule acts.
     pub fn is_sampled(&self, rule: &RuleId, submission: SubmissionId) -> bool {
-        self.review_sample
-            .is_some_and(|share| share.holds(&[b"review", rule.as_str().as_bytes(), submission.as_bytes()]))
+        self.review_sample.is_some_and(|share| {
+            share.contains(&[b"review", rule.as_str().as_bytes(), submission.as_bytes()])
+        })
     }
 }
 

@@ -1,20 +1,20 @@
-//! Errors and warnings about rule documents, named by document and by the path inside it.
+//! Errors and warnings about rule documents, with the document and the path inside it.
 
 use tidegate_schemas::documents::Missing;
 
-/// Why a rule document is refused.
+/// Reason for which a rule document is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{detail}", subject(kind, rule, pointer))]
 pub struct RuleError {
     /// Kind of document: `rule`, `window` or `bank`.
     pub kind: &'static str,
-    /// The document's key.
+    /// Key of the document.
     pub rule: String,
     /// JSON Pointer into the rule's document.
     pub pointer: String,
     tag: &'static str,
     pub detail: String,
-    /// The document or field that is missing, if that is the error.
+    /// Missing document or field, if that is the error.
     pub missing: Option<Missing>,
 }
 
@@ -29,7 +29,7 @@ impl RuleError {
         Self { kind, rule: rule.to_owned(), pointer: pointer.to_owned(), tag, detail, missing: None }
     }
 
-    pub(crate) fn of(self, missing: Missing) -> Self {
+    pub(crate) fn with_missing(self, missing: Missing) -> Self {
         Self { missing: Some(missing), ..self }
     }
 
@@ -41,13 +41,13 @@ impl RuleError {
     }
 }
 
-/// A warning about something that is allowed in a rule document, but hardly meant.
+/// Warning about a part of a rule document that is valid but probably a mistake.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{detail}", subject(kind, rule, pointer))]
 pub struct Warning {
     /// Kind of document: `rule`, `window` or `bank`.
     pub kind: &'static str,
-    /// The document's key.
+    /// Key of the document.
     pub rule: String,
     pub pointer: String,
     tag: &'static str,
@@ -65,13 +65,13 @@ impl Warning {
         Self { kind, rule: rule.to_owned(), pointer: pointer.to_owned(), tag, detail }
     }
 
-    /// The same warning with only the part of its path below a depth.
+    /// Returns the warning with only the part of its path below a depth.
     pub(crate) fn below(&self, depth: usize) -> Self {
         Self { pointer: self.pointer.get(depth..).unwrap_or_default().to_owned(), ..self.clone() }
     }
 
-    /// A warning with a partial path, at a place in a document.
-    pub(crate) fn moved(&self, kind: &'static str, rule: &str, pointer: &str) -> Self {
+    /// Returns a warning with a partial path for a place in a document.
+    pub(crate) fn relocate(&self, kind: &'static str, rule: &str, pointer: &str) -> Self {
         Self { kind, rule: rule.to_owned(), pointer: format!("{pointer}{}", self.pointer), ..self.clone() }
     }
 
@@ -82,7 +82,7 @@ impl Warning {
     }
 }
 
-/// `rule "demo", /when: `, as far as it is known.
+/// Prefix of a message such as `rule "demo", /when: `, with its known parts.
 fn subject(kind: &str, key: &str, pointer: &str) -> String {
     match (key, pointer) {
         ("", "") => String::new(),
@@ -92,32 +92,33 @@ fn subject(kind: &str, key: &str, pointer: &str) -> String {
     }
 }
 
-/// Errors listed for one document; a hostile one would otherwise be answered with more than it sent.
+/// Maximum errors listed for one document, so that the answer to a hostile one stays small.
 pub(crate) const ERRORS_LISTED: usize = 100;
-/// Errors of all documents together; and warnings of one kind that are kept with a plan.
+/// Maximum errors of all documents together, and maximum warnings of one kind in a plan.
 pub(crate) const ERRORS_LISTED_IN_ALL: usize = 10_000;
 
-/// A name as it may be shown: whole if short, its beginning otherwise.
-pub(crate) fn shown(name: &str) -> String {
+/// Quotes a name for a message, and shortens a long one.
+pub(crate) fn quote(name: &str) -> String {
     match name.char_indices().nth(64) {
         Some((end, _)) => format!("\"{}…\"", &name[..end]),
         None => format!("\"{name}\""),
     }
 }
 
-/// A key in a JSON Pointer.
-pub(crate) fn escaped(key: &str) -> String {
+/// Escapes a key for a JSON Pointer.
+pub(crate) fn escape_key(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// ` (did you mean "..."?)`, or nothing when no candidate is near.
+/// Returns ` (did you mean "..."?)`, or an empty text without a similar candidate.
 pub(crate) fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
-    // An organisation may have tens of thousands of fields, and a document a hundred unknown ones.
+    // The limit bounds the time: an organisation may have tens of thousands of fields, and a document a hundred unknown
+    // ones.
     let nearest = tidegate_schemas::nearest(name, candidates.into_iter().take(2_000));
     nearest.map_or_else(String::new, |candidate| format!(" (did you mean \"{candidate}\"?)"))
 }
 
-/// The beginning of a text, whole characters only.
+/// Returns the beginning of a text, cut between characters.
 pub(crate) fn excerpt(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }

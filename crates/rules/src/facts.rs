@@ -10,19 +10,19 @@ use tidegate_schemas::{
 
 use crate::windows::{Amount, WindowKey};
 
-/// A span of time back from an item's append time.
+/// Span of time that ends at an item's append time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Within(i64);
 
 const UNITS: [&str; 5] = ["w", "d", "h", "m", "s"];
-const LONGEST: i64 = 3_660 * 86_400_000;
+const LONGEST_MILLIS: i64 = 3_660 * 86_400_000;
 
 impl Within {
-    /// Parses a whole number and one unit, such as `30d`, `24h`, `15m`, `90s` or `2w`: at most ten years.
+    /// Parses a whole number and one unit, such as `30d`, `24h`, `15m`, `90s` or `2w`. The maximum is ten years.
     pub fn parse(text: &str) -> Option<Self> {
         let span = parse_duration(text, &UNITS).ok()?;
         let millis = i64::try_from(span.as_millis()).ok()?;
-        (1..=LONGEST).contains(&millis).then_some(Self(millis))
+        (1..=LONGEST_MILLIS).contains(&millis).then_some(Self(millis))
     }
 
     pub(crate) const fn of_millis(millis: i64) -> Self {
@@ -33,7 +33,7 @@ impl Within {
         self.0
     }
 
-    /// The first instant inside the span that ends at `now`.
+    /// First instant of the span that ends at `now`.
     pub fn since(self, now: Millis) -> Millis {
         Millis(now.0.saturating_sub(self.0))
     }
@@ -46,22 +46,22 @@ impl fmt::Display for Within {
     }
 }
 
-/// One look-up that undecided rules wait for. Equal needs of several items have one answer.
+/// Look-up that undecided rules depend on. Equal needs of several items share one answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Need {
-    /// The sum of the user's strike points, over `within` or over all that have not expired.
+    /// Sum of the user's strike points, over `within` or over all points that have not expired.
     Strikes { user: ItemKey, within: Option<Within> },
-    /// The amount that a window has counted under a key. What lies beyond `at_least` is not asked for, so rows need not
-    /// be read any further; of several rules the largest number counts.
+    /// Amount that a window has counted under a key. The caller may stop reading rows at `at_least`, the largest number that
+    /// a rule compares with.
     Count { window: WindowId, key: WindowKey, at_least: Amount },
-    /// State of a picture, a sound or a film, and the entries of banks that it is like.
+    /// State of a picture, sound or film, and the bank entries that match it.
     Media { url: String },
-    /// The answer of a model for the item. The submission stands for it: another item has another answer.
+    /// Answer of a model for the item. The submission identifies the item, because the answer depends on its content.
     Score { model: String, submission: SubmissionId },
 }
 
 impl Need {
-    /// The question of the need: equal for needs that one answer serves.
+    /// Returns the key of the answer, which is equal for needs that share an answer.
     pub(crate) fn question(&self) -> Self {
         match self {
             Self::Count { window, key, .. } => {
@@ -71,10 +71,10 @@ impl Need {
         }
     }
 
-    /// Makes one need of two that ask about the same.
+    /// Merges a need with the same question into this one.
     pub(crate) fn join(&mut self, other: &Self) {
-        if let (Self::Count { at_least, .. }, Self::Count { at_least: more, .. }) = (self, other) {
-            *at_least = (*at_least).max(*more);
+        if let (Self::Count { at_least, .. }, Self::Count { at_least: other_at_least, .. }) = (self, other) {
+            *at_least = (*at_least).max(*other_at_least);
         }
     }
 }
@@ -83,28 +83,28 @@ impl Need {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Media {
     pub state: MediaState,
-    /// Entries of banks that it is like, in the order in which they are to be named.
+    /// Matching bank entries, in the order of outcomes.
     pub matches: Vec<BankMatch>,
 }
 
 tidegate_schemas::string_enum! {
-    /// State of a medium: how far it could be looked at.
+    /// State of a medium: how far it could be analysed.
     #[derive(Default)]
     pub enum MediaState {
         #[default]
         Ok = "ok",
-        /// Looked at, but too plain or too small for its hashes to say much.
+        /// Analysed, but too plain or too small for significant hashes.
         LowQuality = "low_quality",
-        /// There are bytes, and so exact hashes, but no picture in them.
+        /// Exact hashes exist, but the bytes cannot be decoded as a picture.
         Undecodable = "undecodable",
         TooLarge = "too_large",
-        /// Its address, or one that it redirects to, may not be called.
+        /// The address, or one that it redirects to, is blocked.
         BlockedAddress = "blocked_address",
         FetchFailed = "fetch_failed",
     }
 }
 
-/// A medium is like an entry of a bank.
+/// Match of a medium with an entry of a bank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BankMatch {
     pub bank: BankId,
@@ -118,16 +118,16 @@ pub struct BankMatch {
     pub labels: Vec<String>,
 }
 
-/// Answer of a model for an item: one number, several by label, texts.
+/// Answer of a model for an item: one number, numbers by label, or texts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
     pub whole: Option<f64>,
     pub labels: HashMap<String, f64>,
-    /// A text for each input, in their order; none if the model returns no text.
+    /// One text for each input, in input order. Empty if the model returns no text.
     pub texts: Vec<Arc<str>>,
 }
 
-/// The answers. A need without one counts as failed.
+/// Answers to needs. A need without an answer counts as failed.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     answers: HashMap<Need, Answer>,
@@ -139,27 +139,27 @@ enum Answer {
     Counted(Amount),
     Media(Media),
     Scores(Scores),
-    /// No answer exists, and that is no failure.
-    Nobody,
+    /// No answer exists. Conditions on it are inapplicable instead of failed.
+    Unknown,
     Failed(String),
-    /// The look-up was left out, because it could not change the outcome.
+    /// No outcome depends on the answer, so the look-up was skipped.
     Skipped,
 }
 
-/// Why there is no answer.
+/// Reason why a need has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Missing<'f> {
-    /// No answer exists: there is nothing to compare.
-    Nobody,
+pub(crate) enum NoAnswer<'f> {
+    /// No answer exists, so there is no value to compare.
+    Unknown,
     Failed(&'f str),
     Skipped,
 }
 
-impl<'f> Missing<'f> {
-    /// Standings and windows are there for everybody, so that nobody can say is a failure.
+impl<'f> NoAnswer<'f> {
+    /// Tag for the outcome. Strike points and windows exist for every key, so for them even an unknown answer is a failure.
     pub(crate) fn reason(self) -> &'f str {
         match self {
-            Self::Nobody => "unknown",
+            Self::Unknown => "unknown",
             Self::Failed(reason) => reason,
             Self::Skipped => "not_looked_up",
         }
@@ -172,8 +172,8 @@ impl Facts {
         Self::default()
     }
 
-    /// The answers where there is no store and no service: users have no strikes, windows have counted nothing, and
-    /// nobody knows media or models.
+    /// Answers without a store and without services: users have no strikes, windows have counted zero, media and models are
+    /// unknown.
     pub fn offline(needs: &[Need]) -> Self {
         let mut facts = Self::new();
         for need in needs {
@@ -186,42 +186,42 @@ impl Facts {
         facts
     }
 
-    /// The user's standing is `points`.
+    /// Sets the strike points of the user.
     pub fn strikes(&mut self, need: Need, points: i64) {
         self.answer(&need, Answer::Points(points));
     }
 
-    /// The window has counted so much, or at least so much if that is no less than what was asked.
+    /// Sets the amount of the window. It may be a lower bound that reaches the need's `at_least`.
     pub fn count(&mut self, need: Need, counted: Amount) {
         self.answer(&need, Answer::Counted(counted));
     }
 
-    /// This is known of the medium.
+    /// Sets the state and the matches of the medium.
     pub fn media(&mut self, need: Need, media: Media) {
         self.answer(&need, Answer::Media(media));
     }
 
-    /// The model says so.
+    /// Sets the answer of the model.
     pub fn scores(&mut self, need: Need, scores: Scores) {
         self.answer(&need, Answer::Scores(scores));
     }
 
-    /// Sets that no answer exists: conditions on it are inapplicable.
+    /// Sets that no answer exists. Conditions on it are inapplicable.
     pub fn unknown(&mut self, need: Need) {
-        self.answer(&need, Answer::Nobody);
+        self.answer(&need, Answer::Unknown);
     }
 
-    /// The look-up failed. `reason` is stored with the item, so it is a tag and no payload.
+    /// Sets that the look-up failed. `reason` is stored with the item, so it is a short tag without user data.
     pub fn failed(&mut self, need: Need, reason: impl Into<String>) {
         self.answer(&need, Answer::Failed(reason.into()));
     }
 
-    /// Sets that nobody looked, because no outcome depends on the answer: explanations show the condition as skipped.
+    /// Sets that the look-up was skipped because no outcome depends on it. Explanations show the condition as skipped.
     pub fn skipped(&mut self, need: Need) {
         self.answer(&need, Answer::Skipped);
     }
 
-    /// Sets that nobody asked for the scores among these needs that have no answer.
+    /// Marks the scores among these needs as skipped unless they have an answer.
     pub fn skip_scores(&mut self, needs: &[Need]) {
         for need in needs {
             if matches!(need, Need::Score { .. }) && !self.has(need) {
@@ -230,7 +230,7 @@ impl Facts {
         }
     }
 
-    /// True if an answer is a text, which takes time to search.
+    /// True if an answer is a text, whose search takes CPU time.
     pub fn have_texts(&self) -> bool {
         self.answers
             .values()
@@ -248,32 +248,32 @@ impl Facts {
     fn find<'f, T>(
         &'f self,
         need: &Need,
-        fitting: impl FnOnce(&'f Answer) -> Option<T>,
-    ) -> Result<T, Missing<'f>> {
+        select: impl FnOnce(&'f Answer) -> Option<T>,
+    ) -> Result<T, NoAnswer<'f>> {
         match self.answers.get(&need.question()) {
-            Some(Answer::Nobody) => Err(Missing::Nobody),
-            Some(Answer::Failed(reason)) => Err(Missing::Failed(reason)),
-            Some(Answer::Skipped) => Err(Missing::Skipped),
-            Some(answer) => fitting(answer).ok_or(Missing::Failed("not_looked_up")),
-            None => Err(Missing::Failed("not_looked_up")),
+            Some(Answer::Unknown) => Err(NoAnswer::Unknown),
+            Some(Answer::Failed(reason)) => Err(NoAnswer::Failed(reason)),
+            Some(Answer::Skipped) => Err(NoAnswer::Skipped),
+            Some(answer) => select(answer).ok_or(NoAnswer::Failed("not_looked_up")),
+            None => Err(NoAnswer::Failed("not_looked_up")),
         }
     }
 
-    pub(crate) fn points(&self, need: &Need) -> Result<i64, &str> {
+    pub(crate) fn strike_points(&self, need: &Need) -> Result<i64, &str> {
         self.find(need, |answer| if let Answer::Points(points) = answer { Some(*points) } else { None })
-            .map_err(Missing::reason)
+            .map_err(NoAnswer::reason)
     }
 
-    pub(crate) fn counted(&self, need: &Need) -> Result<Amount, &str> {
+    pub(crate) fn window_amount(&self, need: &Need) -> Result<Amount, &str> {
         self.find(need, |answer| if let Answer::Counted(counted) = answer { Some(*counted) } else { None })
-            .map_err(Missing::reason)
+            .map_err(NoAnswer::reason)
     }
 
-    pub(crate) fn medium(&self, need: &Need) -> Result<&Media, Missing<'_>> {
+    pub(crate) fn medium(&self, need: &Need) -> Result<&Media, NoAnswer<'_>> {
         self.find(need, |answer| if let Answer::Media(media) = answer { Some(media) } else { None })
     }
 
-    pub(crate) fn scores_of(&self, need: &Need) -> Result<&Scores, Missing<'_>> {
+    pub(crate) fn scores_of(&self, need: &Need) -> Result<&Scores, NoAnswer<'_>> {
         self.find(need, |answer| if let Answer::Scores(scores) = answer { Some(scores) } else { None })
     }
 }

@@ -1,5 +1,4 @@
-//! Fields of an item, read once for all rules: their values, the forms in which their texts are searched, the hosts that
-//! they name.
+//! Fields of an item, read once for all rules: their values, their texts in the forms of searches, and the hosts in them.
 
 use std::{borrow::Cow, cell::OnceCell};
 
@@ -28,7 +27,7 @@ pub(crate) enum Element<'a> {
 }
 
 impl Element<'_> {
-    /// Name in an explanation; `None` for a single value.
+    /// Name for an explanation. `None` for a single value.
     pub(crate) fn name(self, length: usize) -> Option<String> {
         match self {
             Self::Only => None,
@@ -42,71 +41,71 @@ pub(crate) type Values<'a> = SmallVec<[(Element<'a>, Value<'a>); 1]>;
 
 /// Values of an item at one path.
 pub(crate) struct Slot<'a> {
-    /// `None`: absent.
+    /// `None` if absent.
     pub(crate) values: Option<Values<'a>>,
     /// Boxed, because most paths are never searched.
     texts: OnceCell<Box<Texts<'a>>>,
     lower: OnceCell<Box<Lower<'a>>>,
 }
 
-/// Texts by value in lower case, uncut; empty if it is none.
+/// Texts by value in lower case, untruncated. Empty for values of another kind.
 pub(crate) type Lower<'a> = [Cow<'a, str>];
 
 struct Texts<'a> {
-    /// Cut to the limit, with their position among the values.
-    cut: SmallVec<[(usize, &'a str); 1]>,
-    truncated: bool,
+    /// Truncated to the limit, with their position among the values.
+    searched: SmallVec<[(usize, &'a str); 1]>,
+    is_truncated: bool,
     derived: [OnceCell<SmallVec<[Derived<'a>; 1]>>; 3],
     hosts: OnceCell<Vec<Vec<Host<'a>>>>,
 }
 
-/// One text in the form that was asked for.
+/// Text in one of the forms of a search.
 #[derive(Clone, Copy)]
 pub(crate) struct ViewedText<'s, 'a> {
     pub(crate) element: Element<'a>,
     pub(crate) original: &'a str,
     pub(crate) text: &'s str,
     derived: Option<&'s Derived<'a>>,
-    folded: bool,
+    is_folded: bool,
 }
 
 impl ViewedText<'_, '_> {
-    /// The smallest span of whole characters of the original that gave rise to this span of the view.
+    /// Smallest span of whole characters of the original from which this span of the view is derived.
     pub(crate) fn origin(&self, start: usize, end: usize) -> (usize, usize) {
         self.derived.map_or((start, end), |derived| derived.origin(start, end))
     }
 
-    /// No word character on either side, whatever the span itself begins and ends with.
+    /// True if both neighbours of the span are no word characters.
     pub(crate) fn stands_alone(&self, start: usize, end: usize, in_word: fn(char) -> bool) -> bool {
-        if !self.folded {
-            let beside = [self.text[..start].chars().next_back(), self.text[end..].chars().next()];
-            return !beside.into_iter().flatten().any(in_word);
+        if !self.is_folded {
+            let neighbours = [self.text[..start].chars().next_back(), self.text[end..].chars().next()];
+            return !neighbours.into_iter().flatten().any(in_word);
         }
-        // In a folded text an exclamation mark may have become a letter, so the original says where a word ends.
+        // Folding can turn an exclamation mark into a letter, so the original decides where a word ends.
         let (start, end) = self.origin(start, end);
         let (start, end) = self.derived.map_or((start, end), |derived| derived.with_unseen(start, end));
-        let beside = [self.original[..start].chars().next_back(), self.original[end..].chars().next()];
-        !beside.into_iter().flatten().any(in_word)
+        let neighbours = [self.original[..start].chars().next_back(), self.original[end..].chars().next()];
+        !neighbours.into_iter().flatten().any(in_word)
     }
 
-    /// True if each letter stands here at least as often as in a word.
+    /// True if each letter is repeated here at least as often as in the word.
     pub(crate) fn has_runs(&self, word: &Runs, start: usize) -> bool {
         word.is_empty() || self.derived.is_some_and(|derived| derived.has_runs(word, start))
     }
 }
 
-/// All slots of one item, each read and put into a form at most once, and only if somebody asks.
+/// Slots of one item. Each is read and converted at most once, on demand.
 pub(crate) struct FieldCache<'a> {
     fields: &'a dyn Fields,
     paths: &'a [Path],
-    /// Those of all item types, and which one the item is of.
+    /// Addresses of all item types, and the type of the item.
     addresses: Option<(&'a Addresses, &'a TypeId)>,
-    /// Boxed, so that a path nobody asks for costs one empty word.
+    /// Boxed, so that an unused path costs one empty word.
     slots: Vec<OnceCell<Box<Slot<'a>>>>,
     text_bytes: usize,
 }
 
-/// A path that rules read, with the ways in which item types understand it.
+/// Path that rules read, with its routes in the item types.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Path {
     pub(crate) name: String,
@@ -143,7 +142,7 @@ impl<'a> FieldCache<'a> {
         })
     }
 
-    /// The texts at a path as comparisons that ignore case read them. Whoever asks first pays for all.
+    /// Texts at a path in lower case, for comparisons that ignore case. The first caller is charged for all.
     pub(crate) fn lower(&self, slot: usize, steps: &mut Steps) -> Result<&Lower<'a>, OutOfSteps> {
         let slot = self.slot(slot);
         if let Some(lower) = slot.lower.get() {
@@ -155,63 +154,63 @@ impl<'a> FieldCache<'a> {
         Ok(slot.lower.get_or_init(|| texts().map(lower).collect()))
     }
 
-    /// The texts at a path, in the form asked for.
+    /// Texts at a path in one form.
     pub(crate) fn texts(&self, slot: usize, view: View) -> impl Iterator<Item = ViewedText<'_, 'a>> {
-        let (texts, values) = self.cut(slot);
+        let (texts, values) = self.searched_texts(slot);
         let place = match view {
             View::Raw => None,
             View::Lower => Some(0),
             View::Folded => Some(1),
             View::Collapsed => Some(2),
         };
-        let derive = || texts.cut.iter().map(|(_, text)| Derived::new(text, view)).collect();
+        let derive = || texts.searched.iter().map(|(_, text)| Derived::new(text, view)).collect();
         let derived = place.map(|place: usize| texts.derived[place].get_or_init(derive));
-        texts.cut.iter().enumerate().map(move |(nth, (value, original))| {
+        texts.searched.iter().enumerate().map(move |(nth, (value, original))| {
             let derived = derived.map(|derived| &derived[nth]);
             let text = derived.map_or(*original, |derived| &*derived.text);
-            ViewedText { element: values[*value].0, original, text, derived, folded: view > View::Lower }
+            ViewedText { element: values[*value].0, original, text, derived, is_folded: view > View::Lower }
         })
     }
 
-    /// The texts at a path, and the hosts that each names. Whoever asks first pays for all.
+    /// Texts at a path, with the hosts in each. The first caller is charged for all.
     pub(crate) fn hosts<'s>(
         &'s self,
         slot: usize,
         steps: &mut Steps,
     ) -> Result<impl Iterator<Item = (ViewedText<'s, 'a>, &'s [Host<'a>])> + use<'s, 'a>, OutOfSteps> {
-        let (texts, _) = self.cut(slot);
+        let (texts, _) = self.searched_texts(slot);
         if texts.hosts.get().is_none() {
-            steps.take_shared(texts.cut.iter().map(|(_, text)| hosts::work(text)).sum())?;
+            steps.take_shared(texts.searched.iter().map(|(_, text)| hosts::work(text)).sum())?;
         }
         let find = |text: &'a str| {
-            let folds = text.contains(hosts::LEFT_OUT) && self.is_address(slot);
+            let folds = text.contains(hosts::REMOVED_CHARS) && self.is_address(slot);
             if folds { hosts::of_address(text) } else { hosts::all(text) }
         };
-        let hosts = texts.hosts.get_or_init(|| texts.cut.iter().map(|(_, text)| find(text)).collect());
+        let hosts = texts.hosts.get_or_init(|| texts.searched.iter().map(|(_, text)| find(text)).collect());
         Ok(self.texts(slot, View::Raw).zip(hosts.iter().map(Vec::as_slice)))
     }
 
-    /// True if each text at a path is one address in the item's type.
+    /// True if each text at the path is one address in the item's type.
     fn is_address(&self, slot: usize) -> bool {
-        let fields = self.addresses.and_then(|(of, type_id)| of.get(type_id));
+        let fields = self.addresses.and_then(|(owners, type_id)| owners.get(type_id));
         fields.is_some_and(|fields| self.paths[slot].routes.iter().any(|route| fields.contains(&route.field)))
     }
 
-    /// The texts at a path, and all values.
-    fn cut(&self, number: usize) -> (&Texts<'a>, &[(Element<'a>, Value<'a>)]) {
+    /// Searched texts at a path, and all of its values.
+    fn searched_texts(&self, number: usize) -> (&Texts<'a>, &[(Element<'a>, Value<'a>)]) {
         let slot = self.slot(number);
         let values = slot.values.as_deref().unwrap_or_default();
-        let make = || Box::new(cut(values, self.text_bytes, || self.is_address(number)));
+        let make = || Box::new(truncate_texts(values, self.text_bytes, || self.is_address(number)));
         (slot.texts.get_or_init(make), values)
     }
 
-    /// Those of these paths whose text is longer than what is searched.
-    pub(crate) fn truncated(&self, slots: &[usize]) -> Vec<String> {
+    /// Paths with a text that is longer than the searched part.
+    pub(crate) fn truncated_paths(&self, slots: &[usize]) -> Vec<String> {
         let mut paths: Vec<String> = Vec::new();
-        for slot in slots.iter().filter(|slot| self.cut(**slot).0.truncated) {
-            // Item types may understand one path in several ways, each with a slot of its own.
+        for slot in slots.iter().filter(|slot| self.searched_texts(**slot).0.is_truncated) {
+            // Item types may resolve a path differently, and each resolution has its own slot.
             let path = self.path(*slot);
-            if !paths.iter().any(|known| known == path) {
+            if !paths.iter().any(|listed_path| listed_path == path) {
                 paths.push(path.to_owned());
             }
         }
@@ -219,66 +218,68 @@ impl<'a> FieldCache<'a> {
     }
 }
 
-/// Bytes that are left out at most, so that a text does not end with the half of a word; those of unseen signs do not
-/// count.
-const HALF: usize = 1 << 10;
+/// Maximum bytes that are dropped to avoid a partial word at the end of a text. Bytes of invisible characters do not count.
+const MAX_DROPPED_BYTES: usize = 1 << 10;
 
-/// Returns the end of the part of a text that is searched: before the word or host that the limit falls into, because
-/// half of one would look like a whole one. One that is longer than `HALF` is cut all the same.
-fn end_of(text: &str, most: usize, unseen: fn(char) -> bool) -> usize {
-    let end = text.floor_char_boundary(most);
-    let whole = |c: char| in_word(c) || hosts::is_part(c) || unseen(c);
-    let behind = &text[end..text.floor_char_boundary(end.saturating_add(HALF))];
-    if behind.chars().find(|c| !unseen(*c)).is_some_and(|c| !whole(c)) || end == text.len() {
+/// Returns the end of the searched part of a text: before the word or host at the limit, because a part of it would look
+/// like a whole one. One that is longer than `MAX_DROPPED_BYTES` is split.
+fn find_end(text: &str, limit: usize, is_invisible: fn(char) -> bool) -> usize {
+    let end = text.floor_char_boundary(limit);
+    let is_word_part = |c: char| in_word(c) || hosts::is_part(c) || is_invisible(c);
+    let following = &text[end..text.floor_char_boundary(end.saturating_add(MAX_DROPPED_BYTES))];
+    if following.chars().find(|c| !is_invisible(*c)).is_some_and(|c| !is_word_part(c)) || end == text.len() {
         return end;
     }
-    let mut left_out = 0;
+    let mut dropped_bytes = 0;
     for (at, c) in text[..end].char_indices().rev() {
-        left_out += if unseen(c) { 0 } else { c.len_utf8() };
-        if left_out > HALF {
+        dropped_bytes += if is_invisible(c) { 0 } else { c.len_utf8() };
+        if dropped_bytes > MAX_DROPPED_BYTES {
             return end;
         }
-        if !whole(c) {
+        if !is_word_part(c) {
             return at + c.len_utf8();
         }
     }
     0
 }
 
-/// The same for an address, of which no more than this is read, and how much that is: what is left out of it wherever
-/// it stands counts for nothing.
-fn end_of_address(text: &str, most: usize) -> (usize, usize) {
-    let counts = |byte: &u8| !hosts::LEFT_OUT.contains(&char::from(*byte));
-    let beyond = text.bytes().enumerate().filter(|(_, byte)| counts(byte)).nth(most);
-    let unseen = |c: char| is_ignored(c) || hosts::LEFT_OUT.contains(&c);
-    let end = beyond.map_or(text.len(), |(beyond, _)| end_of(text, beyond, unseen));
-    (end, text[..end].bytes().filter(counts).count())
+/// Does the same for an address. Also returns the number of bytes that count: characters that a host leaves out do not.
+fn find_address_end(text: &str, limit: usize) -> (usize, usize) {
+    let is_counted = |byte: &u8| !hosts::REMOVED_CHARS.contains(&char::from(*byte));
+    let beyond = text.bytes().enumerate().filter(|(_, byte)| is_counted(byte)).nth(limit);
+    let is_invisible = |c: char| is_ignored(c) || hosts::REMOVED_CHARS.contains(&c);
+    let end = beyond.map_or(text.len(), |(beyond, _)| find_end(text, beyond, is_invisible));
+    (end, text[..end].bytes().filter(is_counted).count())
 }
 
-fn cut<'a>(values: &[(Element<'a>, Value<'a>)], most: usize, is_address: impl Fn() -> bool) -> Texts<'a> {
+fn truncate_texts<'a>(
+    values: &[(Element<'a>, Value<'a>)],
+    limit: usize,
+    is_address: impl Fn() -> bool,
+) -> Texts<'a> {
     let derived = [const { OnceCell::new() }; 3];
-    let mut texts = Texts { cut: SmallVec::new(), truncated: false, derived, hosts: OnceCell::new() };
+    let mut texts = Texts { searched: SmallVec::new(), is_truncated: false, derived, hosts: OnceCell::new() };
     let length = |(_, value): &(_, Value<'_>)| if let Value::Text(text) = value { text.len() } else { 0 };
-    let is_address = values.iter().map(length).sum::<usize>() > most && is_address();
-    let (mut left, mut some_empty) = (most, false);
+    let is_address = values.iter().map(length).sum::<usize>() > limit && is_address();
+    let (mut remaining_bytes, mut has_empty) = (limit, false);
     for (nth, (_, value)) in values.iter().enumerate() {
         let Value::Text(text) = value else { continue };
-        let (end, counted) = if is_address {
-            end_of_address(text, left)
+        let (end, counted_bytes) = if is_address {
+            find_address_end(text, remaining_bytes)
         } else {
-            let end = end_of(text, left, is_ignored);
+            let end = find_end(text, remaining_bytes, is_ignored);
             (end, end)
         };
         if end < text.len() {
-            texts.truncated = true;
+            texts.is_truncated = true;
         }
-        // Whatever is found in an empty text is found in the first: further ones would cost time for nothing.
-        let first = text.is_empty() && !std::mem::replace(&mut some_empty, true);
-        if end > 0 || first {
-            texts.cut.push((nth, &text[..end]));
+        // Every match in an empty text is also found in the first one, so further ones would only cost time.
+        let is_first_empty = text.is_empty() && !std::mem::replace(&mut has_empty, true);
+        if end > 0 || is_first_empty {
+            texts.searched.push((nth, &text[..end]));
         }
-        // A text that had to be cut ends the search: a shorter one behind it must not slip in.
-        left = if end < text.len() { 0 } else { left - counted };
+        // A truncated text ends the search: a shorter one after it must not be searched instead.
+        remaining_bytes = if end < text.len() { 0 } else { remaining_bytes - counted_bytes };
     }
     texts
 }
@@ -291,7 +292,7 @@ fn read<'a>(fields: &'a dyn Fields, route: &Route) -> Option<Values<'a>> {
                 list.into_iter().enumerate().map(|(nth, value)| (Element::Index(nth), value)).collect()
             }
             Value::Map(map) => map.into_iter().map(|(key, value)| (Element::Key(key), value)).collect(),
-            one => SmallVec::from_iter([(Element::Only, one)]),
+            scalar => SmallVec::from_iter([(Element::Only, scalar)]),
         });
     };
     let part = |value: &Value<'a>| match (value, inside.as_str()) {
@@ -308,6 +309,6 @@ fn read<'a>(fields: &'a dyn Fields, route: &Route) -> Option<Values<'a>> {
             let parts = list.iter().enumerate();
             Some(parts.filter_map(|(nth, value)| Some((Element::Index(nth), part(value)?))).collect())
         }
-        one => part(&one).map(|part| SmallVec::from_iter([(Element::Only, part)])),
+        scalar => part(&scalar).map(|part| SmallVec::from_iter([(Element::Only, part)])),
     }
 }

@@ -1,14 +1,14 @@
-//! Places on the earth: geohashes, distances, and the cells that cover an area.
+//! Geometry of the earth: geohashes, distances, and the cells that cover an area.
 
 use std::collections::{BTreeSet, HashMap};
 
-/// The mean radius of the earth in metres.
-const EARTH: f64 = 6_371_008.8;
+/// Mean radius of the earth in metres.
+const EARTH_RADIUS: f64 = 6_371_008.8;
 
 const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
 
-/// Characters of a geohash that say anything.
-const LONGEST: usize = 12;
+/// Maximum number of significant characters in a geohash.
+const MAX_HASH_LENGTH: usize = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Point {
@@ -17,25 +17,25 @@ pub(crate) struct Point {
 }
 
 impl Point {
-    /// `None`: there is no such place.
+    /// `None` for coordinates out of range.
     pub(crate) fn new(lat: f64, lng: f64) -> Option<Self> {
         ((-90.0..=90.0).contains(&lat) && (-180.0..=180.0).contains(&lng)).then_some(Self { lat, lng })
     }
 
-    /// The way along the surface in metres, on a sphere.
+    /// Distance along the surface of a sphere in metres.
     pub(crate) fn metres_to(self, other: Self) -> f64 {
         let (lat, other_lat) = (self.lat.to_radians(), other.lat.to_radians());
         let half = |from: f64, to: f64| ((to - from).to_radians() / 2.0).sin().powi(2);
         let chord = half(self.lat, other.lat) + lat.cos() * other_lat.cos() * half(self.lng, other.lng);
-        2.0 * EARTH * chord.sqrt().min(1.0).asin()
+        2.0 * EARTH_RADIUS * chord.sqrt().min(1.0).asin()
     }
 
-    /// The geohash of the smallest cell around the point.
+    /// Geohash of the smallest cell that contains the point.
     pub(crate) fn hash(self) -> String {
         let (mut low, mut high) = ([-180.0, -90.0], [180.0, 90.0]);
         let at = [self.lng, self.lat];
-        let mut hash = String::with_capacity(LONGEST);
-        for nth in 0..LONGEST {
+        let mut hash = String::with_capacity(MAX_HASH_LENGTH);
+        for nth in 0..MAX_HASH_LENGTH {
             let mut five = 0_usize;
             for bit in 0..5 {
                 let axis = (nth * 5 + bit) % 2;
@@ -54,7 +54,7 @@ impl Point {
     }
 }
 
-/// A box between two latitudes, and from one longitude eastwards to another, which may lie beyond 180.
+/// Box between two latitudes, and from one longitude eastwards to another, which may exceed 180.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Area {
     south: f64,
@@ -63,18 +63,18 @@ pub(crate) struct Area {
     east: f64,
 }
 
-/// Degrees by which an area is taken to be larger than it is, so that rounding leaves nothing out.
+/// Degrees by which an area is enlarged, so that rounding excludes no place in it.
 const MARGIN: f64 = 1e-7;
 
 impl Area {
-    /// The cell of a geohash; `None` if it is none.
+    /// Cell of a geohash. `None` if the text is no geohash.
     pub(crate) fn of_hash(hash: &str) -> Option<Self> {
         if hash.is_empty() {
             return None;
         }
         let (mut low, mut high) = ([-180.0, -90.0], [180.0, 90.0]);
         for (nth, letter) in hash.bytes().enumerate() {
-            let five = ALPHABET.iter().position(|known| *known == letter)?;
+            let five = ALPHABET.iter().position(|symbol| *symbol == letter)?;
             for bit in 0..5 {
                 let axis = (nth * 5 + bit) % 2;
                 let middle = f64::midpoint(low[axis], high[axis]);
@@ -88,22 +88,23 @@ impl Area {
         Some(Self { south: low[1], north: high[1], west: low[0], east: high[0] })
     }
 
-    /// A box around all that is no farther from a point.
+    /// Box that contains every place within a distance of a point.
     pub(crate) fn around(centre: Point, metres: f64) -> Self {
-        let angle = metres / EARTH;
+        let angle = metres / EARTH_RADIUS;
         let reach = angle.to_degrees();
         let (south, north) = (centre.lat - reach, centre.lat + reach);
-        let whole = Self { south: south.max(-90.0), north: north.min(90.0), west: -180.0, east: 180.0 };
-        // Around a pole every direction is inside.
+        let all_longitudes =
+            Self { south: south.max(-90.0), north: north.min(90.0), west: -180.0, east: 180.0 };
+        // An area that contains a pole reaches every longitude.
         if south - MARGIN <= -90.0 || north + MARGIN >= 90.0 {
-            return whole;
+            return all_longitudes;
         }
         let sine = angle.sin() / centre.lat.to_radians().cos();
         if angle >= std::f64::consts::FRAC_PI_2 || sine >= 1.0 {
-            return whole;
+            return all_longitudes;
         }
-        let wide = sine.asin().to_degrees();
-        Self { south, north, west: centre.lng - wide, east: centre.lng + wide }
+        let half_width = sine.asin().to_degrees();
+        Self { south, north, west: centre.lng - half_width, east: centre.lng + half_width }
     }
 
     pub(crate) fn middle(self) -> Option<Point> {
@@ -112,31 +113,32 @@ impl Area {
 
     fn cells(self, level: u8) -> Cells {
         let size = size(level);
-        let row = |lat: f64| whole((lat + 90.0) / size).clamp(0, rows(level) - 1);
-        let column = |lng: f64| whole((lng + 180.0) / size);
+        let row = |lat: f64| floor_to_integer((lat + 90.0) / size).clamp(0, rows(level) - 1);
+        let column = |lng: f64| floor_to_integer((lng + 180.0) / size);
         let (first, last) = (column(self.west - MARGIN), column(self.east + MARGIN));
+        // An area wider than the globe must not contain a column twice.
         let columns = (last - first + 1).min(rows(level) * 2);
         let (south, north) = (row(self.south - MARGIN), row(self.north + MARGIN));
         Cells { level, south, north, west: first, columns }
     }
 
-    /// The smallest cells of which a few cover the area.
+    /// Finest cells of which at most `MAX_CELLS` cover the area.
     fn cover(self) -> Cells {
-        let finer = (0..=FINEST).rev().map(|level| self.cells(level));
-        finer.into_iter().find(|cells| cells.count() <= FEW).unwrap_or_else(|| self.cells(0))
+        let finer = (0..=FINEST_LEVEL).rev().map(|level| self.cells(level));
+        finer.into_iter().find(|cells| cells.count() <= MAX_CELLS).unwrap_or_else(|| self.cells(0))
     }
 
-    /// About how much of the places that items name lies in the cells around the area.
+    /// Estimated share of the places in items that lie in the cells of the area.
     pub(crate) fn share(self) -> f32 {
         let cells = self.cover();
         #[expect(clippy::cast_precision_loss, reason = "a guess")]
         let part = cells.count() as f32 / (rows(cells.level) * rows(cells.level) * 2) as f32;
-        // Most people live in few places.
+        // People live in few places, so a cell counts for more than its share of the surface.
         (part * 100.0).clamp(1e-4, 0.9)
     }
 }
 
-/// Cells along one side of a level's grid, of which the longer has twice as many.
+/// Cells along the shorter side of a level's grid; the longer side has twice as many.
 fn rows(level: u8) -> i64 {
     1 << level
 }
@@ -146,15 +148,15 @@ fn size(level: u8) -> f64 {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "degrees divided by a size are small")]
-fn whole(number: f64) -> i64 {
+fn floor_to_integer(number: f64) -> i64 {
     number.floor() as i64
 }
 
-/// About 19 metres from north to south.
-const FINEST: u8 = 20;
+/// Level of the finest cells, with about 19 metres from north to south.
+const FINEST_LEVEL: u8 = 20;
 
-/// Cells that cover one area.
-const FEW: i64 = 16;
+/// Maximum number of cells that cover one area.
+const MAX_CELLS: i64 = 16;
 
 #[derive(Clone, Copy, Debug)]
 struct Cells {
@@ -170,17 +172,17 @@ impl Cells {
         (self.north - self.south + 1) * self.columns
     }
 
-    fn each(self) -> impl Iterator<Item = Cell> {
+    fn positions(self) -> impl Iterator<Item = Cell> {
         (self.south..=self.north).flat_map(move |row| {
             (0..self.columns).map(move |nth| (row, (self.west + nth).rem_euclid(rows(self.level) * 2)))
         })
     }
 }
 
-/// Row and column.
+/// Row and column of a cell.
 type Cell = (i64, i64);
 
-/// Numbered areas, by the cells that cover them.
+/// Numbered areas by the cells that cover them.
 #[derive(Debug, Default)]
 pub(crate) struct Grid {
     levels: BTreeSet<u8>,
@@ -191,7 +193,7 @@ impl Grid {
     pub(crate) fn add(&mut self, area: Area, number: u32) {
         let cover = area.cover();
         self.levels.insert(cover.level);
-        for cell in cover.each() {
+        for cell in cover.positions() {
             let numbers = self.cells.entry((cover.level, cell)).or_default();
             if numbers.last() != Some(&number) {
                 numbers.push(number);
@@ -199,11 +201,11 @@ impl Grid {
         }
     }
 
-    /// The areas that the point may lie in; some of the others too.
+    /// Numbers of the areas that may contain the point. Some of them may not.
     pub(crate) fn at(&self, point: Point) -> impl Iterator<Item = u32> {
         let cell = move |level: u8| {
-            let row = whole((point.lat + 90.0) / size(level)).min(rows(level) - 1);
-            (row, whole((point.lng + 180.0) / size(level)).rem_euclid(rows(level) * 2))
+            let row = floor_to_integer((point.lat + 90.0) / size(level)).min(rows(level) - 1);
+            (row, floor_to_integer((point.lng + 180.0) / size(level)).rem_euclid(rows(level) * 2))
         };
         self.levels.iter().filter_map(move |level| self.cells.get(&(*level, cell(*level)))).flatten().copied()
     }
@@ -273,9 +275,9 @@ mod tests {
     fn an_area_has_few_cells_and_they_are_small() {
         let around = |metres: f64| Area::around(point(48.8566, 2.3522), metres).cover();
         for metres in [1.0, 100.0, 5_000.0, 500_000.0, 20_000_000.0] {
-            assert!((1..=FEW).contains(&around(metres).count()), "{metres}");
+            assert!((1..=MAX_CELLS).contains(&around(metres).count()), "{metres}");
         }
-        assert!(around(1.0).level == FINEST && around(25_000.0).level >= 8);
+        assert!(around(1.0).level == FINEST_LEVEL && around(25_000.0).level >= 8);
     }
 
     #[test]

@@ -1,30 +1,30 @@
-//! Runs the examples that stand beside rules, and answers what is asked of items that are only tried.
+//! Runs the tests in rule documents, and answers needs with the facts of examples.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use tidegate_schemas::ids::{ItemKey, Kind, Millis, RuleId, TypeId, derive};
 
 use crate::{
-    error::{RuleError, did_you_mean, escaped, shown},
+    error::{RuleError, did_you_mean, escape_key, quote},
     facts::{Facts, Need, Scores},
     item::{Fields, Item, On},
     plan::Plan,
     syntax::{self, ExampleFacts},
 };
 
-/// An example's item, as its type reads it.
+/// Item of a test, converted by its type.
 pub struct TestItem {
     pub values: Box<dyn Fields>,
     pub user: Option<ItemKey>,
 }
 
-/// Result of one example.
+/// Result of one test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestReport {
     pub rule: RuleId,
-    /// Its place among the rule's examples.
+    /// Index of the test in its rule.
     pub test: usize,
-    /// Name that its author gave it.
+    /// Name given by the author.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub result: TestResult,
@@ -39,13 +39,13 @@ pub enum TestResult {
     /// The rule should not have matched.
     Matched,
     Errored(String),
-    /// The item does not fit its type.
+    /// The item is invalid for its type.
     Unreadable(String),
 }
 
-/// Runs each rule's examples against that rule alone, also if it has expired or is for reports only.
+/// Runs the tests of each rule against that rule alone, even if it has expired or is triggered by reports only.
 ///
-/// `read` turns an example's `item` into values of its type, as for a submission.
+/// `read` converts the `item` of a test to the values of its type, like a submission.
 pub fn run_tests(
     plan: &Plan,
     now: Millis,
@@ -54,37 +54,38 @@ pub fn run_tests(
     let mut reports = Vec::new();
     for (rule, tests) in plan.tests() {
         for (nth, test) in tests.iter().enumerate() {
-            let only = rule.item_types.iter().next().filter(|_| rule.item_types.len() == 1);
-            let result =
-                match test.item_type.as_ref().or(only).map(|type_id| (type_id, read(type_id, &test.item))) {
-                    None => TestResult::Unreadable("the test must name its item_type".to_owned()),
-                    Some((_, Err(reason))) => TestResult::Unreadable(reason),
-                    Some((type_id, _))
-                        if !rule.item_types.is_empty() && !rule.item_types.contains(type_id) =>
-                    {
-                        TestResult::Unreadable(format!("the rule is not for items of type {type_id}"))
+            let only_type = rule.item_types.iter().next().filter(|_| rule.item_types.len() == 1);
+            let result = match test
+                .item_type
+                .as_ref()
+                .or(only_type)
+                .map(|type_id| (type_id, read(type_id, &test.item)))
+            {
+                None => TestResult::Unreadable("the test must name its item_type".to_owned()),
+                Some((_, Err(reason))) => TestResult::Unreadable(reason),
+                Some((type_id, _)) if !rule.item_types.is_empty() && !rule.item_types.contains(type_id) => {
+                    TestResult::Unreadable(format!("the rule is not for items of type {type_id}"))
+                }
+                Some((type_id, Ok(test_item))) => {
+                    let item = Item {
+                        type_id,
+                        values: &*test_item.values,
+                        user: test_item.user.as_ref(),
+                        on: rule.on.first().copied().unwrap_or(On::Item),
+                        now,
+                        submission: derive(Kind::Submission, &[rule.head.rule.as_str().as_bytes()]),
+                    };
+                    let scan = plan.scan_rule(&item, rule);
+                    let facts = test.facts.answers(scan.needs());
+                    let outcome = plan.finish(scan, &facts);
+                    match (outcome.errored.into_iter().next(), !outcome.matched.is_empty(), test.matches) {
+                        (Some(errored), ..) => TestResult::Errored(errored.reason),
+                        (None, matched, expected) if matched == expected => TestResult::Right,
+                        (None, true, _) => TestResult::Matched,
+                        (None, false, _) => TestResult::Missed,
                     }
-                    Some((type_id, Ok(read))) => {
-                        let item = Item {
-                            type_id,
-                            values: &*read.values,
-                            user: read.user.as_ref(),
-                            on: rule.on.first().copied().unwrap_or(On::Item),
-                            now,
-                            submission: derive(Kind::Submission, &[rule.head.rule.as_str().as_bytes()]),
-                        };
-                        let scan = plan.scan_this(&item, rule);
-                        let facts = test.facts.answers(scan.needs());
-                        let outcome = plan.finish(scan, &facts);
-                        match (outcome.errored.into_iter().next(), !outcome.matched.is_empty(), test.matches)
-                        {
-                            (Some(errored), ..) => TestResult::Errored(errored.reason),
-                            (None, matched, expected) if matched == expected => TestResult::Right,
-                            (None, true, _) => TestResult::Matched,
-                            (None, false, _) => TestResult::Missed,
-                        }
-                    }
-                };
+                }
+            };
             reports.push(TestReport {
                 rule: rule.head.rule.clone(),
                 test: nth,
@@ -97,7 +98,7 @@ pub fn run_tests(
 }
 
 impl ExampleFacts {
-    /// The answers to what is asked.
+    /// Answers these needs.
     pub fn answers(&self, needs: &[Need]) -> Facts {
         let mut facts = Facts::offline(needs);
         for need in needs {
@@ -109,8 +110,8 @@ impl ExampleFacts {
                     }
                 }
                 Need::Media { url } => {
-                    let concerns = |of: &Option<String>| of.as_ref().is_none_or(|of| of == url);
-                    if let Some((_, media)) = self.media.iter().find(|(of, _)| concerns(of)) {
+                    let is_for_url = |of: &Option<String>| of.as_ref().is_none_or(|of| of == url);
+                    if let Some((_, media)) = self.media.iter().find(|(of, _)| is_for_url(of)) {
                         facts.media(need.clone(), media.clone());
                     }
                 }
@@ -130,42 +131,52 @@ impl ExampleFacts {
 }
 
 impl Plan {
-    /// Reads what a line says is known beside its item, in the words of an example. `beside` names the line's other
-    /// keys, `banks` the banks that media may be in.
+    /// Reads the facts of a line about its item, in the form of a rule's tests. `other_keys` are the other keys of the line,
+    /// `banks` the banks that media may match.
     pub fn example_facts(
         &self,
         line: &Json,
-        beside: &[&str],
+        other_keys: &[&str],
         banks: &[&str],
     ) -> Result<ExampleFacts, Vec<RuleError>> {
-        let facts = syntax::example_facts(line, beside, self.limits())?;
+        let facts = syntax::example_facts(line, other_keys, self.limits())?;
         let windows: Vec<_> = self.windows().map(|window| window.key.as_str()).collect();
         let models: Vec<_> = self.models().collect();
-        let counted =
-            facts.counts.iter().map(|(key, _)| (format!("counts/{}", escaped(key.as_str())), key.as_str()));
-        let said =
-            facts.scores.iter().map(|(model, _)| (format!("scores/{}", escaped(model)), model.as_str()));
-        let texts =
-            facts.texts.iter().map(|(model, _)| (format!("texts/{}", escaped(model)), model.as_str()));
-        let found = facts.media.iter().enumerate().flat_map(|(nth, (_, media))| {
-            media.matches.iter().map(move |found| (format!("media/{nth}/bank"), found.bank.as_str()))
+        let window_uses = facts
+            .counts
+            .iter()
+            .map(|(key, _)| (format!("counts/{}", escape_key(key.as_str())), key.as_str()));
+        let score_uses =
+            facts.scores.iter().map(|(model, _)| (format!("scores/{}", escape_key(model)), model.as_str()));
+        let text_uses =
+            facts.texts.iter().map(|(model, _)| (format!("texts/{}", escape_key(model)), model.as_str()));
+        let bank_uses = facts.media.iter().enumerate().flat_map(|(nth, (_, media))| {
+            media
+                .matches
+                .iter()
+                .map(move |bank_match| (format!("media/{nth}/bank"), bank_match.bank.as_str()))
         });
-        let mut errors = unknown(counted, &windows, "unknown_window", "unknown window");
-        errors.extend(unknown(said.chain(texts), &models, "unknown_model", "no rule uses the model"));
-        errors.extend(unknown(found, banks, "unknown_bank", "unknown bank of hashes"));
+        let mut errors = find_unknown(window_uses, &windows, "unknown_window", "unknown window");
+        errors.extend(find_unknown(
+            score_uses.chain(text_uses),
+            &models,
+            "unknown_model",
+            "no rule uses the model",
+        ));
+        errors.extend(find_unknown(bank_uses, banks, "unknown_bank", "unknown bank of hashes"));
         if errors.is_empty() { Ok(facts) } else { Err(errors) }
     }
 }
 
-fn unknown<'n>(
-    named: impl Iterator<Item = (String, &'n str)>,
+fn find_unknown<'n>(
+    uses: impl Iterator<Item = (String, &'n str)>,
     known: &[&str],
     tag: &'static str,
-    what: &str,
+    problem: &str,
 ) -> Vec<RuleError> {
     let error = |(at, name): (String, &str)| {
-        let near = did_you_mean(name, known.iter().copied());
-        RuleError::new("line", "", &format!("/{at}"), tag, format!("{what} {}{near}", shown(name)))
+        let suggestion = did_you_mean(name, known.iter().copied());
+        RuleError::new("line", "", &format!("/{at}"), tag, format!("{problem} {}{suggestion}", quote(name)))
     };
-    named.filter(|(_, name)| !known.contains(name)).map(error).collect()
+    uses.filter(|(_, name)| !known.contains(name)).map(error).collect()
 }

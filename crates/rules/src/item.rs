@@ -8,16 +8,16 @@ use tidegate_schemas::{
 };
 
 tidegate_schemas::string_enum! {
-    /// Event that brings an item before a rule.
+    /// Event that triggers rules.
     pub enum On {
         Item = "item",
         Report = "report",
-        /// Rules are not asked about these.
+        /// Triggers no rules.
         Appeal = "appeal",
     }
 }
 
-/// A coerced value of a field.
+/// Value of a field, converted to its type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
     /// Every textual type: strings, ids, URLs, media, addresses, geohashes.
@@ -25,7 +25,7 @@ pub enum Value<'a> {
     Number(Number),
     Boolean(bool),
     Datetime(Millis),
-    /// A reference to another item.
+    /// Reference to another item.
     Related {
         type_id: &'a str,
         id: &'a str,
@@ -34,7 +34,7 @@ pub enum Value<'a> {
     Map(Vec<(&'a str, Value<'a>)>),
 }
 
-/// The fields of an item's `data`; an absent or null field is `None`.
+/// Fields of an item's `data`. `None` for an absent or null field.
 pub trait Fields {
     fn field(&self, name: &str) -> Option<Value<'_>>;
 }
@@ -65,21 +65,21 @@ impl<'a> From<&'a item_types::Value> for Value<'a> {
     }
 }
 
-/// One item as an evaluation sees it.
+/// Item under evaluation.
 #[derive(Clone, Copy)]
 pub struct Item<'a> {
     pub type_id: &'a TypeId,
     pub values: &'a dyn Fields,
-    /// The user whose strikes count: the field with role creator, or the item itself if it is a user.
+    /// User with the strike points: the field with role creator, or the item itself if it is a user.
     pub user: Option<&'a ItemKey>,
-    /// Event that brought the item here.
+    /// Event that triggers the evaluation.
     pub on: On,
-    /// The append time of the record that brought it; a clock would make a replay differ.
+    /// Append time of the item's record. A clock would make a replay differ.
     pub now: Millis,
     pub submission: SubmissionId,
 }
 
-/// A JSON number; whole numbers compare exactly with each other and with fractions.
+/// JSON number. Whole numbers compare exactly with each other and with fractions.
 #[derive(Clone, Copy, Debug)]
 pub enum Number {
     Whole(i128),
@@ -87,7 +87,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// The number that a JSON number's text stands for; `None` beyond the range of a 64-bit float.
+    /// Parses the text of a JSON number. `None` beyond the range of a 64-bit float.
     pub fn parse(text: &str) -> Option<Self> {
         if let Ok(whole) = text.parse() {
             return Some(Self::Whole(whole));
@@ -95,7 +95,7 @@ impl Number {
         text.parse().ok().filter(|n: &f64| n.is_finite()).map(Self::Fraction)
     }
 
-    /// The nearest float: of two numbers the smaller never has the greater one.
+    /// Nearest float. Rounding never reverses the order of two numbers.
     pub(crate) fn coarse(self) -> f64 {
         match self {
             #[allow(
@@ -107,8 +107,8 @@ impl Number {
         }
     }
 
-    /// Value in millionths, rounded there and cut off at the ends of the range.
-    #[allow(clippy::cast_possible_truncation, reason = "a cast saturates, which is what is meant")]
+    /// Value in millionths, rounded and clamped to the range.
+    #[allow(clippy::cast_possible_truncation, reason = "a cast saturates, as intended")]
     pub(crate) fn millionths(self) -> i64 {
         match self {
             Self::Whole(whole) => {
@@ -119,10 +119,10 @@ impl Number {
         }
     }
 
-    /// Text that is the same for equal numbers: a whole one has no point.
-    pub(crate) fn plain(self) -> String {
+    /// Text that is the same for equal numbers: a whole number has no decimal point.
+    pub(crate) fn to_canonical_text(self) -> String {
         match self {
-            // Farther out no whole number is equal to it.
+            // Beyond this range no whole number is equal to a fraction.
             #[allow(clippy::cast_possible_truncation, reason = "it is whole, and inside of the range")]
             Self::Fraction(fraction) if fraction.fract() == 0.0 && (-END..END).contains(&fraction) => {
                 (fraction as i128).to_string()
@@ -169,7 +169,7 @@ impl PartialOrd for Number {
     }
 }
 
-/// The first float that no whole number reaches; below zero it is the last one that some do.
+/// Smallest positive float that no whole number reaches. Its negation is the smallest whole number.
 const END: f64 = 170_141_183_460_469_231_731_687_303_715_884_105_728.0;
 
 fn compare(whole: i128, fraction: f64) -> Option<Ordering> {
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn equal_numbers_are_written_alike() {
-        let plain = |text: &str| Number::parse(text).unwrap().plain();
+        let plain = |text: &str| Number::parse(text).unwrap().to_canonical_text();
         for (text, written) in [
             ("1", "1"),
             ("1.0", "1"),
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(plain("1267650600228229401496703205376"), plain("1267650600228229401496703205376.0"));
         for fraction in [1.7e38, 1.701e38, -1.7e38, -1.701_411_834_604_692_3e38] {
             let written = format!("{fraction:.0}");
-            assert_eq!(Number::Fraction(fraction).plain(), plain(&written));
+            assert_eq!(Number::Fraction(fraction).to_canonical_text(), plain(&written));
         }
     }
 

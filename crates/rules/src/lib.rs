@@ -1,8 +1,8 @@
 //! Compiles an organisation's rules to one plan, and evaluates it for an item.
 //!
 //! Evaluation has two phases around the caller's look-ups: [`Plan::scan`] returns the facts that rules need beyond the item,
-//! and [`Plan::finish`] takes the answers. It uses no network and counts steps instead of time, so a replay comes to the
-//! same; the CPU clock only ends what costs far more than its steps.
+//! and [`Plan::finish`] takes the answers. Evaluation uses no network and counts steps instead of time, so a replay has the
+//! same outcome; the CPU limit only ends evaluations that cost far more than their steps.
 
 mod compile;
 mod enforcement;

@@ -1,4 +1,4 @@
-//! The bounds within which rules are compiled and evaluated, each with its default.
+//! Limits of the compilation and the evaluation of rules, with their defaults.
 
 use std::{
     sync::{
@@ -11,13 +11,14 @@ use std::{
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// Bounds of compilation and evaluation. What exceeds one is refused by name or marked in the outcome.
+/// Limits of compilation and evaluation. A document beyond one is refused with its name; an evaluation beyond one is marked
+/// in the outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Text of one field that is searched, in bytes; the outcome names the fields that were cut.
+    /// Searched text of one field in bytes. The outcome names the fields with longer texts.
     pub text_bytes: usize,
-    /// Levels of a condition tree. At most 32, so that its explanation is readable JSON everywhere.
+    /// Levels of a condition tree. At most 32, so that every JSON parser can read its explanation.
     pub depth: usize,
     /// Conditions of one rule.
     pub nodes: usize,
@@ -29,7 +30,7 @@ pub struct Limits {
     pub regex_source_bytes: usize,
     /// Length of one expression, in bytes.
     pub expr_bytes: usize,
-    /// Compiled size of one regular expression, in bytes; its lazily built automaton may take as much again.
+    /// Compiled size of one regular expression in bytes. Its lazy automaton may take as much again.
     pub regex_bytes: usize,
     /// Rules of one plan.
     pub rules: usize,
@@ -37,40 +38,40 @@ pub struct Limits {
     pub words_in_all: usize,
     /// Regular expressions of all rules of a plan.
     pub regexes_in_all: usize,
-    /// Steps that all rules may take on one item. A step is one condition, one place of a word in a text, one of
-    /// several texts or values, one domain above a host, one area that a place may lie in, 16 bytes of text searched
-    /// for many words or 64 for one, also in a comparison of a field, 8 bytes of the word that is searched for, or 4
-    /// bytes searched with a small regular expression. One with more than a few places, its counted repeats written
-    /// out, costs a step for every four of them, and six times as many where a text needs the slow engine. Looking for
-    /// hosts in a text beyond ASCII takes a step a byte, and 64 a dot.
+    /// Steps of all rules on one item. One step is a condition, a place of a word in a text, one of several texts or values,
+    /// a parent domain of a host, an area that may contain a place, 16 bytes of text searched for many words, 64 bytes
+    /// searched for one word or compared in a field, 8 bytes of the searched word, or 4 bytes searched with a small regular
+    /// expression. A regular expression with more than a few places, counted repetitions written out, costs a step for every
+    /// four places, and six times as many on a text that needs the slow engine. The search for hosts in a text beyond ASCII
+    /// costs a step for each byte and 64 for each dot.
     pub steps_per_item: u64,
-    /// Steps that one rule may take on one item; so a costly rule does not use up the steps of the others.
+    /// Steps of one rule on one item, so that a costly rule leaves the steps of the others.
     pub steps_per_rule: u64,
-    /// CPU time that all rules may take on one item, in milliseconds, whatever their steps say. It is looked at every
-    /// 65,536 steps, and ends an evaluation only where steps are far more expensive than they should be.
+    /// CPU time of all rules on one item in milliseconds, independent of their steps. It is checked every 65,536 steps, and
+    /// ends an evaluation only if steps are far more expensive than expected.
     pub cpu_ms_per_item: u64,
     /// Places shown in the explanation of one text condition.
     pub hits: usize,
-    /// Length of a value or found text shown in an explanation, in bytes.
+    /// Length of a value or a text in an explanation, in bytes.
     pub excerpt_bytes: usize,
-    /// Conditions and places shown in the explanations of one item; further matches are listed without a tree.
+    /// Conditions and places in the explanations of one item. Further matches are listed without a tree.
     pub explained: usize,
-    /// Matches listed for one item; further ones are counted, but those of live rules always have their effects.
+    /// Matches listed for one item. Further ones are counted, but live rules always have their effects.
     pub matched: usize,
-    /// Failed rules listed for one item; further ones are counted.
+    /// Failed rules listed for one item. Further ones are counted.
     pub errored: usize,
-    /// Matches stored with an item, those that act first; further ones are counted. Also the rules that an action, its
-    /// callback and its review name.
+    /// Matches stored with an item, those of acting rules first. Further ones are counted. Also limits the rules that an
+    /// action, its callback and its review name.
     pub stored_matches: usize,
-    /// Bytes of the matches stored with an item, and of its failures. Where they are many, they are stored without
-    /// explanations, which `rules explain` computes anew.
+    /// Bytes of the matches and failures stored with an item. Larger ones are stored without explanations, which `rules
+    /// explain` computes again.
     pub stored_bytes: usize,
-    /// Memory that all rules of a plan may take, in bytes, as far as it depends on them: searches, words, patterns with
-    /// what threads keep for them.
+    /// Memory of all rules of a plan in bytes, as far as it depends on them: searches, words, and patterns with the caches
+    /// of threads.
     pub memory_bytes: usize,
     /// Windows of a plan.
     pub windows: usize,
-    /// Values of a list that a window counts apart or tells apart in one item; the outcome names windows that met more.
+    /// Values of a list that a window distinguishes in one item. The outcome names the windows that met more.
     pub window_values: usize,
 }
 
@@ -105,7 +106,7 @@ impl Default for Limits {
     }
 }
 
-/// Two settings, or a setting and its range, that cannot both hold.
+/// Limit out of its range, which may depend on another limit.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} = {value} is out of range: {range}")]
 pub struct LimitError {
@@ -121,7 +122,7 @@ impl LimitError {
 }
 
 impl Limits {
-    /// Refuses limits under which no rule could run, or an explanation could not be read back.
+    /// Refuses limits under which no rule could run, or under which explanations could not be read back.
     pub fn validate(&self) -> Result<(), LimitError> {
         let checks = [
             ("depth", wide(self.depth), 1, 32, "1 to 32"),
@@ -148,22 +149,22 @@ impl Limits {
     }
 }
 
-/// A length, to reckon steps with.
+/// Converts a length for the calculation of steps.
 pub(crate) fn wide(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
-/// The steps of looking for one word in one text: a search that is made for it first reads the word, more slowly than
-/// it then reads the text.
+/// Steps of the search for one word in one text. Preparing the search reads the word, more slowly than the search reads the
+/// text.
 pub(crate) fn search(text: usize, word: usize) -> u64 {
     if word > text { 1 } else { 1 + wide(text) / 64 + wide(word) / 8 }
 }
 
-/// The evaluation has taken all its steps.
+/// The evaluation has used all of its steps.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OutOfSteps;
 
-/// Request to end an evaluation whose result is not needed any more, or not at this price. Clones share the request.
+/// Request to end an evaluation with a result that is not needed any more or takes too long. Clones share the request.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
     is_requested: Arc<AtomicBool>,
@@ -187,8 +188,8 @@ impl Interrupt {
     }
 }
 
-/// Steps left on one item. Counting instead of timing gives a replay the same outcome on any machine; the clock is the
-/// backstop for what the count gets wrong.
+/// Steps left on one item. Counting steps instead of time gives a replay the same outcome on any machine. The CPU limit
+/// covers errors of the count.
 pub(crate) struct Steps {
     item: u64,
     rule: u64,
@@ -198,44 +199,44 @@ pub(crate) struct Steps {
     was_interrupted: bool,
 }
 
-/// CPU time of this thread from the first look at its clock on. Most items end before that and never ask the kernel.
+/// CPU time of this thread since the first check. Most items end before a check and need no system call.
 struct CpuLimit {
-    most: Duration,
+    limit: Duration,
     clock: fn() -> Duration,
     started: Option<Duration>,
-    was_over: bool,
+    is_exceeded: bool,
 }
 
-/// Steps between two looks at the clock, as a power of two: about a millisecond.
-const LOOK: u32 = 16;
+/// Steps between two checks of the clock as a power of two: about a millisecond.
+const CHECK_INTERVAL_BITS: u32 = 16;
 
 fn thread_cpu_time() -> Duration {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    let nanos = u32::try_from(now.tv_nsec).unwrap_or_default();
-    Duration::new(now.tv_sec.unsigned_abs(), nanos)
+    let cpu_time = clock_gettime(ClockId::ThreadCPUTime);
+    let nanos = u32::try_from(cpu_time.tv_nsec).unwrap_or_default();
+    Duration::new(cpu_time.tv_sec.unsigned_abs(), nanos)
 }
 
 impl CpuLimit {
     fn is_over(&mut self) -> bool {
-        let now = (self.clock)();
-        now.saturating_sub(*self.started.get_or_insert(now)) > self.most
+        let cpu_time = (self.clock)();
+        cpu_time.saturating_sub(*self.started.get_or_insert(cpu_time)) > self.limit
     }
 }
 
 impl Steps {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let most = Duration::from_millis(limits.cpu_ms_per_item);
+        let limit = Duration::from_millis(limits.cpu_ms_per_item);
         Self {
             item: limits.steps_per_item,
             rule: limits.steps_per_rule,
             per_rule: limits.steps_per_rule,
-            cpu: CpuLimit { most, clock: thread_cpu_time, started: None, was_over: false },
+            cpu: CpuLimit { limit, clock: thread_cpu_time, started: None, is_exceeded: false },
             interrupt: None,
             was_interrupted: false,
         }
     }
 
-    /// Looks at `interrupt` whenever it looks at the clock.
+    /// Also checks `interrupt` at each check of the clock.
     pub(crate) fn with_interrupt(self, interrupt: Option<&Interrupt>) -> Self {
         Self { interrupt: interrupt.cloned(), ..self }
     }
@@ -245,12 +246,12 @@ impl Steps {
         self.item
     }
 
-    /// Ends the evaluation if it has taken all its CPU time or is interrupted.
+    /// Ends the evaluation if its CPU time is used up or an interrupt is due.
     #[cold]
     pub(crate) fn check_clock(&mut self) -> Result<(), OutOfSteps> {
         self.was_interrupted |= self.interrupt.as_ref().is_some_and(Interrupt::is_due);
-        self.cpu.was_over |= !self.was_interrupted && self.cpu.is_over();
-        if self.was_interrupted || self.cpu.was_over {
+        self.cpu.is_exceeded |= !self.was_interrupted && self.cpu.is_over();
+        if self.was_interrupted || self.cpu.is_exceeded {
             (self.item, self.rule) = (0, 0);
             return Err(OutOfSteps);
         }
@@ -261,23 +262,24 @@ impl Steps {
         self.was_interrupted
     }
 
-    /// True if the CPU time ended the evaluation.
+    /// True if the CPU limit ended the evaluation.
     pub(crate) fn ran_out_of_time(&self) -> bool {
-        self.cpu.was_over
+        self.cpu.is_exceeded
     }
 
     #[inline]
     fn set_item(&mut self, item: u64) -> Result<(), OutOfSteps> {
-        let look = (self.item ^ item) >> LOOK != 0;
+        // A check is due when the count crosses a multiple of the interval, whatever the number of steps taken at once.
+        let is_check_due = (self.item ^ item) >> CHECK_INTERVAL_BITS != 0;
         self.item = item;
-        if look { self.check_clock() } else { Ok(()) }
+        if is_check_due { self.check_clock() } else { Ok(()) }
     }
 
     pub(crate) fn next_rule(&mut self) {
         self.rule = self.per_rule;
     }
 
-    /// Steps that all rules share: they are no rule's own.
+    /// Takes steps for work that all rules share.
     pub(crate) fn take_shared(&mut self, steps: u64) -> Result<(), OutOfSteps> {
         let item = self.item.checked_sub(steps).ok_or(OutOfSteps)?;
         self.set_item(item)
@@ -289,7 +291,7 @@ impl Steps {
                 self.rule = rule;
                 self.set_item(item)
             }
-            // What is left of the item's steps stays for rules that need less.
+            // The remaining steps of the item are kept for rules that need fewer.
             _ => {
                 self.rule = 0;
                 Err(OutOfSteps)
@@ -327,7 +329,7 @@ mod tests {
             Duration::from_millis(NOW.get())
         };
         // The first look starts the clock, and the fourth finds it 60 ms later.
-        let takes: Vec<_> = (0..5).map(|_| steps.take_shared(1 << LOOK).is_ok()).collect();
+        let takes: Vec<_> = (0..5).map(|_| steps.take_shared(1 << CHECK_INTERVAL_BITS).is_ok()).collect();
         assert_eq!(takes, [true, true, true, false, false]);
         steps.next_rule();
         assert_eq!((steps.take(1), NOW.get()), (Err(OutOfSteps), 80));

@@ -1,8 +1,6 @@
-//! Finds what is allowed in rules and hardly meant: conditions that cannot hold, live rules without effects, rules that
-//! say the same twice.
-//!
-//! Contradictions are found between parts of one `all` that compare the same value. Nothing is proved beyond that: a
-//! rule without a warning may still never match.
+//! Finds valid rules that are probably mistakes: conditions that cannot hold, live rules without effects, and duplicate
+//! rules. Contradictions are found between parts of one `all` that compare the same value, so a rule without a warning may
+//! still never match.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,8 +18,8 @@ use crate::{
     syntax::Status,
 };
 
-/// Returns the warnings of all rules. `unindexed` are rules that are not indexed, sorted; `everywhere`
-/// are predicates with patterns that run on every text.
+/// Returns the warnings of all rules. `unindexed` are the numbers of the unindexed rules, sorted; `everywhere` are
+/// predicates with patterns that run on every text.
 pub(crate) fn warnings<'r>(
     rules: impl Iterator<Item = &'r Rule>,
     predicates: &[Leaf],
@@ -29,29 +27,29 @@ pub(crate) fn warnings<'r>(
     everywhere: &[u32],
     costs: &Costs,
 ) -> Vec<Warning> {
-    let everywhere: HashSet<u32> = everywhere.iter().copied().collect();
+    let pattern_predicates: HashSet<u32> = everywhere.iter().copied().collect();
     let mut warnings = Vec::new();
-    let mut known: HashMap<String, &str> = HashMap::new();
+    let mut first_rules: HashMap<String, &str> = HashMap::new();
     for (number, rule) in (0_u32..).zip(rules) {
         let mut warn = |pointer: &str, tag: &'static str, detail: String| {
             warnings.push(Warning::new("rule", rule.head.rule.as_str(), pointer, tag, detail));
         };
-        let never = is_impossible(&rule.when, true, rule, predicates);
-        if never {
+        let cannot_hold = is_impossible(&rule.when, true, rule, predicates);
+        if cannot_hold {
             warn(
                 "/when",
                 "unsatisfiable",
                 "the condition can never hold: two parts contradict each other".to_owned(),
             );
         }
-        if !never && unindexed.binary_search(&number).is_ok() {
+        if !cannot_hold && unindexed.binary_search(&number).is_ok() {
             let steps: f32 = rule.leaves.iter().map(|predicate| costs.of(*predicate)).sum();
             let detail = "the rule cannot be indexed, so it is evaluated for every item";
             warn("/when", "unannounced", format!("{detail}, at about {steps:.0} steps"));
         }
-        let runs = rule.leaves.iter().find(|predicate| everywhere.contains(predicate));
-        if let Some(Leaf::Text(text)) = runs.map(|predicate| &predicates[*predicate as usize]) {
-            let steps = text.on_usual_text();
+        let text_predicate = rule.leaves.iter().find(|predicate| pattern_predicates.contains(predicate));
+        if let Some(Leaf::Text(text)) = text_predicate.map(|predicate| &predicates[*predicate as usize]) {
+            let steps = text.typical_pattern_steps();
             let detail = "the pattern has no literal of three bytes, so it runs on every text";
             warn("/when", "pattern_everywhere", format!("{detail}, at about {steps:.0} steps"));
         }
@@ -67,13 +65,13 @@ pub(crate) fn warnings<'r>(
                 warn("/policies", "no_policy", "the rule is live and names no policy: add one".to_owned());
             }
         }
-        if !never {
-            let first = *known.entry(scope(rule)).or_insert(rule.head.rule.as_str());
-            if first != rule.head.rule.as_str() {
+        if !cannot_hold {
+            let first_rule = *first_rules.entry(duplicate_key(rule)).or_insert(rule.head.rule.as_str());
+            if first_rule != rule.head.rule.as_str() {
                 warn(
                     "/when",
                     "same_condition",
-                    format!("rule \"{first}\" has the same condition: archive one of them"),
+                    format!("rule \"{first_rule}\" has the same condition: archive one of them"),
                 );
             }
         }
@@ -81,19 +79,19 @@ pub(crate) fn warnings<'r>(
     warnings
 }
 
-/// Text that is equal for rules that are duplicates. A rule that is tried beside another, or takes over from it when it
-/// expires, is no duplicate.
-fn scope(rule: &Rule) -> String {
+/// Text that is equal for duplicate rules. A rule that is tested next to another one, or replaces it after its expiry, is no
+/// duplicate.
+fn duplicate_key(rule: &Rule) -> String {
     let mut types: Vec<_> = rule.item_types.iter().map(TypeId::as_str).collect();
     let mut on: Vec<_> = rule.on.iter().map(|on| format!("{on:?}")).collect();
     types.sort_unstable();
     on.sort_unstable();
-    let condition = written(&rule.when, true, rule);
+    let condition = normalize(&rule.when, true, rule);
     format!("{condition} {types:?} {on:?} {:?} {:?}", rule.head.status, rule.expires_at)
 }
 
-/// The condition as a text that is the same for trees that differ only in order, repetition and nesting.
-fn written(node: &Node, positive: bool, rule: &Rule) -> String {
+/// Condition as a text that is the same for trees that differ only in order, repetition and nesting.
+fn normalize(node: &Node, positive: bool, rule: &Rule) -> String {
     fn add(node: &Node, positive: bool, conjunction: bool, rule: &Rule, parts: &mut Vec<String>) {
         match node {
             Node::All(inner) if positive == conjunction => {
@@ -103,12 +101,12 @@ fn written(node: &Node, positive: bool, rule: &Rule) -> String {
                 inner.iter().for_each(|node| add(node, positive, conjunction, rule, parts));
             }
             Node::Not(inner) => add(inner, !positive, conjunction, rule, parts),
-            other => parts.push(written(other, positive, rule)),
+            other => parts.push(normalize(other, positive, rule)),
         }
     }
     match node {
         Node::Leaf(nth) => format!("{}{}", if positive { "" } else { "!" }, rule.leaves[*nth]),
-        Node::Not(inner) => written(inner, !positive, rule),
+        Node::Not(inner) => normalize(inner, !positive, rule),
         Node::All(_) | Node::Any(_) => {
             let conjunction = matches!(node, Node::All(_)) == positive;
             let mut parts = Vec::new();
@@ -116,27 +114,28 @@ fn written(node: &Node, positive: bool, rule: &Rule) -> String {
             parts.sort_unstable();
             parts.dedup();
             match (&parts[..], conjunction) {
-                ([one], _) => one.clone(),
-                (several, true) => format!("({})", several.join("&")),
+                ([part], _) => part.clone(),
+                (parts, true) => format!("({})", parts.join("&")),
                 (several, false) => format!("({})", several.join("|")),
             }
         }
     }
 }
 
-/// True if the condition can certainly never pass, or with `positive` false never fail.
+/// True if the condition can certainly never pass, or, with `positive` false, never fail.
 fn is_impossible(node: &Node, positive: bool, rule: &Rule, predicates: &[Leaf]) -> bool {
     let mut literals = Vec::new();
     if !collect(node, positive, rule, predicates, &mut literals) {
         return true;
     }
-    let known: HashSet<_> = literals.iter().copied().collect();
-    let both = literals.iter().any(|(predicate, positive)| known.contains(&(*predicate, !positive)));
-    let of = |(predicate, positive): &(u32, bool)| predicates[*predicate as usize].lint(*positive);
-    let each: Vec<Vec<Constraint>> = literals.iter().map(of).collect();
-    // Values of different lists have nothing to do with each other.
-    let shared = each.iter().flatten().filter(|it| it.subject != Subject::OfList);
-    both || each.iter().any(|own| contradict_in(own.iter())) || contradict_in(shared)
+    let literal_set: HashSet<_> = literals.iter().copied().collect();
+    let has_opposites =
+        literals.iter().any(|(predicate, positive)| literal_set.contains(&(*predicate, !positive)));
+    let lint = |(predicate, positive): &(u32, bool)| predicates[*predicate as usize].lint(*positive);
+    let constraints: Vec<Vec<Constraint>> = literals.iter().map(lint).collect();
+    // Conditions on lists may mean different values of a list, so their constraints are compared within one condition only.
+    let shared = constraints.iter().flatten().filter(|constraint| constraint.subject != Subject::OfList);
+    has_opposites || constraints.iter().any(|list| contradict_in(list.iter())) || contradict_in(shared)
 }
 
 fn contradict_in<'c>(constraints: impl Iterator<Item = &'c Constraint>) -> bool {
@@ -147,8 +146,8 @@ fn contradict_in<'c>(constraints: impl Iterator<Item = &'c Constraint>) -> bool 
     by_subject.values().any(|allowed| contradict(allowed))
 }
 
-/// Gathers the predicates that must all pass (`true`) or fail (`false`); returns false if one of several alternatives
-/// must hold and none can.
+/// Collects the predicates that must all pass (`true`) or fail (`false`). Returns false if one of several alternatives must
+/// hold and none can.
 fn collect(
     node: &Node,
     positive: bool,
@@ -163,7 +162,7 @@ fn collect(
         }
         Node::Not(inner) => return collect(inner, !positive, rule, predicates, literals),
         Node::All(inner) => (inner, positive),
-        // It fails only if each of its parts does.
+        // `any` fails only if each of its parts fails.
         Node::Any(inner) => (inner, !positive),
     };
     if all {

@@ -1,6 +1,4 @@
-//! The three-valued logic of condition trees.
-//!
-//! It looks at no item.
+//! Logic of condition trees over the outcomes passed, failed, inapplicable and errored.
 
 use tidegate_schemas::ids::RuleId;
 
@@ -9,10 +7,10 @@ tidegate_schemas::string_enum! {
     pub enum ConditionResult {
         Passed = "passed",
         Failed = "failed",
-        /// There is nothing to compare.
+        /// The item has no value to compare.
         Inapplicable = "inapplicable",
         Errored = "errored",
-        /// Not looked at, because it could not change the outcome.
+        /// Not evaluated, because it could not change the outcome.
         Skipped = "skipped",
     }
 }
@@ -26,18 +24,17 @@ pub(crate) enum Node {
     Leaf(usize),
 }
 
-/// Node that is the condition of another rule. Only explanations show that, so evaluation has no node for it.
+/// Node that stands for the condition of another rule. Only explanations show it; evaluation uses the parts of that
+/// condition directly.
 #[derive(Debug)]
 pub(crate) struct RuleUse {
     /// Number of the node in preorder.
     pub(crate) node: usize,
-    /// The other rule.
     pub(crate) rule: RuleId,
 }
 
-/// The outcomes that are still possible: one if decided, several while a fact is awaited, none if not looked at.
-///
-/// The bits are in the order in which `all` prefers them.
+/// Set of outcomes that are still possible: one if decided, several while a fact is pending, none if skipped. Bits are in
+/// the order of precedence in `all`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mask(u8);
 
@@ -47,12 +44,12 @@ impl Mask {
     pub(crate) const ERRORED: Self = Self(2);
     pub(crate) const INAPPLICABLE: Self = Self(4);
     pub(crate) const PASSED: Self = Self(8);
-    /// A fact decides: it may be there either way, or fail to be found out.
+    /// Depends on a fact that always exists: passed, failed, or errored if the look-up fails.
     pub(crate) const PENDING: Self = Self(1 | 2 | 8);
-    /// A fact decides, and nobody may be there to tell it.
+    /// Depends on a fact that may not exist, and is inapplicable then.
     pub(crate) const OPEN: Self = Self(1 | 2 | 4 | 8);
 
-    pub(crate) fn decided(passed: bool) -> Self {
+    pub(crate) fn from_bool(passed: bool) -> Self {
         if passed { Self::PASSED } else { Self::FAILED }
     }
 
@@ -60,7 +57,7 @@ impl Mask {
         self.0 == 0
     }
 
-    /// True if a fact decides.
+    /// True while the outcome depends on a fact.
     pub(crate) fn is_pending(self) -> bool {
         self.0.count_ones() > 1
     }
@@ -73,11 +70,11 @@ impl Mask {
     pub(crate) fn and(self, other: Self) -> Self {
         let mut result = 0;
         for bit in [1, 2, 4, 8] {
-            // An outcome is possible if one side can have it while the other has it too, or a later one.
+            // An outcome is possible if one side can have it while the other side has the same or one of lower precedence.
             let at_least = !(bit - 1);
-            let ours = self.0 & bit != 0 && other.0 & at_least != 0;
-            let theirs = other.0 & bit != 0 && self.0 & at_least != 0;
-            if ours || theirs {
+            let from_self = self.0 & bit != 0 && other.0 & at_least != 0;
+            let from_other = other.0 & bit != 0 && self.0 & at_least != 0;
+            if from_self || from_other {
                 result |= bit;
             }
         }
@@ -94,7 +91,7 @@ impl Mask {
         Self(self.0 & 0b0110 | (self.0 & 1) << 3 | (self.0 & 8) >> 3)
     }
 
-    /// Undecided leaves are shown as skipped; a finished evaluation has none.
+    /// Result for explanations. An undecided leaf counts as skipped; a finished evaluation has none.
     pub(crate) fn result(self) -> ConditionResult {
         match self {
             Self::PASSED => ConditionResult::Passed,
@@ -106,7 +103,7 @@ impl Mask {
     }
 }
 
-/// Decides a tree, looking only at the leaves that matter, in document order.
+/// Evaluates a tree in document order, and stops at the leaf that decides it.
 pub(crate) fn decide<E>(node: &Node, leaf: &mut impl FnMut(usize) -> Result<Mask, E>) -> Result<Mask, E> {
     match node {
         Node::Leaf(nth) => leaf(*nth),
@@ -134,10 +131,14 @@ pub(crate) fn decide<E>(node: &Node, leaf: &mut impl FnMut(usize) -> Result<Mask
     }
 }
 
-/// Decides a tree as far as its leaves are known, and gathers the pending leaves that its outcome still depends on, in
-/// document order. Leaves of a part that is decided are left out.
-pub(crate) fn undecided(node: &Node, leaf: &impl Fn(usize) -> Mask, pending: &mut Vec<usize>) -> Mask {
-    let before = pending.len();
+/// Evaluates a tree as far as its leaves are known, and collects the pending leaves that can still change its outcome, in
+/// document order. Leaves of decided parts are left out.
+pub(crate) fn collect_undecided(
+    node: &Node,
+    leaf: &impl Fn(usize) -> Mask,
+    pending: &mut Vec<usize>,
+) -> Mask {
+    let outer_count = pending.len();
     let mask = match node {
         Node::Leaf(nth) => {
             let mask = leaf(*nth);
@@ -146,12 +147,12 @@ pub(crate) fn undecided(node: &Node, leaf: &impl Fn(usize) -> Mask, pending: &mu
             }
             mask
         }
-        Node::Not(inner) => undecided(inner, leaf, pending).not(),
-        // It stops where `decide` stops, since what comes behind was never looked at.
+        Node::Not(inner) => collect_undecided(inner, leaf, pending).not(),
+        // Stops where `decide` stops: that walk never evaluated the leaves behind, so their masks are empty.
         Node::All(inner) => {
             let mut mask = Mask::PASSED;
             for node in inner {
-                mask = mask.and(undecided(node, leaf, pending));
+                mask = mask.and(collect_undecided(node, leaf, pending));
                 if mask == Mask::FAILED {
                     break;
                 }
@@ -161,7 +162,7 @@ pub(crate) fn undecided(node: &Node, leaf: &impl Fn(usize) -> Mask, pending: &mu
         Node::Any(inner) => {
             let mut mask = Mask::FAILED;
             for node in inner {
-                mask = mask.or(undecided(node, leaf, pending));
+                mask = mask.or(collect_undecided(node, leaf, pending));
                 if mask == Mask::PASSED {
                     break;
                 }
@@ -170,7 +171,8 @@ pub(crate) fn undecided(node: &Node, leaf: &impl Fn(usize) -> Mask, pending: &mu
         }
     };
     if !mask.is_pending() {
-        pending.truncate(before);
+        // The part is decided, so its pending leaves cannot change the outcome of the tree.
+        pending.truncate(outer_count);
     }
     mask
 }
@@ -241,7 +243,7 @@ mod tests {
         ]);
         let gathered = |masks: [Mask; 4]| {
             let mut pending = Vec::new();
-            let mask = undecided(&tree, &|nth| masks[nth], &mut pending);
+            let mask = collect_undecided(&tree, &|nth| masks[nth], &mut pending);
             (mask.is_pending(), pending)
         };
         let open = Mask::OPEN;

@@ -1,4 +1,4 @@
-//! Results of all rules of a plan on one item, as they are stored with the item.
+//! Results of all rules of a plan on one item, in the form that is stored with the item.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -15,18 +15,18 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub matched: Vec<Match>,
-    /// Matches of rules without effects beyond those listed.
+    /// Number of unlisted matches. Their rules have no effects.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub matched_more: usize,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errored: Vec<RuleFailure>,
-    /// Failures beyond those listed.
+    /// Number of unlisted failures.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub errored_more: usize,
-    /// Fields whose text was longer than what was searched, and `signal:<name>` for the text of a model.
+    /// Fields with a text longer than the searched part, and `signal:<name>` for the text of a model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub truncated: Vec<String>,
-    /// Windows that did not count the item or some of its values, because that is more than an evaluation may do.
+    /// Windows that did not count the item or some of its values because of a limit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncounted: Vec<WindowId>,
 }
@@ -42,8 +42,7 @@ impl Outcome {
     }
 }
 
-/// Parts that an evaluation did not search, count or list, because that is more than it may. It is written without what
-/// is empty.
+/// Parts that an evaluation did not search, count or list because of a limit. Empty parts are not serialized.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Omissions {
@@ -68,39 +67,39 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// Name and version of a rule, and what its matches lead to.
+/// Name, version and effects of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleInfo {
     pub rule: RuleId,
     pub name: String,
     pub version: String,
-    /// Status; a rule has effects only while it is live.
+    /// Status. A rule has effects only while it is live.
     pub status: Status,
     pub policies: Vec<PolicyId>,
     pub actions: Vec<ActionUse>,
 }
 
-/// A rule whose condition passed. It is written as one object.
+/// Match of a rule. It is serialized as one object.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "StoredMatch")]
 pub struct Match {
-    /// Shared with the rule: a copy of each word would cost more than to find the match.
-    pub named: Arc<RuleInfo>,
+    /// Shared with the rule, because a copy of its texts would cost more than the search for the match.
+    pub info: Arc<RuleInfo>,
     pub tree: Explained,
 }
 
 impl Match {
-    /// The match in few bytes: without its explanation and the parameters of its actions.
+    /// Returns the match without its explanation and the parameters of its actions, which take most of its bytes.
     #[must_use]
     pub fn shortened(&self) -> Self {
         let bare = |action: &ActionUse| ActionUse { id: action.id.clone(), params: Map::new() };
-        let named = if self.actions.iter().all(|action| action.params.is_empty()) {
-            Arc::clone(&self.named)
+        let info = if self.actions.iter().all(|action| action.params.is_empty()) {
+            Arc::clone(&self.info)
         } else {
             let actions = self.actions.iter().map(bare).collect();
-            Arc::new(RuleInfo { actions, ..(*self.named).clone() })
+            Arc::new(RuleInfo { actions, ..(*self.info).clone() })
         };
-        Self { named, tree: Explained::of_cut_match() }
+        Self { info, tree: Explained::of_cut_match() }
     }
 }
 
@@ -108,26 +107,26 @@ impl Deref for Match {
     type Target = RuleInfo;
 
     fn deref(&self) -> &RuleInfo {
-        &self.named
+        &self.info
     }
 }
 
 impl Serialize for Match {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let RuleInfo { rule, name, version, status, policies, actions } = &*self.named;
-        let mut written = serializer.serialize_struct("Match", 7)?;
-        written.serialize_field("rule", rule)?;
-        written.serialize_field("name", name)?;
-        written.serialize_field("version", version)?;
-        written.serialize_field("status", status)?;
-        written.serialize_field("policies", policies)?;
-        written.serialize_field("actions", actions)?;
-        written.serialize_field("tree", &self.tree)?;
-        written.end()
+        let RuleInfo { rule, name, version, status, policies, actions } = &*self.info;
+        let mut object = serializer.serialize_struct("Match", 7)?;
+        object.serialize_field("rule", rule)?;
+        object.serialize_field("name", name)?;
+        object.serialize_field("version", version)?;
+        object.serialize_field("status", status)?;
+        object.serialize_field("policies", policies)?;
+        object.serialize_field("actions", actions)?;
+        object.serialize_field("tree", &self.tree)?;
+        object.end()
     }
 }
 
-/// A match as it is written. Without `flatten`, which cannot read numbers of any length.
+/// Serialized form of a match. It avoids `flatten`, which cannot read numbers of any length.
 #[derive(Deserialize)]
 struct StoredMatch {
     rule: RuleId,
@@ -140,18 +139,18 @@ struct StoredMatch {
 }
 
 impl From<StoredMatch> for Match {
-    fn from(written: StoredMatch) -> Self {
-        let StoredMatch { rule, name, version, status, policies, actions, tree } = written;
-        Self { named: Arc::new(RuleInfo { rule, name, version, status, policies, actions }), tree }
+    fn from(stored: StoredMatch) -> Self {
+        let StoredMatch { rule, name, version, status, policies, actions, tree } = stored;
+        Self { info: Arc::new(RuleInfo { rule, name, version, status, policies, actions }), tree }
     }
 }
 
-/// A rule that could not be decided.
+/// Rule without a decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleFailure {
     pub rule: RuleId,
     pub version: String,
     pub status: Status,
-    /// `deadline`, or what was looked up (`strikes`, `count`, `media`, `score`, `model_text`), a colon and the reason that was given.
+    /// `deadline`, or the kind of the look-up (`strikes`, `count`, `media`, `score`, `model_text`), a colon and the reason.
     pub reason: String,
 }

@@ -1,23 +1,21 @@
-//! Reads values out of JSON documents that may be hostile: what is wrong is named at its place, and what is read is
-//! bounded.
-//!
-//! What the values mean is read in `syntax` and by each leaf.
+//! Reads values from JSON documents that may be hostile: bounds their size, and reports errors with their paths. The values
+//! are interpreted in `syntax` and by each leaf.
 
 use serde_json::{Map, Value as Json};
 use tidegate_schemas::{banks::BankKind, ids::Millis, item_types::datetime};
 
 use crate::{
-    error::{ERRORS_LISTED, RuleError, did_you_mean, escaped, shown},
+    error::{ERRORS_LISTED, RuleError, did_you_mean, escape_key, quote},
     facts::Within,
     item::Number,
     limits::Limits,
     windows::Amount,
 };
 
-/// Error of instants that are too exact.
-pub(crate) const FINER: &str = "the instant is finer than a millisecond: round it";
+/// Message for instants that are too precise.
+pub(crate) const TOO_PRECISE: &str = "the instant is finer than a millisecond: round it";
 
-/// Reads values out of JSON, and gathers what is wrong with them by their places.
+/// Reads values from JSON, and collects errors by path.
 pub(crate) struct Reader<'a> {
     pub(crate) limits: &'a Limits,
     pub(crate) kind: &'static str,
@@ -30,16 +28,16 @@ pub(crate) struct Reader<'a> {
 
 pub(crate) type Object = Map<String, Json>;
 
-/// Null is as if it were absent.
-pub(crate) fn present(object: &Object, key: &str) -> bool {
+/// True if the key has a value. Null counts as absent.
+pub(crate) fn is_present(object: &Object, key: &str) -> bool {
     object.get(key).is_some_and(|value| !value.is_null())
 }
 
 impl Reader<'_> {
-    /// Paths of fields, each once.
+    /// Reads distinct paths of fields.
     pub(crate) fn paths(&mut self, value: &Json) -> Option<Vec<String>> {
-        let fields = self.filled(value, |r, v| r.text(v).map(str::to_owned))?;
-        self.distinct(fields, "field")
+        let fields = self.non_empty_list(value, |r, v| r.text(v).map(str::to_owned))?;
+        self.require_distinct(fields, "field")
     }
 
     pub(crate) fn error<T>(&mut self, tag: &'static str, detail: impl Into<String>) -> Option<T> {
@@ -49,7 +47,7 @@ impl Reader<'_> {
         None
     }
 
-    pub(crate) fn full(&self) -> bool {
+    pub(crate) fn has_max_errors(&self) -> bool {
         self.errors.len() >= ERRORS_LISTED
     }
 
@@ -57,10 +55,10 @@ impl Reader<'_> {
         let length = self.pointer.len();
         self.pointer.push('/');
         let segment: String = segment.chars().take(64).collect();
-        self.pointer.push_str(&escaped(&segment));
-        let read = read(self);
+        self.pointer.push_str(&escape_key(&segment));
+        let result = read(self);
         self.pointer.truncate(length);
-        read
+        result
     }
 
     pub(crate) fn object<'j>(&mut self, value: &'j Json, keys: &[&str]) -> Option<&'j Object> {
@@ -68,16 +66,16 @@ impl Reader<'_> {
             return self.error("shape", format!("expected a mapping with {}", keys.join(", ")));
         };
         for key in object.keys().filter(|key| !keys.contains(&key.as_str())) {
-            if self.full() {
+            if self.has_max_errors() {
                 break;
             }
-            let near = did_you_mean(key, keys.iter().copied());
-            self.at(key, |r| r.error::<()>("unknown_key", format!("unknown key {}{near}", shown(key))));
+            let suggestion = did_you_mean(key, keys.iter().copied());
+            self.at(key, |r| r.error::<()>("unknown_key", format!("unknown key {}{suggestion}", quote(key))));
         }
         Some(object)
     }
 
-    /// The value under `key`; null is as if it were absent.
+    /// Reads the value under `key`. Null counts as absent.
     pub(crate) fn optional<'j, T>(
         &mut self,
         object: &'j Object,
@@ -118,24 +116,28 @@ impl Reader<'_> {
 
     pub(crate) fn name<T: Copy>(&mut self, value: &Json, names: &[(&str, T)]) -> Option<T> {
         let text = self.text(value)?;
-        names.iter().find(|(name, _)| *name == text).map(|(_, named)| *named).or_else(|| {
-            let known: Vec<_> = names.iter().map(|(name, _)| *name).collect();
-            let near = did_you_mean(text, known.iter().copied());
+        names.iter().find(|(name, _)| *name == text).map(|(_, named_value)| *named_value).or_else(|| {
+            let expected_names: Vec<_> = names.iter().map(|(name, _)| *name).collect();
+            let suggestion = did_you_mean(text, expected_names.iter().copied());
             self.error(
                 "unknown_value",
-                format!("unknown value {}{near}: expected one of {}", shown(text), known.join(", ")),
+                format!(
+                    "unknown value {}{suggestion}: expected one of {}",
+                    quote(text),
+                    expected_names.join(", ")
+                ),
             )
         })
     }
 
-    /// A variant of a [`tidegate_schemas::string_enum!`].
+    /// Reads a variant of a [`tidegate_schemas::string_enum!`].
     pub(crate) fn variant<T: Copy>(
         &mut self,
         value: &Json,
         all: &[T],
         as_str: fn(T) -> &'static str,
     ) -> Option<T> {
-        let names: Vec<_> = all.iter().map(|one| (as_str(*one), *one)).collect();
+        let names: Vec<_> = all.iter().map(|variant| (as_str(*variant), *variant)).collect();
         self.name(value, &names)
     }
 
@@ -153,17 +155,17 @@ impl Reader<'_> {
                 format!("the list has {} entries, the limit is {}", list.len(), self.limits.words),
             );
         }
-        let mut read_all = Vec::with_capacity(list.len());
+        let mut entries = Vec::with_capacity(list.len());
         for (index, entry) in list.iter().enumerate() {
-            if self.full() {
+            if self.has_max_errors() {
                 return None;
             }
-            read_all.extend(self.at(&index.to_string(), |r| read(r, entry)));
+            entries.extend(self.at(&index.to_string(), |r| read(r, entry)));
         }
-        (read_all.len() == list.len()).then_some(read_all)
+        (entries.len() == list.len()).then_some(entries)
     }
 
-    pub(crate) fn filled<'j, T>(
+    pub(crate) fn non_empty_list<'j, T>(
         &mut self,
         value: &'j Json,
         read: impl FnMut(&mut Self, &'j Json) -> Option<T>,
@@ -176,14 +178,14 @@ impl Reader<'_> {
         }
     }
 
-    pub(crate) fn distinct<T: PartialEq>(&mut self, list: Vec<T>, what: &str) -> Option<Vec<T>> {
-        // These lists are short in earnest; a long one must not be compared pairwise.
+    pub(crate) fn require_distinct<T: PartialEq>(&mut self, list: Vec<T>, noun: &str) -> Option<Vec<T>> {
+        // A pairwise comparison of a long list would take too long; real lists are short.
         if list.len() > 256 {
-            return self.error("limit", format!("the list names {} {what}s, the limit is 256", list.len()));
+            return self.error("limit", format!("the list names {} {noun}s, the limit is 256", list.len()));
         }
         match list.iter().enumerate().find(|(index, entry)| list[..*index].contains(entry)) {
             Some((index, _)) => self.at(&index.to_string(), |r| {
-                r.error("duplicate", format!("the {what} is listed twice: remove one"))
+                r.error("duplicate", format!("the {noun} is listed twice: remove one"))
             }),
             None => Some(list),
         }
@@ -192,17 +194,17 @@ impl Reader<'_> {
     pub(crate) fn instant(&mut self, value: &Json) -> Option<Millis> {
         let text = self.text(value)?;
         if datetime::is_finer(text) {
-            return self.error("type", FINER);
+            return self.error("type", TOO_PRECISE);
         }
         datetime::parse(text)
             .or_else(|| self.error("shape", "expected an instant such as 2026-01-31T12:00:00.000Z"))
     }
 
-    pub(crate) fn whole(&mut self, value: &Json) -> Option<i64> {
+    pub(crate) fn whole_number(&mut self, value: &Json) -> Option<i64> {
         value.as_i64().or_else(|| self.error("type", "expected a whole number"))
     }
 
-    pub(crate) fn counted(&mut self, words: usize) -> Option<()> {
+    pub(crate) fn count_words(&mut self, words: usize) -> Option<()> {
         self.words += words;
         if self.words > self.limits.words {
             return self.error(
@@ -213,18 +215,18 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// One value, or a list of which one is enough.
+    /// Reads one value, or a list of alternatives.
     pub(crate) fn one_or_more<T: PartialEq>(
         &mut self,
         value: &Json,
         mut read: impl FnMut(&mut Self, &Json) -> Option<T>,
     ) -> Option<Vec<T>> {
         if !value.is_array() {
-            return read(self, value).map(|one| vec![one]);
+            return read(self, value).map(|single_value| vec![single_value]);
         }
-        let list = self.filled(value, read)?;
-        self.counted(list.len())?;
-        self.distinct(list, "value")
+        let list = self.non_empty_list(value, read)?;
+        self.count_words(list.len())?;
+        self.require_distinct(list, "value")
     }
 
     pub(crate) fn number(&mut self, value: &Json) -> Option<Number> {
@@ -234,7 +236,7 @@ impl Reader<'_> {
 
     pub(crate) fn canonical(&mut self, value: &Json, kind: BankKind) -> Option<String> {
         let text = self.text(value)?;
-        kind.canonical(text).map_err(|why| self.error::<()>("type", why)).ok()
+        kind.canonical(text).map_err(|reason| self.error::<()>("type", reason)).ok()
     }
 
     pub(crate) fn span(&mut self, value: &Json) -> Option<Within> {

@@ -14,15 +14,15 @@ use tidegate_schemas::{
 };
 use uuid::Uuid;
 
-/// Kind of a field's values, as far as rules tell them apart.
+/// Kind of a field's values, as far as rules distinguish kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Text,
-    /// A text that is one address.
+    /// Text that is one address.
     Url,
-    /// A text that is a place.
+    /// Text that is a geohash.
     Geohash,
-    /// The address of something that the service looks at.
+    /// Address of a medium that the service analyses.
     Media,
     Number,
     Boolean,
@@ -31,7 +31,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Kind for conditions that treat addresses, places and media as texts.
+    /// Kind for conditions that treat addresses, geohashes and media as texts.
     pub(crate) fn plain(self) -> Self {
         if matches!(self, Self::Url | Self::Geohash | Self::Media) { Self::Text } else { self }
     }
@@ -58,7 +58,7 @@ pub enum Container {
     Map,
 }
 
-/// The shape of a field.
+/// Kind and container of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub kind: Kind,
@@ -105,7 +105,7 @@ impl From<&item_types::Field> for Shape {
     }
 }
 
-/// A bank with the entries that are enabled.
+/// Bank with its enabled entries.
 #[derive(Clone, Debug)]
 pub struct Bank {
     pub key: BankId,
@@ -113,16 +113,16 @@ pub struct Bank {
     pub entries: Arc<[BankEntry]>,
 }
 
-/// An entry, in the canonical form of its kind. There may be millions, so what two places need is shared.
+/// Entry in the canonical form of its kind. Its data are shared, because there may be millions of entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BankEntry {
-    /// Id that outcomes name it by.
+    /// Id of the entry in outcomes.
     pub id: Uuid,
     pub value: Arc<str>,
     pub labels: Arc<[String]>,
 }
 
-/// Name of a bank's entry.
+/// Name of an entry in outcomes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EntryName {
     pub bank: BankId,
@@ -145,31 +145,31 @@ fn entry_name(bank: &BankId, entry: &BankEntry) -> EntryName {
     EntryName { bank: bank.clone(), id: entry.id.to_string().into(), labels: Arc::clone(&entry.labels) }
 }
 
-/// The entries of a bank that a condition uses, by its own numbering. They are shared with the bank.
+/// Entries of a bank that a condition uses, in its own numbering. They are shared with the bank.
 #[derive(Clone, Debug)]
-pub(crate) struct UsedEntries {
+pub(crate) struct SelectedEntries {
     bank: BankId,
     all: Arc<[BankEntry]>,
-    /// Number of each used entry in the bank; `None` if all are used.
-    used: Option<Box<[u32]>>,
+    /// Number of each selected entry in the bank. `None` if all are selected.
+    selected: Option<Box<[u32]>>,
 }
 
-impl UsedEntries {
-    /// `used` are the numbers of the entries in the bank.
-    pub(crate) fn new(bank: &Bank, used: Vec<u32>) -> Self {
-        let used = (used.len() < bank.entries.len()).then(|| used.into());
-        Self { bank: bank.key.clone(), all: Arc::clone(&bank.entries), used }
+impl SelectedEntries {
+    /// `selected` are the numbers of the entries in the bank.
+    pub(crate) fn new(bank: &Bank, selected: Vec<u32>) -> Self {
+        let selected = (selected.len() < bank.entries.len()).then(|| selected.into());
+        Self { bank: bank.key.clone(), all: Arc::clone(&bank.entries), selected }
     }
 
     pub(crate) fn bank(&self) -> &BankId {
         &self.bank
     }
 
-    /// Keeps the entries for which `keep` has true.
-    pub(crate) fn retain(&mut self, keep: &[bool]) {
-        let kept = (0_u32..).zip(keep).filter(|(_, keep)| **keep);
-        let used = kept.map(|(nth, _)| self.number(nth)).collect();
-        self.used = Some(used);
+    /// Keeps the entries with a true flag.
+    pub(crate) fn retain(&mut self, flags: &[bool]) {
+        let kept_entries = (0_u32..).zip(flags).filter(|(_, flag)| **flag);
+        let selected = kept_entries.map(|(nth, _)| self.number(nth)).collect();
+        self.selected = Some(selected);
     }
 
     pub(crate) fn name(&self, nth: usize) -> Option<EntryName> {
@@ -178,8 +178,8 @@ impl UsedEntries {
     }
 
     fn number(&self, nth: u32) -> u32 {
-        match &self.used {
-            Some(used) => used.get(nth as usize).copied().unwrap_or(u32::MAX),
+        match &self.selected {
+            Some(selected) => selected.get(nth as usize).copied().unwrap_or(u32::MAX),
             None => nth,
         }
     }
@@ -193,10 +193,10 @@ pub struct Vocabulary {
     banks: Vec<Bank>,
 }
 
-/// Fields by item type of which every text is one address.
+/// Fields by item type in which every text is one address.
 pub(crate) type Addresses = HashMap<TypeId, HashSet<String>>;
 
-/// A path inside `data`, split into the field and what is meant inside of it.
+/// Path inside `data`, split into a field and the part inside of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Route {
     pub(crate) field: String,
@@ -208,15 +208,15 @@ impl Vocabulary {
         Self::default()
     }
 
-    /// Adds an item type, or another version of one that is known.
+    /// Adds an item type, or the fields of another version of it.
     pub fn add<'a>(&mut self, type_id: TypeId, fields: impl IntoIterator<Item = (&'a str, Shape)>) {
-        let known = self.types.entry(type_id).or_default();
+        let shapes = self.types.entry(type_id).or_default();
         for (name, shape) in fields {
-            known.insert(name.to_owned(), shape);
+            shapes.insert(name.to_owned(), shape);
         }
     }
 
-    /// Item types as compiled from their documents.
+    /// Creates the vocabulary of compiled item types.
     pub fn of<'a>(item_types: impl IntoIterator<Item = &'a ItemType>) -> Self {
         let mut vocabulary = Self::new();
         for item_type in item_types {
@@ -226,12 +226,12 @@ impl Vocabulary {
         vocabulary
     }
 
-    /// Adds the document of a window; what is wrong with it is said when rules are compiled.
+    /// Adds a window document. Its errors are reported when rules are compiled.
     pub fn window(&mut self, document: Json) {
         self.windows.push(document);
     }
 
-    /// Adds a bank with the entries that are enabled.
+    /// Adds a bank with its enabled entries.
     pub fn bank(&mut self, bank: Bank) {
         self.banks.push(bank);
     }
@@ -244,45 +244,46 @@ impl Vocabulary {
         &self.windows
     }
 
-    /// The fields of each type of which every text is one address.
+    /// Fields of each type in which every text is one address.
     pub(crate) fn addresses(&self) -> Addresses {
         let is_address = |shape: &Shape| matches!(shape.kind, Kind::Url | Kind::Media);
-        let of = |fields: &HashMap<String, Shape>| {
+        let address_fields = |fields: &HashMap<String, Shape>| {
             fields.iter().filter(|(_, shape)| is_address(shape)).map(|(name, _)| name.clone()).collect()
         };
-        self.types.iter().map(|(type_id, fields)| (type_id.clone(), of(fields))).collect()
+        self.types.iter().map(|(type_id, fields)| (type_id.clone(), address_fields(fields))).collect()
     }
 
     pub(crate) fn types(&self) -> impl Iterator<Item = &TypeId> {
         self.types.keys()
     }
 
-    pub(crate) fn knows(&self, type_id: &TypeId) -> bool {
+    pub(crate) fn has_type(&self, type_id: &TypeId) -> bool {
         self.types.contains_key(type_id)
     }
 
-    /// The names that a rule over these types could have meant.
+    /// Names of the fields that a rule for these types could have meant.
     pub(crate) fn fields<'a>(&'a self, types: &'a [TypeId]) -> impl Iterator<Item = &'a str> {
         self.in_scope(types).flat_map(|(_, fields)| fields.keys().map(String::as_str))
     }
 
-    /// Returns how each type in scope reads `path`; types without such a field are left out.
+    /// Returns the route and the kind of `path` for each type in scope that has such a field.
     pub(crate) fn resolve<'a>(&'a self, types: &'a [TypeId], path: &str) -> Vec<(&'a TypeId, Route, Kind)> {
         self.in_scope(types)
             .filter_map(|(type_id, fields)| {
-                route(fields, path).map(|(route, shape)| (type_id, route, shape.kind))
+                find_route(fields, path).map(|(route, shape)| (type_id, route, shape.kind))
             })
             .collect()
     }
 
-    /// Returns the container at a path, by type in scope.
+    /// Returns the container of `path` for each type in scope.
     pub(crate) fn containers<'a>(
         &'a self,
         types: &'a [TypeId],
         path: &'a str,
     ) -> impl Iterator<Item = (&'a TypeId, Container)> {
-        self.in_scope(types)
-            .filter_map(move |(type_id, fields)| route(fields, path).map(|(_, it)| (type_id, it.container)))
+        self.in_scope(types).filter_map(move |(type_id, fields)| {
+            find_route(fields, path).map(|(_, shape)| (type_id, shape.container))
+        })
     }
 
     fn in_scope<'a>(
@@ -293,8 +294,9 @@ impl Vocabulary {
     }
 }
 
-/// A field's own name wins over a path into another field, the longer name over the shorter.
-fn route(fields: &HashMap<String, Shape>, path: &str) -> Option<(Route, Shape)> {
+/// Resolves a path. The name of a field takes precedence over a path into another field, and the longer name over the
+/// shorter.
+fn find_route(fields: &HashMap<String, Shape>, path: &str) -> Option<(Route, Shape)> {
     if let Some(shape) = fields.get(path) {
         return Some((Route { field: path.to_owned(), inside: None }, *shape));
     }

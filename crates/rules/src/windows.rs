@@ -1,6 +1,5 @@
-//! The arithmetic of windows: which bucket an instant lies in, what counts at an instant, and how much that is.
-//!
-//! Rows are kept by the caller, which writes what an item adds and reads what there is.
+//! Arithmetic of windows: the bucket of an instant, the rows that count at an instant, and their amount. The caller stores
+//! and reads the rows.
 
 use std::{collections::HashSet, fmt, ops::RangeInclusive};
 
@@ -10,7 +9,7 @@ use uuid::Uuid;
 
 use crate::item::{Number, Value};
 
-/// A number in millionths, so that sums do not depend on their order.
+/// Number in millionths, so that sums are independent of their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Amount(pub i64);
@@ -21,12 +20,13 @@ impl Amount {
     pub const ZERO: Self = Self(0);
     pub const ONE: Self = Self(MILLION);
 
-    /// A whole number; more than nine trillion are as many.
+    /// Amount of a whole number, at most about nine trillion.
     pub const fn whole(number: i64) -> Self {
         Self(number.saturating_mul(MILLION))
     }
 
-    /// Never below zero: a window only grows until its rows leave it, so reading may stop at a threshold.
+    /// Amount of a number, at least zero: a count only grows until rows leave the window, so a reader may stop at a
+    /// threshold.
     pub(crate) fn of(number: Number) -> Self {
         Self(number.millionths().max(0))
     }
@@ -36,13 +36,13 @@ impl Amount {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// The least amount that is more.
+    /// Smallest larger amount.
     pub(crate) const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// The whole number that is not less.
-    pub(crate) fn up(self) -> Self {
+    /// Rounds up to a whole number.
+    pub(crate) fn round_up(self) -> Self {
         let rest = self.0.rem_euclid(MILLION);
         if rest == 0 { self } else { Self(self.0.saturating_sub(rest).saturating_add(MILLION)) }
     }
@@ -51,7 +51,7 @@ impl Amount {
         if self.0 % MILLION == 0 {
             return (self.0 / MILLION).into();
         }
-        // The text of a decimal is read as the float nearest to it.
+        // The text of a decimal is parsed as the nearest float.
         self.to_string().parse::<f64>().map_or(serde_json::Value::Null, serde_json::Value::from)
     }
 }
@@ -73,8 +73,8 @@ impl fmt::Display for Amount {
 #[serde(transparent)]
 pub struct WindowKey(pub(crate) String);
 
-/// Longer values are known by their digest: a key is part of a row's key.
-const LONGEST_KEY: usize = 128;
+/// Maximum bytes of a key, which is part of a row's key. A longer value is replaced by its beginning and a digest.
+const MAX_KEY_BYTES: usize = 128;
 
 impl WindowKey {
     pub fn as_str(&self) -> &str {
@@ -84,14 +84,14 @@ impl WindowKey {
     pub(crate) fn of(value: &Value<'_>) -> Option<Self> {
         let text = match value {
             Value::Text(text) => (*text).to_owned(),
-            Value::Number(number) => number.plain(),
+            Value::Number(number) => number.to_canonical_text(),
             Value::Boolean(boolean) => boolean.to_string(),
             Value::Datetime(instant) => instant.iso(),
-            // No key of an item type holds a slash.
+            // Keys of item types contain no slash, so the combination is unambiguous.
             Value::Related { type_id, id } => format!("{type_id}/{id}"),
             Value::List(_) | Value::Map(_) => return None,
         };
-        if text.len() <= LONGEST_KEY {
+        if text.len() <= MAX_KEY_BYTES {
             return Some(Self(text));
         }
         let digest: Uuid = derive(Kind::WindowMember, &[b"key", text.as_bytes()]);
@@ -102,40 +102,40 @@ impl WindowKey {
 tidegate_schemas::string_enum! {
     /// Measure of a window.
     pub enum Measure {
-        /// Items.
+        /// Number of items.
         Count = "count",
-        /// The numbers of a field.
+        /// Sum of the numbers of a field.
         Sum = "sum",
-        /// The different values of a field.
+        /// Number of distinct values of a field.
         Distinct = "distinct",
     }
 }
 
-/// A window as whoever keeps its rows must know it.
+/// Window with the properties that the store of its rows needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
     pub key: WindowId,
     pub measure: Measure,
-    /// Milliseconds that it reaches back.
+    /// Length in milliseconds.
     pub over: i64,
-    /// Milliseconds of a bucket.
+    /// Length of a bucket in milliseconds.
     pub bucket: i64,
 }
 
-/// Entry of one item in a window: one row, replaced by itself if the item is seen again.
+/// Entry of one item in a window: one row, which replaces itself if the item is processed again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowEntry {
     pub window: WindowId,
     pub key: WindowKey,
-    /// The bucket of `at`.
+    /// Bucket of `at`.
     pub bucket: i64,
     /// Append time of the item.
     pub at: Millis,
-    /// 1 for a count, the number for a sum, 0 for different values.
+    /// 1 for a count, the number for a sum, 0 for distinct values.
     pub amount: Amount,
-    /// Values of this item, in a window that counts different values.
+    /// Hashes of the item's values, in a window of distinct values.
     pub members: Vec<i64>,
-    /// Milliseconds for which the row can matter.
+    /// Milliseconds for which the row must be kept.
     pub lives: i64,
 }
 
@@ -144,35 +144,35 @@ impl Window {
         at.0.div_euclid(self.bucket)
     }
 
-    /// Times of the rows that count for an item of this time, whichever of them was counted first: its window, and the windows
-    /// that it lies in itself.
+    /// Times of the rows that count for an item at this time, in either order of counting: the rows in its window, and the
+    /// rows with a window that contains the item.
     pub fn around(&self, item: Millis) -> RangeInclusive<Millis> {
         Millis(item.0.saturating_sub(self.over).saturating_add(1))
             ..=Millis(item.0.saturating_add(self.over).saturating_sub(1))
     }
 
-    /// Times of the rows that count for an item of this time and are not later.
+    /// Times of the rows that count for an item at this time and are not later.
     pub fn until(&self, item: Millis) -> RangeInclusive<Millis> {
         *self.around(item).start()..=item
     }
 
-    /// The buckets that hold rows of these times.
+    /// Buckets with rows of these times.
     pub fn buckets(&self, times: &RangeInclusive<Millis>) -> RangeInclusive<i64> {
         self.bucket_of(*times.start())..=self.bucket_of(*times.end())
     }
 
-    /// Milliseconds for which a row can matter.
+    /// Milliseconds for which a row must be kept.
     pub fn lives(&self) -> i64 {
         self.over.saturating_add(self.bucket)
     }
 
-    /// An empty sum of rows of these times.
+    /// Starts the count of rows of these times.
     pub fn tally(&self, times: RangeInclusive<Millis>) -> RunningCount<'_> {
         RunningCount { window: self, times, amount: Amount::ZERO, members: HashSet::new() }
     }
 }
 
-/// The sum of a window's rows of some times.
+/// Count over the rows of a window in a range of times.
 #[derive(Debug)]
 pub struct RunningCount<'w> {
     window: &'w Window,
@@ -182,7 +182,7 @@ pub struct RunningCount<'w> {
 }
 
 impl RunningCount<'_> {
-    /// Adds a row, if it is of one of the times. A row must be added once.
+    /// Adds a row if it is in the range. Each row must be added only once.
     pub fn add(&mut self, at: Millis, amount: Amount, members: &[i64]) {
         if !self.times.contains(&at) {
             return;
@@ -194,13 +194,13 @@ impl RunningCount<'_> {
         }
     }
 
-    /// Adds the sum of other rows.
+    /// Adds the count over other rows.
     pub fn merge(&mut self, other: Self) {
         self.amount = self.amount.plus(other.amount);
         self.members.extend(other.members);
     }
 
-    /// The amount. It never falls, so whoever only asks whether it reaches a number may stop there.
+    /// Amount so far. It never decreases, so a comparison with a number may stop as soon as it is reached.
     pub fn amount(&self) -> Amount {
         match self.window.measure {
             Measure::Count | Measure::Sum => self.amount,
@@ -209,7 +209,7 @@ impl RunningCount<'_> {
     }
 }
 
-/// A value, as a window that counts different ones remembers it.
+/// Hash of a value for a window of distinct values.
 pub(crate) fn member(value: &Value<'_>) -> Option<i64> {
     let key = WindowKey::of(value)?;
     let id: Uuid = derive(Kind::WindowMember, &[b"value", key.0.as_bytes()]);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_lives_as_long_as_a_reader_can_ask_for_its_bucket() {
+    fn row_is_kept_while_a_reader_can_ask_for_its_bucket() {
         let window = window(Measure::Count);
         let at = Millis(26_000);
         let last = Millis(at.0 + window.over - 1);
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn a_long_key_is_its_beginning_and_a_digest() {
         let long = |end: &str| WindowKey::of(&Value::Text(&format!("{}{end}", "é".repeat(200))));
-        assert!(long("a") != long("b") && long("a").is_some_and(|key| key.0.len() <= LONGEST_KEY));
+        assert!(long("a") != long("b") && long("a").is_some_and(|key| key.0.len() <= MAX_KEY_BYTES));
         let related = Value::Related { type_id: "user", id: "u/1" };
         assert_eq!(WindowKey::of(&related), Some(WindowKey("user/u/1".to_owned())));
     }

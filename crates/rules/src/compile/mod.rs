@@ -1,4 +1,4 @@
-//! Checks rules against the item types that exist, and turns each into what evaluation runs.
+//! Checks rules against the item types of the vocabulary, and compiles them for evaluation.
 
 mod examples;
 mod references;
@@ -16,7 +16,7 @@ use tidegate_schemas::ids::{Millis, RuleId, TypeId};
 use self::{references::References, windows::CountingWindow};
 use crate::{
     enforcement::Enforcement,
-    error::{ERRORS_LISTED_IN_ALL, RuleError, Warning, shown},
+    error::{ERRORS_LISTED_IN_ALL, RuleError, Warning, quote},
     fields::Path,
     item::On,
     leaves::{Leaf, LeafSpec, context::Context},
@@ -27,20 +27,20 @@ use crate::{
     vocabulary::Vocabulary,
 };
 
-/// A rule's document, and the version that its matches are booked under.
+/// Document of a rule, with the version under which its matches are recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleSource<'a> {
-    /// Its `policies` are the service's ids: the caller has put them in the place of the keys.
+    /// The `policies` are ids of the service: the caller has replaced their keys.
     pub document: &'a Json,
-    /// A hash of the content, made by the caller.
+    /// Hash of the content, computed by the caller.
     pub version: &'a str,
 }
 
-/// Name of a rule, and what it leads to.
+/// Identity and effects of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleHead {
-    /// Shared with its matches.
-    pub named: Arc<RuleInfo>,
+    /// Shared with the rule's matches.
+    pub info: Arc<RuleInfo>,
     pub enforcement: Enforcement,
 }
 
@@ -48,49 +48,49 @@ impl Deref for RuleHead {
     type Target = RuleInfo;
 
     fn deref(&self) -> &RuleInfo {
-        &self.named
+        &self.info
     }
 }
 
-/// A rule, ready to run.
+/// Compiled rule.
 #[derive(Debug)]
 pub(crate) struct Rule {
     pub(crate) head: RuleHead,
     pub(crate) expires_at: Option<Millis>,
     pub(crate) on: Vec<On>,
-    /// Empty: all.
+    /// Empty for all types.
     pub(crate) item_types: HashSet<TypeId>,
     pub(crate) when: Node,
-    /// The predicates of the tree's leaves, in document order.
+    /// Predicates of the tree's leaves, in document order.
     pub(crate) leaves: Vec<u32>,
-    /// The tree's nodes that are conditions of other rules, in preorder.
+    /// Nodes that are conditions of other rules, in preorder.
     pub(crate) uses: Vec<RuleUse>,
     pub(crate) tests: Vec<Test>,
 }
 
 impl Rule {
-    pub(crate) fn speaks_of(&self, item_type: &TypeId) -> bool {
+    pub(crate) fn applies_to_type(&self, item_type: &TypeId) -> bool {
         self.item_types.is_empty() || self.item_types.contains(item_type)
     }
 }
 
 /// Result of a compilation.
 #[derive(Debug, Default)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledRules {
     pub(crate) rules: Vec<Arc<Rule>>,
-    /// The conditions of all rules, equal ones once.
+    /// Distinct conditions of all rules.
     pub(crate) predicates: Vec<Leaf>,
     pub(crate) paths: Vec<Path>,
     pub(crate) windows: Vec<CountingWindow>,
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// Compiles rules in their order; errors of all of them are listed.
+/// Compiles rules in their order. Returns the errors of all rules.
 pub(crate) fn compile(
     sources: &[RuleSource<'_>],
     vocabulary: &Vocabulary,
     limits: &Limits,
-) -> Result<Compiled, Vec<RuleError>> {
+) -> Result<CompiledRules, Vec<RuleError>> {
     if sources.len() > limits.rules {
         let detail = format!(
             "there are {} rules, the limit is {}: archive some, or raise `rules`",
@@ -104,7 +104,7 @@ pub(crate) fn compile(
         context: Context::new(vocabulary, limits),
         references: &references,
         predicates: Vec::new(),
-        known: HashMap::new(),
+        predicates_by_identity: HashMap::new(),
     };
     let windows = compiler.windows();
     let mut keys = HashSet::new();
@@ -121,15 +121,15 @@ pub(crate) fn compile(
                         .context
                         .error("duplicate", "another rule has the same key: rename one".to_owned());
                 }
-                // Checked as well, so that an archived rule that comes back does not bring errors along.
-                let archived = rule.status == Status::Archived;
-                rules.extend(compiler.rule(rule, source.version).filter(|_| !archived).map(Arc::new));
+                // Archived rules are checked too, so that a restored rule has no errors.
+                let is_archived = rule.status == Status::Archived;
+                rules.extend(compiler.rule(rule, source.version).filter(|_| !is_archived).map(Arc::new));
             }
             Err(errors) => {
-                // The rest of it is checked all the same; what it compiles to is not used.
-                let rest = readable(source.document, &errors);
+                // The valid parts are checked too, so that one answer lists all errors. Their compiled form is not used.
+                let valid_parts = replace_faulty_parts(source.document, &errors);
                 compiler.context.errors.extend(errors);
-                if let Some(Ok(rule)) = rest.map(|rest| syntax::parse(&rest, limits)) {
+                if let Some(Ok(rule)) = valid_parts.map(|document| syntax::parse(&document, limits)) {
                     compiler.context.start_document("rule", rule.key.as_str(), &rule.item_types);
                     compiler.rule(rule, source.version);
                 }
@@ -148,12 +148,12 @@ pub(crate) fn compile(
         return Err(context.errors);
     }
     windows::warn_of_unused(&mut context);
-    context.name_further_warnings();
+    context.summarize_further_warnings();
     let Context { paths, warnings, .. } = context;
-    Ok(Compiled { rules, predicates, paths, windows, warnings })
+    Ok(CompiledRules { rules, predicates, paths, windows, warnings })
 }
 
-/// A condition tree under compilation.
+/// Condition tree under compilation.
 #[derive(Default)]
 struct Tree {
     /// Predicates of the leaves, in document order.
@@ -168,13 +168,13 @@ struct Compiler<'a> {
     context: Context<'a>,
     references: &'a References<'a>,
     predicates: Vec<Leaf>,
-    /// Predicates by identity, each with the warnings that each of its uses deserves.
-    known: HashMap<String, (u32, Vec<Warning>)>,
+    /// Predicates by identity, each with the warnings that each of its uses repeats.
+    predicates_by_identity: HashMap<String, (u32, Vec<Warning>)>,
 }
 
 impl Compiler<'_> {
     fn at<T>(&mut self, segment: impl std::fmt::Display, run: impl FnOnce(&mut Self) -> T) -> T {
-        let length = self.context.deeper(segment);
+        let length = self.context.push_segment(segment);
         let result = run(self);
         self.context.pointer.truncate(length);
         result
@@ -182,18 +182,18 @@ impl Compiler<'_> {
 
     fn rule(&mut self, rule: syntax::Rule, version: &str) -> Option<Rule> {
         let errors = self.references.check(&rule, self.context.limits);
-        let followed = errors.is_empty();
+        let has_valid_uses = errors.is_empty();
         errors.into_iter().for_each(|error| self.context.push_error(error));
-        self.context.known_types(&rule.item_types)?;
-        if !followed {
+        self.context.check_item_types(&rule.item_types)?;
+        if !has_valid_uses {
             return None;
         }
         examples::check(&rule, self.references, &mut self.context);
         let mut tree = Tree::default();
-        let when = self.at("when", |c| c.node(rule.when, &mut tree));
+        let node = self.at("when", |c| c.node(rule.when, &mut tree));
         Some(Rule {
             head: RuleHead {
-                named: Arc::new(RuleInfo {
+                info: Arc::new(RuleInfo {
                     rule: rule.key,
                     name: rule.name,
                     version: version.to_owned(),
@@ -206,7 +206,7 @@ impl Compiler<'_> {
             expires_at: rule.expires_at,
             on: rule.on,
             item_types: rule.item_types.into_iter().collect(),
-            when: when?,
+            when: node?,
             leaves: tree.leaves,
             uses: tree.uses,
             tests: rule.tests,
@@ -242,61 +242,63 @@ impl Compiler<'_> {
                 self.context.error("shape", detail.to_owned());
                 None
             }
-            Condition::Rule(key) => self.at("rule", |c| c.used(key, tree)),
+            Condition::Rule(key) => self.at("rule", |c| c.compile_rule_use(key, tree)),
         }
     }
 
     fn nodes(&mut self, conditions: Vec<Condition>, tree: &mut Tree) -> Option<Vec<Node>> {
-        let wanted = conditions.len();
-        let mut nodes = Vec::with_capacity(wanted);
+        let count = conditions.len();
+        let mut nodes = Vec::with_capacity(count);
         for (nth, condition) in conditions.into_iter().enumerate() {
             nodes.extend(self.at(nth, |c| c.node(condition, tree)));
         }
-        (nodes.len() == wanted).then_some(nodes)
+        (nodes.len() == count).then_some(nodes)
     }
 
-    /// Compiles the condition of another rule for the item types of this one. Errors name the use: what is inside of it
-    /// has no place in this document.
-    fn used(&mut self, key: RuleId, tree: &mut Tree) -> Option<Node> {
-        // A rule that is missing or has errors is named where it is the cause.
+    /// Compiles the condition of another rule for the item types of this one. Errors refer to the use, because this document
+    /// does not contain that condition.
+    fn compile_rule_use(&mut self, key: RuleId, tree: &mut Tree) -> Option<Node> {
+        // A missing or faulty rule is reported at its cause.
         let condition = self.references.condition(&key)?.clone();
-        let (errors, warnings) = (self.context.errors.len(), self.context.warnings.len());
-        let shown = shown(key.as_str());
+        let (errors_before, warnings_before) = (self.context.errors.len(), self.context.warnings.len());
+        let rule_name = quote(key.as_str());
         tree.uses.push(RuleUse { node: tree.nodes, rule: key });
         let node = self.node(condition, tree);
         let context = &mut self.context;
-        for error in &mut context.errors[errors..] {
+        for error in &mut context.errors[errors_before..] {
             error.pointer.clone_from(&context.pointer);
-            error.detail = format!("in the condition of rule {shown}: {}", error.detail);
+            error.detail = format!("in the condition of rule {rule_name}: {}", error.detail);
         }
-        // The other rule has the same warnings.
-        context.drop_warnings(warnings);
+        // The other rule already has these warnings.
+        context.drop_warnings(warnings_before);
         node
     }
 
-    /// The number of a condition's predicate; a condition that is known already is not compiled again.
+    /// Returns the number of a condition's predicate. Compiles the condition unless an equal one exists.
     fn predicate(&mut self, spec: LeafSpec) -> Option<u32> {
         let context = &mut self.context;
         let identity = spec.identity(context);
-        if let Some((predicate, warnings)) = self.known.get(&identity) {
-            let here = |it: &Warning| it.moved(context.kind, &context.rule, &context.pointer);
-            let warnings: Vec<_> = warnings.iter().map(here).collect();
-            warnings.into_iter().for_each(|warning| context.keep(warning));
+        if let Some((predicate, warnings)) = self.predicates_by_identity.get(&identity) {
+            let relocate =
+                |warning: &Warning| warning.relocate(context.kind, &context.rule, &context.pointer);
+            let warnings: Vec<_> = warnings.iter().map(relocate).collect();
+            warnings.into_iter().for_each(|warning| context.push_warning(warning));
             return Some(*predicate);
         }
-        let (before, depth) = (context.warnings.len(), context.pointer.len());
+        let (warnings_before, depth) = (context.warnings.len(), context.pointer.len());
         let leaf = Leaf::compile(spec, context)?;
         let predicate = u32::try_from(self.predicates.len()).ok()?;
         self.predicates.push(leaf);
-        let warnings = context.warnings[before..].iter().map(|warning| warning.below(depth)).collect();
-        self.known.insert(identity, (predicate, warnings));
+        let warnings =
+            context.warnings[warnings_before..].iter().map(|warning| warning.below(depth)).collect();
+        self.predicates_by_identity.insert(identity, (predicate, warnings));
         Some(predicate)
     }
 }
 
-/// The document with other conditions in the place of those with errors, and without other keys with errors; `None` if its
-/// own key is one of them. All that is left keeps its path.
-fn readable(document: &Json, errors: &[RuleError]) -> Option<Json> {
+/// Returns the document with valid conditions in place of faulty ones, and without other faulty keys. `None` if the key of
+/// the rule is faulty. The remaining parts keep their paths.
+fn replace_faulty_parts(document: &Json, errors: &[RuleError]) -> Option<Json> {
     let mut document = document.clone();
     for error in errors {
         let steps: Vec<&str> = error.pointer.split('/').skip(1).collect();
@@ -304,7 +306,7 @@ fn readable(document: &Json, errors: &[RuleError]) -> Option<Json> {
             [] | ["rule", ..] => return None,
             ["when", rest @ ..] => {
                 let node = innermost(document.get_mut("when")?, rest);
-                // Says nothing, and is well in every rule.
+                // A condition that is valid in every rule and adds no errors.
                 *node = json!({"strikes": {"gte": 1}});
             }
             [key, ..] => drop(document.as_object_mut()?.remove(*key)),
@@ -313,7 +315,7 @@ fn readable(document: &Json, errors: &[RuleError]) -> Option<Json> {
     Some(document)
 }
 
-/// The innermost condition on the way.
+/// Innermost condition on the path.
 fn innermost<'d>(node: &'d mut Json, steps: &[&str]) -> &'d mut Json {
     let inner = match steps {
         [of @ ("all" | "any"), nth, ..]
@@ -324,10 +326,10 @@ fn innermost<'d>(node: &'d mut Json, steps: &[&str]) -> &'d mut Json {
         ["not", ..] if node.get("not").is_some() => 1,
         _ => return node,
     };
-    let (way, rest) = steps.split_at(inner);
-    let inner = way.iter().fold(node, |node, step| match step.parse::<usize>() {
+    let (path, later_steps) = steps.split_at(inner);
+    let inner = path.iter().fold(node, |node, step| match step.parse::<usize>() {
         Ok(nth) => &mut node[nth],
         Err(_) => &mut node[*step],
     });
-    innermost(inner, rest)
+    innermost(inner, later_steps)
 }

@@ -1,7 +1,5 @@
-//! Conditions `rule: <key>`: finds the conditions of the rules that others use, and checks that their uses come to an
-//! end.
-//!
-//! Equal conditions are one predicate, so a condition that several rules use is evaluated once.
+//! Conditions `rule: <key>`: finds the conditions of the rules that others use, and checks that their uses are finite. Equal
+//! conditions form one predicate, so a condition that several rules use is evaluated once.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +11,7 @@ use tidegate_schemas::{
 
 use super::RuleSource;
 use crate::{
-    error::{RuleError, did_you_mean, shown},
+    error::{RuleError, did_you_mean, quote},
     limits::Limits,
     syntax::{self, Condition},
 };
@@ -21,40 +19,40 @@ use crate::{
 /// Rules that others use.
 pub(super) struct References<'s> {
     sources: &'s [RuleSource<'s>],
-    /// By key; `None` if the document has errors of its own.
-    used: HashMap<&'s str, Option<UsedRule>>,
+    /// By key. `None` if the document has errors of its own.
+    used_rules: HashMap<&'s str, Option<UsedRule>>,
 }
 
 struct UsedRule {
     when: Condition,
-    /// Parts of the condition.
+    /// Number of parts of the condition.
     nodes: usize,
 }
 
 impl<'s> References<'s> {
-    /// Reads the documents that others use.
+    /// Reads the documents of the rules that others use.
     pub(super) fn read(sources: &'s [RuleSource<'s>], limits: &Limits) -> Self {
-        let mut named = HashSet::new();
+        let mut used_keys = HashSet::new();
         for when in sources.iter().filter_map(|source| source.document.get("when")) {
-            names(when, &mut named);
+            collect_used_keys(when, &mut used_keys);
         }
         let read = |source: &RuleSource<'s>| {
-            let key = key(source).filter(|key| named.contains(key))?;
+            let key = key(source).filter(|key| used_keys.contains(key))?;
             let rule = syntax::parse(source.document, limits).ok();
             Some((key, rule.map(|rule| UsedRule { when: rule.when, nodes: rule.nodes })))
         };
-        Self { sources, used: sources.iter().filter_map(read).collect() }
+        Self { sources, used_rules: sources.iter().filter_map(read).collect() }
     }
 
-    /// The condition of a rule that others use; `None` if it is missing or has errors.
+    /// Condition of a rule that others use. `None` if it is missing or has errors.
     pub(super) fn condition(&self, key: &RuleId) -> Option<&Condition> {
-        self.used.get(key.as_str())?.as_ref().map(|used| &used.when)
+        self.used_rules.get(key.as_str())?.as_ref().map(|used| &used.when)
     }
 
-    /// Returns an error for each use in a rule's condition that has no end, or leads to a rule that does not exist.
+    /// Returns an error for each use that leads back to its own rule, or to an unknown one.
     pub(super) fn check(&self, rule: &syntax::Rule, limits: &Limits) -> Vec<RuleError> {
         let mut uses = Vec::new();
-        gather(&rule.when, "/when", 1, &mut uses);
+        collect_uses(&rule.when, "/when", 1, &mut uses);
         let (key, mut errors) = (rule.key.as_str(), Vec::new());
         let mut walk = Walk { references: self, limits, path: vec![key], nodes: rule.nodes };
         for Use { pointer, rule, depth } in uses {
@@ -62,10 +60,10 @@ impl<'s> References<'s> {
             walk.path.truncate(1);
             let error = RuleError::new("rule", key, &pointer, tag, detail);
             errors.push(match missing {
-                Some(missing) => error.of(missing),
+                Some(missing) => error.with_missing(missing),
                 None => error,
             });
-            // Said once: every further use would say the same.
+            // Every further use would report the same limit.
             if tag == "limit" {
                 break;
             }
@@ -78,30 +76,30 @@ fn key<'s>(source: &RuleSource<'s>) -> Option<&'s str> {
     source.document.get("rule")?.as_str()
 }
 
-/// Gathers the keys of the rules that a condition uses. Documents are read with a bounded depth.
-fn names<'s>(condition: &'s Json, named: &mut HashSet<&'s str>) {
+/// Collects the keys of the rules that a condition uses. The depth of documents is bounded, and so is the recursion.
+fn collect_used_keys<'s>(condition: &'s Json, keys: &mut HashSet<&'s str>) {
     let Some(object) = condition.as_object() else { return };
-    named.extend(object.get("rule").and_then(Json::as_str));
+    keys.extend(object.get("rule").and_then(Json::as_str));
     let parts = ["all", "any"].into_iter().filter_map(|key| object.get(key)?.as_array()).flatten();
-    parts.chain(object.get("not")).for_each(|part| names(part, named));
+    parts.chain(object.get("not")).for_each(|part| collect_used_keys(part, keys));
 }
 
-/// A place in a rule's own document that stands for another rule's condition.
+/// Place in a rule's own document that refers to the condition of another rule.
 struct Use<'c> {
     pointer: String,
     rule: &'c str,
     depth: usize,
 }
 
-fn gather<'c>(condition: &'c Condition, pointer: &str, depth: usize, uses: &mut Vec<Use<'c>>) {
+fn collect_uses<'c>(condition: &'c Condition, pointer: &str, depth: usize, uses: &mut Vec<Use<'c>>) {
     match condition {
         Condition::All(parts) | Condition::Any(parts) => {
             let key = if matches!(condition, Condition::All(_)) { "all" } else { "any" };
             for (nth, part) in parts.iter().enumerate() {
-                gather(part, &format!("{pointer}/{key}/{nth}"), depth + 1, uses);
+                collect_uses(part, &format!("{pointer}/{key}/{nth}"), depth + 1, uses);
             }
         }
-        Condition::Not(inner) => gather(inner, &format!("{pointer}/not"), depth + 1, uses),
+        Condition::Not(inner) => collect_uses(inner, &format!("{pointer}/not"), depth + 1, uses),
         Condition::Rule(rule) => {
             uses.push(Use { pointer: format!("{pointer}/rule"), rule: rule.as_str(), depth });
         }
@@ -119,9 +117,9 @@ struct Fault {
 struct Walk<'w> {
     references: &'w References<'w>,
     limits: &'w Limits,
-    /// Rules whose conditions are walked through, the outermost first.
+    /// Rules on the way to the current condition, the outermost first.
     path: Vec<&'w str>,
-    /// Parts of all conditions so far.
+    /// Number of parts of all visited conditions.
     nodes: usize,
 }
 
@@ -142,36 +140,36 @@ impl<'w> Walk<'w> {
 
     fn rule(&mut self, key: &'w str, depth: usize) -> Result<(), Fault> {
         if self.path.contains(&key) {
-            let way = self.path.iter().map(|key| shown(key)).collect::<Vec<_>>().join(" → ");
-            let key = shown(key);
-            let detail = format!("rule {key} uses itself: {way} → {key}: remove one of the uses");
+            let cycle = self.path.iter().map(|key| quote(key)).collect::<Vec<_>>().join(" → ");
+            let key = quote(key);
+            let detail = format!("rule {key} uses itself: {cycle} → {key}: remove one of the uses");
             return Err(Fault { tag: "cycle", detail, missing: None });
         }
-        let used = match self.references.used.get(key) {
-            Some(Some(used)) => used,
-            // An error of the other document.
+        let used_rule = match self.references.used_rules.get(key) {
+            Some(Some(used_rule)) => used_rule,
+            // The other document has errors of its own, which are reported there.
             Some(None) => return Ok(()),
             None if self.path.len() > 1 => return Ok(()),
             None => return Err(self.unknown(key)),
         };
-        // Each use is compiled in its place, and a chain of rules that use each other twice doubles every time.
-        self.nodes += used.nodes;
+        // Each use is compiled separately, so a chain of rules that use each other twice doubles at each step.
+        self.nodes += used_rule.nodes;
         if self.nodes > self.limits.nodes {
             return Err(self.too_large());
         }
         self.path.push(key);
-        // A use counts as a level, so that a long chain of rules ends before the stack does.
-        self.condition(&used.when, depth + 1)?;
+        // Each use counts as a level, so that a long chain of rules cannot overflow the stack.
+        self.condition(&used_rule.when, depth + 1)?;
         self.path.pop();
         Ok(())
     }
 
     fn unknown(&self, key: &str) -> Fault {
-        let own = self.path[0];
-        let known = self.references.sources.iter().filter_map(self::key).filter(|key| *key != own);
-        let detail = format!("unknown rule {}{}", shown(key), did_you_mean(key, known));
-        let missing = Some(Missing::Document(DocumentKind::Rule, key.to_owned()));
-        Fault { tag: "unknown_rule", detail, missing }
+        let own_key = self.path[0];
+        let other_keys = self.references.sources.iter().filter_map(self::key).filter(|key| *key != own_key);
+        let detail = format!("unknown rule {}{}", quote(key), did_you_mean(key, other_keys));
+        let missing_rule = Some(Missing::Document(DocumentKind::Rule, key.to_owned()));
+        Fault { tag: "unknown_rule", detail, missing: missing_rule }
     }
 
     fn too_large(&self) -> Fault {

@@ -1,4 +1,4 @@
-//! Window documents, checked and ready to count.
+//! Compiles window documents.
 
 use std::collections::HashSet;
 
@@ -15,21 +15,21 @@ use crate::{
     windows::{Measure, Window},
 };
 
-/// A window and what it counts.
+/// Compiled window.
 #[derive(Debug)]
 pub(crate) struct CountingWindow {
     pub(crate) window: Window,
-    /// Empty: all.
+    /// Empty for all types.
     pub(crate) item_types: HashSet<TypeId>,
-    /// Slot of the path by whose values it counts; the item's user if there is none.
+    /// Slot of the path by which the window counts. `None` for the item's user.
     pub(crate) by: Option<usize>,
-    pub(crate) measured: Option<usize>,
-    /// The condition, and the predicates of its leaves.
+    pub(crate) measured_slot: Option<usize>,
+    /// Condition, with the predicates of its leaves.
     pub(crate) condition: Option<(Node, Vec<u32>)>,
 }
 
 impl Compiler<'_> {
-    /// Compiles the windows of the vocabulary, so that conditions can ask about them.
+    /// Compiles the windows of the vocabulary, so that conditions can use them.
     pub(super) fn windows(&mut self) -> Vec<CountingWindow> {
         let (vocabulary, limits) = (self.context.vocabulary, self.context.limits);
         let documents = vocabulary.windows();
@@ -53,8 +53,8 @@ impl Compiler<'_> {
                     }
                     let key = window.key.as_str().to_owned();
                     match self.window(window) {
-                        Some((known, window)) => {
-                            self.context.windows.push(known);
+                        Some((declared, window)) => {
+                            self.context.windows.push(declared);
                             windows.push(window);
                         }
                         None => drop(self.context.invalid_windows.insert(key)),
@@ -71,29 +71,29 @@ impl Compiler<'_> {
     }
 
     fn window(&mut self, window: syntax::Window) -> Option<(DeclaredWindow, CountingWindow)> {
-        self.context.known_types(&window.item_types)?;
-        let by = window.by.as_ref().map(|path| self.context.at("by", |c| one_kind(path, c)));
+        self.context.check_item_types(&window.item_types)?;
+        let by = window.by.as_ref().map(|path| self.context.at("by", |c| find_single_kind(path, c)));
         let measured = window.measured.as_ref().map(|path| match window.measure {
             Measure::Sum => self.context.at("sum", |c| {
-                let (slot, kind) = one_kind(path, c)?;
+                let (slot, kind) = find_single_kind(path, c)?;
                 if kind != Kind::Number {
                     c.error("type", format!("the field is {}: `sum` takes numbers", kind.name()));
                 }
                 (kind == Kind::Number).then_some((slot, kind))
             }),
-            Measure::Distinct | Measure::Count => self.context.at("distinct", |c| one_kind(path, c)),
+            Measure::Distinct | Measure::Count => self.context.at("distinct", |c| find_single_kind(path, c)),
         });
         let mut tree = Tree::default();
         let condition = window.condition.map(|condition| self.at("where", |c| c.node(condition, &mut tree)));
-        // Of each part that is written: it is right.
-        let (by, measured) = (whole(by)?, whole(measured)?);
-        let condition = whole(condition)?.map(|node| (node, tree.leaves));
-        let known = DeclaredWindow {
+        // Each part that is present must be valid.
+        let (by, measured) = (require_valid(by)?, require_valid(measured)?);
+        let condition = require_valid(condition)?.map(|node| (node, tree.leaves));
+        let declared = DeclaredWindow {
             key: window.key.clone(),
             measure: window.measure,
             path: window.by,
             kind: by.map(|(_, kind)| kind),
-            used: false,
+            is_used: false,
         };
         let counting = CountingWindow {
             window: Window {
@@ -104,24 +104,24 @@ impl Compiler<'_> {
             },
             item_types: window.item_types.into_iter().collect(),
             by: by.map(|(slot, _)| slot),
-            measured: measured.map(|(slot, _)| slot),
+            measured_slot: measured.map(|(slot, _)| slot),
             condition,
         };
-        Some((known, counting))
+        Some((declared, counting))
     }
 }
 
-/// Warns of windows that no rule asks about: they cost rows for nothing.
+/// Warns of windows that no rule uses, because every item still writes rows for them.
 pub(super) fn warn_of_unused(context: &mut Context<'_>) {
-    let unused = context.windows.iter().filter(|window| !window.used);
+    let unused = context.windows.iter().filter(|window| !window.is_used);
     for key in unused.map(|window| window.key.clone()).collect::<Vec<_>>() {
         context.start_document("window", key.as_str(), &[]);
         context.warn("unused_window", "no rule uses the window: remove it".to_owned());
     }
 }
 
-/// The slot of a path that is of one kind in all item types.
-fn one_kind(path: &str, context: &mut Context<'_>) -> Option<(usize, Kind)> {
+/// Slot of a path that has one kind in all item types.
+fn find_single_kind(path: &str, context: &mut Context<'_>) -> Option<(usize, Kind)> {
     let (slot, kinds) = context.path(path)?;
     let (_, kind) = *kinds.first()?;
     if let Some((type_id, other)) = kinds.iter().find(|(_, other)| *other != kind) {
@@ -133,8 +133,8 @@ fn one_kind(path: &str, context: &mut Context<'_>) -> Option<(usize, Kind)> {
     Some((slot, kind))
 }
 
-/// `None`: it is written and wrong.
+/// Returns `None` if the part is present and invalid.
 #[allow(clippy::option_option, reason = "whether it is written, and whether it is right")]
-fn whole<T>(part: Option<Option<T>>) -> Option<Option<T>> {
+fn require_valid<T>(part: Option<Option<T>>) -> Option<Option<T>> {
     part.map_or(Some(None), |part| part.map(Some))
 }

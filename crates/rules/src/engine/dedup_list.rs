@@ -1,46 +1,46 @@
-//! Remembers what an item makes the engine note, some of it again and again.
+//! List of the places that an item makes the engine note, many of them repeatedly.
 
 use std::{collections::HashSet, hash::Hash};
 
 use crate::search::hashing::BuildFastHasher;
 
-/// Places that were noted, in as much room as the different ones take. From `FEW` on, only what is new is kept: to sort
-/// out later what an item repeats a million times would cost it more than to find it.
+/// List of noted places, in memory proportional to the distinct ones. From `UNCHECKED` on, only new places are added:
+/// sorting out a million repetitions afterwards would cost more than finding them.
 #[derive(Default)]
 pub(crate) struct DedupList<T, M> {
     places: Vec<T>,
     memory: M,
 }
 
-/// Places up to which nobody looks whether one is new, and those that a thread keeps room for from item to item.
-const FEW: usize = 1 << 12;
+/// Number of places that are added without a check for repetition, and capacity that a thread keeps between items.
+const UNCHECKED: usize = 1 << 12;
 
-/// The value before.
+/// Set of the places noted so far.
 pub(crate) trait SeenSet<T>: Default {
     fn is_empty(&self) -> bool;
-    /// True if there was none.
-    fn add(&mut self, one: T) -> bool;
+    /// Returns true if the place is new.
+    fn add(&mut self, place: T) -> bool;
 }
 
 impl<T: Copy + Ord, M: SeenSet<T>> DedupList<T, M> {
     #[inline]
-    pub(crate) fn push(&mut self, one: T) {
-        if self.places.len() < FEW || self.is_new(one) {
-            self.places.push(one);
+    pub(crate) fn push(&mut self, place: T) {
+        if self.places.len() < UNCHECKED || self.is_new(place) {
+            self.places.push(place);
         }
     }
 
     #[inline(never)]
-    fn is_new(&mut self, one: T) -> bool {
+    fn is_new(&mut self, new_place: T) -> bool {
         if self.memory.is_empty() {
             for place in &self.places {
                 self.memory.add(*place);
             }
         }
-        self.memory.add(one)
+        self.memory.add(new_place)
     }
 
-    /// Each once, in order.
+    /// Sorts the list and removes repetitions.
     pub(crate) fn order(&mut self) {
         self.places.sort_unstable();
         self.places.dedup();
@@ -55,21 +55,21 @@ impl<T: Copy + Ord, M: SeenSet<T>> DedupList<T, M> {
         std::mem::take(&mut self.places)
     }
 
-    /// Capacity.
-    pub(crate) fn give_back(&mut self, taken: Vec<T>) {
-        self.places = taken;
+    /// Returns the memory of [`Self::take`] for reuse.
+    pub(crate) fn give_back(&mut self, list: Vec<T>) {
+        self.places = list;
     }
 
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.places.clear();
-        self.places.shrink_to(FEW);
+        self.places.shrink_to(UNCHECKED);
         if !self.memory.is_empty() {
             self.memory = M::default();
         }
     }
 }
 
-/// Numbers that are not far apart.
+/// Set of small numbers as bits.
 #[derive(Default)]
 pub(crate) struct Bits(Vec<u64>);
 
@@ -78,14 +78,14 @@ impl SeenSet<u32> for Bits {
         self.0.is_empty()
     }
 
-    fn add(&mut self, one: u32) -> bool {
-        let (word, bit) = (one as usize / 64, 1 << (one % 64));
+    fn add(&mut self, number: u32) -> bool {
+        let (word, bit) = (number as usize / 64, 1 << (number % 64));
         if word >= self.0.len() {
             self.0.resize(word + 1, 0);
         }
-        let was_there = self.0[word] & bit != 0;
+        let is_present = self.0[word] & bit != 0;
         self.0[word] |= bit;
-        !was_there
+        !is_present
     }
 }
 
@@ -94,8 +94,8 @@ impl<T: Eq + Hash> SeenSet<T> for HashSet<T, BuildFastHasher> {
         HashSet::is_empty(self)
     }
 
-    fn add(&mut self, one: T) -> bool {
-        self.insert(one)
+    fn add(&mut self, place: T) -> bool {
+        self.insert(place)
     }
 }
 
@@ -143,15 +143,15 @@ mod tests {
         let (room, compared) = (noted.places.capacity(), COMPARED.get() - before);
         noted.order();
         assert!(noted.as_slice().iter().copied().eq((0..different).map(place)));
-        noted.forget();
-        assert!(noted.as_slice().is_empty() && noted.bytes() <= FEW * size_of::<T>());
+        noted.reset();
+        assert!(noted.as_slice().is_empty() && noted.bytes() <= UNCHECKED * size_of::<T>());
         (room, compared)
     }
 
     #[test]
     fn repeated_entries_take_no_memory_and_no_sorting() {
         for different in [10, 1_000, 5_000, 100_000] {
-            let most = 2 * FEW.max(different as usize) + FEW;
+            let most = 2 * UNCHECKED.max(different as usize) + UNCHECKED;
             for (room, compared) in [
                 noted::<Place, HashSet<Place, BuildFastHasher>>(different, Place),
                 noted::<u32, Bits>(different, |nth| nth),

@@ -1,7 +1,5 @@
-//! Guards: numbers that a rule needs of an item, kept beside the lists of rules: most rules that an item nominates, and
-//! most that is not indexed, end there, without a look at anything else of theirs.
-//!
-//! Guards only refute: a rule that stays is evaluated as if there were none.
+//! Guards: value ranges that a rule requires of an item, stored next to the lists of rules. They refute most nominated rules
+//! and most unindexed rules without a look at the rule itself. A rule that meets its guards is evaluated in full.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,36 +9,35 @@ use crate::{
     item::{Number, Value},
     leaves::{
         Leaf,
-        field::{SearchedValues, spread},
+        field::{SearchedValues, estimate_share},
     },
     logic::Node,
 };
 
-/// Guards of one rule, at most: further ones hardly refute what these have let pass, and a rule with two is half a line
-/// of the cache.
-const MOST: usize = 2;
+/// Guards of one rule. Further ones would hardly refute more, and a rule with two takes half a cache line.
+const MAX_GUARDS: usize = 2;
 
-/// Rules that are not indexed and that share a guard are refuted together, if there are so many of them.
-const SHARED: usize = 4;
+/// Number of unindexed rules with a common guard from which they are refuted together.
+const MIN_GROUP_SIZE: usize = 4;
 
-/// The rules of an index with their guards: those of each witness, and those that are not indexed.
+/// Rules of an index with their guards: the rules of each witness, and the unindexed ones.
 #[derive(Debug, Default)]
 pub(crate) struct IndexedRules {
-    /// Rules by witness, then by group; within each in order.
-    rules: Box<[Guarded]>,
+    /// Rules by witness, then by group; in order within each.
+    rules: Box<[GuardedRule]>,
     unindexed: Box<[Group]>,
-    /// Values that guards look at; guards hold their index.
+    /// Values that guards refer to by index.
     watched: Box<[WatchedValue]>,
 }
 
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
-struct Guarded {
+struct GuardedRule {
     rule: u32,
-    guards: [Guard; MOST],
+    guards: [Guard; MAX_GUARDS],
 }
 
-/// Rules that are not indexed, and what they have in common.
+/// Range of unindexed rules with a common guard.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     guard: Guard,
@@ -48,20 +45,20 @@ struct Group {
     to: u32,
 }
 
-/// Unless one of the values lies between the two, ends included, the rule cannot match. The ends are rounded outwards.
+/// Range of values, ends included and rounded outwards. A rule cannot match unless a watched value lies in it.
 #[derive(Clone, Copy, Debug)]
 struct Guard {
     low: f32,
     high: f32,
-    /// Index of the watched value; `NOTHING` refutes nothing.
+    /// Index of the watched value. `UNWATCHED` passes every item.
     watched: u32,
 }
 
-/// The number of no watched value.
-const NOTHING: u32 = u32::MAX;
+/// Index of a guard that watches no value.
+const UNWATCHED: u32 = u32::MAX;
 
-impl Guarded {
-    /// Adds a guard before its own. The last one is dropped: guards only save work.
+impl GuardedRule {
+    /// Adds a guard in front and drops the last one, which is safe because guards only save work.
     fn with(self, guard: Guard) -> Self {
         let mut guards = self.guards;
         guards.rotate_right(1);
@@ -71,34 +68,34 @@ impl Guarded {
 }
 
 impl Guard {
-    const NONE: Self = Self { low: f32::NEG_INFINITY, high: f32::INFINITY, watched: NOTHING };
+    const NONE: Self = Self { low: f32::NEG_INFINITY, high: f32::INFINITY, watched: UNWATCHED };
 
     #[expect(clippy::cast_possible_truncation, reason = "rounded, and then moved outwards")]
     fn between(Span { low, high, .. }: Span, watched: u32) -> Self {
-        let (mut least, mut most) = (low as f32, high as f32);
-        if f64::from(least) > low {
-            least = least.next_down();
+        let (mut rounded_low, mut rounded_high) = (low as f32, high as f32);
+        if f64::from(rounded_low) > low {
+            rounded_low = rounded_low.next_down();
         }
-        if f64::from(most) < high {
-            most = most.next_up();
+        if f64::from(rounded_high) < high {
+            rounded_high = rounded_high.next_up();
         }
-        Self { low: least, high: most, watched }
+        Self { low: rounded_low, high: rounded_high, watched }
     }
 
-    /// Bits that tell it from others.
+    /// Key under which equal guards are grouped.
     fn bits(&self) -> (u32, u32, u32) {
         (self.watched, self.low.to_bits(), self.high.to_bits())
     }
 }
 
-/// The values of one path that are numbers, or those that are booleans, as 0 and 1.
+/// Numbers at one path, or its booleans as 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct WatchedValue {
     slot: usize,
     booleans: bool,
 }
 
-/// The smallest and the largest of the values that are watched; if there are none, nothing lies between them.
+/// Smallest and largest watched value of an item. The range without values meets no guard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ValueRange {
     low: f64,
@@ -106,7 +103,7 @@ pub(crate) struct ValueRange {
 }
 
 impl ValueRange {
-    pub(crate) const NOTHING: Self = Self { low: f64::INFINITY, high: f64::NEG_INFINITY };
+    pub(crate) const EMPTY: Self = Self { low: f64::INFINITY, high: f64::NEG_INFINITY };
 
     fn add(&mut self, value: f64) {
         self.low = self.low.min(value);
@@ -118,60 +115,64 @@ impl ValueRange {
     }
 }
 
-/// A range that a value must lie in for the rule to match.
+/// Range in which a value must lie for the rule to match.
 #[derive(Clone, Copy, Debug)]
 struct Span {
-    of: WatchedValue,
+    watched: WatchedValue,
     low: f64,
     high: f64,
 }
 
 impl Span {
-    /// Guess of how often it lets an item pass.
+    /// Estimated share of items in the range.
     fn likelihood(&self) -> f32 {
-        if self.of.booleans { 0.5 } else { spread(self.low, self.high) }
+        if self.watched.booleans { 0.5 } else { estimate_share(self.low, self.high) }
     }
 }
 
 impl IndexedRules {
-    /// `lists`, by witness: its predicate, and its rules. `always`: what is not indexed.
+    /// `lists`: predicate and rules of each witness. `always`: unindexed rules.
     pub(crate) fn new(
         lists: &[(u32, Vec<u32>)],
         always: &[u32],
         all: &[impl AsRef<Rule>],
         predicates: &[Leaf],
     ) -> Self {
-        let mut made = GuardBuilder::default();
+        let mut builder = GuardBuilder::default();
         for (witness, list) in lists {
             for number in list {
-                // The witness of the rule has passed already.
-                let needed = needed(all[*number as usize].as_ref(), Some(*witness), predicates);
-                let guards = made.guards(&needed);
-                made.rules.push(guarded(*number, &guards));
+                // A rule is nominated only after its witness has passed, so a guard on the witness would refute no item.
+                let spans = required_spans(all[*number as usize].as_ref(), Some(*witness), predicates);
+                let guards = builder.guards(&spans);
+                builder.rules.push(guarded(*number, &guards));
             }
         }
-        let mut groups: BTreeMap<_, Vec<Guarded>> = BTreeMap::new();
+        let mut groups: BTreeMap<_, Vec<GuardedRule>> = BTreeMap::new();
         for number in always {
-            let guards = made.guards(&needed(all[*number as usize].as_ref(), None, predicates));
+            let guards = builder.guards(&required_spans(all[*number as usize].as_ref(), None, predicates));
             let (first, rest) =
                 guards.split_first().map_or((Guard::NONE, &[][..]), |(guard, rest)| (*guard, rest));
             groups.entry(first.bits()).or_default().push(guarded(*number, rest));
         }
-        // With a guard that few share there is nothing to save: they stand together behind the others.
-        let mut alone = Vec::new();
+        // A group of few rules saves no work, so these rules form one group and keep the common guard themselves.
+        let mut ungrouped = Vec::new();
         for ((watched, low, high), rules) in groups {
             let guard = Guard { low: f32::from_bits(low), high: f32::from_bits(high), watched };
-            if rules.len() >= SHARED {
-                made.group(guard, rules);
+            if rules.len() >= MIN_GROUP_SIZE {
+                builder.group(guard, rules);
             } else {
-                alone.extend(rules.into_iter().map(|rule| rule.with(guard)));
+                ungrouped.extend(rules.into_iter().map(|rule| rule.with(guard)));
             }
         }
-        made.group(Guard::NONE, alone);
-        Self { rules: made.rules.into(), unindexed: made.groups.into(), watched: made.watched.into() }
+        builder.group(Guard::NONE, ungrouped);
+        Self {
+            rules: builder.rules.into(),
+            unindexed: builder.groups.into(),
+            watched: builder.watched.into(),
+        }
     }
 
-    /// Number of values that are watched.
+    /// Number of watched values.
     pub(crate) fn watched(&self) -> usize {
         self.watched.len()
     }
@@ -183,7 +184,7 @@ impl IndexedRules {
 
 #[derive(Default)]
 struct GuardBuilder {
-    rules: Vec<Guarded>,
+    rules: Vec<GuardedRule>,
     groups: Vec<Group>,
     watched: Vec<WatchedValue>,
     numbers: HashMap<WatchedValue, u32>,
@@ -192,8 +193,8 @@ struct GuardBuilder {
 impl GuardBuilder {
     fn guards(&mut self, spans: &[Span]) -> Vec<Guard> {
         let guard = |span: &Span| {
-            let number = *self.numbers.entry(span.of).or_insert_with(|| {
-                self.watched.push(span.of);
+            let number = *self.numbers.entry(span.watched).or_insert_with(|| {
+                self.watched.push(span.watched);
                 place(self.watched.len() - 1)
             });
             Guard::between(*span, number)
@@ -201,7 +202,7 @@ impl GuardBuilder {
         spans.iter().map(guard).collect()
     }
 
-    fn group(&mut self, guard: Guard, rules: Vec<Guarded>) {
+    fn group(&mut self, guard: Guard, rules: Vec<GuardedRule>) {
         let from = place(self.rules.len());
         self.rules.extend(rules);
         let to = place(self.rules.len());
@@ -215,44 +216,48 @@ fn place(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-fn guarded(rule: u32, guards: &[Guard]) -> Guarded {
+fn guarded(rule: u32, guards: &[Guard]) -> GuardedRule {
     let nth = |nth| guards.get(nth).copied().unwrap_or(Guard::NONE);
-    Guarded { rule, guards: std::array::from_fn(nth) }
+    GuardedRule { rule, guards: std::array::from_fn(nth) }
 }
 
-/// Returns the ranges that the rule needs, the rarest first.
-fn needed(rule: &Rule, witness: Option<u32>, predicates: &[Leaf]) -> Vec<Span> {
-    let mut needed = Vec::new();
-    needed_of(&rule.when, true, rule, &mut needed);
-    needed.retain(|(predicate, _)| Some(*predicate) != witness);
+/// Returns the ranges that the rule requires, the least likely first.
+fn required_spans(rule: &Rule, witness: Option<u32>, predicates: &[Leaf]) -> Vec<Span> {
+    let mut required = Vec::new();
+    collect_required(&rule.when, true, rule, &mut required);
+    required.retain(|(predicate, _)| Some(*predicate) != witness);
     let span = |(predicate, passes): (u32, bool)| span(&predicates[predicate as usize], passes);
-    let mut spans: Vec<Span> = needed.into_iter().filter_map(span).collect();
+    let mut spans: Vec<Span> = required.into_iter().filter_map(span).collect();
     spans.sort_by(|a, b| a.likelihood().total_cmp(&b.likelihood()));
     spans
 }
 
-/// The predicates each of which must pass, or fail, or the rule cannot pass.
-fn needed_of(node: &Node, positive: bool, rule: &Rule, needed: &mut Vec<(u32, bool)>) {
+/// Collects the predicates that must pass, or must fail, for the rule to pass.
+fn collect_required(node: &Node, positive: bool, rule: &Rule, required: &mut Vec<(u32, bool)>) {
     match node {
-        Node::Leaf(nth) => needed.push((rule.leaves[*nth], positive)),
-        Node::Not(inner) => needed_of(inner, !positive, rule, needed),
-        Node::All(inner) if positive => inner.iter().for_each(|node| needed_of(node, true, rule, needed)),
-        Node::Any(inner) if !positive => inner.iter().for_each(|node| needed_of(node, false, rule, needed)),
+        Node::Leaf(nth) => required.push((rule.leaves[*nth], positive)),
+        Node::Not(inner) => collect_required(inner, !positive, rule, required),
+        Node::All(inner) if positive => {
+            inner.iter().for_each(|node| collect_required(node, true, rule, required));
+        }
+        Node::Any(inner) if !positive => {
+            inner.iter().for_each(|node| collect_required(node, false, rule, required));
+        }
         Node::All(_) | Node::Any(_) => {}
     }
 }
 
-/// The range that a value must lie in for a condition to pass, or to fail.
+/// Returns the range in which a value must lie for the condition to pass, or to fail.
 fn span(leaf: &Leaf, passes: bool) -> Option<Span> {
     let Leaf::Field(field) = leaf else { return None };
-    let of = |booleans| WatchedValue { slot: field.slot(), booleans };
-    match if passes { field.sought() } else { field.opposite() }? {
-        SearchedValues::Boolean(wanted) => {
-            let number = f64::from(u8::from(wanted));
-            Some(Span { of: of(true), low: number, high: number })
+    let watched_value = |booleans| WatchedValue { slot: field.slot(), booleans };
+    match if passes { field.searched_values() } else { field.failing_values() }? {
+        SearchedValues::Boolean(boolean) => {
+            let number = f64::from(u8::from(boolean));
+            Some(Span { watched: watched_value(true), low: number, high: number })
         }
         SearchedValues::Ranges(ranges) => match ranges[..] {
-            [(low, high)] => Some(Span { of: of(false), low, high }),
+            [(low, high)] => Some(Span { watched: watched_value(false), low, high }),
             _ => None,
         },
         SearchedValues::Texts(_) | SearchedValues::Related(_) => None,
@@ -260,10 +265,10 @@ fn span(leaf: &Leaf, passes: bool) -> Option<Span> {
 }
 
 impl Run<'_, '_> {
-    /// Makes candidates of the rules that are not indexed and that meet their guards.
+    /// Makes candidates of the unindexed rules that meet their guards.
     pub(super) fn nominate_unindexed(&mut self) {
         for Group { guard, from, to } in &self.index.indexed.unindexed {
-            if guard.watched == NOTHING || self.value_range(guard.watched).meets(guard) {
+            if guard.watched == UNWATCHED || self.value_range(guard.watched).meets(guard) {
                 self.nominate(*from, *to);
             } else {
                 self.scratch.refuted += (to - from) as usize;
@@ -271,28 +276,29 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Makes candidates of the rules between two places that meet their guards; whether there are any.
+    /// Makes candidates of the rules in the range that meet their guards. True if there is one.
     pub(super) fn nominate(&mut self, from: u32, to: u32) -> bool {
         let index = self.index;
-        let mut some = false;
+        let mut has_candidates = false;
         for guarded in &index.indexed.rules[from as usize..to as usize] {
             let mut guards = guarded.guards.iter();
-            if guards.all(|guard| guard.watched == NOTHING || self.value_range(guard.watched).meets(guard)) {
+            if guards.all(|guard| guard.watched == UNWATCHED || self.value_range(guard.watched).meets(guard))
+            {
                 self.scratch.candidates.push(guarded.rule);
-                some = true;
+                has_candidates = true;
             } else {
                 self.scratch.refuted += 1;
             }
         }
-        some
+        has_candidates
     }
 
     fn value_range(&mut self, nth: u32) -> ValueRange {
-        if let Some(known) = self.scratch.value_range(nth) {
-            return known;
+        if let Some(noted_range) = self.scratch.value_range(nth) {
+            return noted_range;
         }
         let WatchedValue { slot, booleans } = self.index.indexed.watched[nth as usize];
-        let mut value_range = ValueRange::NOTHING;
+        let mut value_range = ValueRange::EMPTY;
         for (_, value) in self.input.fields.slot(slot).values.iter().flatten() {
             match value {
                 Value::Number(number) if !booleans => value_range.add(number.coarse()),
@@ -328,14 +334,14 @@ mod tests {
         for low in ends {
             for high in ends.into_iter().filter(|high| *high >= low) {
                 let of = WatchedValue { slot: 0, booleans: false };
-                let guard = Guard::between(Span { of, low, high }, 0);
+                let guard = Guard::between(Span { watched: of, low, high }, 0);
                 for value in [low, high] {
                     assert!(ValueRange { low: value, high: value }.meets(&guard), "{value} in {low}..{high}");
                 }
             }
         }
         let of = WatchedValue { slot: 0, booleans: false };
-        let guard = Guard::between(Span { of, low: 9_000.0, high: f64::INFINITY }, 0);
-        assert!(!ValueRange { low: 1.0, high: 8_999.0 }.meets(&guard) && !ValueRange::NOTHING.meets(&guard));
+        let guard = Guard::between(Span { watched: of, low: 9_000.0, high: f64::INFINITY }, 0);
+        assert!(!ValueRange { low: 1.0, high: 8_999.0 }.meets(&guard) && !ValueRange::EMPTY.meets(&guard));
     }
 }

@@ -1,6 +1,4 @@
-//! The way from an item's texts and values to the only rules that it could match.
-//!
-//! It is built once for the rules of one or several item types.
+//! Index of rules by the texts and values that they require, built once for the rules of one or several item types.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -22,39 +20,39 @@ use crate::{
     text::{View, derived::as_seen},
 };
 
-/// The finest form of texts in which words are sought.
+/// Finest form of texts in which words are searched.
 const FINEST: View = View::Lower;
 
-/// A word that collapses to fewer bytes is found too often to be sought so.
-const LEAST_COLLAPSED: usize = 4;
+/// A word that collapses to fewer bytes occurs too often, so it is searched in a finer form.
+const MIN_COLLAPSED_BYTES: usize = 4;
 
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// All rules that concern the item types.
+    /// All rules for these item types.
     pub(crate) rules: Box<[u32]>,
-    /// Rules that are not indexed, so that every item is checked against them.
+    /// Rules that no value indexes, so that every item is checked against them.
     pub(crate) always: Box<[u32]>,
     pub(crate) scans: Vec<Scan>,
     pub(crate) patterns: Vec<PatternScan>,
     pub(crate) lookups: Box<[(usize, Lookup)]>,
-    /// Witnesses by path that any medium nominates: its hashes are not known before they are looked up.
+    /// Witnesses by the path of a medium. Every medium nominates them, because its hashes are unknown before the look-up.
     pub(crate) media: Box<[(usize, Vec<Witness>)]>,
     pub(crate) places: PlaceIndex,
-    /// The predicates of which one must pass before a rule can; others refer to them by their place.
+    /// Predicates of which one must pass before a rule can. Referred to by their position.
     pub(crate) witnesses: Box<[Witness]>,
-    /// The rules that witnesses make candidates, and those that need none.
+    /// Rules by witness, and rules without one.
     pub(crate) indexed: IndexedRules,
-    /// Text predicates that cannot pass unless the scan has found something, by number.
+    /// Bit set of the text predicates that fail unless the scan finds one of their needles.
     scanned: Vec<u64>,
 }
 
-/// One pass over each text.
+/// One pass over each text for a set of words.
 #[derive(Debug)]
 pub(crate) struct Scan {
-    /// The form of the texts. Whatever a finer form holds, this one holds too.
+    /// Form of the texts. A word found in a finer form is also found in this one.
     pub(crate) view: View,
-    /// The number of its first word: words of all scans are numbered together.
-    pub(crate) first: u32,
+    /// Number of its first word; words of all scans share one numbering.
+    pub(crate) first_word: u32,
     pub(crate) slots: Box<[usize]>,
     pub(crate) scanner: Scanner,
     pub(crate) words: usize,
@@ -63,19 +61,19 @@ pub(crate) struct Scan {
     entries: Box<[IndexEntry]>,
 }
 
-/// The patterns that is not indexed, run over each text in one form.
+/// Patterns without a literal, run over each text in one form.
 #[derive(Debug)]
 pub(crate) struct PatternScan {
     pub(crate) view: View,
     pub(crate) slots: Box<[usize]>,
     pub(crate) patterns: Patterns,
-    /// Steps of each pattern for four bytes of text, as if it ran alone with an automaton of its own.
+    /// Steps of each pattern for four bytes of text, as if it ran alone with its own automaton.
     pub(crate) work: Box<[u64]>,
-    /// Leads of each pattern.
+    /// Entries of each pattern.
     entries: Vec<Vec<IndexEntry>>,
 }
 
-/// Conclusion from a place of a word to a predicate.
+/// Predicate that a word in a text may prove.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexEntry {
     pub(crate) witness: Witness,
@@ -85,28 +83,29 @@ pub(crate) struct IndexEntry {
     pub(crate) proof: Proof,
 }
 
+/// Check that remains between the word in a text and the proof of the predicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// The place is the needle's.
+    /// None: the word is the needle.
     Place,
-    /// It is, if the word stands alone there.
+    /// The word must stand alone.
     WholeWord,
-    /// The needle must be looked for in this text.
+    /// The needle must be searched in this text.
     Needle,
-    /// The predicate must be evaluated as a whole.
+    /// The whole predicate must be evaluated.
     Evaluate,
 }
 
 type ByText<T> = HashMap<Box<str>, T, BuildFastHasher>;
 
-/// Values of one path by which predicates are indexed.
+/// Witnesses by the values of one path.
 #[derive(Debug, Default)]
 pub(crate) struct Lookup {
     pub(crate) texts: Texts,
     pub(crate) related: ByText<ByText<Vec<Witness>>>,
     pub(crate) booleans: [Vec<Witness>; 2],
     pub(crate) ranges: Ranges,
-    collected: Vec<(f64, f64, u32)>,
+    collected_ranges: Vec<(f64, f64, u32)>,
     collected_texts: ByText<Vec<Witness>>,
 }
 
@@ -128,17 +127,17 @@ impl PatternScan {
 
 impl Index {
     pub(crate) fn new(rules: Vec<u32>, all: &[impl AsRef<Rule>], predicates: &[Leaf], costs: &Costs) -> Self {
-        let mut places: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut witness_places: BTreeMap<u32, u32> = BTreeMap::new();
         let mut by_witness: Vec<(u32, Vec<u32>)> = Vec::new();
         let mut always = Vec::new();
         for number in &rules {
             let rule = all[*number as usize].as_ref();
-            let Some(chosen) = witness::of(rule, costs) else {
+            let Some(witness_predicates) = witness::choose_witnesses(rule, costs) else {
                 always.push(*number);
                 continue;
             };
-            for predicate in chosen {
-                let place = *places.entry(predicate).or_insert_with(|| {
+            for predicate in witness_predicates {
+                let place = *witness_places.entry(predicate).or_insert_with(|| {
                     by_witness.push((predicate, Vec::new()));
                     u32::try_from(by_witness.len() - 1).unwrap_or(u32::MAX)
                 });
@@ -155,7 +154,7 @@ impl Index {
         let starts = starts(by_witness.iter().map(|(_, rules)| rules.len()));
         let witness = |((predicate, _), ends): (&(u32, Vec<u32>), &[u32])| Witness {
             predicate: *predicate,
-            proved: matches!(&predicates[*predicate as usize], Leaf::Field(field) if field.is_looked_up()),
+            proved: matches!(&predicates[*predicate as usize], Leaf::Field(field) if field.is_proved_by_lookup()),
             from: ends[0],
             to: ends[1],
         };
@@ -164,19 +163,19 @@ impl Index {
         index
     }
 
-    /// True if a predicate has failed when the scan has said nothing of it.
+    /// True if the predicate has failed unless the scan has noted it.
     pub(crate) fn is_scanned(&self, predicate: u32) -> bool {
         let word = self.scanned.get(predicate as usize / 64).copied().unwrap_or_default();
         word >> (predicate % 64) & 1 == 1
     }
 
-    /// Predicates with patterns that run on every text.
-    pub(crate) fn run_everywhere(&self) -> impl Iterator<Item = u32> {
+    /// Predicates with a pattern that runs on every text.
+    pub(crate) fn unindexed_pattern_predicates(&self) -> impl Iterator<Item = u32> {
         let entries = self.patterns.iter().flat_map(PatternScan::all_entries);
         entries.map(|entry| entry.witness.predicate)
     }
 
-    /// Bytes that the search for words and patterns holds, with what a thread keeps for it.
+    /// Bytes of the search for words and patterns, with the caches of one thread.
     pub(crate) fn memory(&self) -> usize {
         let patterns: usize = self.patterns.iter().map(|scan| scan.patterns.memory()).sum();
         patterns
@@ -184,14 +183,14 @@ impl Index {
             + self.scans.iter().map(|scan| scan.scanner.memory() + size_of_val(&*scan.entries)).sum::<usize>()
     }
 
-    /// Words of all scans.
+    /// Number of words of all scans.
     pub(crate) fn words(&self) -> usize {
         self.scans.iter().map(|scan| scan.words).sum()
     }
 
     fn add_witnesses(&mut self, predicates: &[Leaf]) {
         let witnesses = std::mem::take(&mut self.witnesses);
-        let mut sought = IndexTerms::default();
+        let mut terms = IndexTerms::default();
         let texts = witnesses.iter().filter_map(|witness| match &predicates[witness.predicate as usize] {
             Leaf::Text(text) => Some(text.view),
             _ => None,
@@ -203,11 +202,11 @@ impl Index {
             let predicate = witness.predicate;
             match &predicates[predicate as usize] {
                 Leaf::Text(text) => {
-                    add_needles(&mut sought, coarsest, *witness, text);
+                    add_needles(&mut terms, coarsest, *witness, text);
                     self.scanned[predicate as usize / 64] |= 1 << (predicate % 64);
                 }
                 Leaf::Field(field) => {
-                    lookups.entry(field.slot()).or_default().add(number, *witness, field.sought());
+                    lookups.entry(field.slot()).or_default().add(number, *witness, field.searched_values());
                 }
                 Leaf::Geo(geo) => self.places.add_areas(number, geo),
                 Leaf::Domain(domain) => self.places.add_domains(number, domain),
@@ -216,29 +215,29 @@ impl Index {
                         media.entry(*slot).or_default().push(*witness);
                     }
                 }
-                // The others are no witnesses.
+                // Leaves of the other kinds are never chosen as witnesses.
                 _ => {}
             }
         }
         for lookup in lookups.values_mut() {
-            lookup.ranges = Ranges::new(std::mem::take(&mut lookup.collected));
+            lookup.ranges = Ranges::new(std::mem::take(&mut lookup.collected_ranges));
             lookup.texts = Texts::new(std::mem::take(&mut lookup.collected_texts));
         }
         self.lookups = lookups.into_iter().collect();
         self.media = media.into_iter().collect();
         self.witnesses = witnesses;
-        let sample = sample(sought.words.values().flat_map(Words::words));
-        for (view, unindexed) in sought.patterns {
+        let sample = sample(terms.words.values().flat_map(Words::words));
+        for (view, unindexed) in terms.patterns {
             self.patterns.push(unindexed.scan(view, &sample));
         }
-        for (view, words) in sought.words {
+        for (view, words) in terms.words {
             let first = u32::try_from(self.words()).unwrap_or(u32::MAX);
             self.scans.push(words.scan(view, first));
         }
     }
 }
 
-/// Words and patterns that are sought, by the view of the texts.
+/// Words and patterns to search, by the form of the texts.
 #[derive(Default)]
 struct IndexTerms {
     words: BTreeMap<View, Words>,
@@ -254,31 +253,31 @@ struct UnindexedPatterns {
     entries: Vec<Vec<IndexEntry>>,
 }
 
-/// The distinct words of a scan, and their entries.
+/// Distinct words of a scan, and their entries.
 #[derive(Default)]
 struct Words {
     slots: BTreeSet<usize>,
     places: HashMap<Box<[u8]>, u32>,
-    /// Each entry with the place of its word. There may be millions, so a word has no list of its own.
+    /// Each entry with the place of its word. A single list, because there may be millions of words.
     entries: Vec<(u32, IndexEntry)>,
 }
 
-/// Adds the needles by which a condition is indexed, each in the coarsest form that suits it.
-fn add_needles(sought: &mut IndexTerms, coarsest: View, witness: Witness, text: &TextLeaf) {
+/// Adds the needles that index a condition, each in the coarsest suitable form.
+fn add_needles(terms: &mut IndexTerms, coarsest: View, witness: Witness, text: &TextLeaf) {
     let finest = text.view.max(FINEST);
     let indexed = text.indexed_needles().map(|(_, needles)| needles).unwrap_or_default();
     for nth in indexed {
         let length = u32::try_from(text.needles[nth as usize].length()).unwrap_or(u32::MAX);
         let mut add = |view: View, word: &str, proof| {
-            let proof = if text.needed > 1 { Proof::Evaluate } else { proof };
+            let proof = if text.required_count > 1 { Proof::Evaluate } else { proof };
             let entry = IndexEntry { witness, needle: nth, length, proof };
-            let words = sought.words.entry(view).or_default();
+            let words = terms.words.entry(view).or_default();
             words.slots.extend(&text.slots);
             words.add(word, entry);
         };
         match &text.needles[nth as usize] {
-            Needle::Word { seen, runs, whole, .. } => {
-                let (view, word) = home(seen, finest, coarsest);
+            Needle::Word { view_form: seen, runs, whole_word: whole, .. } => {
+                let (view, word) = choose_form(seen, finest, coarsest);
                 let proof = match (view == text.view && runs.is_none(), whole) {
                     (true, false) => Proof::Place,
                     (true, true) => Proof::WholeWord,
@@ -288,13 +287,13 @@ fn add_needles(sought: &mut IndexTerms, coarsest: View, witness: Witness, text: 
             }
             Needle::Pattern { literals: Some(literals), .. } => {
                 for literal in literals {
-                    let (view, word) = home(literal, finest, coarsest);
+                    let (view, word) = choose_form(literal, finest, coarsest);
                     add(view, &word, Proof::Needle);
                 }
             }
             Needle::Pattern { pattern, literals: None } => {
-                let proof = if text.needed > 1 { Proof::Evaluate } else { Proof::Place };
-                let patterns = sought.patterns.entry(text.view).or_default();
+                let proof = if text.required_count > 1 { Proof::Evaluate } else { Proof::Place };
+                let patterns = terms.patterns.entry(text.view).or_default();
                 patterns.slots.extend(&text.slots);
                 patterns.add(pattern, IndexEntry { witness, needle: nth, length, proof });
             }
@@ -302,7 +301,7 @@ fn add_needles(sought: &mut IndexTerms, coarsest: View, witness: Witness, text: 
     }
 }
 
-/// Makes a sample of what texts may look like of the words that are sought in them; nothing else is known of them.
+/// Builds a sample of the texts to expect from the searched words, because real texts are not available to the compiler.
 fn sample<'w>(words: impl Iterator<Item = &'w [u8]>) -> String {
     const BYTES: usize = 8 << 10;
     let mut sample =
@@ -339,12 +338,12 @@ impl UnindexedPatterns {
     }
 }
 
-/// The form in which a word is sought: the coarsest in use, so that one pass over a text serves all, unless too little
-/// of the word is left in it.
-fn home(word: &str, finest: View, coarsest: View) -> (View, String) {
+/// Chooses the form in which a word is searched: the coarsest in use, so that one pass over a text serves all words, unless
+/// too few bytes of the word remain in it.
+fn choose_form(word: &str, finest: View, coarsest: View) -> (View, String) {
     let coarse = as_seen(word, coarsest);
-    let suits =
-        !coarse.is_empty() && (coarsest < View::Collapsed || coarse.len() >= LEAST_COLLAPSED.min(word.len()));
+    let suits = !coarse.is_empty()
+        && (coarsest < View::Collapsed || coarse.len() >= MIN_COLLAPSED_BYTES.min(word.len()));
     if suits || finest == coarsest { (coarsest, coarse) } else { (finest, as_seen(word, finest)) }
 }
 
@@ -355,7 +354,7 @@ impl Words {
         self.entries.push((place, entry));
     }
 
-    /// The words in the order in which they came.
+    /// Words in order of insertion.
     fn words(&self) -> Vec<&[u8]> {
         let mut words: Vec<&[u8]> = vec![&[]; self.places.len()];
         for (word, place) in &self.places {
@@ -365,7 +364,7 @@ impl Words {
     }
 
     fn scan(mut self, view: View, first: u32) -> Scan {
-        // Stable: the entries of a word stay in their order.
+        // A stable sort keeps the entries of each word in their order.
         self.entries.sort_by_key(|(place, _)| *place);
         let mut lengths = vec![0_usize; self.places.len()];
         for (place, _) in &self.entries {
@@ -375,7 +374,7 @@ impl Words {
         let words = self.words();
         Scan {
             view,
-            first,
+            first_word: first,
             slots: self.slots.iter().copied().collect(),
             scanner: Scanner::new(&words),
             words: words.len(),
@@ -386,8 +385,8 @@ impl Words {
 }
 
 impl Lookup {
-    fn add(&mut self, number: u32, witness: Witness, sought: Option<Values<'_>>) {
-        match sought {
+    fn add(&mut self, number: u32, witness: Witness, values: Option<Values<'_>>) {
+        match values {
             Some(Values::Texts(texts)) => {
                 for text in texts {
                     self.collected_texts.entry(text.into()).or_default().push(witness);
@@ -401,7 +400,7 @@ impl Lookup {
             }
             Some(Values::Boolean(boolean)) => self.booleans[usize::from(boolean)].push(witness),
             Some(Values::Ranges(ranges)) => {
-                self.collected.extend(ranges.into_iter().map(|(low, high)| (low, high, number)));
+                self.collected_ranges.extend(ranges.into_iter().map(|(low, high)| (low, high, number)));
             }
             None => {}
         }

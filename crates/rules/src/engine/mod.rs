@@ -1,6 +1,5 @@
-//! Finds the rules that an item could match by what must be in it, and evaluates only those.
-//!
-//! What a rule comes to is the same as if every condition had been looked at.
+//! Finds the rules that an item could match by the values that they require, and evaluates only those. Outcomes are the same
+//! as if every condition were evaluated.
 
 pub(crate) mod dedup_list;
 pub(crate) mod guards;
@@ -17,7 +16,7 @@ pub(crate) mod witness;
 use self::{
     index::{Index, IndexEntry, PatternScan, Proof},
     patterns::Visitor,
-    scratch::{Evaluated, Scratch},
+    scratch::{Evaluation, Scratch},
     witness::Witness,
 };
 use crate::{
@@ -37,8 +36,8 @@ pub(crate) struct Run<'r, 'a> {
     pub(crate) input: &'r EvalInput<'a>,
     pub(crate) steps: Steps,
     pub(crate) scratch: &'r mut Scratch,
-    /// True once all of the index has been searched.
-    complete: bool,
+    /// True once the whole index has been searched.
+    is_index_searched: bool,
 }
 
 impl<'r, 'a> Run<'r, 'a> {
@@ -49,69 +48,71 @@ impl<'r, 'a> Run<'r, 'a> {
         scratch: &'r mut Scratch,
         steps: Steps,
     ) -> Self {
-        Self { predicates, index, input, steps, scratch, complete: false }
+        Self { predicates, index, input, steps, scratch, is_index_searched: false }
     }
 
-    /// The rules that the item could match, in order.
+    /// Returns the numbers of the rules that the item could match, in order.
     pub(crate) fn candidates(&mut self) -> Vec<u32> {
-        self.complete = self.scan().is_ok()
-            && self.look_up().is_ok()
+        self.is_index_searched = self.scan().is_ok()
+            && self.look_up_values().is_ok()
             && self.look_at_media().is_ok()
             && self.look_up_places().is_ok();
-        if !self.complete {
-            // The index was not searched to its end: every rule must be evaluated, as far as the steps reach.
+        if !self.is_index_searched {
+            // An incomplete search excludes no rule, so every rule is evaluated, as far as the steps suffice.
             return self.index.rules.to_vec();
         }
         self.nominate_unindexed();
-        self.scratch.found.order();
+        self.scratch.found_needles.order();
         self.scratch.candidates.take()
     }
 
-    /// Returns what a predicate can still come to.
+    /// Returns the possible outcomes of a predicate with the item alone.
     pub(crate) fn mask(&mut self, predicate: u32) -> Result<Mask, OutOfSteps> {
-        let known = match self.scratch.known(predicate) {
-            Some(known) => known,
-            None if self.complete && self.index.is_scanned(predicate) => return Ok(Mask::FAILED),
+        let evaluation = match self.scratch.evaluation(predicate) {
+            Some(evaluation) => evaluation,
+            // A complete scan notes each text predicate that can pass, so one without a note has failed.
+            None if self.is_index_searched && self.index.is_scanned(predicate) => return Ok(Mask::FAILED),
             None => self.evaluate(predicate),
         };
-        match known {
-            Evaluated::Is(mask) => Ok(mask),
-            Evaluated::OutOfSteps => Err(OutOfSteps),
+        match evaluation {
+            Evaluation::Mask(mask) => Ok(mask),
+            Evaluation::OutOfSteps => Err(OutOfSteps),
         }
     }
 
-    /// A predicate as an explanation shows it. Which of its needles are in the item the scan may know.
-    pub(crate) fn explain(&mut self, predicate: u32, known: Mask) -> Explained {
+    /// Explains a predicate, with the needles that the scan has found for it.
+    pub(crate) fn explain(&mut self, predicate: u32, mask: Mask) -> Explained {
         let leaf = &self.predicates[predicate as usize];
-        let any = matches!(leaf, Leaf::Text(text) if text.needed == 1);
-        let found = (any && self.complete && self.index.is_scanned(predicate)).then(|| {
-            let found = self.scratch.found.as_slice();
-            let from = found.partition_point(|(of, _)| *of < predicate);
-            let count = found[from..].partition_point(|(of, _)| *of == predicate);
-            &found[from..from + count]
-        });
-        leaf.explain(known, found, self.input, &mut self.steps)
+        let matches_any_needle = matches!(leaf, Leaf::Text(text) if text.required_count == 1);
+        let found_needles =
+            (matches_any_needle && self.is_index_searched && self.index.is_scanned(predicate)).then(|| {
+                let hits = self.scratch.found_needles.as_slice();
+                let start = hits.partition_point(|(owner, _)| *owner < predicate);
+                let count = hits[start..].partition_point(|(owner, _)| *owner == predicate);
+                &hits[start..start + count]
+            });
+        leaf.explain(mask, found_needles, self.input, &mut self.steps)
     }
 
-    fn evaluate(&mut self, predicate: u32) -> Evaluated {
+    fn evaluate(&mut self, predicate: u32) -> Evaluation {
         let evaluated = self.predicates[predicate as usize].evaluate(self.input, &mut self.steps);
-        let known = evaluated.map_or(Evaluated::OutOfSteps, Evaluated::Is);
-        self.scratch.note(predicate, known);
-        known
+        let evaluation = evaluated.map_or(Evaluation::OutOfSteps, Evaluation::Mask);
+        self.scratch.note(predicate, evaluation);
+        evaluation
     }
 
     fn scan(&mut self) -> Result<(), OutOfSteps> {
         let (index, input) = (self.index, self.input);
         for scan in &index.scans {
-            let only = scan.slots.len() == 1;
+            let is_only_slot = scan.slots.len() == 1;
             for slot in &*scan.slots {
-                for (nth, seen) in input.fields.texts(*slot, scan.view).enumerate() {
+                for (nth, viewed) in input.fields.texts(*slot, scan.view).enumerate() {
                     self.scratch.next_text();
-                    self.steps.take_shared(1 + u64::try_from(seen.text.len()).unwrap_or(u64::MAX) / 16)?;
-                    let next = scan.scanner.scan(seen.text.as_bytes(), &mut |word, start| {
-                        self.hit(
-                            &WordMatch { slot: *slot, only, nth, seen, start },
-                            scan.first + word,
+                    self.steps.take_shared(1 + u64::try_from(viewed.text.len()).unwrap_or(u64::MAX) / 16)?;
+                    let next = scan.scanner.scan(viewed.text.as_bytes(), &mut |word, start| {
+                        self.visit_word(
+                            &WordMatch { slot: *slot, is_only_slot, nth, viewed, start },
+                            scan.first_word + word,
                             scan.entries(word),
                         )
                     });
@@ -127,25 +128,26 @@ impl<'r, 'a> Run<'r, 'a> {
     fn run_patterns(&mut self) -> Result<(), OutOfSteps> {
         let (index, input) = (self.index, self.input);
         for scan in &index.patterns {
-            let only = scan.slots.len() == 1;
+            let is_only_slot = scan.slots.len() == 1;
             for slot in &*scan.slots {
-                for (nth, seen) in input.fields.texts(*slot, scan.view).enumerate() {
-                    // What the patterns take one by one: how many of them run together is no matter of an outcome.
-                    let each = 1 + u64::try_from(seen.text.len()).unwrap_or(u64::MAX) / 4;
-                    let most = input.limits.steps_per_rule / each;
-                    let affordable = |pattern: u32| scan.work[pattern as usize] <= most;
-                    let mut together = 0_u64;
+                for (nth, viewed) in input.fields.texts(*slot, scan.view).enumerate() {
+                    // Each pattern is charged as if it ran alone: the grouping of patterns into sets must not change an
+                    // outcome.
+                    let units = 1 + u64::try_from(viewed.text.len()).unwrap_or(u64::MAX) / 4;
+                    let max_work = input.limits.steps_per_rule / units;
+                    let affordable = |pattern: u32| scan.work[pattern as usize] <= max_work;
+                    let mut total_work = 0_u64;
                     for (pattern, work) in (0..).zip(&*scan.work) {
                         if affordable(pattern) {
-                            together = together.saturating_add(*work);
+                            total_work = total_work.saturating_add(*work);
                         } else {
                             scan.entries(pattern).iter().for_each(|entry| self.give_up(entry.witness));
                         }
                     }
-                    self.steps.take_shared(each.saturating_mul(together))?;
-                    let at = WordMatch { slot: *slot, only, nth, seen, start: 0 };
-                    let mut visitor = PatternVisitor { run: self, scan, at, most };
-                    if scan.patterns.scan(seen.text, &mut visitor)? == Next::Stop {
+                    self.steps.take_shared(units.saturating_mul(total_work))?;
+                    let at = WordMatch { slot: *slot, is_only_slot, nth, viewed, start: 0 };
+                    let mut visitor = PatternVisitor { run: self, scan, at, max_work };
+                    if scan.patterns.scan(viewed.text, &mut visitor)? == Next::Stop {
                         return Err(OutOfSteps);
                     }
                 }
@@ -154,7 +156,7 @@ impl<'r, 'a> Run<'r, 'a> {
         Ok(())
     }
 
-    fn hit(&mut self, at: &WordMatch<'_, 'a>, word: u32, entries: &[IndexEntry]) -> Next {
+    fn visit_word(&mut self, at: &WordMatch<'_, 'a>, word: u32, entries: &[IndexEntry]) -> Next {
         if self.scratch.is_settled(word) {
             return Next::Go;
         }
@@ -163,7 +165,7 @@ impl<'r, 'a> Run<'r, 'a> {
             if self.steps.take_shared(1).is_err() {
                 return Next::Stop;
             }
-            settled &= self.follow(at, entry);
+            settled &= self.follow_entry(at, entry);
         }
         if settled {
             self.scratch.settle(word);
@@ -171,28 +173,30 @@ impl<'r, 'a> Run<'r, 'a> {
         Next::Go
     }
 
-    /// Follows an entry; true if further places of the word in this text say nothing new.
-    fn follow(&mut self, at: &WordMatch<'_, 'a>, entry: &IndexEntry) -> bool {
+    /// Follows an entry. True if further places of the word in this text add no information.
+    fn follow_entry(&mut self, at: &WordMatch<'_, 'a>, entry: &IndexEntry) -> bool {
         let predicate = entry.witness.predicate;
         let predicates = self.predicates;
         let text = || match &predicates[predicate as usize] {
             Leaf::Text(text) => Some(text),
             _ => None,
         };
-        // A look at the predicate is one into far memory: where one path alone is searched it is of no use.
-        if !at.only && !text().is_some_and(|text| text.slots.contains(&at.slot)) {
+        // Reading the predicate costs a cache miss, so it is skipped where the scan covers one path only.
+        if !at.is_only_slot && !text().is_some_and(|text| text.slots.contains(&at.slot)) {
             return true;
         }
-        let found = match entry.proof {
+        let is_found = match entry.proof {
             Proof::Place => Ok(true),
-            Proof::WholeWord => Ok(at.seen.stands_alone(at.start, at.start + entry.length as usize, in_word)),
+            Proof::WholeWord => {
+                Ok(at.viewed.stands_alone(at.start, at.start + entry.length as usize, in_word))
+            }
             Proof::Needle => {
                 let Some(text) = text() else { return true };
                 self.steps.next_rule();
                 let mut texts = self.input.fields.texts(at.slot, text.view);
-                texts
-                    .nth(at.nth)
-                    .map_or(Ok(false), |seen| text.finds(entry.needle as usize, &seen, &mut self.steps))
+                texts.nth(at.nth).map_or(Ok(false), |viewed| {
+                    text.contains_needle(entry.needle as usize, &viewed, &mut self.steps)
+                })
             }
             Proof::Evaluate => {
                 self.steps.next_rule();
@@ -200,13 +204,13 @@ impl<'r, 'a> Run<'r, 'a> {
                 return true;
             }
         };
-        match found {
+        match is_found {
             Ok(true) => {
-                if self.scratch.known(predicate) != Some(Evaluated::Is(Mask::PASSED)) {
-                    self.scratch.note(predicate, Evaluated::Is(Mask::PASSED));
+                if self.scratch.evaluation(predicate) != Some(Evaluation::Mask(Mask::PASSED)) {
+                    self.scratch.note(predicate, Evaluation::Mask(Mask::PASSED));
                     self.unlock(entry.witness);
                 }
-                self.scratch.found.push((predicate, entry.needle));
+                self.scratch.found_needles.push((predicate, entry.needle));
                 true
             }
             Ok(false) => entry.proof != Proof::WholeWord,
@@ -217,11 +221,11 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
-    fn look_up(&mut self) -> Result<(), OutOfSteps> {
+    fn look_up_values(&mut self) -> Result<(), OutOfSteps> {
         let (index, input) = (self.index, self.input);
         for (slot, lookup) in &*index.lookups {
             let values = input.fields.slot(*slot).values.as_deref().unwrap_or_default();
-            let again = values.len() > 1;
+            let may_repeat = values.len() > 1;
             for (_, value) in values {
                 self.steps.take_shared(1)?;
                 let witnesses = match value {
@@ -239,13 +243,13 @@ impl<'r, 'a> Run<'r, 'a> {
                     _ => None,
                 };
                 for witness in witnesses {
-                    self.nominate_witness(*witness, again)?;
+                    self.nominate_witness(*witness, may_repeat)?;
                 }
                 if let Some(number) = number.filter(|_| !lookup.ranges.is_empty()) {
                     let mut result = Ok(());
                     lookup.ranges.at(number, &mut |witness| {
                         if result.is_ok() {
-                            result = self.nominate_witness(index.witnesses[witness as usize], again);
+                            result = self.nominate_witness(index.witnesses[witness as usize], may_repeat);
                         }
                     });
                     result?;
@@ -268,93 +272,96 @@ impl<'r, 'a> Run<'r, 'a> {
         Ok(())
     }
 
-    /// `again`: it may have been nominated before, and its rules are many.
-    fn nominate_witness(&mut self, witness: Witness, again: bool) -> Result<(), OutOfSteps> {
+    /// `may_repeat`: another value of the item may nominate the same witness, and its rules are many.
+    fn nominate_witness(&mut self, witness: Witness, may_repeat: bool) -> Result<(), OutOfSteps> {
         self.steps.take_shared(1)?;
         if !witness.proved {
             self.steps.next_rule();
             self.settle(witness);
-        } else if !again || self.scratch.known(witness.predicate).is_none() {
-            let some = self.unlock(witness);
-            // Where no rule is left nobody will ask, but for the same value once more.
-            if some || again {
-                self.scratch.note(witness.predicate, Evaluated::Is(Mask::PASSED));
+        } else if !may_repeat || self.scratch.evaluation(witness.predicate).is_none() {
+            let has_candidates = self.unlock(witness);
+            // Without a candidate the outcome is read only by another nomination of the witness.
+            if has_candidates || may_repeat {
+                self.scratch.note(witness.predicate, Evaluation::Mask(Mask::PASSED));
             }
         }
         Ok(())
     }
 
-    /// It takes more steps than there are to say what a witness comes to.
+    /// Notes that the witness takes more steps than are left, and makes candidates of its rules, because it excludes none of
+    /// them.
     fn give_up(&mut self, witness: Witness) {
-        if self.scratch.known(witness.predicate).is_none() {
-            self.scratch.note(witness.predicate, Evaluated::OutOfSteps);
+        if self.scratch.evaluation(witness.predicate).is_none() {
+            self.scratch.note(witness.predicate, Evaluation::OutOfSteps);
             self.unlock(witness);
         }
     }
 
-    /// Evaluates a witness, unless that is done, and unlocks its rules if they have to be looked at.
+    /// Evaluates a witness once, and makes candidates of its rules unless it has failed.
     fn settle(&mut self, witness: Witness) {
         let predicate = witness.predicate;
-        if self.scratch.known(predicate).is_none() && self.evaluate(predicate) != Evaluated::Is(Mask::FAILED)
+        if self.scratch.evaluation(predicate).is_none()
+            && self.evaluate(predicate) != Evaluation::Mask(Mask::FAILED)
         {
             self.unlock(witness);
         }
     }
 
-    /// Makes candidates of a witness's rules, unless they are refuted; whether there are any.
+    /// Makes candidates of the witness's rules that meet their guards. True if there is one.
     fn unlock(&mut self, witness: Witness) -> bool {
         self.nominate(witness.from, witness.to)
     }
 }
 
-/// Follows the entries of the patterns that are found in one text, and takes what they cost.
+/// Follows the entries of the patterns found in one text, and charges their steps.
 struct PatternVisitor<'v, 'r, 'a, 's> {
     run: &'v mut Run<'r, 'a>,
     scan: &'r PatternScan,
     at: WordMatch<'s, 'a>,
-    /// Work of a pattern that takes all steps of a rule on this text.
-    most: u64,
+    /// Work at which a pattern takes all steps of a rule on this text.
+    max_work: u64,
 }
 
 impl<'r> PatternVisitor<'_, 'r, '_, '_> {
     /// Entries of the pattern whose conditions search this text.
-    fn searched(&self, pattern: u32) -> impl Iterator<Item = &'r IndexEntry> {
-        let (predicates, slot, only) = (self.run.predicates, self.at.slot, self.at.only);
+    fn entries_of_text(&self, pattern: u32) -> impl Iterator<Item = &'r IndexEntry> {
+        let (predicates, slot, is_only_slot) = (self.run.predicates, self.at.slot, self.at.is_only_slot);
         self.scan.entries(pattern).iter().filter(move |entry| {
             let leaf = &predicates[entry.witness.predicate as usize];
-            only || matches!(leaf, Leaf::Text(text) if text.slots.contains(&slot))
+            is_only_slot || matches!(leaf, Leaf::Text(text) if text.slots.contains(&slot))
         })
     }
 }
 
 impl Visitor for PatternVisitor<'_, '_, '_, '_> {
-    fn wants(&self, pattern: u32) -> bool {
-        self.scan.work[pattern as usize] <= self.most
+    fn is_affordable(&self, pattern: u32) -> bool {
+        self.scan.work[pattern as usize] <= self.max_work
     }
 
-    fn found(&mut self, pattern: u32) -> Next {
+    fn visit_match(&mut self, pattern: u32) -> Next {
         for entry in self.scan.entries(pattern) {
             if self.run.steps.take_shared(1).is_err() {
                 return Next::Stop;
             }
-            self.run.follow(&self.at, entry);
+            self.run.follow_entry(&self.at, entry);
         }
         Next::Go
     }
 
     fn is_spent(&self, pattern: u32) -> bool {
-        let most = self.run.input.limits.steps_per_rule;
-        self.searched(pattern).all(|entry| self.run.scratch.slow_steps(entry.witness.predicate) > most)
+        let max_steps = self.run.input.limits.steps_per_rule;
+        self.entries_of_text(pattern)
+            .all(|entry| self.run.scratch.slow_steps(entry.witness.predicate) > max_steps)
     }
 
-    /// A condition has the steps of one rule for all its patterns, as it has where it is evaluated by itself.
+    /// All patterns of a condition share the steps of one rule, as they do if the condition is evaluated alone.
     fn charge(&mut self, pattern: u32, steps: u64) -> Result<bool, OutOfSteps> {
-        let most = self.run.input.limits.steps_per_rule;
-        let searched: Vec<_> = self.searched(pattern).copied().collect();
-        for entry in searched {
+        let max_steps = self.run.input.limits.steps_per_rule;
+        let entries: Vec<_> = self.entries_of_text(pattern).copied().collect();
+        for entry in entries {
             let predicate = entry.witness.predicate;
             self.run.scratch.add_slow_steps(predicate, steps);
-            if self.run.scratch.slow_steps(predicate) > most {
+            if self.run.scratch.slow_steps(predicate) > max_steps {
                 self.run.give_up(entry.witness);
             }
         }
@@ -370,14 +377,14 @@ impl Visitor for PatternVisitor<'_, '_, '_, '_> {
     }
 }
 
-/// A place in a text.
+/// Place of a word in a text.
 struct WordMatch<'s, 'a> {
     slot: usize,
-    /// It is the only one that is searched.
-    only: bool,
+    /// True if the scan searches no other slot.
+    is_only_slot: bool,
     /// Index of the text in the slot.
     nth: usize,
-    seen: ViewedText<'s, 'a>,
+    viewed: ViewedText<'s, 'a>,
     start: usize,
 }
 

@@ -1,7 +1,6 @@
-//! Runs many patterns over a text in one pass: those that hold no text that could be waited for.
-//!
-//! It says which patterns match, not where. Its memory is bounded, and so is the time in which it grows: a set that
-//! does not fit is split, and where a text needs more states than a set may have its patterns run one by one.
+//! Runs many patterns without a literal over a text in one pass, and reports which of them match. Memory and the time in
+//! which it grows are bounded: a set that does not fit is split, and on a text that needs more states than a set may have,
+//! its patterns run one by one.
 
 use std::{fmt, sync::Arc};
 
@@ -23,39 +22,39 @@ use crate::{
     },
 };
 
-/// Patterns of one set, and states of their common automaton: what an automaton has to go through for each byte that it
-/// has not met in a state.
-const PATTERNS: usize = 64;
-const STATES: usize = 4_096;
+/// Patterns of one set, and states of their common NFA. A lazy DFA state walks through all of these states for each byte
+/// that it meets for the first time.
+const MAX_PATTERNS: usize = 64;
+const MAX_STATES: usize = 4_096;
 
-/// A thread's memory for one set.
-const MEMORY: usize = 1 << 20;
+/// Memory of a thread for one set, in bytes.
+const CACHE_BYTES: usize = 1 << 20;
 
-/// Sets between two looks at the clock: one takes some milliseconds where it has to build all its states.
-const LOOK: usize = 8;
+/// Sets between two checks of the clock. A set takes some milliseconds if it has to build all of its states.
+const SETS_PER_CLOCK_CHECK: usize = 8;
 
-/// Receiver of what a scan finds, and payer of what it costs.
+/// Receives the matches of a scan, and pays its costs.
 pub(crate) trait Visitor {
-    fn wants(&self, pattern: u32) -> bool;
+    fn is_affordable(&self, pattern: u32) -> bool;
 
-    fn found(&mut self, pattern: u32) -> Next;
+    fn visit_match(&mut self, pattern: u32) -> Next;
 
-    /// True if the conditions with the pattern have taken their steps, so that it is not even tried with an automaton.
+    /// True if the conditions with the pattern have used up their steps, so that it is not run any more.
     fn is_spent(&self, pattern: u32) -> bool;
 
-    /// Takes steps beyond those of an automaton; false if the pattern is not to run.
+    /// Charges steps beyond those of an automaton. False if the pattern must not run.
     fn charge(&mut self, pattern: u32, steps: u64) -> Result<bool, OutOfSteps>;
 
     /// Ends the scan if it takes too long.
     fn check_clock(&mut self) -> Result<(), OutOfSteps>;
 }
 
-/// Patterns, each named by its place in the list that they were made of.
+/// Patterns, each identified by its position in the list of construction.
 #[derive(Debug, Default)]
 pub(crate) struct Patterns {
     sets: Vec<Set>,
-    /// Patterns that are run one by one.
-    alone: Vec<(u32, Arc<Pattern>)>,
+    /// Patterns that run one by one.
+    single_patterns: Vec<(u32, Arc<Pattern>)>,
 }
 
 struct Set {
@@ -67,13 +66,13 @@ struct Set {
 
 type SetCache = KeptStates<SetStates>;
 
-/// States of a set's automaton, and the patterns that it found last.
+/// States of a set's automaton, and the patterns that matched the last text.
 struct SetStates {
     cache: Cache,
-    found: PatternSet,
+    matches: PatternSet,
 }
 
-/// A pattern, and what the automaton is made of.
+/// Pattern prepared for a set, with the number of its NFA states.
 struct Part {
     number: u32,
     pattern: Arc<Pattern>,
@@ -82,23 +81,24 @@ struct Part {
 }
 
 impl Patterns {
-    /// `sample`: texts of the kind that the patterns will meet, as far as anybody knows.
+    /// `sample`: text similar to the texts of later scans.
     pub(crate) fn new(patterns: &[Arc<Pattern>], sample: &str) -> Self {
         let mut all = Self::default();
-        // An automaton with Unicode's borders of words gives up at each character beyond ASCII, so they stay apart.
+        // With Unicode word boundaries an automaton gives up at each character beyond ASCII, so such patterns form sets of
+        // their own.
         let (mut plain, mut borders) = (Vec::new(), Vec::new());
         for (number, pattern) in (0_u32..).zip(patterns) {
             match Part::new(number, pattern) {
                 Some(part) if part.has_borders() => borders.push(part),
                 Some(part) => plain.push(part),
-                None => all.alone.push((number, Arc::clone(pattern))),
+                None => all.single_patterns.push((number, Arc::clone(pattern))),
             }
         }
         for parts in [plain, borders] {
             let mut group: Vec<Part> = Vec::new();
             let mut states = 0;
             for part in parts {
-                if group.len() == PATTERNS || states + part.states > STATES {
+                if group.len() == MAX_PATTERNS || states + part.states > MAX_STATES {
                     all.join(std::mem::take(&mut group), sample);
                     states = 0;
                 }
@@ -110,7 +110,7 @@ impl Patterns {
         all
     }
 
-    /// Makes one set of the patterns, or several if they do not fit into one.
+    /// Adds one set of the patterns, or several if they do not fit into one.
     fn join(&mut self, mut parts: Vec<Part>, sample: &str) {
         if parts.len() > 1 {
             if let Some(set) = Set::new(&parts, sample) {
@@ -121,41 +121,41 @@ impl Patterns {
                 self.join(rest, sample);
             }
         } else {
-            self.alone.extend(parts.into_iter().map(|part| (part.number, part.pattern)));
+            self.single_patterns.extend(parts.into_iter().map(|part| (part.number, part.pattern)));
         }
     }
 
-    /// Tells the visitor each of its patterns that matches somewhere in the text, perhaps more than once.
+    /// Reports each matching pattern to the visitor, possibly more than once.
     pub(crate) fn scan(&self, text: &str, visitor: &mut impl Visitor) -> Result<Next, OutOfSteps> {
         for (nth, set) in self.sets.iter().enumerate() {
             if set.scan(text, visitor)? == Next::Stop {
                 return Ok(Next::Stop);
             }
-            if nth % LOOK == LOOK - 1 {
+            if nth % SETS_PER_CLOCK_CHECK == SETS_PER_CLOCK_CHECK - 1 {
                 visitor.check_clock()?;
             }
         }
-        one_by_one(&self.alone, text, visitor)
+        one_by_one(&self.single_patterns, text, visitor)
     }
 
-    /// Most bytes that one thread keeps.
+    /// Upper bound of the bytes that one thread keeps.
     pub(crate) fn memory(&self) -> usize {
-        self.sets.len() * MEMORY
+        self.sets.len() * CACHE_BYTES
     }
 
     /// Passes over a text that a scan takes.
     #[cfg(test)]
     fn passes(&self) -> usize {
-        self.sets.len() + self.alone.len()
+        self.sets.len() + self.single_patterns.len()
     }
 }
 
 impl Part {
-    /// `None`: the pattern can only be run alone.
+    /// `None` if the pattern can only run alone.
     fn new(number: u32, pattern: &Arc<Pattern>) -> Option<Self> {
         let hir = ParserBuilder::new().nest_limit(NEST).build().parse(pattern.as_str()).ok()?;
         let states = nfa(std::slice::from_ref(&hir))?.states().len();
-        (states <= STATES / 4).then(|| Self { number, pattern: Arc::clone(pattern), hir, states })
+        (states <= MAX_STATES / 4).then(|| Self { number, pattern: Arc::clone(pattern), hir, states })
     }
 
     fn has_borders(&self) -> bool {
@@ -164,7 +164,8 @@ impl Part {
 }
 
 fn nfa(hirs: &[Hir]) -> Option<NFA> {
-    let config = thompson::Config::new().which_captures(WhichCaptures::None).nfa_size_limit(Some(4 * MEMORY));
+    let config =
+        thompson::Config::new().which_captures(WhichCaptures::None).nfa_size_limit(Some(4 * CACHE_BYTES));
     thompson::Compiler::new().configure(config).build_many_from_hir(hirs).ok()
 }
 
@@ -174,28 +175,31 @@ impl Set {
         let config = DFA::config()
             .match_kind(MatchKind::All)
             .unicode_word_boundary(true)
-            .cache_capacity(MEMORY)
+            .cache_capacity(CACHE_BYTES)
+            // Fail when the cache is full for the first time: clearing and refilling it for the rest of the text would take
+            // unbounded time.
             .minimum_cache_clear_count(Some(0));
         let automaton = DFA::builder().configure(config).build_from_nfa(nfa(&hirs)?).ok()?;
+        // A set that overflows on the sample is too large: `None` makes the caller split it.
         SetStates::new(&automaton).run(&automaton, sample).ok()?;
-        let own = automaton.clone();
+        let pool_automaton = automaton.clone();
         Some(Self {
             automaton,
             patterns: parts.iter().map(|part| (part.number, Arc::clone(&part.pattern))).collect(),
-            cache_pool: Pool::new(Box::new(move || KeptStates::new(SetStates::new(&own)))),
+            cache_pool: Pool::new(Box::new(move || KeptStates::new(SetStates::new(&pool_automaton)))),
         })
     }
 
     fn scan(&self, text: &str, visitor: &mut impl Visitor) -> Result<Next, OutOfSteps> {
         let mut cache = self.cache_pool.get();
-        let new = || SetStates::new(&self.automaton);
-        if cache.search(new, |states| states.run(&self.automaton, text)).is_err() {
+        let create_states = || SetStates::new(&self.automaton);
+        if cache.search(create_states, |states| states.run(&self.automaton, text)).is_err() {
             drop(cache);
             return one_by_one(&self.patterns, text, visitor);
         }
-        for pattern in cache.states.found.iter() {
+        for pattern in cache.states.matches.iter() {
             let pattern = self.patterns[pattern.as_usize()].0;
-            if visitor.wants(pattern) && visitor.found(pattern) == Next::Stop {
+            if visitor.is_affordable(pattern) && visitor.visit_match(pattern) == Next::Stop {
                 return Ok(Next::Stop);
             }
         }
@@ -205,35 +209,36 @@ impl Set {
 
 impl SetStates {
     fn new(automaton: &DFA) -> Self {
-        Self { cache: automaton.create_cache(), found: PatternSet::new(automaton.pattern_len()) }
+        Self { cache: automaton.create_cache(), matches: PatternSet::new(automaton.pattern_len()) }
     }
 
     fn run(&mut self, automaton: &DFA, text: &str) -> Result<(), GaveUp> {
-        self.found.clear();
+        self.matches.clear();
         automaton
-            .try_which_overlapping_matches(&mut self.cache, &Input::new(text), &mut self.found)
+            .try_which_overlapping_matches(&mut self.cache, &Input::new(text), &mut self.matches)
             .map_err(|_| GaveUp)
     }
 }
 
-/// Runs patterns that have been charged what an automaton of their own takes.
+/// Runs patterns whose automaton steps have been charged already.
 fn one_by_one(
     patterns: &[(u32, Arc<Pattern>)],
     text: &str,
     visitor: &mut impl Visitor,
 ) -> Result<Next, OutOfSteps> {
     for (number, pattern) in patterns {
-        if !visitor.wants(*number) || visitor.is_spent(*number) {
+        if !visitor.is_affordable(*number) || visitor.is_spent(*number) {
             continue;
         }
         let mut affordable = true;
-        let found = pattern.is_match_beyond_base(text, |steps| {
+        let is_match = pattern.is_match_beyond_base(text, |steps| {
             affordable = visitor.charge(*number, steps)?;
             if affordable { Ok(()) } else { Err(OutOfSteps) }
         });
-        match found {
+        match is_match {
+            // A pattern that becomes too expensive also returns `OutOfSteps`, but ends only itself.
             Err(OutOfSteps) if affordable => return Err(OutOfSteps),
-            Ok(true) if visitor.found(*number) == Next::Stop => return Ok(Next::Stop),
+            Ok(true) if visitor.visit_match(*number) == Next::Stop => return Ok(Next::Stop),
             _ => {}
         }
     }
@@ -266,11 +271,11 @@ mod tests {
     }
 
     impl Visitor for Found {
-        fn wants(&self, _: u32) -> bool {
+        fn is_affordable(&self, _: u32) -> bool {
             true
         }
 
-        fn found(&mut self, pattern: u32) -> Next {
+        fn visit_match(&mut self, pattern: u32) -> Next {
             self.patterns.insert(pattern);
             Next::Go
         }

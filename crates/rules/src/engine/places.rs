@@ -1,4 +1,4 @@
-//! The way from an item's places and hosts to the predicates that are indexed by them.
+//! Nominates the predicates that are indexed by the geographic places and the hosts of an item.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +14,7 @@ use crate::{
     search::hashing::BuildFastHasher,
 };
 
-/// Areas and domains by which predicates are indexed, by witness.
+/// Areas and domains that index predicates, with their witnesses.
 #[derive(Debug, Default)]
 pub(crate) struct PlaceIndex {
     areas: BTreeMap<GeoPlaces, Grid>,
@@ -41,7 +41,7 @@ impl Run<'_, '_> {
     pub(super) fn look_up_places(&mut self) -> Result<(), OutOfSteps> {
         let (index, input) = (self.index, self.input);
         for (places, grid) in &index.places.areas {
-            for place in places.each(input) {
+            for place in places.find_places(input) {
                 self.steps.take_shared(1)?;
                 for witness in grid.at(place.point) {
                     self.nominate_witness(index.witnesses[witness as usize], true)?;
@@ -49,10 +49,13 @@ impl Run<'_, '_> {
             }
         }
         for (slot, names) in &index.places.domains {
-            for (seen, hosts) in input.fields.hosts(*slot, &mut self.steps)? {
-                self.steps.take_shared(1 + u64::try_from(seen.text.len() / 16).unwrap_or(u64::MAX))?;
+            for (viewed, hosts) in input.fields.hosts(*slot, &mut self.steps)? {
+                self.steps.take_shared(1 + u64::try_from(viewed.text.len() / 16).unwrap_or(u64::MAX))?;
                 for host in hosts {
-                    for witness in hosts::upwards(&host.name).filter_map(|name| names.get(name)).flatten() {
+                    // An entry for a domain also covers its subdomains, so each parent of the host is looked up.
+                    for witness in
+                        hosts::self_and_parents(&host.name).filter_map(|name| names.get(name)).flatten()
+                    {
                         self.nominate_witness(index.witnesses[*witness as usize], true)?;
                     }
                 }

@@ -1,13 +1,12 @@
-//! A rule's condition in the order in which it is the cheapest to refute.
-//!
-//! It only says whether the rule could match; what it comes to is decided in the order of its document.
+//! Condition of a rule in the order in which it is cheapest to refute. A rule that may hold is then evaluated in document
+//! order.
 
 use super::{Run, witness::Costs};
 use crate::{compile::Rule, limits::OutOfSteps, logic::Node};
 
 #[derive(Debug)]
 pub(crate) enum Precheck {
-    /// A predicate, and whether it has to pass or to fail.
+    /// Predicate, and whether it must pass or fail.
     One(u32, bool),
     All(Box<[Precheck]>),
     Any(Box<[Precheck]>),
@@ -44,7 +43,7 @@ impl Precheck {
     }
 }
 
-/// `Not` is pushed down to the predicates: a condition fails as a whole if its parts do the right way round.
+/// Moves negations down to the predicates: a negated `all` becomes `any` of the negated parts, and the reverse.
 fn build(node: &Node, positive: bool, rule: &Rule, costs: &Costs) -> (f32, Precheck) {
     let (inner, all) = match node {
         Node::Leaf(nth) => {
@@ -60,9 +59,9 @@ fn build(node: &Node, positive: bool, rule: &Rule, costs: &Costs) -> (f32, Prech
     let cost = parts.iter().map(|(cost, _)| cost).sum();
     let mut parts: Vec<_> = parts.into_iter().map(|(_, part)| part).collect();
     match parts.pop() {
-        Some(only) if parts.is_empty() => (cost, only),
-        last => {
-            parts.extend(last);
+        Some(single_part) if parts.is_empty() => (cost, single_part),
+        last_part => {
+            parts.extend(last_part);
             (cost, if all { Precheck::All(parts.into()) } else { Precheck::Any(parts.into()) })
         }
     }

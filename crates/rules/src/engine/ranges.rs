@@ -1,8 +1,7 @@
-//! Index of ranges: finds those that a number lies in without looking at the others.
-//!
-//! It is coarse: numbers are compared as floats, so what it finds must be looked at exactly.
+//! Interval index: finds the ranges that contain a number. Numbers are compared as floats, so each hit still needs an exact
+//! comparison.
 
-/// Ranges with both ends inside, sorted by their lower end; the tree is implicit in the order.
+/// Ranges with both ends inside, sorted by their lower end. Their order implies the tree.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
     ranges: Box<[Range]>,
@@ -12,17 +11,17 @@ pub(crate) struct Ranges {
 struct Range {
     low: f64,
     high: f64,
-    /// The greatest upper end in the subtree of which this is the middle.
+    /// Largest upper end in the subtree of which this range is the root.
     reach: f64,
-    of: u32,
+    witness: u32,
 }
 
 impl Ranges {
     pub(crate) fn new(ranges: impl IntoIterator<Item = (f64, f64, u32)>) -> Self {
         let mut ranges: Vec<_> =
-            ranges.into_iter().map(|(low, high, of)| Range { low, high, reach: high, of }).collect();
+            ranges.into_iter().map(|(low, high, of)| Range { low, high, reach: high, witness: of }).collect();
         ranges.sort_by(|a, b| a.low.total_cmp(&b.low));
-        reach(&mut ranges);
+        set_reach(&mut ranges);
         Self { ranges: ranges.into() }
     }
 
@@ -30,39 +29,40 @@ impl Ranges {
         self.ranges.is_empty()
     }
 
-    /// Calls `found` for each range that holds `at`.
-    pub(crate) fn at(&self, at: f64, found: &mut impl FnMut(u32)) {
-        stab(&self.ranges, at, found);
+    /// Calls `visit` for each range that contains `number`.
+    pub(crate) fn at(&self, number: f64, visit: &mut impl FnMut(u32)) {
+        stab(&self.ranges, number, visit);
     }
 }
 
-fn reach(ranges: &mut [Range]) -> f64 {
+fn set_reach(ranges: &mut [Range]) -> f64 {
     if ranges.is_empty() {
         return f64::NEG_INFINITY;
     }
     let middle = ranges.len() / 2;
     let (left, rest) = ranges.split_at_mut(middle);
     let (this, right) = rest.split_at_mut(1);
-    let most = this[0].high.max(reach(left)).max(reach(right));
-    this[0].reach = most;
-    most
+    let max_reach = this[0].high.max(set_reach(left)).max(set_reach(right));
+    this[0].reach = max_reach;
+    max_reach
 }
 
-fn stab(ranges: &[Range], at: f64, found: &mut impl FnMut(u32)) {
+fn stab(ranges: &[Range], number: f64, visit: &mut impl FnMut(u32)) {
     if ranges.is_empty() {
         return;
     }
     let middle = ranges.len() / 2;
     let this = &ranges[middle];
-    if this.reach < at {
+    // Every range of the subtree ends below the number.
+    if this.reach < number {
         return;
     }
-    stab(&ranges[..middle], at, found);
-    if this.low <= at {
-        if at <= this.high {
-            found(this.of);
+    stab(&ranges[..middle], number, visit);
+    if this.low <= number {
+        if number <= this.high {
+            visit(this.witness);
         }
-        stab(&ranges[middle + 1..], at, found);
+        stab(&ranges[middle + 1..], number, visit);
     }
 }
 
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_range_that_holds_the_number_is_found_and_no_other() {
+    fn exactly_the_ranges_that_contain_the_number_are_found() {
         let mut seed = 1_u64;
         let mut roll = |sides: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

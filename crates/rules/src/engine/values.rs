@@ -1,6 +1,4 @@
-//! Texts by which predicates are indexed: one look at a small map of bits says that a value is none of them.
-//!
-//! It compares whole values, and finds no parts of them.
+//! Hash table of the texts by which predicates are indexed. A small bit map in front of it rejects most values.
 
 use std::hash::{BuildHasher as _, Hasher as _};
 
@@ -9,63 +7,63 @@ use crate::search::hashing::BuildFastHasher;
 
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
-    /// Bits by hash, at least 16 for each text; empty if there is no text. Small, because most values end here.
-    known: Box<[u64]>,
-    /// A power of two, at most half of them in use.
+    /// Bits by hash, at least 16 for each text; empty without texts. Small, because most look-ups end here.
+    filter: Box<[u64]>,
+    /// The length is a power of two, and at most half of the cells are in use.
     cells: Box<[Cell]>,
     bytes: Box<[u8]>,
     witnesses: Box<[Witness]>,
 }
 
-/// All that is known of a text, so that its bytes and its witnesses are looked at without waiting for each other.
+/// Cell of a text. It holds both positions, so that the reads of its bytes and of its witnesses overlap.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
-    /// The upper half of the text's hash.
+    /// Upper half of the text's hash.
     tag: u32,
     /// Position of the text's bytes.
     from: u32,
     length: u32,
-    /// Position of its witnesses; the cell is empty if there are none.
+    /// Position of its witnesses; an empty range marks an empty cell.
     first: u32,
     end: u32,
 }
 
 impl Texts {
-    /// Each text once, with its witnesses.
+    /// Builds the table. Each text occurs once, with its witnesses.
     pub(crate) fn new(texts: impl IntoIterator<Item = (Box<str>, Vec<Witness>)>) -> Self {
         let mut entries = Vec::new();
         let (mut bytes, mut witnesses) = (Vec::new(), Vec::new());
         let place = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
-        for (text, of_text) in texts {
+        for (text, text_witnesses) in texts {
             let (from, first) = (place(bytes.len()), place(witnesses.len()));
             bytes.extend_from_slice(text.as_bytes());
-            witnesses.extend(of_text);
+            witnesses.extend(text_witnesses);
             let (hash, length, end) = (hash(&text), place(text.len()), place(witnesses.len()));
             entries.push((hash, Cell { tag: tag(hash), from, length, first, end }));
         }
-        let room = if entries.is_empty() { 0 } else { (entries.len() * 2).next_power_of_two() };
-        let mut cells = vec![Cell::default(); room];
-        let mut known = vec![0; room.div_ceil(8)];
+        let capacity = if entries.is_empty() { 0 } else { (entries.len() * 2).next_power_of_two() };
+        let mut cells = vec![Cell::default(); capacity];
+        let mut filter = vec![0; capacity.div_ceil(8)];
         for (hash, cell) in entries {
-            let (word, bit) = bit(hash, known.len());
-            known[word] |= bit;
-            let mut at = start(hash, room);
+            let (word, bit) = bit(hash, filter.len());
+            filter[word] |= bit;
+            let mut at = start(hash, capacity);
             while !cells[at].is_empty() {
-                at = (at + 1) & (room - 1);
+                at = (at + 1) & (capacity - 1);
             }
             cells[at] = cell;
         }
-        Self { known: known.into(), cells: cells.into(), bytes: bytes.into(), witnesses: witnesses.into() }
+        Self { filter: filter.into(), cells: cells.into(), bytes: bytes.into(), witnesses: witnesses.into() }
     }
 
     /// Witnesses of a text.
     pub(crate) fn get(&self, text: &str) -> &[Witness] {
-        if self.known.is_empty() {
+        if self.filter.is_empty() {
             return &[];
         }
         let hash = hash(text);
-        let (word, bit) = bit(hash, self.known.len());
-        if self.known[word] & bit == 0 {
+        let (word, bit) = bit(hash, self.filter.len());
+        if self.filter[word] & bit == 0 {
             return &[];
         }
         let mut at = start(hash, self.cells.len());
@@ -101,12 +99,12 @@ fn hash(text: &str) -> u64 {
     hasher.finish()
 }
 
-/// Position of a hash in the map; `words` is a power of two.
+/// Word and bit of a hash in the bit map; `words` is a power of two.
 fn bit(hash: u64, words: usize) -> (usize, u64) {
     (usize::try_from(hash >> 40 & (words as u64 - 1)).unwrap_or_default(), 1 << (hash >> 34 & 63))
 }
 
-/// The cell where a search begins; `cells` is a power of two.
+/// First cell of a search; `cells` is a power of two.
 fn start(hash: u64, cells: usize) -> usize {
     usize::try_from(hash & (cells as u64 - 1)).unwrap_or_default()
 }
@@ -116,11 +114,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_leads_to_its_own_witnesses_and_no_others() {
+    fn lookup_returns_only_the_witnesses_of_the_text() {
         for count in [0, 1, 2, 3, 500] {
             let witness = |of: u32| Witness { predicate: of, proved: true, from: 0, to: 1 };
             let list = |nth: u32| (0..=nth % 3).map(|more| witness(nth * 10 + more)).collect::<Vec<_>>();
-            // Ends in zeros are what the hash does not tell apart.
+            // The hash does not distinguish trailing zeros, so the comparison of bytes must.
             let name = |nth: u32| format!("{nth}{}", "\0".repeat(nth as usize % 4)).into_boxed_str();
             let texts = Texts::new((0..count).map(|nth| (name(nth), list(nth))));
             for nth in 0..count {

@@ -1,4 +1,4 @@
-//! Counting of items in windows: which windows an item adds to, and what. The counts are kept by the caller.
+//! Collects the entries that an item adds to windows. The caller stores the counts.
 
 use std::collections::HashMap;
 
@@ -15,41 +15,41 @@ use crate::{
     windows::{Amount, Measure, WindowEntry, WindowKey, member},
 };
 
-/// Entries that an item adds, and the windows that did not take all of it.
-pub(crate) type Added = (Vec<WindowEntry>, Vec<WindowId>);
+/// Entries that an item adds, and the windows whose entries are incomplete.
+pub(crate) type WindowAdditions = (Vec<WindowEntry>, Vec<WindowId>);
 
-/// The windows of each item type.
+/// Indices of the windows of each item type.
 pub(crate) fn by_type<'t>(
     windows: &[CountingWindow],
     types: impl Iterator<Item = &'t TypeId>,
 ) -> HashMap<TypeId, Box<[usize]>, BuildFastHasher> {
-    let of = |type_id: &TypeId| {
+    let windows_of_type = |type_id: &TypeId| {
         let concerns =
             |window: &CountingWindow| window.item_types.is_empty() || window.item_types.contains(type_id);
         windows.iter().enumerate().filter(|(_, window)| concerns(window)).map(|(nth, _)| nth).collect()
     };
     types
-        .map(|type_id| (type_id.clone(), of(type_id)))
+        .map(|type_id| (type_id.clone(), windows_of_type(type_id)))
         .filter(|(_, windows): &(_, Box<[_]>)| !windows.is_empty())
         .collect()
 }
 
 impl CountingWindow {
-    /// Adds what the item brings, if the window is for it.
-    pub(crate) fn add(&self, item: &Item<'_>, run: &mut Run<'_, '_>, added: &mut Added) {
-        // A report or an appeal brings an item that was counted when it came in.
+    /// Adds the item's entries, if the window counts it.
+    pub(crate) fn add(&self, item: &Item<'_>, run: &mut Run<'_, '_>, added: &mut WindowAdditions) {
+        // The item of a report or an appeal was counted when it was submitted.
         if item.on != On::Item {
             return;
         }
         run.steps.next_rule();
-        match self.entries(item, run, &mut added.0) {
+        match self.collect_entries(item, run, &mut added.0) {
             Ok(true) => {}
             Ok(false) | Err(OutOfSteps) => added.1.push(self.window.key.clone()),
         }
     }
 
-    /// Adds what the item brings; false if that was not all of it.
-    fn entries(
+    /// Adds the item's entries. False if some keys or members are missing.
+    fn collect_entries(
         &self,
         item: &Item<'_>,
         run: &mut Run<'_, '_>,
@@ -67,7 +67,7 @@ impl CountingWindow {
             return Ok(true);
         }
         let (mut amount, mut members, mut more_members) = (Amount::ZERO, Vec::new(), false);
-        match (self.window.measure, self.measured) {
+        match (self.window.measure, self.measured_slot) {
             (Measure::Distinct, Some(slot)) => {
                 (members, more_members) = values_of(Some(slot), input, member);
                 if members.is_empty() {
@@ -81,6 +81,7 @@ impl CountingWindow {
                         amount = amount.plus(Amount::of(*number));
                     }
                 }
+                // A sum of zero leaves every count as it is.
                 if amount == Amount::ZERO {
                     return Ok(true);
                 }

@@ -1,24 +1,25 @@
-//! Chooses for each rule the predicates of which one must pass before the rule can, and guesses what they cost.
-//!
-//! A wrong guess costs time and never changes an outcome.
+//! Chooses witnesses: predicates of which one must pass before a rule can. The costs are estimates; a wrong one costs time
+//! and never changes an outcome.
 
 use crate::{compile::Rule, leaves::Leaf, logic::Node};
 
-/// A predicate, and which of the indexed rules are its own. Each index entry holds a copy: another place to look
-/// at would be in far memory.
+/// Predicate with the range of its indexed rules. Each index entry holds a copy, because a reference would cost a cache
+/// miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Witness {
     pub(crate) predicate: u32,
-    /// A value that was looked up proves it; nothing is left to evaluate.
+    /// True if a looked-up value proves the predicate, so that it needs no evaluation.
     pub(crate) proved: bool,
     pub(crate) from: u32,
     pub(crate) to: u32,
 }
 
-/// Guessed costs by predicate: how often an item meets it, and what it takes to evaluate it.
+/// Estimated costs by predicate.
 #[derive(Debug)]
 pub(crate) struct Costs {
+    /// How often an item meets the predicate; `None` if it cannot be a witness.
     witness: Vec<Option<f32>>,
+    /// Steps of one evaluation.
     evaluating: Vec<f32>,
 }
 
@@ -30,18 +31,18 @@ impl Costs {
         }
     }
 
-    /// Steps that it takes to evaluate a predicate.
+    /// Estimated steps of one evaluation of the predicate.
     pub(crate) fn of(&self, predicate: u32) -> f32 {
         self.evaluating[predicate as usize]
     }
 }
 
-/// The predicates of which one must pass; `None` if the rule may match without any that can be indexed.
-pub(crate) fn of(rule: &Rule, costs: &Costs) -> Option<Vec<u32>> {
-    let (_, mut chosen) = choose(&rule.when, true, rule, costs)?;
-    chosen.sort_unstable();
-    chosen.dedup();
-    Some(chosen)
+/// Predicates of which one must pass. `None` if the rule may match without any that can be indexed.
+pub(crate) fn choose_witnesses(rule: &Rule, costs: &Costs) -> Option<Vec<u32>> {
+    let (_, mut predicates) = choose(&rule.when, true, rule, costs)?;
+    predicates.sort_unstable();
+    predicates.dedup();
+    Some(predicates)
 }
 
 fn choose(node: &Node, positive: bool, rule: &Rule, costs: &Costs) -> Option<(f32, Vec<u32>)> {
@@ -52,7 +53,7 @@ fn choose(node: &Node, positive: bool, rule: &Rule, costs: &Costs) -> Option<(f3
             return Some((cost, vec![predicate]));
         }
         Node::Not(inner) => return choose(inner, !positive, rule, costs),
-        // A condition fails with `all` if one of its parts does, and with `any` if each does.
+        // A negated `all` passes if one part fails, a negated `any` if each part fails.
         Node::All(inner) => (inner, positive),
         Node::Any(inner) => (inner, !positive),
     };
@@ -60,9 +61,9 @@ fn choose(node: &Node, positive: bool, rule: &Rule, costs: &Costs) -> Option<(f3
     if all {
         return choices.flatten().min_by(|(a, _), (b, _)| a.total_cmp(b));
     }
-    choices.try_fold((0.0, Vec::new()), |(sum, mut chosen), choice| {
-        let (cost, more) = choice?;
-        chosen.extend(more);
-        Some((sum + cost, chosen))
+    choices.try_fold((0.0, Vec::new()), |(sum, mut predicates), choice| {
+        let (cost, more_predicates) = choice?;
+        predicates.extend(more_predicates);
+        Some((sum + cost, predicates))
     })
 }

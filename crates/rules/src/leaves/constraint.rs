@@ -1,8 +1,8 @@
-//! Constraints that a condition puts on single values, for lint to find conditions that contradict each other.
+//! Constraints of conditions on single values, with which lint finds contradictions.
 
 use tidegate_schemas::ids::WindowId;
 
-use super::op::{Op, holds};
+use super::op::{Op, order_holds};
 use crate::item::Number;
 
 /// Requirement of a condition on one value.
@@ -12,19 +12,19 @@ pub(crate) struct Constraint {
     pub(crate) allowed: Allowed,
 }
 
-/// A thing that has at most one value in an item.
+/// Quantity with at most one value in an item.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Subject {
-    /// True if the field is there.
+    /// True if the field is present.
     Presence(usize),
-    /// The value at a path; texts are in lower case where the comparison ignores case.
+    /// Value at a path; a text is in lower case if the comparison ignores case.
     Value {
         slot: usize,
         lower: bool,
     },
     /// Milliseconds from the item's append time to the instant at a path.
     Age(usize),
-    /// The one value of a list that must pass all tests of one condition.
+    /// Value of a list that must pass all tests of one condition.
     OfList,
     Score {
         model: String,
@@ -34,7 +34,7 @@ pub(crate) enum Subject {
         within: Option<i64>,
     },
     Count(WindowId),
-    /// No value: the condition cannot come to this outcome.
+    /// No value: the condition cannot have this outcome.
     Never,
 }
 
@@ -54,7 +54,7 @@ pub(crate) enum Constant {
 }
 
 impl Constraint {
-    pub(crate) fn never() -> Self {
+    pub(crate) fn impossible() -> Self {
         Self { subject: Subject::Never, allowed: Allowed::OneOf(Vec::new()) }
     }
 
@@ -62,7 +62,7 @@ impl Constraint {
         Self { subject: Subject::Presence(slot), allowed: Allowed::OneOf(vec![Constant::Boolean(present)]) }
     }
 
-    /// The opposite; the value is there all the same.
+    /// Negates the constraint. The value is present in both cases.
     pub(crate) fn negated(self) -> Self {
         let allowed = match self.allowed {
             Allowed::Order(op, end) => Allowed::Order(
@@ -81,11 +81,10 @@ impl Constraint {
     }
 }
 
-/// Values that are compared with each other one by one; of longer lists nobody sees by hand what they have in common
-/// either, and lint must not take minutes.
-const MOST_LISTED: usize = 1_000;
+/// Maximum number of listed values. Pairs of values are compared, so longer lists would take minutes.
+const MAX_LISTED_VALUES: usize = 1_000;
 
-/// An end of a range; true if it belongs to the range.
+/// End of a range, and true if the range includes it.
 type End = (Number, bool);
 
 /// True if no value meets all of these constraints of one subject.
@@ -96,7 +95,7 @@ pub(crate) fn contradict(constraints: &[&Allowed]) -> bool {
             Allowed::Order(..) => None,
         })
     };
-    if lists().sum::<usize>() > MOST_LISTED {
+    if lists().sum::<usize>() > MAX_LISTED_VALUES {
         return false;
     }
     let allows = |constant: &Constant| {
@@ -104,18 +103,18 @@ pub(crate) fn contradict(constraints: &[&Allowed]) -> bool {
             Allowed::OneOf(list) => list.contains(constant),
             Allowed::NoneOf(list) => !list.contains(constant),
             Allowed::Order(op, end) => {
-                matches!(constant, Constant::Number(number) if holds(*op, *number, *end))
+                matches!(constant, Constant::Number(number) if order_holds(*op, *number, *end))
             }
         })
     };
-    let listed = constraints.iter().find_map(|allowed| match allowed {
+    let allowed_list = constraints.iter().find_map(|allowed| match allowed {
         Allowed::OneOf(list) => Some(list),
         _ => None,
     });
-    if let Some(list) = listed {
+    if let Some(list) = allowed_list {
         return !list.iter().any(allows);
     }
-    // Where no values are listed only orders can leave nothing: the greatest lower end must lie below the least upper one.
+    // Without a list only orders can contradict: the greatest lower end must lie below the least upper one.
     let (mut low, mut high): (Option<End>, Option<End>) = (None, None);
     for allowed in constraints {
         match allowed {
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn listed_values_that_nothing_allows_contradict() {
+    fn lists_without_an_allowed_value_contradict() {
         let text = |texts: &[&str]| texts.iter().map(|text| Constant::Text((*text).to_owned())).collect();
         assert!(contradicts(&[Allowed::OneOf(text(&["a", "b"])), Allowed::OneOf(text(&["c"]))]));
         assert!(contradicts(&[Allowed::NoneOf(text(&["b", "a"])), Allowed::OneOf(text(&["a", "b"]))]));

@@ -1,4 +1,4 @@
-//! The condition `count`: a window has counted at least so much for the item. The caller looks the window up.
+//! The condition `count`: a window has counted at least a number for the item. The caller looks the count up.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -10,25 +10,25 @@ use tidegate_schemas::{
 use super::{
     constraint::{Allowed, Constraint, Subject},
     context::Context,
-    input::{EvalInput, Settled, values_of},
+    input::{EvalInput, LeafDecision, values_of},
     kind::{DocumentLeaf, LeafKind},
     op::Op,
 };
 use crate::{
-    error::{did_you_mean, excerpt, shown},
+    error::{did_you_mean, excerpt, quote},
     facts::{Facts, Need},
     limits::{Limits, OutOfSteps, Steps},
     logic::{ConditionResult, Mask},
-    reader::{Object, Reader, present},
+    reader::{Object, Reader, is_present},
     vocabulary::Kind,
     windows::{Amount, Measure, WindowKey},
 };
 
-/// The amount that a window has counted for the item reaches a number.
+/// Test whether the count of a window for the item reaches a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Count {
     pub window: WindowId,
-    /// The least amount that passes: `gt: 2` is a millionth more than two.
+    /// Smallest amount that passes: `gt: 2` is a millionth more than two.
     pub at_least: Amount,
 }
 
@@ -36,7 +36,7 @@ pub struct Count {
 pub(crate) struct CountLeaf {
     window: WindowId,
     at_least: Amount,
-    /// Slot of the path by whose values the window counts; the item's user if there is none.
+    /// Slot of the path by which the window counts. `None` for the item's user.
     by: Option<usize>,
 }
 
@@ -51,31 +51,34 @@ impl LeafKind for CountLeaf {
     }
 
     fn lint(&self, passes: bool) -> Vec<Constraint> {
-        // A condition asks for the largest count of several keys; the same keys decide each of its conditions.
+        // With several keys the largest count decides. All conditions on a window have the same keys, so their orders limit
+        // one number.
         let subject = Subject::Count(self.window.clone());
         let constraint = Constraint { subject, allowed: Allowed::Order(Op::Gte, self.at_least.0.into()) };
         vec![if passes { constraint } else { constraint.negated() }]
     }
 
     fn compile(count: Count, context: &mut Context<'_>) -> Option<Self> {
-        let known = context.window(&count.window);
-        let Some((path, kind, measure)) = known.map(|it| (it.path.clone(), it.kind, it.measure)) else {
+        let window = context.window(&count.window);
+        let Some((path, kind, measure)) =
+            window.map(|window| (window.path.clone(), window.kind, window.measure))
+        else {
             if context.is_invalid_window(&count.window) {
                 return None;
             }
-            let near = did_you_mean(count.window.as_str(), context.window_keys());
-            let detail = format!("unknown window {}{near}", shown(count.window.as_str()));
-            let missing = Missing::Document(DocumentKind::Window, count.window.to_string());
-            context.at("window", |c| c.missing(missing, detail));
+            let suggestion = did_you_mean(count.window.as_str(), context.window_keys());
+            let detail = format!("unknown window {}{suggestion}", quote(count.window.as_str()));
+            let reference = Missing::Document(DocumentKind::Window, count.window.to_string());
+            context.at("window", |c| c.push_missing(reference, detail));
             return None;
         };
-        context.uses(&count.window);
+        context.mark_used(&count.window);
         let by = match &path {
             None => None,
             Some(path) => Some(context.at("window", |c| {
                 let (slot, kinds) = c.path(path)?;
                 if let Some((type_id, other)) = kinds.iter().find(|(_, other)| Some(*other) != kind) {
-                    let (path, other) = (shown(path), other.name());
+                    let (path, other) = (quote(path), other.name());
                     let counts = kind.map_or("another kind", Kind::name);
                     let detail =
                         format!("the window counts by {path}, {counts}, but that is {other} in {type_id}");
@@ -85,13 +88,13 @@ impl LeafKind for CountLeaf {
                 Some(slot)
             })?),
         };
-        // More than two items are three.
-        let at_least = if measure == Measure::Sum { count.at_least } else { count.at_least.up() };
+        // Numbers of items are whole, so more than two means at least three.
+        let at_least = if measure == Measure::Sum { count.at_least } else { count.at_least.round_up() };
         Some(Self { window: count.window, at_least, by })
     }
 
     fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
-        let some = match self.by {
+        let has_key = match self.by {
             None => input.user.is_some(),
             Some(slot) => {
                 let values = input.fields.slot(slot).values.as_deref().unwrap_or_default();
@@ -99,16 +102,17 @@ impl LeafKind for CountLeaf {
                 !values.is_empty()
             }
         };
-        Ok(if some { Mask::PENDING } else { Mask::INAPPLICABLE })
+        Ok(if has_key { Mask::PENDING } else { Mask::INAPPLICABLE })
     }
 
-    fn needs(&self, input: &EvalInput<'_>) -> Vec<Need> {
+    fn collect_needs(&self, input: &EvalInput<'_>) -> Vec<Need> {
         let (keys, _) = values_of(self.by, input, WindowKey::of);
         let need = |key| Need::Count { window: self.window.clone(), key, at_least: self.at_least };
         keys.into_iter().map(need).collect()
     }
 
-    /// One key with enough is enough; otherwise what is not known might be.
+    /// One key with a sufficient count suffices. Without one, a missing count makes the condition errored, because it might
+    /// suffice.
     fn settle(
         &self,
         needs: &[Need],
@@ -116,18 +120,18 @@ impl LeafKind for CountLeaf {
         explained: CountExplained,
         limits: &Limits,
         _steps: &mut Steps,
-    ) -> Settled<CountExplained> {
-        let mut most: Option<(&WindowKey, Amount)> = None;
+    ) -> LeafDecision<CountExplained> {
+        let mut largest: Option<(&WindowKey, Amount)> = None;
         let mut failure = None;
         for need in needs {
             let Need::Count { key, .. } = need else { continue };
-            match facts.counted(need) {
+            match facts.window_amount(need) {
                 Ok(counted) => {
-                    if most.is_none_or(|(_, most)| counted > most) {
-                        most = Some((key, counted));
+                    if largest.is_none_or(|(_, amount)| counted > amount) {
+                        largest = Some((key, counted));
                     }
                     if counted >= self.at_least {
-                        most = Some((key, counted));
+                        largest = Some((key, counted));
                         break;
                     }
                 }
@@ -135,14 +139,14 @@ impl LeafKind for CountLeaf {
             }
         }
         let short = |key: &WindowKey| excerpt(key.as_str(), limits.excerpt_bytes).to_owned();
-        let passed = most.is_some_and(|(_, counted)| counted >= self.at_least);
-        let (mask, most, reason) = match (failure, most) {
+        let passed = largest.is_some_and(|(_, counted)| counted >= self.at_least);
+        let (mask, shown_count, reason) = match (failure, largest) {
             (Some((key, reason)), _) if !passed => (Mask::ERRORED, Some((key, None)), Some(reason)),
-            (_, most) => {
-                (Mask::decided(passed), most.map(|(key, counted)| (key, Some(counted.to_json()))), None)
+            (_, largest) => {
+                (Mask::from_bool(passed), largest.map(|(key, counted)| (key, Some(counted.to_json()))), None)
             }
         };
-        let (key, counted) = most.unzip();
+        let (key, counted) = shown_count.unzip();
         let explained = CountExplained {
             outcome: mask.result(),
             key: key.map(short),
@@ -150,18 +154,18 @@ impl LeafKind for CountLeaf {
             reason: reason.map(str::to_owned),
             ..explained
         };
-        Settled { mask, explained, reason: reason.map(|reason| format!("count: {reason}")) }
+        LeafDecision { mask, explained, reason: reason.map(|reason| format!("count: {reason}")) }
     }
 
     fn explain(
         &self,
-        known: Mask,
-        _found: Option<&[(u32, u32)]>,
-        _scene: &EvalInput<'_>,
+        mask: Mask,
+        _found_needles: Option<&[(u32, u32)]>,
+        _input: &EvalInput<'_>,
         _steps: &mut Steps,
     ) -> CountExplained {
         CountExplained {
-            outcome: known.result(),
+            outcome: mask.result(),
             window: self.window.clone(),
             at_least: self.at_least.to_json(),
             key: None,
@@ -188,7 +192,7 @@ impl Reader<'_> {
     }
 
     fn at_least(&mut self, object: &Object) -> Option<Amount> {
-        let at_least = match (present(object, "gte"), present(object, "gt")) {
+        let at_least = match (is_present(object, "gte"), is_present(object, "gt")) {
             (true, false) => self.required(object, "gte", Self::amount),
             (false, true) => self.required(object, "gt", Self::amount).map(Amount::next),
             _ => return self.error("shape", "expected either `gte` or `gt`"),
@@ -200,19 +204,19 @@ impl Reader<'_> {
     }
 }
 
-/// A condition on a count as it was evaluated.
+/// Explanation of a condition on a count.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CountExplained {
     pub outcome: ConditionResult,
     pub window: WindowId,
     pub at_least: Json,
-    /// The key whose count decided.
+    /// Key of the count that decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The amount, or a lower bound: what lies beyond the largest number that a rule asks about is not counted.
+    /// Amount, or a lower bound: counting stops at the largest number that a rule compares with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted: Option<Json>,
-    /// The reason for which the count is not known.
+    /// Reason for which the count is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

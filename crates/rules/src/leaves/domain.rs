@@ -1,5 +1,4 @@
-//! The condition `domain`: a text or an address of the item names a host in one of several domains. Hosts in texts are
-//! found by `hosts`.
+//! The condition `domain`: a text or an address of the item names a host in one of several domains. `hosts` finds the hosts.
 
 use std::collections::HashMap;
 
@@ -18,15 +17,15 @@ use crate::{
     hosts::{self, Host},
     limits::{OutOfSteps, Steps, wide},
     logic::{ConditionResult, Mask},
-    reader::{Reader, present},
+    reader::{Reader, is_present},
     vocabulary::EntryName,
 };
 
-/// An address or a text names a host in one of several domains.
+/// Test for a host in one of several domains in a text or an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DomainTest {
     pub fields: Vec<String>,
-    /// Domains in canonical form; each with all that is below it.
+    /// Domains in canonical form. Each includes its subdomains.
     pub domains: Vec<String>,
     pub bank: Option<BankId>,
 }
@@ -60,7 +59,7 @@ impl LeafKind for DomainLeaf {
             for entry in &*bank.entries {
                 match BankKind::Domain.canonical(&entry.value) {
                     Ok(domain) => add(domain, Some(bank.name(entry))),
-                    Err(why) => context.unusable(&bank.key, entry, why),
+                    Err(reason) => context.warn_unusable_entry(&bank.key, entry, reason),
                 }
             }
         }
@@ -77,47 +76,47 @@ impl LeafKind for DomainLeaf {
     }
 
     fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
-        let mut found = false;
+        let mut is_found = false;
         self.visit_hosts(input, steps, &mut |_, _, host| {
-            found = self.of(&host.name).is_some();
-            !found
+            is_found = self.find_domain(&host.name).is_some();
+            !is_found
         })?;
-        Ok(Mask::decided(found))
+        Ok(Mask::from_bool(is_found))
     }
 
     fn explain(
         &self,
-        known: Mask,
-        _found: Option<&[(u32, u32)]>,
+        mask: Mask,
+        _found_needles: Option<&[(u32, u32)]>,
         input: &EvalInput<'_>,
         steps: &mut Steps,
     ) -> DomainExplained {
         let mut hits: Vec<(usize, Hit)> = Vec::new();
         let length = input.limits.excerpt_bytes;
-        if !known.is_empty() {
-            let looked = self.visit_hosts(input, steps, &mut |slot, seen, host| {
-                let Some((domain, (nth, entry))) = self.of(&host.name) else { return true };
-                if hits.iter().all(|(known, _)| known != nth) {
+        if !mask.is_empty() {
+            let result = self.visit_hosts(input, steps, &mut |slot, viewed, host| {
+                let Some((domain, (nth, entry))) = self.find_domain(&host.name) else { return true };
+                if hits.iter().all(|(other_nth, _)| other_nth != nth) {
                     hits.push((
                         *nth,
                         Hit {
                             field: input.fields.path(slot).to_owned(),
-                            element: seen.element.name(length),
+                            element: viewed.element.name(length),
                             sought: excerpt(domain, length).to_owned(),
                             start: host.start,
                             end: host.end,
-                            found: excerpt(&seen.original[host.start..host.end], length).to_owned(),
+                            found: excerpt(&viewed.original[host.start..host.end], length).to_owned(),
                             entry: entry.clone(),
                         },
                     ));
                 }
                 hits.len() < input.limits.hits
             });
-            // Steps that do not reach: what was found until then is shown.
-            drop(looked);
+            // If the steps are used up early, the hits so far are shown.
+            drop(result);
         }
         DomainExplained {
-            outcome: known.result(),
+            outcome: mask.result(),
             fields: self.slots.iter().map(|slot| input.fields.path(*slot).to_owned()).collect(),
             hits: hits.into_iter().map(|(_, hit)| hit).collect(),
         }
@@ -137,29 +136,29 @@ impl Reader<'_> {
         let object = self.object(value, &["in", "any_of", "bank"])?;
         let fields = self.required(object, "in", Self::paths);
         let domains = self.optional(object, "any_of", |r, v| {
-            let domains = r.filled(v, |r, v| r.canonical(v, BankKind::Domain))?;
-            r.counted(domains.len())?;
+            let domains = r.non_empty_list(v, |r, v| r.canonical(v, BankKind::Domain))?;
+            r.count_words(domains.len())?;
             Some(domains)
         });
         let bank = self.optional(object, "bank", |r, v| r.text(v).map(BankId::new));
-        let written = ["any_of", "bank"].map(|key| present(object, key));
-        if written == [false; 2] {
+        let present_keys = ["any_of", "bank"].map(|key| is_present(object, key));
+        if present_keys == [false; 2] {
             return self.error("shape", "expected one or more of any_of and bank");
         }
-        (written == [domains.is_some(), bank.is_some()]).then_some(())?;
+        (present_keys == [domains.is_some(), bank.is_some()]).then_some(())?;
         Some(DomainTest { fields: fields?, domains: domains.unwrap_or_default(), bank })
     }
 }
 
 impl DomainLeaf {
-    /// The domains of which one must be named.
+    /// Domains of which one must be named.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.domains.keys().map(String::as_str)
     }
 
-    /// The domain that a host is in, the longest first.
-    fn of<'l>(&'l self, host: &str) -> Option<(&'l str, &'l (usize, Option<EntryName>))> {
-        hosts::upwards(host)
+    /// Domain of a host; the longest one if several contain it.
+    fn find_domain<'l>(&'l self, host: &str) -> Option<(&'l str, &'l (usize, Option<EntryName>))> {
+        hosts::self_and_parents(host)
             .find_map(|name| self.domains.get_key_value(name).map(|(name, domain)| (name.as_str(), domain)))
     }
 
@@ -167,15 +166,15 @@ impl DomainLeaf {
         &self,
         input: &EvalInput<'_>,
         steps: &mut Steps,
-        found: &mut impl FnMut(usize, &ViewedText<'_, '_>, &Host<'_>) -> bool,
+        visit: &mut impl FnMut(usize, &ViewedText<'_, '_>, &Host<'_>) -> bool,
     ) -> Result<(), OutOfSteps> {
         for slot in &self.slots {
-            for (seen, hosts) in input.fields.hosts(*slot, steps)? {
-                steps.take(1 + wide(seen.text.len()) / 16)?;
+            for (viewed, hosts) in input.fields.hosts(*slot, steps)? {
+                steps.take(1 + wide(viewed.text.len()) / 16)?;
                 for host in hosts {
-                    // Each domain above it is looked up.
+                    // Each parent domain costs a look-up.
                     steps.take(1 + wide(host.name.matches('.').count()))?;
-                    if !found(*slot, &seen, host) {
+                    if !visit(*slot, &viewed, host) {
                         return Ok(());
                     }
                 }
@@ -185,13 +184,13 @@ impl DomainLeaf {
     }
 }
 
-/// The evaluation of a condition on domains, as explanations show it.
+/// Explanation of a condition on domains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DomainExplained {
     pub outcome: ConditionResult,
     #[serde(rename = "in")]
     pub fields: Vec<String>,
-    /// The first host of each domain.
+    /// First host of each domain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hits: Vec<Hit>,
 }

@@ -17,21 +17,21 @@ use crate::{
     item::Value,
     limits::{OutOfSteps, Steps, wide},
     logic::{ConditionResult, Mask},
-    reader::{Object, Reader, present},
+    reader::{Object, Reader, is_present},
     vocabulary::{EntryName, Kind},
 };
 
-/// A place of the item lies in one of several areas.
+/// Test for a place of the item in one of several areas.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Geo {
     pub source: GeoSource,
     pub within: Vec<Circle>,
-    /// Geohashes, each with all that is inside.
+    /// Geohashes, each with all places in its cell.
     pub cells: Vec<String>,
     pub bank: Option<BankId>,
 }
 
-/// The paths that hold places.
+/// Paths of the places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GeoSource {
     /// Geohashes.
@@ -47,8 +47,8 @@ pub struct Circle {
     pub metres: f64,
 }
 
-/// Half around the earth: farther away there is nothing.
-const FARTHEST: f64 = 20_100_000.0;
+/// Half of the earth's circumference, the largest possible distance.
+const MAX_METRES: f64 = 20_100_000.0;
 
 #[derive(Debug)]
 pub(crate) struct GeoLeaf {
@@ -58,7 +58,7 @@ pub(crate) struct GeoLeaf {
     grid: Option<Grid>,
 }
 
-/// Source of the item's places.
+/// Slots of the item's places.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum GeoPlaces {
     /// Geohashes.
@@ -79,8 +79,8 @@ enum Shape {
     Cell(String),
 }
 
-/// Areas that are looked at one by one at most.
-const FEW: usize = 16;
+/// Maximum number of areas that are checked one by one.
+const MAX_UNINDEXED_AREAS: usize = 16;
 
 impl Shape {
     fn area(&self) -> Option<Area> {
@@ -90,26 +90,26 @@ impl Shape {
         }
     }
 
-    /// `Some` if the place lies inside, with its distance from the middle of a circle.
-    fn holds(&self, place: &GeoPlace<'_>) -> Option<Option<f64>> {
+    /// `Some` if the place lies inside, with its distance from the centre of a circle.
+    fn locate(&self, place: &GeoPlace<'_>) -> Option<Option<f64>> {
         match self {
             Self::Circle { centre, metres } => {
-                let far = centre.metres_to(place.point);
-                (far <= *metres).then_some(Some(far))
+                let distance = centre.metres_to(place.point);
+                (distance <= *metres).then_some(Some(distance))
             }
             Self::Cell(hash) => place.hash().starts_with(hash).then_some(None),
         }
     }
 
-    fn written(&self) -> String {
+    fn to_text(&self) -> String {
         match self {
             Self::Circle { centre, metres } => format!("{},{},{metres}", centre.lat, centre.lng),
             Self::Cell(hash) => hash.clone(),
         }
     }
 
-    /// A bank's entry, as banks keep them.
-    fn of_entry(value: &str) -> Option<Self> {
+    /// Parses the value of a bank entry.
+    fn parse_entry(value: &str) -> Option<Self> {
         if !value.contains(',') {
             return Area::of_hash(value).map(|_| Self::Cell(value.to_owned()));
         }
@@ -119,7 +119,7 @@ impl Shape {
     }
 }
 
-/// A place of an item.
+/// Place of an item.
 pub(crate) struct GeoPlace<'a> {
     slot: usize,
     pub(crate) point: Point,
@@ -131,7 +131,7 @@ impl GeoPlace<'_> {
         self.hash.map_or_else(|| self.point.hash().into(), Into::into)
     }
 
-    fn written(&self, length: usize) -> String {
+    fn to_text(&self, length: usize) -> String {
         match self.hash {
             Some(hash) => excerpt(hash, length).to_owned(),
             None => format!("{},{}", self.point.lat, self.point.lng),
@@ -140,8 +140,8 @@ impl GeoPlace<'_> {
 }
 
 impl GeoPlaces {
-    /// Every value that is a place.
-    pub(crate) fn each<'a>(&self, input: &EvalInput<'a>) -> Vec<GeoPlace<'a>> {
+    /// All values of the item that are places.
+    pub(crate) fn find_places<'a>(&self, input: &EvalInput<'a>) -> Vec<GeoPlace<'a>> {
         let mut places = Vec::new();
         match self {
             Self::Hashes(slots) => {
@@ -204,14 +204,14 @@ impl LeafKind for GeoLeaf {
         if let Some(bank) = &geo.bank {
             let bank = context.bank(bank, &[BankKind::Geo])?;
             for entry in &*bank.entries {
-                match Shape::of_entry(&entry.value) {
+                match Shape::parse_entry(&entry.value) {
                     Some(shape) => areas.push(NamedArea { shape, entry: Some(bank.name(entry)) }),
-                    None => context.unusable(&bank.key, entry, "it is no place"),
+                    None => context.warn_unusable_entry(&bank.key, entry, "it is no place"),
                 }
             }
         }
         context.count_words(areas.len())?;
-        let grid = (areas.len() > FEW).then(|| {
+        let grid = (areas.len() > MAX_UNINDEXED_AREAS).then(|| {
             let mut grid = Grid::default();
             for (nth, named) in (0_u32..).zip(&areas) {
                 if let Some(area) = named.shape.area() {
@@ -232,44 +232,45 @@ impl LeafKind for GeoLeaf {
     }
 
     fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
-        let places = self.places.each(input);
+        let places = self.places.find_places(input);
         if places.is_empty() {
             return Ok(Mask::INAPPLICABLE);
         }
         for place in &places {
-            let mut near = self.near(place, steps)?.into_iter();
-            if near.any(|nth| self.areas[nth].shape.holds(place).is_some()) {
+            let mut area_numbers = self.candidate_areas(place, steps)?.into_iter();
+            if area_numbers.any(|nth| self.areas[nth].shape.locate(place).is_some()) {
                 return Ok(Mask::PASSED);
             }
         }
         Ok(Mask::FAILED)
     }
 
-    /// Shows for each area the first place in it, as far as the steps reach.
+    /// Shows the first place in each area, as far as the steps suffice.
     fn explain(
         &self,
-        known: Mask,
-        _found: Option<&[(u32, u32)]>,
+        mask: Mask,
+        _found_needles: Option<&[(u32, u32)]>,
         input: &EvalInput<'_>,
         steps: &mut Steps,
     ) -> GeoExplained {
         let length = input.limits.excerpt_bytes;
-        let places = if known.is_empty() { Vec::new() } else { self.places.each(input) };
-        let mut first: BTreeMap<usize, (&GeoPlace<'_>, Option<f64>)> = BTreeMap::new();
+        let places = if mask.is_empty() { Vec::new() } else { self.places.find_places(input) };
+        let mut first_places: BTreeMap<usize, (&GeoPlace<'_>, Option<f64>)> = BTreeMap::new();
         for place in &places {
-            let Ok(near) = self.near(place, steps) else { break };
-            for nth in near {
-                let inside = self.areas[nth].shape.holds(place).filter(|_| !first.contains_key(&nth));
-                first.extend(inside.map(|metres| (nth, (place, metres))));
-                if first.len() > input.limits.hits {
-                    first.pop_last();
+            let Ok(area_numbers) = self.candidate_areas(place, steps) else { break };
+            for nth in area_numbers {
+                let inside = self.areas[nth].shape.locate(place).filter(|_| !first_places.contains_key(&nth));
+                first_places.extend(inside.map(|metres| (nth, (place, metres))));
+                // Only the areas with the lowest numbers are shown, independent of the order of the places.
+                if first_places.len() > input.limits.hits {
+                    first_places.pop_last();
                 }
             }
         }
-        let hits = first.into_iter().map(|(nth, (place, metres))| GeoHit {
+        let hits = first_places.into_iter().map(|(nth, (place, metres))| GeoHit {
             field: input.fields.path(place.slot).to_owned(),
-            place: place.written(length),
-            area: self.areas[nth].shape.written(),
+            place: place.to_text(length),
+            area: self.areas[nth].shape.to_text(),
             metres: metres.map(f64::round),
             entry: self.areas[nth].entry.clone(),
         });
@@ -278,7 +279,7 @@ impl LeafKind for GeoLeaf {
             GeoPlaces::Pairs(lat, lng) => vec![*lat, *lng],
         };
         GeoExplained {
-            outcome: known.result(),
+            outcome: mask.result(),
             fields: fields.into_iter().map(|slot| input.fields.path(slot).to_owned()).collect(),
             hits: hits.collect(),
         }
@@ -297,26 +298,30 @@ impl Reader<'_> {
     fn geo(&mut self, value: &Json) -> Option<Geo> {
         let object = self.object(value, &["in", "lat", "lng", "within", "cells", "bank"])?;
         let source = self.source(object);
-        let within = self.optional(object, "within", |r, v| {
-            if v.is_array() { r.filled(v, Self::circle) } else { r.circle(v).map(|circle| vec![circle]) }
+        let circles = self.optional(object, "within", |r, v| {
+            if v.is_array() {
+                r.non_empty_list(v, Self::circle)
+            } else {
+                r.circle(v).map(|circle| vec![circle])
+            }
         });
         let cells = self.optional(object, "cells", |r, v| {
             r.one_or_more(v, |r, v| r.canonical(v, BankKind::Geo).filter(|cell| r.is_cell(cell)))
         });
         let bank = self.optional(object, "bank", |r, v| r.text(v).map(BankId::new));
-        let written = ["within", "cells", "bank"].map(|key| present(object, key));
-        if written == [false; 3] {
+        let present_keys = ["within", "cells", "bank"].map(|key| is_present(object, key));
+        if present_keys == [false; 3] {
             return self.error("shape", "expected one or more of within, cells and bank");
         }
-        // Left out it would mean another thing.
-        (written == [within.is_some(), cells.is_some(), bank.is_some()]).then_some(())?;
-        let (within, cells) = (within.unwrap_or_default(), cells.unwrap_or_default());
-        self.counted(within.len())?;
+        // An invalid area would be left out silently, and the condition would have another meaning.
+        (present_keys == [circles.is_some(), cells.is_some(), bank.is_some()]).then_some(())?;
+        let (within, cells) = (circles.unwrap_or_default(), cells.unwrap_or_default());
+        self.count_words(within.len())?;
         Some(Geo { source: source?, within, cells, bank })
     }
 
     fn source(&mut self, object: &Object) -> Option<GeoSource> {
-        match (present(object, "in"), present(object, "lat") || present(object, "lng")) {
+        match (is_present(object, "in"), is_present(object, "lat") || is_present(object, "lng")) {
             (true, false) => self.required(object, "in", |r, v| r.paths(v).map(GeoSource::Hashes)),
             (false, true) => {
                 let path = |r: &mut Self, key| r.required(object, key, |r, v| r.text(v).map(str::to_owned));
@@ -337,15 +342,17 @@ impl Reader<'_> {
 
     fn circle(&mut self, value: &Json) -> Option<Circle> {
         let object = self.object(value, &["lat", "lng", "m", "km"])?;
-        let degrees = |r: &mut Self, key, most: f64| {
+        let degrees = |r: &mut Self, key, max_degrees: f64| {
             r.required(object, key, |r, v| match v.as_f64() {
-                Some(degrees) if degrees.abs() <= most => Some(degrees),
-                Some(_) => r.error("type", format!("expected degrees between -{most} and {most}")),
+                Some(degrees) if degrees.abs() <= max_degrees => Some(degrees),
+                Some(_) => {
+                    r.error("type", format!("expected degrees between -{max_degrees} and {max_degrees}"))
+                }
                 None => r.error("type", "expected a number of degrees"),
             })
         };
         let (lat, lng) = (degrees(self, "lat", 90.0), degrees(self, "lng", 180.0));
-        let (key, unit) = match (present(object, "m"), present(object, "km")) {
+        let (key, unit) = match (is_present(object, "m"), is_present(object, "km")) {
             (true, false) => ("m", 1.0),
             (false, true) => ("km", 1_000.0),
             _ => return self.error("shape", "expected either `m` or `km`"),
@@ -353,7 +360,7 @@ impl Reader<'_> {
         let metres = self.required(object, key, |r, v| {
             let metres = v.as_f64().map(|number| number * unit);
             metres
-                .filter(|metres| (1.0..=FARTHEST).contains(metres))
+                .filter(|metres| (1.0..=MAX_METRES).contains(metres))
                 .or_else(|| r.error("type", "expected a distance between 1 metre and 20,100 kilometres"))
         });
         Some(Circle { lat: lat?, lng: lng?, metres: metres? })
@@ -361,49 +368,49 @@ impl Reader<'_> {
 }
 
 impl GeoLeaf {
-    /// The boxes of which a place must lie in one.
+    /// Bounding boxes of the areas.
     pub(crate) fn boxes(&self) -> impl Iterator<Item = Area> {
         self.areas.iter().filter_map(|named| named.shape.area())
     }
 
-    /// The areas that a place may lie in, each of which is a step.
-    fn near(&self, place: &GeoPlace<'_>, steps: &mut Steps) -> Result<Vec<usize>, OutOfSteps> {
-        let near = match &self.grid {
+    /// Numbers of the areas that may contain the place. Each is charged a step.
+    fn candidate_areas(&self, place: &GeoPlace<'_>, steps: &mut Steps) -> Result<Vec<usize>, OutOfSteps> {
+        let numbers = match &self.grid {
             Some(grid) => {
-                let mut near: Vec<_> = grid.at(place.point).map(|nth| nth as usize).collect();
-                near.sort_unstable();
-                near
+                let mut cell_areas: Vec<_> = grid.at(place.point).map(|nth| nth as usize).collect();
+                cell_areas.sort_unstable();
+                cell_areas
             }
             None => (0..self.areas.len()).collect(),
         };
-        steps.take(1 + wide(near.len()))?;
-        Ok(near)
+        steps.take(1 + wide(numbers.len()))?;
+        Ok(numbers)
     }
 }
 
-/// The evaluation of a condition on places, as explanations show it.
+/// Explanation of a condition on places.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GeoExplained {
     pub outcome: ConditionResult,
     #[serde(rename = "in")]
     pub fields: Vec<String>,
-    /// Each area in which a place lies.
+    /// Areas that contain a place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hits: Vec<GeoHit>,
 }
 
-/// A place in an area.
+/// Place in an area.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GeoHit {
     pub field: String,
-    /// A geohash, or latitude and longitude.
+    /// Geohash, or latitude and longitude.
     pub place: String,
-    /// A geohash, or latitude, longitude and metres.
+    /// Geohash, or latitude, longitude and metres.
     pub area: String,
-    /// Metres from the middle of a circle.
+    /// Metres from the centre of a circle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metres: Option<f64>,
-    /// The bank's entry that the area is, if it is one's.
+    /// Bank entry of the area, if it is from a bank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<EntryName>,
 }

@@ -5,7 +5,7 @@ use tidegate_schemas::ids::{ItemKey, Millis, SubmissionId};
 
 use crate::{fields::FieldCache, item::Value, limits::Limits, logic::Mask, vocabulary::EntryName};
 
-/// An item under evaluation.
+/// Item under evaluation.
 pub(crate) struct EvalInput<'a> {
     pub(crate) fields: FieldCache<'a>,
     pub(crate) user: Option<&'a ItemKey>,
@@ -14,35 +14,35 @@ pub(crate) struct EvalInput<'a> {
     pub(crate) limits: &'a Limits,
 }
 
-/// A condition that facts have decided.
-pub(crate) struct Settled<E> {
+/// Outcome of a condition that facts have decided.
+pub(crate) struct LeafDecision<E> {
     pub(crate) mask: Mask,
     pub(crate) explained: E,
-    /// The reason for which it is errored.
+    /// Reason of an errored outcome.
     pub(crate) reason: Option<String>,
 }
 
-/// A place in a field.
+/// Place of a word or pattern in a field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hit {
     pub field: String,
     /// Index in a list or key in a map.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub element: Option<String>,
-    /// The word or pattern as the rule has it.
+    /// Word or pattern as the rule writes it.
     pub sought: String,
     /// Bytes of the original text, on character boundaries.
     pub start: usize,
     pub end: usize,
-    /// The original text there; shortened if long.
+    /// Original text at the place, shortened if long.
     pub found: String,
-    /// The bank's entry that is sought, if it is one's.
+    /// Bank entry of the word or pattern, if it is from a bank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<EntryName>,
 }
 
-/// Values at a path as a window reads them, each once, and true if there are more than may be; without a path the
-/// item's user.
+/// Returns the distinct values at a path as a window reads them, and true if there are more than the limit. Without a path,
+/// the only value is the item's user.
 pub(crate) fn values_of<T: PartialEq>(
     slot: Option<usize>,
     input: &EvalInput<'_>,
@@ -53,13 +53,13 @@ pub(crate) fn values_of<T: PartialEq>(
             input.user.map(|user| Value::Related { type_id: user.type_id.as_str(), id: user.id.as_str() });
         return (user.and_then(|user| read(&user)).into_iter().collect(), false);
     };
-    let mut known = Vec::new();
+    let mut distinct_values = Vec::new();
     for (_, value) in input.fields.slot(slot).values.iter().flatten() {
-        let Some(value) = read(value).filter(|value| !known.contains(value)) else { continue };
-        if known.len() == input.limits.window_values {
-            return (known, true);
+        let Some(value) = read(value).filter(|value| !distinct_values.contains(value)) else { continue };
+        if distinct_values.len() == input.limits.window_values {
+            return (distinct_values, true);
         }
-        known.push(value);
+        distinct_values.push(value);
     }
-    (known, false)
+    (distinct_values, false)
 }

@@ -1,4 +1,4 @@
-//! The interface of a leaf: one kind of condition that looks at an item or at what is known beside it.
+//! Interface of a leaf: one kind of condition on an item or on facts about it.
 
 use std::fmt::Debug;
 
@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::{
     constraint::Constraint,
     context::Context,
-    input::{EvalInput, Settled},
+    input::{EvalInput, LeafDecision},
 };
 use crate::{
     facts::{Facts, Need},
@@ -16,28 +16,27 @@ use crate::{
     reader::Reader,
 };
 
-/// A compiled condition. What a leaf does not implement is right for conditions that the item alone decides and that
-/// the engine has no index for.
+/// Compiled condition. The defaults suit conditions that the item alone decides and that the engine cannot index.
 pub(crate) trait LeafKind: Sized {
-    /// The condition as it is written.
+    /// Condition as written.
     type Spec: Debug;
-    /// The condition as explanations show it.
+    /// Condition in explanations.
     type Explained;
 
-    /// True if it depends on facts that are not in the item.
+    /// True if the condition depends on facts beyond the item.
     const LOOKS_UP: bool = false;
 
     fn compile(spec: Self::Spec, context: &mut Context<'_>) -> Option<Self>;
 
-    /// Paths of the item that the condition reads. Conditions that read them alike and are written alike are one
+    /// Paths that the condition reads. Conditions with equal documents and an equal resolution of these paths form one
     /// predicate.
     fn paths(spec: &Self::Spec, context: &Context<'_>) -> Vec<String>;
 
-    /// Evaluates the condition with the item alone: what it can still come to.
+    /// Returns the possible outcomes with the item alone.
     fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps>;
 
-    /// Facts that decide a condition which the item leaves open.
-    fn needs(&self, _scene: &EvalInput<'_>) -> Vec<Need> {
+    /// Facts that decide the condition where the item alone does not.
+    fn collect_needs(&self, _input: &EvalInput<'_>) -> Vec<Need> {
         Vec::new()
     }
 
@@ -49,32 +48,32 @@ pub(crate) trait LeafKind: Sized {
         explained: Self::Explained,
         _limits: &Limits,
         _steps: &mut Steps,
-    ) -> Settled<Self::Explained> {
-        Settled { mask: Mask::ERRORED, explained, reason: None }
+    ) -> LeafDecision<Self::Explained> {
+        LeafDecision { mask: Mask::ERRORED, explained, reason: None }
     }
 
-    /// The condition as an explanation shows it. `known` is what it came to; `found` are needles of a text condition
-    /// that are known to be there, each behind the number of its predicate.
+    /// Explains the condition with the outcome `mask`. `found_needles` are the needles of a text condition that the scan has
+    /// found, each after the number of its predicate.
     fn explain(
         &self,
-        known: Mask,
-        found: Option<&[(u32, u32)]>,
+        mask: Mask,
+        found_needles: Option<&[(u32, u32)]>,
         input: &EvalInput<'_>,
         steps: &mut Steps,
     ) -> Self::Explained;
 
-    /// Guess of how often an item holds what the condition needs to pass, from 0 to 1; `None` if the engine cannot look
-    /// for that.
+    /// Estimated share of items that meet the requirement of the condition, from 0 to 1. `None` if the engine cannot index
+    /// it.
     fn witness(&self) -> Option<f32> {
         None
     }
 
-    /// Steps of an evaluation on the usual item, guessed.
+    /// Estimated steps of an evaluation on a typical item.
     fn cost(&self) -> f32 {
         1.0
     }
 
-    /// Constraints on the item's values where the condition passes, or where it fails, for lint.
+    /// Constraints on the item's values if the condition passes, or if it fails, for lint.
     fn lint(&self, _passes: bool) -> Vec<Constraint> {
         Vec::new()
     }
@@ -85,17 +84,17 @@ pub(crate) trait LeafKind: Sized {
     }
 }
 
-/// A leaf that documents name by a key of its own; the others are parts of expressions.
+/// Leaf with a key in documents; the other kinds are parts of expressions.
 pub(crate) trait DocumentLeaf: LeafKind {
     const KEY: &'static str;
 
     fn parse(reader: &mut Reader<'_>, value: &Json) -> Option<Self::Spec>;
 }
 
-/// Bytes of the usual text.
-pub(crate) const USUAL_TEXT: usize = 300;
+/// Bytes of a typical text, for estimates.
+pub(crate) const TYPICAL_TEXT_BYTES: usize = 300;
 
-/// A length as the number of a guess.
+/// Converts a length for an estimate.
 #[allow(clippy::cast_precision_loss, reason = "a guess")]
 pub(crate) fn guess(count: usize) -> f32 {
     count as f32

@@ -1,5 +1,5 @@
-//! The condition `media`: a medium of the item is like an entry of a bank, or could not be looked at. The caller
-//! fetches and compares.
+//! The condition `media`: a medium of the item matches an entry of a bank, or has a certain state. The caller fetches and
+//! compares media.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -10,32 +10,32 @@ use tidegate_schemas::{
 
 use super::{
     context::Context,
-    input::{EvalInput, Settled},
+    input::{EvalInput, LeafDecision},
     kind::{DocumentLeaf, LeafKind},
 };
 use crate::{
-    error::{did_you_mean, excerpt, shown},
-    facts::{BankMatch, Facts, Media, MediaState, Missing, Need},
+    error::{did_you_mean, excerpt, quote},
+    facts::{BankMatch, Facts, Media, MediaState, Need, NoAnswer},
     item::Value,
     limits::{Limits, OutOfSteps, Steps},
     logic::{ConditionResult, Mask},
-    reader::{Reader, present},
+    reader::{Reader, is_present},
     vocabulary::{Bank, Kind},
 };
 
-/// A medium of named fields is like an entry of a bank, or could not be looked at.
+/// Test of the media in named fields: a match with a bank entry, or a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediaTest {
     pub fields: Vec<String>,
-    /// One of these; empty: asks for a match.
+    /// Accepted states. Empty if the test asks for a match.
     pub states: Vec<MediaState>,
-    /// Empty: any bank.
+    /// Banks to compare with. Empty for all banks.
     pub banks: Vec<BankId>,
-    /// Kinds of hash; empty: any.
+    /// Kinds of hashes. Empty for all kinds.
     pub kinds: Vec<String>,
-    /// The entry has one of these; empty: whatever it has.
+    /// Labels of which the entry must have one. Empty for all entries.
     pub labels: Vec<String>,
-    /// Most bits that may differ; if left out, as many as the bank allows.
+    /// Maximum number of different bits. `None` for the limit of each bank.
     pub max_distance: Option<u32>,
 }
 
@@ -45,29 +45,32 @@ pub(crate) struct MediaLeaf {
     test: MediaTest,
 }
 
-/// The kinds of banks that media are compared with.
+/// Kinds of banks that hold hashes of media.
 const HASHES: [BankKind; 5] =
     [BankKind::Pdq, BankKind::Gradient, BankKind::Md5, BankKind::Sha1, BankKind::Sha256];
 
-/// Hashes of bytes, which need no picture.
+/// Kinds of hashes that need no decoded picture.
 const EXACT: [&str; 3] = ["md5", "sha1", "sha256"];
 
-/// Names kinds, banks and distances of which nothing is ever found.
-fn doubt(test: &MediaTest, banks: &[&Bank], context: &mut Context<'_>) {
-    let asks = |kind: HashKind| test.kinds.is_empty() || test.kinds.iter().any(|it| it == kind.name());
-    let holds = |kind: HashKind| banks.is_empty() || banks.iter().any(|bank| bank.kind.hash() == Some(kind));
-    for bank in banks.iter().filter(|bank| !bank.kind.hash().is_some_and(asks)) {
-        let (key, kind) = (shown(bank.key.as_str()), bank.kind.name());
+/// Warns of kinds, banks and distances that never match.
+fn warn_impossible_tests(test: &MediaTest, banks: &[&Bank], context: &mut Context<'_>) {
+    let is_requested =
+        |kind: HashKind| test.kinds.is_empty() || test.kinds.iter().any(|name| name == kind.name());
+    let is_in_banks =
+        |kind: HashKind| banks.is_empty() || banks.iter().any(|bank| bank.kind.hash() == Some(kind));
+    for bank in banks.iter().filter(|bank| !bank.kind.hash().is_some_and(is_requested)) {
+        let (key, kind) = (quote(bank.key.as_str()), bank.kind.name());
         let detail =
             format!("bank {key} holds hashes of kind {kind}, which `kind` excludes: it never matches");
         context.at("bank", |c| c.warn("nothing_found", detail));
     }
-    for kind in test.kinds.iter().filter(|kind| !HashKind::named(kind).is_some_and(holds)) {
+    for kind in test.kinds.iter().filter(|kind| !HashKind::named(kind).is_some_and(is_in_banks)) {
         let detail = format!("none of the banks holds hashes of kind {kind}: it never matches");
         context.at("kind", |c| c.warn("nothing_found", detail));
     }
-    let asked = HashKind::ALL.into_iter().filter(|kind| kind.is_made() && asks(*kind) && holds(*kind));
-    let farthest = asked.map(HashKind::most_distance).max();
+    let compared_kinds =
+        HashKind::ALL.into_iter().filter(|kind| kind.is_made() && is_requested(*kind) && is_in_banks(*kind));
+    let farthest = compared_kinds.map(HashKind::most_distance).max();
     if let Some((most, farthest)) = test.max_distance.zip(farthest)
         && most > farthest
     {
@@ -99,45 +102,46 @@ impl LeafKind for MediaLeaf {
         let is_made = |kind: &&String| HashKind::named(kind).is_some_and(HashKind::is_made);
         let unknown: Vec<_> = test.kinds.iter().filter(|kind| !is_made(kind)).collect();
         for kind in &unknown {
-            let made = HashKind::ALL.into_iter().filter(|kind| kind.is_made());
-            let near = did_you_mean(kind, made.map(HashKind::name));
-            let detail = format!("unknown kind of hash {}{near}", shown(kind));
+            let computed_kinds = HashKind::ALL.into_iter().filter(|kind| kind.is_made());
+            let suggestion = did_you_mean(kind, computed_kinds.map(HashKind::name));
+            let detail = format!("unknown kind of hash {}{suggestion}", quote(kind));
             context.at("kind", |c| c.error("unknown_value", detail));
         }
         let is_known = unknown.is_empty() && banks.len() == test.banks.len();
         if is_known {
-            doubt(&test, &banks, context);
+            warn_impossible_tests(&test, &banks, context);
         }
         Some(Self { slots: slots?, test }).filter(|_| is_known)
     }
 
     fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
-        let mut some = false;
+        let mut has_media = false;
         for slot in &self.slots {
             let values = input.fields.slot(*slot).values.as_deref().unwrap_or_default();
             steps.take(u64::try_from(values.len()).unwrap_or(u64::MAX))?;
-            some |= !values.is_empty();
+            has_media |= !values.is_empty();
         }
-        Ok(if some { Mask::OPEN } else { Mask::FAILED })
+        Ok(if has_media { Mask::OPEN } else { Mask::FAILED })
     }
 
-    fn needs(&self, input: &EvalInput<'_>) -> Vec<Need> {
-        let mut needs = Vec::new();
+    fn collect_needs(&self, input: &EvalInput<'_>) -> Vec<Need> {
+        let mut media_needs = Vec::new();
         for slot in &self.slots {
             for (_, value) in input.fields.slot(*slot).values.iter().flatten() {
                 let Value::Text(url) = value else { continue };
-                needs.push(Need::Media { url: (*url).to_owned() });
+                media_needs.push(Need::Media { url: (*url).to_owned() });
             }
         }
-        needs
+        media_needs
     }
 
     fn witness(&self) -> Option<f32> {
-        // Most items have no medium, and so none that could be like an entry of a bank.
+        // Most items have no medium, and cannot match.
         Some(0.25)
     }
 
-    /// One medium is enough; otherwise what is not known might have been it.
+    /// One matching medium suffices. Without one, a medium with an unknown result makes the condition errored, because it
+    /// might match.
     fn settle(
         &self,
         needs: &[Need],
@@ -145,25 +149,25 @@ impl LeafKind for MediaLeaf {
         explained: MediaExplained,
         limits: &Limits,
         _steps: &mut Steps,
-    ) -> Settled<MediaExplained> {
-        let (mut hits, mut failure, mut nobody, mut known) = (Vec::new(), None, false, false);
+    ) -> LeafDecision<MediaExplained> {
+        let (mut hits, mut failure, mut has_unanswered, mut has_answered) = (Vec::new(), None, false, false);
         for need in needs {
             let Need::Media { url } = need else { continue };
             match facts.medium(need) {
-                Err(Missing::Nobody) => nobody = true,
-                Err(missing @ (Missing::Failed(_) | Missing::Skipped)) => {
-                    failure = failure.or(Some(missing.reason()));
+                Err(NoAnswer::Unknown) => has_unanswered = true,
+                Err(no_answer @ (NoAnswer::Failed(_) | NoAnswer::Skipped)) => {
+                    failure = failure.or(Some(no_answer.reason()));
                 }
                 Ok(media) => {
-                    let found = self.found(media);
-                    match self.hidden(media.state) {
-                        Some(reason) if found.is_empty() => failure = failure.or(Some(reason)),
-                        _ => known = true,
+                    let matches = self.find_matches(media);
+                    match self.unknown_reason(media.state) {
+                        Some(reason) if matches.is_empty() => failure = failure.or(Some(reason)),
+                        _ => has_answered = true,
                     }
-                    hits.extend(found.into_iter().map(|found| MediaHit {
+                    hits.extend(matches.into_iter().map(|bank_match| MediaHit {
                         url: excerpt(url, limits.excerpt_bytes).to_owned(),
                         state: media.state,
-                        found: found.cloned(),
+                        found: bank_match.cloned(),
                     }));
                 }
             }
@@ -171,26 +175,26 @@ impl LeafKind for MediaLeaf {
         let mask = match failure {
             _ if !hits.is_empty() => Mask::PASSED,
             Some(_) => Mask::ERRORED,
-            // Somebody knows some of them: those that nobody knows are not there to be compared.
-            None if nobody && !known => Mask::INAPPLICABLE,
+            // If some media have an answer, those without one are ignored.
+            None if has_unanswered && !has_answered => Mask::INAPPLICABLE,
             None => Mask::FAILED,
         };
         let reason = failure.filter(|_| mask == Mask::ERRORED);
         hits.truncate(limits.hits);
         let explained =
             MediaExplained { outcome: mask.result(), hits, reason: reason.map(str::to_owned), ..explained };
-        Settled { mask, explained, reason: reason.map(|reason| format!("media: {reason}")) }
+        LeafDecision { mask, explained, reason: reason.map(|reason| format!("media: {reason}")) }
     }
 
     fn explain(
         &self,
-        known: Mask,
-        _found: Option<&[(u32, u32)]>,
+        mask: Mask,
+        _found_needles: Option<&[(u32, u32)]>,
         input: &EvalInput<'_>,
         _steps: &mut Steps,
     ) -> MediaExplained {
         let fields = self.slots.iter().map(|slot| input.fields.path(*slot).to_owned()).collect();
-        MediaExplained { outcome: known.result(), fields, hits: Vec::new(), reason: None }
+        MediaExplained { outcome: mask.result(), fields, hits: Vec::new(), reason: None }
     }
 }
 
@@ -215,11 +219,12 @@ impl Reader<'_> {
         let (banks, kinds, labels) = (texts(self, "bank"), texts(self, "kind"), texts(self, "labels"));
         let max_distance = self.optional(object, "max_distance", Self::distance);
         let matching =
-            ["bank", "kind", "labels", "max_distance"].into_iter().find(|key| present(object, key));
-        match (present(object, "state"), matching) {
+            ["bank", "kind", "labels", "max_distance"].into_iter().find(|key| is_present(object, key));
+        match (is_present(object, "state"), matching) {
             (true, Some(key)) => {
-                return self
-                    .at(key, |r| r.error("shape", "`state` does not go with matches: use two conditions"));
+                return self.at(key, |r| {
+                    r.error("shape", "`state` cannot be combined with tests of matches: use two conditions")
+                });
             }
             (false, None) => {
                 let detail = "expected `state`, or one or more of bank, kind, labels and max_distance";
@@ -227,15 +232,15 @@ impl Reader<'_> {
             }
             _ => {}
         }
-        for (written, read) in [
-            (present(object, "state"), states.is_some()),
-            (present(object, "bank"), banks.is_some()),
-            (present(object, "kind"), kinds.is_some()),
-            (present(object, "labels"), labels.is_some()),
-            (present(object, "max_distance"), max_distance.is_some()),
+        for (is_present, is_valid) in [
+            (is_present(object, "state"), states.is_some()),
+            (is_present(object, "bank"), banks.is_some()),
+            (is_present(object, "kind"), kinds.is_some()),
+            (is_present(object, "labels"), labels.is_some()),
+            (is_present(object, "max_distance"), max_distance.is_some()),
         ] {
-            // Left out it would mean another thing.
-            (written == read).then_some(())?;
+            // An invalid test would be left out silently, and the condition would have another meaning.
+            (is_present == is_valid).then_some(())?;
         }
         Some(MediaTest {
             fields: fields?,
@@ -249,34 +254,36 @@ impl Reader<'_> {
 }
 
 impl MediaLeaf {
-    /// One of these must have a medium.
+    /// Slots of which one must hold a medium.
     pub(crate) fn slots(&self) -> &[usize] {
         &self.slots
     }
 
-    /// Reasons for which the medium is one that is sought: entries that it is like, or its state.
-    fn found<'m>(&self, media: &'m Media) -> Vec<Option<&'m BankMatch>> {
+    /// Matches of the medium that pass the test, or one `None` if its state passes.
+    fn find_matches<'m>(&self, media: &'m Media) -> Vec<Option<&'m BankMatch>> {
         let test = &self.test;
         if !test.states.is_empty() {
             return if test.states.contains(&media.state) { vec![None] } else { Vec::new() };
         }
-        let fits = |found: &&BankMatch| {
-            (test.banks.is_empty() || test.banks.contains(&found.bank))
-                && (test.kinds.is_empty() || test.kinds.contains(&found.kind))
-                && (test.labels.is_empty() || found.labels.iter().any(|label| test.labels.contains(label)))
-                && test.max_distance.is_none_or(|most| found.distance <= most)
+        let is_accepted = |bank_match: &&BankMatch| {
+            (test.banks.is_empty() || test.banks.contains(&bank_match.bank))
+                && (test.kinds.is_empty() || test.kinds.contains(&bank_match.kind))
+                && (test.labels.is_empty()
+                    || bank_match.labels.iter().any(|label| test.labels.contains(label)))
+                && test.max_distance.is_none_or(|limit| bank_match.distance <= limit)
         };
-        media.matches.iter().filter(fits).map(Some).collect()
+        media.matches.iter().filter(is_accepted).map(Some).collect()
     }
 
-    /// Why it cannot be said that a medium in this state is like no entry.
-    fn hidden(&self, state: MediaState) -> Option<&'static str> {
-        let exact =
+    /// Reason for which the absence of a match proves nothing in this state of the medium.
+    fn unknown_reason(&self, state: MediaState) -> Option<&'static str> {
+        let needs_no_picture =
             !self.test.kinds.is_empty() && self.test.kinds.iter().all(|kind| EXACT.contains(&kind.as_str()));
         match state {
             _ if !self.test.states.is_empty() => None,
             MediaState::Ok | MediaState::LowQuality => None,
-            MediaState::Undecodable => (!exact).then_some("undecodable"),
+            // Hashes of the bytes were compared, so only tests of other hashes lack an answer.
+            MediaState::Undecodable => (!needs_no_picture).then_some("undecodable"),
             MediaState::TooLarge => Some("too_large"),
             MediaState::BlockedAddress => Some("blocked_address"),
             MediaState::FetchFailed => Some("fetch_failed"),
@@ -284,26 +291,26 @@ impl MediaLeaf {
     }
 }
 
-/// The evaluation of a condition on media, as explanations show it.
+/// Explanation of a condition on media.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MediaExplained {
     pub outcome: ConditionResult,
     #[serde(rename = "in")]
     pub fields: Vec<String>,
-    /// The matches or states that were sought.
+    /// Matches or states that pass the test.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hits: Vec<MediaHit>,
-    /// The reason for which a medium is not known.
+    /// Reason for which the result of a medium is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// A medium that is what was sought.
+/// Medium that passes the test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MediaHit {
     pub url: String,
     pub state: MediaState,
-    /// The entry that it is like, if that was sought.
+    /// Matching entry, if the test asks for a match.
     #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]
     pub found: Option<BankMatch>,
 }

@@ -1,7 +1,5 @@
-//! Conditions that look at an item or at what is known beside it: one file a kind, one table of all kinds.
-//!
-//! A new kind is a file with its types and [`LeafKind`], and a line in the table. How conditions are combined is in
-//! `logic`.
+//! Conditions on an item or on facts about it: one file for each kind, one table of all kinds. A new kind is a file with its
+//! types and [`LeafKind`], and a line in the table. `logic` combines conditions.
 
 pub(crate) mod constraint;
 pub(crate) mod context;
@@ -27,7 +25,7 @@ use tidegate_schemas::ids::RuleId;
 use self::{
     constraint::Constraint,
     context::Context,
-    input::{EvalInput, Settled},
+    input::{EvalInput, LeafDecision},
     kind::{DocumentLeaf, LeafKind},
 };
 use crate::{
@@ -37,8 +35,8 @@ use crate::{
     reader::Reader,
 };
 
-/// Makes the enums over all kinds of leaves, and the calls of each kind's functions. A line names the compiled leaf,
-/// the condition as it is written, and the condition as explanations show it. A key is what documents call it.
+/// Generates the enums of all kinds of leaves and the dispatch to the functions of each kind. A line names the compiled
+/// leaf, the condition as written, and the condition in explanations. A key is the kind's name in documents.
 macro_rules! leaf_kinds {
     (
         documents { $($document:ident($leaf:ty, $spec:ty, $explained:ty),)* }
@@ -50,10 +48,10 @@ macro_rules! leaf_kinds {
         }
 
         impl LeafSpec {
-            /// The keys of conditions that are leaves.
+            /// Keys of the conditions that are leaves.
             pub(crate) const KEYS: &'static [&'static str] = &[$(<$leaf as DocumentLeaf>::KEY),*];
 
-            /// Reads the condition that stands under one of [`Self::KEYS`].
+            /// Reads the condition under one of [`Self::KEYS`].
             pub(crate) fn parse(key: &str, reader: &mut Reader<'_>, value: &Json) -> Option<Self> {
                 $(if key == <$leaf as DocumentLeaf>::KEY {
                     return <$leaf as DocumentLeaf>::parse(reader, value).map(Self::$document);
@@ -63,19 +61,19 @@ macro_rules! leaf_kinds {
         }
     };
     (@all $($kind:ident($leaf:ty, $spec:ty, $explained:ty, $key:expr),)*) => {
-        /// A leaf as it is written.
+        /// Leaf as written in a document.
         #[derive(Clone, Debug, PartialEq)]
         pub enum LeafSpec {
             $($kind($spec),)*
         }
 
-        /// A leaf, ready to run.
+        /// Compiled leaf.
         #[derive(Debug)]
         pub(crate) enum Leaf {
             $($kind($leaf),)*
         }
 
-        /// A condition as it was evaluated.
+        /// Condition with its outcome.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Explained {
@@ -84,25 +82,25 @@ macro_rules! leaf_kinds {
             Not(NotExplained),
             Rule(RuleExplained),
             $($kind($explained),)*
-            /// A part that was left out, because the item's explanations grew too long.
+            /// Part that was left out because the item's explanations exceed their limit.
             Cut(CutExplained),
         }
 
         impl LeafSpec {
-            /// True if the condition depends on facts that are not in the item.
+            /// True if the condition depends on facts beyond the item.
             pub(crate) fn looks_up(&self) -> bool {
                 match self {
                     $(Self::$kind(_) => <$leaf as LeafKind>::LOOKS_UP,)*
                 }
             }
 
-            /// Text that is equal for conditions that are one predicate: how they are written, and how their fields are
-            /// read.
+            /// Text that is equal for conditions that form one predicate: equal documents, with an equal resolution of their
+            /// fields.
             pub(crate) fn identity(&self, context: &Context<'_>) -> String {
                 let paths = match self {
                     $(Self::$kind(spec) => <$leaf as LeafKind>::paths(spec, context),)*
                 };
-                let resolved: Vec<_> = paths.iter().map(|path| context.resolved(path)).collect();
+                let resolved: Vec<_> = paths.iter().map(|path| context.resolve_path(path)).collect();
                 format!("{self:?} {resolved:?}")
             }
         }
@@ -121,7 +119,7 @@ macro_rules! leaf_kinds {
                 }
             }
 
-            /// Evaluates the leaf with the item alone: what it can still come to.
+            /// Returns the possible outcomes with the item alone.
             pub(crate) fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
                 steps.take(1)?;
                 match self {
@@ -129,22 +127,22 @@ macro_rules! leaf_kinds {
                 }
             }
 
-            /// True if it depends on facts that are not in the item.
+            /// True if the leaf depends on facts beyond the item.
             pub(crate) fn looks_up(&self) -> bool {
                 match self {
                     $(Self::$kind(_) => <$leaf as LeafKind>::LOOKS_UP,)*
                 }
             }
 
-            /// True if a model answers it.
+            /// True if the leaf depends on the answer of a model.
             pub(crate) fn asks_model(&self) -> bool {
                 matches!(self, Self::Score(_) | Self::ModelText(_))
             }
 
-            /// Facts that decide a leaf which the item leaves open.
-            pub(crate) fn needs(&self, input: &EvalInput<'_>) -> Vec<Need> {
+            /// Facts that decide the leaf where the item alone does not.
+            pub(crate) fn collect_needs(&self, input: &EvalInput<'_>) -> Vec<Need> {
                 match self {
-                    $(Self::$kind(leaf) => leaf.needs(input),)*
+                    $(Self::$kind(leaf) => leaf.collect_needs(input),)*
                 }
             }
 
@@ -156,45 +154,45 @@ macro_rules! leaf_kinds {
                 explained: Explained,
                 limits: &Limits,
                 steps: &mut Steps,
-            ) -> Settled<Explained> {
+            ) -> LeafDecision<Explained> {
                 match (self, explained) {
                     $((Self::$kind(leaf), Explained::$kind(explained)) => {
-                        let Settled { mask, explained, reason } =
+                        let LeafDecision { mask, explained, reason } =
                             leaf.settle(needs, facts, explained, limits, steps);
-                        Settled { mask, explained: Explained::$kind(explained), reason }
+                        LeafDecision { mask, explained: Explained::$kind(explained), reason }
                     })*
-                    (_, explained) => Settled { mask: Mask::ERRORED, explained, reason: None },
+                    (_, explained) => LeafDecision { mask: Mask::ERRORED, explained, reason: None },
                 }
             }
 
-            /// The leaf as an explanation shows it; see [`LeafKind::explain`].
+            /// Explains the leaf; see [`LeafKind::explain`].
             pub(crate) fn explain(
                 &self,
-                known: Mask,
-                found: Option<&[(u32, u32)]>,
+                mask: Mask,
+                found_needles: Option<&[(u32, u32)]>,
                 input: &EvalInput<'_>,
                 steps: &mut Steps,
             ) -> Explained {
                 match self {
-                    $(Self::$kind(leaf) => Explained::$kind(leaf.explain(known, found, input, steps)),)*
+                    $(Self::$kind(leaf) => Explained::$kind(leaf.explain(mask, found_needles, input, steps)),)*
                 }
             }
 
-            /// Guess of how often an item holds what the leaf needs to pass; `None` if the engine cannot look for that.
+            /// Estimated share of items that meet the requirement of the leaf. `None` if the engine cannot index it.
             pub(crate) fn witness(&self) -> Option<f32> {
                 match self {
                     $(Self::$kind(leaf) => leaf.witness(),)*
                 }
             }
 
-            /// Steps of an evaluation on the usual item, guessed.
+            /// Estimated steps of an evaluation on a typical item.
             pub(crate) fn cost(&self) -> f32 {
                 match self {
                     $(Self::$kind(leaf) => leaf.cost(),)*
                 }
             }
 
-            /// Constraints on the item's values where the leaf passes, or where it fails, for lint.
+            /// Constraints on the item's values if the leaf passes, or if it fails, for lint.
             pub(crate) fn lint(&self, passes: bool) -> Vec<Constraint> {
                 match self {
                     $(Self::$kind(leaf) => leaf.lint(passes),)*
@@ -240,21 +238,21 @@ leaf_kinds! {
     }
 }
 
-/// The evaluation of all or any of several conditions, as explanations show it.
+/// Explanation of a condition with all or any of several parts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AllExplained {
     pub outcome: ConditionResult,
     pub of: Vec<Explained>,
 }
 
-/// The evaluation of a negated condition, as explanations show it.
+/// Explanation of a negated condition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NotExplained {
     pub outcome: ConditionResult,
     pub of: Box<Explained>,
 }
 
-/// The evaluation of another rule's condition, as explanations show it.
+/// Explanation of the condition of another rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RuleExplained {
     pub outcome: ConditionResult,
@@ -268,14 +266,14 @@ pub struct CutExplained {
 }
 
 impl Explained {
-    /// Explanation of a match that shows nothing of it.
+    /// Explanation of a match without any details.
     pub(crate) fn of_cut_match() -> Self {
         Self::Cut(CutExplained { outcome: ConditionResult::Passed })
     }
 
-    /// Conditions and places shown.
+    /// Number of conditions and places in the explanation.
     pub(crate) fn size(&self) -> usize {
-        let shown = match self {
+        let details = match self {
             Self::All(node) | Self::Any(node) => node.of.iter().map(Self::size).sum::<usize>(),
             Self::Not(node) => node.of.size(),
             Self::Rule(node) => node.of.size(),
@@ -287,44 +285,44 @@ impl Explained {
             Self::Formula(leaf) => leaf.values.len(),
             _ => 0,
         };
-        1 + shown
+        1 + details
     }
 }
 
-/// Hangs explained leaves, in document order, into their tree, and names the rules whose conditions are parts of it.
-/// `uses` are in preorder; where several name one node, the outer rule comes first.
+/// Arranges explained leaves, in document order, in their tree, and names the rules that contributed parts of it. `uses` are
+/// in preorder; if several refer to one node, the outer rule is first.
 pub(crate) fn tree(node: &Node, uses: &[RuleUse], leaves: impl IntoIterator<Item = Explained>) -> Explained {
-    TreeBuilder { leaves: leaves.into_iter(), uses, nodes: 0 }.explained(node)
+    TreeBuilder { leaves: leaves.into_iter(), uses, nodes: 0 }.build(node)
 }
 
 struct TreeBuilder<'u, L> {
     leaves: L,
-    /// Uses of the nodes that are still to come.
+    /// Uses of the nodes that are not visited yet.
     uses: &'u [RuleUse],
-    /// Number of nodes so far.
+    /// Number of visited nodes.
     nodes: usize,
 }
 
 impl<L: Iterator<Item = Explained>> TreeBuilder<'_, L> {
-    fn explained(&mut self, node: &Node) -> Explained {
+    fn build(&mut self, node: &Node) -> Explained {
         let uses = self.uses;
-        let here = uses.iter().take_while(|it| it.node == self.nodes).count();
-        let (here, rest) = uses.split_at(here);
-        self.uses = rest;
+        let use_count = uses.iter().take_while(|rule_use| rule_use.node == self.nodes).count();
+        let (node_uses, later_uses) = uses.split_at(use_count);
+        self.uses = later_uses;
         self.nodes += 1;
         let explained = match node {
             Node::All(inner) => {
-                let of: Vec<_> = inner.iter().map(|node| self.explained(node)).collect();
+                let of: Vec<_> = inner.iter().map(|node| self.build(node)).collect();
                 let outcome = combine(&of, ConditionResult::Failed, ConditionResult::Passed);
                 Explained::All(AllExplained { outcome, of })
             }
             Node::Any(inner) => {
-                let of: Vec<_> = inner.iter().map(|node| self.explained(node)).collect();
+                let of: Vec<_> = inner.iter().map(|node| self.build(node)).collect();
                 let outcome = combine(&of, ConditionResult::Passed, ConditionResult::Failed);
                 Explained::Any(AllExplained { outcome, of })
             }
             Node::Not(inner) => {
-                let of = Box::new(self.explained(inner));
+                let of = Box::new(self.build(inner));
                 let outcome = match of.outcome() {
                     ConditionResult::Passed => ConditionResult::Failed,
                     ConditionResult::Failed => ConditionResult::Passed,
@@ -337,15 +335,16 @@ impl<L: Iterator<Item = Explained>> TreeBuilder<'_, L> {
                 self.leaves.next().unwrap_or(cut)
             }
         };
-        here.iter().rev().fold(explained, |of, used| {
-            let (outcome, key) = (of.outcome(), used.rule.clone());
+        // The outer rule is first in the list, so it must be wrapped around the others last.
+        node_uses.iter().rev().fold(explained, |of, rule_use| {
+            let (outcome, key) = (of.outcome(), rule_use.rule.clone());
             Explained::Rule(RuleExplained { outcome, key, of: Box::new(of) })
         })
     }
 }
 
-/// `deciding` settles a node alone; short of that, a node with a skipped part was itself not needed.
-fn combine(of: &[Explained], deciding: ConditionResult, otherwise: ConditionResult) -> ConditionResult {
+/// A part with the outcome `deciding` decides the node. Without one, a skipped part means that the node was not needed.
+fn combine(of: &[Explained], deciding: ConditionResult, fallback: ConditionResult) -> ConditionResult {
     let order = [deciding, ConditionResult::Skipped, ConditionResult::Errored, ConditionResult::Inapplicable];
-    order.into_iter().find(|verdict| of.iter().any(|part| part.outcome() == *verdict)).unwrap_or(otherwise)
+    order.into_iter().find(|verdict| of.iter().any(|part| part.outcome() == *verdict)).unwrap_or(fallback)
 }

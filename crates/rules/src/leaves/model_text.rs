@@ -1,5 +1,5 @@
-//! The condition `model_text`: words or patterns are found in the text that a model returns for the item, such as a
-//! transcript. The caller asks the model; the search is that of the condition `text`.
+//! The condition `model_text`: words or patterns in the text that a model returns for the item, such as a transcript. The
+//! caller asks the model; the search is the one of the condition `text`.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use tidegate_schemas::ids::Millis;
 
 use super::{
     context::Context,
-    input::{EvalInput, Hit, Settled},
+    input::{EvalInput, Hit, LeafDecision},
     kind::{DocumentLeaf, LeafKind},
     text::{Text, TextExplained, TextLeaf},
 };
 use crate::{
-    facts::{Facts, Missing, Need},
+    facts::{Facts, Need, NoAnswer},
     fields::{FieldCache, Path},
     item::{Fields, Value},
     limits::{Limits, OutOfSteps, Steps, wide},
@@ -24,11 +24,11 @@ use crate::{
     vocabulary::Route,
 };
 
-/// Words or patterns, searched in the text that a model returns.
+/// Search for words or patterns in the text of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelText {
     pub model: String,
-    /// The search. Its only field is the name under which outcomes show the text.
+    /// Search with a single field: the name of the text in outcomes.
     pub text: Text,
 }
 
@@ -39,20 +39,20 @@ pub(crate) struct ModelTextLeaf {
     text: TextLeaf,
 }
 
-/// Texts of a model in the place of an item's fields: one for each input that the item has for the model.
-struct Answered<'a>(&'a [Arc<str>]);
+/// Texts of a model in place of an item's fields: one for each input of the model.
+struct ModelTexts<'a>(&'a [Arc<str>]);
 
-impl Answered<'_> {
+impl ModelTexts<'_> {
     fn bytes(&self) -> usize {
         self.0.iter().map(|text| text.len()).sum()
     }
 }
 
-impl Fields for Answered<'_> {
+impl Fields for ModelTexts<'_> {
     fn field(&self, _name: &str) -> Option<Value<'_>> {
         Some(match self.0 {
-            [one] => Value::Text(one),
-            several => Value::List(several.iter().map(|text| Value::Text(text)).collect()),
+            [text] => Value::Text(text),
+            texts => Value::List(texts.iter().map(|text| Value::Text(text)).collect()),
         })
     }
 }
@@ -62,10 +62,10 @@ impl ModelTextLeaf {
         &self.model
     }
 
-    /// Name of the text in outcomes, if it is longer than what is searched.
-    pub(crate) fn cut_text(&self, needs: &[Need], facts: &Facts, limits: &Limits) -> Option<&str> {
+    /// Name of the text in outcomes, if it is longer than the searched part.
+    pub(crate) fn truncated_text(&self, needs: &[Need], facts: &Facts, limits: &Limits) -> Option<&str> {
         let scores = needs.first().and_then(|need| facts.scores_of(need).ok())?;
-        (Answered(&scores.texts).bytes() > limits.text_bytes).then_some(self.paths[0].name.as_str())
+        (ModelTexts(&scores.texts).bytes() > limits.text_bytes).then_some(self.paths[0].name.as_str())
     }
 }
 
@@ -78,8 +78,8 @@ impl LeafKind for ModelTextLeaf {
     fn compile(spec: ModelText, context: &mut Context<'_>) -> Option<Self> {
         let route = Route { field: String::new(), inside: None };
         let paths = [Path { name: spec.text.fields.concat(), routes: vec![route] }];
-        let mut text = TextLeaf::over(Some(vec![0]), spec.text, context)?;
-        text.gather();
+        let mut text = TextLeaf::compile_for_slots(Some(vec![0]), spec.text, context)?;
+        text.build_bulk_search();
         Some(Self { model: spec.model, paths, text })
     }
 
@@ -91,7 +91,7 @@ impl LeafKind for ModelTextLeaf {
         Ok(Mask::OPEN)
     }
 
-    fn needs(&self, input: &EvalInput<'_>) -> Vec<Need> {
+    fn collect_needs(&self, input: &EvalInput<'_>) -> Vec<Need> {
         vec![Need::Score { model: self.model.clone(), submission: input.submission }]
     }
 
@@ -102,21 +102,21 @@ impl LeafKind for ModelTextLeaf {
         explained: ModelTextExplained,
         limits: &Limits,
         steps: &mut Steps,
-    ) -> Settled<ModelTextExplained> {
-        let asked = needs.first().and_then(|need| match need {
+    ) -> LeafDecision<ModelTextExplained> {
+        let answer = needs.first().and_then(|need| match need {
             Need::Score { submission, .. } => Some((facts.scores_of(need), *submission)),
             _ => None,
         });
-        let texts = match asked {
+        let texts = match answer {
             Some((Ok(scores), submission)) if !scores.texts.is_empty() => {
-                Ok((Answered(&scores.texts), submission))
+                Ok((ModelTexts(&scores.texts), submission))
             }
-            Some((Ok(_), _)) => Err(Missing::Nobody),
-            Some((Err(missing), _)) => Err(missing),
-            None => Err(Missing::Failed("not_looked_up")),
+            Some((Ok(_), _)) => Err(NoAnswer::Unknown),
+            Some((Err(no_answer), _)) => Err(no_answer),
+            None => Err(NoAnswer::Failed("not_looked_up")),
         };
         let searched = texts.map(|(texts, submission)| {
-            // Each condition brings the text into its view for itself.
+            // Each condition converts the text to its view without sharing the result, so each is charged.
             steps.take(1 + wide(texts.bytes().min(limits.text_bytes)) / 16)?;
             let input = EvalInput {
                 fields: FieldCache::new(&texts, &self.paths, None, limits.text_bytes),
@@ -130,31 +130,31 @@ impl LeafKind for ModelTextLeaf {
         let (mask, reason) = match searched {
             Ok(Ok((mask, TextExplained { hits, more, .. }))) => {
                 let explained = ModelTextExplained { outcome: mask.result(), hits, more, ..explained };
-                return Settled { mask, explained, reason: None };
+                return LeafDecision { mask, explained, reason: None };
             }
             Ok(Err(OutOfSteps)) => (Mask::ERRORED, Some("deadline")),
-            Err(Missing::Nobody) => (Mask::INAPPLICABLE, None),
-            Err(Missing::Failed(reason)) => (Mask::ERRORED, Some(reason)),
-            // No outcome depends on it; if one did, it must not pass.
-            Err(Missing::Skipped) => {
+            Err(NoAnswer::Unknown) => (Mask::INAPPLICABLE, None),
+            Err(NoAnswer::Failed(reason)) => (Mask::ERRORED, Some(reason)),
+            // No outcome depends on a skipped text, and the rule must not pass by it.
+            Err(NoAnswer::Skipped) => {
                 let explained = ModelTextExplained { outcome: ConditionResult::Skipped, ..explained };
-                return Settled { mask: Mask::ERRORED, explained, reason: None };
+                return LeafDecision { mask: Mask::ERRORED, explained, reason: None };
             }
         };
         let explained =
             ModelTextExplained { outcome: mask.result(), reason: reason.map(str::to_owned), ..explained };
-        Settled { mask, explained, reason: reason.map(|reason| format!("model_text: {reason}")) }
+        LeafDecision { mask, explained, reason: reason.map(|reason| format!("model_text: {reason}")) }
     }
 
     fn explain(
         &self,
-        known: Mask,
-        _found: Option<&[(u32, u32)]>,
+        mask: Mask,
+        _found_needles: Option<&[(u32, u32)]>,
         _input: &EvalInput<'_>,
         _steps: &mut Steps,
     ) -> ModelTextExplained {
         ModelTextExplained {
-            outcome: known.result(),
+            outcome: mask.result(),
             model: self.model.clone(),
             view: self.text.view,
             hits: Vec::new(),
@@ -174,25 +174,25 @@ impl DocumentLeaf for ModelTextLeaf {
     fn parse(reader: &mut Reader<'_>, value: &Json) -> Option<ModelText> {
         let mut text = reader.text_search(value, "model", |r, v| Some(vec![r.text(v)?.to_owned()]))?;
         let model = text.fields.concat();
-        // A field of the item may have the signal's name.
+        // The prefix distinguishes the text from a field of the item with the same name.
         text.fields = vec![format!("signal:{model}")];
         Some(ModelText { model, text })
     }
 }
 
-/// A condition on a model's text as it was evaluated.
+/// Explanation of a condition on a model's text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelTextExplained {
     pub outcome: ConditionResult,
     pub model: String,
     pub view: View,
-    /// The first place of each word or pattern that was found.
+    /// First place of each word or pattern that was found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hits: Vec<Hit>,
-    /// More words or patterns were found than are shown.
+    /// True if more words or patterns were found than are listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
-    /// The reason for which the text is not known.
+    /// Reason for which the text is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

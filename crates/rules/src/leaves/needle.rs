@@ -17,31 +17,31 @@ use crate::{
 pub(crate) enum Needle {
     Word {
         written: Arc<str>,
-        /// The word in its view: `written` itself if that is the same.
-        seen: Arc<str>,
-        /// Letters that the word has several times in a row, if any; the text must have as many there.
+        /// Form of the word in its view; shared with `written` if equal.
+        view_form: Arc<str>,
+        /// Repeated letters of the word, if any; the text must repeat them as often.
         runs: Option<Box<Runs>>,
-        whole: bool,
+        whole_word: bool,
     },
-    /// `literals`: as they stand in lower case; each match holds one of them.
+    /// `literals` are in lower case. Each match contains one of them.
     Pattern { pattern: Arc<Pattern>, literals: Option<Vec<String>> },
 }
 
-/// Bytes of text below which `memmem` makes no search either.
-const BRIEF: usize = 64;
+/// Bytes of text from which a prepared searcher pays off; `memmem` prepares none below this either.
+const MIN_FINDER_TEXT: usize = 64;
 
-/// Bytes of program up to which a pattern costs at least this many steps for every four bytes of text.
+/// Steps for every four bytes of text, by the maximum size of a pattern's program in bytes.
 const WEIGHTS: [(usize, u64); 3] = [(16 << 10, 1), (64 << 10, 8), (usize::MAX, 32)];
 
-/// Why a pattern cannot be used, if it cannot.
+/// Returns the reason for which a pattern cannot be used.
 pub fn pattern_error(pattern: &str, limits: &Limits) -> Option<String> {
-    compiled(pattern, limits.regex_bytes).err()
+    compile_pattern(pattern, limits.regex_bytes).err()
 }
 
-/// A pattern, or why it is none.
-pub(crate) fn compiled(pattern: &str, limit: usize) -> Result<Needle, String> {
+/// Compiles a pattern, or returns the reason for which that fails.
+pub(crate) fn compile_pattern(pattern: &str, limit: usize) -> Result<Needle, String> {
     let build = |size: usize| {
-        // A thread's cache of the lazily built automaton is bounded too: there may be thousands of patterns.
+        // Each thread keeps a cache of the lazy automaton. It is bounded too, because there may be thousands of patterns.
         RegexBuilder::new(pattern).size_limit(size).dfa_size_limit(limit).nest_limit(literals::NEST).build()
     };
     let mut result = build(limit.min(WEIGHTS[0].0));
@@ -61,7 +61,7 @@ pub(crate) fn compiled(pattern: &str, limit: usize) -> Result<Needle, String> {
             Err(format!("it takes more than {limit} bytes when compiled: shorten it or its counted repeats"))
         }
         Err(error) => {
-            // The library's message draws the pattern with a caret under it; its last line says what is wrong.
+            // The library's message draws the pattern with a caret. Only the last line states the problem.
             let message = error.to_string();
             let line = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
             Err(format!("it is not valid: {line}"))
@@ -69,79 +69,80 @@ pub(crate) fn compiled(pattern: &str, limit: usize) -> Result<Needle, String> {
     }
 }
 
-/// Bytes of program that a pattern of this weight takes at most.
+/// Maximum size of the program of a pattern with this weight, in bytes.
 pub(super) fn size_of_weight(weight: u64) -> usize {
-    WEIGHTS.iter().find(|(_, known)| *known == weight).map_or(0, |(size, _)| *size)
+    WEIGHTS.iter().find(|(_, class_weight)| *class_weight == weight).map_or(0, |(size, _)| *size)
 }
 
 impl Needle {
-    /// Guess of how often a text holds it or one of its literals; `None` if only running it can tell.
+    /// Estimated share of texts that contain the word or one of the literals. `None` if only a run of the pattern can tell.
     pub(super) fn likelihood(&self) -> Option<f32> {
         match self {
-            Self::Word { seen, .. } => Some(likelihood(seen.as_bytes())),
-            // Where a literal of a pattern is found the pattern is run, which takes longer than to look at a word.
+            Self::Word { view_form, .. } => Some(likelihood(view_form.as_bytes())),
+            // A literal leads to a run of its pattern, which takes longer than the check of a word.
             Self::Pattern { literals: Some(literals), .. } => {
                 Some(literals.iter().map(|literal| likelihood(literal.as_bytes())).sum::<f32>() * 4.0)
             }
-            // It can be run with others over every text, if it is small; almost anything else is better.
+            // A small pattern can run with others over every text, but almost any other index is cheaper.
             Self::Pattern { literals: None, pattern } => (pattern.weight == 1).then_some(0.6),
         }
     }
 
-    /// True if nothing can match it, such as `a^b`.
+    /// True if the pattern cannot match, such as `a^b`.
     pub(super) fn is_impossible(&self) -> bool {
-        matches!(self, Self::Pattern { pattern, .. } if never(pattern.as_str()))
+        matches!(self, Self::Pattern { pattern, .. } if is_unmatchable(pattern.as_str()))
     }
 
-    /// A word of one or two letters in its view, which is sought inside of others, too.
+    /// True for a word of one or two letters in its view that also counts inside of other words.
     pub(super) fn is_short(&self) -> bool {
-        matches!(self, Self::Word { seen, whole: false, .. } if seen.chars().count() < 3)
+        matches!(self, Self::Word { view_form, whole_word: false, .. } if view_form.chars().count() < 3)
     }
 
-    pub(super) fn written(&self) -> &str {
+    pub(super) fn source(&self) -> &str {
         match self {
             Self::Word { written, .. } => written,
             Self::Pattern { pattern, .. } => pattern.as_str(),
         }
     }
 
-    /// True if it is in the text.
-    pub(super) fn is_in(&self, seen: &ViewedText<'_, '_>, steps: &mut Steps) -> Result<bool, OutOfSteps> {
+    /// True if the text contains the needle.
+    pub(super) fn is_in(&self, viewed: &ViewedText<'_, '_>, steps: &mut Steps) -> Result<bool, OutOfSteps> {
         match self {
-            // To say where a match starts takes a second search.
-            Self::Pattern { pattern, .. } => pattern.is_match(seen.text, steps),
-            Self::Word { .. } => Ok(self.find(seen, steps)?.is_some()),
+            // A test without the position saves a second search for the start of the match.
+            Self::Pattern { pattern, .. } => pattern.is_match(viewed.text, steps),
+            Self::Word { .. } => Ok(self.find(viewed, steps)?.is_some()),
         }
     }
 
     pub(super) fn find(
         &self,
-        seen: &ViewedText<'_, '_>,
+        viewed: &ViewedText<'_, '_>,
         steps: &mut Steps,
     ) -> Result<Option<(usize, usize)>, OutOfSteps> {
-        let text = seen.text;
+        let text = viewed.text;
         match self {
             Self::Pattern { pattern, .. } => pattern.find(text, steps),
-            Self::Word { seen: word, .. } => {
+            Self::Word { view_form: word, .. } => {
                 steps.take(search(text.len(), word.len()))?;
                 if word.len() > text.len() {
                     return Ok(None);
                 }
-                // In a few bytes one is found sooner than a search is made.
-                let finder = (text.len() >= BRIEF).then(|| Finder::new(word.as_bytes()));
-                let find = |rest: &[u8]| match &finder {
-                    Some(finder) => finder.find(rest),
-                    None => memmem::find(rest, word.as_bytes()),
+                // A short text is searched faster than a searcher is prepared.
+                let finder = (text.len() >= MIN_FINDER_TEXT).then(|| Finder::new(word.as_bytes()));
+                let find = |tail: &[u8]| match &finder {
+                    Some(finder) => finder.find(tail),
+                    None => memmem::find(tail, word.as_bytes()),
                 };
-                let again = 1 + wide(word.len()) / 64;
+                let retry_steps = 1 + wide(word.len()) / 64;
                 let mut from = 0;
                 while let Some(at) = find(&text.as_bytes()[from..]) {
                     let start = from + at;
-                    if self.is_at(seen, start) {
+                    if self.is_at(viewed, start) {
                         return Ok(Some((start, start + word.len())));
                     }
-                    // A text made of near misses would otherwise cost its length times the word's for free.
-                    steps.take(again)?;
+                    // Each near miss is charged. Otherwise a text made of near misses would cost its length times the word's
+                    // length at the price of one search.
+                    steps.take(retry_steps)?;
                     from = start + word.chars().next().map_or(1, char::len_utf8);
                 }
                 Ok(None)
@@ -149,34 +150,34 @@ impl Needle {
         }
     }
 
-    /// Bytes of a word as it stands in its view.
+    /// Bytes of the word in its view; 0 for a pattern.
     pub(crate) fn length(&self) -> usize {
         match self {
-            Self::Word { seen, .. } => seen.len(),
+            Self::Word { view_form, .. } => view_form.len(),
             Self::Pattern { .. } => 0,
         }
     }
 
-    /// True if a word whose letters are at this place counts as found there.
+    /// True if a word with its letters at this place counts as found there.
     pub(super) fn is_at(&self, text: &ViewedText<'_, '_>, start: usize) -> bool {
         match self {
-            Self::Word { seen, runs, whole, .. } => {
+            Self::Word { view_form, runs, whole_word, .. } => {
                 runs.as_ref().is_none_or(|runs| text.has_runs(runs, start))
-                    && (!*whole || text.stands_alone(start, start + seen.len(), in_word))
+                    && (!*whole_word || text.stands_alone(start, start + view_form.len(), in_word))
             }
             Self::Pattern { .. } => false,
         }
     }
 }
 
-/// True if it is certain that nothing matches.
-fn never(pattern: &str) -> bool {
+/// True if the pattern certainly matches no text.
+fn is_unmatchable(pattern: &str) -> bool {
     regex_syntax::Parser::new().parse(pattern).is_ok_and(|hir| fails(&hir))
 }
 
 fn fails(hir: &Hir) -> bool {
     match hir.kind() {
-        // It has no shortest match if it has no members.
+        // A class without members has no shortest match.
         HirKind::Class(_) => hir.properties().minimum_len().is_none(),
         HirKind::Capture(capture) => fails(&capture.sub),
         HirKind::Repetition(repetition) => repetition.min > 0 && fails(&repetition.sub),
@@ -186,9 +187,9 @@ fn fails(hir: &Hir) -> bool {
             let letters = |parts: &[Hir]| parts.iter().any(|part| length(part) > 0);
             parts.iter().any(fails)
                 || parts.iter().enumerate().any(|(nth, part)| {
-                    let needs = part.properties();
-                    needs.look_set_prefix().contains(Look::Start) && letters(&parts[..nth])
-                        || needs.look_set_suffix().contains(Look::End) && letters(&parts[nth + 1..])
+                    let properties = part.properties();
+                    properties.look_set_prefix().contains(Look::Start) && letters(&parts[..nth])
+                        || properties.look_set_suffix().contains(Look::End) && letters(&parts[nth + 1..])
                 })
         }
         HirKind::Empty | HirKind::Literal(_) | HirKind::Look(_) => false,
@@ -206,12 +207,12 @@ mod tests {
         for pattern in
             ["a^b", r"a\Ab", "a$b", r"a\zb", "[a&&b]", "x(^y|^z)", "(a|b)+^", "($)[0-9]", "(a^b|c$d)"]
         {
-            assert!(never(pattern), "{pattern}");
+            assert!(is_unmatchable(pattern), "{pattern}");
         }
         for pattern in
             ["^ab$", "(?m)a\n^b", "a*^b", "x?$y?", "(^a|b)c", "b(^a|c)", "([a&&b])?", r"\bx\b", "("]
         {
-            assert!(!never(pattern), "{pattern}");
+            assert!(!is_unmatchable(pattern), "{pattern}");
         }
     }
 }

@@ -13,7 +13,7 @@ tidegate_schemas::string_enum! {
         Gte = "gte",
         In = "in",
         NotIn = "not_in",
-        /// The text begins with one of these.
+        /// The text starts with one of the operands.
         StartsWith = "starts_with",
         EndsWith = "ends_with",
         Contains = "contains",
@@ -21,8 +21,8 @@ tidegate_schemas::string_enum! {
     }
 }
 
-/// True if a number lies on the side of an end that the operator asks for.
-pub(crate) fn holds(op: Op, number: Number, end: Number) -> bool {
+/// True if the order holds between a number and the end of a range.
+pub(crate) fn order_holds(op: Op, number: Number, end: Number) -> bool {
     match op {
         Op::Lt => number < end,
         Op::Lte => number <= end,

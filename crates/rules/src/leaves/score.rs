@@ -6,25 +6,25 @@ use serde_json::{Map, Value as Json};
 use super::{
     constraint::{Allowed, Constraint, Subject},
     context::Context,
-    input::{EvalInput, Settled},
+    input::{EvalInput, LeafDecision},
     kind::{DocumentLeaf, LeafKind},
-    op::{Op, holds},
+    op::{Op, order_holds},
 };
 use crate::{
-    facts::{Facts, Missing, Need},
+    facts::{Facts, Need, NoAnswer},
     item::Number,
     limits::{Limits, OutOfSteps, Steps},
     logic::{ConditionResult, Mask},
-    reader::{Reader, present},
+    reader::{Reader, is_present},
 };
 
-/// A model's number for the item lies in a range.
+/// Test whether a model's number for the item lies in a range.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Score {
     pub model: String,
-    /// The label of one of its numbers; the number for the whole item if left out.
+    /// Label of one of the model's numbers. `None` for the number of the whole item.
     pub label: Option<String>,
-    /// Orders only; all of them must hold.
+    /// Orders; all must hold.
     pub tests: Vec<(Op, Number)>,
 }
 
@@ -53,11 +53,11 @@ impl LeafKind for ScoreLeaf {
         Vec::new()
     }
 
-    fn evaluate(&self, _scene: &EvalInput<'_>, _steps: &mut Steps) -> Result<Mask, OutOfSteps> {
+    fn evaluate(&self, _input: &EvalInput<'_>, _steps: &mut Steps) -> Result<Mask, OutOfSteps> {
         Ok(Mask::OPEN)
     }
 
-    fn needs(&self, input: &EvalInput<'_>) -> Vec<Need> {
+    fn collect_needs(&self, input: &EvalInput<'_>) -> Vec<Need> {
         vec![Need::Score { model: self.0.model.clone(), submission: input.submission }]
     }
 
@@ -68,46 +68,46 @@ impl LeafKind for ScoreLeaf {
         explained: ScoreExplained,
         _limits: &Limits,
         _steps: &mut Steps,
-    ) -> Settled<ScoreExplained> {
+    ) -> LeafDecision<ScoreExplained> {
         let scores =
-            needs.first().map_or(Err(Missing::Failed("not_looked_up")), |need| facts.scores_of(need));
+            needs.first().map_or(Err(NoAnswer::Failed("not_looked_up")), |need| facts.scores_of(need));
         let score = scores.and_then(|scores| {
             let score = match &self.0.label {
                 None => scores.whole,
                 Some(label) => scores.labels.get(label).copied(),
             };
-            score.ok_or(Missing::Nobody)
+            score.ok_or(NoAnswer::Unknown)
         });
         let (mask, score, reason) = match score {
             Ok(score) if score.is_finite() => {
                 let number = Number::Fraction(score);
-                let passed = self.0.tests.iter().all(|(op, end)| holds(*op, number, *end));
-                (Mask::decided(passed), Some(score), None)
+                let passed = self.0.tests.iter().all(|(op, end)| order_holds(*op, number, *end));
+                (Mask::from_bool(passed), Some(score), None)
             }
             Ok(_) => (Mask::ERRORED, None, Some("not_a_number")),
-            Err(Missing::Nobody) => (Mask::INAPPLICABLE, None, None),
-            Err(Missing::Failed(reason)) => (Mask::ERRORED, None, Some(reason)),
-            // No outcome depends on it; if one did, it must not pass.
-            Err(Missing::Skipped) => {
+            Err(NoAnswer::Unknown) => (Mask::INAPPLICABLE, None, None),
+            Err(NoAnswer::Failed(reason)) => (Mask::ERRORED, None, Some(reason)),
+            // No outcome depends on a skipped score, and the rule must not pass by it.
+            Err(NoAnswer::Skipped) => {
                 let explained = ScoreExplained { outcome: ConditionResult::Skipped, ..explained };
-                return Settled { mask: Mask::ERRORED, explained, reason: None };
+                return LeafDecision { mask: Mask::ERRORED, explained, reason: None };
             }
         };
         let explained =
             ScoreExplained { outcome: mask.result(), score, reason: reason.map(str::to_owned), ..explained };
-        Settled { mask, explained, reason: reason.map(|reason| format!("score: {reason}")) }
+        LeafDecision { mask, explained, reason: reason.map(|reason| format!("score: {reason}")) }
     }
 
     fn explain(
         &self,
-        known: Mask,
-        _found: Option<&[(u32, u32)]>,
-        _scene: &EvalInput<'_>,
+        mask: Mask,
+        _found_needles: Option<&[(u32, u32)]>,
+        _input: &EvalInput<'_>,
         _steps: &mut Steps,
     ) -> ScoreExplained {
         let compared = self.0.tests.iter().map(|(op, end)| (op.as_str().to_owned(), end.to_json()));
         ScoreExplained {
-            outcome: known.result(),
+            outcome: mask.result(),
             model: self.0.model.clone(),
             label: self.0.label.clone(),
             compared: compared.collect(),
@@ -117,14 +117,15 @@ impl LeafKind for ScoreLeaf {
     }
 
     fn lint(&self, passes: bool) -> Vec<Constraint> {
-        // Of several tests that do not all hold nobody knows which one fails.
-        let told = self.0.tests.iter().filter(|_| passes || self.0.tests.len() == 1);
-        told.map(|(op, end)| {
-            let subject = Subject::Score { model: self.0.model.clone(), label: self.0.label.clone() };
-            let constraint = Constraint { subject, allowed: Allowed::Order(*op, *end) };
-            if passes { constraint } else { constraint.negated() }
-        })
-        .collect()
+        // If one of several tests fails, it is unknown which one, so only a single test constrains a failed condition.
+        let constraining_tests = self.0.tests.iter().filter(|_| passes || self.0.tests.len() == 1);
+        constraining_tests
+            .map(|(op, end)| {
+                let subject = Subject::Score { model: self.0.model.clone(), label: self.0.label.clone() };
+                let constraint = Constraint { subject, allowed: Allowed::Order(*op, *end) };
+                if passes { constraint } else { constraint.negated() }
+            })
+            .collect()
     }
 }
 
@@ -135,21 +136,21 @@ impl DocumentLeaf for ScoreLeaf {
         let object = reader.object(value, &["model", "label", "lt", "lte", "gt", "gte"])?;
         let model = reader.required(object, "model", |r, v| r.text(v).map(str::to_owned));
         let label = reader.optional(object, "label", |r, v| r.text(v).map(str::to_owned));
-        let written = ORDERS.iter().filter(|(name, _)| present(object, name)).count();
-        let mut tests = Vec::with_capacity(written);
+        let test_count = ORDERS.iter().filter(|(name, _)| is_present(object, name)).count();
+        let mut tests = Vec::with_capacity(test_count);
         for (name, op) in ORDERS {
             tests.extend(reader.optional(object, name, Reader::number).map(|number| (op, number)));
         }
-        if written == 0 {
+        if test_count == 0 {
             return reader
                 .error("shape", "the condition has no operator: expected one or more of lt, lte, gt, gte");
         }
-        (tests.len() == written && (label.is_some() || !present(object, "label"))).then_some(())?;
+        (tests.len() == test_count && (label.is_some() || !is_present(object, "label"))).then_some(())?;
         Some(Score { model: model?, label, tests })
     }
 }
 
-/// A condition on a score as it was evaluated.
+/// Explanation of a condition on a score.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScoreExplained {
     pub outcome: ConditionResult,
@@ -159,7 +160,7 @@ pub struct ScoreExplained {
     pub compared: Map<String, Json>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
-    /// The reason for which the score is not known.
+    /// Reason for which the score is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -7,7 +7,7 @@ use tidegate_schemas::ids::ItemKey;
 use super::{
     constraint::{Allowed, Constraint, Subject},
     context::Context,
-    input::{EvalInput, Settled},
+    input::{EvalInput, LeafDecision},
     kind::{DocumentLeaf, LeafKind},
     op::Op,
 };
@@ -15,13 +15,13 @@ use crate::{
     facts::{Facts, Need, Within},
     limits::{Limits, OutOfSteps, Steps},
     logic::{ConditionResult, Mask},
-    reader::{Reader, present},
+    reader::{Reader, is_present},
 };
 
-/// The strike points of the item's user reach a number.
+/// Test whether the strike points of the item's user reach a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strikes {
-    /// The least number of points that passes: `gt: 2` is `gte: 3`.
+    /// Smallest number of points that passes: `gt: 2` is `gte: 3`.
     pub at_least: i64,
     pub within: Option<Within>,
 }
@@ -47,7 +47,7 @@ impl LeafKind for StrikesLeaf {
         Ok(if input.user.is_some() { Mask::PENDING } else { Mask::INAPPLICABLE })
     }
 
-    fn needs(&self, input: &EvalInput<'_>) -> Vec<Need> {
+    fn collect_needs(&self, input: &EvalInput<'_>) -> Vec<Need> {
         let need = |user: &ItemKey| Need::Strikes { user: user.clone(), within: self.0.within };
         input.user.map(need).into_iter().collect()
     }
@@ -59,15 +59,15 @@ impl LeafKind for StrikesLeaf {
         explained: StrikesExplained,
         _limits: &Limits,
         _steps: &mut Steps,
-    ) -> Settled<StrikesExplained> {
-        match needs.first().map_or(Err("not_looked_up"), |need| facts.points(need)) {
+    ) -> LeafDecision<StrikesExplained> {
+        match needs.first().map_or(Err("not_looked_up"), |need| facts.strike_points(need)) {
             Ok(points) => {
-                let mask = Mask::decided(points >= self.0.at_least);
+                let mask = Mask::from_bool(points >= self.0.at_least);
                 let explained =
                     StrikesExplained { outcome: mask.result(), points: Some(points), ..explained };
-                Settled { mask, explained, reason: None }
+                LeafDecision { mask, explained, reason: None }
             }
-            Err(reason) => Settled {
+            Err(reason) => LeafDecision {
                 mask: Mask::ERRORED,
                 explained: StrikesExplained {
                     outcome: ConditionResult::Errored,
@@ -81,13 +81,13 @@ impl LeafKind for StrikesLeaf {
 
     fn explain(
         &self,
-        known: Mask,
-        _found: Option<&[(u32, u32)]>,
-        _scene: &EvalInput<'_>,
+        mask: Mask,
+        _found_needles: Option<&[(u32, u32)]>,
+        _input: &EvalInput<'_>,
         _steps: &mut Steps,
     ) -> StrikesExplained {
         StrikesExplained {
-            outcome: known.result(),
+            outcome: mask.result(),
             at_least: self.0.at_least,
             within: self.0.within.map(|within| within.to_string()),
             points: None,
@@ -107,28 +107,28 @@ impl DocumentLeaf for StrikesLeaf {
 
     fn parse(reader: &mut Reader<'_>, value: &Json) -> Option<Strikes> {
         let object = reader.object(value, &["gte", "gt", "within"])?;
-        let within = reader.optional(object, "within", |r, v| {
+        let span = reader.optional(object, "within", |r, v| {
             let text = r.text(v)?;
             Within::parse(text)
                 .or_else(|| r.error("type", "expected a span from 1s, such as 30d, 24h or 15m"))
         });
-        let at_least = match (present(object, "gte"), present(object, "gt")) {
-            (true, false) => reader.required(object, "gte", Reader::whole),
-            (false, true) => reader.required(object, "gt", Reader::whole).map(|n| n.saturating_add(1)),
+        let at_least = match (is_present(object, "gte"), is_present(object, "gt")) {
+            (true, false) => reader.required(object, "gte", Reader::whole_number),
+            (false, true) => reader.required(object, "gt", Reader::whole_number).map(|n| n.saturating_add(1)),
             _ => return reader.error("shape", "expected either `gte` or `gt`"),
         }?;
         if at_least < 1 {
             return reader.error("type", "every user meets this: expected 1 or more");
         }
-        // Without it the condition would mean another thing.
-        if present(object, "within") && within.is_none() {
+        // An invalid span would be left out silently, and the condition would count all points.
+        if is_present(object, "within") && span.is_none() {
             return None;
         }
-        Some(Strikes { at_least, within })
+        Some(Strikes { at_least, within: span })
     }
 }
 
-/// A condition on strikes as it was evaluated.
+/// Explanation of a condition on strike points.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StrikesExplained {
     pub outcome: ConditionResult,
@@ -137,7 +137,7 @@ pub struct StrikesExplained {
     pub within: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub points: Option<i64>,
-    /// The reason for which the points are not known.
+    /// Reason for which the points are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

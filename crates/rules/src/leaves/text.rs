@@ -1,5 +1,5 @@
-//! The condition `text`: words or patterns are found in texts of the item. Where one search serves many conditions, the
-//! engine tells what it found.
+//! The condition `text`: words or patterns in texts of the item. The engine searches the texts once for many conditions; the
+//! evaluation of a single condition is here.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,30 +14,30 @@ use super::{
     constraint::Constraint,
     context::Context,
     input::{EvalInput, Hit},
-    kind::{DocumentLeaf, LeafKind, USUAL_TEXT, guess},
-    needle::{Needle, compiled, size_of_weight},
+    kind::{DocumentLeaf, LeafKind, TYPICAL_TEXT_BYTES, guess},
+    needle::{Needle, compile_pattern, size_of_weight},
 };
 use crate::{
-    error::{excerpt, shown},
+    error::{excerpt, quote},
     fields::ViewedText,
     limits::{OutOfSteps, Steps, wide},
     logic::{ConditionResult, Mask},
-    reader::{Object, Reader, present},
+    reader::{Object, Reader, is_present},
     search::{Next, scanner::Scanner, starts},
     text::{
         View,
         derived::{Derived, Runs},
     },
-    vocabulary::UsedEntries,
+    vocabulary::SelectedEntries,
 };
 
-/// Words or patterns, searched in named fields.
+/// Search for words or patterns in named fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Text {
     pub fields: Vec<String>,
     pub view: View,
     pub search: Search,
-    /// Number of the words or patterns that must be found, each at least once.
+    /// Number of distinct words or patterns that must be found.
     pub min_distinct: usize,
 }
 
@@ -46,11 +46,11 @@ pub struct Text {
 pub enum Search {
     /// `any_of`, or `words` for whole words.
     AnyOf { words: Vec<String>, whole: bool },
-    /// `min_distinct` is the number of words.
+    /// Requires all words: `min_distinct` is their number.
     AllOf { words: Vec<String>, whole: bool },
-    /// One of these regular expressions.
+    /// Regular expressions.
     Regex(Vec<String>),
-    /// One of a bank's words or patterns.
+    /// Words or patterns of a bank.
     Bank { bank: BankId, whole: bool },
 }
 
@@ -60,17 +60,17 @@ pub(crate) struct TextLeaf {
     pub(crate) view: View,
     pub(crate) needles: Vec<Needle>,
     /// Number of needles that must be found, each in any of the fields.
-    pub(crate) needed: usize,
+    pub(crate) required_count: usize,
     bulk: Option<Bulk>,
-    /// The bank's entry of each needle, if they are not the rule's own.
-    entries: Option<UsedEntries>,
+    /// Bank entry of each needle, if the needles are from a bank.
+    entries: Option<SelectedEntries>,
 }
 
-/// One search for all words of a condition that has many.
+/// One search for all words of a condition with many words.
 #[derive(Debug)]
 struct Bulk {
     scanner: Scanner,
-    /// The needles by word of the scanner, and where those of each word start.
+    /// Needles grouped by word of the scanner, and the start of each group.
     needles: Box<[u32]>,
     starts: Box<[u32]>,
 }
@@ -82,8 +82,8 @@ impl Bulk {
     }
 }
 
-/// Words that are searched one by one at most.
-const FEW_WORDS: usize = 16;
+/// Maximum number of words that are searched one by one.
+const MAX_SINGLE_WORDS: usize = 16;
 
 impl LeafKind for TextLeaf {
     type Spec = Text;
@@ -95,7 +95,7 @@ impl LeafKind for TextLeaf {
 
     fn compile(text: Text, context: &mut Context<'_>) -> Option<Self> {
         let slots = context.texts(&text.fields, "text");
-        Self::over(slots, text, context)
+        Self::compile_for_slots(slots, text, context)
     }
 
     fn witness(&self) -> Option<f32> {
@@ -104,67 +104,68 @@ impl LeafKind for TextLeaf {
 
     fn cost(&self) -> f32 {
         let words = self.needles.iter().filter(|needle| matches!(needle, Needle::Word { .. })).count();
-        10.0 + guess(words.min(100)) * 4.0 + self.on_usual_text()
+        10.0 + guess(words.min(100)) * 4.0 + self.typical_pattern_steps()
     }
 
-    /// Bytes of its words and patterns, with what a thread keeps for a pattern.
+    /// Bytes of the words and patterns, with the cache of one thread for each pattern.
     fn memory(&self) -> usize {
-        let of = |needle: &Needle| match needle {
-            Needle::Word { written, seen, .. } => size_of::<Needle>() + written.len() + seen.len(),
+        let needle_bytes = |needle: &Needle| match needle {
+            Needle::Word { written, view_form, .. } => size_of::<Needle>() + written.len() + view_form.len(),
             Needle::Pattern { pattern, .. } => {
                 pattern.programs() * size_of_weight(pattern.weight).min(256 << 10)
             }
         };
-        self.needles.iter().map(of).sum()
+        self.needles.iter().map(needle_bytes).sum()
     }
 
     fn lint(&self, passes: bool) -> Vec<Constraint> {
         if !passes {
             return Vec::new();
         }
-        // A bank may come to hold other entries.
+        // A bank can get other entries later, so only the rule's own needles can make the condition impossible.
         let possible = self.needles.iter().filter(|needle| !needle.is_impossible()).count();
-        if self.entries.is_none() && possible < self.needed {
-            return vec![Constraint::never()];
+        if self.entries.is_none() && possible < self.required_count {
+            return vec![Constraint::impossible()];
         }
         if let [slot] = self.slots[..] { vec![Constraint::presence(slot, true)] } else { Vec::new() }
     }
 
     fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
         if let Some(bulk) = &self.bulk {
-            let found = self.gathered(bulk, self.needed, input, steps)?;
-            return Ok(Mask::decided(found.len() >= self.needed));
+            let found_needles = self.find_in_bulk(bulk, self.required_count, input, steps)?;
+            return Ok(Mask::from_bool(found_needles.len() >= self.required_count));
         }
-        let mut missing = self.needed;
+        let mut missing_count = self.required_count;
         for (nth, needle) in self.needles.iter().enumerate() {
-            missing -= usize::from(self.has(needle, input, steps)?);
-            let left = self.needles.len() - nth - 1;
-            if missing == 0 || missing > left {
+            missing_count -= usize::from(self.has(needle, input, steps)?);
+            let remaining_needles = self.needles.len() - nth - 1;
+            // The remaining needles are too few, or none of them is needed any more.
+            if missing_count == 0 || missing_count > remaining_needles {
                 break;
             }
         }
-        Ok(Mask::decided(missing == 0))
+        Ok(Mask::from_bool(missing_count == 0))
     }
 
-    /// Shows where each needle was first found, as far as the steps reach; `found` are those that are, if known.
+    /// Shows the first place of each needle, as far as the steps suffice.
     fn explain(
         &self,
-        known: Mask,
-        found: Option<&[(u32, u32)]>,
+        mask: Mask,
+        found_needles: Option<&[(u32, u32)]>,
         input: &EvalInput<'_>,
         steps: &mut Steps,
     ) -> TextExplained {
-        let (hits, more) = match (found, &self.bulk) {
-            _ if known.is_empty() => (Vec::new(), false),
-            (Some(found), _) => self.hits(found.iter().map(|(_, nth)| *nth as usize), input, steps),
+        let (hits, more) = match (found_needles, &self.bulk) {
+            _ if mask.is_empty() => (Vec::new(), false),
+            (Some(needles), _) => self.hits(needles.iter().map(|(_, nth)| *nth as usize), input, steps),
             (None, Some(bulk)) => {
-                let found = self.gathered(bulk, usize::MAX, input, steps).unwrap_or_default();
-                self.hits(found, input, steps)
+                let needles = self.find_in_bulk(bulk, usize::MAX, input, steps).unwrap_or_default();
+                self.hits(needles, input, steps)
             }
             (None, None) => self.hits(0..self.needles.len(), input, steps),
         };
         let fields = self.slots.iter().map(|slot| input.fields.path(*slot).to_owned()).collect();
-        TextExplained { outcome: known.result(), fields, view: self.view, hits, more }
+        TextExplained { outcome: mask.result(), fields, view: self.view, hits, more }
     }
 }
 
@@ -177,7 +178,7 @@ impl DocumentLeaf for TextLeaf {
 }
 
 impl Reader<'_> {
-    /// Reads a search in the texts that stand under the key `place`.
+    /// Reads a search in the texts that the key `place` names.
     pub(crate) fn text_search(
         &mut self,
         value: &Json,
@@ -202,65 +203,62 @@ impl Reader<'_> {
         let fields = self.required(object, place, texts);
         let view = self.optional(object, "view", |r, v| r.variant(v, View::ALL, View::as_str));
         let word = self.optional(object, "word", Self::boolean);
-        let distinct = self.optional(object, "min_distinct", |r, v| {
-            let distinct = r.whole(v)?;
-            usize::try_from(distinct)
-                .ok()
-                .filter(|n| *n >= 1)
-                .or_else(|| r.error("type", "expected 1 or more"))
+        let min_distinct = self.optional(object, "min_distinct", |r, v| {
+            let number = r.whole_number(v)?;
+            usize::try_from(number).ok().filter(|n| *n >= 1).or_else(|| r.error("type", "expected 1 or more"))
         });
-        let named: Vec<_> = SEARCHES.into_iter().filter(|name| present(object, name)).collect();
-        // Whatever does not fit, the rest is read for its own errors.
-        let mut fits = present(object, "min_distinct") == distinct.is_some();
-        if named.len() != 1 {
+        let search_keys: Vec<_> = SEARCHES.into_iter().filter(|name| is_present(object, name)).collect();
+        // The other keys are read even after an error, so that each reports its own errors.
+        let mut is_consistent = is_present(object, "min_distinct") == min_distinct.is_some();
+        if search_keys.len() != 1 {
             self.error::<()>("shape", format!("expected exactly one of {}", SEARCHES.join(", ")));
-            fits = false;
+            is_consistent = false;
         }
-        if word.is_some() && named.iter().any(|kind| !matches!(*kind, "any_of" | "all_of" | "bank")) {
-            self.error::<()>("shape", "`word` goes with any_of, all_of and bank only: remove it");
-            fits = false;
+        if word.is_some() && search_keys.iter().any(|kind| !matches!(*kind, "any_of" | "all_of" | "bank")) {
+            self.error::<()>("shape", "`word` applies to any_of, all_of and bank only: remove it");
+            is_consistent = false;
         }
-        let mut searches: Vec<_> = named.iter().map(|kind| self.search(object, kind, word)).collect();
-        let (kind, search) = named.last().zip(searches.pop())?;
-        let usual = if *kind == "regex" { View::Raw } else { View::Lower };
-        let view = view.unwrap_or(usual);
+        let mut searches: Vec<_> = search_keys.iter().map(|kind| self.search(object, kind, word)).collect();
+        let (kind, search) = search_keys.last().zip(searches.pop())?;
+        let default_view = if *kind == "regex" { View::Raw } else { View::Lower };
+        let view = view.unwrap_or(default_view);
         if *kind == "regex" && view > View::Lower {
-            // A pattern has no folded form: it could name characters that the folded text never has.
+            // A pattern has no folded form: it could name characters that a folded text never contains.
             self.at("view", |r| {
                 r.error::<()>("shape", "patterns search the views raw and lower only: choose one of them")
             });
-            fits = false;
+            is_consistent = false;
         }
-        let search = search.filter(|_| fits)?;
+        let search = search.filter(|_| is_consistent)?;
         let count = match &search {
             Search::AnyOf { words, .. } | Search::AllOf { words, .. } => words.len(),
             Search::Regex(patterns) => patterns.len(),
-            // How many there are is seen when it is at hand.
+            // The number of entries is unknown until the bank is resolved.
             Search::Bank { .. } => usize::MAX,
         };
-        if distinct.is_some() && *kind == "all_of" {
-            return self.error("shape", "`min_distinct` does not go with `all_of`: remove it");
+        if min_distinct.is_some() && *kind == "all_of" {
+            return self.error("shape", "`min_distinct` cannot be combined with `all_of`: remove it");
         }
-        if distinct.is_some_and(|distinct| distinct > count) {
+        if min_distinct.is_some_and(|distinct| distinct > count) {
             return self.at("min_distinct", |r| {
                 r.error("limit", format!("larger than the number of words or patterns, which is {count}"))
             });
         }
-        let min_distinct = if *kind == "all_of" { count } else { distinct.unwrap_or(1) };
+        let min_distinct = if *kind == "all_of" { count } else { min_distinct.unwrap_or(1) };
         Some(Text { fields: fields?, view, search, min_distinct })
     }
 
     fn search(&mut self, text: &Object, kind: &str, word: Option<bool>) -> Option<Search> {
-        let whole = word.unwrap_or(kind == "words");
+        let whole_word = word.unwrap_or(kind == "words");
         self.required(text, kind, |r, v| match kind {
             "regex" => r.regexes(v).map(Search::Regex),
-            "bank" => r.text(v).map(|bank| Search::Bank { bank: BankId::new(bank), whole }),
-            "all_of" => r.words(v).map(|words| Search::AllOf { words, whole }),
-            _ => r.words(v).map(|words| Search::AnyOf { words, whole }),
+            "bank" => r.text(v).map(|bank| Search::Bank { bank: BankId::new(bank), whole: whole_word }),
+            "all_of" => r.words(v).map(|words| Search::AllOf { words, whole: whole_word }),
+            _ => r.words(v).map(|words| Search::AnyOf { words, whole: whole_word }),
         })
     }
 
-    /// One pattern, or a list of which one must be found.
+    /// Reads one pattern, or a list of which one must match.
     fn regexes(&mut self, value: &Json) -> Option<Vec<String>> {
         let limit = self.limits.regex_source_bytes;
         let pattern = |r: &mut Self, v: &Json| match v.as_str() {
@@ -271,174 +269,184 @@ impl Reader<'_> {
             Some(text) => Some(text.to_owned()),
             None => r.error("shape", "expected a pattern"),
         };
-        let patterns =
-            if value.is_array() { self.filled(value, pattern) } else { Some(vec![pattern(self, value)?]) }?;
-        self.counted(patterns.len())?;
+        let patterns = if value.is_array() {
+            self.non_empty_list(value, pattern)
+        } else {
+            Some(vec![pattern(self, value)?])
+        }?;
+        self.count_words(patterns.len())?;
         Some(patterns)
     }
 
     fn words(&mut self, value: &Json) -> Option<Vec<String>> {
-        let words = self.filled(value, |r, v| r.text(v).map(str::to_owned))?;
-        self.counted(words.len())?;
+        let words = self.non_empty_list(value, |r, v| r.text(v).map(str::to_owned))?;
+        self.count_words(words.len())?;
         Some(words)
     }
 }
 
 impl TextLeaf {
     /// Compiles a search of the texts in these slots.
-    pub(crate) fn over(slots: Option<Vec<usize>>, text: Text, context: &mut Context<'_>) -> Option<Self> {
+    pub(crate) fn compile_for_slots(
+        slots: Option<Vec<usize>>,
+        text: Text,
+        context: &mut Context<'_>,
+    ) -> Option<Self> {
         let all = matches!(text.search, Search::AllOf { .. });
         let mut entries = None;
         let mut needles = match text.search {
             Search::Bank { bank, whole } => {
-                let (needles, used) = entries_of(&bank, whole, text.view, context)?;
-                entries = Some(used);
+                let (needles, used_entries) = bank_needles(&bank, whole, text.view, context)?;
+                entries = Some(used_entries);
                 needles
             }
             Search::AnyOf { words, whole } | Search::AllOf { words, whole } => {
-                words_of(words, whole, text.view, context)?
+                word_needles(words, whole, text.view, context)?
             }
             Search::Regex(patterns) => {
                 let mut regexes = Vec::with_capacity(patterns.len());
                 context.at("regex", |c| {
                     for (nth, pattern) in patterns.iter().enumerate() {
-                        // A single pattern may stand without a list, so its path must hold for both.
+                        // A single pattern may be written without a list, so its error path must suit both forms.
                         regexes.extend(match patterns.len() {
-                            1 => pattern_of(pattern, text.view, c),
-                            _ => c.at(nth, |c| pattern_of(pattern, text.view, c)),
+                            1 => pattern_needle(pattern, text.view, c),
+                            _ => c.at(nth, |c| pattern_needle(pattern, text.view, c)),
                         });
                     }
                 });
                 (regexes.len() == patterns.len()).then_some(regexes)?
             }
         };
-        let needed = if all { needles.len() } else { text.min_distinct };
-        if !all && needed > 1 {
-            distinct(&mut needles, entries.as_mut());
-            if entries.is_none() && needles.len() < needed {
+        let required_count = if all { needles.len() } else { text.min_distinct };
+        if !all && required_count > 1 {
+            remove_duplicates(&mut needles, entries.as_mut());
+            if entries.is_none() && needles.len() < required_count {
                 let detail =
                     "words that are the same in this view count once, and too few are left to be found";
                 context.at("min_distinct", |c| c.error("limit", detail.to_owned()));
                 return None;
             }
         }
-        Some(Self { slots: slots?, view: text.view, needles, needed, bulk: None, entries })
+        Some(Self { slots: slots?, view: text.view, needles, required_count, bulk: None, entries })
     }
 
-    /// Bank of the needles, if they are not the rule's own.
+    /// Bank of the needles, if they are from a bank.
     pub(crate) fn bank(&self) -> Option<&BankId> {
-        self.entries.as_ref().map(UsedEntries::bank)
+        self.entries.as_ref().map(SelectedEntries::bank)
     }
 
-    /// The needles of which one must be found for the condition to pass, and how often one will be: if `k` of `n` are
-    /// needed, the `n - k + 1` rarest.
+    /// Needles of which one must be found for the condition to pass, and the estimated share of items with one. If `k` of
+    /// `n` needles are required, these are the `n - k + 1` rarest: the others alone are too few.
     pub(crate) fn indexed_needles(&self) -> Option<(f32, Vec<u32>)> {
         let costs =
             (0_u32..).zip(&self.needles).filter_map(|(nth, needle)| Some((needle.likelihood()?, nth)));
         let mut costs: Vec<_> = costs.collect();
         costs.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-        // A bank may have too few entries: then the condition is not indexed, and it cannot pass.
-        let enough = (self.needles.len() + 1).saturating_sub(self.needed);
-        if costs.len() < enough {
+        // A bank with fewer entries than required leaves no needle to index: no word nominates the condition, which cannot
+        // pass.
+        let indexed_count = (self.needles.len() + 1).saturating_sub(self.required_count);
+        if costs.len() < indexed_count {
             return None;
         }
-        costs.truncate(enough);
+        costs.truncate(indexed_count);
         let mut needles: Vec<_> = costs.iter().map(|(_, nth)| *nth).collect();
         needles.sort_unstable();
         Some((costs.iter().map(|(cost, _)| cost).sum(), needles))
     }
 
-    /// Steps that the patterns take on the usual text.
+    /// Estimated steps of the patterns on a typical text.
     #[allow(clippy::cast_precision_loss, reason = "a guess")]
-    pub(crate) fn on_usual_text(&self) -> f32 {
+    pub(crate) fn typical_pattern_steps(&self) -> f32 {
         let patterns = self.needles.iter().map(|needle| match needle {
-            Needle::Pattern { pattern, .. } => (1 + wide(USUAL_TEXT) / 4).saturating_mul(pattern.work) as f32,
+            Needle::Pattern { pattern, .. } => {
+                (1 + wide(TYPICAL_TEXT_BYTES) / 4).saturating_mul(pattern.work) as f32
+            }
             Needle::Word { .. } => 0.0,
         });
         patterns.sum()
     }
 
-    /// Prepares for being evaluated alone: a long list of words then costs one pass over a text.
-    pub(crate) fn gather(&mut self) {
+    /// Prepares the evaluation without a scan of the engine: a long list of words then costs one pass over a text.
+    pub(crate) fn build_bulk_search(&mut self) {
         let words = self.needles.iter().filter(|needle| matches!(needle, Needle::Word { .. })).count();
-        if self.bulk.is_some() || words <= FEW_WORDS || words < self.needles.len() {
+        if self.bulk.is_some() || words <= MAX_SINGLE_WORDS || words < self.needles.len() {
             return;
         }
         let mut places: HashMap<&[u8], usize> = HashMap::new();
-        let mut seen: Vec<&[u8]> = Vec::new();
+        let mut distinct_words: Vec<&[u8]> = Vec::new();
         let mut needles: Vec<(usize, u32)> = Vec::new();
         for (nth, needle) in (0_u32..).zip(&self.needles) {
-            let Needle::Word { seen: word, .. } = needle else { continue };
+            let Needle::Word { view_form: word, .. } = needle else { continue };
             let place = *places.entry(word.as_bytes()).or_insert_with_key(|word| {
-                seen.push(word);
-                seen.len() - 1
+                distinct_words.push(word);
+                distinct_words.len() - 1
             });
             needles.push((place, nth));
         }
-        // Stable: the needles of a word stay in their order.
+        // A stable sort keeps the needles of each word in their order.
         needles.sort_by_key(|(place, _)| *place);
-        let mut lengths = vec![0; seen.len()];
+        let mut lengths = vec![0; distinct_words.len()];
         for (place, _) in &needles {
             lengths[*place] += 1;
         }
         let starts = starts(lengths.into_iter());
-        let scanner = Scanner::new(&seen);
+        let scanner = Scanner::new(&distinct_words);
         self.bulk =
             Some(Bulk { scanner, needles: needles.into_iter().map(|(_, nth)| nth).collect(), starts });
     }
 
-    /// The needles that are found, sorted; no more than `enough`.
-    fn gathered(
+    /// Searches all words in one pass, and stops after `enough` needles. A complete result is sorted.
+    fn find_in_bulk(
         &self,
         bulk: &Bulk,
         enough: usize,
         input: &EvalInput<'_>,
         steps: &mut Steps,
     ) -> Result<Vec<usize>, OutOfSteps> {
-        let mut missing = vec![true; self.needles.len()];
-        let mut found = Vec::new();
+        let mut is_missing = vec![true; self.needles.len()];
+        let mut found_needles = Vec::new();
         for slot in &self.slots {
-            for seen in input.fields.texts(*slot, self.view) {
-                steps.take(1 + wide(seen.text.len()) / 16)?;
-                let mut spent = false;
-                let next = bulk.scanner.scan(seen.text.as_bytes(), &mut |word, start| {
+            for viewed in input.fields.texts(*slot, self.view) {
+                steps.take(1 + wide(viewed.text.len()) / 16)?;
+                let mut ran_out = false;
+                let next = bulk.scanner.scan(viewed.text.as_bytes(), &mut |word, start| {
                     if steps.take(1).is_err() {
-                        spent = true;
+                        ran_out = true;
                         return Next::Stop;
                     }
                     for nth in bulk.needles(word) {
-                        if missing[nth] && self.needles[nth].is_at(&seen, start) {
-                            missing[nth] = false;
-                            found.push(nth);
+                        if is_missing[nth] && self.needles[nth].is_at(&viewed, start) {
+                            is_missing[nth] = false;
+                            found_needles.push(nth);
                         }
                     }
-                    if found.len() >= enough { Next::Stop } else { Next::Go }
+                    if found_needles.len() >= enough { Next::Stop } else { Next::Go }
                 });
                 match next {
-                    _ if spent => return Err(OutOfSteps),
-                    Next::Stop => return Ok(found),
+                    _ if ran_out => return Err(OutOfSteps),
+                    Next::Stop => return Ok(found_needles),
                     Next::Go => {}
                 }
             }
         }
-        found.sort_unstable();
-        Ok(found)
+        found_needles.sort_unstable();
+        Ok(found_needles)
     }
 
-    /// True if one of the needles is in one of the texts.
-    pub(crate) fn finds(
+    /// True if the text contains the needle with this number.
+    pub(crate) fn contains_needle(
         &self,
         nth: usize,
-        seen: &ViewedText<'_, '_>,
+        viewed: &ViewedText<'_, '_>,
         steps: &mut Steps,
     ) -> Result<bool, OutOfSteps> {
-        self.needles[nth].is_in(seen, steps)
+        self.needles[nth].is_in(viewed, steps)
     }
 
     fn has(&self, needle: &Needle, input: &EvalInput<'_>, steps: &mut Steps) -> Result<bool, OutOfSteps> {
         for slot in &self.slots {
-            for seen in input.fields.texts(*slot, self.view) {
-                if needle.is_in(&seen, steps)? {
+            for viewed in input.fields.texts(*slot, self.view) {
+                if needle.is_in(&viewed, steps)? {
                     return Ok(true);
                 }
             }
@@ -453,16 +461,16 @@ impl TextLeaf {
         steps: &mut Steps,
     ) -> Result<Option<(usize, ViewedText<'s, 'a>, usize, usize)>, OutOfSteps> {
         for slot in &self.slots {
-            for seen in input.fields.texts(*slot, self.view) {
-                if let Some((start, end)) = needle.find(&seen, steps)? {
-                    return Ok(Some((*slot, seen, start, end)));
+            for viewed in input.fields.texts(*slot, self.view) {
+                if let Some((start, end)) = needle.find(&viewed, steps)? {
+                    return Ok(Some((*slot, viewed, start, end)));
                 }
             }
         }
         Ok(None)
     }
 
-    /// First place of each of these needles, and true if there are more than are shown.
+    /// Returns the first place of each of these needles, and true if more were found than the limit shows.
     fn hits(
         &self,
         needles: impl IntoIterator<Item = usize>,
@@ -471,19 +479,19 @@ impl TextLeaf {
     ) -> (Vec<Hit>, bool) {
         let mut hits = Vec::new();
         for (nth, needle) in needles.into_iter().map(|nth| (nth, &self.needles[nth])) {
-            let Ok(found) = self.find(needle, input, steps) else { break };
-            let Some((slot, seen, start, end)) = found else { continue };
+            let Ok(place) = self.find(needle, input, steps) else { break };
+            let Some((slot, viewed, start, end)) = place else { continue };
             if hits.len() >= input.limits.hits {
                 return (hits, true);
             }
-            let (start, end) = seen.origin(start, end);
+            let (start, end) = viewed.origin(start, end);
             hits.push(Hit {
                 field: input.fields.path(slot).to_owned(),
-                element: seen.element.name(input.limits.excerpt_bytes),
-                sought: excerpt(needle.written(), input.limits.excerpt_bytes).to_owned(),
+                element: viewed.element.name(input.limits.excerpt_bytes),
+                sought: excerpt(needle.source(), input.limits.excerpt_bytes).to_owned(),
                 start,
                 end,
-                found: excerpt(&seen.original[start..end], input.limits.excerpt_bytes).to_owned(),
+                found: excerpt(&viewed.original[start..end], input.limits.excerpt_bytes).to_owned(),
                 entry: self.entries.as_ref().and_then(|entries| entries.name(nth)),
             });
         }
@@ -491,38 +499,43 @@ impl TextLeaf {
     }
 }
 
-fn words_of(words: Vec<String>, whole: bool, view: View, context: &mut Context<'_>) -> Option<Vec<Needle>> {
+fn word_needles(
+    words: Vec<String>,
+    whole: bool,
+    view: View,
+    context: &mut Context<'_>,
+) -> Option<Vec<Needle>> {
     context.count_words(words.len())?;
     let mut needles = Vec::with_capacity(words.len());
     for written in words {
-        let (seen, runs) = Derived::of_word(&written, view);
-        if seen.is_empty() {
+        let (view_form, runs) = Derived::of_word(&written, view);
+        if view_form.is_empty() {
             context.error(
                 "empty",
                 format!(
                     "word {} has no letters in this view: remove it or choose a finer view",
-                    shown(&written)
+                    quote(&written)
                 ),
             );
             return None;
         }
-        needles.push(word_of(written.into(), seen, runs, whole));
+        needles.push(word_needle(written.into(), view_form, runs, whole));
     }
     if let Some(word) = needles.iter().find(|needle| needle.is_short()) {
-        let word = shown(word.written());
+        let word = quote(word.source());
         let detail = format!("{word} is found inside of many words: `word: true` finds it only alone");
         context.warn("short_word", detail);
     }
     Some(needles)
 }
 
-/// The entries of a bank that can be searched for.
-fn entries_of(
+/// Needles of the usable entries of a bank.
+fn bank_needles(
     bank: &BankId,
     whole: bool,
     view: View,
     context: &mut Context<'_>,
-) -> Option<(Vec<Needle>, UsedEntries)> {
+) -> Option<(Vec<Needle>, SelectedEntries)> {
     let bank = context.bank(bank, &[BankKind::Text, BankKind::Regex])?;
     if bank.kind == BankKind::Regex && (whole || view > View::Lower) {
         let key = if whole { "word" } else { "view" };
@@ -530,66 +543,74 @@ fn entries_of(
         context.at(key, |c| c.error("shape", detail.to_owned()));
         return None;
     }
-    let (mut needles, mut used) =
+    let (mut needles, mut entry_numbers) =
         (Vec::with_capacity(bank.entries.len()), Vec::with_capacity(bank.entries.len()));
     for (nth, entry) in (0_u32..).zip(&*bank.entries) {
         let needle = if bank.kind == BankKind::Regex {
             context.count_regex()?;
-            compiled(&entry.value, context.limits.regex_bytes)
+            compile_pattern(&entry.value, context.limits.regex_bytes)
         } else {
-            let (seen, runs) = Derived::of_word(&entry.value, view);
-            let word = word_of(Arc::clone(&entry.value), seen, runs, whole);
+            let (view_form, runs) = Derived::of_word(&entry.value, view);
+            let word = word_needle(Arc::clone(&entry.value), view_form, runs, whole);
             if word.length() > 0 { Ok(word) } else { Err("it has no letters in this view".to_owned()) }
         };
         match needle {
             Ok(needle) => {
                 needles.push(needle);
-                used.push(nth);
+                entry_numbers.push(nth);
             }
-            Err(why) => context.unusable(&bank.key, entry, &why),
+            Err(reason) => context.warn_unusable_entry(&bank.key, entry, &reason),
         }
     }
-    let used = UsedEntries::new(bank, used);
+    let used_entries = SelectedEntries::new(bank, entry_numbers);
     context.count_words(needles.len())?;
     let mut short = needles.iter().filter(|needle| needle.is_short());
-    if let Some(first) = short.next() {
-        let first = shown(first.written());
-        let more = match short.count() {
+    if let Some(first_needle) = short.next() {
+        let first_word = quote(first_needle.source());
+        let further_entries = match short.count() {
             0 => String::new(),
-            more => format!(", as are {more} more entries"),
+            count => format!(", as are {count} more entries"),
         };
-        let detail =
-            format!("entry {first} is found inside of many words{more}: `word: true` finds it only alone");
+        let detail = format!(
+            "entry {first_word} is found inside of many words{further_entries}: `word: true` finds it only alone"
+        );
         context.at("bank", |c| c.warn("short_word", detail));
     }
-    Some((needles, used))
+    Some((needles, used_entries))
 }
 
-fn word_of(written: Arc<str>, seen: String, runs: Runs, whole: bool) -> Needle {
-    let seen = if *seen == *written { Arc::clone(&written) } else { seen.into() };
-    Needle::Word { written, seen, runs: (!runs.is_empty()).then(|| Box::new(runs)), whole }
-}
-
-/// Leaves the first of needles that are found together, each with its entry.
-fn distinct(needles: &mut Vec<Needle>, entries: Option<&mut UsedEntries>) {
-    let mut known = HashSet::new();
-    let first: Vec<bool> = needles
-        .iter()
-        .map(|needle| match needle {
-            Needle::Word { seen, runs, .. } => known.insert((Arc::clone(seen), runs.clone())),
-            Needle::Pattern { pattern, .. } => known.insert((pattern.as_str().into(), None)),
-        })
-        .collect();
-    let mut kept = first.iter();
-    needles.retain(|_| kept.next().is_some_and(|first| *first));
-    if let Some(entries) = entries {
-        entries.retain(&first);
+fn word_needle(written: Arc<str>, view_form: String, runs: Runs, whole: bool) -> Needle {
+    let seen = if *view_form == *written { Arc::clone(&written) } else { view_form.into() };
+    Needle::Word {
+        written,
+        view_form: seen,
+        runs: (!runs.is_empty()).then(|| Box::new(runs)),
+        whole_word: whole,
     }
 }
 
-fn pattern_of(pattern: &str, view: View, context: &mut Context<'_>) -> Option<Needle> {
+/// Keeps the first of several needles with the same matches, with its entry.
+fn remove_duplicates(needles: &mut Vec<Needle>, entries: Option<&mut SelectedEntries>) {
+    let mut distinct_needles = HashSet::new();
+    let is_first: Vec<bool> = needles
+        .iter()
+        .map(|needle| match needle {
+            Needle::Word { view_form, runs, .. } => {
+                distinct_needles.insert((Arc::clone(view_form), runs.clone()))
+            }
+            Needle::Pattern { pattern, .. } => distinct_needles.insert((pattern.as_str().into(), None)),
+        })
+        .collect();
+    let mut flags = is_first.iter();
+    needles.retain(|_| flags.next().is_some_and(|flag| *flag));
+    if let Some(entries) = entries {
+        entries.retain(&is_first);
+    }
+}
+
+fn pattern_needle(pattern: &str, view: View, context: &mut Context<'_>) -> Option<Needle> {
     context.count_regex()?;
-    match compiled(pattern, context.limits.regex_bytes) {
+    match compile_pattern(pattern, context.limits.regex_bytes) {
         Ok(needle) => {
             if let Needle::Pattern { pattern, .. } = &needle
                 && pattern.regex().is_match("")
@@ -612,24 +633,24 @@ fn pattern_of(pattern: &str, view: View, context: &mut Context<'_>) -> Option<Ne
             }
             Some(needle)
         }
-        Err(why) => {
-            context.error("regex", format!("the pattern {}", why.trim_start_matches("it ")));
+        Err(reason) => {
+            context.error("regex", format!("the pattern {}", reason.trim_start_matches("it ")));
             None
         }
     }
 }
 
-/// The evaluation of a text condition, as explanations show it.
+/// Explanation of a text condition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TextExplained {
     pub outcome: ConditionResult,
     #[serde(rename = "in")]
     pub fields: Vec<String>,
     pub view: View,
-    /// The first place of each word or pattern that was found.
+    /// First place of each word or pattern that was found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hits: Vec<Hit>,
-    /// More words or patterns were found than are shown.
+    /// True if more words or patterns were found than are listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
 }

@@ -1,15 +1,14 @@
-//! One rule on one item with all of its conditions, for people who ask why it matches or does not.
-//!
-//! It has no effects; a submission is evaluated by `scan` and `finish`.
+//! Explains one rule on one item with all of its conditions, for people who ask why it does or does not match. Has no
+//! effects.
 
 use std::sync::Arc;
 
 use tidegate_schemas::ids::{RuleId, WindowId};
 
-use super::{Open, Plan, Scan, Waiting, texts};
+use super::{EvaluatedRule, PendingLeaf, Plan, Scan, searched_paths};
 use crate::{
     compile::Rule,
-    engine::{index::Index, windows::Added},
+    engine::{index::Index, windows::WindowAdditions},
     facts::{Facts, Need},
     item::Item,
     leaves::{self, Explained},
@@ -18,97 +17,98 @@ use crate::{
     outcome::Omissions,
 };
 
-/// A rule's conditions as far as the item decides them, and the facts that are still needed.
+/// Conditions of a rule as far as the item decides them, and the needs of the others.
 #[derive(Debug)]
 pub struct PendingExplanation {
-    open: Open,
-    /// True if the rule is evaluated for such an item at all.
+    rule: EvaluatedRule,
+    /// True if an evaluation of the item includes the rule.
     pub concerns: bool,
-    /// Texts that its conditions search and windows that they ask, of which the item has more than is looked at.
+    /// Texts and windows of its conditions that the evaluation read only in part.
     pub left_out: Omissions,
 }
 
 impl PendingExplanation {
     pub fn needs(&self) -> impl Iterator<Item = &Need> {
-        self.open.waiting.iter().flat_map(|waiting| &waiting.needs)
+        self.rule.pending_leaves.iter().flat_map(|leaf| &leaf.needs)
     }
 }
 
 impl Plan {
-    /// `None`: there is no such rule.
+    /// Evaluates the conditions with the item alone. `None` if the plan has no such rule.
     pub fn begin_explanation(&self, item: &Item<'_>, rule: &RuleId) -> Option<PendingExplanation> {
-        let place = *self.places.get(rule)?;
+        let place = *self.rule_numbers.get(rule)?;
         let rule = &self.rules[place as usize];
-        // Where the rule's own search takes too many steps, the joint one may have refuted it, as in an evaluation.
-        let searched = texts(&[place], &self.rules, &self.predicates);
-        let (mut evaluated, spent) = self.evaluate_conditions(item, rule, &searched, None);
-        if spent {
-            evaluated = self.evaluate_conditions(item, rule, &searched, Some(self.index_of(item))).0;
+        // If the search for this rule alone takes too many steps, the joint search of the index can still decide it, as in
+        // an evaluation.
+        let text_paths = searched_paths(&[place], &self.rules, &self.predicates);
+        let (mut evaluation, ran_out) = self.evaluate_conditions(item, rule, &text_paths, None);
+        if ran_out {
+            evaluation = self.evaluate_conditions(item, rule, &text_paths, Some(self.index_of(item))).0;
         }
-        let concerns = self.concerns(place, item) && rule.speaks_of(item.type_id);
-        evaluated.map(|(open, left_out)| PendingExplanation { open, concerns, left_out })
+        let concerns = self.is_triggered(place, item) && rule.applies_to_type(item.type_id);
+        evaluation.map(|(rule, omissions)| PendingExplanation { rule, concerns, left_out: omissions })
     }
 
-    /// Evaluates each condition; and whether one takes more steps than there are.
+    /// Evaluates each condition. The flag is true if one takes more steps than are left.
     fn evaluate_conditions(
         &self,
         item: &Item<'_>,
         rule: &Arc<Rule>,
-        searched: &[usize],
+        text_paths: &[usize],
         joint: Option<&Index>,
-    ) -> (Option<(Open, Omissions)>, bool) {
-        let (mut open, mut spent) = (None, false);
-        let none = Index::default();
-        let scan = self.run(item, joint.unwrap_or(&none), searched, None, |run| {
+    ) -> (Option<(EvaluatedRule, Omissions)>, bool) {
+        let (mut evaluated_rule, mut ran_out) = (None, false);
+        let empty_index = Index::default();
+        let scan = self.run(item, joint.unwrap_or(&empty_index), text_paths, None, |run| {
             if joint.is_some() {
                 let candidates = run.candidates();
                 run.scratch.candidates.give_back(candidates);
             }
             run.steps.next_rule();
-            let (mut leaves, mut explained, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+            let (mut masks, mut explained, mut pending_leaves) = (Vec::new(), Vec::new(), Vec::new());
             for (leaf, predicate) in rule.leaves.iter().enumerate() {
-                let known = run.mask(*predicate).unwrap_or_else(|OutOfSteps| {
-                    spent = true;
+                let mask = run.mask(*predicate).unwrap_or_else(|OutOfSteps| {
+                    ran_out = true;
                     Mask::ERRORED
                 });
                 let predicate = &self.predicates[*predicate as usize];
-                if known.is_pending() {
-                    waiting.push(Waiting { leaf, needs: predicate.needs(run.input) });
+                if mask.is_pending() {
+                    pending_leaves.push(PendingLeaf { leaf, needs: predicate.collect_needs(run.input) });
                 }
-                explained.push(predicate.explain(known, None, run.input, &mut run.steps));
-                leaves.push(known);
+                explained.push(predicate.explain(mask, None, run.input, &mut run.steps));
+                masks.push(mask);
             }
-            let asks = |window: &WindowId| {
-                let mut needs = waiting.iter().flat_map(|waiting| &waiting.needs);
-                needs.any(|need| matches!(need, Need::Count { window: asked, .. } if asked == window))
+            let is_needed = |window: &WindowId| {
+                let mut pending_needs = pending_leaves.iter().flat_map(|leaf| &leaf.needs);
+                pending_needs.any(|need| matches!(need, Need::Count { window: needed_window, .. } if needed_window == window))
             };
-            let mut added = Added::default();
-            for place in self.counted.get(item.type_id).into_iter().flatten() {
+            let mut added = WindowAdditions::default();
+            for place in self.windows_by_type.get(item.type_id).into_iter().flatten() {
                 let counting = &self.windows[*place];
-                if asks(&counting.window.key) {
+                if is_needed(&counting.window.key) {
                     counting.add(item, run, &mut added);
                 }
             }
-            open = Some(Open { rule: Arc::clone(rule), leaves, explained, waiting });
+            evaluated_rule = Some(EvaluatedRule { rule: Arc::clone(rule), masks, explained, pending_leaves });
             Scan { added, ..Scan::default() }
         });
-        let left_out =
+        let omissions =
             Omissions { uncounted: scan.added.1, truncated: scan.truncated, ..Omissions::default() };
-        (open.map(|open| (open, left_out)), spent)
+        (evaluated_rule.map(|rule| (rule, omissions)), ran_out)
     }
 
-    /// Decides each condition with the facts, whether or not the rule matches or concerns the item. A need
+    /// Decides each condition with the facts, even if the rule does not match or the item does not trigger it. A need
     /// without an answer counts as failed.
     pub fn finish_explanation(&self, pending: PendingExplanation, facts: &Facts) -> Explained {
-        let mut open = pending.open;
-        open.settle(self, facts, &mut Steps::new(&self.limits));
-        leaves::tree(&open.rule.when, &open.rule.uses, open.explained)
+        let mut rule = pending.rule;
+        rule.settle(self, facts, &mut Steps::new(&self.limits));
+        leaves::tree(&rule.rule.when, &rule.rule.uses, rule.explained)
     }
 
-    /// Returns what an explanation leaves out of the item and of the facts.
+    /// Returns the parts of the item and of the facts that the explanation leaves out.
     pub fn left_out(&self, pending: &PendingExplanation, facts: &Facts) -> Omissions {
-        let mut left_out = pending.left_out.clone();
-        pending.open.add_cut_texts(self, facts, &mut left_out.truncated);
-        left_out
+        let mut omissions = pending.left_out.clone();
+        pending.rule.add_truncated_texts(self, facts, &mut omissions.truncated);
+        omissions
     }
 }

@@ -1,6 +1,5 @@
-//! All rules of an organisation as one plan, evaluated in two phases around the caller's look-ups.
-//!
-//! It decides which rules are looked at in earnest, and in which order; how conditions are evaluated is in `leaves`.
+//! All rules of an organisation as one plan, evaluated in two phases: [`Plan::scan`] with the item alone, [`Plan::finish`]
+//! with the facts that the caller looked up. Single conditions are evaluated in `leaves`.
 
 mod explain;
 
@@ -20,7 +19,7 @@ use crate::{
         index::Index,
         precheck::Precheck,
         scratch::Scratch,
-        windows::{self, Added},
+        windows::{self, WindowAdditions},
         witness::Costs,
     },
     error::{RuleError, Warning},
@@ -45,7 +44,7 @@ pub use self::explain::PendingExplanation;
 #[derive(Debug)]
 pub struct Plan {
     rules: Vec<Arc<Rule>>,
-    places: HashMap<RuleId, u32>,
+    rule_numbers: HashMap<RuleId, u32>,
     /// Candidates by rule.
     candidates: Vec<Candidate>,
     predicates: Vec<Leaf>,
@@ -53,56 +52,56 @@ pub struct Plan {
     addresses: Addresses,
     windows: Vec<CountingWindow>,
     /// Indices of the windows of each item type.
-    counted: HashMap<TypeId, Box<[usize]>, BuildFastHasher>,
+    windows_by_type: HashMap<TypeId, Box<[usize]>, BuildFastHasher>,
     indexes: Vec<Index>,
-    parts: TypeIndexes,
-    /// Words of the largest scan.
-    words: usize,
-    /// Values that guards look at, of the largest index.
-    watched: usize,
+    type_indexes: TypeIndexes,
+    /// Number of words of the largest scan.
+    word_count: usize,
+    /// Number of values that the guards of the largest index watch.
+    watched_values: usize,
     limits: Limits,
     /// Warnings of the compilation.
-    noted: Vec<Warning>,
+    compile_warnings: Vec<Warning>,
 }
 
 /// Size of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanSize {
     pub rules: usize,
-    /// Conditions of all rules, and how many different ones they are.
+    /// Conditions of all rules; `predicates` counts the distinct ones.
     pub conditions: usize,
     pub predicates: usize,
     pub text_predicates: usize,
-    /// Rules of one item type that are evaluated for each item, because they are not indexed.
+    /// Rules of one item type that are evaluated for each item, because no value indexes them.
     pub unindexed: usize,
-    /// Words that are sought in each text.
+    /// Words searched in each text.
     pub words: usize,
-    /// Memory of the search for them.
+    /// Memory of the search for these words.
     pub search_bytes: usize,
 }
 
-/// Index and texts that serve an item type.
+/// Index and text paths that serve an item type.
 #[derive(Clone, Debug)]
 struct TypeIndex {
     index: usize,
-    /// Paths whose texts its rules search.
-    texts: Box<[usize]>,
+    /// Paths whose texts the rules of the index search.
+    text_paths: Box<[usize]>,
 }
 
 #[derive(Debug)]
 struct TypeIndexes {
     by_type: HashMap<TypeId, TypeIndex, BuildFastHasher>,
-    /// TypeIndex for item types that are not known.
-    other: TypeIndex,
-    /// All item types share one index.
-    shared: bool,
+    /// Serves item types outside of the vocabulary.
+    fallback: TypeIndex,
+    /// True if all item types use one index.
+    is_shared: bool,
 }
 
-/// Data of a rule that is needed once it is a candidate, in one cache line.
+/// Data of a rule that every evaluation as a candidate reads, in one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Candidate {
-    /// Events that the rule is for, as bits.
+    /// Bit set of the events that trigger the rule.
     on: u8,
     expires_at: Millis,
     precheck: Precheck,
@@ -112,7 +111,7 @@ struct Candidate {
 impl Candidate {
     fn of(rule: &Arc<Rule>, costs: &Costs) -> Self {
         Self {
-            on: rule.on.iter().fold(0, |on, one| on | bit(*one)),
+            on: rule.on.iter().fold(0, |on, event| on | bit(*event)),
             expires_at: rule.expires_at.unwrap_or(Millis(i64::MAX)),
             precheck: Precheck::of(rule, costs),
             rule: Arc::clone(rule),
@@ -128,68 +127,69 @@ fn bit(on: On) -> u8 {
     }
 }
 
-/// Result of looking at the item alone. It owns what it needs, so the item may go.
+/// Result of the first phase. Owns its data, so the item can be dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
     entries: Vec<Entry>,
     needs: Vec<Need>,
     truncated: Vec<String>,
-    added: Added,
+    added: WindowAdditions,
     evaluated_rules: usize,
     ran_out_of_time: bool,
-    /// True if its outcome is incomplete because the caller needs it no more.
+    /// True if the outcome is incomplete because the caller interrupted the evaluation.
     was_interrupted: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Entry {
     Errored(Arc<Rule>),
-    Open(Box<Open>),
+    Evaluated(Box<EvaluatedRule>),
 }
 
-/// A rule that passed, or waits for facts. Its leaves are in document order.
+/// Rule that passed or depends on facts. Masks and explanations are in document order of its leaves.
 #[derive(Clone, Debug)]
-struct Open {
+struct EvaluatedRule {
     rule: Arc<Rule>,
-    leaves: Vec<Mask>,
+    masks: Vec<Mask>,
     explained: Vec<Explained>,
-    waiting: Vec<Waiting>,
+    pending_leaves: Vec<PendingLeaf>,
 }
 
-/// A leaf that a fact decides.
+/// Leaf whose outcome depends on facts.
 #[derive(Clone, Debug)]
-struct Waiting {
+struct PendingLeaf {
     leaf: usize,
     needs: Vec<Need>,
 }
 
-/// Item types may be served by so many times as many indexed rules as there are before they share one index.
-const SHARE: usize = 8;
+/// Item types share one index if separate ones would index each rule more often than this on average.
+const MAX_COPIES_PER_RULE: usize = 8;
 
 impl Scan {
-    /// Facts that must be looked up before the plan can be finished; each need once.
+    /// Facts to look up before [`Plan::finish`]; each need once.
     pub fn needs(&self) -> &[Need] {
         &self.needs
     }
 
-    /// Entries that the item adds to windows. Written before the needs are looked up, so that the item counts itself.
+    /// Entries that the item adds to windows. The caller writes them before it looks up the needs, so that the item counts
+    /// itself.
     pub fn entries(&self) -> &[WindowEntry] {
         &self.added.0
     }
 
-    /// True if the evaluation ended because it took all its CPU time, not because of its steps.
+    /// True if the evaluation ended at the limit of CPU time instead of the limit of steps.
     pub fn ran_out_of_time(&self) -> bool {
         self.ran_out_of_time
     }
 
-    /// Number of rules that had to be looked at, if only to see that they lack a number.
+    /// Number of rules that were evaluated or refuted by a guard.
     pub fn evaluated_rules(&self) -> usize {
         self.evaluated_rules
     }
 }
 
 impl Plan {
-    /// Compiles rule documents, in the order in which their outcomes will be listed.
+    /// Compiles rule documents. Outcomes list rules in the same order.
     pub fn compile(
         rules: &[RuleSource<'_>],
         vocabulary: &Vocabulary,
@@ -198,55 +198,55 @@ impl Plan {
         let compiled = compile::compile(rules, vocabulary, limits)?;
         let (rules, mut predicates) = (compiled.rules, compiled.predicates);
         let costs = Costs::new(&predicates);
-        let (lists, parts) = partitions(&rules, &predicates, vocabulary);
+        let (lists, parts) = partition_rules(&rules, &predicates, vocabulary);
         let indexes: Vec<_> =
             lists.into_iter().map(|list| Index::new(list, &rules, &predicates, &costs)).collect();
-        // An index of item types that the condition's rules do not concern never asks for it.
-        let alone: HashSet<u32> =
-            indexes.iter().flat_map(|index| unscanned(index, &rules)).copied().collect();
+        // A predicate that no scan covers is evaluated for each item, so it needs a search of its own for all of its words.
+        let unscanned: HashSet<u32> =
+            indexes.iter().flat_map(|index| unscanned_predicates(index, &rules)).copied().collect();
         for (number, predicate) in (0_u32..).zip(&mut predicates) {
             if let Leaf::Text(text) = predicate
-                && (text.needed > 1 || alone.contains(&number))
+                && (text.required_count > 1 || unscanned.contains(&number))
             {
-                text.gather();
+                text.build_bulk_search();
             }
         }
         let memory = predicates.iter().map(Leaf::memory).sum::<usize>()
             + indexes.iter().map(Index::memory).sum::<usize>();
         if memory > limits.memory_bytes {
-            let most = limits.memory_bytes;
+            let limit = limits.memory_bytes;
             let detail = format!(
-                "all rules together take about {memory} bytes of memory, the limit is {most}: use fewer words and patterns, \
+                "all rules together take about {memory} bytes of memory, the limit is {limit}: use fewer words and patterns, \
                  or raise `memory_bytes`"
             );
             return Err(vec![RuleError::new("rule", "", "", "limit", detail)]);
         }
         Ok(Self {
-            places: (0..).zip(&rules).map(|(place, rule)| (rule.head.rule.clone(), place)).collect(),
+            rule_numbers: (0..).zip(&rules).map(|(place, rule)| (rule.head.rule.clone(), place)).collect(),
             candidates: rules.iter().map(|rule| Candidate::of(rule, &costs)).collect(),
-            words: indexes.iter().map(Index::words).max().unwrap_or_default(),
-            watched: indexes.iter().map(|index| index.indexed.watched()).max().unwrap_or_default(),
+            word_count: indexes.iter().map(Index::words).max().unwrap_or_default(),
+            watched_values: indexes.iter().map(|index| index.indexed.watched()).max().unwrap_or_default(),
             rules,
             predicates,
-            counted: windows::by_type(&compiled.windows, vocabulary.types()),
+            windows_by_type: windows::by_type(&compiled.windows, vocabulary.types()),
             windows: compiled.windows,
             paths: compiled.paths,
             addresses: vocabulary.addresses(),
             indexes,
-            parts,
+            type_indexes: parts,
             limits: limits.clone(),
-            noted: compiled.warnings,
+            compile_warnings: compiled.warnings,
         })
     }
 
-    /// Rules with a condition that depends on facts which are not in the item.
+    /// Rules with a condition that depends on facts beyond the item.
     pub fn rules_that_look_up(&self) -> impl Iterator<Item = &RuleId> {
         let looks_up =
             |rule: &Rule| rule.leaves.iter().any(|leaf| self.predicates[*leaf as usize].looks_up());
         self.rules.iter().filter(move |rule| looks_up(rule)).map(|rule| &rule.head.rule)
     }
 
-    /// Rules with a condition that depends on such a fact other than the score of a model.
+    /// Rules with a condition that depends on facts beyond the item, other than the score of a model.
     pub fn rules_that_look_up_other_than_scores(&self) -> impl Iterator<Item = &RuleId> {
         let is_other = |leaf: &u32| {
             let predicate = &self.predicates[*leaf as usize];
@@ -256,56 +256,54 @@ impl Plan {
         self.rules.iter().filter(looks_up).map(|rule| &rule.head.rule)
     }
 
-    /// Returns warnings about the rules. It compares them with each other, so it is for authors of rules and too slow
-    /// for plans that only run.
+    /// Returns warnings for authors of rules. Compares rules with each other, which is too slow for plans that only run.
     pub fn warnings(&self) -> Vec<Warning> {
-        let everywhere: Vec<u32> = self.indexes.iter().flat_map(Index::run_everywhere).collect();
+        let on_all_texts: Vec<u32> =
+            self.indexes.iter().flat_map(Index::unindexed_pattern_predicates).collect();
         let mut unindexed: Vec<u32> = self.indexes.iter().flat_map(|index| &*index.always).copied().collect();
         unindexed.sort_unstable();
-        let mut warnings = self.noted.clone();
+        let mut warnings = self.compile_warnings.clone();
         let (rules, costs) = (self.rules.iter().map(|rule| &**rule), Costs::new(&self.predicates));
-        warnings.extend(lint::warnings(rules, &self.predicates, &unindexed, &everywhere, &costs));
+        warnings.extend(lint::warnings(rules, &self.predicates, &unindexed, &on_all_texts, &costs));
         let overloads = self.overloads();
-        // Of a single pattern in its document that is said at its place.
-        let untold = |it: &&Overload| it.patterns > 1 || !it.banks.is_empty();
-        let of_any_text = overloads.iter().filter(untold);
-        let hostile = overload::of_hostile_texts(&self.rules, &self.predicates, &self.limits);
-        let of_hostile_texts =
-            hostile.iter().filter(|it| overloads.iter().all(|other| other.rule != it.rule));
-        warnings.extend(
-            of_any_text
-                .chain(of_hostile_texts)
-                .map(|it| Warning::new("rule", it.rule.as_str(), "/when", "regex_costly", it.to_string())),
-        );
+        // The compiler has warned of a single pattern of the document already, at its place.
+        let is_unreported = |overload: &&Overload| overload.patterns > 1 || !overload.banks.is_empty();
+        let unreported = overloads.iter().filter(is_unreported);
+        let hostile_overloads = overload::find_hostile_overloads(&self.rules, &self.predicates, &self.limits);
+        let of_hostile_texts = hostile_overloads
+            .iter()
+            .filter(|overload| overloads.iter().all(|other| other.rule != overload.rule));
+        warnings.extend(unreported.chain(of_hostile_texts).map(|overload| {
+            Warning::new("rule", overload.rule.as_str(), "/when", "regex_costly", overload.to_string())
+        }));
         warnings
     }
 
-    /// The rules whose patterns take more steps than a rule has, on texts shorter than the longest.
+    /// Rules whose patterns exceed the steps of one rule on texts shorter than the limit.
     pub fn overloads(&self) -> Vec<Overload> {
-        overload::of(&self.rules, &self.predicates, &self.indexes, &self.limits)
+        overload::find_overloads(&self.rules, &self.predicates, &self.indexes, &self.limits)
     }
 
-    /// The rules that are evaluated, in order.
+    /// Heads of the rules in order of evaluation.
     pub fn rules(&self) -> impl Iterator<Item = &RuleHead> {
         self.rules.iter().map(|rule| &rule.head)
     }
 
-    /// One of them.
+    /// Head of a rule, if the plan has it.
     pub fn rule(&self, rule: &RuleId) -> Option<&RuleHead> {
-        self.places.get(rule).map(|place| &self.rules[*place as usize].head)
+        self.rule_numbers.get(rule).map(|place| &self.rules[*place as usize].head)
     }
 
-    /// The windows that items add to.
+    /// Windows that items add to.
     pub fn windows(&self) -> impl Iterator<Item = &Window> {
         self.windows.iter().map(|counting| &counting.window)
     }
 
-    /// A window by its key.
     pub fn window(&self, key: &WindowId) -> Option<&Window> {
         self.windows().find(|window| window.key == *key)
     }
 
-    /// The models that conditions ask.
+    /// Models that conditions use.
     pub(crate) fn models(&self) -> impl Iterator<Item = &str> {
         self.predicates.iter().filter_map(|predicate| match predicate {
             Leaf::Score(score) => Some(score.model()),
@@ -318,16 +316,15 @@ impl Plan {
         &self.limits
     }
 
-    /// Returns the size of the plan.
     pub fn size(&self) -> PlanSize {
-        let texts = |predicate: &&Leaf| matches!(predicate, Leaf::Text(_));
+        let is_text = |predicate: &&Leaf| matches!(predicate, Leaf::Text(_));
         PlanSize {
             rules: self.rules.len(),
             conditions: self.rules.iter().map(|rule| rule.leaves.len()).sum(),
             predicates: self.predicates.len(),
-            text_predicates: self.predicates.iter().filter(texts).count(),
+            text_predicates: self.predicates.iter().filter(is_text).count(),
             unindexed: self.indexes.iter().map(|index| index.always.len()).max().unwrap_or_default(),
-            words: self.words,
+            words: self.word_count,
             search_bytes: self.indexes.iter().map(Index::memory).sum(),
         }
     }
@@ -336,24 +333,25 @@ impl Plan {
         self.rules.iter().map(|rule| (rule, rule.tests.as_slice()))
     }
 
-    /// Decides what the item alone decides, and says what else must be known.
+    /// Evaluates the item alone, and collects the needs of the undecided rules.
     pub fn scan(&self, item: &Item<'_>) -> Scan {
         self.scan_with_interrupt(item, None).unwrap_or_default()
     }
 
-    /// Does the same, and returns `None` if it was interrupted.
+    /// Like [`Self::scan`], but returns `None` after an interrupt.
     pub fn scan_until(&self, item: &Item<'_>, interrupt: &Interrupt) -> Option<Scan> {
         self.scan_with_interrupt(item, Some(interrupt))
     }
 
     fn scan_with_interrupt(&self, item: &Item<'_>, interrupt: Option<&Interrupt>) -> Option<Scan> {
-        let scan = self.run(item, self.index_of(item), &self.part(item).texts, interrupt, |run| {
+        let scan = self.run(item, self.index_of(item), &self.type_index(item).text_paths, interrupt, |run| {
             let candidates = run.candidates();
-            let mut added = Added::default();
-            for place in self.counted.get(item.type_id).into_iter().flatten() {
+            let mut added = WindowAdditions::default();
+            for place in self.windows_by_type.get(item.type_id).into_iter().flatten() {
                 self.windows[*place].add(item, run, &mut added);
             }
-            let mut scan = self.evaluate(run, candidates.iter().filter(|rule| self.concerns(**rule, item)));
+            let mut scan =
+                self.evaluate(run, candidates.iter().filter(|rule| self.is_triggered(**rule, item)));
             scan.evaluated_rules += run.scratch.refuted;
             run.scratch.candidates.give_back(candidates);
             scan.added = added;
@@ -362,26 +360,26 @@ impl Plan {
         (!scan.was_interrupted).then_some(scan)
     }
 
-    /// Evaluates one rule, whether or not it concerns the item.
-    pub(crate) fn scan_this(&self, item: &Item<'_>, rule: &Arc<Rule>) -> Scan {
-        let number = self.rules.iter().position(|known| Arc::ptr_eq(known, rule));
+    /// Evaluates one rule, even if the item does not trigger it.
+    pub(crate) fn scan_rule(&self, item: &Item<'_>, rule: &Arc<Rule>) -> Scan {
+        let number = self.rules.iter().position(|compiled_rule| Arc::ptr_eq(compiled_rule, rule));
         let number = number.and_then(|number| u32::try_from(number).ok());
         self.run(item, &Index::default(), &[], None, |run| self.evaluate(run, number.iter()))
     }
 
-    fn part(&self, item: &Item<'_>) -> &TypeIndex {
-        self.parts.by_type.get(item.type_id).unwrap_or(&self.parts.other)
+    fn type_index(&self, item: &Item<'_>) -> &TypeIndex {
+        self.type_indexes.by_type.get(item.type_id).unwrap_or(&self.type_indexes.fallback)
     }
 
     fn index_of(&self, item: &Item<'_>) -> &Index {
-        &self.indexes[self.part(item).index]
+        &self.indexes[self.type_index(item).index]
     }
 
-    fn concerns(&self, rule: u32, item: &Item<'_>) -> bool {
+    fn is_triggered(&self, rule: u32, item: &Item<'_>) -> bool {
         let candidate = &self.candidates[rule as usize];
-        // An index that is not shared holds no others.
-        let typed = !self.parts.shared || candidate.rule.speaks_of(item.type_id);
-        candidate.on & bit(item.on) != 0 && item.now < candidate.expires_at && typed
+        // A separate index holds rules of its own item types only.
+        let has_type = !self.type_indexes.is_shared || candidate.rule.applies_to_type(item.type_id);
+        candidate.on & bit(item.on) != 0 && item.now < candidate.expires_at && has_type
     }
 
     fn run(
@@ -404,7 +402,7 @@ impl Plan {
             submission: item.submission,
             limits: &self.limits,
         };
-        let mut scan = Scratch::with(self.predicates.len(), self.watched, |scratch| {
+        let mut scan = Scratch::with(self.predicates.len(), self.watched_values, |scratch| {
             let steps = Steps::new(&self.limits).with_interrupt(interrupt);
             let mut run = Run::new(&self.predicates, index, &input, scratch, steps);
             let scan = evaluate(&mut run);
@@ -414,82 +412,89 @@ impl Plan {
                 ..scan
             }
         });
-        scan.truncated = input.fields.truncated(texts);
+        scan.truncated = input.fields.truncated_paths(texts);
         scan
     }
 
     fn evaluate<'n>(&self, run: &mut Run<'_, '_>, numbers: impl Iterator<Item = &'n u32>) -> Scan {
         let mut scan = Scan::default();
-        let mut asked: HashMap<Need, usize> = HashMap::new();
+        let mut need_places: HashMap<Need, usize> = HashMap::new();
         for number in numbers.map(|number| *number as usize) {
             run.steps.next_rule();
             scan.evaluated_rules += 1;
             let Candidate { precheck, rule, .. } = &self.candidates[number];
             let evaluated = run.steps.take(1).and_then(|()| precheck.may_hold(run));
-            let opened = evaluated.and_then(|may| if may { self.open(rule, run) } else { Ok(None) });
-            match opened {
+            let evaluated_rule = evaluated
+                .and_then(|may_hold| if may_hold { self.evaluate_rule(rule, run) } else { Ok(None) });
+            match evaluated_rule {
                 Err(OutOfSteps) => scan.entries.push(Entry::Errored(Arc::clone(rule))),
                 Ok(None) => {}
-                Ok(Some(open)) => {
-                    for need in open.waiting.iter().flat_map(|waiting| &waiting.needs) {
-                        let place = *asked.entry(need.question()).or_insert(scan.needs.len());
+                Ok(Some(evaluated)) => {
+                    for need in evaluated.pending_leaves.iter().flat_map(|leaf| &leaf.needs) {
+                        let place = *need_places.entry(need.question()).or_insert(scan.needs.len());
+                        // Rules that compare one window with different numbers share a look-up, which must reach the largest
+                        // number.
                         match scan.needs.get_mut(place) {
-                            Some(known) => known.join(need),
+                            Some(existing_need) => existing_need.join(need),
                             None => scan.needs.push(need.clone()),
                         }
                     }
-                    scan.entries.push(Entry::Open(Box::new(open)));
+                    scan.entries.push(Entry::Evaluated(Box::new(evaluated)));
                 }
             }
         }
         scan
     }
 
-    /// Decides a rule in the order of its document, as its explanation shows it. `None`: it cannot match.
-    fn open(&self, rule: &Arc<Rule>, run: &mut Run<'_, '_>) -> Result<Option<Open>, OutOfSteps> {
-        let mut leaves = vec![Mask::SKIPPED; rule.leaves.len()];
+    /// Evaluates a rule in document order, the order of its explanation. `None` if it cannot match.
+    fn evaluate_rule(
+        &self,
+        rule: &Arc<Rule>,
+        run: &mut Run<'_, '_>,
+    ) -> Result<Option<EvaluatedRule>, OutOfSteps> {
+        let mut masks = vec![Mask::SKIPPED; rule.leaves.len()];
         let mask = logic::decide(&rule.when, &mut |nth| {
-            leaves[nth] = run.mask(rule.leaves[nth])?;
-            Ok(leaves[nth])
+            masks[nth] = run.mask(rule.leaves[nth])?;
+            Ok(masks[nth])
         })?;
         if !mask.may_pass() {
             return Ok(None);
         }
-        let mut waiting = Vec::new();
+        let mut pending_leaves = Vec::new();
         if mask != Mask::PASSED {
             for (leaf, predicate) in
-                rule.leaves.iter().enumerate().filter(|(leaf, _)| leaves[*leaf].is_pending())
+                rule.leaves.iter().enumerate().filter(|(leaf, _)| masks[*leaf].is_pending())
             {
-                let needs = self.predicates[*predicate as usize].needs(run.input);
-                waiting.push(Waiting { leaf, needs });
+                let leaf_needs = self.predicates[*predicate as usize].collect_needs(run.input);
+                pending_leaves.push(PendingLeaf { leaf, needs: leaf_needs });
             }
         }
-        let mut explained = Vec::with_capacity(leaves.len());
-        for (predicate, mask) in rule.leaves.iter().zip(&mut leaves) {
+        let mut explained = Vec::with_capacity(masks.len());
+        for (predicate, mask) in rule.leaves.iter().zip(&mut masks) {
             let leaf = &self.predicates[*predicate as usize];
-            // An explanation also shows what did not matter, but a rule must not ask for a fact only to show it.
+            // An explanation also shows conditions without influence on the outcome, unless they need a look-up.
             if mask.is_empty() && !leaf.looks_up() {
                 *mask = run.mask(*predicate).unwrap_or(Mask::SKIPPED);
             }
             explained.push(run.explain(*predicate, *mask));
         }
-        Ok(Some(Open { rule: Arc::clone(rule), leaves, explained, waiting }))
+        Ok(Some(EvaluatedRule { rule: Arc::clone(rule), masks, explained, pending_leaves }))
     }
 
-    /// Returns the scores that each rule still depends on once `facts` are known, without those of rules that are
-    /// decided. The caller asks for some of them and calls again.
+    /// Returns, for each undecided rule, the scores that it still depends on once `facts` are known. The caller requests
+    /// some of them and calls again.
     pub fn undecided_scores(&self, scan: &Scan, facts: &Facts) -> Vec<Vec<Need>> {
         let mut steps = Steps::new(&self.limits);
         let rules = scan.entries.iter().filter_map(|entry| match entry {
-            Entry::Open(open) if !open.waiting.is_empty() => {
-                Some(open.undecided_scores(self, facts, &mut steps))
+            Entry::Evaluated(rule) if !rule.pending_leaves.is_empty() => {
+                Some(rule.undecided_scores(self, facts, &mut steps))
             }
             _ => None,
         });
         rules.filter(|needs| !needs.is_empty()).collect()
     }
 
-    /// Decides the rest with what was looked up.
+    /// Decides the remaining rules with the facts.
     pub fn finish(&self, scan: Scan, facts: &Facts) -> Outcome {
         let mut outcome =
             Outcome { truncated: scan.truncated, uncounted: scan.added.1, ..Outcome::default() };
@@ -497,32 +502,37 @@ impl Plan {
         for entry in scan.entries {
             let failure = match entry {
                 Entry::Errored(rule) => Some((rule, "deadline".to_owned())),
-                Entry::Open(mut open) => {
-                    open.add_cut_texts(self, facts, &mut outcome.truncated);
-                    match open.settle(self, facts, &mut steps) {
+                Entry::Evaluated(mut evaluated) => {
+                    evaluated.add_truncated_texts(self, facts, &mut outcome.truncated);
+                    match evaluated.settle(self, facts, &mut steps) {
                         (Mask::PASSED, _) => {
-                            let head = &open.rule.head;
+                            let head = &evaluated.rule.head;
+                            // Live rules have effects, so the limit drops matches of other rules only.
                             if head.status != Status::Live && outcome.matched.len() >= self.limits.matched {
                                 outcome.matched_more += 1;
                                 continue;
                             }
-                            let tree = leaves::tree(&open.rule.when, &open.rule.uses, open.explained);
+                            let tree =
+                                leaves::tree(&evaluated.rule.when, &evaluated.rule.uses, evaluated.explained);
                             explained += tree.size();
-                            let fits = explained <= self.limits.explained;
-                            let named = Arc::clone(&head.named);
-                            outcome.matched.push(Match { named, tree: if fits { tree } else { cut() } });
+                            let has_room = explained <= self.limits.explained;
+                            let rule_info = Arc::clone(&head.info);
+                            outcome.matched.push(Match {
+                                info: rule_info,
+                                tree: if has_room { tree } else { cut_explanation() },
+                            });
                             None
                         }
-                        (Mask::ERRORED, reason) => Some((open.rule, reason.unwrap_or_default())),
+                        (Mask::ERRORED, reason) => Some((evaluated.rule, reason.unwrap_or_default())),
                         _ => None,
                     }
                 }
             };
             if let Some((rule, reason)) = failure {
-                // Those that lead to something despite their failure are not many, and must not get lost.
-                let counts = rule.head.enforcement.on_error != OnError::NotMatched;
-                if counts || outcome.errored.len() < self.limits.errored {
-                    outcome.errored.push(errored(&rule.head, reason));
+                // Failures that have an effect are few and must not be dropped.
+                let has_effect = rule.head.enforcement.on_error != OnError::NotMatched;
+                if has_effect || outcome.errored.len() < self.limits.errored {
+                    outcome.errored.push(rule_failure(&rule.head, reason));
                 } else {
                     outcome.errored_more += 1;
                 }
@@ -532,111 +542,115 @@ impl Plan {
     }
 }
 
-impl Open {
+impl EvaluatedRule {
     fn undecided_scores(&self, plan: &Plan, facts: &Facts, steps: &mut Steps) -> Vec<Need> {
         steps.next_rule();
-        let mut masks = self.leaves.clone();
-        for Waiting { leaf, needs } in &self.waiting {
+        let mut masks = self.masks.clone();
+        for PendingLeaf { leaf, needs } in &self.pending_leaves {
             let predicate = &plan.predicates[self.rule.leaves[*leaf] as usize];
             if needs.iter().all(|need| facts.has(need)) {
                 let explained = self.explained[*leaf].clone();
                 masks[*leaf] = predicate.settle(needs, facts, explained, &plan.limits, steps).mask;
             }
         }
-        let mut pending = Vec::new();
-        let mask = logic::undecided(&self.rule.when, &|nth| masks[nth], &mut pending);
-        // A rule that can only fail any more asks for nothing.
+        let mut undecided_leaves = Vec::new();
+        let mask = logic::collect_undecided(&self.rule.when, &|nth| masks[nth], &mut undecided_leaves);
+        // A rule that can no longer pass needs no scores.
         if !mask.may_pass() {
             return Vec::new();
         }
-        let waiting = self.waiting.iter().filter(|waiting| pending.contains(&waiting.leaf));
-        let needs = waiting.flat_map(|waiting| &waiting.needs);
-        needs.filter(|need| matches!(need, Need::Score { .. }) && !facts.has(need)).cloned().collect()
+        let relevant_leaves = self.pending_leaves.iter().filter(|leaf| undecided_leaves.contains(&leaf.leaf));
+        let relevant_needs = relevant_leaves.flat_map(|leaf| &leaf.needs);
+        relevant_needs
+            .filter(|need| matches!(need, Need::Score { .. }) && !facts.has(need))
+            .cloned()
+            .collect()
     }
 
-    /// Adds the names of texts among the facts that are longer than what is searched.
-    fn add_cut_texts(&self, plan: &Plan, facts: &Facts, truncated: &mut Vec<String>) {
-        for Waiting { leaf, needs } in &self.waiting {
+    /// Adds the names of model texts that are longer than the searched part.
+    fn add_truncated_texts(&self, plan: &Plan, facts: &Facts, truncated: &mut Vec<String>) {
+        for PendingLeaf { leaf, needs } in &self.pending_leaves {
             if let Leaf::ModelText(text) = &plan.predicates[self.rule.leaves[*leaf] as usize]
-                && let Some(name) = text.cut_text(needs, facts, &plan.limits)
-                && !truncated.iter().any(|known| known == name)
+                && let Some(name) = text.truncated_text(needs, facts, &plan.limits)
+                && !truncated.iter().any(|truncated_name| truncated_name == name)
             {
                 truncated.push(name.to_owned());
             }
         }
     }
 
-    /// The rule's outcome with the facts in it, and the first reason for which a fact is missing.
+    /// Returns the outcome of the rule, and the first reason of a missing fact.
     fn settle(&mut self, plan: &Plan, facts: &Facts, steps: &mut Steps) -> (Mask, Option<String>) {
         steps.next_rule();
-        let mut first = None;
-        for Waiting { leaf, needs } in &self.waiting {
+        let mut first_reason = None;
+        for PendingLeaf { leaf, needs } in &self.pending_leaves {
             let predicate = &plan.predicates[self.rule.leaves[*leaf] as usize];
-            let open = std::mem::replace(&mut self.explained[*leaf], cut());
-            let settled = predicate.settle(needs, facts, open, &plan.limits, steps);
-            self.leaves[*leaf] = settled.mask;
-            self.explained[*leaf] = settled.explained;
-            first = first.or(settled.reason);
+            let explanation = std::mem::replace(&mut self.explained[*leaf], cut_explanation());
+            let settled_leaf = predicate.settle(needs, facts, explanation, &plan.limits, steps);
+            self.masks[*leaf] = settled_leaf.mask;
+            self.explained[*leaf] = settled_leaf.explained;
+            first_reason = first_reason.or(settled_leaf.reason);
         }
-        // With facts instead of possibilities the same walk stops at the same leaf or earlier, never at a skipped one.
-        let Ok(decided) = logic::decide(&self.rule.when, &mut |nth| Ok::<_, Infallible>(self.leaves[nth]));
-        (decided, first)
+        // Facts replace possibilities, so this walk stops at the same leaf as the first phase or earlier, and reads no
+        // skipped leaf.
+        let Ok(mask) = logic::decide(&self.rule.when, &mut |nth| Ok::<_, Infallible>(self.masks[nth]));
+        (mask, first_reason)
     }
 }
 
-/// The rules of each index, and what serves which item type.
-fn partitions(
+/// Splits the rules into one list for each index, and assigns an index to each item type.
+fn partition_rules(
     rules: &[Arc<Rule>],
     predicates: &[Leaf],
     vocabulary: &Vocabulary,
 ) -> (Vec<Vec<u32>>, TypeIndexes) {
     let mut lists: Vec<Vec<u32>> = Vec::new();
-    let mut places: HashMap<Vec<u32>, TypeIndex> = HashMap::new();
-    let mut part = |type_id: Option<&TypeId>| {
+    let mut type_indexes: HashMap<Vec<u32>, TypeIndex> = HashMap::new();
+    let mut assign_index = |type_id: Option<&TypeId>| {
         let concerns = |rule: &Rule| {
-            rule.item_types.is_empty() || type_id.is_some_and(|type_id| rule.speaks_of(type_id))
+            rule.item_types.is_empty() || type_id.is_some_and(|type_id| rule.applies_to_type(type_id))
         };
         let list =
             (0_u32..).zip(rules).filter(|(_, rule)| concerns(rule)).map(|(number, _)| number).collect();
-        let part = places.entry(list).or_insert_with_key(|list| {
+        let type_index = type_indexes.entry(list).or_insert_with_key(|list| {
             lists.push(list.clone());
-            TypeIndex { index: lists.len() - 1, texts: texts(list, rules, predicates) }
+            TypeIndex { index: lists.len() - 1, text_paths: searched_paths(list, rules, predicates) }
         });
-        part.clone()
+        type_index.clone()
     };
-    let other = part(None);
-    let by_type = vocabulary.types().map(|type_id| (type_id.clone(), part(Some(type_id)))).collect();
-    let mut parts = TypeIndexes { by_type, other, shared: false };
-    if lists.iter().map(Vec::len).sum::<usize>() > rules.len().saturating_mul(SHARE) {
-        parts.shared = true;
-        parts.by_type.values_mut().for_each(|part| part.index = 0);
-        parts.other.index = 0;
+    let fallback = assign_index(None);
+    let by_type = vocabulary.types().map(|type_id| (type_id.clone(), assign_index(Some(type_id)))).collect();
+    let mut indexes = TypeIndexes { by_type, fallback, is_shared: false };
+    if lists.iter().map(Vec::len).sum::<usize>() > rules.len().saturating_mul(MAX_COPIES_PER_RULE) {
+        indexes.is_shared = true;
+        indexes.by_type.values_mut().for_each(|type_index| type_index.index = 0);
+        indexes.fallback.index = 0;
         lists = vec![(0..).take(rules.len()).collect()];
     }
-    (lists, parts)
+    (lists, indexes)
 }
 
-/// Predicates of an index's rules of which the scan of the texts says nothing.
-fn unscanned<'r>(index: &'r Index, rules: &'r [Arc<Rule>]) -> impl Iterator<Item = &'r u32> {
+/// Predicates of the index's rules that the scan of the texts does not decide.
+fn unscanned_predicates<'r>(index: &'r Index, rules: &'r [Arc<Rule>]) -> impl Iterator<Item = &'r u32> {
     let predicates = index.rules.iter().flat_map(|number| &rules[*number as usize].leaves);
     predicates.filter(|predicate| !index.is_scanned(**predicate))
 }
 
-/// Paths whose texts some of these rules search.
-fn texts(list: &[u32], rules: &[Arc<Rule>], predicates: &[Leaf]) -> Box<[usize]> {
-    let leaves = list.iter().flat_map(|number| &rules[*number as usize].leaves);
-    let texts = leaves.filter_map(|predicate| match &predicates[*predicate as usize] {
+/// Paths whose texts the rules of the list search.
+fn searched_paths(list: &[u32], rules: &[Arc<Rule>], predicates: &[Leaf]) -> Box<[usize]> {
+    let predicate_numbers = list.iter().flat_map(|number| &rules[*number as usize].leaves);
+    let slots = predicate_numbers.filter_map(|predicate| match &predicates[*predicate as usize] {
         Leaf::Text(text) => Some(&text.slots),
         Leaf::Domain(domain) => Some(&domain.slots),
         _ => None,
     });
-    texts.flatten().copied().collect::<BTreeSet<_>>().into_iter().collect()
+    slots.flatten().copied().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-fn errored(head: &RuleHead, reason: String) -> RuleFailure {
+fn rule_failure(head: &RuleHead, reason: String) -> RuleFailure {
     RuleFailure { rule: head.rule.clone(), version: head.version.clone(), status: head.status, reason }
 }
 
-fn cut() -> Explained {
+fn cut_explanation() -> Explained {
     Explained::of_cut_match()
 }

@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use crate::{
-    enforcement::{ActionLimits, Enforcement, LONGEST_COOLDOWN, OnError, Rollout, RolloutBy, Share},
+    enforcement::{ActionLimits, Enforcement, MAX_COOLDOWN, OnError, Rollout, RolloutBy, Share},
     facts::Within,
     reader::{Object, Reader},
 };
@@ -54,7 +54,7 @@ impl Reader<'_> {
         let actions_per_day = self.optional(object, "actions_per_day", number);
         let alarm_per_hour = self.optional(object, "alarm_per_hour", number);
         let per_user_cooldown = self.optional(object, "per_user_cooldown", |r, v| {
-            let span = Within::parse(r.text(v)?).filter(|span| *span <= LONGEST_COOLDOWN);
+            let span = Within::parse(r.text(v)?).filter(|span| *span <= MAX_COOLDOWN);
             span.or_else(|| r.error("type", "expected a span from 1s to 90d, such as 24h"))
         });
         Some(ActionLimits { actions_per_day, per_user_cooldown, alarm_per_hour })

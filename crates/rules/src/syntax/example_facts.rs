@@ -18,7 +18,7 @@ pub(super) const FACT_KEYS: [&str; 5] = ["strikes", "counts", "scores", "texts",
 impl Reader<'_> {
     pub(super) fn example_facts(&mut self, object: &Object) -> ExampleFacts {
         ExampleFacts {
-            strikes: self.optional(object, "strikes", Self::whole).unwrap_or_default(),
+            strikes: self.optional(object, "strikes", Self::whole_number).unwrap_or_default(),
             counts: self.optional(object, "counts", Self::counts).unwrap_or_default(),
             scores: self.optional(object, "scores", Self::scores).unwrap_or_default(),
             texts: self.optional(object, "texts", Self::model_texts).unwrap_or_default(),

@@ -18,7 +18,7 @@ use crate::{
         },
         op::Op,
     },
-    reader::FINER,
+    reader::TOO_PRECISE,
     vocabulary::Container,
 };
 
@@ -369,7 +369,7 @@ impl Reader<'_> {
                 let text = self.text()?;
                 self.expect(")")?;
                 match datetime::parse(&text) {
-                    Some(_) if datetime::is_finer(&text) => Err(self.error(FINER)),
+                    Some(_) if datetime::is_finer(&text) => Err(self.error(TOO_PRECISE)),
                     Some(_) => Ok(Ast::Instant(text)),
                     None => Err(self.error("expected an instant such as 2026-01-31T12:00:00.000Z")),
                 }

@@ -9,7 +9,7 @@ use crate::{
     item::On,
     leaves::LeafSpec,
     limits::Limits,
-    reader::{Reader, present},
+    reader::{Reader, is_present},
 };
 
 const RULE_KEYS: [&str; 14] = [
@@ -90,17 +90,17 @@ impl Reader<'_> {
         let expires_at = self.optional(object, "expires_at", Self::instant);
         let on = self.optional(object, "on", |r, v| {
             let on = [("item", On::Item), ("report", On::Report)];
-            let list = r.filled(v, |r, v| r.name(v, &on))?;
-            r.distinct(list, "cause")
+            let list = r.non_empty_list(v, |r, v| r.name(v, &on))?;
+            r.require_distinct(list, "cause")
         });
         let item_types = self.optional(object, "item_types", |r, v| {
             let list = r.list(v, |r, v| r.text(v).map(TypeId::new))?;
-            r.distinct(list, "item type")
+            r.require_distinct(list, "item type")
         });
         let when = self.required(object, "when", |r, v| r.condition(v, 1));
         let policies = self.optional(object, "policies", |r, v| {
             let list = r.list(v, |r, v| r.text(v).map(PolicyId::new))?;
-            r.distinct(list, "policy")
+            r.require_distinct(list, "policy")
         });
         let actions = self.optional(object, "actions", Self::actions);
         let enforcement = self.enforcement(object);
@@ -136,7 +136,7 @@ impl Reader<'_> {
             });
             Some(ActionUse { id: id?, params: params.unwrap_or_default() })
         })?;
-        self.distinct(actions.iter().map(|action| &action.id).collect(), "action")?;
+        self.require_distinct(actions.iter().map(|action| &action.id).collect(), "action")?;
         Some(actions)
     }
 
@@ -176,7 +176,7 @@ impl Reader<'_> {
         }
         let keys = [&["all", "any", "not"], LeafSpec::KEYS, &["expr", "rule"]].concat();
         let object = self.object(value, &keys)?;
-        let named: Vec<_> = keys.iter().filter(|key| present(object, key)).collect();
+        let named: Vec<_> = keys.iter().filter(|key| is_present(object, key)).collect();
         if named.len() != 1 {
             self.error::<()>("shape", format!("expected exactly one of {}", keys.join(", ")));
         }
@@ -190,8 +190,8 @@ impl Reader<'_> {
 
     fn of_kind(&mut self, key: &str, inner: &Json, depth: usize) -> Option<Condition> {
         self.at(key, |r| match key {
-            "all" => r.filled(inner, |r, v| r.condition(v, depth + 1)).map(Condition::All),
-            "any" => r.filled(inner, |r, v| r.condition(v, depth + 1)).map(Condition::Any),
+            "all" => r.non_empty_list(inner, |r, v| r.condition(v, depth + 1)).map(Condition::All),
+            "any" => r.non_empty_list(inner, |r, v| r.condition(v, depth + 1)).map(Condition::Any),
             "not" => r.condition(inner, depth + 1).map(|c| Condition::Not(Box::new(c))),
             "expr" => r.expr(inner),
             "rule" => r.text(inner).map(|key| Condition::Rule(RuleId::new(key))),

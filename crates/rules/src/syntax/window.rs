@@ -5,7 +5,7 @@ use tidegate_schemas::ids::{TypeId, WindowId};
 
 use super::Window;
 use crate::{
-    reader::{Reader, present},
+    reader::{Reader, is_present},
     windows::Measure,
 };
 
@@ -25,19 +25,19 @@ impl Reader<'_> {
         self.optional(object, "name", |r, v| r.text(v).map(|_| ()));
         let item_types = self.optional(object, "item_types", |r, v| {
             let list = r.list(v, |r, v| r.text(v).map(TypeId::new))?;
-            r.distinct(list, "item type")
+            r.require_distinct(list, "item type")
         });
         let path = |r: &mut Self, key: &str| r.optional(object, key, |r, v| r.text(v).map(str::to_owned));
         let (by, sum, distinct) = (path(self, "by"), path(self, "sum"), path(self, "distinct"));
         let condition = self.optional(object, "where", |r, v| r.condition(v, 1));
         let over = self.required(object, "over", Self::span);
         let bucket = self.optional(object, "bucket", Self::span);
-        if present(object, "sum") && present(object, "distinct") {
+        if is_present(object, "sum") && is_present(object, "distinct") {
             return self.error("shape", "`sum` and `distinct` exclude each other: remove one");
         }
-        let measure = if present(object, "sum") {
+        let measure = if is_present(object, "sum") {
             Measure::Sum
-        } else if present(object, "distinct") {
+        } else if is_present(object, "distinct") {
             Measure::Distinct
         } else {
             Measure::Count

@@ -1,4 +1,4 @@
-//! The condition `field`: comparisons of a field with fixed values, as its item type reads them.
+//! The condition `field`: comparisons of a field with constants, by the type of the field.
 
 mod test;
 
@@ -12,11 +12,11 @@ use super::{
     constraint::{Constraint, Subject},
     context::Context,
     input::EvalInput,
-    kind::{DocumentLeaf, LeafKind, USUAL_TEXT, guess},
+    kind::{DocumentLeaf, LeafKind, TYPICAL_TEXT_BYTES, guess},
     op::Op,
 };
 use crate::{
-    error::{excerpt, shown},
+    error::{excerpt, quote},
     facts::Within,
     fields::{Element, Lower, Values},
     item::Value,
@@ -26,17 +26,17 @@ use crate::{
     vocabulary::{Container, Kind},
 };
 
-/// Comparisons of one field, all of which must hold.
+/// Comparisons of one field; all must hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     pub path: String,
-    /// Number of a list's or map's values that must meet the tests; if left out, one must meet those that ask for
-    /// something, and all those that deny something.
+    /// Quantifier over the values of a list or map. Without it, one value must meet the positive tests, and all values must
+    /// meet the negated ones.
     pub of: Option<Of>,
-    /// Texts are compared in lower case.
+    /// Compares texts in lower case.
     pub ignore_case: bool,
     pub tests: Vec<(Op, Json)>,
-    /// Container that the field must be, if the comparison would mean another thing on others.
+    /// Required container, if the comparison has another meaning for others.
     pub container: Option<Container>,
 }
 
@@ -52,13 +52,13 @@ pub enum Of {
 #[derive(Debug)]
 pub(crate) struct FieldLeaf {
     slot: usize,
-    /// The field holds one value in all item types of the rule.
+    /// True if the field holds one value in all item types of the rule.
     single: bool,
     of: Option<Of>,
     ignore_case: bool,
     tests: Vec<Test>,
-    /// Form in explanations: shortened, and the same for a value as for a list of one.
-    written: Map<String, Json>,
+    /// Form in explanations: shortened, and with a list of one value written as the value.
+    compared: Map<String, Json>,
 }
 
 /// Values of which a field must have one for its comparison to pass.
@@ -66,12 +66,12 @@ pub(crate) enum SearchedValues<'l> {
     Texts(Vec<&'l str>),
     Related(Vec<&'l ItemKey>),
     Boolean(bool),
-    /// Ends inside, and coarse: a float may stand for its neighbours.
+    /// Ends included, and approximate: a float also stands for its neighbours.
     Ranges(Vec<(f64, f64)>),
 }
 
-/// Guess of how often a number lies between two others, by whether both are finite.
-pub(crate) fn spread(low: f64, high: f64) -> f32 {
+/// Estimated share of numbers in a range, by whether both ends are finite.
+pub(crate) fn estimate_share(low: f64, high: f64) -> f32 {
     match (low.is_finite(), high.is_finite()) {
         (true, true) if low >= high => 0.02,
         (true, true) => 0.15,
@@ -79,8 +79,8 @@ pub(crate) fn spread(low: f64, high: f64) -> f32 {
     }
 }
 
-/// Values of a list or listed operands that an explanation shows.
-pub(super) const SHOWN: usize = 8;
+/// Maximum number of values or operands that an explanation lists.
+pub(super) const MAX_SHOWN_VALUES: usize = 8;
 
 impl LeafKind for FieldLeaf {
     type Spec = Comparison;
@@ -93,12 +93,12 @@ impl LeafKind for FieldLeaf {
     fn compile(comparison: Comparison, context: &mut Context<'_>) -> Option<Self> {
         let (slot, kinds) = context.at("path", |c| c.path(&comparison.path))?;
         let (first, kind) = *kinds.first()?;
-        if let Some(wanted) = comparison.container
-            && context.container(&comparison.path)? != wanted
+        if let Some(required_container) = comparison.container
+            && context.container(&comparison.path)? != required_container
         {
             let (path, detail) = (
-                shown(&comparison.path),
-                match wanted {
+                quote(&comparison.path),
+                match required_container {
                     Container::One => "holds several values; ask with `exists` or `all`",
                     Container::List | Container::Map => "is no list",
                 },
@@ -109,7 +109,7 @@ impl LeafKind for FieldLeaf {
         let compares = comparison.tests.iter().any(|(op, _)| *op != Op::Exists);
         if let Some((other, different)) = kinds.iter().find(|(_, other)| *other != kind).filter(|_| compares)
         {
-            let path = shown(&comparison.path);
+            let path = quote(&comparison.path);
             let (kind, different) = (kind.name(), different.name());
             context.at("path", |c| {
                 c.error(
@@ -125,17 +125,17 @@ impl LeafKind for FieldLeaf {
             });
             return None;
         }
-        let mut written = Map::new();
+        let mut compared = Map::new();
         let mut tests = Vec::with_capacity(comparison.tests.len());
         for (op, operand) in &comparison.tests {
-            let (shown, value) = plain(*op, operand, &comparison.tests);
-            written.insert(shown.as_str().to_owned(), shorten(value, context.limits.excerpt_bytes));
+            let (shown_op, value) = simplify(*op, operand, &comparison.tests);
+            compared.insert(shown_op.as_str().to_owned(), shorten(value, context.limits.excerpt_bytes));
             tests.push(
                 context.at(op.as_str(), |c| Test::compile(*op, operand, kind, comparison.ignore_case, c)),
             );
         }
         if let Some(of) = comparison.of {
-            written.insert("of".to_owned(), serde_json::to_value(of).unwrap_or_default());
+            compared.insert("of".to_owned(), serde_json::to_value(of).unwrap_or_default());
         }
         Some(Self {
             slot,
@@ -143,12 +143,12 @@ impl LeafKind for FieldLeaf {
             of: comparison.of,
             ignore_case: comparison.ignore_case,
             tests: tests.into_iter().collect::<Option<_>>()?,
-            written,
+            compared,
         })
     }
 
-    /// Values of a field that holds one are told by each test; of a list only those tests say something that one and
-    /// the same value must pass.
+    /// Collects the constraints of all tests for a single value. For a list, only tests that one and the same value must
+    /// pass constrain a value.
     fn lint(&self, passes: bool) -> Vec<Constraint> {
         let slot = self.slot;
         let compares = self.tests.iter().any(|test| test.op != Op::Exists);
@@ -156,42 +156,44 @@ impl LeafKind for FieldLeaf {
             .tests
             .iter()
             .filter(|test| test.op == Op::Exists && (passes || self.tests.len() == 1))
-            .map(|test| Constraint::presence(slot, test.wanted == passes))
+            .map(|test| Constraint::presence(slot, test.expects_presence == passes))
             .collect();
-        if compares && !constraints.iter().any(|it| it.subject == Subject::Presence(slot)) {
-            // What has failed had something to compare.
+        if compares && !constraints.iter().any(|constraint| constraint.subject == Subject::Presence(slot)) {
+            // A comparison that has failed also had a value to compare.
             constraints.push(Constraint::presence(slot, true));
         }
-        let of_one = match self.of {
+        let constrains_one_value = match self.of {
             None | Some(Of::Any | Of::All) if self.single => passes || self.tests.len() == 1,
-            None => passes && self.tests.iter().any(|test| !test.negative() && test.op != Op::Exists),
+            None => passes && self.tests.iter().any(|test| !test.is_negated() && test.op != Op::Exists),
             Some(Of::Any) => passes,
             Some(Of::All | Of::None) => false,
         };
-        if of_one {
-            let told = self.tests.iter().filter_map(|test| {
+        if constrains_one_value {
+            let value_constraints = self.tests.iter().filter_map(|test| {
                 let (subject, allowed) = test.constraint(slot, self.ignore_case)?;
                 let subject = if self.single { subject } else { Subject::OfList };
                 let constraint = Constraint { subject, allowed };
                 Some(if passes { constraint } else { constraint.negated() })
             });
-            constraints.extend(told);
+            constraints.extend(value_constraints);
         }
         constraints
     }
 
     fn witness(&self) -> Option<f32> {
-        self.sought().map(|sought| match sought {
+        self.searched_values().map(|searched| match searched {
             SearchedValues::Texts(texts) => 0.02 * guess(texts.len()),
             SearchedValues::Related(keys) => 0.001 * guess(keys.len()),
             SearchedValues::Boolean(_) => 0.5,
-            SearchedValues::Ranges(ranges) => ranges.iter().map(|(low, high)| spread(*low, *high)).sum(),
+            SearchedValues::Ranges(ranges) => {
+                ranges.iter().map(|(low, high)| estimate_share(*low, *high)).sum()
+            }
         })
     }
 
     #[allow(clippy::cast_precision_loss, reason = "a guess")]
     fn cost(&self) -> f32 {
-        2.0 + self.work(USUAL_TEXT) as f32
+        2.0 + self.work(TYPICAL_TEXT_BYTES) as f32
     }
 
     fn memory(&self) -> usize {
@@ -201,34 +203,36 @@ impl LeafKind for FieldLeaf {
     fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
         let Some(values) = &input.fields.slot(self.slot).values else {
             let absent = |test: &Test| match test.op {
-                Op::Exists => Mask::decided(!test.wanted),
+                Op::Exists => Mask::from_bool(!test.expects_presence),
                 _ => Mask::INAPPLICABLE,
             };
             return Ok(self.tests.iter().map(absent).fold(Mask::PASSED, Mask::and));
         };
         let lower = self.lower(input, steps)?;
         steps.take(values.iter().map(|(_, value)| self.work_on(value)).fold(0, u64::saturating_add))?;
-        Ok(self.present(values, lower, input.now))
+        Ok(self.compare_values(values, lower, input.now))
     }
 
-    /// Shows the values that decided, as far as the steps reach.
+    /// Shows the values that decided the outcome, as far as the steps suffice.
     fn explain(
         &self,
-        known: Mask,
-        _found: Option<&[(u32, u32)]>,
+        mask: Mask,
+        _found_needles: Option<&[(u32, u32)]>,
         input: &EvalInput<'_>,
         steps: &mut Steps,
     ) -> FieldExplained {
         let length = input.limits.excerpt_bytes;
-        let values = input.fields.slot(self.slot).values.as_deref().filter(|_| !known.is_empty());
+        let values = input.fields.slot(self.slot).values.as_deref().filter(|_| !mask.is_empty());
         let value = values.map(|values| match values {
-            [(_, one)] => json(one, length),
-            many => self.deciding(many, known, input, steps).map(|value| json(value, length)).collect(),
+            [(_, value)] => json(value, length),
+            values => {
+                self.deciding_values(values, mask, input, steps).map(|value| json(value, length)).collect()
+            }
         });
         FieldExplained {
-            outcome: known.result(),
+            outcome: mask.result(),
             path: input.fields.path(self.slot).to_owned(),
-            compared: self.written.clone(),
+            compared: self.compared.clone(),
             value,
         }
     }
@@ -253,20 +257,20 @@ impl Reader<'_> {
         for op in Op::ALL.iter().copied() {
             let name = op.as_str();
             let Some(operand) = object.get(name).filter(|operand| !operand.is_null()) else { continue };
-            let read = self.at(name, |r| match op {
+            let result = self.at(name, |r| match op {
                 Op::In | Op::NotIn => {
-                    let count = r.filled(operand, Self::operand)?.len();
-                    r.counted(count)
+                    let count = r.non_empty_list(operand, Self::operand)?.len();
+                    r.count_words(count)
                 }
                 Op::StartsWith | Op::EndsWith | Op::Contains if operand.is_array() => {
-                    let count = r.filled(operand, Self::part)?.len();
-                    r.counted(count)
+                    let count = r.non_empty_list(operand, Self::part)?.len();
+                    r.count_words(count)
                 }
                 Op::StartsWith | Op::EndsWith | Op::Contains => r.part(operand),
                 Op::Exists => r.boolean(operand).map(|_| ()),
                 _ => r.operand(operand),
             });
-            complete &= read.is_some();
+            complete &= result.is_some();
             tests.push((op, operand.clone()));
         }
         let of = self.optional(object, "of", |r, v| {
@@ -292,13 +296,13 @@ impl Reader<'_> {
             complete = false;
         }
         if of.is_some() && tests.iter().any(|(op, _)| *op == Op::Exists) {
-            return self.error("shape", "`of` does not go with `exists`: remove it");
+            return self.error("shape", "`of` cannot be combined with `exists`: remove it");
         }
         complete.then_some(())?;
         Some(Comparison { path: path?, of, ignore_case, tests, container: None })
     }
 
-    /// Every text has the empty one in it.
+    /// Checks a part of a text. Every text contains the empty one, so such a test would be useless.
     fn part(&mut self, value: &Json) -> Option<()> {
         match value.as_str() {
             Some("") => self.error("empty", "the text is empty"),
@@ -341,14 +345,14 @@ impl FieldLeaf {
         self.slot
     }
 
-    /// The steps that it takes on one value, of so many bytes if it is a text.
+    /// Steps for one value, or for a text of this length in bytes.
     pub(crate) fn work(&self, length: usize) -> u64 {
         let text = |test: &Test| test.operands.first().is_some_and(|operand| operand.text().is_some());
         self.tests.iter().map(|test| test.work(text(test).then_some(length))).sum()
     }
 
-    /// Values that can be looked up. `None` if the comparison may also pass without any particular value.
-    pub(crate) fn sought(&self) -> Option<SearchedValues<'_>> {
+    /// Values by which the comparison can be indexed. `None` if it may also pass without a particular value.
+    pub(crate) fn searched_values(&self) -> Option<SearchedValues<'_>> {
         if self.ignore_case || matches!(self.of, Some(Of::All | Of::None)) {
             return None;
         }
@@ -363,7 +367,7 @@ impl FieldLeaf {
                 Operand::Related(_) => {
                     Some(SearchedValues::Related(test.operands.iter().filter_map(Operand::related).collect()))
                 }
-                // It is another instant for each item.
+                // A relative instant differs from item to item, so it cannot be indexed.
                 _ if test.operands.iter().any(|operand| matches!(operand, Operand::Relative(_))) => None,
                 Operand::Number(_) | Operand::Datetime(_) | Operand::Relative(_) => {
                     let points = test.operands.iter().filter_map(Operand::coarse);
@@ -384,8 +388,8 @@ impl FieldLeaf {
         bounded.then(|| SearchedValues::Ranges(vec![(low, high)]))
     }
 
-    /// Values for which the comparison fails; `None` if that is no single range, or a missing value will do.
-    pub(crate) fn opposite(&self) -> Option<SearchedValues<'_>> {
+    /// Values for which the comparison fails. `None` if they form no single range, or if it also fails without a value.
+    pub(crate) fn failing_values(&self) -> Option<SearchedValues<'_>> {
         let [Test { op, operands, .. }] = &*self.tests else { return None };
         let [operand] = &**operands else { return None };
         if !self.single || self.ignore_case || matches!(self.of, Some(Of::All | Of::None)) {
@@ -393,26 +397,27 @@ impl FieldLeaf {
         }
         let range = |low, high| Some(SearchedValues::Ranges(vec![(low, high)]));
         match (op, operand) {
-            (Op::Eq | Op::In, Operand::Boolean(wanted)) => Some(SearchedValues::Boolean(!wanted)),
-            (Op::Ne | Op::NotIn, Operand::Boolean(wanted)) => Some(SearchedValues::Boolean(*wanted)),
+            (Op::Eq | Op::In, Operand::Boolean(boolean)) => Some(SearchedValues::Boolean(!boolean)),
+            (Op::Ne | Op::NotIn, Operand::Boolean(boolean)) => Some(SearchedValues::Boolean(*boolean)),
             (Op::Gt | Op::Gte, _) => range(f64::NEG_INFINITY, operand.coarse()?),
             (Op::Lt | Op::Lte, _) => range(operand.coarse()?, f64::INFINITY),
             _ => None,
         }
     }
 
-    /// True if one of the values sought is all that it takes to pass.
-    pub(crate) fn is_looked_up(&self) -> bool {
+    /// True if a value that is found in the index proves that the comparison passes.
+    pub(crate) fn is_proved_by_lookup(&self) -> bool {
         let exact = |operand: &Operand| {
             matches!(operand, Operand::Text(_) | Operand::Boolean(_) | Operand::Related(_))
         };
-        let only = |test: &Test| matches!(test.op, Op::Eq | Op::In) && test.operands.iter().all(exact);
+        let is_exact_test =
+            |test: &Test| matches!(test.op, Op::Eq | Op::In) && test.operands.iter().all(exact);
         matches!(self.of, None | Some(Of::Any))
             && !self.ignore_case
-            && matches!(&*self.tests, [test] if only(test))
+            && matches!(&*self.tests, [test] if is_exact_test(test))
     }
 
-    /// The texts in lower case, if that is what is compared.
+    /// Texts in lower case, if the comparison ignores case.
     fn lower<'s>(
         &self,
         input: &'s EvalInput<'_>,
@@ -426,72 +431,76 @@ impl FieldLeaf {
         self.tests.iter().map(|test| test.work(length)).fold(0, u64::saturating_add)
     }
 
-    /// `eq`, `in` and the orders ask for one value for which all of them hold; `ne` and `not_in` ask it of all.
-    fn present(&self, values: &Values<'_>, lower: Option<&Lower<'_>>, now: Millis) -> Mask {
-        if self.tests.iter().any(|test| test.op == Op::Exists && !test.wanted) {
+    /// Positive tests must hold for one value, and negated tests for all values, unless `of` asks for another number.
+    fn compare_values(&self, values: &Values<'_>, lower: Option<&Lower<'_>>, now: Millis) -> Mask {
+        if self.tests.iter().any(|test| test.op == Op::Exists && !test.expects_presence) {
             return Mask::FAILED;
         }
-        let (mut some, mut every, mut comparable, mut seen) = (false, true, false, false);
-        let (mut whole, mut all) = (false, true);
+        let (mut any_positive, mut all_negated, mut comparable, mut has_values) = (false, true, false, false);
+        let (mut any_passes, mut all_pass) = (false, true);
         for (nth, (_, value)) in values.iter().enumerate() {
-            seen = true;
+            has_values = true;
             let lower = lower.map(|lower| &*lower[nth]);
-            let Some((asked, denied)) = self.one(value, lower, now) else { continue };
+            let Some((positive, negated)) = self.test_value(value, lower, now) else { continue };
             comparable = true;
-            whole |= asked && denied;
-            all &= asked && denied;
-            some |= asked;
-            every &= denied;
+            any_passes |= positive && negated;
+            all_pass &= positive && negated;
+            any_positive |= positive;
+            all_negated &= negated;
         }
         let compares = |negative: bool| {
-            self.tests.iter().any(|test| test.op != Op::Exists && test.negative() == negative)
+            self.tests.iter().any(|test| test.op != Op::Exists && test.is_negated() == negative)
         };
-        if seen && !comparable && (compares(true) || compares(false)) {
+        // Values of another kind cannot be compared, which differs from a failed comparison.
+        if has_values && !comparable && (compares(true) || compares(false)) {
             return Mask::INAPPLICABLE;
         }
-        Mask::decided(match self.of {
-            None => (some || !compares(false)) && every,
-            Some(Of::Any) => whole,
-            Some(Of::All) => all,
-            Some(Of::None) => !whole,
+        Mask::from_bool(match self.of {
+            None => (any_positive || !compares(false)) && all_negated,
+            Some(Of::Any) => any_passes,
+            Some(Of::All) => all_pass,
+            Some(Of::None) => !any_passes,
         })
     }
 
-    /// Returns if a value meets the positive and the negative tests; `None` if it cannot be compared.
-    fn one(&self, value: &Value<'_>, lower: Option<&str>, now: Millis) -> Option<(bool, bool)> {
+    /// Returns whether a value meets the positive and the negated tests. `None` if it cannot be compared.
+    fn test_value(&self, value: &Value<'_>, lower: Option<&str>, now: Millis) -> Option<(bool, bool)> {
         let lower = lower.filter(|_| matches!(value, Value::Text(_))).map(Value::Text);
         let (value, mut positive, mut negative) = (lower.as_ref().unwrap_or(value), true, true);
         for test in self.tests.iter().filter(|test| test.op != Op::Exists) {
-            let holds = test.holds(value, now)?;
-            if test.negative() {
-                negative &= holds;
+            let is_met = test.is_met_by(value, now)?;
+            if test.is_negated() {
+                negative &= is_met;
             } else {
-                positive &= holds;
+                positive &= is_met;
             }
         }
         Some((positive, negative))
     }
 
-    /// The values of a long list that decided: they would drown in it.
-    fn deciding<'s, 'a>(
+    /// Values of a long list that decided the outcome. The complete list would hide them.
+    fn deciding_values<'s, 'a>(
         &self,
         values: &'s [(Element<'a>, Value<'a>)],
-        known: Mask,
+        mask: Mask,
         input: &EvalInput<'_>,
         steps: &mut Steps,
     ) -> impl Iterator<Item = &'s Value<'a>> {
-        let wanted = (known == Mask::PASSED) != (self.of == Some(Of::None));
-        let mut deciding = SmallVec::<[_; SHOWN]>::new();
+        let deciding_result = (mask == Mask::PASSED) != (self.of == Some(Of::None));
+        let mut shown_values = SmallVec::<[_; MAX_SHOWN_VALUES]>::new();
         let lower = self.lower(input, steps);
         for (nth, (_, value)) in values.iter().enumerate() {
             let Ok(lower) = &lower else { break };
-            if deciding.len() == SHOWN || steps.take(self.work_on(value)).is_err() {
+            if shown_values.len() == MAX_SHOWN_VALUES || steps.take(self.work_on(value)).is_err() {
                 break;
             }
-            let one = self.one(value, lower.map(|lower| &*lower[nth]), input.now);
-            deciding.extend((one.is_some_and(|(some, every)| some && every) == wanted).then_some(value));
+            let result = self.test_value(value, lower.map(|lower| &*lower[nth]), input.now);
+            shown_values.extend(
+                (result.is_some_and(|(positive, negated)| positive && negated) == deciding_result)
+                    .then_some(value),
+            );
         }
-        deciding.into_iter()
+        shown_values.into_iter()
     }
 }
 
@@ -509,32 +518,32 @@ pub(super) fn json(value: &Value<'_>, length: usize) -> Json {
     }
 }
 
-/// A comparison with a list of one value, as one with the value; unless that is among the tests as well.
-fn plain<'j>(op: Op, operand: &'j Json, tests: &[(Op, Json)]) -> (Op, &'j Json) {
-    let Some([one]) = operand.as_array().map(Vec::as_slice) else { return (op, operand) };
+/// Rewrites a comparison with a list of one value as one with the value, unless that is already among the tests.
+fn simplify<'j>(op: Op, operand: &'j Json, tests: &[(Op, Json)]) -> (Op, &'j Json) {
+    let Some([value]) = operand.as_array().map(Vec::as_slice) else { return (op, operand) };
     let single = match op {
         Op::In => Op::Eq,
         Op::NotIn => Op::Ne,
-        other => return (other, one),
+        same_op => return (same_op, value),
     };
-    if tests.iter().any(|(other, _)| *other == single) { (op, operand) } else { (single, one) }
+    if tests.iter().any(|(other, _)| *other == single) { (op, operand) } else { (single, value) }
 }
 
 fn shorten(operand: &Json, length: usize) -> Json {
     match operand {
         Json::String(text) => Json::from(excerpt(text, length)),
-        Json::Array(list) => list.iter().take(SHOWN).map(|entry| shorten(entry, length)).collect(),
-        other => other.clone(),
+        Json::Array(list) => list.iter().take(MAX_SHOWN_VALUES).map(|entry| shorten(entry, length)).collect(),
+        scalar => scalar.clone(),
     }
 }
 
-/// The evaluation of a comparison of a field, as explanations show it.
+/// Explanation of a field comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FieldExplained {
     pub outcome: ConditionResult,
     pub path: String,
     pub compared: Map<String, Json>,
-    /// The item's value; of a list the values that decided. Absent if the field is.
+    /// Value of the item; for a list, the values that decided. Absent if the field is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Json>,
 }

@@ -1,4 +1,4 @@
-//! One test of a field's value, and the values that it compares with.
+//! One test of a field's value, with its operands.
 
 use std::cmp::Ordering;
 
@@ -18,7 +18,7 @@ use crate::{
         op::Op,
     },
     limits::wide,
-    reader::FINER,
+    reader::TOO_PRECISE,
     search::{Next, scanner::Scanner},
     text::derived::lower,
     vocabulary::Kind,
@@ -27,15 +27,15 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Test {
     pub(crate) op: Op,
-    /// Texts are sorted, each once.
+    /// Texts are sorted and distinct.
     pub(crate) operands: Vec<Operand>,
-    /// Of `exists`.
-    pub(crate) wanted: bool,
-    /// Bytes of all texts, and of the longest.
+    /// Operand of `exists`.
+    pub(crate) expects_presence: bool,
+    /// Total bytes of all texts, and bytes of the longest.
     bytes: usize,
     longest: usize,
-    /// By text of `contains`: a search that has read it, so that it is not read again for each value.
-    few: Vec<Finder<'static>>,
+    /// Prepared searches for the texts of `contains`, so that no value needs new ones.
+    finders: Vec<Finder<'static>>,
     /// One search for all texts of `contains`, if there are many.
     bulk: Option<Scanner>,
 }
@@ -46,13 +46,13 @@ pub(crate) enum Operand {
     Number(Number),
     Boolean(bool),
     Datetime(Millis),
-    /// So many milliseconds after the item came in.
+    /// Milliseconds relative to the append time of the item.
     Relative(i64),
     Related(ItemKey),
 }
 
-/// Texts that are searched for one by one at most.
-const FEW: usize = 16;
+/// Maximum number of texts that are searched one by one.
+const MAX_FINDERS: usize = 16;
 
 impl Test {
     pub(super) fn compile(
@@ -69,7 +69,8 @@ impl Test {
         }
         let wanted = operand.as_bool().unwrap_or(true);
         let (operands, few) = (Vec::new(), Vec::new());
-        let mut test = Self { op, operands, wanted, bytes: 0, longest: 0, few, bulk: None };
+        let mut test =
+            Self { op, operands, expects_presence: wanted, bytes: 0, longest: 0, finders: few, bulk: None };
         match (op, operand) {
             (Op::Exists, _) => {}
             (Op::In | Op::NotIn | Op::StartsWith | Op::EndsWith | Op::Contains, Json::Array(list)) => {
@@ -87,13 +88,13 @@ impl Test {
             _ => test.operands.push(Operand::compile(operand, kind, context)?),
         }
         if kind == Kind::Text {
-            test.gather(ignore_case);
+            test.prepare(ignore_case);
         }
         Some(test)
     }
 
-    /// Prepares for many texts: one look or one pass over a value then serves all of them.
-    fn gather(&mut self, ignore_case: bool) {
+    /// Prepares the texts, so that one pass over a value serves all of them.
+    fn prepare(&mut self, ignore_case: bool) {
         let mut texts: Vec<String> = self.operands.drain(..).filter_map(Operand::into_text).collect();
         if ignore_case {
             texts.iter_mut().for_each(|text| *text = lower(text).into_owned());
@@ -104,11 +105,13 @@ impl Test {
         }
         let words = texts.iter().map(String::as_bytes);
         match self.op {
-            // Every text contains the empty one, which is the first if it is there.
-            Op::Contains if texts.len() > FEW && !texts[0].is_empty() => {
+            // Every text contains the empty one, which sorts first and needs no scanner.
+            Op::Contains if texts.len() > MAX_FINDERS && !texts[0].is_empty() => {
                 self.bulk = Some(Scanner::new(&words.collect::<Vec<_>>()));
             }
-            Op::Contains => self.few = words.take(FEW).map(|word| Finder::new(word).into_owned()).collect(),
+            Op::Contains => {
+                self.finders = words.take(MAX_FINDERS).map(|word| Finder::new(word).into_owned()).collect();
+            }
             _ => {}
         }
         self.bytes = texts.iter().map(String::len).sum();
@@ -116,15 +119,15 @@ impl Test {
         self.operands = texts.into_iter().map(Operand::Text).collect();
     }
 
-    pub(super) fn negative(&self) -> bool {
+    pub(super) fn is_negated(&self) -> bool {
         matches!(self.op, Op::Ne | Op::NotIn)
     }
 
-    /// What a value must be to pass; `None` if that is no list of values and no order.
+    /// Constraint on a value that passes. `None` if it is neither a list of values nor an order.
     pub(super) fn constraint(&self, slot: usize, lower: bool) -> Option<(Subject, Allowed)> {
         let relative = |operand: &Operand| matches!(operand, Operand::Relative(_));
         let is_relative = self.operands.first().is_some_and(relative);
-        // Some values are absolute and some relative: then no one number says what is compared.
+        // Absolute and relative operands together do not constrain a single number.
         if self.operands.iter().any(|operand| relative(operand) != is_relative) {
             return None;
         }
@@ -141,22 +144,22 @@ impl Test {
         Some((subject, allowed))
     }
 
-    /// Bytes that it takes.
+    /// Bytes of memory.
     pub(super) fn memory(&self) -> usize {
         let search = self.bulk.as_ref().map_or(0, Scanner::memory);
-        let few =
-            self.few.iter().map(|finder| size_of::<Finder<'_>>() + finder.needle().len()).sum::<usize>();
-        64 * (1 + self.operands.len()) + self.bytes + few + search
+        let finder_bytes =
+            self.finders.iter().map(|finder| size_of::<Finder<'_>>() + finder.needle().len()).sum::<usize>();
+        64 * (1 + self.operands.len()) + self.bytes + finder_bytes + search
     }
 
-    /// The steps that it takes on a value of so many bytes, if that is a text.
+    /// Steps for one value, or for a text of this length in bytes.
     pub(super) fn work(&self, length: Option<usize>) -> u64 {
         let count = wide(self.operands.len());
         let Some(length) = length.map(wide) else { return 1 + count / 4 };
         match self.op {
             Op::Exists => 1,
             Op::Contains if self.bulk.is_some() => 1 + length / 16,
-            Op::Contains => wide(self.few.len()).saturating_mul(1 + length / 64),
+            Op::Contains => wide(self.finders.len()).saturating_mul(1 + length / 64),
             Op::StartsWith | Op::EndsWith => {
                 1 + count / 4 + wide(self.bytes).min(count.saturating_mul(length)) / 64
             }
@@ -164,8 +167,8 @@ impl Test {
         }
     }
 
-    /// Whether a value passes, a text in the form in which it is compared; `None` if it cannot be compared.
-    pub(super) fn holds(&self, value: &Value<'_>, now: Millis) -> Option<bool> {
+    /// Tests a value, with a text in its compared form. `None` if it cannot be compared.
+    pub(super) fn is_met_by(&self, value: &Value<'_>, now: Millis) -> Option<bool> {
         let order = || self.operands.first().and_then(|operand| operand.order(value, now));
         let part = |is: fn(&str, &str) -> bool| match value {
             Value::Text(text) => {
@@ -178,7 +181,7 @@ impl Test {
             Op::Lte => order().map(Ordering::is_le),
             Op::Gt => order().map(Ordering::is_gt),
             Op::Gte => order().map(Ordering::is_ge),
-            Op::Exists => Some(self.wanted),
+            Op::Exists => Some(self.expects_presence),
             Op::StartsWith => part(|text, part| text.starts_with(part)),
             Op::EndsWith => part(|text, part| text.ends_with(part)),
             Op::Contains => match (&self.bulk, value) {
@@ -186,19 +189,19 @@ impl Test {
                     Some(bulk.scan(text.as_bytes(), &mut |_, _| Next::Stop) == Next::Stop)
                 }
                 (None, Value::Text(text)) => {
-                    Some(self.few.iter().any(|part| part.find(text.as_bytes()).is_some()))
+                    Some(self.finders.iter().any(|part| part.find(text.as_bytes()).is_some()))
                 }
                 _ => None,
             },
             Op::Eq | Op::In | Op::Ne | Op::NotIn => {
-                if !self.operands.first()?.fits(value) {
+                if !self.operands.first()?.is_comparable_to(value) {
                     return None;
                 }
                 let equal = match value {
                     Value::Text(text) => self.has(text),
                     _ => self.operands.iter().any(|operand| operand.equals(value, now)),
                 };
-                Some(equal != self.negative())
+                Some(equal != self.is_negated())
             }
         }
     }
@@ -212,7 +215,7 @@ impl Test {
 impl Operand {
     fn compile(operand: &Json, kind: Kind, context: &mut Context<'_>) -> Option<Self> {
         if kind == Kind::Datetime && operand.as_str().is_some_and(datetime::is_finer) {
-            context.error("type", FINER.to_owned());
+            context.error("type", TOO_PRECISE.to_owned());
             return None;
         }
         let compiled = match (kind, operand) {
@@ -273,7 +276,7 @@ impl Operand {
         }
     }
 
-    fn fits(&self, value: &Value<'_>) -> bool {
+    fn is_comparable_to(&self, value: &Value<'_>) -> bool {
         matches!(
             (self, value),
             (Self::Text(_), Value::Text(_))
@@ -297,13 +300,13 @@ impl Operand {
         }
     }
 
-    /// How the value lies to the operand.
+    /// Order of the value relative to the operand.
     fn order(&self, value: &Value<'_>, now: Millis) -> Option<Ordering> {
         match (self, value) {
             (Self::Number(operand), Value::Number(value)) => value.partial_cmp(operand),
             (Self::Datetime(operand), Value::Datetime(value)) => Some(value.cmp(operand)),
-            (Self::Relative(after), Value::Datetime(value)) => {
-                Some(value.0.cmp(&now.0.saturating_add(*after)))
+            (Self::Relative(offset), Value::Datetime(value)) => {
+                Some(value.0.cmp(&now.0.saturating_add(*offset)))
             }
             _ => None,
         }

@@ -1,8 +1,8 @@
-//! The tree of a formula, as an expression is read.
+//! Syntax tree of a formula.
 
 use crate::{item::Number, leaves::op::Op};
 
-/// A part of a formula.
+/// Part of a formula.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ast {
     Number(Number),
@@ -10,9 +10,9 @@ pub enum Ast {
     Boolean(bool),
     /// An instant as ISO 8601.
     Instant(String),
-    /// A field.
+    /// Field at a path.
     Path(String),
-    /// The value that `exists` or `all` is at.
+    /// Element of the list in `exists` or `all`.
     Each,
     Has(String),
     Size(Box<Ast>),
@@ -23,9 +23,9 @@ pub enum Ast {
     Arithmetic(Arithmetic, Box<Ast>, Box<Ast>),
     /// `eq`, `ne` or an order.
     Compare(Op, Box<Ast>, Box<Ast>),
-    /// One of several constants.
+    /// Equal to one of several constants.
     Among(Box<Ast>, Vec<Ast>),
-    /// One of the values of a field.
+    /// Equal to one of the values of a field.
     In(Box<Ast>, String),
     /// `starts_with`, `ends_with` or `contains`.
     Part(Op, Box<Ast>, Box<Ast>),
@@ -40,7 +40,7 @@ pub enum Ast {
 }
 
 impl Ast {
-    /// The fields that it reads, each once, in the order in which they stand.
+    /// Paths that the formula reads, each once, in order of occurrence.
     pub fn paths(&self) -> Vec<&str> {
         let mut paths = Vec::new();
         self.collect(&mut paths);

@@ -1,5 +1,5 @@
-//! Parts of expressions that no other condition says: sums, sizes, comparisons of fields with each other. What fails in
-//! one, such as a division by nothing, makes it inapplicable.
+//! Formulas: parts of expressions that no other kind of leaf covers, such as sums, sizes and comparisons of two fields. A
+//! failure, such as a division by zero, makes a formula inapplicable.
 
 pub mod ast;
 
@@ -13,14 +13,14 @@ use tidegate_schemas::{ids::Millis, item_types::datetime};
 use self::ast::{Arithmetic, Ast};
 use super::{
     context::Context,
-    field::{SHOWN, json},
+    field::{MAX_SHOWN_VALUES, json},
     input::EvalInput,
     kind::{LeafKind, guess},
-    needle::{Needle, compiled},
+    needle::{Needle, compile_pattern},
     op::Op,
 };
 use crate::{
-    error::{excerpt, shown},
+    error::{excerpt, quote},
     fields::Element,
     item::{Number, Value},
     limits::{OutOfSteps, Steps, search, wide},
@@ -29,7 +29,7 @@ use crate::{
     vocabulary::{Container, Kind},
 };
 
-/// A formula with its text.
+/// Formula with its source text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Formula {
     pub source: String,
@@ -100,7 +100,7 @@ const TEXT: Type = Type::One(Kind::Text);
 const BOOLEAN: Type = Type::One(Kind::Boolean);
 const INSTANT: Type = Type::One(Kind::Datetime);
 
-/// A value while a formula is worked out.
+/// Intermediate value of a formula.
 #[derive(Clone, Copy, Debug)]
 enum FormulaValue<'v> {
     Number(Number),
@@ -109,7 +109,7 @@ enum FormulaValue<'v> {
     Instant(Millis),
 }
 
-/// `None`: there is nothing, or it fails.
+/// `None` if a value is missing or a computation fails.
 type FormulaResult<'v> = Result<Option<FormulaValue<'v>>, OutOfSteps>;
 
 impl LeafKind for FormulaLeaf {
@@ -121,12 +121,12 @@ impl LeafKind for FormulaLeaf {
     }
 
     fn compile(formula: Formula, context: &mut Context<'_>) -> Option<Self> {
-        let mut compiler = Compiler { context, each: None, size: 0 };
+        let mut compiler = Compiler { context, element_type: None, size: 0 };
         let (code, kind) = compiler.code(&formula.body)?;
         if kind != BOOLEAN {
             compiler.error(&format!(
                 "the expression {} is {}: expected a condition",
-                shown(&formula.source),
+                quote(&formula.source),
                 kind.name()
             ));
             return None;
@@ -143,41 +143,37 @@ impl LeafKind for FormulaLeaf {
 
     fn evaluate(&self, input: &EvalInput<'_>, steps: &mut Steps) -> Result<Mask, OutOfSteps> {
         Ok(match self.code.compute(input, None, steps)? {
-            Some(FormulaValue::Boolean(passed)) => Mask::decided(passed),
+            Some(FormulaValue::Boolean(passed)) => Mask::from_bool(passed),
             _ => Mask::INAPPLICABLE,
         })
     }
 
     fn explain(
         &self,
-        known: Mask,
-        _found: Option<&[(u32, u32)]>,
+        mask: Mask,
+        _found_needles: Option<&[(u32, u32)]>,
         input: &EvalInput<'_>,
         _steps: &mut Steps,
     ) -> FormulaExplained {
         let length = input.limits.excerpt_bytes;
         let mut values = Map::new();
-        for slot in self.slots.iter().filter(|_| !known.is_empty()) {
-            let shown = match input.fields.slot(*slot).values.as_deref() {
+        for slot in self.slots.iter().filter(|_| !mask.is_empty()) {
+            let shown_value = match input.fields.slot(*slot).values.as_deref() {
                 None => continue,
-                Some([(Element::Only, one)]) => json(one, length),
-                Some(many) => {
-                    Json::Array(many.iter().take(SHOWN).map(|(_, value)| json(value, length)).collect())
-                }
+                Some([(Element::Only, value)]) => json(value, length),
+                Some(values) => Json::Array(
+                    values.iter().take(MAX_SHOWN_VALUES).map(|(_, value)| json(value, length)).collect(),
+                ),
             };
-            values.insert(input.fields.path(*slot).to_owned(), shown);
+            values.insert(input.fields.path(*slot).to_owned(), shown_value);
         }
-        FormulaExplained {
-            outcome: known.result(),
-            formula: excerpt(&self.source, length).to_owned(),
-            values,
-        }
+        FormulaExplained { outcome: mask.result(), formula: excerpt(&self.source, length).to_owned(), values }
     }
 }
 
 struct Compiler<'c, 'v> {
     context: &'c mut Context<'v>,
-    each: Option<Type>,
+    element_type: Option<Type>,
     size: usize,
 }
 
@@ -186,10 +182,10 @@ impl Compiler<'_, '_> {
         self.context.error("type", detail.to_owned());
     }
 
-    fn boxed(&mut self, part: &Ast, wanted: Type, what: &str) -> Option<Box<Code>> {
+    fn boxed(&mut self, part: &Ast, expected: Type, operator: &str) -> Option<Box<Code>> {
         let (code, kind) = self.code(part)?;
-        if kind != wanted {
-            self.error(&format!("{what} takes {}, not {}", wanted.name(), kind.name()));
+        if kind != expected {
+            self.error(&format!("{operator} takes {}, not {}", expected.name(), kind.name()));
             return None;
         }
         Some(Box::new(code))
@@ -199,7 +195,7 @@ impl Compiler<'_, '_> {
         let (slot, kinds) = self.context.path(path)?;
         let (first, kind) = *kinds.first()?;
         if let Some((other, different)) = kinds.iter().find(|(_, other)| *other != kind) {
-            let (path, kind, different) = (shown(path), kind.name(), different.name());
+            let (path, kind, different) = (quote(path), kind.name(), different.name());
             self.error(&format!(
                 "{path} is {kind} in {first} and {different} in {other}; name the item types"
             ));
@@ -209,16 +205,16 @@ impl Compiler<'_, '_> {
         Some((slot, if container == Container::One { Type::One(kind) } else { Type::Several(kind) }))
     }
 
-    fn several(&mut self, path: &str, what: &str) -> Option<(usize, Kind)> {
+    fn list_path(&mut self, path: &str, operator: &str) -> Option<(usize, Kind)> {
         match self.path(path)? {
             (_, Type::Several(_)) if self.context.container(path)? == Container::Map => {
-                // In CEL it would go over the keys.
-                self.error(&format!("{what} takes a list, and {} is no list", shown(path)));
+                // CEL iterates over the keys of a map here, so a map would have another meaning.
+                self.error(&format!("{operator} takes a list, and {} is no list", quote(path)));
                 None
             }
             (slot, Type::Several(kind)) => Some((slot, kind)),
             (_, one) => {
-                self.error(&format!("{what} takes a list, and {} is {}", shown(path), one.name()));
+                self.error(&format!("{operator} takes a list, and {} is {}", quote(path), one.name()));
                 None
             }
         }
@@ -248,13 +244,13 @@ impl Compiler<'_, '_> {
                 (_, other) => {
                     self.error(&format!(
                         "field {} is {}, which expressions cannot compare",
-                        shown(path),
+                        quote(path),
                         other.name()
                     ));
                     return None;
                 }
             },
-            Ast::Each => (Code::Each, self.each?),
+            Ast::Each => (Code::Each, self.element_type?),
             Ast::Has(path) => (Code::Has(self.context.path(path)?.0), BOOLEAN),
             Ast::Size(of) => {
                 if let Ast::Path(path) = &**of
@@ -305,7 +301,7 @@ impl Compiler<'_, '_> {
                 (Code::Among(Box::new(code), constants), BOOLEAN)
             }
             Ast::In(of, path) => {
-                let (slot, kind) = self.several(path, "`in`")?;
+                let (slot, kind) = self.list_path(path, "`in`")?;
                 (Code::In(self.boxed(of, Type::One(kind), "`in` with this list")?, slot), BOOLEAN)
             }
             Ast::Part(op, of, part) => {
@@ -315,20 +311,21 @@ impl Compiler<'_, '_> {
             Ast::Matches(of, pattern) => {
                 let of = self.boxed(of, TEXT, "`matches`")?;
                 self.context.count_regex()?;
-                match compiled(pattern, self.context.limits.regex_bytes) {
+                match compile_pattern(pattern, self.context.limits.regex_bytes) {
                     Ok(Needle::Pattern { pattern, .. }) => (Code::Matches(of, pattern), BOOLEAN),
                     Ok(Needle::Word { .. }) => return None,
-                    Err(why) => {
-                        self.context.error("regex", format!("the pattern {}", why.trim_start_matches("it ")));
+                    Err(reason) => {
+                        self.context
+                            .error("regex", format!("the pattern {}", reason.trim_start_matches("it ")));
                         return None;
                     }
                 }
             }
             Ast::Quantified { every, path, body, .. } => {
-                let (slot, kind) = self.several(path, "`exists` or `all`")?;
-                self.each = Some(Type::One(kind));
+                let (slot, kind) = self.list_path(path, "`exists` or `all`")?;
+                self.element_type = Some(Type::One(kind));
                 let body = self.boxed(body, BOOLEAN, "`exists` or `all`");
-                self.each = None;
+                self.element_type = None;
                 (Code::Quantified { every: *every, slot, body: body? }, BOOLEAN)
             }
         })
@@ -346,7 +343,7 @@ impl<'v> FormulaValue<'v> {
         }
     }
 
-    /// `None`: of different kinds.
+    /// `None` if the kinds differ.
     fn compare(self, op: Op, other: Self) -> Option<bool> {
         let order = match (self, other) {
             (Self::Number(a), Self::Number(b)) => a.partial_cmp(&b),
@@ -368,7 +365,7 @@ impl<'v> FormulaValue<'v> {
 }
 
 impl Constant {
-    fn worth(&self) -> FormulaValue<'_> {
+    fn to_value(&self) -> FormulaValue<'_> {
         match self {
             Self::Number(number) => FormulaValue::Number(*number),
             Self::Text(text) => FormulaValue::Text(text),
@@ -378,7 +375,7 @@ impl Constant {
     }
 }
 
-fn count(number: usize) -> FormulaValue<'static> {
+fn count_value(number: usize) -> FormulaValue<'static> {
     FormulaValue::Number(Number::Whole(i128::try_from(number).unwrap_or(i128::MAX)))
 }
 
@@ -391,21 +388,23 @@ impl Code {
     ) -> FormulaResult<'v> {
         steps.take(1)?;
         Ok(match self {
-            Self::Constant(constant) => Some(constant.worth()),
+            Self::Constant(constant) => Some(constant.to_value()),
             Self::One(slot) => input
                 .fields
                 .slot(*slot)
                 .values
                 .as_deref()
                 .and_then(<[_]>::first)
-                .and_then(|(_, it)| FormulaValue::of(it)),
+                .and_then(|(_, value)| FormulaValue::of(value)),
             Self::Each => each,
             Self::Has(slot) => Some(FormulaValue::Boolean(input.fields.slot(*slot).values.is_some())),
-            Self::Count(slot) => input.fields.slot(*slot).values.as_ref().map(|values| count(values.len())),
+            Self::Count(slot) => {
+                input.fields.slot(*slot).values.as_ref().map(|values| count_value(values.len()))
+            }
             Self::Length(of) => match of.compute(input, each, steps)? {
                 Some(FormulaValue::Text(text)) => {
                     steps.take(wide(text.len()) / 16)?;
-                    Some(count(text.chars().count()))
+                    Some(count_value(text.chars().count()))
                 }
                 _ => None,
             },
@@ -437,7 +436,11 @@ impl Code {
             }
             Self::Among(of, among) => {
                 let Some(of) = of.compute(input, each, steps)? else { return Ok(None) };
-                Some(FormulaValue::Boolean(is_among(of, among.iter().map(|it| Some(it.worth())), steps)?))
+                Some(FormulaValue::Boolean(is_among(
+                    of,
+                    among.iter().map(|constant| Some(constant.to_value())),
+                    steps,
+                )?))
             }
             Self::In(of, slot) => {
                 let Some(of) = of.compute(input, each, steps)? else { return Ok(None) };
@@ -473,43 +476,43 @@ impl Code {
             },
             Self::Quantified { every, slot, body } => {
                 let Some(values) = input.fields.slot(*slot).values.as_deref() else { return Ok(None) };
-                let mut missing = false;
+                let mut has_missing = false;
                 for (_, value) in values {
                     match body.compute(input, FormulaValue::of(value), steps)? {
-                        Some(FormulaValue::Boolean(holds)) if holds != *every => {
-                            return Ok(Some(FormulaValue::Boolean(holds)));
+                        Some(FormulaValue::Boolean(is_met)) if is_met != *every => {
+                            return Ok(Some(FormulaValue::Boolean(is_met)));
                         }
                         Some(FormulaValue::Boolean(_)) => {}
-                        _ => missing = true,
+                        _ => has_missing = true,
                     }
                 }
-                (!missing).then_some(FormulaValue::Boolean(*every))
+                (!has_missing).then_some(FormulaValue::Boolean(*every))
             }
         })
     }
 }
 
-/// True if it equals one of them. Texts of different lengths are told apart without being read.
+/// True if the value equals one of the others. Texts of different lengths are not compared byte by byte.
 fn is_among<'w>(
     of: FormulaValue<'_>,
     values: impl Iterator<Item = Option<FormulaValue<'w>>>,
     steps: &mut Steps,
 ) -> Result<bool, OutOfSteps> {
     for value in values {
-        let read = match (value, of) {
+        let compared_bytes = match (value, of) {
             (Some(FormulaValue::Text(value)), FormulaValue::Text(of)) if value.len() != of.len() => None,
             (Some(FormulaValue::Text(_)), FormulaValue::Text(of)) => Some(of.len()),
             _ => Some(0),
         };
-        steps.take(1 + wide(read.unwrap_or_default()) / 64)?;
-        if read.and(value).and_then(|value| value.compare(Op::Eq, of)) == Some(true) {
+        steps.take(1 + wide(compared_bytes.unwrap_or_default()) / 64)?;
+        if compared_bytes.and(value).and_then(|value| value.compare(Op::Eq, of)) == Some(true) {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-/// `deciding` settles it whatever the other side is, even if that fails.
+/// Evaluates `&&` or `||`. A side with the value `deciding` decides the result, even if the other side fails.
 fn junction<'v>(
     deciding: bool,
     sides: [&'v Code; 2],
@@ -517,23 +520,23 @@ fn junction<'v>(
     each: Option<FormulaValue<'v>>,
     steps: &mut Steps,
 ) -> FormulaResult<'v> {
-    let mut missing = false;
+    let mut has_missing = false;
     for side in sides {
         match side.compute(input, each, steps)? {
             Some(FormulaValue::Boolean(boolean)) if boolean == deciding => {
                 return Ok(Some(FormulaValue::Boolean(deciding)));
             }
             Some(FormulaValue::Boolean(_)) => {}
-            _ => missing = true,
+            _ => has_missing = true,
         }
     }
-    Ok((!missing).then_some(FormulaValue::Boolean(!deciding)))
+    Ok((!has_missing).then_some(FormulaValue::Boolean(!deciding)))
 }
 
-/// Whole numbers have 64 bits.
+/// Returns a whole number, or `None` beyond 64 bits.
 fn bounded<'v>(whole: Option<i128>) -> Option<FormulaValue<'v>> {
-    let whole = i64::try_from(whole?).ok()?;
-    Some(FormulaValue::Number(Number::from(whole)))
+    let number = i64::try_from(whole?).ok()?;
+    Some(FormulaValue::Number(Number::from(number)))
 }
 
 fn arithmetic<'v>(sign: Arithmetic, a: Number, b: Number) -> Option<FormulaValue<'v>> {
@@ -554,16 +557,16 @@ fn arithmetic<'v>(sign: Arithmetic, a: Number, b: Number) -> Option<FormulaValue
         Arithmetic::Over => a / b,
         Arithmetic::Remainder => return None,
     };
-    // What is beyond all numbers fails, as a whole number beyond 64 bits does.
+    // Infinity counts as a failure, as a whole number beyond 64 bits does.
     fraction.is_finite().then_some(FormulaValue::Number(Number::Fraction(fraction)))
 }
 
-/// The evaluation of a part of an expression, as explanations show it.
+/// Explanation of a formula.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FormulaExplained {
     pub outcome: ConditionResult,
     pub formula: String,
-    /// Values of its fields; of a list the first ones. Absent fields are left out.
+    /// Values of its fields, or the first ones of a list. Absent fields are left out.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub values: Map<String, Json>,
 }

@@ -122,7 +122,7 @@ impl Interpreter<'_> {
             });
             match decided.as_slice() {
                 [Passed] => outcome.matched.push(Match {
-                    named: Arc::new(RuleInfo {
+                    info: Arc::new(RuleInfo {
                         rule: rule.key.clone(),
                         name: rule.name.clone(),
                         version: "1".to_owned(),
