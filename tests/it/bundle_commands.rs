@@ -308,7 +308,7 @@ async fn inspect_takes_a_bundle_with_another_address_for_what_it_is() {
 
 /// What is no JSON document, and where it ceases to be one.
 const NO_JSON: [(&str, &[u8], &str); 5] = [
-    ("words.txt", b"\n  hello", "line 2, byte 3: BND-LEX-01 something else than JSON stands here"),
+    ("words.txt", b"\n  hello", "line 2, byte 3: BND-LEX-01 invalid JSON"),
     ("empty.json", b"", "line 1, byte 0: BND-LEX-02 the text ends too early"),
     ("half.json", b"{\n\"items\": [", "line 2, byte 12: BND-LEX-02 the text ends too early"),
     ("wide.json", b"{\0\"\0", "line 1, byte 0: BND-LEX-05 not UTF-8"),
@@ -357,9 +357,12 @@ async fn inspect_shows_nothing_of_what_is_no_bundle_at_all() {
     fs::write(place.folder.path().join("votes.csv"), "voter-id,vote\n").unwrap();
     let (code, out, said) = run(&place, &["inspect", "list.json"]).await;
     assert_eq!((code, out.as_str()), (1, ""));
-    assert_eq!(said, "error: list.json: line 2, byte 2: the document is no object\n");
+    assert_eq!(said, "error: list.json: line 2, byte 2: the document is not a JSON object\n");
     let (code, _, said) = run(&place, &["diff", "list.json", "good.json"]).await;
-    assert_eq!((code, said.as_str()), (2, "error: list.json: line 2, byte 2: the document is no object\n"));
+    assert_eq!(
+        (code, said.as_str()),
+        (2, "error: list.json: line 2, byte 2: the document is not a JSON object\n")
+    );
     let (code, out, _) = run(&place, &["inspect", "votes.csv"]).await;
     assert_eq!((code, out.as_str()), (1, ""));
     let (_, out, _) = run(&place, &["inspect", "votes.csv", "--format", "json"]).await;

@@ -1,6 +1,5 @@
-//! Differences between two bundles: elements of their lists are matched by id, everything else by its name.
-//!
-//! Neither the way of writing nor the order of elements counts as a difference.
+//! Compares two bundles: list elements are matched by id, other values by their path. Spelling and the order of elements
+//! are not differences.
 
 use std::{
     collections::{BTreeMap, BTreeSet, BinaryHeap},
@@ -17,10 +16,10 @@ use crate::{
     unpack::Source,
 };
 
-/// Lists whose elements have ids.
+/// Names of the lists whose elements have ids.
 pub const LISTS: [&str; 4] = ["phases", "items", "responses", "outcomes"];
 
-/// Fate of an element: added, removed or changed.
+/// Kind of difference of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
     Added,
@@ -28,31 +27,32 @@ pub enum Change {
     Changed,
 }
 
-/// An element that is not the same in both.
+/// Element that differs between the two bundles.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Element {
     /// One of [`LISTS`].
     pub list: usize,
     pub change: Change,
     pub id: String,
-    /// The fields that differ; none if all were added or removed.
+    /// Names of the fields that differ; empty if the element was added or removed.
     pub fields: Vec<String>,
 }
 
-/// Number of elements of a list that differ.
+/// Numbers of differing elements of one list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub added: u64,
     pub removed: u64,
     pub changed: u64,
-    /// Number of changed elements by the field that differs.
+    /// Number of changed elements by differing field.
     pub fields: BTreeMap<String, u64>,
 }
 
-/// Value outside the lists. Values of the summary and the data card are shown; others may be somebody's text.
+/// Differing value outside the lists. Its values are given only for the summary and the data card, since others can be
+/// personal data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// JSON Pointer.
+    /// JSON Pointer of the value.
     pub pointer: String,
     pub before: Option<String>,
     pub after: Option<String>,
@@ -64,7 +64,7 @@ pub struct Difference {
     pub members: Vec<Member>,
     /// Totals of each list, in the order of [`LISTS`].
     pub totals: [Totals; 4],
-    /// The first by list and id, no more than were asked for.
+    /// First elements by list and id, up to the requested number.
     pub elements: Vec<Element>,
 }
 
@@ -74,7 +74,7 @@ impl Difference {
     }
 }
 
-/// Error with the document that caused it.
+/// Error, with the document that caused it.
 #[derive(Debug, thiserror::Error)]
 pub enum DiffError {
     #[error("the first: {0}")]
@@ -86,57 +86,58 @@ pub enum DiffError {
 }
 
 impl DiffError {
-    /// A stable word for the kind of fault.
+    /// Stable identifier of the kind of error.
     pub fn tag(&self) -> &'static str {
         match self {
-            Self::First(unfit) | Self::Second(unfit) => unfit.tag(),
+            Self::First(error) | Self::Second(error) => error.tag(),
             Self::Io(_) => "io",
         }
     }
 }
 
-type Members = BTreeMap<String, Vec<u8>>;
+type MemberValues = BTreeMap<String, Vec<u8>>;
 
-/// Compares two documents; at most `most` elements are listed.
+/// Compares two documents, and lists up to `most` differing elements.
 ///
 /// # Errors
 ///
-/// If one cannot be read, is not JSON, or has elements without an id.
+/// If a document cannot be read, is not JSON, or has elements without an id.
 pub fn diff(
     first: &mut dyn Source,
     second: &mut dyn Source,
     limits: Limits,
-    room: &SpillOptions,
+    spill_options: &SpillOptions,
     most: usize,
 ) -> Result<Difference, DiffError> {
-    let mut spill = Spill::new(room.clone());
-    let before = read(first, 0, limits, &mut spill).map_err(DiffError::First)?;
-    let after = read(second, 1, limits, &mut spill).map_err(DiffError::Second)?;
-    let mut difference = Difference { members: members(&before, &after), ..Difference::default() };
-    let mut found = Differences { totals: Default::default(), kept: BinaryHeap::new(), most };
+    let mut spill = Spill::new(spill_options.clone());
+    let before = read_members(first, 0, limits, &mut spill).map_err(DiffError::First)?;
+    let after = read_members(second, 1, limits, &mut spill).map_err(DiffError::Second)?;
+    let mut difference = Difference { members: compare_members(&before, &after), ..Difference::default() };
+    let mut collector =
+        DifferenceCollector { totals: Default::default(), elements: BinaryHeap::new(), max_elements: most };
     let mut group = Group::default();
-    spill.finish(|key, rest, new| {
-        if new {
-            found.settle(&mut group);
-            group.begin(key);
+    spill.finish(|key, content, is_first| {
+        if is_first {
+            collector.add_group(&mut group);
+            group.start(key);
         }
-        group.take(rest);
+        group.add(content);
         Ok(())
     })?;
-    found.settle(&mut group);
-    difference.totals = found.totals;
-    difference.elements = found.kept.into_sorted_vec();
+    collector.add_group(&mut group);
+    difference.totals = collector.totals;
+    difference.elements = collector.elements.into_sorted_vec();
     Ok(difference)
 }
 
-fn members(before: &Members, after: &Members) -> Vec<Member> {
+fn compare_members(before: &MemberValues, after: &MemberValues) -> Vec<Member> {
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    let differs = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
-    differs
+    let differing_names = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
+    differing_names
         .map(|name| {
-            let told = name.starts_with("/summary/") || name.starts_with("/dataCard/");
-            let value = |from: &Members| {
-                let value = from.get(name).filter(|_| told)?;
+            let may_show_values = name.starts_with("/summary/") || name.starts_with("/dataCard/");
+            let value = |from: &MemberValues| {
+                let value = from.get(name).filter(|_| may_show_values)?;
                 Some(String::from_utf8_lossy(value).into_owned())
             };
             Member { pointer: name.clone(), before: value(before), after: value(after) }
@@ -144,173 +145,179 @@ fn members(before: &Members, after: &Members) -> Vec<Member> {
         .collect()
 }
 
-/// Everything outside the lists; elements of the lists go to the spill.
-fn read(
+/// Returns the values outside the lists, and writes the elements of lists to the spill.
+fn read_members(
     source: &mut dyn Source,
     side: u8,
     limits: Limits,
     spill: &mut Spill,
-) -> Result<Members, InvalidJson> {
+) -> Result<MemberValues, InvalidJson> {
     let mut reader = Reader::new(source.open()?, limits);
-    let mut members = Members::new();
-    let read = document(&mut reader, side, spill, &mut members);
-    match read {
+    let mut members = MemberValues::new();
+    let outcome = read_document(&mut reader, side, spill, &mut members);
+    match outcome {
         Ok(()) => Ok(members),
-        Err(DocumentError::Canonical(bad)) => Err(InvalidJson::new(bad, reader.position())),
-        Err(DocumentError::NoObject(at)) => {
-            Err(InvalidJson::NoObject { at_line: at.line, offset: at.offset })
+        Err(ReadError::Canonical(error)) => Err(InvalidJson::new(error, reader.position())),
+        Err(ReadError::NotAnObject(at)) => {
+            Err(InvalidJson::NotAnObject { at_line: at.line, offset: at.offset })
         }
-        Err(DocumentError::NoId(list)) => {
+        Err(ReadError::MissingId(list)) => {
             let at = reader.position();
-            Err(InvalidJson::NoId { list, at_line: at.line, offset: at.offset })
+            Err(InvalidJson::MissingId { list, at_line: at.line, offset: at.offset })
         }
     }
 }
 
-enum DocumentError {
+enum ReadError {
     Canonical(CanonicalError),
-    NoId(&'static str),
-    NoObject(Position),
+    MissingId(&'static str),
+    NotAnObject(Position),
 }
 
-impl From<CanonicalError> for DocumentError {
-    fn from(bad: CanonicalError) -> Self {
-        Self::Canonical(bad)
+impl From<CanonicalError> for ReadError {
+    fn from(error: CanonicalError) -> Self {
+        Self::Canonical(error)
     }
 }
 
-impl From<Stop> for DocumentError {
+impl From<Stop> for ReadError {
     fn from(stop: Stop) -> Self {
         Self::Canonical(stop.into())
     }
 }
 
-fn document<R: Read>(
+fn read_document<R: Read>(
     reader: &mut Reader<R>,
     side: u8,
     spill: &mut Spill,
-    members: &mut Members,
-) -> Result<(), DocumentError> {
-    reader.mark()?;
+    members: &mut MemberValues,
+) -> Result<(), ReadError> {
+    reader.skip_byte_order_mark()?;
     match reader.next()? {
         b'{' => {}
         b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n' => {
-            return Err(DocumentError::NoObject(reader.position()));
+            return Err(ReadError::NotAnObject(reader.position()));
         }
-        _ => return Err(reader.unexpected().into()),
+        _ => return Err(reader.unexpected_error().into()),
     }
-    object(reader, 0, &mut |reader, name| {
+    read_object(reader, 0, &mut |reader, name| {
         let list = LISTS.iter().position(|list| list.as_bytes() == name);
         match (list, reader.next()?) {
-            // That there is one is something that is said, too, however much is in it.
+            // A missing list, an empty list and an empty object are different content, so the presence of a list is
+            // recorded like a value.
             (Some(list), b'[') => {
-                elements(reader, list, side, spill)?;
-                put(members, &[name], b"[".to_vec(), reader.position())
+                read_elements(reader, list, side, spill)?;
+                insert_member(members, &[name], b"[".to_vec(), reader.position())
             }
             (_, b'{') => {
-                object(reader, 1, &mut |reader, inner| {
-                    let mut held = Vec::new();
-                    canonical::value(reader, Numbers::Exact, 2, &mut held)?;
-                    put(members, &[name, inner], held, reader.position())
+                read_object(reader, 1, &mut |reader, inner| {
+                    let mut value = Vec::new();
+                    canonical::write_value(reader, Numbers::Exact, 2, &mut value)?;
+                    insert_member(members, &[name, inner], value, reader.position())
                 })?;
-                put(members, &[name], b"{".to_vec(), reader.position())
+                insert_member(members, &[name], b"{".to_vec(), reader.position())
             }
             _ => {
-                let mut held = Vec::new();
-                canonical::value(reader, Numbers::Exact, 1, &mut held)?;
-                put(members, &[name], held, reader.position())
+                let mut value = Vec::new();
+                canonical::write_value(reader, Numbers::Exact, 1, &mut value)?;
+                insert_member(members, &[name], value, reader.position())
             }
         }
     })?;
     if reader.peek()?.is_some() {
-        return Err(CanonicalError::Trailing.into());
+        return Err(CanonicalError::TrailingData.into());
     }
     Ok(())
 }
 
-/// `end` is where the member ends.
-fn put(members: &mut Members, names: &[&[u8]], value: Vec<u8>, end: Position) -> Result<(), DocumentError> {
+/// Adds the value at the path `names`. `end` is the position after the member, for the error of a duplicate.
+fn insert_member(
+    members: &mut MemberValues,
+    names: &[&[u8]],
+    value: Vec<u8>,
+    end: Position,
+) -> Result<(), ReadError> {
     let mut pointer = String::new();
     for name in names {
         pointer.push('/');
         pointer.push_str(&String::from_utf8_lossy(name).replace('~', "~0").replace('/', "~1"));
     }
-    let twice = members.insert(pointer, value).is_some();
+    let is_duplicate = members.insert(pointer, value).is_some();
     match names.last() {
-        Some(name) if twice => Err(CanonicalError::Twice(name.to_vec(), end).into()),
+        Some(name) if is_duplicate => Err(CanonicalError::DuplicateName(name.to_vec(), end).into()),
         _ => Ok(()),
     }
 }
 
-/// Callback for a member whose name has been read.
-type EachMember<'e, R> = dyn FnMut(&mut Reader<R>, &[u8]) -> Result<(), DocumentError> + 'e;
+/// Callback for each member of an object, called after the name and colon were read.
+type MemberHandler<'e, R> = dyn FnMut(&mut Reader<R>, &[u8]) -> Result<(), ReadError> + 'e;
 
-fn object<R: Read>(
+fn read_object<R: Read>(
     reader: &mut Reader<R>,
     depth: usize,
-    each: &mut EachMember<'_, R>,
-) -> Result<(), DocumentError> {
+    handle_member: &mut MemberHandler<'_, R>,
+) -> Result<(), ReadError> {
     if depth >= reader.limits().depth {
-        return Err(CanonicalError::Large.into());
+        return Err(CanonicalError::TooLarge.into());
     }
-    reader.pass();
+    reader.advance();
     if reader.next()? == b'}' {
-        reader.pass();
+        reader.advance();
         return Ok(());
     }
     loop {
-        let (name, _) = canonical::name(reader)?;
-        each(reader, &name)?;
-        if !canonical::another(reader, b'}')? {
+        let (name, _) = canonical::read_name(reader)?;
+        handle_member(reader, &name)?;
+        if !canonical::skip_separator(reader, b'}')? {
             return Ok(());
         }
     }
 }
 
-fn elements<R: Read>(
+fn read_elements<R: Read>(
     reader: &mut Reader<R>,
     list: usize,
     side: u8,
     spill: &mut Spill,
-) -> Result<(), DocumentError> {
-    reader.pass();
+) -> Result<(), ReadError> {
+    reader.advance();
     if reader.next()? == b']' {
-        reader.pass();
+        reader.advance();
         return Ok(());
     }
     let mut fields: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-    let (mut key, mut rest) = (Vec::new(), Vec::new());
+    let (mut key, mut content) = (Vec::new(), Vec::new());
     loop {
         if reader.next()? != b'{' {
-            return Err(DocumentError::NoId(LISTS[list]));
+            return Err(ReadError::MissingId(LISTS[list]));
         }
         fields.clear();
-        object(reader, 2, &mut |reader, name| {
-            let mut held = Vec::new();
-            canonical::value(reader, Numbers::Exact, 3, &mut held)?;
-            fields.push((name.to_vec(), held));
+        read_object(reader, 2, &mut |reader, name| {
+            let mut value = Vec::new();
+            canonical::write_value(reader, Numbers::Exact, 3, &mut value)?;
+            fields.push((name.to_vec(), value));
             Ok(())
         })?;
         fields.sort();
         if let Some(pair) = fields.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return Err(CanonicalError::Twice(pair[0].0.clone(), reader.position()).into());
+            return Err(CanonicalError::DuplicateName(pair[0].0.clone(), reader.position()).into());
         }
         let id = fields.iter().find(|(name, _)| name == b"id").map(|(_, value)| &**value);
-        let Some([b'"', id @ .., b'"']) = id else { return Err(DocumentError::NoId(LISTS[list])) };
+        let Some([b'"', id @ .., b'"']) = id else { return Err(ReadError::MissingId(LISTS[list])) };
         key.clear();
         key.push(u8::try_from(list).unwrap_or_default());
         key.extend_from_slice(id);
-        encode(&fields, side, &mut rest);
-        spill.push(&key, &rest).map_err(|error| CanonicalError::Stop(error.into()))?;
-        if !canonical::another(reader, b']')? {
+        encode_fields(&fields, side, &mut content);
+        spill.push(&key, &content).map_err(|error| CanonicalError::Stop(error.into()))?;
+        if !canonical::skip_separator(reader, b']')? {
             return Ok(());
         }
     }
 }
 
-/// Numbers and lengths first, so that no content begins with another one: elements of the same content are neighbours in
-/// order, whichever side they are of.
-fn encode(fields: &[(Vec<u8>, Vec<u8>)], side: u8, into: &mut Vec<u8>) {
+/// Encodes an element's content, followed by its side. Counts and lengths are in front, so that no content is a prefix of
+/// another one and elements with equal content are neighbours in the sorted order, regardless of their side.
+fn encode_fields(fields: &[(Vec<u8>, Vec<u8>)], side: u8, into: &mut Vec<u8>) {
     into.clear();
     into.extend_from_slice(&(fields.len() as u64).to_be_bytes());
     for part in fields.iter().flat_map(|(name, value)| [name, value]) {
@@ -320,9 +327,9 @@ fn encode(fields: &[(Vec<u8>, Vec<u8>)], side: u8, into: &mut Vec<u8>) {
     into.push(side);
 }
 
-fn decode(content: &[u8]) -> BTreeMap<&[u8], &[u8]> {
+fn decode_fields(content: &[u8]) -> BTreeMap<&[u8], &[u8]> {
     let mut content = content.get(size_of::<u64>()..).unwrap_or_default();
-    let mut part = || {
+    let mut next_part = || {
         let (length, rest) = content.split_first_chunk()?;
         let length = usize::try_from(u64::from_be_bytes(*length)).ok()?;
         let (part, rest) = rest.split_at_checked(length)?;
@@ -330,97 +337,99 @@ fn decode(content: &[u8]) -> BTreeMap<&[u8], &[u8]> {
         Some(part)
     };
     let mut fields = BTreeMap::new();
-    while let Some(name) = part()
-        && let Some(value) = part()
+    while let Some(name) = next_part()
+        && let Some(value) = next_part()
     {
         fields.insert(name, value);
     }
     fields
 }
 
-/// The elements of one id, of both sides; there should be one of each.
+/// Elements of both bundles with one id. Valid bundles have at most one each.
 #[derive(Debug, Default)]
 struct Group {
     list: usize,
     id: Vec<u8>,
-    /// Content that is being counted, and the surplus of either side.
+    /// Content of the current records, and the number of its records on each side.
     content: Vec<u8>,
     surplus: [u64; 2],
-    /// Number of elements on each side without an equal on the other, and the first of them.
-    left: [u64; 2],
-    first: [Option<Vec<u8>>; 2],
+    /// Number of elements on each side without an equal element on the other, and the content of the first.
+    unmatched: [u64; 2],
+    first_unmatched: [Option<Vec<u8>>; 2],
 }
 
 impl Group {
-    fn begin(&mut self, key: &[u8]) {
+    fn start(&mut self, key: &[u8]) {
         let (list, id) = key.split_first().unwrap_or((&0, &[]));
         *self = Self { list: usize::from(*list), id: id.to_vec(), ..Self::default() };
     }
 
-    fn take(&mut self, rest: &[u8]) {
-        let Some((side, content)) = rest.split_last() else { return };
+    fn add(&mut self, record: &[u8]) {
+        let Some((side, content)) = record.split_last() else { return };
         if content != self.content {
-            self.count();
+            self.settle_content();
             self.content.clear();
             self.content.extend_from_slice(content);
         }
         self.surplus[usize::from(*side & 1)] += 1;
     }
 
-    fn count(&mut self) {
-        let equal = self.surplus[0].min(self.surplus[1]);
+    fn settle_content(&mut self) {
+        // A repeated id pairs equal elements first. Unequal ones then count as changed, and the surplus as added or removed.
+        let matched = self.surplus[0].min(self.surplus[1]);
         for side in [0, 1] {
-            let more = self.surplus[side] - equal;
-            self.left[side] += more;
-            if more > 0 && self.first[side].is_none() {
-                self.first[side] = Some(self.content.clone());
+            let surplus = self.surplus[side] - matched;
+            self.unmatched[side] += surplus;
+            if surplus > 0 && self.first_unmatched[side].is_none() {
+                self.first_unmatched[side] = Some(self.content.clone());
             }
         }
         self.surplus = [0; 2];
     }
 }
 
-struct Differences {
+struct DifferenceCollector {
     totals: [Totals; 4],
-    kept: BinaryHeap<Element>,
-    most: usize,
+    elements: BinaryHeap<Element>,
+    max_elements: usize,
 }
 
-impl Differences {
-    fn settle(&mut self, group: &mut Group) {
-        group.count();
-        let [before, after] = group.left;
-        let changed = before.min(after);
+impl DifferenceCollector {
+    fn add_group(&mut self, group: &mut Group) {
+        group.settle_content();
+        let [before, after] = group.unmatched;
+        let changed_count = before.min(after);
         if before == 0 && after == 0 {
             return;
         }
         let Some(totals) = self.totals.get_mut(group.list) else { return };
-        totals.changed += changed;
-        totals.removed += before - changed;
-        totals.added += after - changed;
+        totals.changed += changed_count;
+        totals.removed += before - changed_count;
+        totals.added += after - changed_count;
         let change = match (before, after) {
             (_, 0) => Change::Removed,
             (0, _) => Change::Added,
             _ => Change::Changed,
         };
         let mut fields = Vec::new();
-        if let [Some(before), Some(after)] = &group.first {
-            let (before, after) = (decode(before), decode(after));
+        if let [Some(before), Some(after)] = &group.first_unmatched {
+            let (before, after) = (decode_fields(before), decode_fields(after));
             let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
             for name in names.into_iter().filter(|name| before.get(*name) != after.get(*name)) {
                 let name = String::from_utf8_lossy(name).into_owned();
-                // Only names of the form are few for certain.
-                let known = totals.fields.len() < 1_000 || totals.fields.contains_key(&name);
-                if known {
-                    *totals.fields.entry(name.clone()).or_default() += changed;
+                // Field names of an invalid bundle are unlimited, so the map of totals is bounded.
+                let is_counted = totals.fields.len() < 1_000 || totals.fields.contains_key(&name);
+                if is_counted {
+                    *totals.fields.entry(name.clone()).or_default() += changed_count;
                 }
                 fields.push(name);
             }
         }
         let id = String::from_utf8_lossy(&group.id).into_owned();
-        self.kept.push(Element { list: group.list, change, id, fields });
-        if self.kept.len() > self.most {
-            self.kept.pop();
+        self.elements.push(Element { list: group.list, change, id, fields });
+        // The heap keeps the smallest elements: the first by list and id.
+        if self.elements.len() > self.max_elements {
+            self.elements.pop();
         }
     }
 }
@@ -432,39 +441,40 @@ mod tests {
 
     use super::*;
 
-    fn compared(first: &str, second: &str, memory: usize) -> Difference {
-        let room = SpillOptions { memory, folder: std::env::temp_dir() };
-        diff(&mut first.as_bytes(), &mut second.as_bytes(), Limits::default(), &room, 3).unwrap()
+    fn compare(first: &str, second: &str, memory: usize) -> Difference {
+        let spill_options = SpillOptions { memory, folder: std::env::temp_dir() };
+        diff(&mut first.as_bytes(), &mut second.as_bytes(), Limits::default(), &spill_options, 3).unwrap()
     }
 
     #[test]
-    fn elements_are_matched_by_id_whatever_their_order_and_writing() {
+    fn elements_are_matched_by_id_in_any_order_and_spelling() {
         let first = r#"{"kind":"k","items":[{"id":"a","text":"x","n":1},{"id":"b","n":2},{"id":"c"}],"summary":{"items":3}}"#;
         let same = r#"{"summary":{"items":3.0},"items":[{"id":"c"},{"n":2e0,"id":"\u0062"},{"n":1,"text":"x","id":"a"}],"kind":"k"}"#;
-        assert!(compared(first, same, 1 << 20).is_nothing());
+        assert!(compare(first, same, 1 << 20).is_nothing());
         let other = r#"{"kind":"l","items":[{"id":"a","text":"y","n":1,"m":0},{"id":"b","n":2},{"id":"d"}],"summary":{"items":4}}"#;
-        let difference = compared(first, other, 1 << 20);
+        let difference = compare(first, other, 1 << 20);
         let members: Vec<_> =
             difference.members.iter().map(|it| (&*it.pointer, it.after.as_deref())).collect();
         assert_eq!(members, [("/kind", None), ("/summary/items", Some("4"))]);
         let totals = &difference.totals[1];
         assert_eq!((totals.added, totals.removed, totals.changed), (1, 1, 1));
-        let told: Vec<_> =
+        let elements: Vec<_> =
             difference.elements.iter().map(|it| (it.change, &*it.id, it.fields.join(","))).collect();
-        let wanted = [(Change::Added, "d", ""), (Change::Removed, "c", ""), (Change::Changed, "a", "m,text")];
-        assert_eq!(told, wanted.map(|(change, id, fields)| (change, id, fields.to_owned())));
+        let expected =
+            [(Change::Added, "d", ""), (Change::Removed, "c", ""), (Change::Changed, "a", "m,text")];
+        assert_eq!(elements, expected.map(|(change, id, fields)| (change, id, fields.to_owned())));
     }
 
     #[test]
     fn empty_list_differs_from_missing_list_and_from_object() {
         for list in LISTS {
-            let ways = ["{}".to_owned()]
+            let documents = ["{}".to_owned()]
                 .into_iter()
                 .chain(["[]", "{}", "null", "0"].map(|value| format!(r#"{{"{list}":{value}}}"#)));
-            let ways: Vec<_> = ways.collect();
+            let ways: Vec<_> = documents.collect();
             for (at, first) in ways.iter().enumerate() {
                 for (other, second) in ways.iter().enumerate() {
-                    let difference = compared(first, second, 1 << 20);
+                    let difference = compare(first, second, 1 << 20);
                     assert_eq!(difference.is_nothing(), at == other, "{first} {second}");
                     if at != other {
                         assert_eq!(difference.members[0].pointer, format!("/{list}"));
@@ -472,34 +482,35 @@ mod tests {
                 }
             }
         }
-        assert!(!compared("{}", r#"{"summary":{}}"#, 0).is_nothing());
-        let more = r#"{"items":[{"id":"a"}]}"#;
-        assert_eq!(compared(r#"{"items":[]}"#, more, 0).members, []);
-        let room = SpillOptions { memory: 0, folder: std::env::temp_dir() };
+        assert!(!compare("{}", r#"{"summary":{}}"#, 0).is_nothing());
+        let one_item = r#"{"items":[{"id":"a"}]}"#;
+        assert_eq!(compare(r#"{"items":[]}"#, one_item, 0).members, []);
+        let spill_options = SpillOptions { memory: 0, folder: std::env::temp_dir() };
         let twice = r#"{"items":[],"items":[]}"#;
-        diff(&mut twice.as_bytes(), &mut more.as_bytes(), Limits::default(), &room, 3).unwrap_err();
+        diff(&mut twice.as_bytes(), &mut one_item.as_bytes(), Limits::default(), &spill_options, 3)
+            .unwrap_err();
     }
 
     #[test]
-    fn an_id_that_stands_twice_is_matched_as_often_as_it_can_be() {
+    fn repeated_ids_match_their_equal_elements_first() {
         let first = r#"{"items":[{"id":"a","n":1},{"id":"a","n":1},{"id":"a","n":2}]}"#;
         let second = r#"{"items":[{"id":"a","n":2},{"id":"a","n":3},{"id":"a","n":1}]}"#;
-        let totals = &compared(first, second, 0).totals[1];
+        let totals = &compare(first, second, 0).totals[1];
         assert_eq!((totals.added, totals.removed, totals.changed), (0, 0, 1));
         assert_eq!(totals.fields, BTreeMap::from([("n".to_owned(), 1)]));
     }
 
     #[test]
-    fn repeated_id_is_no_difference_of_a_document_from_itself() {
+    fn document_with_repeated_id_equals_itself() {
         let document = r#"{"items":[{"id":"a"},{"id":"a","n":1}]}"#;
-        assert_eq!(compared(document, document, 0), Difference::default());
+        assert_eq!(compare(document, document, 0), Difference::default());
     }
 
-    /// An element by its id and which of its fields have which value.
-    type Drawn = (String, BTreeMap<String, u8>);
+    /// Element as its id and the values of its fields.
+    type DrawnElement = (String, BTreeMap<String, u8>);
 
-    fn written(elements: &[Drawn]) -> String {
-        let element = |(id, fields): &Drawn| {
+    fn to_document(elements: &[DrawnElement]) -> String {
+        let element = |(id, fields): &DrawnElement| {
             let fields: String = fields.iter().map(|(name, value)| format!(r#","{name}":{value}"#)).collect();
             format!(r#"{{"id":"{id}"{fields}}}"#)
         };
@@ -511,8 +522,8 @@ mod tests {
         fn diff_ignores_order_and_counts_differences(
             (elements, shuffled) in prop::collection::vec(
                 ("[a\u{0}-\u{1}]{0,2}", prop::collection::btree_map("[i-k]{1,2}", 0..3_u8, 0..4)), 0..12
-            ).prop_map(|mut drawn: Vec<Drawn>| {
-                // Control characters have to be escaped.
+            ).prop_map(|mut drawn: Vec<DrawnElement>| {
+                // JSON strings cannot contain control characters.
                 for (id, _) in &mut drawn {
                     *id = id.replace('\u{0}', "\\u0000").replace('\u{1}', "\\u0001");
                 }
@@ -520,11 +531,11 @@ mod tests {
             }).prop_flat_map(|drawn| (Just(drawn.clone()), Just(drawn).prop_shuffle())),
             memory in prop::sample::select(vec![0, 1 << 20]),
         ) {
-            let (first, second) = (written(&elements), written(&shuffled));
-            prop_assert_eq!(compared(&first, &first, memory), Difference::default());
-            prop_assert_eq!(compared(&first, &second, memory), Difference::default());
-            if let Some((_, others)) = shuffled.split_first() {
-                let totals = &compared(&first, &written(others), memory).totals[1];
+            let (first, second) = (to_document(&elements), to_document(&shuffled));
+            prop_assert_eq!(compare(&first, &first, memory), Difference::default());
+            prop_assert_eq!(compare(&first, &second, memory), Difference::default());
+            if let Some((_, remaining_elements)) = shuffled.split_first() {
+                let totals = &compare(&first, &to_document(remaining_elements), memory).totals[1];
                 prop_assert_eq!((totals.added, totals.removed, totals.changed), (0, 1, 0));
             }
         }
@@ -533,26 +544,26 @@ mod tests {
     #[test]
     fn large_numbers_are_not_rounded_away() {
         let with = |n: &str| format!(r#"{{"responses":[{{"id":"a","count":{n}}}]}}"#);
-        assert!(!compared(&with("9007199254740993"), &with("9007199254740992"), 0).is_nothing());
+        assert!(!compare(&with("9007199254740993"), &with("9007199254740992"), 0).is_nothing());
     }
 
     #[test]
-    fn long_lists_need_no_more_memory_than_they_are_given() {
+    fn long_lists_are_compared_within_the_memory_limit() {
         let list = |last: u32| {
             let all: Vec<_> =
                 (0..20_000).map(|at| format!(r#"{{"id":"r{at}","count":{}}}"#, at % last)).collect();
             format!(r#"{{"responses":[{}]}}"#, all.join(","))
         };
-        let difference = compared(&list(1000), &list(1001), 0);
-        let same = (0..20_000_u32).filter(|at| at % 1000 == at % 1001).count() as u64;
-        assert_eq!(difference.totals[2].changed, 20_000 - same);
+        let difference = compare(&list(1000), &list(1001), 0);
+        let unchanged = (0..20_000_u32).filter(|at| at % 1000 == at % 1001).count() as u64;
+        assert_eq!(difference.totals[2].changed, 20_000 - unchanged);
         assert_eq!(difference.elements.len(), 3);
-        assert_eq!(difference, compared(&list(1000), &list(1001), 1 << 30));
+        assert_eq!(difference, compare(&list(1000), &list(1001), 1 << 30));
     }
 
     #[test]
-    fn what_cannot_be_matched_is_refused() {
-        let room = SpillOptions { memory: 0, folder: std::env::temp_dir() };
+    fn document_with_unmatchable_elements_is_refused() {
+        let spill_options = SpillOptions { memory: 0, folder: std::env::temp_dir() };
         let good = r#"{"items":[]}"#;
         for (bad, tag) in [
             (r#"{"items":[{"id":1}]}"#, "no_id"),
@@ -560,9 +571,9 @@ mod tests {
             ("[]", "no_object"),
             ("{", "content"),
         ] {
-            let failed =
-                diff(&mut good.as_bytes(), &mut bad.as_bytes(), Limits::default(), &room, 3).unwrap_err();
-            assert!(matches!(failed, DiffError::Second(_)) && failed.tag() == tag, "{bad}: {failed}");
+            let error = diff(&mut good.as_bytes(), &mut bad.as_bytes(), Limits::default(), &spill_options, 3)
+                .unwrap_err();
+            assert!(matches!(error, DiffError::Second(_)) && error.tag() == tag, "{bad}: {error}");
         }
     }
 }

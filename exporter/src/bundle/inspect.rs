@@ -1,7 +1,5 @@
-//! Overview of a bundle: its head, how much there is of everything, its data card and a table of its items.
-//!
-//! Nothing is validated, and participants' texts are shown only on request. Items are listed as far as memory holds them,
-//! and counted beyond that.
+//! Builds an overview of a bundle: its head, totals, data card and a table of its items. Texts of participants are
+//! included only on request. Items are listed up to the memory limit, and counted beyond it.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,94 +12,94 @@ use serde_json::{Map, Value, json};
 use crate::{
     bundle::{
         invalid_json::InvalidJson,
-        validate::{Findings, Part, Row, Set, Severity, Sink, Walk, outcome, response},
+        validate::{Findings, KeySet, Part, Row, Severity, Sink, Walk, outcome, response},
     },
     form::{Answer, Naming, Object},
-    json::{Each, JsonText, Limits, Reader, Stop},
+    json::{JsonText, Limits, MappedArray, Reader, Stop},
     storage::spill::SpillOptions,
     unpack::Source,
 };
 
-/// An item and what was answered to it.
+/// Item, with the counts of its answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Item {
     pub id: String,
     pub phase: String,
     pub status: String,
     pub origin: String,
-    /// Empty unless texts were asked for.
+    /// Empty unless [`ItemOptions::texts`] is set.
     pub text: String,
-    /// Counts by answer, in the order of [`Answer::ALL`]; of comparisons, those in which the item comes first.
+    /// Counts by answer, in the order of [`Answer::ALL`]. Comparisons count for their first item.
     pub counts: [u128; 6],
-    /// Counts that outcomes say are suppressed.
+    /// Number of counts that outcomes list as suppressed.
     pub hidden: u64,
 }
 
 /// Overview of a bundle.
 #[derive(Debug, Default)]
 pub struct Overview {
-    /// Fields of the document and of its objects.
+    /// Fields of the document and of its single objects.
     pub head: Map<String, Value>,
-    /// The first ones, each with its own fields.
+    /// Fields of the first phases.
     pub phases: Vec<Map<String, Value>>,
     pub artifacts: Vec<Map<String, Value>>,
-    /// The first items, as far as memory holds them.
+    /// First items, up to the memory limit.
     pub items: Vec<Item>,
-    /// Number of items that are counted only.
+    /// Number of items that are counted but not listed.
     pub unlisted: u64,
-    /// The sum of the counts of its rows. No sum of counts goes beyond what its type holds: it stays there.
+    /// Sum of the counts of all responses. Saturates, as all sums here do.
     pub responses: u128,
-    /// Entries of the list.
+    /// Number of entries in the list of responses.
     pub rows: u64,
-    /// Number of participants who are named.
+    /// Number of distinct participants named in responses.
     pub participants: u64,
-    /// Responses that name no participant.
+    /// Sum of the counts of responses without a participant.
     pub unlinked: u128,
     pub outcomes: BTreeMap<String, u64>,
-    /// Answers to items that are not listed, or not in the bundle.
+    /// Counts of answers to items that are not listed, or not in the bundle.
     pub elsewhere: [u128; 6],
-    /// Number of places that violate a rule of the form.
+    /// Number of locations that violate a rule of the form.
     pub findings: u64,
-    /// Why it was not read to its end, if it was not.
+    /// Error that stopped the reading before the end of the document.
     pub stopped: Option<InvalidJson>,
     pub bytes: u64,
 }
 
-/// Number of phases, artifacts and types of outcomes that are listed: foreign files may name any number.
-const MOST_TYPES: usize = 1_000;
+/// Maximum number of phases, artifacts and outcome types in the overview. Files of other tools can have any number.
+const MAX_LISTED: usize = 1_000;
 
-/// Number of items to list, and what to show of them.
+/// Number of items to list, and whether to include their texts.
 #[derive(Clone, Copy, Debug)]
 pub struct ItemOptions {
     pub most: usize,
-    /// Shows the items' texts.
+    /// Includes the items' texts.
     pub texts: bool,
 }
 
-/// Reads a document once, in the memory of the room. `schema` is what its own member of that name must hold; the
-/// naming's own if there is none.
+/// Reads a document once, within the memory limit of `spill_options`. `schema` is the required value of the member
+/// `schema`; the naming's own URL by default.
 ///
 /// # Errors
-/// If it cannot be read, or is no object.
+/// If the document cannot be read, or is not an object.
 pub fn inspect(
     source: &mut dyn Source,
     naming: Naming,
     schema: Option<&str>,
     options: ItemOptions,
     limits: Limits,
-    room: &SpillOptions,
+    spill_options: &SpillOptions,
 ) -> Result<Overview, InvalidJson> {
     let mut findings = Findings::new(0, false, 0);
-    // Half of the memory is for items, half for participants.
-    let room = SpillOptions { memory: room.memory / 2, ..room.clone() };
+    // Half of the memory is for the items, half for the set of participants.
+    let spill_options = SpillOptions { memory: spill_options.memory / 2, ..spill_options.clone() };
     let mut sink = OverviewSink {
         options,
-        memory: room.memory,
+        free_bytes: spill_options.memory,
         overview: Overview::default(),
         items: HashMap::new(),
-        subjects: HashMap::new(),
+        early_answers: HashMap::new(),
         hidden: HashMap::new(),
-        participants: Set::new(room),
+        participants: KeySet::new(spill_options),
         form: naming.bundle(),
     };
     let reader = Reader::new(source.open()?, limits);
@@ -109,23 +107,27 @@ pub fn inspect(
     let walk = Walk::new(reader, naming.bundle(), schema, &mut findings, &mut sink);
     let end = walk.run().map_err(|stop| match stop {
         Stop::Io(error) => error,
-        Stop::Invalid(..) | Stop::Enough => io::Error::other("the reading ended early"),
+        Stop::Invalid(..) | Stop::StoppedByCaller => {
+            io::Error::other("reading stopped before the end of the document")
+        }
     })?;
-    if let (None, Some(at)) = (end.stopped, end.no_object) {
-        return Err(InvalidJson::NoObject { at_line: at.line, offset: at.offset });
+    if let (None, Some(at)) = (end.stopped, end.non_object_at) {
+        return Err(InvalidJson::NotAnObject { at_line: at.line, offset: at.offset });
     }
-    let OverviewSink { mut overview, items, subjects, hidden, participants, .. } = sink;
+    let OverviewSink { mut overview, items, early_answers: subjects, hidden, participants, .. } = sink;
+    // The order of the lists is free: suppressed counts and answers can be read before their item. They are assigned now,
+    // when all items are known.
     for (subject, hidden) in hidden {
         if let Some(item) = items.get(&subject) {
             overview.items[*item].hidden = hidden;
         }
     }
     for (subject, counts) in subjects {
-        let into = match items.get(&subject) {
+        let counts_of_subject = match items.get(&subject) {
             Some(item) => &mut overview.items[*item].counts,
             None => &mut overview.elsewhere,
         };
-        add(into, &counts);
+        add_counts(counts_of_subject, &counts);
     }
     participants.finish(|_| overview.participants += 1)?;
     let (totals, _) = findings.into_parts();
@@ -137,7 +139,7 @@ pub fn inspect(
 }
 
 impl Overview {
-    /// True if nothing of a bundle was found.
+    /// True if the document has no part of a bundle.
     pub fn is_empty(&self) -> bool {
         self.head.is_empty() && self.phases.is_empty() && self.items.is_empty() && self.rows == 0
     }
@@ -147,7 +149,7 @@ impl Overview {
         self.items.len() as u64 + self.unlisted
     }
 
-    /// Returns the overview as JSON. The items are written one after the other.
+    /// Returns the overview as JSON. Items are converted one at a time while the text is written.
     pub fn to_json<'a>(&'a self, name: &'a str) -> JsonText<impl Serialize + 'a> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -175,7 +177,7 @@ impl Overview {
             head: &self.head,
             phases: &self.phases,
             artifacts: &self.artifacts,
-            items: Each(&self.items, item_json),
+            items: MappedArray(&self.items, item_json),
             unlisted_items: self.unlisted,
             responses: self.responses,
             rows: self.rows,
@@ -200,46 +202,46 @@ fn item_json(item: &Item) -> Value {
     entry
 }
 
-/// Counts by the name of the answer, without zeros.
+/// Counts by the name of their answer, without zeros.
 pub fn counts(counts: &[u128; 6]) -> BTreeMap<&'static str, u128> {
-    let named = Answer::ALL.into_iter().map(|answer| (answer.as_str(), counts[answer as usize]));
-    named.filter(|(_, count)| *count > 0).collect()
+    let counts_by_name = Answer::ALL.into_iter().map(|answer| (answer.as_str(), counts[answer as usize]));
+    counts_by_name.filter(|(_, count)| *count > 0).collect()
 }
 
 struct OverviewSink {
     options: ItemOptions,
-    /// Bytes left for items, and for what is said of items that were not read yet.
-    memory: usize,
+    /// Bytes left for items, and for counts of items that were not read yet.
+    free_bytes: usize,
     overview: Overview,
     items: HashMap<Box<[u8]>, usize>,
-    /// Answers that came before their items.
-    subjects: HashMap<Box<[u8]>, [u128; 6]>,
+    /// Counts of answers that were read before their items.
+    early_answers: HashMap<Box<[u8]>, [u128; 6]>,
     /// Number of suppressed counts by item.
     hidden: HashMap<Box<[u8]>, u64>,
-    participants: Set,
+    participants: KeySet,
     form: &'static Object,
 }
 
 impl OverviewSink {
     fn item(&mut self, row: &Row) {
-        // The items after one that found no memory are not listed either: the list is a beginning, without gaps.
+        // After the first item that did not fit, none is listed, so that the list is a prefix of the bundle's items.
         if self.overview.unlisted > 0 || self.overview.items.len() >= self.options.most {
             self.overview.unlisted += 1;
             return;
         }
         let item = Item {
-            id: text(row, 0),
-            phase: text(row, 1),
-            status: text(row, 4),
-            origin: text(row, 5),
-            text: if self.options.texts { text(row, 3) } else { String::new() },
+            id: lossy_text(row, 0),
+            phase: lossy_text(row, 1),
+            status: lossy_text(row, 4),
+            origin: lossy_text(row, 5),
+            text: if self.options.texts { lossy_text(row, 3) } else { String::new() },
             counts: [0; 6],
             hidden: 0,
         };
         let texts = [&item.id, &item.phase, &item.status, &item.origin, &item.text];
-        let bytes =
-            texts.map(|text| text.capacity() + ALLOCATION).iter().sum::<usize>() + 2 * size_of::<Item>();
-        if !take(&mut self.memory, bytes + entry_bytes::<usize>(item.id.as_bytes())) {
+        let bytes = texts.map(|text| text.capacity() + ALLOCATION_BYTES).iter().sum::<usize>()
+            + 2 * size_of::<Item>();
+        if !reserve(&mut self.free_bytes, bytes + entry_bytes::<usize>(item.id.as_bytes())) {
             self.overview.unlisted += 1;
             return;
         }
@@ -267,10 +269,10 @@ impl OverviewSink {
         };
         let counts = if let Some(item) = self.items.get(subject) {
             &mut overview.items[*item].counts
-        } else if let Some(counts) = self.subjects.get_mut(subject) {
+        } else if let Some(counts) = self.early_answers.get_mut(subject) {
             counts
-        } else if take(&mut self.memory, entry_bytes::<[u128; 6]>(subject)) {
-            self.subjects.entry(subject.into()).or_default()
+        } else if reserve(&mut self.free_bytes, entry_bytes::<[u128; 6]>(subject)) {
+            self.early_answers.entry(subject.into()).or_default()
         } else {
             &mut overview.elsewhere
         };
@@ -281,7 +283,7 @@ impl OverviewSink {
 }
 
 impl Sink for OverviewSink {
-    fn entry(
+    fn on_entry(
         &mut self,
         part: Part,
         row: &Row,
@@ -290,72 +292,74 @@ impl Sink for OverviewSink {
     ) -> Result<(), Stop> {
         match part {
             Part::Phases => {
-                if self.overview.phases.len() < MOST_TYPES {
-                    self.overview.phases.push(fields(row, &crate::form::PHASE));
+                if self.overview.phases.len() < MAX_LISTED {
+                    self.overview.phases.push(collect_fields(row, &crate::form::PHASE));
                 }
             }
             Part::Items => self.item(row),
             Part::Responses => self.response(row)?,
             _ => {
                 let types = &mut self.overview.outcomes;
-                let kind = text(row, 2);
+                let outcome_type = lossy_text(row, 2);
                 if let (Some(item), Some(hidden)) = (row.text(outcome::ITEM), row.number(outcome::SUPPRESSED))
-                    && (self.hidden.contains_key(item) || take(&mut self.memory, entry_bytes::<u64>(item)))
+                    && (self.hidden.contains_key(item)
+                        || reserve(&mut self.free_bytes, entry_bytes::<u64>(item)))
                 {
                     let sum = self.hidden.entry(item.into()).or_default();
                     *sum = sum.saturating_add(u64::try_from(hidden.count()).unwrap_or(u64::MAX));
                 }
-                if types.len() < MOST_TYPES || types.contains_key(&kind) {
-                    *types.entry(kind).or_default() += 1;
+                if types.len() < MAX_LISTED || types.contains_key(&outcome_type) {
+                    *types.entry(outcome_type).or_default() += 1;
                 }
             }
         }
         Ok(())
     }
 
-    fn part(&mut self, part: Part, row: &Row) {
+    fn on_part(&mut self, part: Part, row: &Row) {
         if let crate::form::Value::Object(form) = &self.form.fields[part as usize].value {
-            self.overview.head.insert(part.name().to_owned(), Value::Object(fields(row, form)));
+            self.overview.head.insert(part.name().to_owned(), Value::Object(collect_fields(row, form)));
         }
     }
 
-    fn artifact(&mut self, row: &Row) {
-        if self.overview.artifacts.len() < MOST_TYPES {
-            self.overview.artifacts.push(fields(row, &crate::form::ARTIFACT));
+    fn on_artifact(&mut self, row: &Row) {
+        if self.overview.artifacts.len() < MAX_LISTED {
+            self.overview.artifacts.push(collect_fields(row, &crate::form::ARTIFACT));
         }
     }
 
-    fn top(&mut self, row: &Row) {
-        let own = fields(row, self.form);
-        self.overview.head.extend(own);
+    fn on_document(&mut self, row: &Row) {
+        let document_fields = collect_fields(row, self.form);
+        self.overview.head.extend(document_fields);
     }
 }
 
-/// Bytes that an allocation takes beyond those that were asked for.
-const ALLOCATION: usize = 16;
+/// Overhead of an allocation in bytes.
+const ALLOCATION_BYTES: usize = 16;
 
-/// Bytes of an entry of a map, which may be half empty.
+/// Bytes of a map entry. Counted twice, because a map can be half empty.
 fn entry_bytes<V>(key: &[u8]) -> usize {
-    key.len() + ALLOCATION + 2 * (size_of::<(Box<[u8]>, V)>() + 1)
+    key.len() + ALLOCATION_BYTES + 2 * (size_of::<(Box<[u8]>, V)>() + 1)
 }
 
-/// Takes the bytes from what is left; false if there are not enough.
-fn take(left: &mut usize, bytes: usize) -> bool {
-    let Some(rest) = left.checked_sub(bytes) else { return false };
-    *left = rest;
+/// Subtracts the bytes from the free ones; false if too few are free.
+fn reserve(free_bytes: &mut usize, bytes: usize) -> bool {
+    let Some(remaining_bytes) = free_bytes.checked_sub(bytes) else { return false };
+    *free_bytes = remaining_bytes;
     true
 }
 
-/// Texts, numbers and flags by name. A text in place of an object, a list or a number is not shown: it may be anything.
-fn fields(row: &Row, form: &Object) -> Map<String, Value> {
+/// Texts, numbers and flags by name. A text where the form has an object, a list or a number is omitted, since it can be
+/// personal data.
+fn collect_fields(row: &Row, form: &Object) -> Map<String, Value> {
     let mut fields = Map::new();
     for (index, field) in form.fields.iter().enumerate() {
         let value = if row.text(index).is_some() && field.value.may_be_text() {
-            json!(text(row, index))
+            json!(lossy_text(row, index))
         } else if let Some(number) = row.number(index) {
-            // A count as it is; anything else as near as a double comes.
+            // Counts are exact; other numbers are shown as their nearest double.
             match number.count() {
-                count if number.whole && number.at_least(0) && count < u128::MAX => json!(count),
+                count if number.whole && number.is_at_least(0) && count < u128::MAX => json!(count),
                 _ => json!(number.double),
             }
         } else if let Some(flag) = row.flag(index) {
@@ -368,11 +372,11 @@ fn fields(row: &Row, form: &Object) -> Map<String, Value> {
     fields
 }
 
-fn text(row: &Row, field: usize) -> String {
+fn lossy_text(row: &Row, field: usize) -> String {
     String::from_utf8_lossy(row.text(field).unwrap_or_default()).into_owned()
 }
 
-fn add(into: &mut [u128; 6], counts: &[u128; 6]) {
+fn add_counts(into: &mut [u128; 6], counts: &[u128; 6]) {
     for (sum, count) in into.iter_mut().zip(counts) {
         *sum = sum.saturating_add(*count);
     }

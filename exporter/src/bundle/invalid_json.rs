@@ -1,65 +1,65 @@
-//! Errors of `digest`, `diff` and `inspect` for documents that are not valid JSON.
+//! Errors of `digest`, `diff` and `inspect` for documents that they cannot read.
 
 use std::io;
 
 use crate::{
     bundle::validate::Rule,
-    json::{Flaw, Position, Stop, Why, canonical::CanonicalError},
+    json::{Flaw, InvalidReason, Position, Stop, canonical::CanonicalError},
     unpack::CompressionError,
 };
 
-/// A document that cannot be compared.
+/// Reason that a document cannot be hashed, compared or inspected, with its position.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidJson {
     #[error("line {at_line}, byte {offset}: {} {}", rule.id(), rule.says())]
     Content { rule: Rule, at_line: u64, offset: u64 },
     #[error("line {at_line}, byte {offset}: {} {}: {name:?}", Rule::Twice.id(), Rule::Twice.says())]
-    Twice { name: String, at_line: u64, offset: u64 },
+    DuplicateName { name: String, at_line: u64, offset: u64 },
     #[error("line {at_line}, byte {offset}: an element of the list {list} has no id")]
-    NoId { list: &'static str, at_line: u64, offset: u64 },
-    #[error("line {at_line}, byte {offset}: a value is too large to be put in order")]
-    Large { at_line: u64, offset: u64 },
-    #[error("line {at_line}, byte {offset}: the document is no object")]
-    NoObject { at_line: u64, offset: u64 },
+    MissingId { list: &'static str, at_line: u64, offset: u64 },
+    #[error("line {at_line}, byte {offset}: a value is too large to be sorted in memory")]
+    TooLarge { at_line: u64, offset: u64 },
+    #[error("line {at_line}, byte {offset}: the document is not a JSON object")]
+    NotAnObject { at_line: u64, offset: u64 },
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Characters of a name that are shown.
-const SHOWN: usize = 80;
+/// Maximum length of a quoted member name, in characters.
+const MAX_NAME_CHARS: usize = 80;
 
 impl InvalidJson {
-    /// A stable word for the kind of fault.
+    /// Stable identifier of the kind of error.
     pub fn tag(&self) -> &'static str {
         match self {
-            Self::Content { .. } | Self::Twice { .. } => "content",
-            Self::NoId { .. } => "no_id",
-            Self::Large { .. } => "large",
-            Self::NoObject { .. } => "no_object",
+            Self::Content { .. } | Self::DuplicateName { .. } => "content",
+            Self::MissingId { .. } => "no_id",
+            Self::TooLarge { .. } => "large",
+            Self::NotAnObject { .. } => "no_object",
             Self::Io(_) => "io",
         }
     }
 
-    pub(crate) fn new(bad: CanonicalError, at: Position) -> Self {
-        let (rule, at) = match bad {
+    pub(crate) fn new(error: CanonicalError, at: Position) -> Self {
+        let (rule, at) = match error {
             CanonicalError::Stop(Stop::Io(error)) => match CompressionError::of(&error) {
                 None => return Self::Io(error),
                 Some(CompressionError::Cut) => (Rule::Truncated, at),
                 Some(CompressionError::Spoiled) => (Rule::Packed, at),
                 Some(CompressionError::Followed) => (Rule::Trailing, at),
             },
-            CanonicalError::Stop(Stop::Enough) => {
-                return Self::Io(io::Error::other("the reading ended early"));
+            CanonicalError::Stop(Stop::StoppedByCaller) => {
+                return Self::Io(io::Error::other("reading stopped before the end of the document"));
             }
-            CanonicalError::Twice(name, at) => {
-                let name = String::from_utf8_lossy(&name).chars().take(SHOWN).collect();
-                return Self::Twice { name, at_line: at.line, offset: at.offset };
+            CanonicalError::DuplicateName(name, at) => {
+                let name = String::from_utf8_lossy(&name).chars().take(MAX_NAME_CHARS).collect();
+                return Self::DuplicateName { name, at_line: at.line, offset: at.offset };
             }
-            CanonicalError::Large => return Self::Large { at_line: at.line, offset: at.offset },
+            CanonicalError::TooLarge => return Self::TooLarge { at_line: at.line, offset: at.offset },
             CanonicalError::Stop(Stop::Invalid(why, at)) => (why.into(), at),
             CanonicalError::Flaw(flaw) => (flaw.into(), at),
-            CanonicalError::Huge => (Rule::Huge, at),
-            CanonicalError::Trailing => (Rule::Trailing, at),
+            CanonicalError::HugeNumber => (Rule::Huge, at),
+            CanonicalError::TrailingData => (Rule::Trailing, at),
         };
         Self::at(rule, at)
     }
@@ -69,13 +69,13 @@ impl InvalidJson {
     }
 }
 
-impl From<Why> for Rule {
-    fn from(why: Why) -> Self {
+impl From<InvalidReason> for Rule {
+    fn from(why: InvalidReason) -> Self {
         match why {
-            Why::Unexpected => Self::Syntax,
-            Why::Truncated => Self::Truncated,
-            Why::Deep => Self::Deep,
-            Why::Encoding => Self::Encoding,
+            InvalidReason::Unexpected => Self::Syntax,
+            InvalidReason::Truncated => Self::Truncated,
+            InvalidReason::TooDeep => Self::Deep,
+            InvalidReason::Encoding => Self::Encoding,
         }
     }
 }

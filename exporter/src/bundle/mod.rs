@@ -1,4 +1,4 @@
-//! Data bundles as files: written, read element by element, validated, inspected, compared and hashed.
+//! Reads, writes, validates, inspects, compares and hashes data bundles in files.
 
 pub mod diff;
 pub mod digest;

@@ -1,6 +1,5 @@
-//! Reads a bundle element by element, in whatever order its members are.
-//!
-//! It checks no more than it needs; `validate` checks bundles.
+//! Reads a bundle element by element, with its members in any order. Checks are limited to the parts that are read;
+//! `validate` checks whole bundles.
 
 use std::{collections::HashSet, fmt, fs::File, io::BufReader, path::Path};
 
@@ -31,7 +30,7 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// Id of the item in the source.
+    /// Id of the item in the source tool.
     pub(crate) fn key(&self) -> &str {
         self.id.strip_prefix("statement:").unwrap_or(&self.id)
     }
@@ -46,23 +45,23 @@ pub(crate) struct Response {
     pub(crate) object_ref: Option<String>,
     pub(crate) participant_ref: Option<String>,
     pub(crate) response: String,
-    #[serde(deserialize_with = "count")]
+    #[serde(deserialize_with = "deserialize_count")]
     pub(crate) count: u128,
     pub(crate) occurred_at: Option<String>,
 }
 
-/// Larger counts are refused, and larger sums of them.
+/// Largest count, and largest sum of counts, that is accepted: 38 digits.
 pub(crate) const MOST_COUNTED: u128 = 10_u128.pow(38) - 1;
 
-/// Reads a count by its digits, since `1.0` is a count too. Counts beyond the limit stay beyond it.
-fn count<'de, D: Deserializer<'de>>(from: D) -> Result<u128, D::Error> {
+/// Parses a count from its digits, since `1.0` is a count too. Counts that do not fit saturate, so they exceed the limit.
+fn deserialize_count<'de, D: Deserializer<'de>>(from: D) -> Result<u128, D::Error> {
     let number = serde_json::Number::deserialize(from)?;
     let number = Number::parse(number.to_string().as_bytes()).filter(|number| number.whole);
-    let count = number.filter(|number| number.at_least(0)).map(|number| number.count());
+    let count = number.filter(|number| number.is_at_least(0)).map(|number| number.count());
     count.ok_or_else(|| serde::de::Error::custom("not a count"))
 }
 
-/// Receives the elements it asks for; all others are skipped.
+/// Receiver of a bundle's elements. The constants select the lists to read; the others are skipped.
 pub(crate) trait Reader {
     const ITEMS: bool = false;
     const RESPONSES: bool = false;
@@ -78,10 +77,10 @@ pub(crate) trait Reader {
     }
 }
 
-/// Reads no element.
+/// Receiver of no elements, for callers that need only the other members.
 impl Reader for () {}
 
-/// Passes on the elements, and gives back everything that is not one.
+/// Passes elements to the reader, and returns the members outside the lists.
 pub(crate) fn bundle<R: Reader>(
     path: &Path,
     reader: &mut R,
@@ -92,14 +91,15 @@ pub(crate) fn bundle<R: Reader>(
     let mut json = serde_json::Deserializer::from_reader(file);
     let mut error = None;
     let name = name_of(path);
-    let rest = Document { reader, error: &mut error, meter, name: &name }
+    let other_members = Document { reader, error: &mut error, meter, name: &name }
         .deserialize(&mut json)
-        .and_then(|rest| json.end().map(|()| rest));
-    match (error, rest) {
+        .and_then(|other_members| json.end().map(|()| other_members));
+    // An error of the receiver has precedence: serde's error is only the means to stop the parser.
+    match (error, other_members) {
         (Some(error), _) => Err(error),
         (None, Ok(rest)) => Ok(rest),
         (None, Err(error)) if error.is_io() => Err(ConvertError::from_io(&name, error.into())),
-        (None, Err(error)) => Err(no_bundle(&name, error.line() as u64)),
+        (None, Err(error)) => Err(not_a_bundle(&name, error.line() as u64)),
     }
 }
 
@@ -126,21 +126,23 @@ impl<'de, R: Reader> Visitor<'de> for Document<'_, R> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let (mut rest, mut seen) = (Map::new(), HashSet::new());
+        let (mut other_members, mut seen_names) = (Map::new(), HashSet::new());
         while let Some(key) = map.next_key::<String>()? {
-            if !seen.insert(key.clone()) {
-                return Err(serde::de::Error::custom("a member stands twice"));
+            if !seen_names.insert(key.clone()) {
+                return Err(serde::de::Error::custom("duplicate member"));
             }
             let error = &mut *self.error;
             let reader = &mut *self.reader;
             let meter = self.meter;
             match key.as_str() {
                 "items" if R::ITEMS => {
-                    map.next_value_seed(List { each: |item: Item| reader.item(item), error }.of::<Item>())?;
+                    map.next_value_seed(
+                        List { handler: |item: Item| reader.item(item), error }.into_seed::<Item>(),
+                    )?;
                 }
                 "responses" if R::RESPONSES => {
                     let (name, mut rows) = (self.name, 0_u64);
-                    let each = |response: Response| {
+                    let handle_row = |response: Response| {
                         meter.row();
                         rows += 1;
                         if response.count > MOST_COUNTED {
@@ -150,49 +152,53 @@ impl<'de, R: Reader> Visitor<'de> for Document<'_, R> {
                         }
                         reader.response(response)
                     };
-                    map.next_value_seed(List { each, error }.of::<Response>())?;
+                    map.next_value_seed(List { handler: handle_row, error }.into_seed::<Response>())?;
                 }
                 "outcomes" if R::OUTCOMES => {
                     map.next_value_seed(
-                        List { each: |outcome: Value| reader.outcome(outcome), error }.of::<Value>(),
+                        List { handler: |outcome: Value| reader.outcome(outcome), error }
+                            .into_seed::<Value>(),
                     )?;
                 }
                 "items" | "responses" | "outcomes" => {
                     map.next_value::<IgnoredAny>()?;
                 }
                 _ => {
-                    rest.insert(key, map.next_value()?);
+                    other_members.insert(key, map.next_value()?);
                 }
             }
         }
-        Ok(rest)
+        Ok(other_members)
     }
 }
 
+/// List whose elements are passed to `handler`. Its error is stored in `error`, because serde's errors hold only text.
 struct List<'l, F> {
-    each: F,
+    handler: F,
     error: &'l mut Option<ConvertError>,
 }
 
-trait Takes<T> {
-    fn take(&mut self, element: T) -> Result<(), ConvertError>;
+/// Receiver of elements of type `T`; closures implement it.
+trait ElementHandler<T> {
+    fn handle(&mut self, element: T) -> Result<(), ConvertError>;
 }
 
-impl<T, F: FnMut(T) -> Result<(), ConvertError>> Takes<T> for F {
-    fn take(&mut self, element: T) -> Result<(), ConvertError> {
+impl<T, F: FnMut(T) -> Result<(), ConvertError>> ElementHandler<T> for F {
+    fn handle(&mut self, element: T) -> Result<(), ConvertError> {
         self(element)
     }
 }
 
+/// Seed that deserializes a list of `T`.
 struct Elements<'l, T, F> {
     list: List<'l, F>,
-    of: std::marker::PhantomData<T>,
+    element_type: std::marker::PhantomData<T>,
 }
 
 impl<'de, F, T> DeserializeSeed<'de> for Elements<'_, T, F>
 where
     T: Deserialize<'de>,
-    F: Takes<T>,
+    F: ElementHandler<T>,
 {
     type Value = ();
 
@@ -204,7 +210,7 @@ where
 impl<'de, F, T> Visitor<'de> for Elements<'_, T, F>
 where
     T: Deserialize<'de>,
-    F: Takes<T>,
+    F: ElementHandler<T>,
 {
     type Value = ();
 
@@ -212,9 +218,9 @@ where
         f.write_str("a list")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
-        while let Some(element) = list.next_element::<T>()? {
-            if let Err(error) = self.list.each.take(element) {
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut elements: A) -> Result<(), A::Error> {
+        while let Some(element) = elements.next_element::<T>()? {
+            if let Err(error) = self.list.handler.handle(element) {
                 *self.list.error = Some(error);
                 return Err(serde::de::Error::custom("stopped"));
             }
@@ -224,11 +230,12 @@ where
 }
 
 impl<'l, F> List<'l, F> {
-    fn of<T>(self) -> Elements<'l, T, F> {
-        Elements { list: self, of: std::marker::PhantomData }
+    fn into_seed<T>(self) -> Elements<'l, T, F> {
+        Elements { list: self, element_type: std::marker::PhantomData }
     }
 }
 
-pub(super) fn no_bundle(name: &str, line: u64) -> ConvertError {
-    ConvertError::content(name, line, ErrorKind::Format, "it is not a bundle: `bundle validate` says more")
+pub(super) fn not_a_bundle(name: &str, line: u64) -> ConvertError {
+    let detail = "not a valid bundle: run `tidegate bundle validate` for details";
+    ConvertError::content(name, line, ErrorKind::Format, detail)
 }

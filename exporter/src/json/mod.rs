@@ -1,4 +1,4 @@
-//! JSON reader that knows where each token stands and needs bounded memory, and a small writer.
+//! JSON tokenizer with token positions and bounded memory, canonical form, and a small writer.
 
 pub(crate) mod canonical;
 mod number;
@@ -8,18 +8,18 @@ mod to_text;
 pub(crate) mod write;
 
 pub(crate) use number::Number;
-pub(crate) use reader::{Position, Reader, Stop, Why};
+pub(crate) use reader::{InvalidReason, Position, Reader, Stop};
 pub(crate) use text::{Flaw, Text};
-pub(crate) use to_text::{Each, JsonText};
+pub(crate) use to_text::{JsonText, MappedArray};
 
 /// Limits of a JSON reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Deepest nesting of containers, including the document.
+    /// Maximum nesting of containers, including the document.
     pub depth: usize,
-    /// Bytes of one string.
+    /// Maximum bytes of one string.
     pub string: usize,
-    /// Members of one object beyond those of the form.
+    /// Maximum members of one object, in addition to the fields of its form.
     pub members: usize,
 }
 

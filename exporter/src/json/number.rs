@@ -1,48 +1,49 @@
-//! Exact value of a written number: no digit is lost before it is checked.
+//! Exact values of JSON numbers, computed from their digits.
 
-/// Longest number in bytes; longer ones are reported instead of kept.
-pub(crate) const LONGEST: usize = 1_024;
+/// Maximum length of a number in bytes; longer numbers are reported as flaws.
+pub(crate) const MAX_NUMBER_BYTES: usize = 1_024;
 
-/// A number as JSON Schema sees it: `1`, `1.0` and `1e0` are the same.
+/// Number as JSON Schema compares it: `1`, `1.0` and `1e0` are equal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Number {
-    negative: bool,
-    zero: bool,
-    /// True if it has no fraction.
+    is_negative: bool,
+    is_zero: bool,
+    /// True if the number has no fraction.
     pub(crate) whole: bool,
-    /// One and not more.
-    one: bool,
-    /// True if it is at least 1, ignoring the sign.
-    large: bool,
-    /// Its value, if it is whole, not negative and not longer than this.
-    value: Option<u128>,
-    /// The nearest double; infinite if there is none.
+    /// True if the number is exactly 1.
+    is_one: bool,
+    /// True if the absolute value is at least 1.
+    is_at_least_one: bool,
+    /// Value of a whole, non-negative number that fits.
+    integer: Option<u128>,
+    /// Nearest double; infinite beyond the range of doubles.
     pub(crate) double: f64,
 }
 
 impl Number {
     #[inline]
-    pub(crate) fn small(value: u64) -> Self {
+    pub(crate) fn from_u64(value: u64) -> Self {
         Self {
-            negative: false,
-            zero: value == 0,
+            is_negative: false,
+            is_zero: value == 0,
             whole: true,
-            one: value == 1,
-            large: value > 0,
-            value: Some(u128::from(value)),
+            is_one: value == 1,
+            is_at_least_one: value > 0,
+            integer: Some(u128::from(value)),
             double: value as f64,
         }
     }
 
-    /// Parses a number; `None` if it is not written as JSON requires.
+    /// Parses a number; `None` if its syntax is not that of JSON.
     pub(crate) fn parse(token: &[u8]) -> Option<Self> {
-        let Parts { negative, mantissa, power } = Parts::of(token)?;
-        let zero = mantissa.is_empty();
-        let first = i64::try_from(mantissa.len()).ok()? + power;
-        let whole = zero || power >= 0;
+        let Decimal { is_negative: negative, mantissa, power } = Decimal::parse(token)?;
+        let is_zero = mantissa.is_empty();
+        let point = i64::try_from(mantissa.len()).ok()? + power;
+        let has_no_fraction = is_zero || power >= 0;
         let value = match negative {
-            false if zero => Some(0),
-            false if whole && first <= 38 => {
+            false if is_zero => Some(0),
+            // 38 digits always fit into 128 bits.
+            false if has_no_fraction && point <= 38 => {
                 let value =
                     mantissa.iter().fold(0_u128, |value, digit| value * 10 + u128::from(digit - b'0'));
                 Some(value * 10_u128.pow(u32::try_from(power).ok()?))
@@ -50,55 +51,55 @@ impl Number {
             _ => None,
         };
         Some(Self {
-            negative,
-            zero,
-            whole,
-            one: mantissa == b"1" && power == 0 && !negative,
-            large: !zero && first > 0,
-            value,
+            is_negative: negative,
+            is_zero,
+            whole: has_no_fraction,
+            is_one: mantissa == b"1" && power == 0 && !negative,
+            is_at_least_one: !is_zero && point > 0,
+            integer: value,
             double: std::str::from_utf8(token).ok()?.parse().ok()?,
         })
     }
 
-    pub(crate) fn at_least(&self, least: u64) -> bool {
-        match (least, self.value) {
-            _ if self.negative => false,
+    pub(crate) fn is_at_least(&self, minimum: u64) -> bool {
+        match (minimum, self.integer) {
+            _ if self.is_negative => false,
             (0, _) => true,
-            (1, _) => self.large,
+            (1, _) => self.is_at_least_one,
             (least, Some(value)) => value >= u128::from(least),
             (least, None) => self.double >= least as f64,
         }
     }
 
-    pub(crate) fn at_most_one(&self) -> bool {
-        self.negative || self.zero || self.one || !self.large
+    pub(crate) fn is_at_most_one(&self) -> bool {
+        self.is_negative || self.is_zero || self.is_one || !self.is_at_least_one
     }
 
-    /// Value as a count, saturating.
+    /// Value as a count: saturated if it is too large, and 0 for negative numbers and fractions.
     pub(crate) fn count(&self) -> u128 {
-        self.value.unwrap_or(if self.whole && !self.negative { u128::MAX } else { 0 })
+        self.integer.unwrap_or(if self.whole && !self.is_negative { u128::MAX } else { 0 })
     }
 }
 
-/// A number as its digits without zeros at either end, and the power of ten they are taken times.
-struct Parts {
-    /// Zero is not.
-    negative: bool,
+/// Number as `mantissa` times ten to the `power`, without zeros at either end of the mantissa.
+struct Decimal {
+    /// False for zero, so that `-0` equals `0`.
+    is_negative: bool,
     mantissa: Vec<u8>,
     power: i64,
 }
 
-impl Parts {
-    fn of(token: &[u8]) -> Option<Self> {
+impl Decimal {
+    fn parse(token: &[u8]) -> Option<Self> {
         let negative = token.first() == Some(&b'-');
         let rest = &token[usize::from(negative)..];
-        let (before, rest) = digits(rest);
-        if before.is_empty() || (before.len() > 1 && before[0] == b'0') {
+        let (integer_digits, rest) = split_digits(rest);
+        if integer_digits.is_empty() || (integer_digits.len() > 1 && integer_digits[0] == b'0') {
             return None;
         }
-        let (after, rest) = match rest {
+        let (fraction_digits, rest) = match rest {
             [b'.', rest @ ..] => {
-                let (after, rest) = digits(rest);
+                let (after, rest) = split_digits(rest);
                 if after.is_empty() {
                     return None;
                 }
@@ -109,37 +110,37 @@ impl Parts {
         let exponent = match rest {
             [] => 0,
             [b'e' | b'E', rest @ ..] => {
-                let (down, rest) = match rest.strip_prefix(b"-") {
+                let (is_negative_exponent, rest) = match rest.strip_prefix(b"-") {
                     Some(rest) => (true, rest),
                     None => (false, rest.strip_prefix(b"+").unwrap_or(rest)),
                 };
-                let (power, []) = digits(rest) else { return None };
+                let (power, []) = split_digits(rest) else { return None };
                 if power.is_empty() {
                     return None;
                 }
-                // Far beyond any double, and far from the end of the type.
+                // The bound is beyond the range of doubles, and small enough for the sums below not to overflow.
                 let power = power
                     .iter()
                     .fold(0_i64, |sum, digit| (sum * 10 + i64::from(digit - b'0')).min(1_000_000_000));
-                if down { -power } else { power }
+                if is_negative_exponent { -power } else { power }
             }
             _ => return None,
         };
-        let mut mantissa: Vec<u8> = [before, after].concat();
-        let mut power = exponent - i64::try_from(after.len()).ok()?;
+        let mut mantissa: Vec<u8> = [integer_digits, fraction_digits].concat();
+        let mut power = exponent - i64::try_from(fraction_digits.len()).ok()?;
         while mantissa.last() == Some(&b'0') {
             mantissa.pop();
             power += 1;
         }
-        let leading = mantissa.iter().take_while(|digit| **digit == b'0').count();
-        mantissa.drain(..leading);
+        let leading_zeros = mantissa.iter().take_while(|digit| **digit == b'0').count();
+        mantissa.drain(..leading_zeros);
         let negative = negative && !mantissa.is_empty();
-        Some(Self { negative, mantissa, power })
+        Some(Self { is_negative: negative, mantissa, power })
     }
 
-    /// Writes the decimal point where ECMAScript does.
-    fn written(self) -> Option<String> {
-        let Self { negative, mantissa, power } = self;
+    /// Formats the number with the decimal point and exponent of ECMAScript.
+    fn into_ecmascript(self) -> Option<String> {
+        let Self { is_negative: negative, mantissa, power } = self;
         let digits = String::from_utf8(mantissa).ok()?;
         let sign = if negative { "-" } else { "" };
         let point = i64::try_from(digits.len()).ok()? + power;
@@ -155,30 +156,30 @@ impl Parts {
             _ => {
                 let (first, rest) = digits.split_at(1);
                 let dot = if rest.is_empty() { "" } else { "." };
-                let (e, up) = (point - 1, if point > 0 { "+" } else { "" });
-                format!("{sign}{first}{dot}{rest}e{up}{e}")
+                let (exponent, plus) = (point - 1, if point > 0 { "+" } else { "" });
+                format!("{sign}{first}{dot}{rest}e{plus}{exponent}")
             }
         })
     }
 }
 
-/// The number in one way only, with all its digits.
-pub(super) fn exact(token: &[u8]) -> Option<String> {
-    Parts::of(token)?.written()
+/// Formats a number with all its digits. Equal numbers give equal text.
+pub(super) fn format_exact(token: &[u8]) -> Option<String> {
+    Decimal::parse(token)?.into_ecmascript()
 }
 
-/// The nearest double as ECMAScript writes it; nothing, if there is none.
-pub(super) fn double(token: &[u8]) -> Option<String> {
+/// Formats the nearest double as ECMAScript does; `None` beyond the range of doubles.
+pub(super) fn format_double(token: &[u8]) -> Option<String> {
     let double: f64 = std::str::from_utf8(token).ok()?.parse().ok()?;
     if !double.is_finite() {
         return None;
     }
-    // The shortest digits that come back as the same double, of two equally near ones the even; the standard library
-    // takes the greater. Only where the point stands is ECMAScript's own.
-    Parts::of(ryu::Buffer::new().format_finite(double).as_bytes())?.written()
+    // `ryu` chooses the even one of two equally near shortest representations, as RFC 8785 requires. The standard
+    // library chooses the greater one. Only the position of the decimal point differs from ECMAScript.
+    Decimal::parse(ryu::Buffer::new().format_finite(double).as_bytes())?.into_ecmascript()
 }
 
-fn digits(text: &[u8]) -> (&[u8], &[u8]) {
+fn split_digits(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(text.iter().take_while(|byte| byte.is_ascii_digit()).count())
 }
 
@@ -192,19 +193,22 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_what_it_amounts_to_however_it_is_written() {
+    fn notation_does_not_change_the_value() {
         for one in ["1", "1.0", "1e0", "1.000E+00", "10e-1", "0.1e1", "1000000000000000000000e-21"] {
             let one = number(one);
-            assert!(one.whole && one.at_least(1) && one.at_most_one() && one.count() == 1, "{one:?}");
+            assert!(one.whole && one.is_at_least(1) && one.is_at_most_one() && one.count() == 1, "{one:?}");
         }
         for zero in ["0", "-0", "0.0", "0e999999999999999999999", "-0e-5"] {
             let zero = number(zero);
-            assert!(zero.whole && zero.at_least(0) && !zero.at_least(1) && zero.at_most_one(), "{zero:?}");
+            assert!(
+                zero.whole && zero.is_at_least(0) && !zero.is_at_least(1) && zero.is_at_most_one(),
+                "{zero:?}"
+            );
         }
         assert!(!number("1.0000000000000000000000000000001").whole);
-        assert!(!number("1.0000000000000000000000000000001").at_most_one());
-        assert!(number("0.99999999999999999999999999999999").at_most_one());
-        assert!(!number("-1e-400").at_least(0) && number("-1e-400").at_most_one());
+        assert!(!number("1.0000000000000000000000000000001").is_at_most_one());
+        assert!(number("0.99999999999999999999999999999999").is_at_most_one());
+        assert!(!number("-1e-400").is_at_least(0) && number("-1e-400").is_at_most_one());
         assert!(number("1e400").whole && number("1e400").double.is_infinite());
         assert_eq!(number("18446744073709551617").count(), 18_446_744_073_709_551_617);
         assert_eq!(number("1e30").count(), 10_u128.pow(30));
@@ -213,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_does_not_write_is_no_number() {
+    fn syntax_outside_of_json_is_rejected() {
         for text in ["", "-", "01", "-01", "1.", ".5", "1e", "1e+", "+1", "1.e1", "1e1.0", "0x1", "1-", "--1"]
         {
             assert_eq!(Number::parse(text.as_bytes()), None, "{text}");

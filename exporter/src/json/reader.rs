@@ -1,44 +1,45 @@
-//! Tokenizer that reads through a window: positions of tokens, and no more in memory than one string.
-//!
-//! The grammar of containers is left to the caller.
+//! Tokenizer over a sliding window that holds at most one string. Callers (`canonical`, `bundle::validate::walk`) parse
+//! the grammar of containers.
 
 use std::io::{self, Read};
 
 use super::{
     Limits,
-    number::{LONGEST, Number},
+    number::{MAX_NUMBER_BYTES, Number},
     text::{Flaw, Text, unescape},
 };
 
-const WINDOW: usize = 256 << 10;
-/// Zeros behind the window's end, so that a search may look at this many bytes at a time.
-const PAD: usize = 16;
+const WINDOW_BYTES: usize = 256 << 10;
+/// Zero bytes after the content of the window. [`find_special_byte`] loads blocks of this size without a bounds check
+/// for each byte.
+const PADDING_BYTES: usize = 16;
 
-/// Position in the text.
+/// Position in the unpacked text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
-    /// Bytes before it.
+    /// Number of bytes before the position.
     pub(crate) offset: u64,
     /// Line number, from 1.
     pub(crate) line: u64,
 }
 
-/// Why nothing more is read.
+/// Reason for the end of reading before the end of the text.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    Invalid(Why, Position),
+    Invalid(InvalidReason, Position),
     Io(io::Error),
-    /// Reader has what it wanted.
-    Enough,
+    /// The receiver of the content needs no more of it.
+    StoppedByCaller,
 }
 
+/// Error after which the rest of the text cannot be tokenized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// Something else than JSON.
+pub(crate) enum InvalidReason {
+    /// Byte that JSON does not allow at this position.
     Unexpected,
     Truncated,
-    Deep,
-    /// Another encoding than UTF-8 altogether.
+    TooDeep,
+    /// UTF-16 or UTF-32 instead of UTF-8.
     Encoding,
 }
 
@@ -48,23 +49,33 @@ impl From<io::Error> for Stop {
     }
 }
 
+/// Tokenizer of one JSON text.
 pub(crate) struct Reader<R> {
-    from: R,
-    /// `window[at..end]` is read and not passed yet; `PAD` zeros follow.
+    source: R,
+    /// `window[cursor..filled]` holds the unread bytes; `PADDING_BYTES` zeros follow.
     window: Vec<u8>,
-    at: usize,
-    end: usize,
-    /// Bytes before the window.
-    passed: u64,
+    cursor: usize,
+    filled: usize,
+    /// Offset of the window in the text, in bytes.
+    window_offset: u64,
     line: u64,
-    unescaped: Vec<u8>,
+    unescape_buffer: Vec<u8>,
     limits: Limits,
 }
 
 impl<R: Read> Reader<R> {
-    pub(crate) fn new(from: R, limits: Limits) -> Self {
-        let window = vec![0; WINDOW + PAD];
-        Self { from, window, at: 0, end: 0, passed: 0, line: 1, unescaped: Vec::new(), limits }
+    pub(crate) fn new(source: R, limits: Limits) -> Self {
+        let window = vec![0; WINDOW_BYTES + PADDING_BYTES];
+        Self {
+            source,
+            window,
+            cursor: 0,
+            filled: 0,
+            window_offset: 0,
+            line: 1,
+            unescape_buffer: Vec::new(),
+            limits,
+        }
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -73,41 +84,43 @@ impl<R: Read> Reader<R> {
 
     #[inline]
     pub(crate) fn position(&self) -> Position {
-        Position { offset: self.passed + self.at as u64, line: self.line }
+        Position { offset: self.window_offset + self.cursor as u64, line: self.line }
     }
 
-    /// Reads past a byte-order mark; where it stood, if there was one.
-    pub(crate) fn mark(&mut self) -> Result<bool, Stop> {
-        while self.end < 3 && self.fill(0)? {}
-        let start = &self.window[..self.end.min(3)];
+    /// Skips a UTF-8 byte-order mark; true if there was one. The marks of UTF-16 and UTF-32 are an error.
+    pub(crate) fn skip_byte_order_mark(&mut self) -> Result<bool, Stop> {
+        while self.filled < 3 && self.fill_window(0)? {}
+        let start = &self.window[..self.filled.min(3)];
+        // JSON in UTF-8 has no zero among its first two bytes; UTF-16 and UTF-32 have one even without a mark. Reported
+        // here, because the tokenizer would only find an unexpected byte.
         if matches!(start, [0xfe, 0xff, ..] | [0xff, 0xfe, ..] | [0, _, ..] | [_, 0, ..]) {
-            return Err(Stop::Invalid(Why::Encoding, self.position()));
+            return Err(Stop::Invalid(InvalidReason::Encoding, self.position()));
         }
-        let marked = start == [0xef, 0xbb, 0xbf];
-        if marked {
-            self.at = 3;
+        let has_mark = start == [0xef, 0xbb, 0xbf];
+        if has_mark {
+            self.cursor = 3;
         }
-        Ok(marked)
+        Ok(has_mark)
     }
 
-    /// The next byte that is no white space, or nothing at the end.
+    /// Returns the next byte after white space without consuming it; `None` at the end of the text.
     #[inline]
     pub(crate) fn peek(&mut self) -> Result<Option<u8>, Stop> {
-        let byte = self.window[self.at];
-        if byte > b' ' { Ok(Some(byte)) } else { self.skip() }
+        let byte = self.window[self.cursor];
+        if byte > b' ' { Ok(Some(byte)) } else { self.skip_whitespace() }
     }
 
-    fn skip(&mut self) -> Result<Option<u8>, Stop> {
+    fn skip_whitespace(&mut self) -> Result<Option<u8>, Stop> {
         loop {
-            match self.window[self.at] {
+            match self.window[self.cursor] {
                 b'\n' => {
                     self.line += 1;
-                    self.at += 1;
+                    self.cursor += 1;
                 }
-                b' ' | b'\t' | b'\r' => self.at += 1,
-                // Behind the end.
-                0 if self.at == self.end => {
-                    if !self.fill(self.at)? {
+                b' ' | b'\t' | b'\r' => self.cursor += 1,
+                // Zero of the padding, not a zero byte of the text.
+                0 if self.cursor == self.filled => {
+                    if !self.fill_window(self.cursor)? {
                         return Ok(None);
                     }
                 }
@@ -116,308 +129,332 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Returns the next byte like `peek`; the end of the text is an error.
+    /// Returns the same byte as `peek`, and an error at the end of the text.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<u8, Stop> {
         match self.peek()? {
             Some(byte) => Ok(byte),
-            None => Err(Stop::Invalid(Why::Truncated, self.position())),
+            None => Err(Stop::Invalid(InvalidReason::Truncated, self.position())),
         }
     }
 
-    /// Passes the byte that `next` has given.
+    /// Consumes the byte that `next` returned.
     #[inline]
-    pub(crate) fn pass(&mut self) {
-        self.at += 1;
+    pub(crate) fn advance(&mut self) {
+        self.cursor += 1;
     }
 
     #[inline]
-    pub(crate) fn expect(&mut self, wanted: u8) -> Result<(), Stop> {
-        if self.next()? == wanted {
-            self.pass();
+    pub(crate) fn expect(&mut self, expected: u8) -> Result<(), Stop> {
+        if self.next()? == expected {
+            self.advance();
             return Ok(());
         }
-        Err(self.unexpected())
+        Err(self.unexpected_error())
     }
 
-    /// Passes an array or object, whose bracket `next` has given, by its brackets and strings alone.
-    pub(crate) fn pass_nested(&mut self) -> Result<(), Stop> {
-        let mut open = 0_u64;
+    /// Skips an array or object by counting brackets outside strings. Its opening bracket is the byte that `next` returned.
+    pub(crate) fn skip_container(&mut self) -> Result<(), Stop> {
+        let mut open_brackets = 0_u64;
         loop {
             match self.next()? {
                 b'"' => {
-                    self.string()?;
+                    self.read_string()?;
                     continue;
                 }
-                b'[' | b'{' => open += 1,
-                b']' | b'}' => open -= 1,
+                b'[' | b'{' => open_brackets += 1,
+                b']' | b'}' => open_brackets -= 1,
                 _ => {}
             }
-            self.pass();
-            if open == 0 {
+            self.advance();
+            if open_brackets == 0 {
                 return Ok(());
             }
         }
     }
 
-    pub(crate) fn unexpected(&self) -> Stop {
-        Stop::Invalid(Why::Unexpected, self.position())
+    pub(crate) fn unexpected_error(&self) -> Stop {
+        Stop::Invalid(InvalidReason::Unexpected, self.position())
     }
 
-    /// Skips this name and its colon, if they come next.
+    /// Skips `"name":` if the window continues with exactly these bytes, and returns whether it did. Other spellings and
+    /// names at the end of the window are left to the slow path of the caller.
     #[inline]
-    pub(crate) fn name(&mut self, name: &str) -> bool {
+    pub(crate) fn skip_name(&mut self, name: &str) -> bool {
         let length = name.len();
-        let Some(there) = self.window.get(self.at..self.at + length + 3) else { return false };
-        let same = there[0] == b'"'
-            && there[length + 1] == b'"'
-            && there[length + 2] == b':'
-            && there[1..=length] == *name.as_bytes();
-        if same {
-            self.at += length + 3;
+        let Some(upcoming_bytes) = self.window.get(self.cursor..self.cursor + length + 3) else {
+            return false;
+        };
+        let is_same = upcoming_bytes[0] == b'"'
+            && upcoming_bytes[length + 1] == b'"'
+            && upcoming_bytes[length + 2] == b':'
+            && upcoming_bytes[1..=length] == *name.as_bytes();
+        if is_same {
+            self.cursor += length + 3;
         }
-        same
+        is_same
     }
 
-    /// `true`, `false` or `null`, whose first letter `next` has given.
-    pub(crate) fn word(&mut self, word: &'static str) -> Result<(), Stop> {
-        while self.end - self.at < word.len() && self.fill(self.at)? {}
-        let there = &self.window[self.at..self.end.min(self.at + word.len())];
-        let same = there.iter().zip(word.as_bytes()).take_while(|(left, right)| left == right).count();
-        if same == word.len() {
-            self.at += same;
+    /// Reads `true`, `false` or `null`. Its first letter is the byte that `next` returned.
+    pub(crate) fn expect_literal(&mut self, literal: &'static str) -> Result<(), Stop> {
+        while self.filled - self.cursor < literal.len() && self.fill_window(self.cursor)? {}
+        let upcoming_bytes = &self.window[self.cursor..self.filled.min(self.cursor + literal.len())];
+        let matching_bytes =
+            upcoming_bytes.iter().zip(literal.as_bytes()).take_while(|(left, right)| left == right).count();
+        if matching_bytes == literal.len() {
+            self.cursor += matching_bytes;
             return Ok(());
         }
-        let why = if same == there.len() { Why::Truncated } else { Why::Unexpected };
-        self.at += same;
-        Err(Stop::Invalid(why, self.position()))
+        let reason = if matching_bytes == upcoming_bytes.len() {
+            InvalidReason::Truncated
+        } else {
+            InvalidReason::Unexpected
+        };
+        self.cursor += matching_bytes;
+        Err(Stop::Invalid(reason, self.position()))
     }
 
-    /// A number, whose first character `next` has given; nothing, if it is too long to be kept.
+    /// Reads a number, starting at the byte that `next` returned; `None` if it is longer than [`MAX_NUMBER_BYTES`].
     #[inline]
-    pub(crate) fn number(&mut self) -> Result<Option<Number>, Stop> {
-        // Nearly all are a few digits and end inside the window.
+    pub(crate) fn read_number(&mut self) -> Result<Option<Number>, Stop> {
+        // Fast path: nearly all numbers have a few digits and end inside the window.
         let mut value = 0;
         let mut digits = 0;
         loop {
-            let byte = self.window[self.at + digits];
+            let byte = self.window[self.cursor + digits];
             if byte.is_ascii_digit() && digits < 7 {
                 value = value * 10 + u64::from(byte - b'0');
                 digits += 1;
                 continue;
             }
-            let plain = digits > 0 && matches!(byte, b',' | b'}' | b']' | b'\n' | b' ');
-            if plain && (digits == 1 || self.window[self.at] != b'0') {
-                self.at += digits;
-                return Ok(Some(Number::small(value)));
+            let ends_here = digits > 0 && matches!(byte, b',' | b'}' | b']' | b'\n' | b' ');
+            // A leading zero is invalid JSON, which the slow path reports.
+            if ends_here && (digits == 1 || self.window[self.cursor] != b'0') {
+                self.cursor += digits;
+                return Ok(Some(Number::from_u64(value)));
             }
-            return self.any_number();
+            return self.read_any_number();
         }
     }
 
-    fn any_number(&mut self) -> Result<Option<Number>, Stop> {
-        let token = self.number_text()?;
+    fn read_any_number(&mut self) -> Result<Option<Number>, Stop> {
+        let token = self.read_number_text()?;
         Ok(token.and_then(Number::parse))
     }
 
-    /// Reads a number like `number` and returns its characters.
-    pub(crate) fn number_text(&mut self) -> Result<Option<&[u8]>, Stop> {
+    /// Reads a number as `read_number` does, and returns its characters.
+    pub(crate) fn read_number_text(&mut self) -> Result<Option<&[u8]>, Stop> {
         let mut length = 0;
-        let mut long = false;
+        let mut is_too_long = false;
         loop {
-            if self.at + length == self.end && !self.fill(self.at)? {
+            if self.cursor + length == self.filled && !self.fill_window(self.cursor)? {
                 break;
             }
-            match self.window[self.at + length] {
+            match self.window[self.cursor + length] {
                 b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E' => length += 1,
                 _ => break,
             }
-            if length > LONGEST {
-                long = true;
-                self.at += length;
+            // Digits of an overlong number are consumed in pieces, so that the window does not grow with the number.
+            if length > MAX_NUMBER_BYTES {
+                is_too_long = true;
+                self.cursor += length;
                 length = 0;
             }
         }
-        let start = self.at;
-        let ended = start + length == self.end;
-        if !long && Number::parse(&self.window[start..start + length]).is_none() {
-            if ended {
-                self.at = self.end;
-                return Err(Stop::Invalid(Why::Truncated, self.position()));
+        let start = self.cursor;
+        let is_cut_by_end = start + length == self.filled;
+        if !is_too_long && Number::parse(&self.window[start..start + length]).is_none() {
+            if is_cut_by_end {
+                self.cursor = self.filled;
+                return Err(Stop::Invalid(InvalidReason::Truncated, self.position()));
             }
-            return Err(self.unexpected());
+            return Err(self.unexpected_error());
         }
-        self.at += length;
-        Ok(if long { None } else { Some(&self.window[start..start + length]) })
+        self.cursor += length;
+        Ok(if is_too_long { None } else { Some(&self.window[start..start + length]) })
     }
 
-    /// A string, whose opening quote `next` has given.
+    /// Reads a string. Its opening quote is the byte that `next` returned.
     #[inline]
-    pub(crate) fn string(&mut self) -> Result<Text<'_>, Stop> {
-        self.at += 1;
-        let found = self.closing()?;
-        let start = self.at;
-        self.at = found.end + 1;
-        let raw = &self.window[start..found.end];
-        let mut flaws = found.flaws;
+    pub(crate) fn read_string(&mut self) -> Result<Text<'_>, Stop> {
+        self.cursor += 1;
+        let content_end = self.find_closing_quote()?;
+        let start = self.cursor;
+        self.cursor = content_end.end + 1;
+        let raw = &self.window[start..content_end.end];
+        let mut flaws = content_end.flaws;
         if flaws & Flaw::Long as u8 != 0 || raw.len() > self.limits.string {
-            // It may be cut within a character or an escape.
+            // The cut may split a character or an escape, so encoding and escapes of a cut string are not checked.
             let raw = &raw[..raw.len().min(self.limits.string)];
-            return Ok(Text { bytes: raw, flaws: Flaw::Long as u8, ascii: false });
+            return Ok(Text { bytes: raw, flaws: Flaw::Long as u8, is_ascii: false });
         }
-        if !found.ascii && std::str::from_utf8(raw).is_err() {
+        if !content_end.is_ascii && std::str::from_utf8(raw).is_err() {
             flaws |= Flaw::Encoding as u8;
         }
-        if !found.escaped {
-            return Ok(Text { bytes: raw, flaws, ascii: found.ascii });
+        if !content_end.has_escapes {
+            return Ok(Text { bytes: raw, flaws, is_ascii: content_end.is_ascii });
         }
-        flaws |= unescape(raw, &mut self.unescaped);
-        let ascii = self.unescaped.is_ascii();
-        Ok(Text { bytes: &self.unescaped, flaws, ascii })
+        flaws |= unescape(raw, &mut self.unescape_buffer);
+        let ascii = self.unescape_buffer.is_ascii();
+        Ok(Text { bytes: &self.unescape_buffer, flaws, is_ascii: ascii })
     }
 
-    /// Finds the quote that ends the string that begins at `self.at`, with all of it in the window.
+    /// Finds the closing quote of the string at the cursor, and keeps the whole string in the window.
     #[inline]
-    fn closing(&mut self) -> Result<StringEnd, Stop> {
-        let mut found = StringEnd { end: self.at, flaws: 0, escaped: false, ascii: true };
+    fn find_closing_quote(&mut self) -> Result<StringEnd, Stop> {
+        let mut content_end = StringEnd { end: self.cursor, flaws: 0, has_escapes: false, is_ascii: true };
         loop {
-            let (end, ascii) = plain(&self.window, found.end);
-            found.end = end;
-            found.ascii &= ascii;
-            if found.end >= self.end {
-                found = self.more(found)?;
+            let (end, ascii) = find_special_byte(&self.window, content_end.end);
+            content_end.end = end;
+            content_end.is_ascii &= ascii;
+            if content_end.end >= self.filled {
+                content_end = self.read_more(content_end)?;
                 continue;
             }
-            match self.window[found.end] {
-                b'"' => return Ok(found),
+            match self.window[content_end.end] {
+                b'"' => return Ok(content_end),
                 b'\\' => {
-                    found.escaped = true;
-                    if found.end + 1 == self.end {
-                        found = self.more(found)?;
+                    content_end.has_escapes = true;
+                    if content_end.end + 1 == self.filled {
+                        content_end = self.read_more(content_end)?;
                     }
-                    // What is escaped is looked at when it is taken out; here it must not end the string.
-                    found.end += if matches!(self.window[found.end + 1], b'"' | b'\\') { 2 } else { 1 };
+                    // Only an escaped quote or backslash matters here: it must not end the string. `unescape` checks the others.
+                    content_end.end +=
+                        if matches!(self.window[content_end.end + 1], b'"' | b'\\') { 2 } else { 1 };
                 }
                 byte => {
                     if byte == b'\n' {
                         self.line += 1;
                     }
-                    found.flaws |= Flaw::Control as u8;
-                    found.end += 1;
+                    content_end.flaws |= Flaw::Control as u8;
+                    content_end.end += 1;
                 }
             }
         }
     }
 
-    /// Reads on inside a string; of one that is too long only the beginning is kept.
+    /// Reads more of an unfinished string. Of an overlong string only the beginning stays in the window.
     #[cold]
-    fn more(&mut self, mut found: StringEnd) -> Result<StringEnd, Stop> {
-        found.end = found.end.min(self.end);
-        let length = found.end - self.at;
+    fn read_more(&mut self, mut content_end: StringEnd) -> Result<StringEnd, Stop> {
+        content_end.end = content_end.end.min(self.filled);
+        let length = content_end.end - self.cursor;
         if length > self.limits.string {
-            let kept = self.limits.string.min(length);
-            found.flaws |= Flaw::Long as u8;
-            // The reading goes on over what is not kept; an escape keeps its first half.
-            let escaped = found.escaped && found.end < self.end;
-            let tail: Vec<u8> = self.window[found.end..self.end].to_vec();
-            self.passed += (length - kept) as u64;
-            self.window[self.at + kept..self.at + kept + tail.len()].copy_from_slice(&tail);
-            self.end = self.at + kept + tail.len();
-            self.seal();
-            found.end = self.at + kept;
-            debug_assert!(!escaped || !tail.is_empty(), "the first half of an escape is in the tail");
+            let kept_bytes = self.limits.string.min(length);
+            content_end.flaws |= Flaw::Long as u8;
+            // Later bytes overwrite the dropped ones. The tail starts with the first half of an escape that the window cuts.
+            let is_inside_escape = content_end.has_escapes && content_end.end < self.filled;
+            let tail: Vec<u8> = self.window[content_end.end..self.filled].to_vec();
+            self.window_offset += (length - kept_bytes) as u64;
+            self.window[self.cursor + kept_bytes..self.cursor + kept_bytes + tail.len()]
+                .copy_from_slice(&tail);
+            self.filled = self.cursor + kept_bytes + tail.len();
+            self.zero_padding();
+            content_end.end = self.cursor + kept_bytes;
+            debug_assert!(
+                !is_inside_escape || !tail.is_empty(),
+                "the first half of an escape is in the tail"
+            );
         }
-        let into = found.end - self.at;
-        if !self.fill(self.at)? {
-            self.at = self.end;
-            return Err(Stop::Invalid(Why::Truncated, self.position()));
+        let scanned_bytes = content_end.end - self.cursor;
+        if !self.fill_window(self.cursor)? {
+            self.cursor = self.filled;
+            return Err(Stop::Invalid(InvalidReason::Truncated, self.position()));
         }
-        found.end = self.at + into;
-        Ok(found)
+        content_end.end = self.cursor + scanned_bytes;
+        Ok(content_end)
     }
 
-    /// Reads on, keeping everything from `from`; false at the end. `at` moves along.
+    /// Reads more bytes and keeps those from `keep_from` on; false at the end of the text. The cursor keeps its byte.
     #[cold]
-    fn fill(&mut self, from: usize) -> Result<bool, Stop> {
-        if from > 0 {
-            self.window.copy_within(from..self.end, 0);
-            self.end -= from;
-            self.at -= from;
-            self.passed += from as u64;
+    fn fill_window(&mut self, keep_from: usize) -> Result<bool, Stop> {
+        if keep_from > 0 {
+            self.window.copy_within(keep_from..self.filled, 0);
+            self.filled -= keep_from;
+            self.cursor -= keep_from;
+            self.window_offset += keep_from as u64;
         }
-        if self.end + PAD == self.window.len() {
+        // The kept bytes fill the window. Only a string longer than the window reaches this, up to `Limits::string`.
+        if self.filled + PADDING_BYTES == self.window.len() {
             let length = self.window.len();
             self.window.resize(length * 2, 0);
         }
-        let room = self.window.len() - PAD;
-        let count = loop {
-            match self.from.read(&mut self.window[self.end..room]) {
+        let capacity = self.window.len() - PADDING_BYTES;
+        let read_bytes = loop {
+            match self.source.read(&mut self.window[self.filled..capacity]) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 read => break read?,
             }
         };
-        self.end += count;
-        self.seal();
-        Ok(count > 0)
+        self.filled += read_bytes;
+        self.zero_padding();
+        Ok(read_bytes > 0)
     }
 
-    fn seal(&mut self) {
-        self.window[self.end..self.end + PAD].fill(0);
+    fn zero_padding(&mut self) {
+        self.window[self.filled..self.filled + PADDING_BYTES].fill(0);
     }
 }
 
-/// A string between its quotes.
+/// Scan of a string up to `end`.
 #[derive(Clone, Copy)]
 struct StringEnd {
     end: usize,
     flaws: u8,
-    escaped: bool,
-    ascii: bool,
+    has_escapes: bool,
+    is_ascii: bool,
 }
 
-const ONES: u64 = u64::MAX / 255;
-const HIGH: u64 = ONES << 7;
+/// Lowest bit of each byte of a word.
+const LOWEST_BITS: u64 = u64::MAX / 255;
+/// Highest bit of each byte of a word.
+const HIGHEST_BITS: u64 = LOWEST_BITS << 7;
 
-/// Offset of the first byte that a string cannot hold as it is, and true if all before it are ASCII.
+/// Returns the offset of the first quote, backslash or control character, and true if all bytes before it are ASCII.
+// Reads 16 bytes at a time: strings are most of a bundle's bytes.
 #[inline]
-fn plain(window: &[u8], from: usize) -> (usize, bool) {
-    let (mut at, mut high) = (from, 0);
-    while let Some(bytes) = window.get(at..at + PAD).and_then(|bytes| bytes.first_chunk::<PAD>()) {
+fn find_special_byte(window: &[u8], from: usize) -> (usize, bool) {
+    let (mut offset, mut non_ascii_bits) = (from, 0);
+    while let Some(bytes) =
+        window.get(offset..offset + PADDING_BYTES).and_then(|bytes| bytes.first_chunk::<PADDING_BYTES>())
+    {
         let word = |at: usize| bytes[at..at + 8].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
         let words = [word(0), word(8)];
-        let marks = words.map(|word| equal(word, b'"') | equal(word, b'\\') | below_space(word));
+        let marks = words.map(|word| {
+            mark_equal_bytes(word, b'"') | mark_equal_bytes(word, b'\\') | mark_control_bytes(word)
+        });
         if marks[0] | marks[1] == 0 {
-            high |= words[0] | words[1];
-            at += PAD;
+            non_ascii_bits |= words[0] | words[1];
+            offset += PADDING_BYTES;
             continue;
         }
         for (word, marks) in words.into_iter().zip(marks) {
             if marks == 0 {
-                high |= word;
-                at += 8;
+                non_ascii_bits |= word;
+                offset += 8;
                 continue;
             }
-            let before = marks.trailing_zeros() / 8;
-            high |= word & ((1 << (8 * before)) - 1);
-            at += before as usize;
+            let plain_bytes = marks.trailing_zeros() / 8;
+            non_ascii_bits |= word & ((1 << (8 * plain_bytes)) - 1);
+            offset += plain_bytes as usize;
             break;
         }
         break;
     }
-    (at, high & HIGH == 0)
+    (offset, non_ascii_bits & HIGHEST_BITS == 0)
 }
 
-// Each marks the bytes it looks for by their highest bit; marks above the lowest one may be wrong.
+// Both functions set the highest bit of each matching byte. A borrow can set further bits above the lowest match, which
+// is the only one that callers use.
 
 #[inline]
-fn equal(word: u64, byte: u8) -> u64 {
-    let zero = word ^ (ONES * byte as u64);
-    zero.wrapping_sub(ONES) & !zero & HIGH
+fn mark_equal_bytes(word: u64, byte: u8) -> u64 {
+    let difference = word ^ (LOWEST_BITS * byte as u64);
+    difference.wrapping_sub(LOWEST_BITS) & !difference & HIGHEST_BITS
 }
 
 #[inline]
-fn below_space(word: u64) -> u64 {
-    word.wrapping_sub(ONES * 0x20) & !word & HIGH
+fn mark_control_bytes(word: u64) -> u64 {
+    word.wrapping_sub(LOWEST_BITS * 0x20) & !word & HIGHEST_BITS
 }
 
 #[cfg(test)]
@@ -425,7 +462,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// Gives a few bytes at a time.
+    /// Source that returns a few bytes for each read.
     struct Drips<'a>(&'a [u8], usize);
 
     impl Read for Drips<'_> {
@@ -441,7 +478,7 @@ mod tests {
         let mut reader = Reader::new(Drips(text.as_bytes(), drip), limits);
         let mut all = Vec::new();
         while reader.peek().unwrap().is_some() {
-            let text = reader.string().unwrap();
+            let text = reader.read_string().unwrap();
             all.push((String::from_utf8_lossy(text.bytes).into_owned(), text.flaws));
         }
         assert_eq!(reader.position().offset, text.len() as u64);
@@ -449,19 +486,19 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_the_same_however_the_bytes_arrive() {
+    fn strings_do_not_depend_on_read_sizes() {
         let text = "\"\"\n \"a\" \"seven77\" \"eight888\" \"über \\\"q\\\" \\\\\"  \"\\u00e9\\ud83d\\ude00\" \"tab\tin\"";
-        let whole = strings(text, usize::MAX, Limits::default());
-        assert_eq!(whole[4].0, "über \"q\" \\");
-        assert_eq!(whole[5].0, "é😀");
-        assert_eq!(whole[6], ("tab\tin".to_owned(), Flaw::Control as u8));
+        let expected = strings(text, usize::MAX, Limits::default());
+        assert_eq!(expected[4].0, "über \"q\" \\");
+        assert_eq!(expected[5].0, "é😀");
+        assert_eq!(expected[6], ("tab\tin".to_owned(), Flaw::Control as u8));
         for drip in 1..20 {
-            assert_eq!(strings(text, drip, Limits::default()), whole, "{drip}");
+            assert_eq!(strings(text, drip, Limits::default()), expected, "{drip}");
         }
     }
 
     #[test]
-    fn a_string_that_is_too_long_is_passed_and_the_next_one_is_whole() {
+    fn overlong_string_is_cut_and_next_string_is_complete() {
         let long = "x".repeat(1_000_000) + "\\\"" + &"y".repeat(700_001);
         let text = format!("\"{long}\" \"after\"");
         for drip in [7_777, 100_000, usize::MAX] {
@@ -473,25 +510,28 @@ mod tests {
     }
 
     #[test]
-    fn words_and_numbers_end_where_they_end() {
+    fn literals_and_numbers_do_not_depend_on_read_sizes() {
         let text = "true null 12 -0.5e3,0 1234567890123 false";
         for drip in 1..9 {
             let mut reader = Reader::new(Drips(text.as_bytes(), drip), Limits::default());
             reader.next().unwrap();
-            reader.word("true").unwrap();
+            reader.expect_literal("true").unwrap();
             reader.next().unwrap();
-            reader.word("null").unwrap();
+            reader.expect_literal("null").unwrap();
             let mut doubles = Vec::new();
             for _ in 0..4 {
                 if reader.next().unwrap() == b',' {
-                    reader.pass();
+                    reader.advance();
                     reader.next().unwrap();
                 }
-                doubles.push(reader.number().unwrap().unwrap().double);
+                doubles.push(reader.read_number().unwrap().unwrap().double);
             }
             assert_eq!(doubles, [12.0, -500.0, 0.0, 1_234_567_890_123.0]);
             reader.next().unwrap();
-            assert!(matches!(reader.word("fals!"), Err(Stop::Invalid(Why::Unexpected, _))));
+            assert!(matches!(
+                reader.expect_literal("fals!"),
+                Err(Stop::Invalid(InvalidReason::Unexpected, _))
+            ));
         }
     }
 }

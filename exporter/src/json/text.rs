@@ -1,8 +1,6 @@
-//! Content of a JSON string, and flaws in how it is written.
-//!
-//! A flaw does not end the reading, since the end of the string is known.
+//! Content of a JSON string, and its flaws. Reading continues after a flaw, since the end of the string is known.
 
-/// Something that JSON does not allow in a string, or this reader not.
+/// Violation of JSON's rules for strings, or of this reader's length limit. Values are bits of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Flaw {
@@ -18,26 +16,27 @@ impl Flaw {
         [Self::Encoding, Self::Control, Self::Escape, Self::Surrogate, Self::Long];
 }
 
-/// A string without its quotes and escapes.
+/// String without its quotes, with escapes resolved.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Text<'r> {
-    /// UTF-8, unless a flaw says otherwise.
+    /// UTF-8, unless `flaws` has [`Flaw::Encoding`] or [`Flaw::Long`].
     pub(crate) bytes: &'r [u8],
     pub(crate) flaws: u8,
-    pub(crate) ascii: bool,
+    pub(crate) is_ascii: bool,
 }
 
 impl Text<'_> {
-    /// Unicode code points.
+    /// Length in Unicode code points.
     pub(crate) fn length(&self) -> u64 {
-        if self.ascii {
+        if self.is_ascii {
             return self.bytes.len() as u64;
         }
+        // Counts the bytes that are not continuation bytes of UTF-8.
         self.bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count() as u64
     }
 }
 
-/// Resolves the escapes between the quotes of a string.
+/// Resolves the escapes of a string, and returns its flaws. Invalid escapes become U+FFFD or are dropped.
 pub(super) fn unescape(raw: &[u8], into: &mut Vec<u8>) -> u8 {
     into.clear();
     let mut flaws = 0;
@@ -45,12 +44,12 @@ pub(super) fn unescape(raw: &[u8], into: &mut Vec<u8>) -> u8 {
     while let Some(at) = memchr::memchr(b'\\', rest) {
         into.extend_from_slice(&rest[..at]);
         rest = &rest[at + 1..];
-        let Some((letter, after)) = rest.split_first() else {
+        let Some((letter, remainder)) = rest.split_first() else {
             flaws |= Flaw::Escape as u8;
             break;
         };
-        rest = after;
-        let plain = match letter {
+        rest = remainder;
+        let unescaped_byte = match letter {
             b'"' | b'\\' | b'/' => *letter,
             b'b' => 8,
             b'f' => 12,
@@ -58,9 +57,10 @@ pub(super) fn unescape(raw: &[u8], into: &mut Vec<u8>) -> u8 {
             b'r' => b'\r',
             b't' => b'\t',
             b'u' => {
-                let found = unit(rest).inspect(|_| rest = &rest[4..]);
-                let point = match found {
-                    Some(high @ 0xd800..=0xdbff) => match low(rest) {
+                let code_unit = parse_code_unit(rest).inspect(|_| rest = &rest[4..]);
+                let character = match code_unit {
+                    // The first half of a surrogate pair is valid only before an escape with the second half.
+                    Some(high @ 0xd800..=0xdbff) => match parse_low_surrogate(rest) {
                         Some(low) => {
                             rest = &rest[6..];
                             char::from_u32(0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00))
@@ -73,11 +73,11 @@ pub(super) fn unescape(raw: &[u8], into: &mut Vec<u8>) -> u8 {
                         Some(char::REPLACEMENT_CHARACTER)
                     }
                 };
-                if point.is_none() {
+                if character.is_none() {
                     flaws |= Flaw::Surrogate as u8;
                 }
-                let point = point.unwrap_or(char::REPLACEMENT_CHARACTER);
-                into.extend_from_slice(point.encode_utf8(&mut [0; 4]).as_bytes());
+                let character = character.unwrap_or(char::REPLACEMENT_CHARACTER);
+                into.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
                 continue;
             }
             _ => {
@@ -85,18 +85,18 @@ pub(super) fn unescape(raw: &[u8], into: &mut Vec<u8>) -> u8 {
                 continue;
             }
         };
-        into.push(plain);
+        into.push(unescaped_byte);
     }
     into.extend_from_slice(rest);
     flaws
 }
 
-fn unit(text: &[u8]) -> Option<u32> {
+fn parse_code_unit(text: &[u8]) -> Option<u32> {
     text.get(..4)?.iter().try_fold(0, |unit, digit| Some(unit << 4 | char::from(*digit).to_digit(16)?))
 }
 
-fn low(text: &[u8]) -> Option<u32> {
-    let unit = unit(text.strip_prefix(b"\\u")?)?;
+fn parse_low_surrogate(text: &[u8]) -> Option<u32> {
+    let unit = parse_code_unit(text.strip_prefix(b"\\u")?)?;
     (0xdc00..=0xdfff).contains(&unit).then_some(unit)
 }
 
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_what_they_stand_for() {
+    fn escapes_are_resolved() {
         assert_eq!(
             read(r#"\"\\\/\b\f\n\r\t\u0041\uD83D\uDE00é"#),
             ("\"\\/\u{8}\u{c}\n\r\tA😀é".to_owned(), 0)
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_pair_and_unknown_escapes_are_told_apart() {
+    fn lone_surrogates_and_unknown_escapes_are_separate_flaws() {
         for lone in [r"\ud800", r"\udc00", r"\ud800\u0041", r"\ud800\ud800\udc00", r"a\ud83dz"] {
             assert_eq!(read(lone).1, Flaw::Surrogate as u8, "{lone}");
         }

@@ -1,4 +1,4 @@
-//! Values that are written as JSON piece by piece, without being built in memory first.
+//! Streams values as JSON into a formatter, without building the text in memory first.
 
 use std::{
     fmt::{self, Display},
@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Serialize, Serializer};
 
-/// A value whose text is its JSON.
+/// Wrapper that displays a value as JSON.
 #[derive(Clone, Copy, Debug)]
 pub struct JsonText<T>(pub T);
 
@@ -17,7 +17,7 @@ impl<T: Serialize> Display for JsonText<T> {
     }
 }
 
-/// Writer into a formatter. `serde_json` writes whole characters only.
+/// Writer into a formatter. Each write must be valid UTF-8; `serde_json` never splits a character.
 struct FormatterWriter<'a, 'b>(&'a mut fmt::Formatter<'b>);
 
 impl io::Write for FormatterWriter<'_, '_> {
@@ -32,10 +32,10 @@ impl io::Write for FormatterWriter<'_, '_> {
     }
 }
 
-/// Array whose elements are made one after the other.
-pub(crate) struct Each<'a, T, F>(pub(crate) &'a [T], pub(crate) F);
+/// Array that converts its elements one at a time while it is serialized.
+pub(crate) struct MappedArray<'a, T, F>(pub(crate) &'a [T], pub(crate) F);
 
-impl<T, V: Serialize, F: Fn(&T) -> V> Serialize for Each<'_, T, F> {
+impl<T, V: Serialize, F: Fn(&T) -> V> Serialize for MappedArray<'_, T, F> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.iter().map(&self.1))
     }

@@ -1,8 +1,8 @@
-//! Writes JSON text piece by piece.
+//! Appends JSON values and members to a byte buffer.
 
 #![allow(clippy::cast_possible_truncation, reason = "a digit")]
 
-/// A string with its quotes. What need not be escaped is not.
+/// Appends a string with its quotes, with the fewest escapes that JSON allows.
 pub(crate) fn text(into: &mut Vec<u8>, text: &str) {
     into.push(b'"');
     let mut rest = text.as_bytes();
@@ -22,21 +22,21 @@ pub(crate) fn text(into: &mut Vec<u8>, text: &str) {
     into.push(b'"');
 }
 
-/// An object that is being written.
+/// Writer of one object's members.
 pub(crate) struct Object<'o> {
     into: &'o mut Vec<u8>,
-    first: bool,
+    is_empty: bool,
 }
 
 impl<'o> Object<'o> {
     pub(crate) fn begin(into: &'o mut Vec<u8>) -> Self {
         into.push(b'{');
-        Self { into, first: true }
+        Self { into, is_empty: true }
     }
 
-    /// The name of a member; its value has to follow.
+    /// Appends a member's name and returns the buffer, to which the caller appends its value.
     pub(crate) fn key(&mut self, name: &str) -> &mut Vec<u8> {
-        if !std::mem::take(&mut self.first) {
+        if !std::mem::take(&mut self.is_empty) {
             self.into.push(b',');
         }
         text(self.into, name);
@@ -55,11 +55,11 @@ impl<'o> Object<'o> {
     }
 
     pub(crate) fn whole(&mut self, name: &str, value: u64) -> &mut Self {
-        number(self.key(name), value);
+        write_number(self.key(name), value);
         self
     }
 
-    /// Any value; keys of maps are in their own order.
+    /// Appends a member with any serializable value. Map keys keep the order of the map.
     pub(crate) fn value(&mut self, name: &str, value: &impl serde::Serialize) -> &mut Self {
         let text = serde_json::to_vec(value).expect("maps with text keys and finite numbers are JSON");
         self.key(name).extend_from_slice(&text);
@@ -71,7 +71,7 @@ impl<'o> Object<'o> {
     }
 }
 
-pub(crate) fn number(into: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn write_number(into: &mut Vec<u8>, mut value: u64) {
     let mut digits = [0; 20];
     let mut at = digits.len();
     loop {
@@ -85,7 +85,7 @@ pub(crate) fn number(into: &mut Vec<u8>, mut value: u64) {
     into.extend_from_slice(&digits[at..]);
 }
 
-/// 32 digits.
+/// Formats a value as 32 hexadecimal digits.
 #[inline]
 pub(crate) fn hex(value: u128) -> [u8; 32] {
     let mut text = [0; 32];
@@ -93,7 +93,7 @@ pub(crate) fn hex(value: u128) -> [u8; 32] {
         pair[0] = byte >> 4;
         pair[1] = byte & 15;
     }
-    // Calculated, not looked up, so that all are made at once.
+    // Computed without a table, so that the compiler vectorizes the loop.
     for digit in &mut text {
         *digit += b'0' + (u8::from(*digit > 9).wrapping_neg() & (b'a' - b'0' - 10));
     }
@@ -113,19 +113,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_text_comes_back(said in any::<String>()) {
-            let mut written = Vec::new();
-            text(&mut written, &said);
-            prop_assert_eq!(serde_json::from_slice::<String>(&written).unwrap(), said);
+        fn written_text_is_parsed_unchanged(value in any::<String>()) {
+            let mut json = Vec::new();
+            text(&mut json, &value);
+            prop_assert_eq!(serde_json::from_slice::<String>(&json).unwrap(), value);
         }
     }
 
     #[test]
     fn numbers_are_written_in_full() {
         for value in [0, 7, 10, 1_234_567, u64::MAX] {
-            let mut written = Vec::new();
-            number(&mut written, value);
-            assert_eq!(written, value.to_string().into_bytes());
+            let mut json = Vec::new();
+            write_number(&mut json, value);
+            assert_eq!(json, value.to_string().into_bytes());
         }
         let mixed = 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210;
         for value in [0, 0xab, mixed, u128::MAX] {

@@ -1,4 +1,5 @@
-//! Sorting and grouping of more data than fits into memory: sorted runs in temporary files, merged.
+//! External sorting and grouping: data that exceeds the memory limit is written to temporary files as sorted runs, which
+//! are merged.
 
 pub(crate) mod rows;
 pub mod spill;

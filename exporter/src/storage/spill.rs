@@ -1,6 +1,5 @@
-//! Groups records by key in bounded memory: in memory while they fit, in sorted runs on disk beyond.
-//!
-//! Keys are compared whole; their hash only decides the order.
+//! Groups records by key in bounded memory, with sorted runs on disk beyond the limit. Whole keys are compared; their
+//! hash only determines the order.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -11,174 +10,179 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Memory limit, and the folder for data beyond it.
+/// Memory limit, and the folder for data that exceeds it.
 #[derive(Clone, Debug)]
 pub struct SpillOptions {
-    /// Bytes.
+    /// Maximum memory in bytes.
     pub memory: usize,
-    /// Folder for unnamed files, which vanish with the process.
+    /// Folder for unnamed files, which the operating system removes when the process ends.
     pub folder: PathBuf,
 }
 
 impl SpillOptions {
-    /// Options with a part of the memory.
-    pub(crate) fn share(&self, of: usize) -> Self {
-        Self { memory: self.memory / of, folder: self.folder.clone() }
+    /// Options with a fraction `1 / parts` of the memory.
+    pub(crate) fn share(&self, parts: usize) -> Self {
+        Self { memory: self.memory / parts, folder: self.folder.clone() }
     }
 }
 
-/// More runs than this are merged into one: each costs a file and a buffer.
-pub(crate) const MOST_RUNS: usize = 64;
-const BUFFER: usize = 64 << 10;
-const LEAST_BYTES: usize = 64 << 10;
+/// Number of runs at which all are merged into one. Each run costs an open file and a read buffer.
+pub(crate) const MAX_RUNS: usize = 64;
+const BUFFER_BYTES: usize = 64 << 10;
+const MIN_MEMORY_BYTES: usize = 64 << 10;
 
-/// Records of a key and what belongs to it.
+/// Records of a key and a value, returned in groups of equal keys.
 #[derive(Debug)]
 pub(crate) struct Spill {
-    room: SpillOptions,
+    options: SpillOptions,
     hasher: RandomState,
-    bytes: Vec<u8>,
-    index: Vec<RecordIndex>,
+    arena: Vec<u8>,
+    index: Vec<RecordSpan>,
     runs: Vec<File>,
 }
 
+/// Location of a record in the arena: the value follows the key.
 #[derive(Clone, Copy, Debug)]
-struct RecordIndex {
+struct RecordSpan {
     hash: u64,
     start: usize,
-    key: u32,
-    rest: u32,
+    key_length: u32,
+    value_length: u32,
 }
 
-impl RecordIndex {
-    fn key(self, bytes: &[u8]) -> &[u8] {
-        &bytes[self.start..self.start + self.key as usize]
+impl RecordSpan {
+    fn key(self, arena: &[u8]) -> &[u8] {
+        &arena[self.start..self.start + self.key_length as usize]
     }
 
-    fn rest(self, bytes: &[u8]) -> &[u8] {
-        let start = self.start + self.key as usize;
-        &bytes[start..start + self.rest as usize]
+    fn value(self, arena: &[u8]) -> &[u8] {
+        let value_start = self.start + self.key_length as usize;
+        &arena[value_start..value_start + self.value_length as usize]
     }
 }
 
 impl Spill {
-    pub(crate) fn new(room: SpillOptions) -> Self {
-        Self { room, hasher: RandomState::new(), bytes: Vec::new(), index: Vec::new(), runs: Vec::new() }
+    pub(crate) fn new(options: SpillOptions) -> Self {
+        Self { options, hasher: RandomState::new(), arena: Vec::new(), index: Vec::new(), runs: Vec::new() }
     }
 
-    pub(crate) fn push(&mut self, key: &[u8], rest: &[u8]) -> io::Result<()> {
-        let index = RecordIndex {
+    pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        let index = RecordSpan {
             hash: self.hasher.hash_one(key),
-            start: self.bytes.len(),
-            key: length(key)?,
-            rest: length(rest)?,
+            start: self.arena.len(),
+            key_length: encode_length(key)?,
+            value_length: encode_length(value)?,
         };
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(rest);
+        self.arena.extend_from_slice(key);
+        self.arena.extend_from_slice(value);
         self.index.push(index);
-        let held = self.bytes.len() + self.index.len() * size_of::<RecordIndex>();
-        if held > self.room.memory.max(LEAST_BYTES) { self.write_run() } else { Ok(()) }
+        let used_bytes = self.arena.len() + self.index.len() * size_of::<RecordSpan>();
+        if used_bytes > self.options.memory.max(MIN_MEMORY_BYTES) { self.write_run() } else { Ok(()) }
     }
 
-    /// Calls with each record; those of one key follow each other, ordered by the rest. `true` for the first of a key.
+    /// Calls `visit` with the key and value of each record, and true for the first record of a key. Records of one key are
+    /// consecutive and ordered by value.
     pub(crate) fn finish(
         mut self,
-        mut each: impl FnMut(&[u8], &[u8], bool) -> io::Result<()>,
+        mut visit: impl FnMut(&[u8], &[u8], bool) -> io::Result<()>,
     ) -> io::Result<()> {
+        // All records fit into memory: no file was created.
         if self.runs.is_empty() {
             self.sort();
-            let mut last: Option<RecordIndex> = None;
+            let mut previous: Option<RecordSpan> = None;
             for index in &self.index {
-                let key = index.key(&self.bytes);
-                let new = last.is_none_or(|last| last.key(&self.bytes) != key);
-                each(key, index.rest(&self.bytes), new)?;
-                last = Some(*index);
+                let key = index.key(&self.arena);
+                let is_first = previous.is_none_or(|last| last.key(&self.arena) != key);
+                visit(key, index.value(&self.arena), is_first)?;
+                previous = Some(*index);
             }
             return Ok(());
         }
         if !self.index.is_empty() {
             self.write_run()?;
         }
-        self.bytes = Vec::new();
+        // Frees the memory before the merge allocates its buffers.
+        self.arena = Vec::new();
         self.index = Vec::new();
-        let mut last: Option<Vec<u8>> = None;
-        merge(self.runs, |record| {
-            let new = last.as_ref().is_none_or(|last| *last != record.key);
-            each(&record.key, &record.rest, new)?;
-            if new {
-                last.get_or_insert_default().clone_from(&record.key);
+        let mut previous: Option<Vec<u8>> = None;
+        merge_runs(self.runs, |record| {
+            let is_first = previous.as_ref().is_none_or(|last| *last != record.key);
+            visit(&record.key, &record.value, is_first)?;
+            if is_first {
+                previous.get_or_insert_default().clone_from(&record.key);
             }
             Ok(())
         })
     }
 
     fn sort(&mut self) {
-        let bytes = &self.bytes;
+        let arena = &self.arena;
+        // Random hash state, so that chosen keys cannot collide. The order of groups differs from run to run.
         self.index.sort_unstable_by(|left, right| {
             left.hash
                 .cmp(&right.hash)
-                .then_with(|| left.key(bytes).cmp(right.key(bytes)))
-                .then_with(|| left.rest(bytes).cmp(right.rest(bytes)))
+                .then_with(|| left.key(arena).cmp(right.key(arena)))
+                .then_with(|| left.value(arena).cmp(right.value(arena)))
         });
     }
 
     #[cold]
     fn write_run(&mut self) -> io::Result<()> {
         self.sort();
-        let mut run = self.run()?;
+        let mut run = self.create_run()?;
         for index in &self.index {
-            write(&mut run, index.hash, index.key(&self.bytes), index.rest(&self.bytes))?;
+            write_record(&mut run, index.hash, index.key(&self.arena), index.value(&self.arena))?;
         }
         self.runs.push(run.into_inner().map_err(io::IntoInnerError::into_error)?);
-        self.bytes.clear();
+        self.arena.clear();
         self.index.clear();
-        if self.runs.len() == MOST_RUNS {
-            let mut whole = self.run()?;
-            merge(std::mem::take(&mut self.runs), |record| {
-                write(&mut whole, record.hash, &record.key, &record.rest)
+        if self.runs.len() == MAX_RUNS {
+            let mut merged_run = self.create_run()?;
+            merge_runs(std::mem::take(&mut self.runs), |record| {
+                write_record(&mut merged_run, record.hash, &record.key, &record.value)
             })?;
-            self.runs.push(whole.into_inner().map_err(io::IntoInnerError::into_error)?);
+            self.runs.push(merged_run.into_inner().map_err(io::IntoInnerError::into_error)?);
         }
         Ok(())
     }
 
-    fn run(&self) -> io::Result<BufWriter<File>> {
-        temporary(&self.room.folder)
+    fn create_run(&self) -> io::Result<BufWriter<File>> {
+        create_temporary_file(&self.options.folder)
     }
 }
 
-pub(crate) fn temporary(folder: &Path) -> io::Result<BufWriter<File>> {
-    Ok(BufWriter::with_capacity(BUFFER, tempfile::tempfile_in(folder)?))
+pub(crate) fn create_temporary_file(folder: &Path) -> io::Result<BufWriter<File>> {
+    Ok(BufWriter::with_capacity(BUFFER_BYTES, tempfile::tempfile_in(folder)?))
 }
 
-fn length(bytes: &[u8]) -> io::Result<u32> {
+fn encode_length(bytes: &[u8]) -> io::Result<u32> {
     u32::try_from(bytes.len()).map_err(io::Error::other)
 }
 
-fn write(into: &mut impl Write, hash: u64, key: &[u8], rest: &[u8]) -> io::Result<()> {
+fn write_record(into: &mut impl Write, hash: u64, key: &[u8], value: &[u8]) -> io::Result<()> {
     into.write_all(&hash.to_le_bytes())?;
-    into.write_all(&length(key)?.to_le_bytes())?;
-    into.write_all(&length(rest)?.to_le_bytes())?;
+    into.write_all(&encode_length(key)?.to_le_bytes())?;
+    into.write_all(&encode_length(value)?.to_le_bytes())?;
     into.write_all(key)?;
-    into.write_all(rest)
+    into.write_all(value)
 }
 
-fn merge(mut runs: Vec<File>, mut each: impl FnMut(&Record) -> io::Result<()>) -> io::Result<()> {
-    let mut next = BinaryHeap::with_capacity(runs.len());
+fn merge_runs(mut runs: Vec<File>, mut visit: impl FnMut(&Record) -> io::Result<()>) -> io::Result<()> {
+    let mut heads = BinaryHeap::with_capacity(runs.len());
     let mut readers = Vec::with_capacity(runs.len());
     for (run, file) in runs.iter_mut().enumerate() {
         file.rewind()?;
-        let mut reader = BufReader::with_capacity(BUFFER, file);
+        let mut reader = BufReader::with_capacity(BUFFER_BYTES, file);
         let mut record = Record { run, ..Record::default() };
         if record.read(&mut reader)? {
-            next.push(Reverse(record));
+            heads.push(Reverse(record));
         }
         readers.push(reader);
     }
-    while let Some(Reverse(mut record)) = next.pop() {
-        each(&record)?;
+    while let Some(Reverse(mut record)) = heads.pop() {
+        visit(&record)?;
         if record.read(&mut readers[record.run])? {
-            next.push(Reverse(record));
+            heads.push(Reverse(record));
         }
     }
     Ok(())
@@ -188,12 +192,12 @@ fn merge(mut runs: Vec<File>, mut each: impl FnMut(&Record) -> io::Result<()>) -
 struct Record {
     hash: u64,
     key: Vec<u8>,
-    rest: Vec<u8>,
+    value: Vec<u8>,
     run: usize,
 }
 
 impl Record {
-    /// False at the end.
+    /// Reads the next record of a run into `self`, reusing its buffers; false at the end.
     fn read(&mut self, from: &mut impl Read) -> io::Result<bool> {
         let mut hash = [0; 8];
         match from.read_exact(&mut hash) {
@@ -204,16 +208,16 @@ impl Record {
         let mut lengths = [[0; 4]; 2];
         from.read_exact(&mut lengths[0])?;
         from.read_exact(&mut lengths[1])?;
-        let [key, rest] = lengths.map(|length| u32::from_le_bytes(length) as usize);
-        self.key.resize(key, 0);
+        let [key_length, value_length] = lengths.map(|length| u32::from_le_bytes(length) as usize);
+        self.key.resize(key_length, 0);
         from.read_exact(&mut self.key)?;
-        self.rest.resize(rest, 0);
-        from.read_exact(&mut self.rest)?;
+        self.value.resize(value_length, 0);
+        from.read_exact(&mut self.value)?;
         Ok(true)
     }
 
     fn sort_key(&self) -> (u64, &[u8], &[u8]) {
-        (self.hash, &self.key, &self.rest)
+        (self.hash, &self.key, &self.value)
     }
 }
 
@@ -244,7 +248,7 @@ mod tests {
 
     use super::*;
 
-    fn grouped(memory: usize, count: u32) -> BTreeMap<Vec<u8>, Vec<u32>> {
+    fn group_records(memory: usize, count: u32) -> BTreeMap<Vec<u8>, Vec<u32>> {
         let folder = tempfile::tempdir().unwrap();
         let mut spill = Spill::new(SpillOptions { memory, folder: folder.path().to_owned() });
         for at in 0..count {
@@ -252,13 +256,13 @@ mod tests {
             spill.push(key.as_bytes(), &at.to_be_bytes()).unwrap();
         }
         let mut groups: BTreeMap<Vec<u8>, Vec<u32>> = BTreeMap::new();
-        let mut last = Vec::new();
+        let mut previous_key = Vec::new();
         spill
-            .finish(|key, rest, new| {
-                assert_eq!(new, last != key, "a key comes once");
-                assert!(!new || !groups.contains_key(key), "a key comes once");
-                last = key.to_vec();
-                groups.entry(key.to_vec()).or_default().push(u32::from_be_bytes(rest.try_into().unwrap()));
+            .finish(|key, value, is_first| {
+                assert_eq!(is_first, previous_key != key, "records of one key are consecutive");
+                assert!(!is_first || !groups.contains_key(key), "each key has one group");
+                previous_key = key.to_vec();
+                groups.entry(key.to_vec()).or_default().push(u32::from_be_bytes(value.try_into().unwrap()));
                 Ok(())
             })
             .unwrap();
@@ -269,10 +273,10 @@ mod tests {
     #[test]
     fn groups_are_the_same_in_memory_and_from_many_runs() {
         let count = 200_000;
-        let memory = grouped(usize::MAX, count);
-        assert_eq!(memory.values().map(Vec::len).sum::<usize>(), 200_000);
-        assert!(memory.values().all(|rests| rests.is_sorted()));
-        // About a thousand records a run: more runs than are merged at once.
-        assert_eq!(grouped(0, count), memory);
+        let from_memory = group_records(usize::MAX, count);
+        assert_eq!(from_memory.values().map(Vec::len).sum::<usize>(), 200_000);
+        assert!(from_memory.values().all(|rests| rests.is_sorted()));
+        // About a thousand records a run: more runs than `MAX_RUNS`.
+        assert_eq!(group_records(0, count), from_memory);
     }
 }

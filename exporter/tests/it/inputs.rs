@@ -253,7 +253,7 @@ fn a_packed_bundle_that_is_damaged_has_no_digest() {
     let cut = digests(&packed[..packed.len() - 3]);
     assert_eq!(cut, (false, Err("line 1, byte 9: BND-LEX-02 the text ends too early".to_owned())));
     let more = digests(&[&packed[..], b"more"].concat());
-    let said = "line 1, byte 9: BND-LEX-03 something follows the document; it was not read";
+    let said = "line 1, byte 9: BND-LEX-03 data after the end of the document; they were not read";
     assert_eq!(more, (false, Err(said.to_owned())));
 }
 

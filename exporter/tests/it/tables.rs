@@ -366,7 +366,7 @@ fn a_list_that_stands_twice_is_no_list_in_any_shape() {
             (job.key, job.to, job.target) = (None, Some(shape), Target::File(folder.path("tables")));
             let said = run(&job).unwrap_err().to_string();
             assert_eq!(
-                said, "twice.json, row 2: it is not a bundle: `bundle validate` says more",
+                said, "twice.json, row 2: not a valid bundle: run `tidegate bundle validate` for details",
                 "{shape:?}"
             );
         }

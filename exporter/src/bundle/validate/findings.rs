@@ -1,6 +1,5 @@
-//! Findings of a validation: the total of each rule and its first locations.
-//!
-//! No more findings are kept than will be listed, nor more than the memory for them holds.
+//! Collects the findings of a validation: the total of each rule, and its first findings up to a number and a memory
+//! limit.
 
 use std::collections::BinaryHeap;
 
@@ -10,17 +9,18 @@ use super::{
 };
 use crate::json::Position;
 
-/// A rule that does not hold at a place.
+/// Violation of a rule at a position.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// Bytes before the place; of a packed file, before it was packed.
+    /// Offset of the violation in the unpacked document, in bytes.
     pub offset: u64,
     /// Line number, from 1.
     pub line: u64,
     pub rule: Rule,
-    /// JSON Pointer. Names that are neither of the form nor of known words may be data: it ends with their object.
+    /// JSON Pointer. A member name that neither the form nor a word list contains can be personal data; the pointer then
+    /// ends at the object with this member.
     pub pointer: String,
-    /// Beginning of the value at this place, if values were asked for.
+    /// Beginning of the value at the position, if [`super::Options::values`] is set.
     pub value: Option<String>,
 }
 
@@ -31,133 +31,135 @@ impl Finding {
     }
 }
 
-/// A part of a place's JSON Pointer.
+/// Step of a JSON Pointer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Name(&'static str),
     Index(u64),
-    /// A name that the form does not know.
+    /// Name that is not in the form, but consists of listed words.
     KnownName(KnownName),
-    /// Name that may identify somebody: the pointer ends before it.
+    /// Name that can identify a person. The pointer ends before it.
     Hidden,
 }
 
 #[derive(Debug)]
 pub(crate) struct Findings {
     totals: Vec<u64>,
-    /// First findings of each rule, the last of them on top.
-    kept: Vec<BinaryHeap<Finding>>,
-    /// Offset of the last kept finding of each rule whose list is full.
-    last: Vec<u64>,
-    /// Number of findings to list.
-    most: usize,
-    /// Number of findings to keep of each rule: `most`, or fewer once memory was full.
-    most_per_rule: usize,
-    /// Bytes of the kept findings, and their bound.
+    /// First findings of each rule, with the last of them at the top of the heap.
+    findings: Vec<BinaryHeap<Finding>>,
+    /// Offset from which on findings of a rule are only counted: that of the last kept finding, if the list is full.
+    drop_from_offset: Vec<u64>,
+    /// Maximum number of findings to list.
+    max_listed: usize,
+    /// Maximum number of findings to keep of each rule: `max_listed`, or fewer after the memory was full.
+    max_per_rule: usize,
+    /// Bytes of the kept findings, and their limit.
     bytes: usize,
-    memory: usize,
-    values: bool,
+    max_bytes: usize,
+    with_values: bool,
 }
 
-/// Characters of a value that are shown.
-const SHOWN: usize = 80;
+/// Maximum length of a quoted value, in characters.
+const MAX_VALUE_CHARS: usize = 80;
 
 impl Findings {
-    pub(crate) fn new(most: usize, values: bool, memory: usize) -> Self {
-        let kept = Rule::ALL.iter().map(|_| BinaryHeap::new()).collect();
-        let last = if most == 0 { 0 } else { u64::MAX };
+    pub(crate) fn new(max_listed: usize, with_values: bool, max_bytes: usize) -> Self {
+        let findings = Rule::ALL.iter().map(|_| BinaryHeap::new()).collect();
+        let drop_from_offset = if max_listed == 0 { 0 } else { u64::MAX };
         Self {
             totals: vec![0; Rule::ALL.len()],
-            kept,
-            last: vec![last; Rule::ALL.len()],
-            most,
-            most_per_rule: most,
+            findings,
+            drop_from_offset: vec![drop_from_offset; Rule::ALL.len()],
+            max_listed,
+            max_per_rule: max_listed,
             bytes: 0,
-            memory,
-            values,
+            max_bytes,
+            with_values,
         }
     }
 
-    /// Counts a place that would not be kept; false if it would be, and has to be added.
+    /// Counts a finding that would be dropped. False if it would be kept; the caller then has to `add` it. Saves the caller
+    /// the work for a finding that is only counted.
     #[inline]
-    pub(crate) fn only_count(&mut self, rule: Rule, at: Position) -> bool {
-        let beyond = at.offset >= self.last[rule as usize];
-        self.totals[rule as usize] += u64::from(beyond);
-        beyond
+    pub(crate) fn count_if_dropped(&mut self, rule: Rule, at: Position) -> bool {
+        let is_dropped = at.offset >= self.drop_from_offset[rule as usize];
+        self.totals[rule as usize] += u64::from(is_dropped);
+        is_dropped
     }
 
     #[cold]
     pub(crate) fn add(&mut self, rule: Rule, at: Position, steps: &[Step], value: Option<&[u8]>) {
-        if self.only_count(rule, at) {
+        if self.count_if_dropped(rule, at) {
             return;
         }
         let index = rule as usize;
         self.totals[index] += 1;
-        let value = value.filter(|_| self.values).map(excerpt);
-        let finding = Finding { offset: at.offset, line: at.line, rule, pointer: pointer(steps), value };
+        let value = value.filter(|_| self.with_values).map(excerpt);
+        let finding =
+            Finding { offset: at.offset, line: at.line, rule, pointer: format_pointer(steps), value };
         self.bytes += finding.bytes();
-        self.kept[index].push(finding);
+        self.findings[index].push(finding);
         self.trim(index);
-        // Halves the longest lists, so that each rule keeps its first places.
-        while self.bytes > self.memory
-            && let Some(longest) = self.kept.iter().map(BinaryHeap::len).max()
+        // Halves the longest lists when memory is full, so that each rule keeps its first findings.
+        while self.bytes > self.max_bytes
+            && let Some(longest) = self.findings.iter().map(BinaryHeap::len).max()
             && longest > 1
         {
-            self.most_per_rule = longest / 2;
-            (0..self.kept.len()).for_each(|index| self.trim(index));
+            self.max_per_rule = longest / 2;
+            (0..self.findings.len()).for_each(|index| self.trim(index));
         }
     }
 
     /// Drops the last findings of a rule beyond the number to keep.
     fn trim(&mut self, index: usize) {
-        let kept = &mut self.kept[index];
-        while kept.len() > self.most_per_rule
-            && let Some(dropped) = kept.pop()
+        let findings = &mut self.findings[index];
+        while findings.len() > self.max_per_rule
+            && let Some(dropped) = findings.pop()
         {
             self.bytes -= dropped.bytes();
         }
-        if kept.len() == self.most_per_rule
-            && let Some(last) = kept.peek()
+        if findings.len() == self.max_per_rule
+            && let Some(last) = findings.peek()
         {
-            self.last[index] = last.offset;
+            self.drop_from_offset[index] = last.offset;
         }
     }
 
-    /// The rule turned out not to apply.
-    pub(crate) fn forget(&mut self, rule: Rule) {
+    /// Removes all findings of a rule that turned out not to apply.
+    pub(crate) fn discard(&mut self, rule: Rule) {
         self.totals[rule as usize] = 0;
-        self.bytes -= self.kept[rule as usize].drain().map(|finding| finding.bytes()).sum::<usize>();
-        self.last[rule as usize] = if self.most == 0 { 0 } else { u64::MAX };
+        self.bytes -= self.findings[rule as usize].drain().map(|finding| finding.bytes()).sum::<usize>();
+        self.drop_from_offset[rule as usize] = if self.max_listed == 0 { 0 } else { u64::MAX };
     }
 
-    /// The line of the first place where one of the rules does not hold.
-    pub(crate) fn first(&self, is_wanted: impl Fn(Rule) -> bool) -> Option<u64> {
-        let wanted = self.kept.iter().flatten().filter(|finding| is_wanted(finding.rule));
-        wanted.min().map(|finding| finding.line)
+    /// Line of the first violation of a rule for which `is_relevant` is true.
+    pub(crate) fn first_line(&self, is_relevant: impl Fn(Rule) -> bool) -> Option<u64> {
+        let relevant_findings = self.findings.iter().flatten().filter(|finding| is_relevant(finding.rule));
+        relevant_findings.min().map(|finding| finding.line)
     }
 
     pub(crate) fn into_parts(self) -> (Vec<(Rule, u64)>, Vec<Finding>) {
         let totals = Rule::ALL.iter().map(|rule| (*rule, self.totals[*rule as usize]));
-        let mut findings: Vec<Finding> = self.kept.into_iter().flatten().collect();
+        let mut findings: Vec<Finding> = self.findings.into_iter().flatten().collect();
         findings.sort();
-        // What makes a bundle invalid must not be pushed out by what does not.
+        // Errors have precedence over warnings, so that a list of an invalid bundle always shows an error.
         let errors = findings.iter().filter(|finding| finding.rule.severity() == Severity::Error).count();
-        let mut warnings = self.most.saturating_sub(errors);
-        let mut errors = self.most;
+        let mut remaining_warnings = self.max_listed.saturating_sub(errors);
+        let mut remaining_errors = self.max_listed;
         findings.retain(|finding| {
-            let left = match finding.rule.severity() {
-                Severity::Error => &mut errors,
-                Severity::Warning => &mut warnings,
+            let remaining = match finding.rule.severity() {
+                Severity::Error => &mut remaining_errors,
+                Severity::Warning => &mut remaining_warnings,
             };
-            let keep = *left > 0;
-            *left -= usize::from(keep);
-            keep
+            let is_listed = *remaining > 0;
+            *remaining -= usize::from(is_listed);
+            is_listed
         });
         (totals.filter(|(_, total)| *total > 0).collect(), findings)
     }
 }
 
-fn pointer(steps: &[Step]) -> String {
+fn format_pointer(steps: &[Step]) -> String {
     let mut pointer = String::new();
     for step in steps.iter().take_while(|step| !matches!(step, Step::Hidden)) {
         pointer.push('/');
@@ -172,10 +174,14 @@ fn pointer(steps: &[Step]) -> String {
 }
 
 fn excerpt(value: &[u8]) -> String {
-    let start = &value[..value.len().min(4 * SHOWN)];
-    let text = String::from_utf8_lossy(start);
-    let shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
-    if text.chars().count() > SHOWN || start.len() < value.len() { shown + "..." } else { shown }
+    let prefix = &value[..value.len().min(4 * MAX_VALUE_CHARS)];
+    let text = String::from_utf8_lossy(prefix);
+    let escaped_text: String = text.chars().take(MAX_VALUE_CHARS).flat_map(char::escape_debug).collect();
+    if text.chars().count() > MAX_VALUE_CHARS || prefix.len() < value.len() {
+        escaped_text + "..."
+    } else {
+        escaped_text
+    }
 }
 
 #[cfg(test)]
@@ -195,7 +201,7 @@ mod tests {
         findings.add(Rule::PlainRef, at(5), &[], None);
         findings.add(Rule::Uri, at(60), &[], None);
         findings.add(Rule::Again, at(1), &[], None);
-        findings.forget(Rule::Again);
+        findings.discard(Rule::Again);
         let (totals, findings) = findings.into_parts();
         assert_eq!(totals, [(Rule::Type, 5), (Rule::Uri, 1), (Rule::PlainRef, 1)]);
         let places: Vec<_> = findings.iter().map(|finding| finding.offset).collect();

@@ -1,36 +1,37 @@
-//! Checks of the schema's two formats: date-time (RFC 3339) and URI (RFC 3986).
+//! Checks the two formats of the schema: date-time (RFC 3339) and URI (RFC 3986).
 
 use fluent_uri::Uri;
 
-/// True for a date and a time with an offset; a leap second counts only where it would be 23:59:60 in UTC.
-// Not `jiff`: its parser takes more than RFC 3339 (a space for the `T`, offsets without a colon, any leap second), and
-// every response of a bundle has such a time.
-pub(crate) fn date_time(text: &[u8]) -> bool {
+/// True for a date and time with an offset. A leap second is valid only at 23:59:60 in UTC.
+// `jiff` is not used because its parser accepts more than RFC 3339: a space instead of the `T`, offsets without a colon,
+// any leap second. Speed matters as well, since each response of a bundle has such a time.
+pub(crate) fn is_date_time(text: &[u8]) -> bool {
     let Some((day, clock)) = text.split_at_checked(10) else { return false };
-    let Some((time, rest)) = clock.split_at_checked(9) else { return false };
-    let (Some(year), Some(month), Some(date)) = (number(&day[..4]), number(&day[5..7]), number(&day[8..10]))
+    let Some((time, fraction_and_offset)) = clock.split_at_checked(9) else { return false };
+    let (Some(year), Some(month), Some(date)) =
+        (parse_digits(&day[..4]), parse_digits(&day[5..7]), parse_digits(&day[8..10]))
     else {
         return false;
     };
     let (Some(hour), Some(minute), Some(second)) =
-        (number(&time[1..3]), number(&time[4..6]), number(&time[7..9]))
+        (parse_digits(&time[1..3]), parse_digits(&time[4..6]), parse_digits(&time[7..9]))
     else {
         return false;
     };
-    let shaped = day[4] == b'-'
+    let has_shape = day[4] == b'-'
         && day[7] == b'-'
         && matches!(time[0], b'T' | b't')
         && time[3] == b':'
         && time[6] == b':';
-    let possible = (1..=12).contains(&month)
-        && (1..=days(year, month)).contains(&date)
+    let is_possible = (1..=12).contains(&month)
+        && (1..=days_of_month(year, month)).contains(&date)
         && hour < 24
         && minute < 60
         && second <= 60;
-    if !shaped || !possible {
+    if !has_shape || !is_possible {
         return false;
     }
-    let offset = match rest {
+    let offset = match fraction_and_offset {
         [b'.', rest @ ..] => {
             let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
             if digits == 0 {
@@ -43,7 +44,7 @@ pub(crate) fn date_time(text: &[u8]) -> bool {
     let minutes = match offset {
         [b'Z' | b'z'] => 0,
         [sign @ (b'+' | b'-'), clock @ ..] if clock.len() == 5 && clock[2] == b':' => {
-            match (number(&clock[..2]), number(&clock[3..])) {
+            match (parse_digits(&clock[..2]), parse_digits(&clock[3..])) {
                 (Some(hours), Some(minutes)) if hours < 24 && minutes < 60 => {
                     let minutes = i64::from(hours * 60 + minutes);
                     if *sign == b'+' { minutes } else { -minutes }
@@ -56,11 +57,11 @@ pub(crate) fn date_time(text: &[u8]) -> bool {
     second < 60 || (i64::from(hour * 60 + minute) - minutes).rem_euclid(24 * 60) == 24 * 60 - 1
 }
 
-fn number(digits: &[u8]) -> Option<u32> {
+fn parse_digits(digits: &[u8]) -> Option<u32> {
     digits.iter().try_fold(0, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + u32::from(digit - b'0')))
 }
 
-fn days(year: u32, month: u32) -> u32 {
+fn days_of_month(year: u32, month: u32) -> u32 {
     match month {
         2 if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) => 29,
         2 => 28,
@@ -69,7 +70,7 @@ fn days(year: u32, month: u32) -> u32 {
     }
 }
 
-/// True for a URI with a scheme; a reference alone is none.
+/// True for a URI with a scheme. A relative reference is not a URI.
 pub(crate) fn uri(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(|text| Uri::parse(text).is_ok())
 }
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_date_time_is_a_possible_one_with_an_offset() {
+    fn date_time_needs_valid_fields_and_an_offset() {
         for good in [
             "2024-02-29T23:59:59Z",
             "2024-05-06t07:08:09.123456789z",
@@ -87,7 +88,7 @@ mod tests {
             "1999-12-31T15:59:60.5-08:00",
             "0000-01-01T00:00:00+23:59",
         ] {
-            assert!(date_time(good.as_bytes()), "{good}");
+            assert!(is_date_time(good.as_bytes()), "{good}");
         }
         for bad in [
             "",
@@ -106,12 +107,12 @@ mod tests {
             "2024-05-06T07:08:61Z",
             "２024-05-06T07:08:09Z",
         ] {
-            assert!(!date_time(bad.as_bytes()), "{bad}");
+            assert!(!is_date_time(bad.as_bytes()), "{bad}");
         }
     }
 
     #[test]
-    fn a_uri_has_a_scheme_and_nothing_that_must_be_encoded() {
+    fn uri_needs_a_scheme_and_encoded_characters() {
         for good in [
             "https://example.org/a/b?c=d#e",
             "urn:isbn:1",

@@ -1,6 +1,5 @@
-//! Checks that each member of a group has answered something in the phase of the group.
-//!
-//! Members and participants meet in sorted runs on disk once they exceed a little memory.
+//! Checks that each member of a group has an answer in the phase of the group. Members and participants are joined in a
+//! [`Spill`], which uses the disk beyond its memory.
 
 use std::{collections::HashMap, io};
 
@@ -16,24 +15,27 @@ use crate::{
     storage::spill::{Spill, SpillOptions},
 };
 
+/// Groups of the outcomes, with their members.
 #[derive(Debug)]
 pub(crate) struct Groups {
-    /// Records by reference: first the phases in which the participant has answered, then the lists that name them.
+    /// Records by participant reference: first the phases with an answer of the participant, then their group memberships.
     references: Spill,
     /// Phase of each outcome that is a group, by index.
     phases: HashMap<u64, u32>,
 }
 
+/// First byte of a record with a phase. Smaller than `NAMED`, so that the phases are sorted before the memberships.
 const ANSWERED: u8 = 0;
+/// First byte of a record with a membership.
 const NAMED: u8 = 1;
 
 impl Groups {
-    pub(crate) fn new(room: SpillOptions) -> Self {
-        Self { references: Spill::new(room), phases: HashMap::new() }
+    pub(crate) fn new(spill_options: SpillOptions) -> Self {
+        Self { references: Spill::new(spill_options), phases: HashMap::new() }
     }
 
-    /// A member of the list of an outcome, which may turn out to be no group.
-    pub(crate) fn member(
+    /// Adds an entry of the `members` of an outcome. Its type is not known yet, so the outcome may turn out not to be a group.
+    pub(crate) fn add_member(
         &mut self,
         outcome: u64,
         index: u64,
@@ -44,33 +46,33 @@ impl Groups {
         self.references.push(reference, &[&[NAMED][..], location.as_flattened()].concat())
     }
 
-    pub(crate) fn group(&mut self, outcome: u64, phase: u32) {
+    pub(crate) fn add_group(&mut self, outcome: u64, phase: u32) {
         self.phases.insert(outcome, phase);
     }
 
-    /// True if there are no groups, so that answers need not be recorded.
+    /// True if there are no groups. The caller then need not add phases.
     pub(crate) fn is_empty(&self) -> bool {
         self.phases.is_empty()
     }
 
-    pub(crate) fn answered(&mut self, phase: u32, reference: &[u8]) -> io::Result<()> {
+    pub(crate) fn add_answered_phase(&mut self, phase: u32, reference: &[u8]) -> io::Result<()> {
         self.references.push(reference, &[&[ANSWERED][..], &phase.to_be_bytes()].concat())
     }
 
-    pub(crate) fn judge(self, findings: &mut Findings) -> io::Result<()> {
-        let mut answered = Vec::new();
-        self.references.finish(|reference, rest, new| {
-            if new {
-                answered.clear();
+    pub(crate) fn check_members(self, findings: &mut Findings) -> io::Result<()> {
+        let mut answered_phases = Vec::new();
+        self.references.finish(|reference, record, is_first| {
+            if is_first {
+                answered_phases.clear();
             }
-            let Some((&side, rest)) = rest.split_first() else { return Ok(()) };
-            if side == ANSWERED {
-                answered.extend(rest.first_chunk().map(|phase| u32::from_be_bytes(*phase)));
+            let Some((&kind, location)) = record.split_first() else { return Ok(()) };
+            if kind == ANSWERED {
+                answered_phases.extend(location.first_chunk().map(|phase| u32::from_be_bytes(*phase)));
                 return Ok(());
             }
-            let word = |at: usize| rest.as_chunks().0.get(at).map_or(0, |word| u64::from_be_bytes(*word));
+            let word = |at: usize| location.as_chunks().0.get(at).map_or(0, |word| u64::from_be_bytes(*word));
             let [offset, line, outcome, index] = [0, 1, 2, 3].map(word);
-            if self.phases.get(&outcome).is_some_and(|phase| !answered.contains(phase)) {
+            if self.phases.get(&outcome).is_some_and(|phase| !answered_phases.contains(phase)) {
                 let steps = [
                     Step::Name(Part::Outcomes.name()),
                     Step::Index(outcome),

@@ -1,4 +1,4 @@
-//! Indexes of fields in their forms, and JSON pointers of findings in lists.
+//! Indexes of fields in their forms, and locations of findings in lists.
 
 use super::{
     findings::{Findings, Step},
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{form, json::Position};
 
-// Places of fields in their forms; entries of lists have an id, and first.
+// Indexes of fields in their forms. The first field of each list entry is its id.
 pub(super) const ID: usize = 0;
 pub(super) mod item {
     pub(in crate::bundle::validate) const PHASE: usize = 1;
@@ -34,9 +34,9 @@ pub(crate) mod outcome {
     pub(crate) const COUNTS: usize = 7;
     pub(crate) const MEMBERS: usize = 8;
     pub(crate) const SUPPRESSED: usize = 9;
-    /// No field: which answers are suppressed, a bit for each, where that is known.
+    /// Slot after the fields: suppressed answers as a bit set, if `suppressed` is a list of names.
     pub(crate) const HIDDEN: usize = 10;
-    /// No fields: what its `groups` add up to, answer by answer, where that is known.
+    /// First of six slots after the fields: the sum of each answer over the `groups`, if it can be computed.
     pub(crate) const GROUPED: usize = 16;
 }
 
@@ -48,32 +48,33 @@ pub(super) fn add_finding(findings: &mut Findings, rule: Rule, part: Part, row: 
         Part::Responses => &form::RESPONSE,
         _ => &form::OUTCOME,
     };
-    let [list, index] = at_row(part, row.index);
+    let [list, index] = steps_to_row(part, row.index);
     let steps = [list, index, Step::Name(form.fields[field].name)];
     findings.add(rule, row.position(field), &steps, row.text(field));
 }
 
-pub(super) fn at_row(part: Part, index: u64) -> [Step; 2] {
+pub(super) fn steps_to_row(part: Part, index: u64) -> [Step; 2] {
     [Step::Name(part.name()), Step::Index(index)]
 }
 
-/// Encodes the location of a row so that byte order is file order.
-pub(super) fn rest(row: &Row, at: Position) -> [u8; 24] {
-    let mut rest = [0; 24];
-    rest[..8].copy_from_slice(&at.offset.to_be_bytes());
-    rest[8..16].copy_from_slice(&at.line.to_be_bytes());
-    rest[16..].copy_from_slice(&row.index.to_be_bytes());
-    rest
+/// Encodes the location of a row, so that the order of the bytes is the order of the file.
+pub(super) fn encode_location(row: &Row, at: Position) -> [u8; 24] {
+    let mut location = [0; 24];
+    location[..8].copy_from_slice(&at.offset.to_be_bytes());
+    location[8..16].copy_from_slice(&at.line.to_be_bytes());
+    location[16..].copy_from_slice(&row.index.to_be_bytes());
+    location
 }
 
-pub(super) fn location_of(rest: &[u8]) -> (Position, u64) {
-    let word =
-        |at: usize| rest.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_be_bytes);
+pub(super) fn decode_location(location: &[u8]) -> (Position, u64) {
+    let word = |at: usize| {
+        location.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_be_bytes)
+    };
     (Position { offset: word(0), line: word(8) }, word(16))
 }
 
-/// Phase, subject, and object plus one.
-pub(super) fn question_of(key: &[u8]) -> Option<(u32, u32, u32)> {
+/// Decodes the phase, the subject, and the object plus one from the key of an answer.
+pub(super) fn decode_question(key: &[u8]) -> Option<(u32, u32, u32)> {
     let word = |at: usize| key.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
     Some((word(0)?, word(4)?, word(8)?))
 }

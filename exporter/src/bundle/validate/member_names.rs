@@ -1,9 +1,8 @@
-//! Classifies names of unknown members by their words: names of counts, of times, and names that may be shown.
-//!
-//! A name may identify somebody as long as it has a word that is not listed here.
+//! Classifies names of unknown members by their words: names of counts, names of times, and names that reports may show. A
+//! name with a word outside these lists can identify a person.
 
-/// Words of names of numbers that count people or their answers.
-const COUNTING: [&str; 60] = [
+/// Words in names of numbers that count people or their answers.
+const COUNT_WORDS: [&str; 60] = [
     "n",
     "count",
     "counts",
@@ -66,8 +65,8 @@ const COUNTING: [&str; 60] = [
     "unsure",
 ];
 
-/// Words that make a name something other than a count.
-const OTHERWISE: [&str; 20] = [
+/// Words in names of numbers that are not counts, in spite of a word from [`COUNT_WORDS`].
+const NON_COUNT_WORDS: [&str; 20] = [
     "id",
     "ids",
     "rank",
@@ -90,8 +89,8 @@ const OTHERWISE: [&str; 20] = [
     "version",
 ];
 
-/// Words of names of times.
-const TIMES: [&str; 11] = [
+/// Words in names of times.
+const TIME_WORDS: [&str; 11] = [
     "at",
     "time",
     "timestamp",
@@ -105,8 +104,8 @@ const TIMES: [&str; 11] = [
     "modified",
 ];
 
-/// Words of names of totals, which answers are a part of.
-const TOTALS: [&str; 26] = [
+/// Words in names of totals over all answers.
+const TOTAL_WORDS: [&str; 26] = [
     "n",
     "count",
     "total",
@@ -135,8 +134,8 @@ const TOTALS: [&str; 26] = [
     "nvotes",
 ];
 
-/// Words that are neither counts nor names of people.
-const PLAIN: [&str; 26] = [
+/// Words that may be shown and are not counts.
+const PLAIN_WORDS: [&str; 26] = [
     "group",
     "groups",
     "cluster",
@@ -165,31 +164,35 @@ const PLAIN: [&str; 26] = [
     "all",
 ];
 
-/// Name that may be shown, short enough to be kept.
+/// Name that may be shown, stored inline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownName {
-    bytes: [u8; Self::MOST],
+    bytes: [u8; Self::MAX_BYTES],
     length: u8,
 }
 
 impl KnownName {
-    const MOST: usize = 30;
+    const MAX_BYTES: usize = 30;
 
-    /// Returns the name if every word of it is listed, a single letter or a small number.
-    pub(super) fn of(name: &[u8]) -> Option<Self> {
+    /// Returns the name if each of its words is listed, a single letter or a number of up to two digits.
+    pub(super) fn from_name(name: &[u8]) -> Option<Self> {
         let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b" _-.".contains(byte);
-        if name.is_empty() || name.len() > Self::MOST || !name.iter().all(is_plain) {
+        if name.is_empty() || name.len() > Self::MAX_BYTES || !name.iter().all(is_plain) {
             return None;
         }
-        let known = |word: &str| {
+        let is_listed = |word: &str| {
             let is_number = word.len() <= 2 && word.bytes().all(|byte| byte.is_ascii_digit());
-            word.len() == 1 || is_number || PLAIN.contains(&word) || OTHERWISE.contains(&word) || counts(word)
+            word.len() == 1
+                || is_number
+                || PLAIN_WORDS.contains(&word)
+                || NON_COUNT_WORDS.contains(&word)
+                || is_count_word(word)
         };
-        let name_words = words(name);
-        if name_words.is_empty() || !name_words.iter().all(|word| known(word)) {
+        let name_words = split_words(name);
+        if name_words.is_empty() || !name_words.iter().all(|word| is_listed(word)) {
             return None;
         }
-        let mut bytes = [0; Self::MOST];
+        let mut bytes = [0; Self::MAX_BYTES];
         bytes[..name.len()].copy_from_slice(name);
         Some(Self { bytes, length: u8::try_from(name.len()).unwrap_or_default() })
     }
@@ -201,53 +204,57 @@ impl KnownName {
 
 /// True if a number with this name counts people.
 pub(super) fn counts_people(name: &[u8]) -> bool {
-    let words = words(name);
-    words.iter().any(|word| counts(word)) && !words.iter().any(|word| OTHERWISE.contains(&word.as_str()))
+    let words = split_words(name);
+    words.iter().any(|word| is_count_word(word))
+        && !words.iter().any(|word| NON_COUNT_WORDS.contains(&word.as_str()))
 }
 
 /// True if a number with this name is a time.
 pub(super) fn is_time(name: &[u8]) -> bool {
-    words(name).iter().any(|word| TIMES.contains(&word.as_str()))
+    split_words(name).iter().any(|word| TIME_WORDS.contains(&word.as_str()))
 }
 
 /// True if a number with this name is a total of answers or of people who answered.
 pub(super) fn is_total(name: &[u8]) -> bool {
-    let words = words(name);
-    let of = |word: &String| ["of", "num", "number", "all"].contains(&word.as_str());
-    words.iter().any(|word| !of(word)) && words.iter().all(|word| of(word) || TOTALS.contains(&word.as_str()))
+    let words = split_words(name);
+    let is_filler = |word: &String| ["of", "num", "number", "all"].contains(&word.as_str());
+    words.iter().any(|word| !is_filler(word))
+        && words.iter().all(|word| is_filler(word) || TOTAL_WORDS.contains(&word.as_str()))
 }
 
 /// Splits a name into lower-case words of letters or of digits: `nVotes`, `n-votes` and `N_VOTES` have two.
-fn words(name: &[u8]) -> Vec<String> {
+fn split_words(name: &[u8]) -> Vec<String> {
     let mut words = Vec::new();
-    let mut before = b' ';
-    // Longer ones are nobody's count.
-    for (at, byte) in name.iter().copied().enumerate().take(LONGEST) {
+    let mut previous_byte = b' ';
+    // The limit bounds the cost of names in hostile files.
+    for (at, byte) in name.iter().copied().enumerate().take(MAX_NAME_BYTES) {
         let next_is_small = name.get(at + 1).is_some_and(u8::is_ascii_lowercase);
-        let begins = !before.is_ascii_alphanumeric()
-            || before.is_ascii_digit() != byte.is_ascii_digit()
-            || byte.is_ascii_uppercase() && (before.is_ascii_lowercase() || next_is_small);
+        let begins_word = !previous_byte.is_ascii_alphanumeric()
+            || previous_byte.is_ascii_digit() != byte.is_ascii_digit()
+            || byte.is_ascii_uppercase() && (previous_byte.is_ascii_lowercase() || next_is_small);
         if byte.is_ascii_alphanumeric() {
-            if begins {
+            if begins_word {
                 words.push(String::new());
             }
             if let Some(word) = words.last_mut() {
                 word.push(char::from(byte.to_ascii_lowercase()));
             }
         }
-        before = byte;
+        previous_byte = byte;
     }
     words
 }
 
-const LONGEST: usize = 120;
+const MAX_NAME_BYTES: usize = 120;
 
-/// One word, or several that nothing separates.
-fn counts(word: &str) -> bool {
-    COUNTING.contains(&word)
-        || COUNTING.iter().any(|first| {
-            word.strip_prefix(first).is_some_and(|rest| {
-                !rest.is_empty() && (counts(rest) || PLAIN.contains(&rest) && word.len() > first.len() + 3)
+/// True for a count word, also if other listed words follow without a separator, as in `agreecount`.
+fn is_count_word(word: &str) -> bool {
+    COUNT_WORDS.contains(&word)
+        || COUNT_WORDS.iter().any(|prefix| {
+            word.strip_prefix(prefix).is_some_and(|suffix| {
+                !suffix.is_empty()
+                    && (is_count_word(suffix)
+                        || PLAIN_WORDS.contains(&suffix) && word.len() > prefix.len() + 3)
             })
         })
 }
@@ -257,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_counts_are_known_by_their_words() {
+    fn names_of_counts_are_recognized_by_their_words() {
         for name in [
             "n",
             "n-votes",
@@ -288,12 +295,12 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_told_if_it_is_nobodys() {
+    fn name_is_shown_if_all_its_words_are_listed() {
         for name in ["groups", "group-a-agree-count", "totalVotes", "a", "7", "group 12", "NVOTES"] {
-            assert_eq!(KnownName::of(name.as_bytes()).as_ref().map(KnownName::as_str), Some(name));
+            assert_eq!(KnownName::from_name(name.as_bytes()).as_ref().map(KnownName::as_str), Some(name));
         }
         for name in ["", "ada", "ada-votes", "votes/agree", "~n", "participant:7", "n 493012345678"] {
-            assert!(KnownName::of(name.as_bytes()).is_none(), "{name}");
+            assert!(KnownName::from_name(name.as_bytes()).is_none(), "{name}");
         }
     }
 }

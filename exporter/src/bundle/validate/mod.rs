@@ -1,6 +1,5 @@
-//! Validates a bundle while it streams by, and reports every place that violates a rule.
-//!
-//! The file is not changed, and only values that must be compared are kept.
+//! Validates a bundle in one streaming pass, and reports each violation of a rule with its position. Only values that
+//! have to be compared are kept.
 
 mod content;
 mod data_card;
@@ -28,15 +27,15 @@ use std::io;
 pub use findings::Finding;
 pub use report::{json, sarif, text};
 pub use rules::{Level, Rule, Severity};
-pub use totals::Counted;
+pub use totals::BundleCounts;
 
 pub use crate::json::Limits;
 pub(crate) use findings::Findings;
 pub(crate) use locations::{outcome, response};
 pub(crate) use row::Row;
 pub(crate) use sink::{Part, Sink};
-pub(crate) use unique::Set;
-pub(crate) use walk::{End, Walk};
+pub(crate) use unique::KeySet;
+pub(crate) use walk::{Walk, WalkEnd};
 
 use crate::{
     form::{DELIB_MOST_BYTES, K_FLOOR, Naming},
@@ -45,25 +44,25 @@ use crate::{
     unpack::Source,
 };
 use content::Content;
-use second_pass::{SecondPass, Wanted};
+use second_pass::{RereadMode, SecondPass};
 
-/// Bytes that findings may take however small the room is: enough for the usual list.
-const LEAST_MEMORY_OF_FINDINGS: usize = 1 << 20;
+/// Lower bound of the memory for findings, in bytes. Enough for the default number of findings.
+const MIN_FINDINGS_MEMORY: usize = 1 << 20;
 
 /// Options of a validation.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub level: Level,
     pub naming: Naming,
-    /// Required value of `schema`; the naming's own by default.
+    /// Required value of `schema`; the naming's own URL by default.
     pub schema_url: Option<String>,
-    /// Also checks what Delib requires.
+    /// Also checks the requirements of Delib.
     pub delib: bool,
-    /// Number of responses required behind a shared figure.
+    /// Minimum number of responses for each figure of a bundle marked for sharing.
     pub k: u64,
-    /// Number of findings to list, as far as a quarter of `room`'s memory holds them; all are counted.
+    /// Maximum number of findings to list, up to a quarter of `room`'s memory. All findings are counted.
     pub most: usize,
-    /// Shows the values at findings.
+    /// Includes the value at each finding, which can be personal data.
     pub values: bool,
     pub limits: Limits,
     pub room: SpillOptions,
@@ -85,7 +84,7 @@ impl Options {
     }
 }
 
-/// True if the schema accepts the text as a `uri`.
+/// True if the schema accepts the text in a field of the format `uri`.
 pub fn is_uri(text: &str) -> bool {
     formats::uri(text.as_bytes())
 }
@@ -94,14 +93,14 @@ pub fn is_uri(text: &str) -> bool {
 #[derive(Clone, Debug)]
 pub struct Report {
     pub level: Level,
-    /// Each rule that does not hold, and at how many places.
+    /// Violated rules, with the number of violations.
     pub totals: Vec<(Rule, u64)>,
-    /// The first places, in the order of the file.
+    /// First violations, in the order of the file.
     pub findings: Vec<Finding>,
-    pub counted: Counted,
-    /// Bytes of the unpacked document, as far as it was read.
+    pub counted: BundleCounts,
+    /// Number of bytes read of the unpacked document.
     pub bytes: u64,
-    /// It was read to its end.
+    /// True if the document was read to its end.
     pub complete: bool,
 }
 
@@ -110,7 +109,7 @@ impl Report {
         self.totals.iter().filter(|(rule, _)| rule.severity() == severity).map(|(_, total)| total).sum()
     }
 
-    /// Number of findings that are counted and not listed.
+    /// Number of findings that are counted but not listed.
     pub fn unlisted(&self) -> u64 {
         self.totals.iter().map(|(_, total)| total).sum::<u64>() - self.findings.len() as u64
     }
@@ -120,54 +119,58 @@ impl Report {
     }
 }
 
-/// Reads a document once; its beginning once more if ids come in order at first but not to the end; and all of it
-/// once more if some ids seem to be repeated.
+/// Validates a document in one pass. A second pass over its beginning follows if ids were ascending at first but not to
+/// the end, and a pass over the whole document if hashes of ids are equal.
 ///
 /// # Errors
 ///
-/// If it cannot be read, or temporary data cannot be written.
+/// If the document cannot be read or changes between the passes, or if temporary files cannot be written.
 pub fn validate(source: &mut dyn Source, options: &Options) -> io::Result<Report> {
-    // The sets of ids have their own share of the memory.
-    let memory = (options.room.memory / 4).max(LEAST_MEMORY_OF_FINDINGS);
+    // The other three quarters are for the checks of `Content`.
+    let memory = (options.room.memory / 4).max(MIN_FINDINGS_MEMORY);
     let mut findings = Findings::new(options.most, options.values, memory);
-    let again = source.opens_again();
-    let mut content = Content::new(options.level, options.delib, options.k, &options.room, again);
+    let is_rereadable = source.opens_again();
+    let mut content = Content::new(options.level, options.delib, options.k, &options.room, is_rereadable);
     let end = walk(source, options, &mut findings, &mut content)?
-        .ok_or_else(|| io::Error::other("the reading ended early"))?;
+        .ok_or_else(|| io::Error::other("reading stopped before the end of the document"))?;
     let (bytes, complete) = (end.bytes, end.stopped.is_none());
     if options.delib && bytes > DELIB_MOST_BYTES {
         findings.add(Rule::DelibSize, Position { offset: DELIB_MOST_BYTES, line: 1 }, &[], None);
     }
     if complete {
-        content.settle(&mut findings).map_err(into_io)?;
+        content.check_deferred_rows(&mut findings).map_err(into_io_error)?;
     } else {
-        // What half a bundle refers to, adds up to and says of itself may stand in the other half.
+        // Targets of references, the rest of each total and the data card can be in the missing part of a truncated
+        // bundle, so only ids and the references that could be resolved are checked.
         content.level = content.level.min(Level::Refs);
     }
-    let lost = content.lost();
-    let changed = || io::Error::other("the file has changed while it was read");
-    // What is wrong there is known already.
-    let mut known = Findings::new(0, false, 0);
-    if !lost.is_nothing() {
-        let mut bringing = SecondPass { content: &mut content, wanted: Wanted::Reread(lost) };
-        if walk(source, options, &mut known, &mut bringing)?.is_some() {
-            return Err(changed());
+    let skipped_keys = content.skipped_keys();
+    let file_changed = || io::Error::other("the file changed while it was read: validate it again");
+    // The second pass meets the same violations, which are already reported.
+    let mut discarded_findings = Findings::new(0, false, 0);
+    if !skipped_keys.is_empty() {
+        let mut second_pass =
+            SecondPass { content: &mut content, mode: RereadMode::SkippedKeys(skipped_keys) };
+        // A pass over skipped keys stops after the last of them. An unchanged file always has them.
+        if walk(source, options, &mut discarded_findings, &mut second_pass)?.is_some() {
+            return Err(file_changed());
         }
     }
-    if content.wants()? {
-        let mut bringing = SecondPass { content: &mut content, wanted: Wanted::Equal };
-        if walk(source, options, &mut known, &mut bringing)? != Some(end) {
-            return Err(changed());
+    if content.needs_second_pass()? {
+        let mut second_pass = SecondPass { content: &mut content, mode: RereadMode::Candidates };
+        if walk(source, options, &mut discarded_findings, &mut second_pass)? != Some(end) {
+            return Err(file_changed());
         }
     }
-    let counted = content.finish(&mut findings)?;
+    let counts = content.finish(&mut findings)?;
     if !complete {
+        // These rules depend on the data card, which a truncated document may lack.
         for rule in [Rule::Again, Rule::HidesIdentifiers].into_iter().chain(data_card::SHARED_ROW_BY_ROW) {
-            findings.forget(rule);
+            findings.discard(rule);
         }
     }
     let (totals, findings) = findings.into_parts();
-    Ok(Report { level: options.level, totals, findings, counted, bytes, complete })
+    Ok(Report { level: options.level, totals, findings, counted: counts, bytes, complete })
 }
 
 /// Walks the document once; returns `None` if the sink stopped early.
@@ -176,19 +179,21 @@ fn walk(
     options: &Options,
     findings: &mut Findings,
     sink: &mut impl Sink,
-) -> io::Result<Option<End>> {
+) -> io::Result<Option<WalkEnd>> {
     let schema = options.schema_url.as_deref().unwrap_or(options.naming.schema());
     let reader = Reader::new(source.open()?, options.limits);
     match Walk::new(reader, options.naming.bundle(), schema, findings, sink).run() {
         Ok(end) => Ok(Some(end)),
-        Err(Stop::Enough) => Ok(None),
-        Err(stop) => Err(into_io(stop)),
+        Err(Stop::StoppedByCaller) => Ok(None),
+        Err(stop) => Err(into_io_error(stop)),
     }
 }
 
-fn into_io(stop: Stop) -> io::Error {
+fn into_io_error(stop: Stop) -> io::Error {
     match stop {
         Stop::Io(error) => error,
-        Stop::Invalid(..) | Stop::Enough => io::Error::other("the reading ended early"),
+        Stop::Invalid(..) | Stop::StoppedByCaller => {
+            io::Error::other("reading stopped before the end of the document")
+        }
     }
 }

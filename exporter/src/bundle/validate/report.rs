@@ -1,6 +1,5 @@
-//! Formats the result of a validation as text, JSON and SARIF.
-//!
-//! Reports hold positions and names of the form only, unless values were asked for.
+//! Formats the result of a validation as text, JSON and SARIF. Without `Options::values`, reports contain only positions
+//! and names of the form.
 
 use std::{
     collections::BTreeMap,
@@ -12,11 +11,11 @@ use serde_json::{Value, json};
 
 use super::{Finding, Report, Rule, Severity};
 use crate::{
-    json::{Each, JsonText},
+    json::{JsonText, MappedArray},
     plural::counted,
 };
 
-/// A line a finding, then totals.
+/// Text with one line for each finding, then the totals.
 pub fn text<'a>(report: &'a Report, name: &'a str) -> impl Display + 'a {
     fmt::from_fn(move |text| {
         for finding in &report.findings {
@@ -37,7 +36,7 @@ pub fn text<'a>(report: &'a Report, name: &'a str) -> impl Display + 'a {
             writeln!(text, "{total:>9}  {} {}", rule.id(), rule.says())?;
         }
         let level = report.level.as_str();
-        let said = match (report.is_valid(), report.total(Severity::Warning)) {
+        let verdict = match (report.is_valid(), report.total(Severity::Warning)) {
             (true, 0) => format!("valid (level {level})"),
             (true, warnings) => format!("valid (level {level}), {}", counted(warnings, "warning")),
             (false, warnings) => {
@@ -47,7 +46,7 @@ pub fn text<'a>(report: &'a Report, name: &'a str) -> impl Display + 'a {
         };
         write!(
             text,
-            "{name}: {said}; {}, {}, {}, {} in {}",
+            "{name}: {verdict}; {}, {}, {}, {} in {}",
             counted(report.counted.phases, "phase"),
             counted(report.counted.items, "item"),
             counted(report.counted.responses, "response"),
@@ -57,7 +56,7 @@ pub fn text<'a>(report: &'a Report, name: &'a str) -> impl Display + 'a {
     })
 }
 
-/// One object. The findings are written one after the other, so that a long list takes no memory of its own.
+/// JSON object. Findings are converted one at a time, so that a long list needs no memory of its own.
 pub fn json<'a>(report: &'a Report, name: &'a str) -> JsonText<impl Serialize + 'a> {
     #[derive(Serialize)]
     struct Document<'a, F> {
@@ -73,7 +72,7 @@ pub fn json<'a>(report: &'a Report, name: &'a str) -> JsonText<impl Serialize + 
         unlisted: u64,
         findings: F,
     }
-    let counted = &report.counted;
+    let counts = &report.counted;
     JsonText(Document {
         file: name,
         valid: report.is_valid(),
@@ -84,13 +83,13 @@ pub fn json<'a>(report: &'a Report, name: &'a str) -> JsonText<impl Serialize + 
         warnings: report.total(Severity::Warning),
         totals: totals(report),
         counted: json!({
-            "phases": counted.phases,
-            "items": counted.items,
-            "responses": counted.responses,
-            "outcomes": counted.outcomes,
+            "phases": counts.phases,
+            "items": counts.items,
+            "responses": counts.responses,
+            "outcomes": counts.outcomes,
         }),
         unlisted: report.unlisted(),
-        findings: Each(&report.findings, finding_json),
+        findings: MappedArray(&report.findings, finding_json),
     })
 }
 
@@ -110,7 +109,7 @@ fn finding_json(finding: &Finding) -> Value {
     entry
 }
 
-/// A SARIF 2.1.0 log with one run.
+/// SARIF 2.1.0 log with one run.
 pub fn sarif<'a>(report: &'a Report, name: &'a str) -> JsonText<impl Serialize + 'a> {
     #[derive(Serialize)]
     struct Log<F> {
@@ -137,7 +136,7 @@ pub fn sarif<'a>(report: &'a Report, name: &'a str) -> JsonText<impl Serialize +
             })
         })
         .collect();
-    let uri = uri(name);
+    let uri = encode_uri(name);
     JsonText(Log {
         schema: "https://json.schemastore.org/sarif-2.1.0.json",
         version: "2.1.0",
@@ -154,7 +153,7 @@ pub fn sarif<'a>(report: &'a Report, name: &'a str) -> JsonText<impl Serialize +
                 "totals": totals(report),
                 "unlisted": report.unlisted(),
             }),
-            results: Each(&report.findings, move |finding: &Finding| sarif_result(finding, &uri)),
+            results: MappedArray(&report.findings, move |finding: &Finding| sarif_result(finding, &uri)),
         }],
     })
 }
@@ -184,7 +183,7 @@ fn totals(report: &Report) -> BTreeMap<&'static str, u64> {
 }
 
 /// Percent-encodes a name as a relative reference.
-fn uri(name: &str) -> String {
+fn encode_uri(name: &str) -> String {
     let mut uri = String::new();
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {

@@ -1,42 +1,43 @@
-//! Values of one object of the form, as the walk has read them.
+//! Holds the values of one object of the form after the walk has read it.
 
 use std::io::{self, Read, Write};
 
 use crate::json::{Number, Position};
 
-/// The most fields that an object of the form has, and what its totals and the sums of its groups take up.
-const FIELDS: usize = 22;
+/// Slots of a row: the maximum number of fields of an object, followed by totals and group sums of an outcome.
+const MAX_FIELDS: usize = 22;
 
+/// Value of a field. Texts are ranges of `Row::texts`.
 #[derive(Clone, Copy, Debug, Default)]
 enum CellValue {
     #[default]
-    Nothing,
+    Missing,
     Null,
     Text {
         start: usize,
         end: usize,
     },
-    /// Index into the numbers, which are large and few.
+    /// Index into `Row::numbers`. Numbers are large and few, so cells do not contain them.
     Number(usize),
     Flag(bool),
-    /// A container, or a value that is not what the form wants.
+    /// Container, or a value of the wrong type.
     Other,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
     at: Position,
-    held: CellValue,
+    value: CellValue,
 }
 
-/// Fields are named by their place in the object's form.
+/// Values of one object by the index of their field in the form. Reused for many objects, to save allocations.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
     pub(crate) at: Position,
-    /// Index in its list.
+    /// Index of the object in its list.
     pub(crate) index: u64,
-    seen: u32,
-    cells: [Cell; FIELDS],
+    present_fields: u32,
+    cells: [Cell; MAX_FIELDS],
     texts: Vec<u8>,
     numbers: Vec<Number>,
 }
@@ -45,23 +46,23 @@ impl Row {
     #[inline]
     pub(crate) fn begin(&mut self, at: Position) {
         self.at = at;
-        self.seen = 0;
+        self.present_fields = 0;
         self.texts.clear();
         self.numbers.clear();
     }
 
     #[inline]
     pub(crate) fn has(&self, field: usize) -> bool {
-        self.seen & (1 << field) != 0
+        self.present_fields & (1 << field) != 0
     }
 
-    fn held(&self, field: usize) -> CellValue {
-        if self.has(field) { self.cells[field].held } else { CellValue::Nothing }
+    fn value(&self, field: usize) -> CellValue {
+        if self.has(field) { self.cells[field].value } else { CellValue::Missing }
     }
 
     #[inline]
     pub(crate) fn text(&self, field: usize) -> Option<&[u8]> {
-        match self.held(field) {
+        match self.value(field) {
             CellValue::Text { start, end } => Some(&self.texts[start..end]),
             _ => None,
         }
@@ -69,25 +70,25 @@ impl Row {
 
     #[inline]
     pub(crate) fn is_null(&self, field: usize) -> bool {
-        matches!(self.held(field), CellValue::Null)
+        matches!(self.value(field), CellValue::Null)
     }
 
     #[inline]
     pub(crate) fn number(&self, field: usize) -> Option<Number> {
-        match self.held(field) {
+        match self.value(field) {
             CellValue::Number(at) => self.numbers.get(at).copied(),
             _ => None,
         }
     }
 
     pub(crate) fn flag(&self, field: usize) -> Option<bool> {
-        match self.held(field) {
+        match self.value(field) {
             CellValue::Flag(flag) => Some(flag),
             _ => None,
         }
     }
 
-    /// Position of the field's value, or of its object if there is none.
+    /// Position of the field's value, or of the object if the field is missing.
     #[inline]
     pub(crate) fn position(&self, field: usize) -> Position {
         if self.has(field) { self.cells[field].at } else { self.at }
@@ -97,60 +98,63 @@ impl Row {
     pub(crate) fn put_text(&mut self, field: usize, at: Position, text: &[u8]) {
         let start = self.texts.len();
         self.texts.extend_from_slice(text);
-        self.put(field, at, CellValue::Text { start, end: self.texts.len() });
+        self.set(field, at, CellValue::Text { start, end: self.texts.len() });
     }
 
     #[inline]
     pub(crate) fn put_number(&mut self, field: usize, at: Position, number: Number) {
-        self.put(field, at, CellValue::Number(self.numbers.len()));
+        self.set(field, at, CellValue::Number(self.numbers.len()));
         self.numbers.push(number);
     }
 
-    /// A number that none of the object's fields holds, as long as there is room.
-    pub(crate) fn put_more(&mut self, at: Position, number: Number) {
-        let mut free = Self::MORE.filter(|field| !self.has(*field));
-        if let Some(field) = free.next() {
+    /// Stores a total from an unknown member, if one of the [`Row::TOTALS`] is free.
+    pub(crate) fn put_total(&mut self, at: Position, number: Number) {
+        let mut free_fields = Self::TOTALS.filter(|field| !self.has(*field));
+        if let Some(field) = free_fields.next() {
             self.put_number(field, at, number);
         }
     }
 
-    /// The places of such numbers.
-    pub(crate) const MORE: std::ops::Range<usize> = 12..16;
+    /// Slots of totals.
+    pub(crate) const TOTALS: std::ops::Range<usize> = 12..16;
 
     pub(crate) fn put_flag(&mut self, field: usize, at: Position, flag: bool) {
-        self.put(field, at, CellValue::Flag(flag));
+        self.set(field, at, CellValue::Flag(flag));
     }
 
     pub(crate) fn put_null(&mut self, field: usize, at: Position) {
-        self.put(field, at, CellValue::Null);
+        self.set(field, at, CellValue::Null);
     }
 
     pub(crate) fn put_other(&mut self, field: usize, at: Position) {
-        self.put(field, at, CellValue::Other);
+        self.set(field, at, CellValue::Other);
     }
 
     #[inline]
-    fn put(&mut self, field: usize, at: Position, held: CellValue) {
-        self.cells[field] = Cell { at, held };
-        self.seen |= 1 << field;
+    fn set(&mut self, field: usize, at: Position, value: CellValue) {
+        self.cells[field] = Cell { at, value };
+        self.present_fields |= 1 << field;
     }
 
-    /// Writes it for [`Row::load`]: of a number, only what it counts, if it counts anything; of flags nothing.
+    /// Encodes the row for [`Row::load`]. Numbers that are not counts, and flags, lose their value: no check of deferred rows
+    /// needs them.
     pub(crate) fn store(&self, into: &mut impl Write) -> io::Result<()> {
         into.write_all(&self.index.to_le_bytes())?;
-        into.write_all(&self.seen.to_le_bytes())?;
+        into.write_all(&self.present_fields.to_le_bytes())?;
         store_position(self.at, into)?;
-        for field in (0..FIELDS).filter(|field| self.has(*field)) {
+        for field in (0..MAX_FIELDS).filter(|field| self.has(*field)) {
             let cell = &self.cells[field];
             store_position(cell.at, into)?;
-            match cell.held {
+            match cell.value {
                 CellValue::Text { start, end } => {
                     into.write_all(b"t")?;
                     into.write_all(&((end - start) as u64).to_le_bytes())?;
                     into.write_all(&self.texts[start..end])?;
                 }
-                // What is no count stays none.
-                CellValue::Number(_) if !self.number(field).is_some_and(|it| it.whole && it.at_least(0)) => {
+                // A number that is not a count is stored like another type, so that it does not become one.
+                CellValue::Number(_)
+                    if !self.number(field).is_some_and(|number| number.whole && number.is_at_least(0)) =>
+                {
                     into.write_all(b"x")?;
                 }
                 CellValue::Number(_) => {
@@ -160,7 +164,7 @@ impl Row {
                     into.write_all(&count.to_le_bytes())?;
                 }
                 CellValue::Null => into.write_all(b"0")?,
-                CellValue::Flag(_) | CellValue::Other | CellValue::Nothing => into.write_all(b"x")?,
+                CellValue::Flag(_) | CellValue::Other | CellValue::Missing => into.write_all(b"x")?,
             }
         }
         Ok(())
@@ -170,31 +174,31 @@ impl Row {
         self.texts.clear();
         self.numbers.clear();
         self.index = load_word(from)?;
-        let mut seen = [0; 4];
-        from.read_exact(&mut seen)?;
-        self.seen = u32::from_le_bytes(seen);
+        let mut field_bits = [0; 4];
+        from.read_exact(&mut field_bits)?;
+        self.present_fields = u32::from_le_bytes(field_bits);
         self.at = load_position(from)?;
-        for field in (0..FIELDS).filter(|field| self.seen & (1 << field) != 0) {
+        for field in (0..MAX_FIELDS).filter(|field| self.present_fields & (1 << field) != 0) {
             let at = load_position(from)?;
             let mut kind = [0];
             from.read_exact(&mut kind)?;
-            let held = match kind[0] {
+            let value = match kind[0] {
                 b't' => {
                     let (start, length) = (self.texts.len(), load_word(from)?);
-                    let read = from.by_ref().take(length).read_to_end(&mut self.texts)?;
-                    if read as u64 != length {
+                    let read_bytes = from.by_ref().take(length).read_to_end(&mut self.texts)?;
+                    if read_bytes as u64 != length {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
                     CellValue::Text { start, end: self.texts.len() }
                 }
                 b'n' => {
-                    self.numbers.push(Number::small(load_word(from)?));
+                    self.numbers.push(Number::from_u64(load_word(from)?));
                     CellValue::Number(self.numbers.len() - 1)
                 }
                 b'0' => CellValue::Null,
                 _ => CellValue::Other,
             };
-            self.cells[field] = Cell { at, held };
+            self.cells[field] = Cell { at, value };
         }
         Ok(())
     }

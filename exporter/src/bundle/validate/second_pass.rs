@@ -1,35 +1,34 @@
-//! Second pass over a bundle: reads again the keys that were skipped while they came in order, and those that may be
-//! equal.
+//! Second pass over a bundle, for keys that were skipped as ascending and for keys with equal hashes.
 
 use std::io;
 
 use super::{
     content::{Content, KeysToReread},
     findings::Findings,
-    locations::{ID, response, rest},
+    locations::{ID, encode_location, response},
     row::Row,
     sink::{Part, Sink},
-    unique::Unique,
+    unique::RepeatFinder,
 };
 use crate::json::Stop;
 
-/// Keys that a second pass looks for.
+/// Keys that a second pass reads.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Wanted {
-    /// Keys that were skipped because they came in order until then.
-    Reread(KeysToReread),
-    /// Keys that may be equal: all of them, to be compared whole.
-    Equal,
+pub(crate) enum RereadMode {
+    /// Keys at the start of the lists, which were skipped because they were ascending.
+    SkippedKeys(KeysToReread),
+    /// All keys, to compare those with equal hashes.
+    Candidates,
 }
 
-/// Shows keys again.
+/// Sink that passes keys to the repeat finders of `content`.
 pub(crate) struct SecondPass<'c> {
     pub(crate) content: &'c mut Content,
-    pub(crate) wanted: Wanted,
+    pub(crate) mode: RereadMode,
 }
 
 impl Sink for SecondPass<'_> {
-    fn entry(
+    fn on_entry(
         &mut self,
         part: Part,
         row: &Row,
@@ -39,45 +38,48 @@ impl Sink for SecondPass<'_> {
         if !matches!(part, Part::Responses | Part::Outcomes) {
             return Ok(());
         }
-        match &mut self.wanted {
-            Wanted::Reread(lost) => self.content.show_lost(part, row, lost),
-            Wanted::Equal => Ok(self.content.bring(part, row)?),
+        match &mut self.mode {
+            RereadMode::SkippedKeys(remaining) => self.content.add_skipped_keys(part, row, remaining),
+            RereadMode::Candidates => Ok(self.content.add_candidate_keys(part, row)?),
         }
     }
 }
 
 impl Content {
-    fn show_lost(&mut self, part: Part, row: &Row, lost: &mut KeysToReread) -> Result<(), Stop> {
-        let left = if part == Part::Outcomes { &mut lost.outcomes } else { &mut lost.responses };
-        if *left > 0
+    fn add_skipped_keys(&mut self, part: Part, row: &Row, remaining: &mut KeysToReread) -> Result<(), Stop> {
+        let remaining_ids =
+            if part == Part::Outcomes { &mut remaining.outcomes } else { &mut remaining.responses };
+        if *remaining_ids > 0
             && let Some(id) = row.text(ID)
         {
-            self.ids(part).see(id)?;
-            *left -= 1;
+            self.finder_of_ids(part).add_skipped(id)?;
+            *remaining_ids -= 1;
         }
-        if part == Part::Responses && lost.answers > 0 && self.answer_key(row) {
-            self.answers.see(&self.key)?;
-            lost.answers -= 1;
+        if part == Part::Responses && remaining.answers > 0 && self.rebuild_answer_key(row) {
+            self.answers.add_skipped(&self.key)?;
+            remaining.answers -= 1;
         }
-        if lost.is_nothing() { Err(Stop::Enough) } else { Ok(()) }
+        // The rest of the document has no skipped keys, so the pass ends here.
+        if remaining.is_empty() { Err(Stop::StoppedByCaller) } else { Ok(()) }
     }
 
-    fn bring(&mut self, part: Part, row: &Row) -> io::Result<()> {
+    fn add_candidate_keys(&mut self, part: Part, row: &Row) -> io::Result<()> {
         if let Some(id) = row.text(ID) {
-            self.ids(part).bring(id, || rest(row, row.position(ID)))?;
+            self.finder_of_ids(part).add_candidate(id, || encode_location(row, row.position(ID)))?;
         }
-        if part == Part::Responses && self.answer_key(row) {
-            self.answers.bring(&self.key, || rest(row, row.at))?;
+        if part == Part::Responses && self.rebuild_answer_key(row) {
+            self.answers.add_candidate(&self.key, || encode_location(row, row.at))?;
         }
         Ok(())
     }
 
-    fn ids(&mut self, part: Part) -> &mut Unique {
+    fn finder_of_ids(&mut self, part: Part) -> &mut RepeatFinder {
         if part == Part::Outcomes { &mut self.outcome_ids } else { &mut self.response_ids }
     }
 
-    /// Rebuilds the key of the question that a response answers; false if a reference in it was unknown.
-    fn answer_key(&mut self, row: &Row) -> bool {
+    /// Sets `key` as the first pass did for this response; false if a reference is unresolved, since such responses have
+    /// no key.
+    fn rebuild_answer_key(&mut self, row: &Row) -> bool {
         let phase = row.text(response::PHASE).and_then(|id| self.phase_names.get(id));
         let subject = row.text(response::SUBJECT).and_then(|id| self.item_names.get(id));
         let object = row.text(response::OBJECT).map(|id| self.item_names.get(id).copied());
@@ -90,7 +92,7 @@ impl Content {
             return false;
         }
         let (phase, subject, object) = (*phase, *subject, object.flatten());
-        self.put_key(phase, subject, object, participant);
+        self.set_answer_key(phase, subject, object, participant);
         true
     }
 }

@@ -1,4 +1,4 @@
-//! Interface between the walk and the checks: the containers of a bundle by name, and the sink for their content.
+//! Interface between the walk and the checks: names of the containers of a bundle, and the receiver of their content.
 
 use super::{findings::Findings, row::Row};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     json::{Number, Position, Stop},
 };
 
-/// The containers of a bundle, by their place in its form.
+/// Container of a bundle. The value is the index of its field in the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Source = 4,
@@ -40,10 +40,10 @@ impl Part {
     }
 }
 
-/// Receiver of a bundle's content.
+/// Receiver of a bundle's content, called in the order of the file.
 pub(crate) trait Sink {
-    /// An object of a list; `counts` are an outcome's.
-    fn entry(
+    /// Receives an entry of a list. `counts` is set for outcomes.
+    fn on_entry(
         &mut self,
         part: Part,
         row: &Row,
@@ -51,33 +51,39 @@ pub(crate) trait Sink {
         findings: &mut Findings,
     ) -> Result<(), Stop>;
 
-    /// A list is over.
-    fn ended(&mut self, _part: Part) {}
+    /// Reports the end of a list.
+    fn on_list_end(&mut self, _part: Part) {}
 
-    /// Takes an object that occurs once.
-    fn part(&mut self, _part: Part, _row: &Row) {}
+    /// Receives a single object: source, summary, provenance or data card.
+    fn on_part(&mut self, _part: Part, _row: &Row) {}
 
-    /// A file that went into the bundle.
-    fn artifact(&mut self, _row: &Row) {}
+    /// Receives an entry of `provenance.sourceArtifacts`.
+    fn on_artifact(&mut self, _row: &Row) {}
 
-    /// An entry of the list of an outcome that names participants, before the outcome itself.
-    fn member(&mut self, _outcome: u64, _index: u64, _at: Position, _reference: &[u8]) -> Result<(), Stop> {
+    /// Receives a participant reference from the `members` of an outcome, before the outcome itself.
+    fn on_member(
+        &mut self,
+        _outcome: u64,
+        _index: u64,
+        _at: Position,
+        _reference: &[u8],
+    ) -> Result<(), Stop> {
         Ok(())
     }
 
-    /// An entry of a list of texts.
-    fn text(&mut self, _part: Part, _field: usize, _text: &[u8]) {}
+    /// Receives an entry of a list of texts.
+    fn on_list_text(&mut self, _part: Part, _field: usize, _text: &[u8]) {}
 
-    /// A text or name where participants may be referred to without being asked for.
-    fn said(&mut self, _text: &[u8]) {}
+    /// Receives a text or member name outside the fields for participants, which can still refer to one.
+    fn on_free_text(&mut self, _text: &[u8]) {}
 
-    /// True if the text would identify a person; the walk reports that at its location.
+    /// True if the text would identify a person. The walk reports this at the text's position.
     fn identifies(&self, _text: &[u8], _hand: Hand) -> bool {
         false
     }
 
-    /// True if the text is a time of day that must not be shared.
-    fn is_fine(&self, _time: &[u8]) -> bool {
+    /// True if the text is a date with a time of day, which must not be shared.
+    fn is_finer_than_day(&self, _time: &[u8]) -> bool {
         false
     }
 
@@ -87,15 +93,15 @@ pub(crate) trait Sink {
     }
 
     /// True if the number is a time of day in seconds or milliseconds since 1970.
-    fn is_fine_count(&self, _count: u128) -> bool {
+    fn is_epoch_finer_than_day(&self, _count: u128) -> bool {
         false
     }
 
     /// True if a number that counts people is too small to be shared.
-    fn is_small(&self, _number: Number) -> bool {
+    fn is_below_k(&self, _number: Number) -> bool {
         false
     }
 
-    /// The fields of the bundle itself.
-    fn top(&mut self, _row: &Row) {}
+    /// Receives the fields of the document itself.
+    fn on_document(&mut self, _row: &Row) {}
 }

@@ -1,6 +1,5 @@
-//! First-in-first-out buffer in memory and, beyond a limit, on disk; and rows deferred in it.
-//!
-//! Rows are deferred until what they refer to is known: other writers may put responses before items.
+//! First-in-first-out buffer in memory and, beyond a limit, on disk, with a queue of deferred rows on top. Rows are
+//! deferred until the targets of their references are read: other tools may write responses before items.
 
 use std::{
     fs::File,
@@ -8,35 +7,36 @@ use std::{
 };
 
 use super::row::Row;
-use crate::storage::spill::{SpillOptions, temporary};
+use crate::storage::spill::{SpillOptions, create_temporary_file};
 
+/// Byte buffer that is written to disk each time it exceeds its memory.
 #[derive(Debug)]
 pub(crate) struct Spool {
-    room: SpillOptions,
-    held: Vec<u8>,
+    spill_options: SpillOptions,
+    buffer: Vec<u8>,
     file: Option<BufWriter<File>>,
 }
 
 impl Spool {
-    pub(crate) fn new(room: SpillOptions) -> Self {
-        Self { room, held: Vec::new(), file: None }
+    pub(crate) fn new(spill_options: SpillOptions) -> Self {
+        Self { spill_options, buffer: Vec::new(), file: None }
     }
 
-    /// `write` appends.
+    /// Calls `write` to append bytes to the buffer.
     #[inline]
     pub(crate) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> io::Result<()> {
-        write(&mut self.held)?;
-        if self.held.len() > self.room.memory { self.flush() } else { Ok(()) }
+        write(&mut self.buffer)?;
+        if self.buffer.len() > self.spill_options.memory { self.flush() } else { Ok(()) }
     }
 
     #[cold]
     fn flush(&mut self) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(temporary(&self.room.folder)?),
+            empty => empty.insert(create_temporary_file(&self.spill_options.folder)?),
         };
-        file.write_all(&self.held)?;
-        self.held.clear();
+        file.write_all(&self.buffer)?;
+        self.buffer.clear();
         Ok(())
     }
 
@@ -49,20 +49,20 @@ impl Spool {
             }
             None => None,
         };
-        Ok(MaybeReader(file).chain(io::Cursor::new(self.held)))
+        Ok(MaybeReader(file).chain(io::Cursor::new(self.buffer)))
     }
 }
 
-/// Reader that may be absent, and is then at its end.
+/// Reader that is empty if it is `None`.
 struct MaybeReader<R>(Option<R>);
 
 impl<R: Read> Read for MaybeReader<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.0.as_mut().map_or(Ok(0), |from| from.read(into))
+        self.0.as_mut().map_or(Ok(0), |reader| reader.read(into))
     }
 }
 
-/// Rows that wait until what they refer to is known.
+/// Queue of rows whose references cannot be resolved yet.
 #[derive(Debug)]
 pub(crate) struct DeferredRows {
     spool: Spool,
@@ -70,8 +70,8 @@ pub(crate) struct DeferredRows {
 }
 
 impl DeferredRows {
-    pub(crate) fn new(room: SpillOptions) -> Self {
-        Self { spool: Spool::new(room), count: 0 }
+    pub(crate) fn new(spill_options: SpillOptions) -> Self {
+        Self { spool: Spool::new(spill_options), count: 0 }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -86,11 +86,11 @@ impl DeferredRows {
         })
     }
 
-    /// Gives the rows back in the order in which they came.
+    /// Calls `visit` with the rows in their order of arrival.
     pub(crate) fn replay<E: From<io::Error>>(
         self,
         with_counts: bool,
-        mut each: impl FnMut(&Row, Option<&Row>) -> Result<(), E>,
+        mut visit: impl FnMut(&Row, Option<&Row>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut from = self.spool.into_reader()?;
         let (mut row, mut counts) = (Row::default(), Row::default());
@@ -99,7 +99,7 @@ impl DeferredRows {
             if with_counts {
                 counts.load(&mut from)?;
             }
-            each(&row, with_counts.then_some(&counts))?;
+            visit(&row, with_counts.then_some(&counts))?;
         }
         Ok(())
     }

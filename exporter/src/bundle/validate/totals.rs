@@ -16,24 +16,25 @@ const ITEMS: usize = 1;
 const RESPONSES: usize = 2;
 const COVERAGE: usize = 3;
 
-/// Written coverages differ by how they were divided and rounded, not by more.
+/// Allowed difference of coverages, for other orders of division and rounding.
 const TOLERANCE: f64 = 1e-9;
 
-/// Numbers of everything in a bundle.
+/// Numbers of the entries of a bundle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct BundleCounts {
     pub phases: u64,
     pub items: u64,
-    /// Entries; each may count for several.
+    /// Entries of the list. Each can count several answers.
     pub responses: u64,
     pub outcomes: u64,
-    /// The sum of the responses' counts.
+    /// Sum of the responses' counts.
     pub answers: u128,
     pub participants: u64,
-    /// Responses that name no participant.
+    /// Entries of responses without a participant.
     pub unlinked: u64,
 }
 
+/// Item, as the checks of totals need it.
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) phase: u32,
@@ -46,8 +47,8 @@ pub(crate) struct Item {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Phase {
     pub(crate) participants: u64,
-    pub(crate) compared: u64,
-    /// Some response names no participant.
+    pub(crate) compared_pairs: u64,
+    /// True if a response has no participant.
     pub(crate) unlinked: bool,
     pub(crate) pairwise: bool,
 }
@@ -59,66 +60,74 @@ pub(crate) struct Tally {
     pub(crate) item: u32,
     /// Counts by answer, with the item as the subject.
     pub(crate) counts: [u64; 6],
-    /// Counts of responses without a second item.
+    /// Counts of responses without a second item. A subset of `counts`.
     pub(crate) single: [u64; 6],
-    /// Responses of participants to it by itself, and how many of them repeat another.
+    /// Responses with a participant and without a second item, and the repeated ones among them.
     pub(crate) answered: u64,
     pub(crate) repeated: u64,
-    /// An outcome says of each opinion how many have it, and hides none.
-    pub(crate) whole: bool,
+    /// True if an outcome has the counts of all three opinions and suppresses none.
+    pub(crate) shows_all_opinions: bool,
 }
 
 impl Tally {
     pub(crate) fn new(phase: u32, item: u32) -> Self {
-        Self { phase, item, counts: [0; 6], single: [0; 6], answered: 0, repeated: 0, whole: false }
+        Self {
+            phase,
+            item,
+            counts: [0; 6],
+            single: [0; 6],
+            answered: 0,
+            repeated: 0,
+            shows_all_opinions: false,
+        }
     }
 }
 
-/// Values of the summary.
+/// Values of the summary, with their positions.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
-    said: [Option<(Number, Position)>; 4],
+    stated: [Option<(Number, Position)>; 4],
 }
 
 impl Summary {
-    pub(crate) fn take(&mut self, row: &Row) {
-        for (field, said) in self.said.iter_mut().enumerate() {
-            *said = row.number(field).map(|number| (number, row.position(field)));
+    pub(crate) fn read_summary(&mut self, row: &Row) {
+        for (field, stated) in self.stated.iter_mut().enumerate() {
+            *stated = row.number(field).map(|number| (number, row.position(field)));
         }
     }
 
-    pub(crate) fn judge(
+    pub(crate) fn check(
         &self,
-        counted: &Counted,
+        counts: &BundleCounts,
         phases: &[Phase],
         items: &[Item],
         tallies: &[Tally],
         findings: &mut Findings,
     ) {
-        let mut judge = |field: usize, rule: Rule, holds: &dyn Fn(Number) -> bool| {
-            if let Some((said, at)) = self.said[field]
-                && !holds(said)
+        let mut require = |field: usize, rule: Rule, holds: &dyn Fn(Number) -> bool| {
+            if let Some((stated, at)) = self.stated[field]
+                && !holds(stated)
             {
                 let steps = [Step::Name(Part::Summary.name()), Step::Name(SUMMARY.fields[field].name)];
-                findings.add(rule, at, &steps, Some(said.double.to_string().as_bytes()));
+                findings.add(rule, at, &steps, Some(stated.double.to_string().as_bytes()));
             }
         };
-        let known = u128::from(counted.participants);
-        judge(PARTICIPANTS, Rule::Participants, &|said| match counted.unlinked {
-            0 => said.count() == known,
-            // There may be more behind the responses that name nobody.
-            _ => said.count() >= known,
+        let named_participants = u128::from(counts.participants);
+        require(PARTICIPANTS, Rule::Participants, &|stated| match counts.unlinked {
+            0 => stated.count() == named_participants,
+            // Responses without a participant can be from further people.
+            _ => stated.count() >= named_participants,
         });
-        judge(ITEMS, Rule::Items, &|said| said.count() == u128::from(counted.items));
-        judge(RESPONSES, Rule::Responses, &|said| said.count() == counted.answers);
-        if let Some(coverage) = covered(phases, items, tallies) {
-            judge(COVERAGE, Rule::Coverage, &|said| (said.double - coverage).abs() <= TOLERANCE);
+        require(ITEMS, Rule::Items, &|stated| stated.count() == u128::from(counts.items));
+        require(RESPONSES, Rule::Responses, &|stated| stated.count() == counts.answers);
+        if let Some(coverage) = compute_coverage(phases, items, tallies) {
+            require(COVERAGE, Rule::Coverage, &|stated| (stated.double - coverage).abs() <= TOLERANCE);
         }
     }
 }
 
-/// Coverage of the bundle; `None` if responses without participants leave it unknown.
-fn covered(phases: &[Phase], items: &[Item], tallies: &[Tally]) -> Option<f64> {
+/// Coverage of the bundle; `None` if it is unknown because of responses without participants.
+fn compute_coverage(phases: &[Phase], items: &[Item], tallies: &[Tally]) -> Option<f64> {
     if phases.iter().any(|phase| phase.unlinked && !phase.pairwise) {
         return None;
     }
@@ -135,12 +144,12 @@ fn covered(phases: &[Phase], items: &[Item], tallies: &[Tally]) -> Option<f64> {
             answered[tally.phase as usize] += tally.answered.saturating_sub(tally.repeated);
         }
     }
-    let each = phases.iter().zip(eligible).zip(answered).map(|((phase, eligible), answered)| {
+    let phase_coverages = phases.iter().zip(eligible).zip(answered).map(|((phase, eligible), answered)| {
         if phase.pairwise {
-            coverage::Phase::Pairwise { eligible, compared: phase.compared }
+            coverage::Phase::Pairwise { eligible, compared: phase.compared_pairs }
         } else {
             coverage::Phase::Single { participants: phase.participants, eligible, answered }
         }
     });
-    Some(coverage::of(each))
+    Some(coverage::of(phase_coverages))
 }

@@ -1,5 +1,4 @@
-//! Finds repeated keys and counts distinct ones: exactly, in bounded memory, and without any memory for keys in
-//! order.
+//! Finds repeated keys and counts distinct ones, exactly and in bounded memory. Keys in ascending order need no memory.
 
 use std::{
     cmp::Ordering,
@@ -10,246 +9,260 @@ use std::{
 
 use foldhash::quality::RandomState;
 
-use super::{repeated_hashes::Hashes, spool::Spool};
+use super::{repeated_hashes::HashSorter, spool::Spool};
 use crate::storage::spill::{Spill, SpillOptions};
 
-/// State of a key when it arrives.
+/// Result of [`RepeatFinder::push`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum KeyState {
     New,
-    Again,
-    /// Not known before `finish`.
-    Later,
-    /// Keys came in order until this one: `finish` reports all repeated keys, including earlier ones.
-    Broken,
+    Repeated,
+    /// Repeated or not: `finish` reports it if it is repeated.
+    Undecided,
+    /// First key out of order. From here on `finish` reports all repeated keys, including earlier ones, so earlier reports
+    /// have to be discarded.
+    OrderBroken,
 }
 
-/// Finds keys that come again. Keys in ascending order, by their bytes or by length first, need no memory. Of others only a
-/// hash is kept: where two are equal, their keys must be brought again, to be compared whole. Should the order break late,
-/// the keys before it must be, too.
+/// Finds repeated keys. Ascending keys, by their bytes or by length first, are compared with the previous key only. From
+/// the first key out of order on, hashes are kept. The caller then reads the skipped keys again, for their hashes, and all
+/// keys once more if two hashes are equal, so that whole keys are compared.
 #[derive(Debug)]
-pub(crate) struct Unique {
-    room: SpillOptions,
-    bytes: bool,
-    length: bool,
-    last: Vec<u8>,
+pub(crate) struct RepeatFinder {
+    spill_options: SpillOptions,
+    is_ascending_by_bytes: bool,
+    is_ascending_by_length: bool,
+    last_key: Vec<u8>,
     count: u64,
-    lost: u64,
+    skipped_count: u64,
     hasher: RandomState,
-    hashes: Hashes,
-    /// All keys, if the source cannot be read again.
+    hashes: HashSorter,
+    /// All keys with their locations, if the source cannot be read twice.
     log: Option<Spool>,
-    wanted: Wanted,
-    brought: Spill,
+    candidates: CandidateHashes,
+    candidate_keys: Spill,
 }
 
 /// Hashes of keys that may be repeated.
 #[derive(Debug)]
-enum Wanted {
+enum CandidateHashes {
     /// Sorted hashes.
-    Some(Vec<u64>),
-    /// More than fit into memory.
+    Listed(Vec<u64>),
+    /// Any key: the hashes do not fit into memory.
     All,
 }
 
-/// Bytes of a key's location.
-const REST: usize = 24;
+/// Encoded size of a key's location.
+const LOCATION_BYTES: usize = 24;
 
-impl Unique {
-    /// `again`: the keys can be brought again.
-    pub(crate) fn new(room: SpillOptions, again: bool) -> Self {
-        let mut new = Self {
-            bytes: true,
-            length: true,
-            last: Vec::new(),
+impl RepeatFinder {
+    /// `is_rereadable` is true if the keys can be read again in a second pass.
+    pub(crate) fn new(spill_options: SpillOptions, is_rereadable: bool) -> Self {
+        let mut finder = Self {
+            is_ascending_by_bytes: true,
+            is_ascending_by_length: true,
+            last_key: Vec::new(),
             count: 0,
-            lost: 0,
+            skipped_count: 0,
             hasher: RandomState::default(),
-            hashes: Hashes::new(room.share(2)),
+            hashes: HashSorter::new(spill_options.share(2)),
             log: None,
-            wanted: Wanted::Some(Vec::new()),
-            brought: Spill::new(room.share(2)),
-            room,
+            candidates: CandidateHashes::Listed(Vec::new()),
+            candidate_keys: Spill::new(spill_options.share(2)),
+            spill_options,
         };
-        if !again {
-            new.keep_all();
+        if !is_rereadable {
+            finder.keep_all_keys();
         }
-        new
+        finder
     }
 
-    /// Keeps every key from here on because keys cannot be read twice. Has an effect only before the first key.
-    pub(crate) fn keep_all(&mut self) {
+    /// Keeps all keys, for sources that cannot be read twice. Has an effect only before the first key.
+    pub(crate) fn keep_all_keys(&mut self) {
         if self.count == 0 && self.log.is_none() {
-            self.log = Some(Spool::new(self.room.share(16)));
+            self.log = Some(Spool::new(self.spill_options.share(16)));
         }
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, key: &[u8], rest: impl FnOnce() -> [u8; REST]) -> io::Result<Seen> {
-        if self.lost > 0 || self.log.is_some() {
+    pub(crate) fn push(
+        &mut self,
+        key: &[u8],
+        location: impl FnOnce() -> [u8; LOCATION_BYTES],
+    ) -> io::Result<KeyState> {
+        if self.skipped_count > 0 || self.log.is_some() {
             self.hashes.push(self.hasher.hash_one(key))?;
             if let Some(log) = &mut self.log {
-                log.push(|into| record(into, key, rest()))?;
+                log.push(|into| write_record(into, key, location()))?;
             }
-            return Ok(Seen::Later);
+            return Ok(KeyState::Undecided);
         }
         if self.count > 0 {
-            let bytes = key.cmp(&self.last);
-            if bytes == Ordering::Equal {
+            let byte_order = key.cmp(&self.last_key);
+            if byte_order == Ordering::Equal {
                 self.count += 1;
-                return Ok(Seen::Again);
+                return Ok(KeyState::Repeated);
             }
-            self.bytes &= bytes == Ordering::Greater;
-            self.length &= key.len().cmp(&self.last.len()).then(bytes) == Ordering::Greater;
-            if !self.bytes && !self.length {
-                self.lost = self.count;
+            self.is_ascending_by_bytes &= byte_order == Ordering::Greater;
+            self.is_ascending_by_length &=
+                key.len().cmp(&self.last_key.len()).then(byte_order) == Ordering::Greater;
+            if !self.is_ascending_by_bytes && !self.is_ascending_by_length {
+                self.skipped_count = self.count;
                 self.hashes.push(self.hasher.hash_one(key))?;
-                return Ok(Seen::Broken);
+                return Ok(KeyState::OrderBroken);
             }
         }
-        self.last.clear();
-        self.last.extend_from_slice(key);
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
         self.count += 1;
-        Ok(Seen::New)
+        Ok(KeyState::New)
     }
 
-    /// Number of keys at the start that were skipped and have to be read again.
-    pub(crate) fn lost(&self) -> u64 {
-        self.lost
+    /// Number of keys at the start whose hashes are missing. They have to be passed to `add_skipped`.
+    pub(crate) fn skipped_count(&self) -> u64 {
+        self.skipped_count
     }
 
-    /// Takes a key that was lost.
-    pub(crate) fn see(&mut self, key: &[u8]) -> io::Result<()> {
+    /// Adds the hash of a skipped key.
+    pub(crate) fn add_skipped(&mut self, key: &[u8]) -> io::Result<()> {
         self.hashes.push(self.hasher.hash_one(key))
     }
 
-    /// True if some key may be repeated, so that all keys have to be read again. No key may be pushed afterwards.
-    pub(crate) fn wants(&mut self) -> io::Result<bool> {
-        let most = self.room.share(2 * size_of::<u64>()).memory;
-        let hashes = std::mem::replace(&mut self.hashes, Hashes::new(self.room.share(2)));
-        let wanted = &mut self.wanted;
-        hashes.repeated(|hash| match wanted {
-            Wanted::Some(some) if some.len() < most => some.push(hash),
-            _ => *wanted = Wanted::All,
+    /// True if two hashes are equal, so that all keys have to be passed to `add_candidate`. Keys from the log are added here,
+    /// without the caller. No key may be pushed afterwards.
+    pub(crate) fn needs_reread(&mut self) -> io::Result<bool> {
+        let max_hashes = self.spill_options.share(2 * size_of::<u64>()).memory;
+        let hashes = std::mem::replace(&mut self.hashes, HashSorter::new(self.spill_options.share(2)));
+        let candidates = &mut self.candidates;
+        hashes.visit_repeated(|hash| match candidates {
+            CandidateHashes::Listed(hashes) if hashes.len() < max_hashes => hashes.push(hash),
+            _ => *candidates = CandidateHashes::All,
         })?;
-        let wants = !matches!(wanted, Wanted::Some(some) if some.is_empty());
-        let Some(log) = self.log.take() else { return Ok(wants) };
-        if wants {
+        let has_candidates = !matches!(candidates, CandidateHashes::Listed(hashes) if hashes.is_empty());
+        let Some(log) = self.log.take() else { return Ok(has_candidates) };
+        if has_candidates {
             let (mut from, mut key) = (log.into_reader()?, Vec::new());
-            while let Some(rest) = read(&mut from, &mut key)? {
-                self.bring(&key, || rest)?;
+            while let Some(location) = read_record(&mut from, &mut key)? {
+                self.add_candidate(&key, || location)?;
             }
         }
         Ok(false)
     }
 
-    /// Takes a key that may be wanted.
+    /// Adds a key if its hash occurs more than once.
     #[inline]
-    pub(crate) fn bring(&mut self, key: &[u8], rest: impl FnOnce() -> [u8; REST]) -> io::Result<()> {
-        let wanted = match &self.wanted {
-            Wanted::Some(some) => !some.is_empty() && some.binary_search(&self.hasher.hash_one(key)).is_ok(),
-            Wanted::All => true,
+    pub(crate) fn add_candidate(
+        &mut self,
+        key: &[u8],
+        location: impl FnOnce() -> [u8; LOCATION_BYTES],
+    ) -> io::Result<()> {
+        let is_candidate = match &self.candidates {
+            CandidateHashes::Listed(hashes) => {
+                !hashes.is_empty() && hashes.binary_search(&self.hasher.hash_one(key)).is_ok()
+            }
+            CandidateHashes::All => true,
         };
-        if wanted { self.brought.push(key, &rest()) } else { Ok(()) }
+        if is_candidate { self.candidate_keys.push(key, &location()) } else { Ok(()) }
     }
 
-    /// Calls with each repeated key that has not been reported yet, and its location; not with the first of its kind.
-    pub(crate) fn finish(self, mut each: impl FnMut(&[u8], &[u8]) -> io::Result<()>) -> io::Result<()> {
-        self.brought.finish(|key, rest, first| if first { Ok(()) } else { each(key, rest) })
+    /// Calls `visit` with each repetition of a key that `push` did not report, and with its location.
+    pub(crate) fn finish(self, mut visit: impl FnMut(&[u8], &[u8]) -> io::Result<()>) -> io::Result<()> {
+        self.candidate_keys
+            .finish(|key, location, is_first| if is_first { Ok(()) } else { visit(key, location) })
     }
 }
 
-fn record(into: &mut Vec<u8>, key: &[u8], rest: [u8; REST]) -> io::Result<()> {
-    into.extend_from_slice(&rest);
+fn write_record(into: &mut Vec<u8>, key: &[u8], location: [u8; LOCATION_BYTES]) -> io::Result<()> {
+    into.extend_from_slice(&location);
     into.extend_from_slice(&u32::try_from(key.len()).map_err(io::Error::other)?.to_le_bytes());
     into.extend_from_slice(key);
     Ok(())
 }
 
-/// Reads the next record; `None` at the end.
-fn read(from: &mut impl Read, key: &mut Vec<u8>) -> io::Result<Option<[u8; REST]>> {
-    let (mut rest, mut length) = ([0; REST], [0; 4]);
-    match from.read_exact(&mut rest) {
+/// Reads the next key into `key`, and returns its location; `None` at the end.
+fn read_record(from: &mut impl Read, key: &mut Vec<u8>) -> io::Result<Option<[u8; LOCATION_BYTES]>> {
+    let (mut location, mut length) = ([0; LOCATION_BYTES], [0; 4]);
+    match from.read_exact(&mut location) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         read => read?,
     }
     from.read_exact(&mut length)?;
     key.resize(u32::from_le_bytes(length) as usize, 0);
     from.read_exact(key)?;
-    Ok(Some(rest))
+    Ok(Some(location))
 }
 
-/// Distinct keys, in memory while there is room.
+/// Set of keys, in memory up to the limit and on disk beyond it.
 #[derive(Debug)]
-pub(crate) struct Set {
+pub(crate) struct KeySet {
     keys: HashSet<Box<[u8]>, RandomState>,
-    held: usize,
-    room: SpillOptions,
+    used_bytes: usize,
+    spill_options: SpillOptions,
     spill: Option<Spill>,
 }
 
-/// Bytes that a key takes beyond its own.
-const OVERHEAD: usize = 48;
+/// Memory of an entry in addition to its key, in bytes.
+const ENTRY_OVERHEAD: usize = 48;
 
-impl Set {
-    pub(crate) fn new(room: SpillOptions) -> Self {
-        Self { keys: HashSet::default(), held: 0, room, spill: None }
+impl KeySet {
+    pub(crate) fn new(spill_options: SpillOptions) -> Self {
+        Self { keys: HashSet::default(), used_bytes: 0, spill_options, spill: None }
     }
 
-    /// False if it is known to be there.
+    /// Adds a key. False if the key is in memory already; true does not mean that it is new.
     #[inline]
     pub(crate) fn insert(&mut self, key: &[u8]) -> io::Result<bool> {
         if self.keys.contains(key) {
             return Ok(false);
         }
-        self.held += key.len() + OVERHEAD;
+        self.used_bytes += key.len() + ENTRY_OVERHEAD;
         self.keys.insert(key.into());
-        if self.held > self.room.memory {
-            let spill = self.spill.get_or_insert_with(|| Spill::new(self.room.clone()));
+        if self.used_bytes > self.spill_options.memory {
+            let spill = self.spill.get_or_insert_with(|| Spill::new(self.spill_options.clone()));
             for key in self.keys.drain() {
                 spill.push(&key, &[])?;
             }
-            self.held = 0;
+            self.used_bytes = 0;
         }
         Ok(true)
     }
 
-    /// Calls with each key once.
-    pub(crate) fn finish(self, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+    /// Calls `visit` once with each key.
+    pub(crate) fn finish(self, mut visit: impl FnMut(&[u8])) -> io::Result<()> {
         let Some(mut spill) = self.spill else {
-            self.keys.iter().for_each(|key| each(key));
+            self.keys.iter().for_each(|key| visit(key));
             return Ok(());
         };
         for key in &self.keys {
             spill.push(key, &[])?;
         }
-        spill.finish(|key, _, new| {
-            if new {
-                each(key);
+        spill.finish(|key, _, is_first| {
+            if is_first {
+                visit(key);
             }
             Ok(())
         })
     }
 }
 
-/// Sums by key, in memory while there is room.
+/// Sums by key, in memory up to the limit and on disk beyond it.
 #[derive(Debug)]
 pub(crate) struct Sums<const N: usize> {
     sums: HashMap<[u8; N], u64, RandomState>,
-    room: SpillOptions,
+    spill_options: SpillOptions,
     spill: Option<Spill>,
 }
 
 impl<const N: usize> Sums<N> {
-    pub(crate) fn new(room: SpillOptions) -> Self {
-        Self { sums: HashMap::default(), room, spill: None }
+    pub(crate) fn new(spill_options: SpillOptions) -> Self {
+        Self { sums: HashMap::default(), spill_options, spill: None }
     }
 
     pub(crate) fn add(&mut self, key: [u8; N], count: u64) -> io::Result<()> {
         let sum = self.sums.entry(key).or_default();
         *sum = sum.saturating_add(count);
-        if self.sums.len() * (N + OVERHEAD) > self.room.memory {
-            let spill = self.spill.get_or_insert_with(|| Spill::new(self.room.clone()));
+        if self.sums.len() * (N + ENTRY_OVERHEAD) > self.spill_options.memory {
+            let spill = self.spill.get_or_insert_with(|| Spill::new(self.spill_options.clone()));
             for (key, sum) in self.sums.drain() {
                 spill.push(&key, &sum.to_le_bytes())?;
             }
@@ -257,28 +270,28 @@ impl<const N: usize> Sums<N> {
         Ok(())
     }
 
-    pub(crate) fn finish(self, mut each: impl FnMut(&[u8], u64)) -> io::Result<()> {
+    pub(crate) fn finish(self, mut visit: impl FnMut(&[u8], u64)) -> io::Result<()> {
         let Some(mut spill) = self.spill else {
-            self.sums.iter().for_each(|(key, sum)| each(key, *sum));
+            self.sums.iter().for_each(|(key, sum)| visit(key, *sum));
             return Ok(());
         };
         for (key, sum) in &self.sums {
             spill.push(key, &sum.to_le_bytes())?;
         }
-        let (mut last, mut sum) = (Vec::new(), 0_u64);
-        spill.finish(|key, rest, new| {
-            if new && sum > 0 {
-                each(&last, sum);
+        let (mut last_key, mut sum) = (Vec::new(), 0_u64);
+        spill.finish(|key, value, is_first| {
+            if is_first && sum > 0 {
+                visit(&last_key, sum);
                 sum = 0;
             }
-            if new {
-                last = key.to_vec();
+            if is_first {
+                last_key = key.to_vec();
             }
-            sum = sum.saturating_add(rest.try_into().map_or(0, u64::from_le_bytes));
+            sum = sum.saturating_add(value.try_into().map_or(0, u64::from_le_bytes));
             Ok(())
         })?;
         if sum > 0 {
-            each(&last, sum);
+            visit(&last_key, sum);
         }
         Ok(())
     }
@@ -293,93 +306,93 @@ mod tests {
 
     use super::*;
 
-    fn room(memory: usize) -> (SpillOptions, tempfile::TempDir) {
+    fn spill_options(memory: usize) -> (SpillOptions, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         (SpillOptions { memory, folder: folder.path().to_owned() }, folder)
     }
 
     #[test]
-    fn keys_in_order_are_judged_at_once_by_bytes_or_by_length_first() {
-        let (room, _folder) = room(0);
+    fn ascending_keys_are_decided_at_once_by_bytes_or_length() {
+        let (spill_options, _folder) = spill_options(0);
         for keys in [["a10", "a9", "b"], ["a9", "b9", "a10"]] {
-            let mut unique = Unique::new(room.clone(), true);
-            let seen = keys.map(|key| unique.push(key.as_bytes(), || [0; REST]).unwrap());
-            assert_eq!(seen, [Seen::New; 3]);
-            assert_eq!(unique.push(keys[2].as_bytes(), || [0; REST]).unwrap(), Seen::Again);
-            assert_eq!(unique.lost(), 0);
+            let mut unique = RepeatFinder::new(spill_options.clone(), true);
+            let states = keys.map(|key| unique.push(key.as_bytes(), || [0; LOCATION_BYTES]).unwrap());
+            assert_eq!(states, [KeyState::New; 3]);
+            assert_eq!(unique.push(keys[2].as_bytes(), || [0; LOCATION_BYTES]).unwrap(), KeyState::Repeated);
+            assert_eq!(unique.skipped_count(), 0);
         }
     }
 
-    /// Keys with their number, from where they break or where they must be kept; those that are found to come again.
-    fn again(keys: &[Vec<u8>], again: bool, memory: usize) -> Vec<(Vec<u8>, u8)> {
-        let (room, folder) = room(memory);
-        let mut unique = Unique::new(room, again);
-        let mut found = Vec::new();
-        let rest = |at: usize| [u8::try_from(at).unwrap(); REST];
+    /// Returns the repeated keys with their numbers, after a second pass if it is possible and necessary.
+    fn find_repeated(keys: &[Vec<u8>], is_rereadable: bool, memory: usize) -> Vec<(Vec<u8>, u8)> {
+        let (spill_options, folder) = spill_options(memory);
+        let mut unique = RepeatFinder::new(spill_options, is_rereadable);
+        let mut repeated = Vec::new();
+        let location = |at: usize| [u8::try_from(at).unwrap(); LOCATION_BYTES];
         for (at, key) in keys.iter().enumerate() {
-            match unique.push(key, || rest(at)).unwrap() {
-                Seen::New | Seen::Later => {}
-                Seen::Again => found.push((key.clone(), rest(at)[0])),
-                Seen::Broken => found.clear(),
+            match unique.push(key, || location(at)).unwrap() {
+                KeyState::New | KeyState::Undecided => {}
+                KeyState::Repeated => repeated.push((key.clone(), location(at)[0])),
+                KeyState::OrderBroken => repeated.clear(),
             }
         }
-        let lost = usize::try_from(unique.lost()).unwrap();
-        keys[..lost].iter().for_each(|key| unique.see(key).unwrap());
-        if unique.wants().unwrap() {
-            keys.iter().enumerate().for_each(|(at, key)| unique.bring(key, || rest(at)).unwrap());
+        let skipped_count = usize::try_from(unique.skipped_count()).unwrap();
+        keys[..skipped_count].iter().for_each(|key| unique.add_skipped(key).unwrap());
+        if unique.needs_reread().unwrap() {
+            keys.iter().enumerate().for_each(|(at, key)| unique.add_candidate(key, || location(at)).unwrap());
         }
         unique
-            .finish(|key, rest| {
-                found.push((key.to_vec(), rest[0]));
+            .finish(|key, location| {
+                repeated.push((key.to_vec(), location[0]));
                 Ok(())
             })
             .unwrap();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-        found.sort_by_key(|found| found.1);
-        found
+        repeated.sort_by_key(|key| key.1);
+        repeated
     }
 
     proptest! {
         #[test]
-        fn repeated_keys_are_found_in_any_order_and_from_any_source(
+        fn repeated_keys_are_found_in_any_order_and_source(
             mut keys in proptest::collection::vec("[a-c]{0,2}", 0..40),
             in_order in 0_usize..40,
         ) {
             let in_order = in_order.min(keys.len());
             keys[..in_order].sort();
             let keys: Vec<Vec<u8>> = keys.into_iter().map(String::into_bytes).collect();
-            let wanted: Vec<_> = (0..keys.len())
+            let expected: Vec<_> = (0..keys.len())
                 .filter(|at| keys[..*at].contains(&keys[*at]))
                 .map(|at| (keys[at].clone(), u8::try_from(at).unwrap()))
                 .collect();
-            for (can, memory) in [(true, 0), (false, 0), (true, 1 << 20), (false, 1 << 20)] {
-                prop_assert_eq!(&again(&keys, can, memory), &wanted, "{} {}", can, memory);
+            for (is_rereadable, memory) in [(true, 0), (false, 0), (true, 1 << 20), (false, 1 << 20)] {
+                prop_assert_eq!(&find_repeated(&keys, is_rereadable, memory), &expected, "{} {}", is_rereadable, memory);
             }
         }
     }
 
     #[test]
-    fn equal_hashes_make_no_equal_keys() {
-        let (room, _folder) = room(0);
-        let mut unique = Unique::new(room, true);
+    fn different_keys_with_equal_hashes_are_not_repeated() {
+        let (spill_options, _folder) = spill_options(0);
+        let mut unique = RepeatFinder::new(spill_options, true);
         for key in [b"b", b"a"] {
-            unique.push(key, || [0; REST]).unwrap();
+            unique.push(key, || [0; LOCATION_BYTES]).unwrap();
         }
-        // As if `b` had the hash of `a`.
-        unique.see(b"a").unwrap();
-        assert!(unique.wants().unwrap());
+        // Simulates that `b` has the hash of `a`.
+        unique.add_skipped(b"a").unwrap();
+        assert!(unique.needs_reread().unwrap());
         for key in [b"b", b"a"] {
-            unique.bring(key, || [0; REST]).unwrap();
+            unique.add_candidate(key, || [0; LOCATION_BYTES]).unwrap();
         }
         unique.finish(|key, _| panic!("{key:?}")).unwrap();
     }
 
     #[test]
-    fn sets_and_sums_are_the_same_whatever_the_room() {
+    fn sets_and_sums_do_not_depend_on_memory() {
         for memory in [2_000, usize::MAX] {
-            let (room, _folder) = room(memory);
-            let mut set = Set::new(room.clone());
-            let mut sums = Sums::new(room);
+            let (spill_options, _folder) = spill_options(memory);
+            let mut set = KeySet::new(spill_options.clone());
+            let mut sums = Sums::new(spill_options);
             for at in 0..5_000_u32 {
                 let key = (at.wrapping_mul(2_654_435_761) % 613).to_be_bytes();
                 set.insert(&key).unwrap();
@@ -388,11 +401,11 @@ mod tests {
             let mut keys = Vec::new();
             set.finish(|key| keys.push(key.to_vec())).unwrap();
             keys.sort();
-            let mut found = BTreeMap::new();
-            sums.finish(|key, sum| assert_eq!(found.insert(key.to_vec(), sum), None)).unwrap();
+            let mut sums_by_key = BTreeMap::new();
+            sums.finish(|key, sum| assert_eq!(sums_by_key.insert(key.to_vec(), sum), None)).unwrap();
             assert_eq!(keys.len(), 613);
-            assert!(keys.iter().eq(found.keys()));
-            assert_eq!(found.values().sum::<u64>(), 10_000);
+            assert!(keys.iter().eq(sums_by_key.keys()));
+            assert_eq!(sums_by_key.values().sum::<u64>(), 10_000);
         }
     }
 }

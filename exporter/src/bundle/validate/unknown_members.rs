@@ -1,6 +1,4 @@
-//! Names of unknown members of the open objects, to find duplicates.
-//!
-//! No more names are kept than the limits allow.
+//! Finds duplicate names among the unknown members of the objects that are being read, up to a number of names for each.
 
 use super::{
     findings::{Findings, Step},
@@ -8,32 +6,33 @@ use super::{
 };
 use crate::json::Position;
 
+/// Stack of member names: those of the innermost object are last.
 #[derive(Debug)]
-pub(super) struct Members {
+pub(super) struct UnknownMembers {
     names: Vec<u8>,
     spans: Vec<(usize, usize, Position)>,
-    most: usize,
+    max_per_object: usize,
 }
 
-impl Members {
-    pub(super) fn new(most: usize) -> Self {
-        Self { names: Vec::new(), spans: Vec::new(), most }
+impl UnknownMembers {
+    pub(super) fn new(max_per_object: usize) -> Self {
+        Self { names: Vec::new(), spans: Vec::new(), max_per_object }
     }
 
     pub(super) fn begin(&self) -> usize {
         self.spans.len()
     }
 
-    /// False for the first of its object that is too many; further ones are passed over.
+    /// Adds a name. False for the first name beyond the limit, so that it is reported once; later names are ignored.
     pub(super) fn add(&mut self, begin: usize, name: &[u8], at: Position) -> bool {
         let count = self.spans.len() - begin;
-        if count > self.most {
+        if count > self.max_per_object {
             return true;
         }
         let start = self.names.len();
         self.names.extend_from_slice(name);
         self.spans.push((start, self.names.len(), at));
-        count < self.most
+        count < self.max_per_object
     }
 
     pub(super) fn end(&mut self, begin: usize, findings: &mut Findings, steps: &[Step]) {

@@ -1,6 +1,4 @@
-//! Checks a single value against the schema.
-//!
-//! Objects and lists are checked by `walk`.
+//! Checks single values against the schema; `walk` checks objects and lists.
 
 use super::{formats, rules::Rule};
 use crate::{
@@ -11,23 +9,23 @@ use crate::{
 #[inline]
 pub(super) fn check_text(form: &Value, text: &Text<'_>, schema: &str) -> Option<Rule> {
     match form {
-        Value::Text(bounds) | Value::TextOrNull(bounds) => judge_bounds(bounds, text),
+        Value::Text(bounds) | Value::TextOrNull(bounds) => check_bounds(bounds, text),
         Value::Answer if Answer::parse(text.bytes).is_some() => None,
         Value::Schema if text.bytes == schema.as_bytes() => None,
-        Value::Constant(wanted) if text.bytes == wanted.as_bytes() => None,
+        Value::Constant(constant) if text.bytes == constant.as_bytes() => None,
         Value::Anything => None,
-        other => Some(other_type(other)),
+        other => Some(type_rule(other)),
     }
 }
 
 #[inline]
-fn judge_bounds(bounds: &Bounds, text: &Text<'_>) -> Option<Rule> {
-    // What was cut off cannot be judged, and is a fault already.
+fn check_bounds(bounds: &Bounds, text: &Text<'_>) -> Option<Rule> {
+    // The text was cut at the length limit, which is already a finding.
     if text.flaws & Flaw::Long as u8 != 0 {
         return None;
     }
     match bounds.format {
-        Some(Format::DateTime) if !formats::date_time(text.bytes) => return Some(Rule::DateTime),
+        Some(Format::DateTime) if !formats::is_date_time(text.bytes) => return Some(Rule::DateTime),
         Some(Format::Uri) if !formats::uri(text.bytes) => return Some(Rule::Uri),
         _ => {}
     }
@@ -41,8 +39,8 @@ fn judge_bounds(bounds: &Bounds, text: &Text<'_>) -> Option<Rule> {
     }
 }
 
-/// Rule that a value of another type violates.
-pub(super) fn other_type(form: &Value) -> Rule {
+/// Rule that a value of the wrong type violates.
+pub(super) fn type_rule(form: &Value) -> Rule {
     match form {
         Value::Schema | Value::Constant(_) => Rule::Constant,
         Value::Answer => Rule::Answer,
@@ -53,10 +51,10 @@ pub(super) fn other_type(form: &Value) -> Rule {
 pub(super) fn check_number(form: &Value, number: &Number) -> Option<Rule> {
     match form {
         Value::Whole { .. } if !number.whole => Some(Rule::Type),
-        Value::Whole { least } if !number.at_least(*least) => Some(Rule::Small),
-        Value::Number { from_zero_to_one: true } if !number.at_least(0) => Some(Rule::Small),
-        Value::Number { from_zero_to_one: true } if !number.at_most_one() => Some(Rule::Large),
+        Value::Whole { least } if !number.is_at_least(*least) => Some(Rule::Small),
+        Value::Number { from_zero_to_one: true } if !number.is_at_least(0) => Some(Rule::Small),
+        Value::Number { from_zero_to_one: true } if !number.is_at_most_one() => Some(Rule::Large),
         Value::Whole { .. } | Value::Number { .. } | Value::Anything => None,
-        other => Some(other_type(other)),
+        other => Some(type_rule(other)),
     }
 }

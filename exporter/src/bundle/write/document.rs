@@ -1,4 +1,4 @@
-//! Writes the parts of a bundle around its responses, in the order of the form.
+//! Formats the parts of a bundle before and after its responses, in the order of the form.
 
 use crate::{
     form::{Answer, GROUP_MEMBERS, GROUP_RESPONSE_COUNTS, Naming, ORIGIN_PARTICIPANT, RESPONSE_COUNTS},
@@ -8,7 +8,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The constants of a document.
+/// Values that the job determines, not the input.
 #[derive(Clone, Debug)]
 pub(crate) struct Constants {
     pub(crate) naming: Naming,
@@ -16,7 +16,7 @@ pub(crate) struct Constants {
     pub(crate) exported: Timestamp,
 }
 
-/// An item as it is published.
+/// Published text and time of an item.
 #[derive(Clone, Debug)]
 pub(crate) struct ItemLine {
     pub(crate) text: String,
@@ -24,12 +24,12 @@ pub(crate) struct ItemLine {
     pub(crate) kept: bool,
 }
 
-/// Text before the responses, and the place of the id in it.
+/// Text before the responses, and the location of the id in it.
 #[derive(Debug)]
 pub(crate) struct Beginning {
     pub(crate) bytes: Vec<u8>,
     pub(crate) id_at: u64,
-    /// Offset behind the id; the id's digest covers everything from here on.
+    /// Offset after the id. The digest in the id covers all bytes from here on.
     pub(crate) id_end: u64,
 }
 
@@ -44,6 +44,7 @@ pub(crate) fn beginning(
     let schema = constants.schema_url.as_deref().unwrap_or(constants.naming.schema());
     object.text("schema", schema).text("kind", constants.naming.kind());
     let at = object.key("bundleId");
+    // The id starts after its quote.
     let id_at = at.len() as u64 + 1;
     json::text(at, id);
     let id_end = at.len() as u64;
@@ -68,9 +69,9 @@ pub(crate) fn beginning(
     phase.end();
     phases.extend_from_slice(b"\n]");
     let items = object.key("items");
-    let mut list = List::begin(items);
+    let mut list = ListWriter::begin(items);
     for (item, line) in head.items.iter().zip(lines).filter(|(_, line)| line.kept) {
-        let mut member = Object::begin(list.next());
+        let mut member = Object::begin(list.begin_element());
         member
             .text("id", &item.id)
             .text("phaseId", head.phase.id)
@@ -78,7 +79,7 @@ pub(crate) fn beginning(
             .text("text", &line.text)
             .text("status", &item.status)
             .text("origin", if item.organizer { "organizer" } else { ORIGIN_PARTICIPANT });
-        moment(member.key("createdAt"), line.created);
+        write_time(member.key("createdAt"), line.created);
         member.end();
     }
     list.end();
@@ -86,26 +87,26 @@ pub(crate) fn beginning(
     Beginning { bytes, id_at, id_end }
 }
 
-fn moment(into: &mut Vec<u8>, at: Option<Timestamp>) {
+fn write_time(into: &mut Vec<u8>, at: Option<Timestamp>) {
     match at {
         Some(at) => json::text(into, &at.to_string()),
         None => into.extend_from_slice(b"null"),
     }
 }
 
-/// An array with one element a line.
-struct List<'l> {
+/// Writer of an array with one element on each line.
+struct ListWriter<'l> {
     into: &'l mut Vec<u8>,
     empty: bool,
 }
 
-impl<'l> List<'l> {
+impl<'l> ListWriter<'l> {
     fn begin(into: &'l mut Vec<u8>) -> Self {
         into.push(b'[');
         Self { into, empty: true }
     }
 
-    fn next(&mut self) -> &mut Vec<u8> {
+    fn begin_element(&mut self) -> &mut Vec<u8> {
         self.into.extend_from_slice(if std::mem::take(&mut self.empty) { b"\n" } else { b",\n" });
         self.into
     }
@@ -115,7 +116,7 @@ impl<'l> List<'l> {
     }
 }
 
-/// Outcomes, one after the other.
+/// Text of the outcomes, and their number.
 #[derive(Debug)]
 pub(crate) struct Outcomes<'o> {
     phase: &'o str,
@@ -140,7 +141,7 @@ impl<'o> Outcomes<'o> {
         object
     }
 
-    /// Adds the counts of an item's responses; suppressed cells are named, not counted.
+    /// Adds the counts of an item's responses. Suppressed answers are listed by name instead of counted.
     pub(crate) fn counted(
         &mut self,
         key: &str,
@@ -149,22 +150,22 @@ impl<'o> Outcomes<'o> {
         answers: &[Answer],
         hidden: &[bool],
     ) {
-        let is_hidden = |answer: Answer| hidden.get(answer as usize).copied().unwrap_or_default();
+        let is_suppressed = |answer: Answer| hidden.get(answer as usize).copied().unwrap_or_default();
         let mut object = self.begin(RESPONSE_COUNTS, key, item);
         let mut cells = Object::begin(object.key("counts"));
-        for answer in answers.iter().filter(|answer| !is_hidden(**answer)) {
+        for answer in answers.iter().filter(|answer| !is_suppressed(**answer)) {
             cells.whole(answer.as_str(), counts[*answer as usize]);
         }
         cells.end();
         let suppressed: Vec<_> =
-            answers.iter().filter(|answer| is_hidden(**answer)).map(|answer| answer.as_str()).collect();
+            answers.iter().filter(|answer| is_suppressed(**answer)).map(|answer| answer.as_str()).collect();
         if !suppressed.is_empty() {
             object.value("suppressed", &suppressed);
         }
         object.end();
     }
 
-    /// Adds the answers of the groups of participants.
+    /// Adds the counts of an item's responses by group of participants.
     pub(crate) fn by_group(
         &mut self,
         key: &str,
@@ -186,7 +187,7 @@ impl<'o> Outcomes<'o> {
         object.end();
     }
 
-    /// Adds the members of a group. The item is required by the form and has no meaning here.
+    /// Adds the members of a group. `item` has no meaning here, but the form requires an item for each outcome.
     pub(crate) fn members(&mut self, group: &str, item: &str, members: &[String]) {
         let mut object = self.begin(GROUP_MEMBERS, group, item);
         object.text("group", group).value("members", &members);
@@ -222,7 +223,7 @@ pub(crate) struct Summary {
     pub(crate) coverage: f64,
 }
 
-/// Everything behind the responses. `any`: there were some.
+/// Formats the part of the document after the responses. `any` is true if there are responses.
 pub(crate) fn end(
     any: bool,
     outcomes: &Outcomes<'_>,
@@ -247,14 +248,14 @@ pub(crate) fn end(
     let mut object = Object::begin(&mut bytes);
     object.text("adapter", &head.adapter).text("transformedAt", &constants.exported.to_string());
     let artifacts = object.key("sourceArtifacts");
-    let mut list = List::begin(artifacts);
+    let mut list = ListWriter::begin(artifacts);
     for artifact in &head.artifacts {
-        write_artifact(list.next(), artifact);
+        write_artifact(list.begin_element(), artifact);
     }
     list.end();
     let notes = object.key("notes");
-    let mut list = List::begin(notes);
-    head.notes.iter().for_each(|note| json::text(list.next(), note));
+    let mut list = ListWriter::begin(notes);
+    head.notes.iter().for_each(|note| json::text(list.begin_element(), note));
     list.end();
     object.end();
     bytes.extend_from_slice(b",\"dataCard\":");

@@ -1,6 +1,4 @@
-//! Writes a bundle in one pass, in a fixed order, one element a line.
-//!
-//! Equal content gives equal bytes.
+//! Writes a bundle in one pass, in a fixed order, with one element on each line. Equal content gives equal bytes.
 
 pub(crate) mod document;
 pub(crate) mod output;

@@ -1,7 +1,4 @@
-//! Formats, hashes and writes rows in order, on this thread or on one of its own.
-//!
-//! The bytes are the same either way. Formatting has no thread of its own: it costs less than handing lines from core
-//! to core.
+//! Formats, hashes and writes rows in order, on the calling thread or on a writer thread, with the same bytes either way.
 
 use std::{
     collections::HashMap,
@@ -24,33 +21,33 @@ use crate::{
     tally::Tally,
 };
 
-/// Rows that are passed on together; their lines fit into the cache next to a core, where they are formatted, hashed and
-/// written one after the other.
-const BLOCK: usize = 1_024;
-/// Blocks that may wait for the writing thread.
-const WAITING: usize = 8;
-/// Bytes reserved for a line.
-const LINE: usize = 240;
+/// Rows sent to the writer at a time. Their lines fit into a core's cache, in which they are formatted, hashed and
+/// written. Formatting has no separate thread: it costs less than moving lines between cores.
+const ROWS_PER_BLOCK: usize = 1_024;
+/// Number of blocks that can be queued for the writer thread.
+const MAX_WAITING_BLOCKS: usize = 8;
+/// Bytes reserved for each line.
+const LINE_CAPACITY: usize = 240;
 
-/// Everything that rows need on their way to the file.
+/// Configuration of the path from rows to the output.
 pub(crate) struct Pipeline<'p> {
     pub(crate) shape: &'p RowFormatter,
     pub(crate) names: Option<ReferenceNames>,
     pub(crate) out: &'p mut Output,
-    /// Mark at which the responses begin.
+    /// Mark at the start of the responses.
     pub(crate) start: Mark,
-    /// Formatting, hashing and writing have a thread of their own.
+    /// True if formatting, hashing and writing run on a thread of their own.
     pub(crate) apart: bool,
     pub(crate) meter: &'p Arc<Meter>,
 }
 
-enum Task {
-    Rows { rows: Vec<(Row, u32)>, first: bool },
-    Again,
+enum WriterTask {
+    Rows { rows: Vec<(Row, u32)>, is_first: bool },
+    Restart,
 }
 
 impl Pipeline<'_> {
-    /// Calls `produce` with the sink for its rows; when it returns, all of them are written.
+    /// Calls `produce` with a sink for rows. All rows are written when this returns.
     pub(crate) fn run<T>(
         self,
         tally: &mut Tally,
@@ -59,47 +56,52 @@ impl Pipeline<'_> {
         let mut writer = Writer {
             shape: self.shape,
             names: self.names,
-            lines: Vec::with_capacity(BLOCK * LINE),
+            lines: Vec::with_capacity(ROWS_PER_BLOCK * LINE_CAPACITY),
             out: self.out,
             start: self.start,
         };
         if !self.apart {
-            return through(RowPipe::new(WriterHandle::Here(Box::new(writer)), self.meter, tally), produce);
+            return produce_rows(
+                RowPipe::new(WriterHandle::SameThread(Box::new(writer)), self.meter, tally),
+                produce,
+            );
         }
         thread::scope(|scope| {
-            let (task, tasks) = sync_channel(WAITING);
-            let writing = scope.spawn(move || tasks.into_iter().try_for_each(|task| writer.take(task)));
-            let made = through(RowPipe::new(WriterHandle::Apart(task), self.meter, tally), produce);
-            let written = writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            // A fault in writing is told before others: it is what the others follow from.
-            written.and(made)
+            let (task, tasks) = sync_channel(MAX_WAITING_BLOCKS);
+            let writer_thread =
+                scope.spawn(move || tasks.into_iter().try_for_each(|task| writer.execute(task)));
+            let produced_value =
+                produce_rows(RowPipe::new(WriterHandle::OwnThread(task), self.meter, tally), produce);
+            let write_result = writer_thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            // A write error has precedence: it closes the channel, which makes `produce` fail with a less specific error.
+            write_result.and(produced_value)
         })
     }
 }
 
-/// Produces all rows and passes on the last of them.
-fn through<'p, T>(
+/// Produces all rows and flushes the last block.
+fn produce_rows<'p, T>(
     mut pipe: RowPipe<'p>,
     produce: impl FnOnce(&mut RowPipe<'p>) -> Result<T, ConvertError>,
 ) -> Result<T, ConvertError> {
-    let made = produce(&mut pipe)?;
+    let produced_value = produce(&mut pipe)?;
     pipe.flush()?;
-    Ok(made)
+    Ok(produced_value)
 }
 
-/// Takes rows in the order of the bundle.
+/// Sink that counts rows and sends them to the writer in blocks.
 pub(crate) struct RowPipe<'p> {
-    way: WriterHandle<'p>,
+    writer: WriterHandle<'p>,
     rows: Vec<(Row, u32)>,
-    /// Rows so far.
+    /// Number of rows received.
     count: u64,
     meter: &'p Meter,
     tally: &'p mut Tally,
 }
 
 enum WriterHandle<'p> {
-    Here(Box<Writer<'p>>),
-    Apart(SyncSender<Task>),
+    SameThread(Box<Writer<'p>>),
+    OwnThread(SyncSender<WriterTask>),
 }
 
 impl Sink for RowPipe<'_> {
@@ -108,8 +110,9 @@ impl Sink for RowPipe<'_> {
         self.tally.add(row, number);
         self.count += 1;
         self.rows.push((row, number));
-        if self.rows.len() == BLOCK {
+        if self.rows.len() == ROWS_PER_BLOCK {
             self.flush()?;
+            // Checked once for each block: a check for each row would slow the loop.
             if self.meter.stopped() {
                 return Err(ConvertError::Stopped { rows: self.count });
             }
@@ -121,29 +124,29 @@ impl Sink for RowPipe<'_> {
         self.rows.clear();
         self.count = 0;
         self.tally.clear();
-        self.send(Task::Again)
+        self.send(WriterTask::Restart)
     }
 }
 
 impl<'p> RowPipe<'p> {
-    fn new(way: WriterHandle<'p>, meter: &'p Meter, tally: &'p mut Tally) -> Self {
-        Self { way, rows: Vec::with_capacity(BLOCK), count: 0, meter, tally }
+    fn new(writer: WriterHandle<'p>, meter: &'p Meter, tally: &'p mut Tally) -> Self {
+        Self { writer, rows: Vec::with_capacity(ROWS_PER_BLOCK), count: 0, meter, tally }
     }
 
     fn flush(&mut self) -> Result<(), ConvertError> {
         if self.rows.is_empty() {
             return Ok(());
         }
-        let rows = std::mem::replace(&mut self.rows, Vec::with_capacity(BLOCK));
-        let first = self.count == rows.len() as u64;
-        self.send(Task::Rows { rows, first })
+        let rows = std::mem::replace(&mut self.rows, Vec::with_capacity(ROWS_PER_BLOCK));
+        let is_first = self.count == rows.len() as u64;
+        self.send(WriterTask::Rows { rows, is_first })
     }
 
-    fn send(&mut self, task: Task) -> Result<(), ConvertError> {
-        match &mut self.way {
-            WriterHandle::Here(writer) => writer.take(task),
-            // The writer has ended, and its own fault is what will be told.
-            WriterHandle::Apart(tasks) => {
+    fn send(&mut self, task: WriterTask) -> Result<(), ConvertError> {
+        match &mut self.writer {
+            WriterHandle::SameThread(writer) => writer.execute(task),
+            // The channel is closed if the writer failed. Its own error replaces this one in `run`.
+            WriterHandle::OwnThread(tasks) => {
                 tasks.send(task).map_err(|_| ConvertError::Refused("the bundle cannot be written".to_owned()))
             }
         }
@@ -153,36 +156,37 @@ impl<'p> RowPipe<'p> {
 struct Writer<'w> {
     shape: &'w RowFormatter,
     names: Option<ReferenceNames>,
-    /// Lines of the block that is written.
+    /// Lines of the current block; the buffer is reused.
     lines: Vec<u8>,
     out: &'w mut Output,
     start: Mark,
 }
 
 impl Writer<'_> {
-    fn take(&mut self, task: Task) -> Result<(), ConvertError> {
+    fn execute(&mut self, task: WriterTask) -> Result<(), ConvertError> {
         match task {
-            Task::Rows { rows, first } => {
-                self.format(&rows, first);
+            WriterTask::Rows { rows, is_first: first } => {
+                self.format_rows(&rows, first);
                 self.out.write(&self.lines)
             }
-            Task::Again => self.out.cut(&self.start),
+            WriterTask::Restart => self.out.truncate(&self.start),
         }
     }
 
-    fn format(&mut self, rows: &[(Row, u32)], first: bool) {
-        let named = self.names.as_ref().map(|names| names.read().unwrap_or_else(PoisonError::into_inner));
-        let names: Option<&HashMap<u128, String>> = named.as_deref();
+    fn format_rows(&mut self, rows: &[(Row, u32)], is_first: bool) {
+        let names_guard =
+            self.names.as_ref().map(|names| names.read().unwrap_or_else(PoisonError::into_inner));
+        let names: Option<&HashMap<u128, String>> = names_guard.as_deref();
         self.lines.clear();
-        let mut before = LineCache::default();
+        let mut cache = LineCache::default();
         for (at, (row, number)) in rows.iter().enumerate() {
-            self.lines.extend_from_slice(if first && at == 0 { b"\n" } else { b",\n" });
-            self.shape.row(&mut self.lines, *row, *number, names, &mut before);
+            self.lines.extend_from_slice(if is_first && at == 0 { b"\n" } else { b",\n" });
+            self.shape.row(&mut self.lines, *row, *number, names, &mut cache);
         }
     }
 }
 
-/// Rows are counted whether or not anything is written.
+/// Sink that counts rows without writing them, for public bundles, dry runs and the check of the order.
 pub(crate) struct Counting<'c> {
     pub(crate) tally: &'c mut Tally,
     pub(crate) meter: &'c Meter,
@@ -190,13 +194,13 @@ pub(crate) struct Counting<'c> {
     measure: Option<Measure<'c>>,
 }
 
-/// Counts the bytes that rows would take, up to a limit.
+/// Sum of the lengths of rows as lines, up to a limit.
 struct Measure<'m> {
     shape: &'m RowFormatter,
     names: Option<ReferenceNames>,
     line: Vec<u8>,
     bytes: u64,
-    upto: u64,
+    max_bytes: u64,
 }
 
 impl<'c> Counting<'c> {
@@ -204,26 +208,32 @@ impl<'c> Counting<'c> {
         Self { tally, meter, rows: 0, measure: None }
     }
 
-    /// Also measures the rows, until they exceed this many bytes.
-    pub(crate) fn measuring(self, shape: &'c RowFormatter, names: Option<ReferenceNames>, upto: u64) -> Self {
-        Self { measure: Some(Measure { shape, names, line: Vec::new(), bytes: 0, upto }), ..self }
+    /// Also measures the length of the rows, until their sum exceeds `max_bytes`.
+    pub(crate) fn measuring(
+        self,
+        shape: &'c RowFormatter,
+        names: Option<ReferenceNames>,
+        max_bytes: u64,
+    ) -> Self {
+        Self { measure: Some(Measure { shape, names, line: Vec::new(), bytes: 0, max_bytes }), ..self }
     }
 
-    /// Bytes of the rows that were measured.
+    /// Sum of the measured lengths, in bytes.
     pub(crate) fn measured(&self) -> u64 {
         self.measure.as_ref().map_or(0, |measure| measure.bytes)
     }
 }
 
 impl Measure<'_> {
-    fn take(&mut self, row: Row, number: u32) {
-        if self.bytes > self.upto {
+    fn add(&mut self, row: Row, number: u32) {
+        if self.bytes > self.max_bytes {
             return;
         }
-        let named = self.names.as_ref().map(|names| names.read().unwrap_or_else(PoisonError::into_inner));
+        let names_guard =
+            self.names.as_ref().map(|names| names.read().unwrap_or_else(PoisonError::into_inner));
         self.line.clear();
-        self.shape.row(&mut self.line, row, number, named.as_deref(), &mut LineCache::default());
-        // A line end, and a comma before all but the first.
+        self.shape.row(&mut self.line, row, number, names_guard.as_deref(), &mut LineCache::default());
+        // Each row has a line feed, and each but the first a comma.
         self.bytes += self.line.len() as u64 + if self.bytes == 0 { 1 } else { 2 };
     }
 }
@@ -233,9 +243,9 @@ impl Sink for Counting<'_> {
         self.tally.add(row, number);
         self.rows += 1;
         if let Some(measure) = &mut self.measure {
-            measure.take(row, number);
+            measure.add(row, number);
         }
-        if self.rows.is_multiple_of(BLOCK as u64) && self.meter.stopped() {
+        if self.rows.is_multiple_of(ROWS_PER_BLOCK as u64) && self.meter.stopped() {
             return Err(ConvertError::Stopped { rows: self.rows });
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Formats a row as a line of JSON.
+//! Formats rows as lines of JSON.
 
 use std::collections::HashMap;
 
@@ -10,43 +10,43 @@ use crate::{
     timestamp::{DayCache, FULL_LENGTH, Timestamp},
 };
 
-/// Everything about a line that does not change from row to row, escaped once.
+/// Formatter of rows. Holds the constant parts of a line, escaped once.
 #[derive(Debug)]
 pub(crate) struct RowFormatter {
     /// Key of each item in the source, escaped, without quotes.
     keys: Vec<Vec<u8>>,
-    /// Keys as used in pairs, with the separating colon escaped.
+    /// Keys for ids of pairs, in which the colon is a separator and therefore escaped.
     pair_keys: Vec<Vec<u8>>,
-    /// Id of each item, with quotes.
+    /// Id of each item, escaped, with quotes.
     ids: Vec<Vec<u8>>,
-    /// Text between participant and time, by answer.
+    /// Text between the participant and the time, by answer.
     ends: [Vec<u8>; Answer::ALL.len()],
     phase: Vec<u8>,
-    /// Rows of one question are numbered.
+    /// True if ids of responses contain the number of the row within its question.
     events: bool,
 }
 
-/// State shared by consecutive lines.
+/// Cache that speeds up consecutive lines.
 #[derive(Debug, Default)]
 pub(crate) struct LineCache {
     days: DayCache,
-    stencils: [Stencil; Answer::ALL.len()],
+    templates: [LineTemplate; Answer::ALL.len()],
 }
 
-/// The last line with its answer, if it was about one item and had a full time: the next one differs in participant and
-/// time only.
+/// Last line with one answer to one item, if its time had a fraction. The next such line differs only in participant and
+/// time, which have a fixed length and are overwritten in a copy.
 #[derive(Debug, Default)]
-struct Stencil {
+struct LineTemplate {
     subject: u32,
     line: Vec<u8>,
-    /// Offsets of the participant, which the line holds twice.
-    who: [usize; 2],
+    /// Offsets of the pseudonym, which a line contains twice.
+    pseudonym_offsets: [usize; 2],
 }
 
-const START: &[u8] = b"{\"id\":\"vote:";
-/// A time and what follows it in a line: a quote and a brace.
+const LINE_START: &[u8] = b"{\"id\":\"vote:";
+/// Length of the time with its closing quote, and of the line's closing brace.
 const TIME_AND_END: usize = FULL_LENGTH + 2;
-const PARTICIPANT: &[u8] = b",\"participantRef\":";
+const PARTICIPANT_KEY: &[u8] = b",\"participantRef\":";
 
 impl RowFormatter {
     pub(crate) fn new<'i>(
@@ -54,26 +54,27 @@ impl RowFormatter {
         phase: &str,
         events: bool,
     ) -> Self {
-        let quoted = |text: &str| {
-            let mut quoted = Vec::new();
-            json::text(&mut quoted, text);
-            quoted
+        let quote = |text: &str| {
+            let mut text_with_quotes = Vec::new();
+            json::text(&mut text_with_quotes, text);
+            text_with_quotes
         };
-        let bare = |text: &str| {
-            let quoted = quoted(text);
-            quoted[1..quoted.len() - 1].to_vec()
+        let escape_without_quotes = |text: &str| {
+            let text_with_quotes = quote(text);
+            text_with_quotes[1..text_with_quotes.len() - 1].to_vec()
         };
         let (keys, ids): (Vec<Vec<u8>>, Vec<Vec<u8>>) =
-            items.map(|(key, id)| (bare(key), quoted(id))).unzip();
-        let apart = |key: &Vec<u8>| {
+            items.map(|(key, id)| (escape_without_quotes(key), quote(id))).unzip();
+        let escape_separators = |key: &Vec<u8>| {
             let escaped = key.iter().map(|byte| match byte {
+                // A percent sign is escaped too, so that `1%3A2` and `1:2` stay different.
                 b':' => b"%3A".to_vec(),
                 b'%' => b"%25".to_vec(),
                 byte => vec![*byte],
             });
             escaped.flatten().collect()
         };
-        let pair_keys = keys.iter().map(apart).collect();
+        let pair_keys = keys.iter().map(escape_separators).collect();
         let mut phase_text = b"\",\"phaseId\":".to_vec();
         json::text(&mut phase_text, phase);
         phase_text.extend_from_slice(b",\"subjectRef\":");
@@ -83,7 +84,7 @@ impl RowFormatter {
         Self { keys, pair_keys, ids, ends, phase: phase_text, events }
     }
 
-    /// A response with its participant.
+    /// Appends the line of a response with its participant.
     #[inline]
     pub(crate) fn row(
         &self,
@@ -91,67 +92,76 @@ impl RowFormatter {
         row: Row,
         number: u32,
         names: Option<&HashMap<u128, String>>,
-        before: &mut LineCache,
+        cache: &mut LineCache,
     ) {
         let at = match row.at() {
+            // The template needs a fixed layout: a time with a fraction, one item, no number and no reference name.
             Some(at) if at.fine && row.object == NO_OBJECT && !self.events && names.is_none() => at,
             at => {
                 let name = names.and_then(|names| names.get(&row.who));
-                self.beginning(into, row, number, &json::hex(row.who), name);
-                return self.ending(into, row, at, &mut before.days);
+                self.write_beginning(into, row, number, &json::hex(row.who), name);
+                return self.write_ending(into, row, at, &mut cache.days);
             }
         };
-        let stencil = &mut before.stencils[row.answer() as usize];
-        if stencil.subject != row.subject || stencil.line.is_empty() {
-            self.cut(stencil, row, at);
+        let template = &mut cache.templates[row.answer() as usize];
+        if template.subject != row.subject || template.line.is_empty() {
+            self.rebuild_template(template, row, at);
         }
-        let from = into.len();
-        into.extend_from_slice(&stencil.line);
-        let line = &mut into[from..];
-        let who = json::hex(row.who);
-        for offset in stencil.who {
-            line[offset..offset + who.len()].copy_from_slice(&who);
+        let start = into.len();
+        into.extend_from_slice(&template.line);
+        let line = &mut into[start..];
+        let pseudonym = json::hex(row.who);
+        for offset in template.pseudonym_offsets {
+            line[offset..offset + pseudonym.len()].copy_from_slice(&pseudonym);
         }
-        let time = line.len() - TIME_AND_END;
-        line[time..time + FULL_LENGTH].copy_from_slice(&at.text(&mut before.days));
+        let time_offset = line.len() - TIME_AND_END;
+        line[time_offset..time_offset + FULL_LENGTH].copy_from_slice(&at.text(&mut cache.days));
     }
 
     #[cold]
-    fn cut(&self, stencil: &mut Stencil, row: Row, at: Timestamp) {
-        let who = json::hex(row.who);
-        stencil.subject = row.subject;
-        stencil.line.clear();
-        self.beginning(&mut stencil.line, row, 1, &who, None);
-        let again = stencil.line.len() - 1 - who.len();
-        stencil.who = [START.len() + self.keys[row.subject as usize].len() + 1, again];
-        self.ending(&mut stencil.line, row, Some(at), &mut DayCache::default());
+    fn rebuild_template(&self, template: &mut LineTemplate, row: Row, at: Timestamp) {
+        let pseudonym = json::hex(row.who);
+        template.subject = row.subject;
+        template.line.clear();
+        self.write_beginning(&mut template.line, row, 1, &pseudonym, None);
+        let second_offset = template.line.len() - 1 - pseudonym.len();
+        template.pseudonym_offsets =
+            [LINE_START.len() + self.keys[row.subject as usize].len() + 1, second_offset];
+        self.write_ending(&mut template.line, row, Some(at), &mut DayCache::default());
     }
 
-    /// The beginning of any row, up to its participant.
-    fn beginning(&self, into: &mut Vec<u8>, row: Row, number: u32, who: &[u8], name: Option<&String>) {
-        into.extend_from_slice(START);
-        self.question(into, row.subject, row.object);
+    /// Appends the part of a line up to its participant.
+    fn write_beginning(
+        &self,
+        into: &mut Vec<u8>,
+        row: Row,
+        number: u32,
+        pseudonym: &[u8],
+        name: Option<&String>,
+    ) {
+        into.extend_from_slice(LINE_START);
+        self.write_question_key(into, row.subject, row.object);
         into.push(b':');
-        into.extend_from_slice(who);
+        into.extend_from_slice(pseudonym);
         if self.events {
             into.push(b':');
-            json::number(into, u64::from(number));
+            json::write_number(into, u64::from(number));
         }
-        self.refs(into, row.subject, row.object);
-        into.extend_from_slice(PARTICIPANT);
+        self.write_references(into, row.subject, row.object);
+        into.extend_from_slice(PARTICIPANT_KEY);
         match name {
             Some(name) => json::text(into, name),
             None => {
                 into.push(b'"');
                 into.extend_from_slice(PREFIX.as_bytes());
-                into.extend_from_slice(who);
+                into.extend_from_slice(pseudonym);
                 into.push(b'"');
             }
         }
     }
 
-    /// Appends the part of a response behind the participant.
-    fn ending(&self, into: &mut Vec<u8>, row: Row, at: Option<Timestamp>, days: &mut DayCache) {
+    /// Appends the part of a line after its participant.
+    fn write_ending(&self, into: &mut Vec<u8>, row: Row, at: Option<Timestamp>, days: &mut DayCache) {
         into.extend_from_slice(&self.ends[row.answer() as usize]);
         match at {
             Some(at) => {
@@ -163,21 +173,21 @@ impl RowFormatter {
         }
     }
 
-    /// Formats a response of many participants.
+    /// Appends the line of a response that counts several participants.
     pub(crate) fn tally(&self, into: &mut Vec<u8>, subject: u32, object: u32, answer: Answer, count: u64) {
         into.extend_from_slice(b"{\"id\":\"tally:");
-        self.question(into, subject, object);
+        self.write_question_key(into, subject, object);
         into.push(b':');
         into.extend_from_slice(answer.as_str().as_bytes());
-        self.refs(into, subject, object);
+        self.write_references(into, subject, object);
         into.extend_from_slice(b",\"participantRef\":null,\"response\":\"");
         into.extend_from_slice(answer.as_str().as_bytes());
         into.extend_from_slice(b"\",\"count\":");
-        json::number(into, count);
+        json::write_number(into, count);
         into.extend_from_slice(b",\"occurredAt\":null}");
     }
 
-    fn question(&self, into: &mut Vec<u8>, subject: u32, object: u32) {
+    fn write_question_key(&self, into: &mut Vec<u8>, subject: u32, object: u32) {
         if object == NO_OBJECT {
             into.extend_from_slice(&self.keys[subject as usize]);
         } else {
@@ -187,7 +197,7 @@ impl RowFormatter {
         }
     }
 
-    fn refs(&self, into: &mut Vec<u8>, subject: u32, object: u32) {
+    fn write_references(&self, into: &mut Vec<u8>, subject: u32, object: u32) {
         into.extend_from_slice(&self.phase);
         into.extend_from_slice(&self.ids[subject as usize]);
         if object != NO_OBJECT {
@@ -205,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_of_pairs_are_unambiguous_whatever_the_keys_hold() {
+    fn ids_of_pairs_are_unambiguous_for_any_keys() {
         let keys = ["1:2", "3", "1", "2:3", "1%3A2", "%"];
         let shape = RowFormatter::new(keys.iter().map(|key| (*key, *key)), "phase", false);
         let mut ids = BTreeSet::new();

@@ -1,6 +1,4 @@
-//! Writes a growing file to disk in the background and drops it from the page cache.
-//!
-//! Durability comes from the final sync in `output`.
+//! Syncs a growing file to disk in the background and drops its pages from the page cache. `output` does the final sync.
 
 use std::{
     fs::File,
@@ -9,58 +7,62 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// Bytes that are brought to disk together; thrice as many may wait for it. A file of many gigabytes would otherwise
-/// push out of memory what other programs use, and new memory costs several times what used memory does.
-const CHUNK: u64 = 64 << 20;
+/// Bytes between two syncs. Up to three times as many can be unsynced: being written, queued, and being synced. Without
+/// writeback, a file of many gigabytes evicts the pages of other programs, and writing to newly allocated pages costs
+/// several times as much as reusing dropped ones.
+const CHUNK_BYTES: u64 = 64 << 20;
 
+/// Background sync of one file.
 #[derive(Debug, Default)]
 pub(super) struct Writeback {
-    since: u64,
+    unsynced_bytes: u64,
     thread: Option<(SyncSender<()>, JoinHandle<io::Result<()>>)>,
 }
 
 impl Writeback {
-    /// Counts written bytes, and waits if the disk is behind.
+    /// Counts written bytes. Blocks while the disk is more than one request behind.
     #[inline]
-    pub(super) fn written(&mut self, file: &File, bytes: u64) -> io::Result<()> {
-        self.since += bytes;
-        if self.since < CHUNK { Ok(()) } else { self.settle(file) }
+    pub(super) fn record_write(&mut self, file: &File, bytes: u64) -> io::Result<()> {
+        self.unsynced_bytes += bytes;
+        if self.unsynced_bytes < CHUNK_BYTES { Ok(()) } else { self.request_sync(file) }
     }
 
     #[cold]
-    fn settle(&mut self, file: &File) -> io::Result<()> {
-        self.since = 0;
+    fn request_sync(&mut self, file: &File) -> io::Result<()> {
+        self.unsynced_bytes = 0;
         if self.thread.is_none() {
             let file = file.try_clone()?;
-            let (ask, asked) = sync_channel(1);
-            let settle = move || {
-                for () in asked {
+            let (request, requests) = sync_channel(1);
+            let sync_chunks = move || {
+                for () in requests {
                     file.sync_data()?;
-                    forget(&file);
+                    drop_cached_pages(&file);
                 }
                 Ok(())
             };
-            self.thread = Some((ask, thread::Builder::new().name("settle".to_owned()).spawn(settle)?));
+            self.thread =
+                Some((request, thread::Builder::new().name("settle".to_owned()).spawn(sync_chunks)?));
         }
         match &self.thread {
-            Some((ask, _)) if ask.send(()).is_err() => self.finish(),
+            // A closed channel means that the thread ended with an error, which `finish` returns.
+            Some((request, _)) if request.send(()).is_err() => self.finish(),
             _ => Ok(()),
         }
     }
 
-    /// Waits for the background sync, and reports its errors.
+    /// Waits for the background sync, and returns its error.
     pub(super) fn finish(&mut self) -> io::Result<()> {
-        let Some((ask, thread)) = self.thread.take() else { return Ok(()) };
-        drop(ask);
+        let Some((request, thread)) = self.thread.take() else { return Ok(()) };
+        drop(request);
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
-/// Drops pages that are on disk from memory. Advice only: its failure changes nothing.
+/// Advises the kernel to drop the file's clean pages. A failure only costs memory, so it is ignored.
 #[cfg(target_os = "linux")]
-fn forget(file: &File) {
+fn drop_cached_pages(file: &File) {
     let _advice = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
 }
 
 #[cfg(not(target_os = "linux"))]
-fn forget(_file: &File) {}
+fn drop_cached_pages(_file: &File) {}

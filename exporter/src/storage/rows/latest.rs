@@ -1,43 +1,43 @@
-//! Keeps the latest of several answers to one question, or numbers them.
-//!
-//! Rows are expected in the order of a bundle.
+//! Keeps the latest of several answers to one question, or numbers them. Rows have to arrive in the order of a bundle.
 
 use super::Row;
 
-/// Lets the last row of each question pass, or numbers them all.
+/// Filter that returns the last row of each question, or numbers all rows of a question if `events` is set.
 #[derive(Debug)]
-pub(crate) struct Latest {
+pub(crate) struct LatestAnswers {
     events: bool,
-    held: Option<Row>,
+    previous_row: Option<Row>,
     number: u32,
-    /// Rows that a later one has replaced.
+    /// Number of rows that were replaced by a later row.
     pub(crate) superseded: u64,
 }
 
-impl Latest {
+impl LatestAnswers {
     pub(crate) fn new(events: bool) -> Self {
-        Self { events, held: None, number: 0, superseded: 0 }
+        Self { events, previous_row: None, number: 0, superseded: 0 }
     }
 
-    /// The row that is due, with its number among those of its question (1 if only the latest counts).
+    /// Returns the previous row unless `row` replaces it, with its number among the rows of its question (1 if only the
+    /// latest counts).
     pub(crate) fn push(&mut self, row: Row) -> Option<(Row, u32)> {
-        let held = self.held.replace(row)?;
-        let same = held.same_question(&row);
+        let previous_row = self.previous_row.replace(row)?;
+        let is_same_question = previous_row.is_same_question(&row);
         if !self.events {
-            self.superseded += u64::from(same);
-            return (!same).then_some((held, 1));
+            self.superseded += u64::from(is_same_question);
+            return (!is_same_question).then_some((previous_row, 1));
         }
         self.number += 1;
         let number = self.number;
-        if !same {
+        // The next row starts another question, whose numbers begin at 1 again.
+        if !is_same_question {
             self.number = 0;
         }
-        Some((held, number))
+        Some((previous_row, number))
     }
 
     pub(crate) fn finish(&mut self) -> Option<(Row, u32)> {
         let number = if self.events { self.number + 1 } else { 1 };
-        self.held.take().map(|row| (row, number))
+        self.previous_row.take().map(|row| (row, number))
     }
 }
 
@@ -50,22 +50,22 @@ mod tests {
         Row::new(who, 0, NO_OBJECT, answer, Timestamp::from_epoch(seconds), 0)
     }
 
-    fn all(events: bool, rows: &[Row]) -> (Vec<(Row, u32)>, u64) {
-        let mut latest = Latest::new(events);
-        let mut out: Vec<_> = rows.iter().filter_map(|row| latest.push(*row)).collect();
-        out.extend(latest.finish());
-        (out, latest.superseded)
+    fn collect_answers(events: bool, rows: &[Row]) -> (Vec<(Row, u32)>, u64) {
+        let mut latest = LatestAnswers::new(events);
+        let mut answers: Vec<_> = rows.iter().filter_map(|row| latest.push(*row)).collect();
+        answers.extend(latest.finish());
+        (answers, latest.superseded)
     }
 
     #[test]
-    fn the_last_of_equal_times_wins() {
+    fn last_row_with_equal_time_is_kept() {
         let rows = [row(1, 5, Answer::Agree), row(1, 5, Answer::Pass), row(2, 1, Answer::Disagree)];
-        assert_eq!(all(false, &rows), (vec![(rows[1], 1), (rows[2], 1)], 1));
+        assert_eq!(collect_answers(false, &rows), (vec![(rows[1], 1), (rows[2], 1)], 1));
     }
 
     #[test]
     fn events_are_all_kept_and_numbered() {
         let rows = [row(1, 4, Answer::Agree), row(1, 5, Answer::Pass), row(2, 1, Answer::Disagree)];
-        assert_eq!(all(true, &rows), (vec![(rows[0], 1), (rows[1], 2), (rows[2], 1)], 0));
+        assert_eq!(collect_answers(true, &rows), (vec![(rows[0], 1), (rows[1], 2), (rows[2], 1)], 0));
     }
 }

@@ -1,4 +1,4 @@
-//! One answer of one participant, packed into 32 bytes so that millions can be sorted.
+//! Packs one answer of one participant into 32 bytes, so that millions of rows can be sorted.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -16,15 +16,15 @@ use crate::{
     timestamp::{self, Timestamp},
 };
 
-/// 32 bytes. Items are named by their place in the list of items.
+/// Answer of one participant. Items are identified by their index in the list of items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) who: u128,
     pub(crate) subject: u32,
-    /// `NO_OBJECT` if there is no second item.
+    /// Second item of a comparison, or [`NO_OBJECT`].
     pub(crate) object: u32,
-    /// Bit fields from the top: time (49 bits, 0 for none), group (11 bits, 0 for none), fraction (1 bit), answer (3
-    /// bits).
+    /// Bit fields from the highest bit: time (49 bits, 0 for none), group (11 bits, 0 for none), time has a fraction
+    /// (1 bit), answer (3 bits).
     packed: u64,
 }
 
@@ -33,24 +33,26 @@ pub(crate) struct Row {
 pub(crate) struct Read {
     pub(crate) flow: Flow,
     pub(crate) rows: u64,
-    /// The file of the rows, if it was read to its end.
+    /// Size and digest of the file, if it was read to its end.
     pub(crate) ended: Option<FileDigest>,
 }
 
 pub(crate) const NO_OBJECT: u32 = u32::MAX;
-/// The first moment that there can be is 1.
-const OFFSET: i64 = 1 - timestamp::FIRST;
-const TIME: u32 = 15;
-const GROUP: u32 = 4;
-const GROUPS: u64 = (1 << (TIME - GROUP)) - 1;
-/// Number of groups that a row can tell apart.
-pub(crate) const MOST_GROUPS: usize = GROUPS as usize;
+/// Maps the earliest possible time to 1, because 0 means no time.
+const TIME_OFFSET: i64 = 1 - timestamp::FIRST;
+const TIME_SHIFT: u32 = 15;
+const GROUP_SHIFT: u32 = 4;
+const GROUP_MASK: u64 = (1 << (TIME_SHIFT - GROUP_SHIFT)) - 1;
+/// Maximum number of groups, limited by the bits of a row.
+pub(crate) const MOST_GROUPS: usize = GROUP_MASK as usize;
 
-const _: () =
-    assert!((timestamp::LAST + OFFSET).cast_unsigned() < 1 << (u64::BITS - TIME), "each has a place");
+const _: () = assert!(
+    (timestamp::LAST + TIME_OFFSET).cast_unsigned() < 1 << (u64::BITS - TIME_SHIFT),
+    "each has a place"
+);
 
 impl Row {
-    /// Stands where a row will be.
+    /// Placeholder for a slot that is filled later.
     pub(crate) const NONE: Self = Self { who: 0, subject: 0, object: NO_OBJECT, packed: 0 };
 
     pub(crate) fn new(
@@ -61,47 +63,50 @@ impl Row {
         at: Option<Timestamp>,
         group: u16,
     ) -> Self {
-        let time = at.map_or(0, |at| (at.millis + OFFSET).cast_unsigned());
-        let fine = u64::from(at.is_some_and(|at| at.fine));
-        let packed =
-            time << TIME | (u64::from(group) & GROUPS) << GROUP | fine << 3 | u64::from(answer as u8);
+        let time = at.map_or(0, |at| (at.millis + TIME_OFFSET).cast_unsigned());
+        let has_fraction = u64::from(at.is_some_and(|at| at.fine));
+        let packed = time << TIME_SHIFT
+            | (u64::from(group) & GROUP_MASK) << GROUP_SHIFT
+            | has_fraction << 3
+            | u64::from(answer as u8);
         Self { who, subject, object, packed }
     }
 
-    /// Same answer by this participant and group.
+    /// Copy of the row with another participant and group.
     #[inline]
     pub(crate) fn by(self, who: u128, group: u16) -> Self {
-        let others = self.packed & !(GROUPS << GROUP);
-        Self { who, packed: others | (u64::from(group) & GROUPS) << GROUP, ..self }
+        let bits_without_group = self.packed & !(GROUP_MASK << GROUP_SHIFT);
+        Self { who, packed: bits_without_group | (u64::from(group) & GROUP_MASK) << GROUP_SHIFT, ..self }
     }
 
     pub(crate) fn answer(self) -> Answer {
         Answer::ALL[(self.packed & 7) as usize % Answer::ALL.len()]
     }
 
-    /// 0 for none, else one more than its place among the groups.
+    /// Index of the group plus one; 0 for none.
     pub(crate) fn group(self) -> usize {
-        (self.packed >> GROUP & GROUPS) as usize
+        (self.packed >> GROUP_SHIFT & GROUP_MASK) as usize
     }
 
     pub(crate) fn at(self) -> Option<Timestamp> {
-        let time = self.packed >> TIME;
-        (time != 0).then(|| Timestamp { millis: time.cast_signed() - OFFSET, fine: self.packed & 8 != 0 })
+        let time = self.packed >> TIME_SHIFT;
+        (time != 0)
+            .then(|| Timestamp { millis: time.cast_signed() - TIME_OFFSET, fine: self.packed & 8 != 0 })
     }
 
-    /// Rows of one participant about one thing.
-    pub(crate) fn same_question(&self, other: &Self) -> bool {
+    /// True if both rows are answers of one participant to one item or pair.
+    pub(crate) fn is_same_question(&self, other: &Self) -> bool {
         self.who == other.who && self.subject == other.subject && self.object == other.object
     }
 
-    /// The order of a bundle; rows that are equal in it keep that of their file.
+    /// Key of the bundle order. The answer is not part of it: rows with equal keys keep the order of their file.
     pub(crate) fn sort_key(&self) -> (u32, u32, u128, u64) {
-        // No object comes first.
-        (self.subject, self.object.wrapping_add(1), self.who, self.packed >> TIME)
+        // Wrapping turns `NO_OBJECT` into 0, so that single answers are before comparisons.
+        (self.subject, self.object.wrapping_add(1), self.who, self.packed >> TIME_SHIFT)
     }
 
-    pub(crate) fn to_bytes(self) -> [u8; SIZE] {
-        let mut bytes = [0; SIZE];
+    pub(crate) fn to_bytes(self) -> [u8; ROW_BYTES] {
+        let mut bytes = [0; ROW_BYTES];
         bytes[..16].copy_from_slice(&self.who.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.subject.to_le_bytes());
         bytes[20..24].copy_from_slice(&self.object.to_le_bytes());
@@ -109,19 +114,24 @@ impl Row {
         bytes
     }
 
-    pub(crate) fn from_bytes(bytes: &[u8; SIZE]) -> Self {
-        let whole = u128::from_le_bytes(half(bytes, 0));
-        let rest = u128::from_le_bytes(half(bytes, 16));
-        Self { who: whole, subject: rest as u32, object: (rest >> 32) as u32, packed: (rest >> 64) as u64 }
+    pub(crate) fn from_bytes(bytes: &[u8; ROW_BYTES]) -> Self {
+        let participant = u128::from_le_bytes(read_u128(bytes, 0));
+        let packed_fields = u128::from_le_bytes(read_u128(bytes, 16));
+        Self {
+            who: participant,
+            subject: packed_fields as u32,
+            object: (packed_fields >> 32) as u32,
+            packed: (packed_fields >> 64) as u64,
+        }
     }
 }
 
-pub(crate) const SIZE: usize = 32;
+pub(crate) const ROW_BYTES: usize = 32;
 
-fn half(bytes: &[u8; SIZE], from: usize) -> [u8; 16] {
-    let mut half = [0; 16];
-    half.copy_from_slice(&bytes[from..from + 16]);
-    half
+fn read_u128(bytes: &[u8; ROW_BYTES], from: usize) -> [u8; 16] {
+    let mut bytes_of_half = [0; 16];
+    bytes_of_half.copy_from_slice(&bytes[from..from + 16]);
+    bytes_of_half
 }
 
 #[cfg(test)]
@@ -130,32 +140,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_keeps_what_it_was_made_of() {
+    fn packed_row_keeps_its_fields() {
         let ends = ["0000-01-01T00:00:00Z", "6429-10-17T02:45:55.328Z", "9999-12-31T23:59:59.999Z"];
         let ends = ends.map(|text| Some(Timestamp::parse(text).unwrap()));
-        let most = u16::try_from(MOST_GROUPS).unwrap();
+        let last_group = u16::try_from(MOST_GROUPS).unwrap();
         for at in [None, Timestamp::from_epoch(1_658_933_760_180), Timestamp::from_epoch(-5)]
             .into_iter()
             .chain(ends)
         {
             for answer in Answer::ALL {
-                let row = Row::new(u128::MAX - 7, 3, 9, answer, at, most).by(u128::MAX - 7, most);
-                let back = Row::from_bytes(&row.to_bytes());
-                assert_eq!(row, back);
-                assert_eq!((back.answer(), back.at(), back.group()), (answer, at, MOST_GROUPS));
+                let row = Row::new(u128::MAX - 7, 3, 9, answer, at, last_group).by(u128::MAX - 7, last_group);
+                let decoded = Row::from_bytes(&row.to_bytes());
+                assert_eq!(row, decoded);
+                assert_eq!((decoded.answer(), decoded.at(), decoded.group()), (answer, at, MOST_GROUPS));
             }
         }
     }
 
     #[test]
-    fn later_rows_come_later_whatever_they_answer() {
+    fn sort_key_orders_by_time_and_ignores_answer_and_group() {
         let at = |seconds| Timestamp::from_epoch(seconds);
-        let early = Row::new(1, 0, NO_OBJECT, Answer::Equal, at(10), 7);
-        let late = Row::new(1, 0, NO_OBJECT, Answer::Agree, at(11), 0);
-        assert!(early.sort_key() < late.sort_key());
-        let unknown = Row::new(1, 0, NO_OBJECT, Answer::Equal, None, 7);
-        assert!(unknown.sort_key() < early.sort_key());
-        let twin = Row::new(1, 0, NO_OBJECT, Answer::Disagree, at(10), 0);
-        assert_eq!(early.sort_key(), twin.sort_key());
+        let early_row = Row::new(1, 0, NO_OBJECT, Answer::Equal, at(10), 7);
+        let late_row = Row::new(1, 0, NO_OBJECT, Answer::Agree, at(11), 0);
+        assert!(early_row.sort_key() < late_row.sort_key());
+        let timeless_row = Row::new(1, 0, NO_OBJECT, Answer::Equal, None, 7);
+        assert!(timeless_row.sort_key() < early_row.sort_key());
+        let same_time_row = Row::new(1, 0, NO_OBJECT, Answer::Disagree, at(10), 0);
+        assert_eq!(early_row.sort_key(), same_time_row.sort_key());
     }
 }

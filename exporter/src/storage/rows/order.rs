@@ -1,6 +1,5 @@
-//! Sorts an adapter's rows into the order of a bundle, and keeps the latest answer to each question.
-//!
-//! Rows that come item by item need the memory of one item's rows; all others are sorted, on disk if need be.
+//! Sorts an adapter's rows into the order of a bundle, and keeps the latest answer to each question. Rows that arrive
+//! item by item need memory for the rows of one item; all others are sorted, on disk if necessary.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -9,18 +8,18 @@
 
 use std::path::Path;
 
-use super::{NO_OBJECT, Row, latest::Latest, sorter::Sorter};
+use super::{NO_OBJECT, Row, latest::LatestAnswers, sorter::Sorter};
 use crate::error::ConvertError;
 
 /// Receiver of rows in the order of a bundle.
 pub(crate) trait Sink {
-    /// `number` counts the rows of one question.
+    /// Receives the next row. `number` is its place among the rows of its question, from 1.
     fn take(&mut self, row: Row, number: u32) -> Result<(), ConvertError>;
-    /// Everything so far was in vain and will come again: the input was not in order after all.
+    /// Discards all rows received so far. Called when the input turns out not to be in order; its rows are sent again.
     fn again(&mut self) -> Result<(), ConvertError>;
 }
 
-/// Settings for sorting rows.
+/// Settings of the sort.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order<'o> {
     pub(crate) events: bool,
@@ -28,73 +27,74 @@ pub(crate) struct Order<'o> {
     pub(crate) folder: &'o Path,
 }
 
-/// Tells a reader of rows whether to continue.
+/// Answer of a row's receiver: whether the adapter should read on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     More,
     Enough,
 }
 
-fn pass(latest: &mut Latest, row: Row, sink: &mut impl Sink) -> Result<(), ConvertError> {
+fn push_latest(latest: &mut LatestAnswers, row: Row, sink: &mut impl Sink) -> Result<(), ConvertError> {
     match latest.push(row) {
         Some((row, number)) => sink.take(row, number),
         None => Ok(()),
     }
 }
 
-/// Collects the rows of one item until those of the next one come.
+/// Sorts rows that arrive item by item: collects those of one item until a row of the next item arrives.
 #[derive(Debug)]
 pub(crate) struct Grouped {
     rows: Vec<Row>,
-    dealt: Piles,
-    most: usize,
-    latest: Latest,
+    buckets: Buckets,
+    max_rows: usize,
+    latest: LatestAnswers,
 }
 
-/// Rows of one question by the first bits of their pseudonyms, which are as good as random: few share their pile.
+/// Bucket sort of one item's rows by the upper bits of their pseudonyms. Pseudonyms are uniformly distributed, so buckets
+/// have few rows.
 #[derive(Debug, Default)]
-struct Piles {
+struct Buckets {
     rows: Vec<Row>,
-    /// End of each pile.
+    /// End of each bucket in `rows`.
     ends: Vec<u32>,
 }
 
-/// Bytes that a row takes: where it is collected, where it is dealt to, and its part of the piles.
-const COST: usize = 2 * super::SIZE + size_of::<u32>();
+/// Memory of a row: in the collected rows, in the buckets, and its share of `ends`.
+const BYTES_PER_ROW: usize = 2 * super::ROW_BYTES + size_of::<u32>();
 
-impl Piles {
-    /// Rows of a pile keep the order in which they came.
-    fn deal(&mut self, rows: &[Row]) {
-        // One or two rows a pile; with one pile alone there is no bit to look at.
+impl Buckets {
+    /// Distributes the rows into buckets. Rows of one bucket keep their order of arrival.
+    fn distribute(&mut self, rows: &[Row]) {
+        // One or two rows a bucket. At least four buckets, because the shift below would overflow with zero bits.
         let bits = rows.len().max(4).ilog2();
-        let pile = |row: &Row| (row.who >> (u128::BITS - bits)) as usize;
+        let bucket_of = |row: &Row| (row.who >> (u128::BITS - bits)) as usize;
         self.ends.clear();
         self.ends.resize(1 << bits, 0);
-        rows.iter().for_each(|row| self.ends[pile(row)] += 1);
-        let mut begins = 0;
+        rows.iter().for_each(|row| self.ends[bucket_of(row)] += 1);
+        let mut start = 0;
         for end in &mut self.ends {
-            begins += std::mem::replace(end, begins);
+            start += std::mem::replace(end, start);
         }
         self.rows.clear();
         self.rows.resize(rows.len(), Row::NONE);
         for row in rows {
-            let end = &mut self.ends[pile(row)];
+            let end = &mut self.ends[bucket_of(row)];
             self.rows[*end as usize] = *row;
             *end += 1;
         }
     }
 
-    /// Returns the piles, each sorted.
-    fn piles(&mut self) -> impl Iterator<Item = &[Row]> {
-        let mut rest = self.rows.as_mut_slice();
-        let mut begins = 0;
+    /// Returns the buckets in order, each sorted.
+    fn sorted_buckets(&mut self) -> impl Iterator<Item = &[Row]> {
+        let mut remaining_rows = self.rows.as_mut_slice();
+        let mut start = 0;
         self.ends.iter().map(move |end| {
-            let (pile, behind) = std::mem::take(&mut rest).split_at_mut((end - begins) as usize);
-            (rest, begins) = (behind, *end);
-            if pile.len() > 1 {
-                pile.sort_by_key(Row::sort_key);
+            let (bucket, tail) = std::mem::take(&mut remaining_rows).split_at_mut((end - start) as usize);
+            (remaining_rows, start) = (tail, *end);
+            if bucket.len() > 1 {
+                bucket.sort_by_key(Row::sort_key);
             }
-            &*pile
+            &*bucket
         })
     }
 }
@@ -103,17 +103,18 @@ impl Grouped {
     pub(crate) fn new(order: Order<'_>) -> Self {
         Self {
             rows: Vec::new(),
-            dealt: Piles::default(),
-            most: (order.memory / COST).clamp(1, u32::MAX as usize),
-            latest: Latest::new(order.events),
+            buckets: Buckets::default(),
+            max_rows: (order.memory / BYTES_PER_ROW).clamp(1, u32::MAX as usize),
+            latest: LatestAnswers::new(order.events),
         }
     }
 
-    /// `Enough`: these rows are not in order, or one item's do not fit, and have to be sorted.
+    /// Adds a row. Returns `Enough` if the rows are not in order, or if those of one item exceed the memory; the caller then
+    /// has to start over with [`Sorted`].
     #[inline]
     pub(crate) fn push(&mut self, row: Row, sink: &mut impl Sink) -> Result<Flow, ConvertError> {
         if let Some(last) = self.rows.last() {
-            if row.subject < last.subject || self.rows.len() >= self.most {
+            if row.subject < last.subject || self.rows.len() >= self.max_rows {
                 return Ok(Flow::Enough);
             }
             if row.subject > last.subject {
@@ -125,20 +126,21 @@ impl Grouped {
     }
 
     fn flush(&mut self, sink: &mut impl Sink) -> Result<(), ConvertError> {
+        // Buckets order rows by pseudonym, but comparisons are ordered by their second item first.
         if self.rows.iter().any(|row| row.object != NO_OBJECT) {
             self.rows.sort_by_key(Row::sort_key);
-            self.rows.drain(..).try_for_each(|row| pass(&mut self.latest, row, sink))?;
+            self.rows.drain(..).try_for_each(|row| push_latest(&mut self.latest, row, sink))?;
             return Ok(());
         }
-        self.dealt.deal(&self.rows);
-        for pile in self.dealt.piles() {
-            pile.iter().try_for_each(|row| pass(&mut self.latest, *row, sink))?;
+        self.buckets.distribute(&self.rows);
+        for bucket in self.buckets.sorted_buckets() {
+            bucket.iter().try_for_each(|row| push_latest(&mut self.latest, *row, sink))?;
         }
         self.rows.clear();
         Ok(())
     }
 
-    /// Passes on the last rows and returns the number of superseded ones.
+    /// Sends the last rows to the sink, and returns the number of superseded rows.
     pub(crate) fn finish(mut self, sink: &mut impl Sink) -> Result<u64, ConvertError> {
         self.flush(sink)?;
         if let Some((row, number)) = self.latest.finish() {
@@ -148,16 +150,16 @@ impl Grouped {
     }
 }
 
-/// Sorts everything.
+/// Sorts rows that arrive in any order, in memory or on disk.
 #[derive(Debug)]
 pub(crate) struct Sorted {
     sorter: Sorter,
-    latest: Latest,
+    latest: LatestAnswers,
 }
 
 impl Sorted {
     pub(crate) fn new(order: Order<'_>) -> Self {
-        Self { sorter: Sorter::new(order.folder, order.memory), latest: Latest::new(order.events) }
+        Self { sorter: Sorter::new(order.folder, order.memory), latest: LatestAnswers::new(order.events) }
     }
 
     pub(crate) fn push(&mut self, row: Row) -> Result<Flow, ConvertError> {
@@ -167,7 +169,7 @@ impl Sorted {
 
     pub(crate) fn finish(mut self, sink: &mut impl Sink) -> Result<u64, ConvertError> {
         let latest = &mut self.latest;
-        self.sorter.finish(|row| pass(latest, row, sink))?;
+        self.sorter.finish(|row| push_latest(latest, row, sink))?;
         if let Some((row, number)) = latest.finish() {
             sink.take(row, number)?;
         }

@@ -1,6 +1,4 @@
-//! External merge sort of rows.
-//!
-//! It is stable: rows with equal keys keep the order in which they came.
+//! External merge sort of rows. Stable: rows with equal keys keep their order of arrival.
 
 use std::{
     cmp::Reverse,
@@ -10,113 +8,116 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Row, SIZE};
+use super::{ROW_BYTES, Row};
 use crate::error::ConvertError;
 
-/// Collects rows, and gives them back in order.
+/// Collects rows, and returns them in order.
 #[derive(Debug)]
 pub(crate) struct Sorter {
     folder: PathBuf,
     rows: Vec<Row>,
-    most: usize,
+    max_rows: usize,
     runs: Vec<File>,
 }
 
-/// More runs than this are merged into one before there are more: each costs a file and a buffer.
-const MOST_RUNS: usize = 128;
-const LEAST_ROWS: usize = 1_024;
-const BUFFER: usize = 64 << 10;
+/// Number of runs at which all are merged into one. Each run costs an open file and a read buffer.
+const MAX_RUNS: usize = 128;
+const MIN_ROWS: usize = 1_024;
+const BUFFER_BYTES: usize = 64 << 10;
 
 impl Sorter {
-    /// `memory` bounds the bytes held; runs lie in unnamed files of the folder, which vanish with the process.
+    /// `memory` is the limit in bytes. Runs are unnamed files in `folder`, which the operating system removes when the
+    /// process ends.
     pub(crate) fn new(folder: &Path, memory: usize) -> Self {
-        // The sort itself needs half as much again.
-        let most = (memory / SIZE * 2 / 3).max(LEAST_ROWS);
-        Self { folder: folder.to_owned(), rows: Vec::new(), most, runs: Vec::new() }
+        // A stable sort allocates a buffer of half the rows' size.
+        let max_rows = (memory / ROW_BYTES * 2 / 3).max(MIN_ROWS);
+        Self { folder: folder.to_owned(), rows: Vec::new(), max_rows, runs: Vec::new() }
     }
 
     pub(crate) fn push(&mut self, row: Row) -> Result<(), ConvertError> {
-        if self.rows.len() == self.most {
-            self.spill()?;
+        if self.rows.len() == self.max_rows {
+            self.write_run()?;
         }
         self.rows.push(row);
         Ok(())
     }
 
-    /// Calls with each row in order.
+    /// Calls `visit` with each row in order.
     pub(crate) fn finish(
         mut self,
-        mut each: impl FnMut(Row) -> Result<(), ConvertError>,
+        mut visit: impl FnMut(Row) -> Result<(), ConvertError>,
     ) -> Result<(), ConvertError> {
         if self.runs.is_empty() {
             self.rows.sort_by_key(Row::sort_key);
-            return self.rows.into_iter().try_for_each(each);
+            return self.rows.into_iter().try_for_each(visit);
         }
-        self.spill()?;
+        self.write_run()?;
+        // Releases the memory of the rows before the merge allocates its buffers.
         self.rows = Vec::new();
-        merge(&mut self.runs, &self.folder, &mut each)
+        merge_runs(&mut self.runs, &self.folder, &mut visit)
     }
 
-    fn spill(&mut self) -> Result<(), ConvertError> {
+    fn write_run(&mut self) -> Result<(), ConvertError> {
         self.rows.sort_by_key(Row::sort_key);
-        let mut file = self.run()?;
-        let written = self.rows.iter().try_for_each(|row| file.write_all(&row.to_bytes()));
-        let run = written.and_then(|()| file.into_inner().map_err(io::IntoInnerError::into_error));
-        self.runs.push(run.map_err(|error| self.failed(error))?);
+        let mut run = self.create_run()?;
+        let write_result = self.rows.iter().try_for_each(|row| run.write_all(&row.to_bytes()));
+        let finished_run =
+            write_result.and_then(|()| run.into_inner().map_err(io::IntoInnerError::into_error));
+        self.runs.push(finished_run.map_err(|error| self.sort_error(error))?);
         self.rows.clear();
-        if self.runs.len() == MOST_RUNS {
-            let mut whole = self.run()?;
+        if self.runs.len() == MAX_RUNS {
+            let mut merged_run = self.create_run()?;
             let mut runs = std::mem::take(&mut self.runs);
             let folder = self.folder.clone();
-            merge(&mut runs, &folder, &mut |row| {
-                whole.write_all(&row.to_bytes()).map_err(|error| failed(&folder, error))
+            merge_runs(&mut runs, &folder, &mut |row| {
+                merged_run.write_all(&row.to_bytes()).map_err(|error| sort_error(&folder, error))
             })?;
-            let whole = whole.into_inner().map_err(io::IntoInnerError::into_error);
-            self.runs.push(whole.map_err(|error| self.failed(error))?);
+            let finished_run = merged_run.into_inner().map_err(io::IntoInnerError::into_error);
+            self.runs.push(finished_run.map_err(|error| self.sort_error(error))?);
         }
         Ok(())
     }
 
-    fn run(&self) -> Result<BufWriter<File>, ConvertError> {
-        let file = tempfile::tempfile_in(&self.folder).map_err(|error| self.failed(error))?;
-        Ok(BufWriter::with_capacity(BUFFER, file))
+    fn create_run(&self) -> Result<BufWriter<File>, ConvertError> {
+        let file = tempfile::tempfile_in(&self.folder).map_err(|error| self.sort_error(error))?;
+        Ok(BufWriter::with_capacity(BUFFER_BYTES, file))
     }
 
-    fn failed(&self, error: io::Error) -> ConvertError {
-        failed(&self.folder, error)
+    fn sort_error(&self, error: io::Error) -> ConvertError {
+        sort_error(&self.folder, error)
     }
 }
 
-fn failed(folder: &Path, error: io::Error) -> ConvertError {
+fn sort_error(folder: &Path, error: io::Error) -> ConvertError {
     ConvertError::io("sorting rows in", folder, error)
 }
 
-fn merge(
+fn merge_runs(
     runs: &mut [File],
     folder: &Path,
-    each: &mut impl FnMut(Row) -> Result<(), ConvertError>,
+    visit: &mut impl FnMut(Row) -> Result<(), ConvertError>,
 ) -> Result<(), ConvertError> {
     let mut readers = Vec::with_capacity(runs.len());
-    let mut next = BinaryHeap::with_capacity(runs.len());
-    for (at, run) in runs.iter_mut().enumerate() {
-        run.rewind().map_err(|error| failed(folder, error))?;
-        let mut reader = BufReader::with_capacity(BUFFER, run);
-        if let Some(row) = read(&mut reader).map_err(|error| failed(folder, error))? {
-            next.push(Reverse(RunHead { row, at }));
+    let mut heads = BinaryHeap::with_capacity(runs.len());
+    for (run, file) in runs.iter_mut().enumerate() {
+        file.rewind().map_err(|error| sort_error(folder, error))?;
+        let mut reader = BufReader::with_capacity(BUFFER_BYTES, file);
+        if let Some(row) = read_row(&mut reader).map_err(|error| sort_error(folder, error))? {
+            heads.push(Reverse(RunHead { row, run }));
         }
         readers.push(reader);
     }
-    while let Some(Reverse(RunHead { row, at })) = next.pop() {
-        if let Some(row) = read(&mut readers[at]).map_err(|error| failed(folder, error))? {
-            next.push(Reverse(RunHead { row, at }));
+    while let Some(Reverse(RunHead { row, run })) = heads.pop() {
+        if let Some(row) = read_row(&mut readers[run]).map_err(|error| sort_error(folder, error))? {
+            heads.push(Reverse(RunHead { row, run }));
         }
-        each(row)?;
+        visit(row)?;
     }
     Ok(())
 }
 
-fn read(from: &mut impl Read) -> io::Result<Option<Row>> {
-    let mut bytes = [0; SIZE];
+fn read_row(from: &mut impl Read) -> io::Result<Option<Row>> {
+    let mut bytes = [0; ROW_BYTES];
     match from.read_exact(&mut bytes) {
         Ok(()) => Ok(Some(Row::from_bytes(&bytes))),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
@@ -124,15 +125,15 @@ fn read(from: &mut impl Read) -> io::Result<Option<Row>> {
     }
 }
 
-/// Runs were filled in the order of the input, so the earlier run goes first.
+/// Next row of a run. Among equal rows the earlier run is first, since runs were written in the order of the input.
 struct RunHead {
     row: Row,
-    at: usize,
+    run: usize,
 }
 
 impl Ord for RunHead {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.row.sort_key(), self.at).cmp(&(other.row.sort_key(), other.at))
+        (self.row.sort_key(), self.run).cmp(&(other.row.sort_key(), other.run))
     }
 }
 
@@ -157,28 +158,35 @@ mod tests {
     use crate::{form::Answer, storage::rows::NO_OBJECT};
 
     #[test]
-    fn many_runs_give_the_same_order_as_memory_alone() {
+    fn sort_with_many_runs_equals_sort_in_memory() {
         let folder = tempfile::tempdir().unwrap();
         let rows: Vec<_> = (0..300_000_u32)
-            .map(|at| {
-                let mixed = at.wrapping_mul(2_654_435_761);
-                let answer = Answer::ALL[(at % 6) as usize];
-                Row::new(u128::from(mixed % 5_000), mixed >> 27, NO_OBJECT, answer, None, (at % 4_000) as u16)
+            .map(|index| {
+                let scattered = index.wrapping_mul(2_654_435_761);
+                let answer = Answer::ALL[(index % 6) as usize];
+                Row::new(
+                    u128::from(scattered % 5_000),
+                    scattered >> 27,
+                    NO_OBJECT,
+                    answer,
+                    None,
+                    (index % 4_000) as u16,
+                )
             })
             .collect();
-        let mut expected = rows.clone();
-        expected.sort_by_key(Row::sort_key);
-        // 1,024 rows a run: more runs than are merged at once.
+        let mut expected_rows = rows.clone();
+        expected_rows.sort_by_key(Row::sort_key);
+        // 1,024 rows a run: more runs than `MAX_RUNS`.
         let mut sorter = Sorter::new(folder.path(), 0);
         rows.iter().for_each(|row| sorter.push(*row).unwrap());
-        let mut found = Vec::new();
+        let mut sorted_rows = Vec::new();
         sorter
             .finish(|row| {
-                found.push(row);
+                sorted_rows.push(row);
                 Ok(())
             })
             .unwrap();
-        assert!(found == expected);
+        assert!(sorted_rows == expected_rows);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

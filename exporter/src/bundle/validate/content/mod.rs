@@ -1,23 +1,24 @@
-//! Checks that span several parts of a bundle: ids, references, and the figures behind the summary and the data card.
-//!
-//! Rows may come in any order; a row that comes before what it refers to is deferred.
+//! Checks that span several parts of a bundle: ids, references, and the figures behind the summary and the data card. The
+//! lists can be in any order: rows before the targets of their references are deferred.
 
 mod responses;
 
 use std::{collections::HashMap, io};
 
 use super::{
-    data_card::{Card, is_clock, is_fine, is_fine_count},
+    data_card::{Card, is_clock, is_epoch_finer_than_day, is_finer_than_day},
     findings::{Findings, Step},
     groups::Groups,
-    locations::{ID, add_finding, at_row, item, location_of, outcome, question_of, rest},
+    locations::{
+        ID, add_finding, decode_location, decode_question, encode_location, item, outcome, steps_to_row,
+    },
     participants::Participants,
     row::Row,
     rules::{Level, Rule},
     sink::{Part, Sink},
     spool::DeferredRows,
-    totals::{Counted, Item, Phase, Summary, Tally},
-    unique::{Seen, Set, Sums, Unique},
+    totals::{BundleCounts, Item, Phase, Summary, Tally},
+    unique::{KeySet, KeyState, RepeatFinder, Sums},
 };
 use crate::{
     form::{
@@ -29,40 +30,41 @@ use crate::{
     storage::spill::SpillOptions,
 };
 
-/// Ids of phases or items, whole.
-pub(super) type Names = HashMap<Box<[u8]>, u32>;
+/// Index of each phase or item by its id.
+pub(super) type IndexById = HashMap<Box<[u8]>, u32>;
 
-/// Phase of an item whose phase is unknown.
-const NOWHERE: u32 = u32::MAX;
+/// Phase of an item with an unresolved reference.
+const UNKNOWN_PHASE: u32 = u32::MAX;
 
+/// State of the checks.
 #[derive(Debug)]
 pub(crate) struct Content {
     pub(crate) level: Level,
     pub(crate) delib: bool,
     pub(crate) phases: Vec<Phase>,
-    pub(super) phase_names: Names,
+    pub(super) phase_names: IndexById,
     pub(crate) items: Vec<Item>,
-    pub(super) item_names: Names,
-    /// True for each of the four lists that has ended.
-    over: [bool; 4],
-    later: [DeferredRows; 3],
-    pub(super) response_ids: Unique,
-    pub(super) outcome_ids: Unique,
-    pub(super) answers: Unique,
+    pub(super) item_names: IndexById,
+    /// True for each list that was read to its end: phases, items, responses, outcomes.
+    ended_lists: [bool; 4],
+    deferred_rows: [DeferredRows; 3],
+    pub(super) response_ids: RepeatFinder,
+    pub(super) outcome_ids: RepeatFinder,
+    pub(super) answers: RepeatFinder,
     pub(super) key: Vec<u8>,
     pub(crate) participants: Participants,
     groups: Groups,
-    pub(crate) compared: Set,
+    pub(crate) compared: KeySet,
     pub(crate) cells: Sums<13>,
     pub(crate) tallies: Vec<Tally>,
-    tally_of: HashMap<(u32, u32), u32>,
-    last: LastRow,
-    pub(crate) counted: Counted,
+    tally_indexes: HashMap<(u32, u32), u32>,
+    last_row: LastRow,
+    pub(crate) counted: BundleCounts,
     pub(crate) summary: Summary,
     pub(crate) card: Card,
 }
 
-/// Numbers of keys at the start of each list that have to be read again.
+/// Numbers of keys at the start of each list that have to be read again, because they were skipped as ascending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeysToReread {
     pub(in crate::bundle::validate) responses: u64,
@@ -71,12 +73,12 @@ pub(crate) struct KeysToReread {
 }
 
 impl KeysToReread {
-    pub(crate) fn is_nothing(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         self == Self { responses: 0, outcomes: 0, answers: 0 }
     }
 }
 
-/// Neighbours mostly share phase and subject.
+/// Cache of the last row's lookups, since neighbouring responses mostly share phase and subject.
 #[derive(Debug, Default)]
 struct LastRow {
     phase: Option<(Vec<u8>, Option<u32>)>,
@@ -86,35 +88,41 @@ struct LastRow {
 }
 
 impl Content {
-    pub(crate) fn new(level: Level, delib: bool, k: u64, room: &SpillOptions, again: bool) -> Self {
-        let share = room.share(10);
+    pub(crate) fn new(
+        level: Level,
+        delib: bool,
+        k: u64,
+        spill_options: &SpillOptions,
+        is_rereadable: bool,
+    ) -> Self {
+        let share = spill_options.share(10);
         Self {
             level,
             delib,
             phases: Vec::new(),
-            phase_names: Names::new(),
+            phase_names: IndexById::new(),
             items: Vec::new(),
-            item_names: Names::new(),
-            over: [false; 4],
-            later: [(); 3].map(|()| DeferredRows::new(room.share(64))),
-            response_ids: Unique::new(share.clone(), again),
-            outcome_ids: Unique::new(share.clone(), again),
-            answers: Unique::new(share.clone(), again),
+            item_names: IndexById::new(),
+            ended_lists: [false; 4],
+            deferred_rows: [(); 3].map(|()| DeferredRows::new(spill_options.share(64))),
+            response_ids: RepeatFinder::new(share.clone(), is_rereadable),
+            outcome_ids: RepeatFinder::new(share.clone(), is_rereadable),
+            answers: RepeatFinder::new(share.clone(), is_rereadable),
             key: Vec::new(),
             participants: Participants::new(&share),
             groups: Groups::new(share.clone()),
-            compared: Set::new(share.clone()),
+            compared: KeySet::new(share.clone()),
             cells: Sums::new(share),
             tallies: Vec::new(),
-            tally_of: HashMap::new(),
-            last: LastRow::default(),
-            counted: Counted::default(),
+            tally_indexes: HashMap::new(),
+            last_row: LastRow::default(),
+            counted: BundleCounts::default(),
             summary: Summary::default(),
             card: Card::new(k),
         }
     }
 
-    fn phase(&mut self, row: &Row, findings: &mut Findings) -> io::Result<()> {
+    fn check_phase(&mut self, row: &Row, findings: &mut Findings) -> io::Result<()> {
         self.counted.phases += 1;
         let index = u32::try_from(self.phases.len()).map_err(io::Error::other)?;
         self.phases.push(Phase::default());
@@ -124,23 +132,23 @@ impl Content {
         } else {
             self.phase_names.insert(id.into(), index);
         }
-        self.check_empty(id, Part::Phases, row, findings);
+        self.check_empty_id(id, Part::Phases, row, findings);
         Ok(())
     }
 
-    fn item(&mut self, row: &Row, findings: &mut Findings) -> io::Result<()> {
+    fn check_item(&mut self, row: &Row, findings: &mut Findings) -> io::Result<()> {
         self.counted.items += 1;
         let index = u32::try_from(self.items.len()).map_err(io::Error::other)?;
         let phase = row.text(item::PHASE).map(|id| self.phase_names.get(id).copied());
         if phase == Some(None) {
             add_finding(findings, Rule::PhaseRef, Part::Items, row, item::PHASE);
         }
-        let eligible = row
+        let is_eligible = row
             .text(item::STATUS)
             .is_some_and(|status| ELIGIBLE_STATUSES.iter().any(|eligible| eligible.as_bytes() == status));
         self.items.push(Item {
-            phase: phase.flatten().unwrap_or(NOWHERE),
-            eligible,
+            phase: phase.flatten().unwrap_or(UNKNOWN_PHASE),
+            eligible: is_eligible,
             at: row.at,
             index: row.index,
         });
@@ -150,40 +158,42 @@ impl Content {
             } else {
                 self.item_names.insert(id.into(), index);
             }
-            self.check_empty(id, Part::Items, row, findings);
+            self.check_empty_id(id, Part::Items, row, findings);
         }
         let origin = row.text(item::ORIGIN);
-        if self.delib && origin.is_some_and(|origin| !ORIGINS.iter().any(|known| known.as_bytes() == origin))
+        if self.delib
+            && origin
+                .is_some_and(|origin| !ORIGINS.iter().any(|known_origin| known_origin.as_bytes() == origin))
         {
             add_finding(findings, Rule::DelibOrigin, Part::Items, row, item::ORIGIN);
         }
         if self.level >= Level::Privacy {
-            self.card.item(row, findings);
+            self.card.check_item(row, findings);
         }
         if self.level >= Level::Privacy && origin == Some(ORIGIN_PARTICIPANT.as_bytes()) {
-            self.card.text(row.text(item::TEXT).unwrap_or_default());
+            self.card.note_participant_text(row.text(item::TEXT).unwrap_or_default());
         }
         Ok(())
     }
 
-    fn check_empty(&self, id: &[u8], part: Part, row: &Row, findings: &mut Findings) {
+    fn check_empty_id(&self, id: &[u8], part: Part, row: &Row, findings: &mut Findings) {
         if self.delib && id.is_empty() {
             add_finding(findings, Rule::DelibEmpty, part, row, ID);
         }
     }
 
-    fn outcome(&mut self, row: &Row, counts: Option<&Row>, findings: &mut Findings) {
+    fn check_outcome(&mut self, row: &Row, counts: Option<&Row>, findings: &mut Findings) {
         self.counted.outcomes += 1;
         if self.level >= Level::Privacy {
-            self.card.outcome(row, counts, findings);
+            self.card.check_outcome(row, counts, findings);
         }
         let part = Part::Outcomes;
         let phase = row.text(outcome::PHASE).map(|id| self.phase_names.get(id).copied());
         let item = row.text(outcome::ITEM).map(|id| self.item_names.get(id).copied());
-        for (found, field, rule) in
+        for (reference, field, rule) in
             [(phase, outcome::PHASE, Rule::PhaseRef), (item, outcome::ITEM, Rule::ItemRef)]
         {
-            if found == Some(None) {
+            if reference == Some(None) {
                 add_finding(findings, rule, part, row, field);
             }
         }
@@ -191,19 +201,19 @@ impl Content {
         if let Some(Some(phase)) = phase
             && kind == Some(GROUP_MEMBERS.as_bytes())
         {
-            self.groups.group(row.index, phase);
+            self.groups.add_group(row.index, phase);
         }
         if self.level >= Level::Privacy
             && kind == Some(GROUP_RESPONSE_COUNTS.as_bytes())
             && let (Some(Some(phase)), Some(Some(item))) = (phase, item)
         {
-            self.ungrouped((phase, item), row, findings);
+            self.check_ungrouped((phase, item), row, findings);
         }
         let Some(counts) = counts else { return };
-        let hidden = row.number(outcome::HIDDEN).map_or(0, |answers| answers.count());
-        let is_hidden = |answer: Answer| hidden & 1 << answer as u128 != 0;
-        let at = |answer: Option<Answer>| {
-            let [list, index] = at_row(part, row.index);
+        let suppressed_bits = row.number(outcome::HIDDEN).map_or(0, |answers| answers.count());
+        let is_suppressed = |answer: Answer| suppressed_bits & 1 << answer as u128 != 0;
+        let steps_to = |answer: Option<Answer>| {
+            let [list, index] = steps_to_row(part, row.index);
             let answer = answer.map(|answer| Step::Name(answer.as_str()));
             [Some(list), Some(index), Some(Step::Name("counts")), answer]
                 .into_iter()
@@ -211,60 +221,68 @@ impl Content {
                 .collect::<Vec<_>>()
         };
         if self.level >= Level::Summary {
-            let both = |answer: &Answer| is_hidden(*answer) && counts.number(*answer as usize).is_some();
-            for answer in Answer::ALL.into_iter().filter(both) {
-                findings.add(Rule::HiddenCount, counts.position(answer as usize), &at(Some(answer)), None);
+            let is_contradictory =
+                |answer: &Answer| is_suppressed(*answer) && counts.number(*answer as usize).is_some();
+            for answer in Answer::ALL.into_iter().filter(is_contradictory) {
+                findings.add(
+                    Rule::HiddenCount,
+                    counts.position(answer as usize),
+                    &steps_to(Some(answer)),
+                    None,
+                );
             }
         }
         if self.level < Level::Summary || kind != Some(RESPONSE_COUNTS.as_bytes()) {
             return;
         }
-        let known = match (phase, item) {
+        let question = match (phase, item) {
             (Some(Some(phase)), Some(Some(item))) => Some((phase, item)),
-            // Its responses cannot be found.
+            // With an unresolved reference there are no responses to compare.
             _ => None,
         };
-        let tally = known.and_then(|known| self.tally_of.get(&known));
+        let tally = question.and_then(|question| self.tally_indexes.get(&question));
         let tally = tally.map(|tally| &self.tallies[*tally as usize]);
         for answer in Answer::ALL.into_iter().filter(|answer| counts.has(*answer as usize)) {
             let field = answer as usize;
-            let counted = tally.map_or(0, |tally| tally.counts[field]);
+            let actual = tally.map_or(0, |tally| tally.counts[field]);
             let number = counts.number(field);
-            let fits = number.is_some_and(|number| {
-                let is_count = number.whole && number.at_least(0);
-                is_count && (known.is_none() || u64::try_from(number.count()).unwrap_or(u64::MAX) == counted)
+            let is_correct = number.is_some_and(|number| {
+                let is_count = number.whole && number.is_at_least(0);
+                is_count
+                    && (question.is_none() || u64::try_from(number.count()).unwrap_or(u64::MAX) == actual)
             });
-            if !fits {
-                let steps = at(Some(answer));
+            if !is_correct {
+                let steps = steps_to(Some(answer));
                 let value = number.map(|number| number.double.to_string());
                 let value = value.as_deref().map(str::as_bytes).or_else(|| counts.text(field));
                 findings.add(Rule::Counts, counts.position(field), &steps, value);
             }
         }
-        // What is neither counted nor hidden is not there; what is hidden in another way may be anything.
+        // An answer that is neither counted nor suppressed must not occur. If `suppressed` is not a list of names, any
+        // answer can be suppressed, and this is not checked.
         let is_clear = !row.has(outcome::SUPPRESSED) || row.has(outcome::HIDDEN);
-        let unsaid = |answer: Answer| !counts.has(answer as usize) && !is_hidden(answer);
-        let given = |answer: Answer| tally.is_some_and(|tally| tally.counts[answer as usize] > 0);
-        if is_clear && Answer::ALL.into_iter().any(|answer| unsaid(answer) && given(answer)) {
-            findings.add(Rule::Counts, row.position(outcome::COUNTS), &at(None), None);
+        let is_unreported = |answer: Answer| !counts.has(answer as usize) && !is_suppressed(answer);
+        let was_given = |answer: Answer| tally.is_some_and(|tally| tally.counts[answer as usize] > 0);
+        if is_clear && Answer::ALL.into_iter().any(|answer| is_unreported(answer) && was_given(answer)) {
+            findings.add(Rule::Counts, row.position(outcome::COUNTS), &steps_to(None), None);
         }
         let opinions = [Answer::Agree, Answer::Disagree, Answer::Pass];
-        let hides = row.number(outcome::SUPPRESSED).is_some_and(|names| names.count() > 0);
-        if is_clear && !hides && opinions.into_iter().all(|answer| counts.has(answer as usize)) {
-            let tally = known.and_then(|known| self.tally_of.get(&known));
-            tally.into_iter().for_each(|tally| self.tallies[*tally as usize].whole = true);
+        let suppresses_any = row.number(outcome::SUPPRESSED).is_some_and(|names| names.count() > 0);
+        if is_clear && !suppresses_any && opinions.into_iter().all(|answer| counts.has(answer as usize)) {
+            let tally = question.and_then(|known| self.tally_indexes.get(&known));
+            tally.into_iter().for_each(|tally| self.tallies[*tally as usize].shows_all_opinions = true);
         }
     }
 
-    /// Checks the number of people outside the groups of an outcome, who are all who answered less the groups' sum.
-    fn ungrouped(&self, known: (u32, u32), row: &Row, findings: &mut Findings) {
-        let Some(tally) = self.tally_of.get(&known) else { return };
+    /// Checks the number of people outside the groups of an outcome: the count of an answer minus the sum of the groups.
+    fn check_ungrouped(&self, question: (u32, u32), row: &Row, findings: &mut Findings) {
+        let Some(tally) = self.tally_indexes.get(&question) else { return };
         for (answer, counted) in self.tallies[*tally as usize].counts.iter().enumerate() {
             let field = outcome::GROUPED + answer;
             let Some(grouped) = row.number(field) else { continue };
-            let rest = u128::from(*counted).saturating_sub(grouped.count());
-            if self.card.is_small(Number::small(u64::try_from(rest).unwrap_or(u64::MAX))) {
-                let [list, index] = at_row(Part::Outcomes, row.index);
+            let ungrouped_count = u128::from(*counted).saturating_sub(grouped.count());
+            if self.card.is_small(Number::from_u64(u64::try_from(ungrouped_count).unwrap_or(u64::MAX))) {
+                let [list, index] = steps_to_row(Part::Outcomes, row.index);
                 findings.add(
                     Rule::SmallUngrouped,
                     row.position(field),
@@ -275,36 +293,36 @@ impl Content {
         }
     }
 
-    /// Ids need not wait for anything.
-    fn id(&mut self, part: Part, row: &Row, findings: &mut Findings) -> io::Result<()> {
+    /// Checks that an id is unique. Needs no other list, so it is not deferred with the rest of the row.
+    fn check_id(&mut self, part: Part, row: &Row, findings: &mut Findings) -> io::Result<()> {
         let (unique, rule) = match part {
             Part::Responses => (&mut self.response_ids, Rule::ResponseId),
             Part::Outcomes => (&mut self.outcome_ids, Rule::OutcomeId),
             _ => return Ok(()),
         };
         let Some(id) = row.text(ID) else { return Ok(()) };
-        match unique.push(id, || rest(row, row.position(ID)))? {
-            Seen::New | Seen::Later => {}
-            Seen::Again => add_finding(findings, rule, part, row, ID),
-            Seen::Broken => findings.forget(rule),
+        match unique.push(id, || encode_location(row, row.position(ID)))? {
+            KeyState::New | KeyState::Undecided => {}
+            KeyState::Repeated => add_finding(findings, rule, part, row, ID),
+            KeyState::OrderBroken => findings.discard(rule),
         }
-        self.check_empty(id, part, row, findings);
+        self.check_empty_id(id, part, row, findings);
         Ok(())
     }
 
-    /// Judges what had to wait; afterwards only keys that were lost are missing.
-    pub(crate) fn settle(&mut self, findings: &mut Findings) -> Result<(), Stop> {
-        self.over = [true; 4];
+    /// Checks the deferred rows. Only keys that were skipped are unchecked afterwards.
+    pub(crate) fn check_deferred_rows(&mut self, findings: &mut Findings) -> Result<(), Stop> {
+        self.ended_lists = [true; 4];
         for part in [Part::Items, Part::Responses, Part::Outcomes] {
-            let slot = &mut self.later[part as usize - Part::Items as usize];
+            let slot = &mut self.deferred_rows[part as usize - Part::Items as usize];
             let empty = DeferredRows::new(SpillOptions { memory: 0, folder: std::path::PathBuf::new() });
-            let later = std::mem::replace(slot, empty);
-            later.replay(part == Part::Outcomes, |row, counts| self.judge(part, row, counts, findings))?;
+            let rows = std::mem::replace(slot, empty);
+            rows.replay(part == Part::Outcomes, |row, counts| self.check_row(part, row, counts, findings))?;
         }
         Ok(())
     }
 
-    fn judge(
+    fn check_row(
         &mut self,
         part: Part,
         row: &Row,
@@ -312,89 +330,90 @@ impl Content {
         findings: &mut Findings,
     ) -> Result<(), Stop> {
         match part {
-            Part::Phases => self.phase(row, findings)?,
-            Part::Items => self.item(row, findings)?,
-            Part::Responses => self.response(row, findings)?,
-            _ => self.outcome(row, counts.filter(|_| row.has(outcome::COUNTS)), findings),
+            Part::Phases => self.check_phase(row, findings)?,
+            Part::Items => self.check_item(row, findings)?,
+            Part::Responses => self.check_response(row, findings)?,
+            _ => self.check_outcome(row, counts.filter(|_| row.has(outcome::COUNTS)), findings),
         }
         Ok(())
     }
 
-    /// Returns how many ids of responses and outcomes, and how many answers, have to be read again from the start.
-    pub(crate) fn lost(&self) -> KeysToReread {
+    /// Numbers of ids and answers at the start of the lists that have to be read again.
+    pub(crate) fn skipped_keys(&self) -> KeysToReread {
         KeysToReread {
-            responses: self.response_ids.lost(),
-            outcomes: self.outcome_ids.lost(),
-            answers: self.answers.lost(),
+            responses: self.response_ids.skipped_count(),
+            outcomes: self.outcome_ids.skipped_count(),
+            answers: self.answers.skipped_count(),
         }
     }
 
-    /// True if all ids and answers have to be read again because some may be equal.
-    pub(crate) fn wants(&mut self) -> io::Result<bool> {
-        let mut wants = false;
+    /// True if all ids and answers have to be read again, because some have equal hashes.
+    pub(crate) fn needs_second_pass(&mut self) -> io::Result<bool> {
+        let mut needs_reread = false;
         for unique in [&mut self.response_ids, &mut self.outcome_ids, &mut self.answers] {
-            wants |= unique.wants()?;
+            needs_reread |= unique.needs_reread()?;
         }
-        Ok(wants)
+        Ok(needs_reread)
     }
 
-    /// Judges what could not be judged row by row.
-    pub(crate) fn finish(mut self, findings: &mut Findings) -> io::Result<Counted> {
-        for (unique, part, rule) in [
+    /// Runs the checks that need the whole document.
+    pub(crate) fn finish(mut self, findings: &mut Findings) -> io::Result<BundleCounts> {
+        for (repeat_finder, part, rule) in [
             (self.response_ids, Part::Responses, Rule::ResponseId),
             (self.outcome_ids, Part::Outcomes, Rule::OutcomeId),
         ] {
-            unique.finish(|key, rest| {
-                let (at, index) = location_of(rest);
+            repeat_finder.finish(|key, location| {
+                let (at, index) = decode_location(location);
                 let steps = [Step::Name(part.name()), Step::Index(index), Step::Name("id")];
                 findings.add(rule, at, &steps, Some(key));
                 Ok(())
             })?;
         }
-        let (tallies, tally_of) = (&mut self.tallies, &self.tally_of);
-        self.answers.finish(|key, rest| {
-            let (at, index) = location_of(rest);
-            findings.add(Rule::Again, at, &at_row(Part::Responses, index), None);
-            if let Some((phase, subject, 0)) = question_of(key)
+        let (tallies, tally_of) = (&mut self.tallies, &self.tally_indexes);
+        self.answers.finish(|key, location| {
+            let (at, index) = decode_location(location);
+            findings.add(Rule::Again, at, &steps_to_row(Part::Responses, index), None);
+            if let Some((phase, subject, 0)) = decode_question(key)
                 && let Some(tally) = tally_of.get(&(phase, subject))
             {
                 tallies[*tally as usize].repeated += 1;
             }
             Ok(())
         })?;
+        // A bundle of events can have several answers of one participant to one question.
         if self.card.is_of_events() {
-            findings.forget(Rule::Again);
+            findings.discard(Rule::Again);
         }
         let (phases, groups) = (&mut self.phases, &mut self.groups);
-        let mut kept = Ok(());
-        self.counted.participants = self.participants.finish(|phase, who| {
-            if !groups.is_empty() && kept.is_ok() {
-                kept = groups.answered(phase, &who.written());
+        let mut group_result = Ok(());
+        self.counted.participants = self.participants.finish(|phase, participant| {
+            if !groups.is_empty() && group_result.is_ok() {
+                group_result = groups.add_answered_phase(phase, &participant.to_bytes());
             }
             if let Some(phase) = phases.get_mut(phase as usize) {
                 phase.participants += 1;
             }
         })?;
-        kept?;
+        group_result?;
         if self.level >= Level::Summary {
-            self.groups.judge(findings)?;
+            self.groups.check_members(findings)?;
             self.compared.finish(|key| {
-                let phase = key.first_chunk().map_or(NOWHERE, |phase| u32::from_be_bytes(*phase));
+                let phase = key.first_chunk().map_or(UNKNOWN_PHASE, |phase| u32::from_be_bytes(*phase));
                 if let Some(phase) = self.phases.get_mut(phase as usize) {
-                    phase.compared += 1;
+                    phase.compared_pairs += 1;
                 }
             })?;
-            self.summary.judge(&self.counted, &self.phases, &self.items, &self.tallies, findings);
+            self.summary.check(&self.counted, &self.phases, &self.items, &self.tallies, findings);
         }
         if self.level >= Level::Privacy {
-            self.card.judge(&self.counted, &self.items, &self.tallies, self.cells, findings)?;
+            self.card.check(&self.counted, &self.items, &self.tallies, self.cells, findings)?;
         }
         Ok(self.counted)
     }
 }
 
 impl Sink for Content {
-    fn entry(
+    fn on_entry(
         &mut self,
         part: Part,
         row: &Row,
@@ -402,7 +421,7 @@ impl Sink for Content {
         findings: &mut Findings,
     ) -> Result<(), Stop> {
         if self.level < Level::Refs {
-            // Nothing refers to anything; only how much there is is told.
+            // At this level references are not checked, so entries are only counted.
             match part {
                 Part::Phases => self.counted.phases += 1,
                 Part::Items => self.counted.items += 1,
@@ -411,44 +430,46 @@ impl Sink for Content {
             }
             return Ok(());
         }
-        self.id(part, row, findings)?;
-        // Each list needs those before it, whole and judged.
-        let before = part as usize - Part::Phases as usize;
-        let ready = self.over[..before].iter().all(|over| *over)
-            && self.later[..before.saturating_sub(1)].iter().all(DeferredRows::is_empty);
-        if ready {
-            return self.judge(part, row, counts, findings);
+        self.check_id(part, row, findings)?;
+        // References point only to lists that are earlier in the form. These lists must be complete, with no deferred
+        // rows left.
+        let list = part as usize - Part::Phases as usize;
+        let is_checkable = self.ended_lists[..list].iter().all(|has_ended| *has_ended)
+            && self.deferred_rows[..list.saturating_sub(1)].iter().all(DeferredRows::is_empty);
+        if is_checkable {
+            return self.check_row(part, row, counts, findings);
         }
         if part == Part::Responses {
-            self.answers.keep_all();
+            // Deferred rows are checked in another order than that of the file, on which a second pass relies.
+            self.answers.keep_all_keys();
         }
-        Ok(self.later[before - 1].push(row, counts)?)
+        Ok(self.deferred_rows[list - 1].push(row, counts)?)
     }
 
-    fn ended(&mut self, part: Part) {
-        self.over[part as usize - Part::Phases as usize] = true;
+    fn on_list_end(&mut self, part: Part) {
+        self.ended_lists[part as usize - Part::Phases as usize] = true;
     }
 
-    fn part(&mut self, part: Part, row: &Row) {
+    fn on_part(&mut self, part: Part, row: &Row) {
         match part {
             Part::Summary => {
-                self.summary.take(row);
-                self.card.summary(row);
+                self.summary.read_summary(row);
+                self.card.read_summary(row);
             }
-            Part::DataCard => self.card.take(row),
+            Part::DataCard => self.card.read_card(row),
             _ => {}
         }
     }
 
-    fn member(&mut self, outcome: u64, index: u64, at: Position, reference: &[u8]) -> Result<(), Stop> {
+    fn on_member(&mut self, outcome: u64, index: u64, at: Position, reference: &[u8]) -> Result<(), Stop> {
         if self.level < Level::Summary {
             return Ok(());
         }
-        Ok(self.groups.member(outcome, index, at, reference)?)
+        Ok(self.groups.add_member(outcome, index, at, reference)?)
     }
 
-    fn said(&mut self, text: &[u8]) {
-        self.card.said(text);
+    fn on_free_text(&mut self, text: &[u8]) {
+        self.card.note_reference(text);
     }
 
     fn identifies(&self, text: &[u8], hand: Hand) -> bool {
@@ -459,25 +480,25 @@ impl Sink for Content {
             }
     }
 
-    fn is_fine(&self, time: &[u8]) -> bool {
-        self.level >= Level::Privacy && is_fine(time)
+    fn is_finer_than_day(&self, time: &[u8]) -> bool {
+        self.level >= Level::Privacy && is_finer_than_day(time)
     }
 
     fn is_clock(&self, time: &[u8]) -> bool {
         self.level >= Level::Privacy && is_clock(time)
     }
 
-    fn is_fine_count(&self, count: u128) -> bool {
-        self.level >= Level::Privacy && is_fine_count(count)
+    fn is_epoch_finer_than_day(&self, count: u128) -> bool {
+        self.level >= Level::Privacy && is_epoch_finer_than_day(count)
     }
 
-    fn is_small(&self, number: Number) -> bool {
+    fn is_below_k(&self, number: Number) -> bool {
         self.level >= Level::Privacy && self.card.is_small(number)
     }
 
-    fn text(&mut self, part: Part, _field: usize, text: &[u8]) {
+    fn on_list_text(&mut self, part: Part, _field: usize, text: &[u8]) {
         if part == Part::Provenance {
-            self.card.note(text);
+            self.card.read_note(text);
         }
     }
 }

@@ -1,38 +1,40 @@
-//! Checks and counts one response: its references, the question it answers, and its share of every count.
-//!
-//! Ids of rows of any kind are checked in the parent module.
+//! Checks and counts one response: its references, the question that it answers, and its share of each total. The parent
+//! module checks its id.
 
 use std::io;
 
-use super::{Content, NOWHERE, Names};
+use super::{Content, IndexById, UNKNOWN_PHASE};
 use crate::{
     bundle::validate::{
         findings::Findings,
-        locations::{add_finding, at_row, response, rest},
+        locations::{add_finding, encode_location, response, steps_to_row},
         row::Row,
         rules::{Level, Rule},
         sink::Part,
         totals::Tally,
-        unique::Seen,
+        unique::KeyState,
     },
     form::{Answer, Second},
     privacy::participants::number_of,
 };
 
 impl Content {
-    pub(super) fn response(&mut self, row: &Row, findings: &mut Findings) -> io::Result<()> {
+    pub(super) fn check_response(&mut self, row: &Row, findings: &mut Findings) -> io::Result<()> {
         let part = Part::Responses;
         self.counted.responses += 1;
-        let phase = row.text(response::PHASE).map(|id| known(&mut self.last.phase, id, &self.phase_names));
-        let subject =
-            row.text(response::SUBJECT).map(|id| known(&mut self.last.subject, id, &self.item_names));
+        let phase = row
+            .text(response::PHASE)
+            .map(|id| look_up_cached(&mut self.last_row.phase, id, &self.phase_names));
+        let subject = row
+            .text(response::SUBJECT)
+            .map(|id| look_up_cached(&mut self.last_row.subject, id, &self.item_names));
         let object = row.text(response::OBJECT).map(|id| self.item_names.get(id).copied());
-        for (found, field, rule) in [
+        for (reference, field, rule) in [
             (phase, response::PHASE, Rule::PhaseRef),
             (subject, response::SUBJECT, Rule::SubjectRef),
             (object, response::OBJECT, Rule::ObjectRef),
         ] {
-            if found == Some(None) {
+            if reference == Some(None) {
                 add_finding(findings, rule, part, row, field);
             }
         }
@@ -61,55 +63,55 @@ impl Content {
         }
         let pseudonym = participant.and_then(number_of);
         if self.level >= Level::Privacy {
-            self.card.response(row, pseudonym.is_some(), findings);
+            self.card.check_response(row, pseudonym.is_some(), findings);
         }
         let phase = phase.flatten();
         if self.level >= Level::Summary
             && let Some(participant) = participant
         {
-            self.participants.add(phase.unwrap_or(NOWHERE), participant, pseudonym)?;
+            self.participants.add(phase.unwrap_or(UNKNOWN_PHASE), participant, pseudonym)?;
         }
         let (Some(phase), Some(Some(subject))) = (phase, subject) else { return Ok(()) };
         if object == Some(None) {
             return Ok(());
         }
         let object = object.flatten();
-        let tally = self.tally(phase, subject)?;
+        let tally = self.tally_index(phase, subject)?;
         if let Some(participant) = participant {
-            self.put_key(phase, subject, object, participant);
-            let alone = u64::from(object.is_none());
-            self.tallies[tally].answered += alone;
-            match self.answers.push(&self.key, || rest(row, row.at))? {
-                Seen::New | Seen::Later => {}
-                Seen::Again => {
-                    self.tallies[tally].repeated += alone;
-                    findings.add(Rule::Again, row.at, &at_row(part, row.index), None);
+            self.set_answer_key(phase, subject, object, participant);
+            let single_answers = u64::from(object.is_none());
+            self.tallies[tally].answered += single_answers;
+            match self.answers.push(&self.key, || encode_location(row, row.at))? {
+                KeyState::New | KeyState::Undecided => {}
+                KeyState::Repeated => {
+                    self.tallies[tally].repeated += single_answers;
+                    findings.add(Rule::Again, row.at, &steps_to_row(part, row.index), None);
                 }
-                Seen::Broken => {
+                KeyState::OrderBroken => {
                     self.tallies.iter_mut().for_each(|tally| tally.repeated = 0);
-                    findings.forget(Rule::Again);
+                    findings.discard(Rule::Again);
                 }
             }
         }
-        let of_phase = &mut self.phases[phase as usize];
-        of_phase.unlinked |= participant.is_none();
-        of_phase.pairwise |= object.is_some();
+        let phase_figures = &mut self.phases[phase as usize];
+        phase_figures.unlinked |= participant.is_none();
+        phase_figures.pairwise |= object.is_some();
         let Some(answer) = answer else { return Ok(()) };
         match object {
             None => {
                 let cell = &mut self.tallies[tally].single[answer as usize];
                 *cell = cell.saturating_add(count);
             }
-            Some(object) => self.comparison(phase, subject, object, answer, count)?,
+            Some(object) => self.count_comparison(phase, subject, object, answer, count)?,
         }
         let cell = &mut self.tallies[tally].counts[answer as usize];
         *cell = cell.saturating_add(count);
         Ok(())
     }
 
-    /// Sets the key of the question that a participant may answer once.
+    /// Sets `key` to the question and participant. A participant may answer a question once.
     #[inline]
-    pub(in crate::bundle::validate) fn put_key(
+    pub(in crate::bundle::validate) fn set_answer_key(
         &mut self,
         phase: u32,
         subject: u32,
@@ -119,12 +121,12 @@ impl Content {
         self.key.clear();
         self.key.extend_from_slice(&phase.to_be_bytes());
         self.key.extend_from_slice(&subject.to_be_bytes());
-        // Those without an object come first.
+        // Zero is for answers without an object, so that their keys are first.
         self.key.extend_from_slice(&object.map_or(0, |object| object + 1).to_be_bytes());
         self.key.extend_from_slice(participant);
     }
 
-    fn comparison(
+    fn count_comparison(
         &mut self,
         phase: u32,
         subject: u32,
@@ -132,18 +134,18 @@ impl Content {
         answer: Answer,
         count: u64,
     ) -> io::Result<()> {
-        let eligible = |item: u32| {
+        let is_eligible = |item: u32| {
             let item = &self.items[item as usize];
             item.eligible && item.phase == phase
         };
-        if self.level >= Level::Summary && subject != object && eligible(subject) && eligible(object) {
+        if self.level >= Level::Summary && subject != object && is_eligible(subject) && is_eligible(object) {
             let mut pair = [0; 12];
             pair[..4].copy_from_slice(&phase.to_be_bytes());
             pair[4..8].copy_from_slice(&subject.min(object).to_be_bytes());
             pair[8..].copy_from_slice(&subject.max(object).to_be_bytes());
-            if self.last.pair != Some(pair) {
+            if self.last_row.pair != Some(pair) {
                 self.compared.insert(&pair)?;
-                self.last.pair = Some(pair);
+                self.last_row.pair = Some(pair);
             }
         }
         if self.level >= Level::Privacy {
@@ -157,34 +159,34 @@ impl Content {
         Ok(())
     }
 
-    fn tally(&mut self, phase: u32, item: u32) -> io::Result<usize> {
+    fn tally_index(&mut self, phase: u32, item: u32) -> io::Result<usize> {
         let key = (phase, item);
-        if let Some((last, tally)) = self.last.tally
+        if let Some((last, tally)) = self.last_row.tally
             && last == key
         {
             return Ok(tally as usize);
         }
-        let next = u32::try_from(self.tallies.len()).map_err(io::Error::other)?;
-        let tally = *self.tally_of.entry(key).or_insert(next);
-        if tally == next {
+        let next_index = u32::try_from(self.tallies.len()).map_err(io::Error::other)?;
+        let tally = *self.tally_indexes.entry(key).or_insert(next_index);
+        if tally == next_index {
             self.tallies.push(Tally::new(phase, item));
         }
-        self.last.tally = Some((key, tally));
+        self.last_row.tally = Some((key, tally));
         Ok(tally as usize)
     }
 }
 
 #[inline]
-fn known(last: &mut Option<(Vec<u8>, Option<u32>)>, id: &[u8], names: &Names) -> Option<u32> {
-    if let Some((name, found)) = last
+fn look_up_cached(cache: &mut Option<(Vec<u8>, Option<u32>)>, id: &[u8], names: &IndexById) -> Option<u32> {
+    if let Some((name, cached_index)) = cache
         && name == id
     {
-        return *found;
+        return *cached_index;
     }
-    let found = names.get(id).copied();
-    let (name, index) = last.get_or_insert_default();
+    let found_index = names.get(id).copied();
+    let (name, cached_index) = cache.get_or_insert_default();
     name.clear();
     name.extend_from_slice(id);
-    *index = found;
-    found
+    *cached_index = found_index;
+    found_index
 }

@@ -1,12 +1,11 @@
-//! Reads a document along the form: reports every place where it does not fit, and passes its rows to a [`Sink`].
-//!
-//! Members may come in any order.
+//! Reads a document along its form, with members in any order: reports violations of the form, and passes rows to a
+//! [`Sink`].
 
 mod unknown_values;
 
 use std::io::Read;
 
-use self::unknown_values::{Counting, written};
+use self::unknown_values::{NumberMeaning, parse_count};
 use super::{
     findings::{Findings, Step},
     locations::{
@@ -17,15 +16,16 @@ use super::{
     row::Row,
     rules::Rule,
     sink::{Part, Sink},
-    unknown_members::Members,
-    value_rules::{check_number, check_text, other_type},
+    unknown_members::UnknownMembers,
+    value_rules::{check_number, check_text, type_rule},
 };
 use crate::{
     form::{ARTIFACT, Answer, COUNTS, Field, Hand, Object, Value},
-    json::{Flaw, Number, Position, Reader, Stop, Text, Why},
+    json::{Flaw, InvalidReason, Number, Position, Reader, Stop, Text},
     unpack::CompressionError,
 };
 
+/// Recursive descent over one document.
 pub(crate) struct Walk<'w, R, S> {
     reader: Reader<R>,
     form: &'static Object,
@@ -33,45 +33,45 @@ pub(crate) struct Walk<'w, R, S> {
     findings: &'w mut Findings,
     sink: &'w mut S,
     steps: Vec<Step>,
-    /// Rows of the bundle, of an object in it, and of an object in that.
+    /// Rows by nesting level: the document, an object in it, and an object in that one.
     rows: [Row; 3],
     part: Part,
     depth: usize,
-    members: Members,
-    /// The number that was read last, of those that the form says nothing about.
-    number: Option<(Position, Number)>,
-    /// Sums of the groups of the outcome that is being read.
-    split: Option<GroupSums>,
-    no_object: Option<Position>,
+    unknown_members: UnknownMembers,
+    /// Last number that was read as an unknown value.
+    last_number: Option<(Position, Number)>,
+    /// Sums over the groups of the current outcome.
+    group_sums: Option<GroupSums>,
+    non_object_at: Option<Position>,
 }
 
-/// End of a walk.
+/// Result of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct End {
+pub(crate) struct WalkEnd {
     pub(crate) bytes: u64,
-    /// Rule and position that stopped the reading.
+    /// Rule and position of the error that stopped the walk.
     pub(crate) stopped: Option<(Rule, Position)>,
     /// Position of the document if it is not an object.
-    pub(crate) no_object: Option<Position>,
+    pub(crate) non_object_at: Option<Position>,
 }
 
-/// Sums of what the groups of an outcome have answered.
+/// Sums of the answers over all groups of an outcome.
 struct GroupSums {
-    /// Depth of the answers of a group.
+    /// Depth of a group's answers.
     depth: usize,
-    /// Sum of each answer; `None` if it appears where it should not, or cannot be added.
+    /// Sum of each answer; `None` if a value of it is at another depth, not a count, or overflows the sum.
     sums: [Option<u64>; Answer::ALL.len()],
 }
 
 /// Meaning of a member's name.
 enum MemberName {
     Field(usize),
-    /// Unknown member: what it counts, and its name if that may be shown.
-    Other(Counting, Step),
-    /// None of the form's, and how many answers there are in all.
-    Total(Counting, Step),
-    /// None of the form's, and holds what groups have answered.
-    Groups(Counting, Step),
+    /// Unknown member: meaning of its numbers, and its step in the pointer.
+    Other(NumberMeaning, Step),
+    /// Unknown member whose name is that of a total of answers.
+    Total(NumberMeaning, Step),
+    /// Unknown member `groups` of an outcome, with the answers by group.
+    Groups(NumberMeaning, Step),
 }
 
 impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
@@ -82,7 +82,7 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         findings: &'w mut Findings,
         sink: &'w mut S,
     ) -> Self {
-        let members = Members::new(reader.limits().members);
+        let members = UnknownMembers::new(reader.limits().members);
         Self {
             reader,
             form,
@@ -93,16 +93,16 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             rows: Default::default(),
             part: Part::Source,
             depth: 0,
-            members,
-            number: None,
-            split: None,
-            no_object: None,
+            unknown_members: members,
+            last_number: None,
+            group_sums: None,
+            non_object_at: None,
         }
     }
 
-    /// Reads the whole document. Errors that stop the reading are among the findings.
-    pub(crate) fn run(mut self) -> Result<End, Stop> {
-        let stopped = match self.document() {
+    /// Reads the whole document. Syntax errors that stop the walk become findings.
+    pub(crate) fn run(mut self) -> Result<WalkEnd, Stop> {
+        let stopped = match self.read_document() {
             Ok(()) => None,
             Err(Stop::Invalid(why, at)) => Some((why.into(), at)),
             Err(Stop::Io(error)) => match CompressionError::of(&error) {
@@ -115,82 +115,83 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         if let Some((rule, at)) = stopped {
             self.findings.add(rule, at, &self.steps, None);
         }
-        Ok(End { bytes: self.reader.position().offset, stopped, no_object: self.no_object })
+        Ok(WalkEnd { bytes: self.reader.position().offset, stopped, non_object_at: self.non_object_at })
     }
 
-    fn document(&mut self) -> Result<(), Stop> {
-        if self.reader.mark()? {
+    fn read_document(&mut self) -> Result<(), Stop> {
+        if self.reader.skip_byte_order_mark()? {
             self.findings.add(Rule::Mark, Position { offset: 0, line: 1 }, &[], None);
         }
         if self.reader.next()? == b'{' {
-            self.object(self.form, 0)?;
-            self.sink.top(&self.rows[0]);
+            self.read_object(self.form, 0)?;
+            self.sink.on_document(&self.rows[0]);
         } else {
             let at = self.reader.position();
-            self.no_object = Some(at);
-            self.any(Counting::Nothing)?;
+            self.non_object_at = Some(at);
+            self.read_unknown(NumberMeaning::Unknown)?;
             self.findings.add(Rule::Type, at, &[], None);
         }
-        let more = match self.reader.peek() {
+        // After the document, data that follow the compressed part are the same violation as trailing text.
+        let has_trailing_data = match self.reader.peek() {
             Err(Stop::Io(error)) if CompressionError::of(&error) == Some(CompressionError::Followed) => true,
             next => next?.is_some(),
         };
-        if more {
+        if has_trailing_data {
             self.findings.add(Rule::Trailing, self.reader.position(), &[], None);
         }
         Ok(())
     }
 
-    /// An object of the form, whose brace `next` has given; its values are in `rows[level]` afterwards.
-    fn object(&mut self, form: &'static Object, level: usize) -> Result<(), Stop> {
-        self.enter()?;
+    /// Reads an object of the form into `rows[level]`. Its brace is the byte that `next` returned.
+    fn read_object(&mut self, form: &'static Object, level: usize) -> Result<(), Stop> {
+        self.enter_container()?;
         let at = self.reader.position();
         self.rows[level].begin(at);
-        self.reader.pass();
-        let others = self.members.begin();
-        let mut guess = 0;
+        self.reader.advance();
+        let first_unknown = self.unknown_members.begin();
+        let mut expected_field = 0;
         if self.reader.next()? == b'}' {
-            self.reader.pass();
+            self.reader.advance();
         } else {
             loop {
                 let at = self.reader.position();
-                // Fields mostly come in the order of the form, and are written as plainly.
-                let named = match form.fields.get(guess) {
-                    Some(next) if self.reader.name(next.name) => MemberName::Field(guess),
-                    _ => self.name(form, level, at, others)?,
+                // Fast path: fields are mostly in the order of the form and without escapes.
+                let member = match form.fields.get(expected_field) {
+                    Some(field) if self.reader.skip_name(field.name) => MemberName::Field(expected_field),
+                    _ => self.read_name(form, level, at, first_unknown)?,
                 };
-                match named {
+                match member {
                     MemberName::Field(field) => {
-                        guess = field + 1;
+                        expected_field = field + 1;
                         let field_form = &form.fields[field];
                         self.steps.push(Step::Name(field_form.name));
                         if self.rows[level].has(field) {
                             self.findings.add(Rule::Twice, at, &self.steps, None);
                         }
-                        self.value(&field_form.value, level, field)?;
+                        self.read_value(&field_form.value, level, field)?;
                         self.steps.pop();
                     }
-                    MemberName::Other(counting, name) => self.other(counting, name)?,
-                    MemberName::Groups(counting, name) => {
-                        self.next_groups(counting, name, level)?;
+                    MemberName::Other(meaning, name) => self.read_unknown_member(meaning, name)?,
+                    MemberName::Groups(meaning, name) => {
+                        self.read_groups(meaning, name, level)?;
                     }
-                    MemberName::Total(counting, name) => {
-                        let begins_with = self.reader.next()?;
-                        self.number = None;
-                        self.other(counting, name)?;
-                        if let Some((at, number)) = self.number.take()
-                            && !b"[{".contains(&begins_with)
+                    MemberName::Total(meaning, name) => {
+                        let first_byte = self.reader.next()?;
+                        self.last_number = None;
+                        self.read_unknown_member(meaning, name)?;
+                        if let Some((at, number)) = self.last_number.take()
+                            && !b"[{".contains(&first_byte)
                         {
-                            self.rows[level].put_more(at, number);
+                            self.rows[level].put_total(at, number);
                         }
                     }
                 }
-                if !self.another(b'}')? {
+                if !self.skip_separator(b'}')? {
                     break;
                 }
             }
         }
-        self.members.end(others, self.findings, &self.steps);
+        self.unknown_members.end(first_unknown, self.findings, &self.steps);
         let row = &self.rows[level];
         for (index, field) in form.fields.iter().enumerate() {
             if field.required && !row.has(index) {
@@ -203,84 +204,84 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         Ok(())
     }
 
-    /// Reads a member's name and looks up its field.
-    fn name(
+    /// Reads a member's name and the colon, and looks up its field.
+    fn read_name(
         &mut self,
         form: &'static Object,
         level: usize,
         at: Position,
-        others: usize,
+        first_unknown: usize,
     ) -> Result<MemberName, Stop> {
         if self.reader.next()? != b'"' {
-            return Err(self.reader.unexpected());
+            return Err(self.reader.unexpected_error());
         }
-        let key = self.reader.string()?;
-        let known = |field: &Field| key.flaws == 0 && field.name.as_bytes() == key.bytes;
-        let field = form.fields.iter().position(known);
+        let key = self.reader.read_string()?;
+        let is_named = |field: &Field| key.flaws == 0 && field.name.as_bytes() == key.bytes;
+        let field = form.fields.iter().position(is_named);
         if key.flaws != 0 {
-            flaws(self.findings, &key, at, &self.steps);
+            add_flaws(self.findings, &key, at, &self.steps);
         }
-        let named = if let Some(field) = field {
+        let member = if let Some(field) = field {
             MemberName::Field(field)
         } else {
             if !form.open {
                 self.findings.add(Rule::Additional, at, &self.steps, Some(key.bytes));
             }
-            if !self.members.add(others, key.bytes, at) {
+            if !self.unknown_members.add(first_unknown, key.bytes, at) {
                 self.findings.add(Rule::Members, at, &self.steps, None);
             }
             if self.sink.identifies(key.bytes, Hand::Tool) {
                 self.findings.add(Rule::HidesIdentifiers, at, &self.steps, Some(key.bytes));
             }
-            self.sink.said(key.bytes);
-            let around = match self.part {
-                _ if std::ptr::eq(form, &COUNTS) => Counting::All,
-                _ if std::ptr::eq(form, &ARTIFACT) => Counting::TimesByName,
-                Part::Outcomes if level == 1 => Counting::ByName,
-                _ => Counting::Nothing,
+            self.sink.on_free_text(key.bytes);
+            let parent_meaning = match self.part {
+                _ if std::ptr::eq(form, &COUNTS) => NumberMeaning::Count,
+                _ if std::ptr::eq(form, &ARTIFACT) => NumberMeaning::TimesByName,
+                Part::Outcomes if level == 1 => NumberMeaning::CountsByName,
+                _ => NumberMeaning::Unknown,
             };
-            let (counting, name) = around.member(key.bytes);
-            if around == Counting::ByName && key.bytes == b"groups" {
-                MemberName::Groups(counting, name)
-            } else if around == Counting::ByName && is_total(key.bytes) {
-                MemberName::Total(counting, name)
+            let (meaning, name) = parent_meaning.of_member(key.bytes);
+            if parent_meaning == NumberMeaning::CountsByName && key.bytes == b"groups" {
+                MemberName::Groups(meaning, name)
+            } else if parent_meaning == NumberMeaning::CountsByName && is_total(key.bytes) {
+                MemberName::Total(meaning, name)
             } else {
-                MemberName::Other(counting, name)
+                MemberName::Other(meaning, name)
             }
         };
         self.reader.expect(b':')?;
-        Ok(named)
+        Ok(member)
     }
 
-    fn value(&mut self, form: &'static Value, level: usize, field: usize) -> Result<(), Stop> {
+    fn read_value(&mut self, form: &'static Value, level: usize, field: usize) -> Result<(), Stop> {
         let byte = self.reader.next()?;
         let at = self.reader.position();
         match byte {
             b'"' => {
-                let text = self.reader.string()?;
+                let text = self.reader.read_string()?;
                 let row = &mut self.rows[level];
                 row.put_text(field, at, text.bytes);
                 if text.flaws != 0 {
-                    flaws(self.findings, &text, at, &self.steps);
+                    add_flaws(self.findings, &text, at, &self.steps);
                 }
                 if let Some(rule) = check_text(form, &text, self.schema) {
                     self.findings.add(rule, at, &self.steps, Some(text.bytes));
                 }
-                // What is said of responses, and what items say, is looked at where they are judged.
-                let of_row = level == 1
+                // `Content` searches texts of responses and items for references when it checks the row.
+                let is_checked_with_row = level == 1
                     && (self.part == Part::Responses || self.part == Part::Items && field == item::TEXT);
-                if !of_row {
-                    self.sink.said(text.bytes);
+                if !is_checked_with_row {
+                    self.sink.on_free_text(text.bytes);
                 }
-                // Of the bundle itself another member may come next.
+                // `part` is still `Outcomes` while members of the document after the outcomes are read, hence the level.
                 if (self.part == Part::Outcomes && level > 0 || matches!(form, Value::Anything))
-                    && self.sink.is_fine(text.bytes)
+                    && self.sink.is_finer_than_day(text.bytes)
                 {
                     self.findings.add(Rule::FineTime, at, &self.steps, Some(text.bytes));
                 }
                 if self.part == Part::Outcomes
                     && level == 2
-                    && written(text.bytes).is_some_and(|number| self.sink.is_small(number))
+                    && parse_count(text.bytes).is_some_and(|number| self.sink.is_below_k(number))
                 {
                     self.findings.add(Rule::SmallOutcome, at, &self.steps, Some(text.bytes));
                 }
@@ -299,47 +300,48 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                 Value::Object(inner) => {
                     self.rows[level].put_other(field, at);
                     if level > 0 {
-                        return self.object(inner, level + 1);
+                        return self.read_object(inner, level + 1);
                     }
                     if let Some(part) = Part::at(field) {
                         self.part = part;
-                        self.object(inner, 1)?;
-                        self.sink.part(part, &self.rows[1]);
+                        self.read_object(inner, 1)?;
+                        self.sink.on_part(part, &self.rows[1]);
                     }
                 }
-                _ => self.mismatch(form, level, field, at)?,
+                _ => self.read_mismatch(form, level, field, at)?,
             },
             b'[' => match form {
                 Value::List { of, least } => {
                     self.rows[level].put_other(field, at);
-                    self.list(of, *least, level, field, at)?;
+                    self.read_list(of, *least, level, field, at)?;
                 }
                 Value::Texts => {
                     self.rows[level].put_other(field, at);
-                    self.texts(field)?;
+                    self.read_texts(field)?;
                 }
-                // Of these lists it is known how long they are.
+                // The data card check needs the lengths of these two lists.
                 Value::Anything if level == 1 && self.part == Part::Outcomes && field == MEMBERS => {
-                    let count = self.members()?;
-                    self.rows[level].put_number(field, at, Number::small(count));
+                    let count = self.read_members()?;
+                    self.rows[level].put_number(field, at, Number::from_u64(count));
                 }
                 Value::Anything if level == 1 && self.part == Part::Outcomes && field == SUPPRESSED => {
                     self.rows[level].put_other(field, at);
-                    if let Some((count, answers)) = self.distinct()? {
-                        self.rows[level].put_number(field, at, Number::small(count));
-                        self.rows[level].put_number(HIDDEN, at, Number::small(answers));
+                    if let Some((count, answers)) = self.read_distinct_names()? {
+                        self.rows[level].put_number(field, at, Number::from_u64(count));
+                        self.rows[level].put_number(HIDDEN, at, Number::from_u64(answers));
                     }
                 }
-                _ => self.mismatch(form, level, field, at)?,
+                _ => self.read_mismatch(form, level, field, at)?,
             },
             b'-' | b'0'..=b'9' => {
-                let number = self.reader.number()?;
+                let number = self.reader.read_number()?;
                 match number {
                     None => {
                         self.rows[level].put_other(field, at);
                         self.findings.add(Rule::Long, at, &self.steps, None);
                     }
-                    // Of that field a number is how many names its list has.
+                    // A number in this slot stands for the length of the list of names, so a number in the document must not be
+                    // stored there.
                     Some(_) if level == 1 && self.part == Part::Outcomes && field == SUPPRESSED => {
                         self.rows[level].put_other(field, at);
                     }
@@ -349,44 +351,45 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
                             self.findings.add(Rule::Huge, at, &self.steps, None);
                         }
                         if let Some(rule) = check_number(form, &number) {
-                            let shown = format!("{}", number.double);
-                            self.findings.add(rule, at, &self.steps, Some(shown.as_bytes()));
+                            let value = format!("{}", number.double);
+                            self.findings.add(rule, at, &self.steps, Some(value.as_bytes()));
                         }
                     }
                 }
             }
             b't' | b'f' => {
-                self.reader.word(if byte == b't' { "true" } else { "false" })?;
+                self.reader.expect_literal(if byte == b't' { "true" } else { "false" })?;
                 self.rows[level].put_flag(field, at, byte == b't');
                 if !matches!(form, Value::Flag | Value::Anything) {
-                    self.findings.add(other_type(form), at, &self.steps, None);
+                    self.findings.add(type_rule(form), at, &self.steps, None);
                 }
             }
             b'n' => {
-                self.reader.word("null")?;
+                self.reader.expect_literal("null")?;
                 self.rows[level].put_null(field, at);
                 if !matches!(form, Value::TextOrNull(_) | Value::Anything) {
-                    self.findings.add(other_type(form), at, &self.steps, None);
+                    self.findings.add(type_rule(form), at, &self.steps, None);
                 }
             }
-            _ => return Err(self.reader.unexpected()),
+            _ => return Err(self.reader.unexpected_error()),
         }
         Ok(())
     }
 
     #[cold]
-    fn mismatch(&mut self, form: &Value, level: usize, field: usize, at: Position) -> Result<(), Stop> {
+    fn read_mismatch(&mut self, form: &Value, level: usize, field: usize, at: Position) -> Result<(), Stop> {
         self.rows[level].put_other(field, at);
         if !matches!(form, Value::Anything) {
-            self.findings.add(other_type(form), at, &self.steps, None);
+            self.findings.add(type_rule(form), at, &self.steps, None);
         }
-        let counting = if self.part == Part::Provenance { Counting::TimesByName } else { Counting::Nothing };
-        self.any(counting)
+        let meaning =
+            if self.part == Part::Provenance { NumberMeaning::TimesByName } else { NumberMeaning::Unknown };
+        self.read_unknown(meaning)
     }
 
-    fn list(
+    fn read_list(
         &mut self,
-        of: &'static Object,
+        element_form: &'static Object,
         least: u64,
         level: usize,
         field: usize,
@@ -394,23 +397,23 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
     ) -> Result<(), Stop> {
         let part = Part::at(field).filter(|_| level == 0);
         self.part = part.unwrap_or(self.part);
-        let count = self.elements(|walk, index| {
+        let count = self.read_elements(|walk, index| {
             walk.steps.push(Step::Index(index));
             if walk.reader.next()? == b'{' {
                 walk.rows[2].begin(Position::default());
                 walk.rows[level + 1].index = index;
-                walk.object(of, level + 1)?;
+                walk.read_object(element_form, level + 1)?;
                 match part {
                     Some(part) => {
-                        let [_, row, inner] = &walk.rows;
-                        let counts = (part == Part::Outcomes).then_some(inner);
-                        walk.sink.entry(part, row, counts, walk.findings)?;
+                        let [_, row, nested_row] = &walk.rows;
+                        let counts = (part == Part::Outcomes).then_some(nested_row);
+                        walk.sink.on_entry(part, row, counts, walk.findings)?;
                     }
-                    None => walk.sink.artifact(&walk.rows[level + 1]),
+                    None => walk.sink.on_artifact(&walk.rows[level + 1]),
                 }
             } else {
                 let at = walk.reader.position();
-                walk.any(Counting::Nothing)?;
+                walk.read_unknown(NumberMeaning::Unknown)?;
                 walk.findings.add(Rule::Type, at, &walk.steps, None);
             }
             walk.steps.pop();
@@ -420,23 +423,27 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
             self.findings.add(Rule::Few, at, &self.steps, None);
         }
         if let Some(part) = part {
-            self.sink.ended(part);
+            self.sink.on_list_end(part);
         }
         Ok(())
     }
 
-    /// The elements of an array, whose bracket `next` has given; how many there were.
-    fn elements(&mut self, mut each: impl FnMut(&mut Self, u64) -> Result<(), Stop>) -> Result<u64, Stop> {
-        self.enter()?;
-        self.reader.pass();
+    /// Reads an array, calling `handle` at the start of each element, and returns the number of elements. Its bracket is the
+    /// byte that `next` returned.
+    fn read_elements(
+        &mut self,
+        mut handle: impl FnMut(&mut Self, u64) -> Result<(), Stop>,
+    ) -> Result<u64, Stop> {
+        self.enter_container()?;
+        self.reader.advance();
         let mut count = 0;
         if self.reader.next()? == b']' {
-            self.reader.pass();
+            self.reader.advance();
         } else {
             loop {
-                each(self, count)?;
+                handle(self, count)?;
                 count += 1;
-                if !self.another(b']')? {
+                if !self.skip_separator(b']')? {
                     break;
                 }
             }
@@ -445,77 +452,80 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         Ok(count)
     }
 
-    /// Reads the participants that an outcome names; other elements are skipped.
-    fn members(&mut self) -> Result<u64, Stop> {
+    /// Reads the participants that an outcome lists as members. Other elements are skipped.
+    fn read_members(&mut self) -> Result<u64, Stop> {
         let outcome = self.rows[1].index;
-        self.names(Hand::Reference, |sink, index, name| match name {
-            Some((at, name)) => sink.member(outcome, index, at, name),
+        self.read_names(Hand::Reference, |sink, index, name| match name {
+            Some((at, name)) => sink.on_member(outcome, index, at, name),
             None => Ok(()),
         })
     }
 
-    /// Number of distinct names and the answers among them; `None` if the list holds anything but names. Long lists
-    /// are cut off.
-    fn distinct(&mut self) -> Result<Option<(u64, u64)>, Stop> {
-        let (mut seen, mut only_names) = (Vec::<Box<[u8]>>::new(), true);
-        self.names(Hand::Tool, |_, _, name| {
+    /// Reads a list of names. Returns the number of distinct names, up to [`MAX_DISTINCT_NAMES`], and the answers among them
+    /// as a bit set; `None` if the list has other elements than texts.
+    fn read_distinct_names(&mut self) -> Result<Option<(u64, u64)>, Stop> {
+        let (mut distinct_names, mut only_names) = (Vec::<Box<[u8]>>::new(), true);
+        self.read_names(Hand::Tool, |_, _, name| {
             match name {
-                Some((_, name)) if seen.len() < ENOUGH && !seen.iter().any(|before| **before == *name) => {
-                    seen.push(name.into());
+                Some((_, name))
+                    if distinct_names.len() < MAX_DISTINCT_NAMES
+                        && !distinct_names.iter().any(|known_name| **known_name == *name) =>
+                {
+                    distinct_names.push(name.into());
                 }
                 Some(_) => {}
                 None => only_names = false,
             }
             Ok(())
         })?;
-        let answers = seen.iter().filter_map(|name| Answer::parse(name));
+        let answers = distinct_names.iter().filter_map(|name| Answer::parse(name));
         let answers = answers.fold(0, |answers, answer| answers | 1 << answer as u64);
-        Ok(only_names.then_some((seen.len() as u64, answers)))
+        Ok(only_names.then_some((distinct_names.len() as u64, answers)))
     }
 
-    /// Reads the elements of an array of names, and whatever else is in it.
-    fn names(
+    /// Reads an array of names, and calls `handle` with each name, or `None` for an element of another type.
+    fn read_names(
         &mut self,
         hand: Hand,
-        mut each: impl FnMut(&mut S, u64, Option<(Position, &[u8])>) -> Result<(), Stop>,
+        mut handle: impl FnMut(&mut S, u64, Option<(Position, &[u8])>) -> Result<(), Stop>,
     ) -> Result<u64, Stop> {
-        self.elements(|walk, index| {
+        self.read_elements(|walk, index| {
             if walk.reader.next()? != b'"' {
-                walk.any(Counting::Nothing)?;
-                return each(walk.sink, index, None);
+                walk.read_unknown(NumberMeaning::Unknown)?;
+                return handle(walk.sink, index, None);
             }
             let at = walk.reader.position();
-            let text = walk.reader.string()?;
+            let text = walk.reader.read_string()?;
             if text.flaws != 0 {
-                flaws(walk.findings, &text, at, &walk.steps);
+                add_flaws(walk.findings, &text, at, &walk.steps);
             }
             if walk.sink.identifies(text.bytes, hand) {
                 walk.steps.push(Step::Index(index));
                 walk.findings.add(Rule::HidesIdentifiers, at, &walk.steps, Some(text.bytes));
                 walk.steps.pop();
             }
-            walk.sink.said(text.bytes);
-            each(walk.sink, index, Some((at, text.bytes)))
+            walk.sink.on_free_text(text.bytes);
+            handle(walk.sink, index, Some((at, text.bytes)))
         })
     }
 
-    fn texts(&mut self, field: usize) -> Result<(), Stop> {
-        self.elements(|walk, index| {
+    fn read_texts(&mut self, field: usize) -> Result<(), Stop> {
+        self.read_elements(|walk, index| {
             walk.steps.push(Step::Index(index));
             let byte = walk.reader.next()?;
             let at = walk.reader.position();
             if byte == b'"' {
-                let text = walk.reader.string()?;
+                let text = walk.reader.read_string()?;
                 if text.flaws != 0 {
-                    flaws(walk.findings, &text, at, &walk.steps);
+                    add_flaws(walk.findings, &text, at, &walk.steps);
                 }
                 if walk.sink.identifies(text.bytes, Hand::Tool) {
                     walk.findings.add(Rule::HidesIdentifiers, at, &walk.steps, Some(text.bytes));
                 }
-                walk.sink.said(text.bytes);
-                walk.sink.text(walk.part, field, text.bytes);
+                walk.sink.on_free_text(text.bytes);
+                walk.sink.on_list_text(walk.part, field, text.bytes);
             } else {
-                walk.any(Counting::Nothing)?;
+                walk.read_unknown(NumberMeaning::Unknown)?;
                 walk.findings.add(Rule::Type, at, &walk.steps, None);
             }
             walk.steps.pop();
@@ -524,37 +534,37 @@ impl<'w, R: Read, S: Sink> Walk<'w, R, S> {
         .map(drop)
     }
 
-    /// True if the container continues after an element.
+    /// Consumes a comma or the closing bracket `end`; true if another element follows.
     #[inline]
-    fn another(&mut self, end: u8) -> Result<bool, Stop> {
+    fn skip_separator(&mut self, end: u8) -> Result<bool, Stop> {
         match self.reader.next()? {
             b',' => {
-                self.reader.pass();
+                self.reader.advance();
                 self.reader.next()?;
                 Ok(true)
             }
             byte if byte == end => {
-                self.reader.pass();
+                self.reader.advance();
                 Ok(false)
             }
-            _ => Err(self.reader.unexpected()),
+            _ => Err(self.reader.unexpected_error()),
         }
     }
 
-    fn enter(&mut self) -> Result<(), Stop> {
+    fn enter_container(&mut self) -> Result<(), Stop> {
         if self.depth == self.reader.limits().depth {
-            return Err(Stop::Invalid(Why::Deep, self.reader.position()));
+            return Err(Stop::Invalid(InvalidReason::TooDeep, self.reader.position()));
         }
         self.depth += 1;
         Ok(())
     }
 }
 
-/// More answers than there are.
-const ENOUGH: usize = 16;
+/// Number of distinct names after which further ones are ignored. Larger than the number of answers.
+const MAX_DISTINCT_NAMES: usize = 16;
 
 #[cold]
-fn flaws(findings: &mut Findings, text: &Text<'_>, at: Position, steps: &[Step]) {
+fn add_flaws(findings: &mut Findings, text: &Text<'_>, at: Position, steps: &[Step]) {
     for flaw in Flaw::ALL.into_iter().filter(|flaw| text.flaws & *flaw as u8 != 0) {
         let rule = match flaw {
             Flaw::Encoding => Rule::Encoding,
