@@ -17,7 +17,7 @@ pub struct Meter {
     /// Bytes that will have been read, as far as is known; never fewer than have been.
     pub total: AtomicU64,
     /// Number of rows after which to stop, plus one; 0 for no limit.
-    stop: AtomicU64,
+    stop_threshold: AtomicU64,
 }
 
 impl Meter {
@@ -28,15 +28,15 @@ impl Meter {
 
     /// Asks the conversion to stop after this many rows.
     pub fn stop_after(&self, rows: u64) {
-        self.stop.store(rows.saturating_add(1), Ordering::Relaxed);
+        self.stop_threshold.store(rows.saturating_add(1), Ordering::Relaxed);
     }
 
     /// Adds bytes that have been read.
     pub(crate) fn add_read(&self, bytes: u64) {
-        let read = self.read.load(Ordering::Relaxed) + bytes;
+        let bytes_read = self.read.load(Ordering::Relaxed) + bytes;
         // First, for whoever looks in between.
-        self.total.fetch_max(read, Ordering::Release);
-        self.read.store(read, Ordering::Release);
+        self.total.fetch_max(bytes_read, Ordering::Release);
+        self.read.store(bytes_read, Ordering::Release);
     }
 
     /// Sets how many more bytes will be read.
@@ -46,8 +46,8 @@ impl Meter {
     }
 
     pub(crate) fn stopped(&self) -> bool {
-        let stop = self.stop.load(Ordering::Relaxed);
-        stop > 0 && self.rows.load(Ordering::Relaxed) + 1 >= stop
+        let threshold = self.stop_threshold.load(Ordering::Relaxed);
+        threshold > 0 && self.rows.load(Ordering::Relaxed) + 1 >= threshold
     }
 
     pub(crate) fn row(&self) {
@@ -65,21 +65,21 @@ impl Meter {
 
 /// Counts the bytes read through it, and fails once the meter asks to stop.
 pub(crate) struct Metered<'m, R> {
-    from: R,
+    inner: R,
     meter: &'m Meter,
 }
 
 impl<'m, R> Metered<'m, R> {
-    pub(crate) fn new(from: R, meter: &'m Meter) -> Self {
-        Self { from, meter }
+    pub(crate) fn new(inner: R, meter: &'m Meter) -> Self {
+        Self { inner, meter }
     }
 }
 
 impl<R: Read> Read for Metered<'_, R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.meter.check_stop().map_err(ConvertError::into_io)?;
-        let read = self.from.read(into)?;
-        self.meter.add_read(read as u64);
-        Ok(read)
+        let byte_count = self.inner.read(buffer)?;
+        self.meter.add_read(byte_count as u64);
+        Ok(byte_count)
     }
 }

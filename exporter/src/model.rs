@@ -52,7 +52,7 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    pub(crate) fn eligible(&self) -> bool {
+    pub(crate) fn is_eligible(&self) -> bool {
         ELIGIBLE_STATUSES.contains(&self.status.as_str())
     }
 }
@@ -136,33 +136,33 @@ impl BundleHeader {
 /// Items by the keys that rows name them with. Sources number theirs, so that most are found without hashing.
 #[derive(Debug, Default)]
 pub(crate) struct ItemIndex {
-    small: Vec<u32>,
-    numbers: BTreeMap<u64, u32>,
-    others: BTreeMap<Vec<u8>, u32>,
+    direct: Vec<u32>,
+    by_number: BTreeMap<u64, u32>,
+    by_text: BTreeMap<Vec<u8>, u32>,
 }
 
-const NONE: u32 = u32::MAX;
+const NO_ITEM: u32 = u32::MAX;
 /// Keys up to here are found by their place; it is never larger than a few megabytes.
 const DIRECT_KEYS: u64 = 1 << 20;
 
 impl ItemIndex {
     /// Brings the items into their final order.
-    pub(crate) fn sort(items: &mut [Item], file: &str) -> Result<Self, ConvertError> {
+    pub(crate) fn sort_items(items: &mut [Item], file: &str) -> Result<Self, ConvertError> {
         items.sort_by(by_key);
-        Self::of(items, file)
+        Self::from_sorted(items, file)
     }
 
     /// Indexes items that are in their final order.
-    pub(crate) fn of(items: &[Item], file: &str) -> Result<Self, ConvertError> {
-        let mut keys = Self::default();
+    pub(crate) fn from_sorted(items: &[Item], file: &str) -> Result<Self, ConvertError> {
+        let mut index = Self::default();
         for (at, item) in items.iter().enumerate() {
-            if !keys.add(item.key.as_bytes(), at as u32) {
+            if !index.add(item.key.as_bytes(), at as u32) {
                 let id: String = item.key.chars().take(40).collect();
                 let detail = format!("the item id {id} stands there twice");
                 return Err(ConvertError::content(file, item.row, ErrorKind::Duplicate, detail));
             }
         }
-        Ok(keys)
+        Ok(index)
     }
 
     /// False if the key is there already.
@@ -170,13 +170,13 @@ impl ItemIndex {
         match canonical_number(key) {
             Some(key) if key < DIRECT_KEYS => {
                 let index = usize::try_from(key).unwrap_or_default();
-                if self.small.len() <= index {
-                    self.small.resize(index + 1, NONE);
+                if self.direct.len() <= index {
+                    self.direct.resize(index + 1, NO_ITEM);
                 }
-                std::mem::replace(&mut self.small[index], at) == NONE
+                std::mem::replace(&mut self.direct[index], at) == NO_ITEM
             }
-            Some(key) => self.numbers.insert(key, at).is_none(),
-            None => self.others.insert(key.to_vec(), at).is_none(),
+            Some(key) => self.by_number.insert(key, at).is_none(),
+            None => self.by_text.insert(key.to_vec(), at).is_none(),
         }
     }
 
@@ -184,10 +184,10 @@ impl ItemIndex {
         match canonical_number(key) {
             Some(key) if key < DIRECT_KEYS => {
                 let index = usize::try_from(key).unwrap_or_default();
-                self.small.get(index).copied().filter(|at| *at != NONE)
+                self.direct.get(index).copied().filter(|at| *at != NO_ITEM)
             }
-            Some(key) => self.numbers.get(&key).copied(),
-            None => self.others.get(key).copied(),
+            Some(key) => self.by_number.get(&key).copied(),
+            None => self.by_text.get(key).copied(),
         }
     }
 }

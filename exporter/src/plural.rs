@@ -1,14 +1,14 @@
 //! Words for numbers in sentences, and hiding of small numbers.
 
 /// `1 file`, `2 files`.
-pub fn counted(number: u64, what: &str) -> String {
-    counted_wide(number.into(), what)
+pub fn counted(number: u64, noun: &str) -> String {
+    counted_wide(number.into(), noun)
 }
 
 /// Like [`counted`], for sums of any size; a saturated sum is shown as `at least`.
-pub fn counted_wide(number: u128, what: &str) -> String {
-    let least = if number == u128::MAX { "at least " } else { "" };
-    format!("{least}{number} {what}{}", if number == 1 { "" } else { "s" })
+pub fn counted_wide(number: u128, noun: &str) -> String {
+    let qualifier = if number == u128::MAX { "at least " } else { "" };
+    format!("{qualifier}{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Returns `was` for 1 and `were` otherwise.
@@ -32,10 +32,10 @@ impl HiddenBelow {
     }
 
     /// `2 votes` and `were`, or how many they are fewer than.
-    pub(crate) fn counted(self, number: u64, what: &str) -> (String, &'static str) {
+    pub(crate) fn format_count(self, number: u64, noun: &str) -> (String, &'static str) {
         match self.hidden_phrase(number) {
-            Some(told) => (format!("{told} {what}s"), "were"),
-            None => (counted(number, what), were(number)),
+            Some(phrase) => (format!("{phrase} {noun}s"), "were"),
+            None => (counted(number, noun), were(number)),
         }
     }
 }
@@ -45,15 +45,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_no_plural_and_nothing_is() {
-        let said = [0, 1, 2].map(|number| format!("{} {}", counted(number, "file"), were(number)));
-        assert_eq!(said, ["0 files were", "1 file was", "2 files were"]);
+    fn only_one_is_singular() {
+        let phrases = [0, 1, 2].map(|number| format!("{} {}", counted(number, "file"), were(number)));
+        assert_eq!(phrases, ["0 files were", "1 file was", "2 files were"]);
     }
 
     #[test]
-    fn few_are_not_told_and_nobody_is() {
-        let said = [0, 1, 4, 5].map(|number| HiddenBelow(5).counted(number, "voter").0);
-        assert_eq!(said, ["0 voters", "Fewer than 5 voters", "Fewer than 5 voters", "5 voters"]);
-        assert_eq!(HiddenBelow::default().counted(1, "voter"), ("1 voter".to_owned(), "was"));
+    fn numbers_below_the_threshold_are_hidden() {
+        let phrases = [0, 1, 4, 5].map(|number| HiddenBelow(5).format_count(number, "voter").0);
+        assert_eq!(phrases, ["0 voters", "Fewer than 5 voters", "Fewer than 5 voters", "5 voters"]);
+        assert_eq!(HiddenBelow::default().format_count(1, "voter"), ("1 voter".to_owned(), "was"));
     }
 }

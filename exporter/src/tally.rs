@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use crate::{
     form::{Answer, coverage},
     model::Item,
-    privacy::suppression::{Counts, Hidden},
+    privacy::suppression::{Counts, HiddenCells},
     storage::rows::{NO_OBJECT, Row},
 };
 
@@ -19,39 +19,39 @@ pub(crate) struct Tally {
     groups: Vec<Counts>,
     group_count: usize,
     /// Number of participants who answered each item.
-    answered: Vec<u64>,
-    pairs: Option<Pairs>,
+    participants_by_item: Vec<u64>,
+    pairs: Option<PairTables>,
     rows: u64,
 }
 
 /// Counts of comparisons; rows of one ordered pair come together.
 #[derive(Debug, Default)]
-struct Pairs {
-    tables: Vec<Pair>,
+struct PairTables {
+    tables: Vec<CountTable>,
     unordered: HashSet<(u32, u32)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pair {
+pub(crate) struct CountTable {
     pub(crate) subject: u32,
     pub(crate) object: u32,
     pub(crate) counts: Counts,
     /// Answers that the source has not counted or hides, so that the counts here are no totals.
-    pub(crate) unknown: Unknown,
+    pub(crate) unknown: UnknownCounts,
 }
 
 /// Answers whose counts are unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Unknown {
-    pub(crate) hidden: Hidden,
+pub(crate) struct UnknownCounts {
+    pub(crate) hidden: HiddenCells,
     /// True for answers that were not asked for, as far as is known.
-    pub(crate) absent: Hidden,
+    pub(crate) absent: HiddenCells,
 }
 
-impl Pair {
+impl CountTable {
     /// Counts of answers that were counted one by one.
-    pub(crate) fn of(subject: u32, object: u32, counts: Counts) -> Self {
-        Self { subject, object, counts, unknown: Unknown::default() }
+    pub(crate) fn new(subject: u32, object: u32, counts: Counts) -> Self {
+        Self { subject, object, counts, unknown: UnknownCounts::default() }
     }
 }
 
@@ -62,8 +62,8 @@ impl Tally {
             items: vec![Counts::default(); items],
             groups: vec![Counts::default(); items * group_count],
             group_count,
-            answered: vec![0; items],
-            pairs: pairwise.then(Pairs::default),
+            participants_by_item: vec![0; items],
+            pairs: pairwise.then(PairTables::default),
             rows: 0,
         }
     }
@@ -73,11 +73,11 @@ impl Tally {
     }
 
     #[inline]
-    pub(crate) fn add(&mut self, row: Row, number: u32) {
+    pub(crate) fn add(&mut self, row: Row, answer_number: u32) {
         self.rows += 1;
         let (item, answer) = (row.subject as usize, row.answer() as usize);
         self.items[item][answer] += 1;
-        self.answered[item] += u64::from(number == 1);
+        self.participants_by_item[item] += u64::from(answer_number == 1);
         if self.group_count > 0 {
             self.groups[item * self.group_count + row.group()][answer] += 1;
         }
@@ -103,30 +103,33 @@ impl Tally {
     }
 
     /// One table for each thing that was asked.
-    pub(crate) fn tables(&self) -> Vec<Pair> {
+    pub(crate) fn tables(&self) -> Vec<CountTable> {
         match &self.pairs {
             Some(pairs) => pairs.tables.clone(),
             None => {
                 let tables = self.items.iter().enumerate();
-                tables.map(|(at, counts)| Pair::of(at as u32, NO_OBJECT, *counts)).collect()
+                tables.map(|(at, counts)| CountTable::new(at as u32, NO_OBJECT, *counts)).collect()
             }
         }
     }
 
     pub(crate) fn coverage(&self, items: &[Item], participants: u64) -> f64 {
-        let eligible = items.iter().filter(|item| item.eligible()).count() as u64;
+        let eligible = items.iter().filter(|item| item.is_eligible()).count() as u64;
         let phase = match &self.pairs {
             Some(pairs) => {
-                let counts = |at: u32| items[at as usize].eligible();
-                let compared =
-                    pairs.unordered.iter().filter(|(one, two)| counts(*one) && counts(*two)).count();
+                let is_eligible = |at: u32| items[at as usize].is_eligible();
+                let compared = pairs
+                    .unordered
+                    .iter()
+                    .filter(|(first, second)| is_eligible(*first) && is_eligible(*second))
+                    .count();
                 coverage::Phase::Pairwise { eligible, compared: compared as u64 }
             }
             None => {
                 let answered = items
                     .iter()
-                    .zip(&self.answered)
-                    .filter(|(item, _)| item.eligible())
+                    .zip(&self.participants_by_item)
+                    .filter(|(item, _)| item.is_eligible())
                     .map(|(_, count)| count);
                 coverage::Phase::Single { participants, eligible, answered: answered.sum() }
             }
@@ -135,7 +138,7 @@ impl Tally {
     }
 }
 
-impl Pairs {
+impl PairTables {
     fn add(&mut self, row: Row) {
         if row.object == NO_OBJECT {
             return;
@@ -148,7 +151,7 @@ impl Pairs {
             _ => {
                 let mut counts = [0; Answer::ALL.len()];
                 counts[answer] = 1;
-                self.tables.push(Pair::of(row.subject, row.object, counts));
+                self.tables.push(CountTable::new(row.subject, row.object, counts));
                 self.unordered.insert((row.subject.min(row.object), row.subject.max(row.object)));
             }
         }

@@ -23,20 +23,20 @@ pub struct Timestamp {
 /// Characters of a time with its fraction.
 pub(crate) const FULL_LENGTH: usize = 24;
 /// Characters before the fraction.
-const SECONDS: usize = 19;
-const DAY: i64 = 86_400_000;
+const SECONDS_LENGTH: usize = 19;
+const DAY_MILLIS: i64 = 86_400_000;
 const EPOCH: Date = civil::date(1970, 1, 1);
 /// The years 0000 to 9999, which is what the form of a date-time can hold.
 pub(crate) const FIRST: i64 = -62_167_219_200_000;
 pub(crate) const LAST: i64 = 253_402_300_799_999;
 /// Epoch seconds stay below this until the year 5138; milliseconds have been above it since 1973.
-const SECONDS_BELOW: i64 = 100_000_000_000;
+const MAX_EPOCH_SECONDS: i64 = 100_000_000_000;
 
 impl Timestamp {
     /// Converts a count since 1970, in seconds or milliseconds by its size.
     pub(crate) fn from_epoch(count: i64) -> Option<Self> {
         let (millis, fine) =
-            if count.abs() < SECONDS_BELOW { (count.checked_mul(1000)?, false) } else { (count, true) };
+            if count.abs() < MAX_EPOCH_SECONDS { (count.checked_mul(1000)?, false) } else { (count, true) };
         (FIRST..=LAST).contains(&millis).then_some(Self { millis, fine })
     }
 
@@ -55,13 +55,13 @@ impl Timestamp {
     }
 
     pub(crate) fn now() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { millis: i64::try_from(since.as_millis()).unwrap_or(i64::MAX), fine: true }
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { millis: i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX), fine: true }
     }
 
     /// The beginning of its day.
     pub(crate) fn day(self) -> Self {
-        Self { millis: self.millis.div_euclid(DAY) * DAY, fine: false }
+        Self { millis: self.millis.div_euclid(DAY_MILLIS) * DAY_MILLIS, fine: false }
     }
 
     /// `2010-10-29T13:38:33.123Z`, or without the fraction.
@@ -71,17 +71,17 @@ impl Timestamp {
         if self.fine {
             into.extend_from_slice(&text);
         } else {
-            text[SECONDS] = b'Z';
-            into.extend_from_slice(&text[..=SECONDS]);
+            text[SECONDS_LENGTH] = b'Z';
+            into.extend_from_slice(&text[..=SECONDS_LENGTH]);
         }
     }
 
     /// Writes the time with its fraction.
     #[inline]
     pub(crate) fn text(self, days: &mut DayCache) -> [u8; FULL_LENGTH] {
-        let mut text = *days.of(self.millis.div_euclid(DAY));
-        let rest = u32::try_from(self.millis.rem_euclid(DAY)).unwrap_or_default();
-        let (seconds, millis) = (rest / 1000, rest % 1000);
+        let mut text = *days.text_of(self.millis.div_euclid(DAY_MILLIS));
+        let millis_of_day = u32::try_from(self.millis.rem_euclid(DAY_MILLIS)).unwrap_or_default();
+        let (seconds, millis) = (millis_of_day / 1000, millis_of_day % 1000);
         let (minutes, hours) = (seconds / 60, seconds / 3_600);
         text[11..13].copy_from_slice(&pair(hours));
         text[14..16].copy_from_slice(&pair(minutes % 60));
@@ -107,21 +107,21 @@ impl Default for DayCache {
 
 impl DayCache {
     #[inline]
-    fn of(&mut self, day: i64) -> &[u8; FULL_LENGTH] {
+    fn text_of(&mut self, day: i64) -> &[u8; FULL_LENGTH] {
         if self.day != day {
-            self.turn_to(day);
+            self.set_day(day);
         }
         &self.text
     }
 
     #[cold]
-    fn turn_to(&mut self, day: i64) {
+    fn set_day(&mut self, day: i64) {
         self.day = day;
         // A moment lies within the years 0 to 9999, all days of which a date can be.
         let date = EPOCH.saturating_add(SignedDuration::from_hours(24 * day));
-        put(&mut self.text[0..4], date.year().into());
-        put(&mut self.text[5..7], date.month().into());
-        put(&mut self.text[8..10], date.day().into());
+        write_digits(&mut self.text[0..4], date.year().into());
+        write_digits(&mut self.text[5..7], date.month().into());
+        write_digits(&mut self.text[8..10], date.day().into());
     }
 }
 
@@ -138,7 +138,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-fn put(into: &mut [u8], mut value: i64) {
+fn write_digits(into: &mut [u8], mut value: i64) {
     for digit in into.iter_mut().rev() {
         *digit = b'0' + u8::try_from(value % 10).unwrap_or_default();
         value /= 10;
@@ -149,13 +149,13 @@ fn put(into: &mut [u8], mut value: i64) {
 fn millis_of(text: &str) -> Option<i64> {
     // Not `jiff::Timestamp`: part of the last day of the year 9999 is beyond what it holds.
     let pieces = Pieces::parse(text).ok()?;
-    let since = pieces.date().to_datetime(pieces.time()?).duration_since(EPOCH.at(0, 0, 0, 0));
-    let ahead = match pieces.offset()? {
+    let since_epoch = pieces.date().to_datetime(pieces.time()?).duration_since(EPOCH.at(0, 0, 0, 0));
+    let offset_seconds = match pieces.offset()? {
         PiecesOffset::Zulu => 0,
         PiecesOffset::Numeric(offset) => offset.offset().seconds().into(),
         _ => return None,
     };
-    i64::try_from(since.checked_sub(SignedDuration::from_secs(ahead))?.as_millis()).ok()
+    i64::try_from(since_epoch.checked_sub(SignedDuration::from_secs(offset_seconds))?.as_millis()).ok()
 }
 
 #[cfg(test)]
@@ -169,28 +169,29 @@ mod tests {
         assert_eq!(Timestamp::from_epoch(1_658_933_760_180).unwrap().to_string(), "2022-07-27T14:56:00.180Z");
         assert_eq!(Timestamp::parse("2010-10-29 13:38:33 UTC").unwrap().to_string(), "2010-10-29T13:38:33Z");
         assert_eq!(Timestamp::from_epoch(i64::MAX), None);
-        for last in ["9999-12-30T23:59:59Z", "9999-12-31T00:00:00Z", "9999-12-31T23:59:59.999Z"] {
-            assert_eq!(Timestamp::parse(last).unwrap().to_string(), last);
+        for last_valid in ["9999-12-30T23:59:59Z", "9999-12-31T00:00:00Z", "9999-12-31T23:59:59.999Z"] {
+            assert_eq!(Timestamp::parse(last_valid).unwrap().to_string(), last_valid);
         }
-        for (zoned, same) in [
+        for (zoned, utc) in [
             ("9999-12-31T00:30:00+01:00", "9999-12-30T23:30:00Z"),
             ("9999-12-31T23:59:59+01:00", "9999-12-31T22:59:59Z"),
             ("9999-12-29T23:59:59.5-23:59", "9999-12-30T23:58:59.500Z"),
         ] {
-            assert_eq!(Timestamp::parse(zoned).unwrap().to_string(), same, "{zoned}");
+            assert_eq!(Timestamp::parse(zoned).unwrap().to_string(), utc, "{zoned}");
         }
         assert_eq!(Timestamp::parse("9999-12-31T23:59:59-00:01"), None);
-        for none in ["9999-12-32T00:00:00Z", "9999-12-31T24:00:00Z", "9999-12-31T23:59:59", "9999-12-31Tx"] {
-            assert_eq!(Timestamp::parse(none), None, "{none}");
+        for invalid in ["9999-12-32T00:00:00Z", "9999-12-31T24:00:00Z", "9999-12-31T23:59:59", "9999-12-31Tx"]
+        {
+            assert_eq!(Timestamp::parse(invalid), None, "{invalid}");
         }
     }
 
     #[test]
-    fn every_day_is_the_one_that_another_calendar_says() {
+    fn dates_match_another_calendar_implementation() {
         for days in (-700_000..2_900_000).step_by(97) {
-            let moment = Timestamp { millis: days * DAY + 12_345_678, fine: true };
-            let expected = jiff::Timestamp::from_millisecond(moment.millis).unwrap();
-            assert_eq!(moment.to_string(), format!("{expected:.3}"));
+            let moment = Timestamp { millis: days * DAY_MILLIS + 12_345_678, fine: true };
+            let reference = jiff::Timestamp::from_millisecond(moment.millis).unwrap();
+            assert_eq!(moment.to_string(), format!("{reference:.3}"));
         }
     }
 }

@@ -15,20 +15,22 @@ use flate2::bufread::GzDecoder;
 /// # Errors
 ///
 /// If it cannot be read.
-pub fn unpack<'r>(mut from: impl Read + 'r) -> io::Result<Box<dyn Read + 'r>> {
-    let (packed, magic) = Packed::of(&mut from)?;
-    unpacked(packed, magic, from)
+pub fn unpack<'r>(mut input: impl Read + 'r) -> io::Result<Box<dyn Read + 'r>> {
+    let (compression, magic) = Compression::detect(&mut input)?;
+    unpack_as(compression, magic, input)
 }
 
 /// Like [`unpack`], after the first bytes have been read to detect the format.
-pub(crate) fn unpacked<'r>(
-    packed: Packed,
+pub(crate) fn unpack_as<'r>(
+    compression: Compression,
     magic: Vec<u8>,
-    from: impl Read + 'r,
+    input: impl Read + 'r,
 ) -> io::Result<Box<dyn Read + 'r>> {
-    Ok(match packed {
-        Packed::Gzip | Packed::Zstd => Box::new(Decompressor::new(packed, magic, BufReader::new(from))?),
-        Packed::No | Packed::Zip => Box::new(Cursor::new(magic).chain(from)),
+    Ok(match compression {
+        Compression::Gzip | Compression::Zstd => {
+            Box::new(Decompressor::new(compression, magic, BufReader::new(input))?)
+        }
+        Compression::Plain | Compression::Zip => Box::new(Cursor::new(magic).chain(input)),
     })
 }
 
@@ -49,7 +51,7 @@ impl CompressionError {
     }
 
     /// Turns errors of the unpackers, which are only texts, into typed ones; system errors have numbers and are kept.
-    fn told(error: io::Error) -> io::Error {
+    fn classify(error: io::Error) -> io::Error {
         match error.kind() {
             _ if error.raw_os_error().is_some() => error,
             io::ErrorKind::Interrupted => error,
@@ -61,15 +63,16 @@ impl CompressionError {
 
 /// Memory that an intact file asks for beyond the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("its packed data needs a window of {} bytes, and {WIDEST} are allowed: pack it without --long or --ultra", self.0)]
+#[error("its packed data needs a window of {} bytes, and {MAX_WINDOW} are allowed: pack it without --long or --ultra", self.0)]
 struct WindowTooLarge(u64);
 
 /// Describes damage of packed data; `None` if the error is the system's.
 pub(crate) fn damage_of(error: &io::Error) -> Option<String> {
-    let is_told =
-        error.get_ref().is_some_and(|told| told.is::<CompressionError>() || told.is::<WindowTooLarge>());
+    let is_typed = error
+        .get_ref()
+        .is_some_and(|source| source.is::<CompressionError>() || source.is::<WindowTooLarge>());
     match error.kind() {
-        _ if is_told => Some(error.to_string()),
+        _ if is_typed => Some(error.to_string()),
         _ if error.raw_os_error().is_some() => None,
         io::ErrorKind::UnexpectedEof => Some(CompressionError::Cut.to_string()),
         io::ErrorKind::Unsupported => Some(format!("it is packed in a way that is not read: {error}")),
@@ -78,37 +81,37 @@ pub(crate) fn damage_of(error: &io::Error) -> Option<String> {
 }
 
 /// Bytes of what came before that may be referred to.
-const WIDEST: u64 = 128 << 20;
+const MAX_WINDOW: u64 = 128 << 20;
 /// Bytes of the longest header of a frame.
-const HEADER: usize = 18;
+const MAX_FRAME_HEADER: usize = 18;
 
 /// Reads on to the end of a frame's header, and holds what it asks for to the limit.
-fn hold_window(ahead: &mut Vec<u8>, from: &mut impl Read) -> io::Result<Result<(), WindowTooLarge>> {
-    from.take(HEADER.saturating_sub(ahead.len()) as u64).read_to_end(ahead)?;
-    let window = window(ahead).filter(|window| *window > WIDEST);
+fn check_window(peeked: &mut Vec<u8>, input: &mut impl Read) -> io::Result<Result<(), WindowTooLarge>> {
+    input.take(MAX_FRAME_HEADER.saturating_sub(peeked.len()) as u64).read_to_end(peeked)?;
+    let window = window_size(peeked).filter(|window| *window > MAX_WINDOW);
     Ok(window.map_or(Ok(()), |window| Err(WindowTooLarge(window))))
 }
 
 /// Window size of a frame (RFC 8878); `None` if it is not a frame of data.
-fn window(frame: &[u8]) -> Option<u64> {
-    let [0x28, 0xb5, 0x2f, 0xfd, descriptor, rest @ ..] = frame else { return None };
+fn window_size(frame: &[u8]) -> Option<u64> {
+    let [0x28, 0xb5, 0x2f, 0xfd, descriptor, fields @ ..] = frame else { return None };
     if descriptor & 0x20 == 0 {
-        let (exponent, mantissa) = (rest.first()? >> 3, rest.first()? & 7);
+        let (exponent, mantissa) = (fields.first()? >> 3, fields.first()? & 7);
         let base = 1_u64 << (10 + exponent);
         return Some(base + base / 8 * u64::from(mantissa));
     }
     // The content is its own window.
-    let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
-    let length = [1, 2, 4, 8][usize::from(descriptor >> 6)];
-    let size = rest.get(dictionary..dictionary + length)?;
+    let dictionary_length = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let size_length = [1, 2, 4, 8][usize::from(descriptor >> 6)];
+    let size = fields.get(dictionary_length..dictionary_length + size_length)?;
     let size = size.iter().rev().fold(0_u64, |size, byte| size << 8 | u64::from(*byte));
-    Some(if length == 2 { size + 256 } else { size })
+    Some(if size_length == 2 { size + 256 } else { size })
 }
 
 /// Streams packed one way, one after the other, as `cat a.gz b.gz` makes them.
 struct Decompressor<R> {
-    packed: Packed,
-    at: Option<Decoder<R>>,
+    compression: Compression,
+    decoder: Option<Decoder<R>>,
 }
 
 /// Reader with the bytes that were read ahead to detect the format.
@@ -120,58 +123,58 @@ enum Decoder<R> {
 }
 
 impl<R: Read> Decompressor<R> {
-    fn new(packed: Packed, mut ahead: Vec<u8>, mut from: BufReader<R>) -> io::Result<Self> {
-        if packed == Packed::Zstd {
-            hold_window(&mut ahead, &mut from)?.map_err(io::Error::other)?;
+    fn new(compression: Compression, mut peeked: Vec<u8>, mut input: BufReader<R>) -> io::Result<Self> {
+        if compression == Compression::Zstd {
+            check_window(&mut peeked, &mut input)?.map_err(io::Error::other)?;
         }
-        let from = Cursor::new(ahead).chain(from);
-        let at = match packed {
-            Packed::Gzip => Decoder::Gzip(GzDecoder::new(from)),
-            _ => Decoder::Zstd(zstd::stream::read::Decoder::with_buffer(from)?.single_frame()),
+        let input = Cursor::new(peeked).chain(input);
+        let decoder = match compression {
+            Compression::Gzip => Decoder::Gzip(GzDecoder::new(input)),
+            _ => Decoder::Zstd(zstd::stream::read::Decoder::with_buffer(input)?.single_frame()),
         };
-        Ok(Self { packed, at: Some(at) })
+        Ok(Self { compression, decoder: Some(decoder) })
     }
 
     /// Goes on to the next stream, if there is one.
-    fn next(&mut self) -> io::Result<bool> {
-        let mut from = match self.at.take() {
+    fn open_next_stream(&mut self) -> io::Result<bool> {
+        let mut input = match self.decoder.take() {
             None => return Ok(false),
-            Some(Decoder::Gzip(ended)) => ended.into_inner(),
-            Some(Decoder::Zstd(ended)) => ended.finish(),
+            Some(Decoder::Gzip(decoder)) => decoder.into_inner(),
+            Some(Decoder::Zstd(decoder)) => decoder.finish(),
         };
-        let (packed, mut ahead) = Packed::of(&mut from)?;
-        if ahead.is_empty() {
+        let (compression, mut peeked) = Compression::detect(&mut input)?;
+        if peeked.is_empty() {
             return Ok(false);
         }
         // Frames of zstd that hold no data.
-        let is_more = packed == self.packed
-            || self.packed == Packed::Zstd && matches!(ahead[..], [0x50..=0x5f, 0x2a, 0x4d, 0x18]);
-        if !is_more {
+        let is_next_stream = compression == self.compression
+            || self.compression == Compression::Zstd && matches!(peeked[..], [0x50..=0x5f, 0x2a, 0x4d, 0x18]);
+        if !is_next_stream {
             return Err(io::Error::new(io::ErrorKind::InvalidData, CompressionError::Followed));
         }
         // Of a short stream not all that was looked at is used up.
-        let (looked_at, from) = from.into_inner();
-        let used = usize::try_from(looked_at.position()).unwrap_or(usize::MAX);
-        ahead.extend_from_slice(looked_at.get_ref().get(used..).unwrap_or_default());
-        *self = Self::new(self.packed, ahead, from)?;
+        let (peeked_before, input) = input.into_inner();
+        let consumed = usize::try_from(peeked_before.position()).unwrap_or(usize::MAX);
+        peeked.extend_from_slice(peeked_before.get_ref().get(consumed..).unwrap_or_default());
+        *self = Self::new(self.compression, peeked, input)?;
         Ok(true)
     }
 }
 
 impl<R: Read> Read for Decompressor<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if into.is_empty() {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
             return Ok(0);
         }
         loop {
-            let read = match &mut self.at {
+            let byte_count = match &mut self.decoder {
                 None => return Ok(0),
-                Some(Decoder::Gzip(stream)) => stream.read(into),
-                Some(Decoder::Zstd(stream)) => stream.read(into),
+                Some(Decoder::Gzip(stream)) => stream.read(buffer),
+                Some(Decoder::Zstd(stream)) => stream.read(buffer),
             };
-            let read = read.map_err(CompressionError::told)?;
-            if read > 0 || !self.next()? {
-                return Ok(read);
+            let byte_count = byte_count.map_err(CompressionError::classify)?;
+            if byte_count > 0 || !self.open_next_stream()? {
+                return Ok(byte_count);
             }
         }
     }
@@ -179,26 +182,26 @@ impl<R: Read> Read for Decompressor<R> {
 
 /// Compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Packed {
-    No,
+pub(crate) enum Compression {
+    Plain,
     Gzip,
     Zstd,
     /// An archive of files.
     Zip,
 }
 
-impl Packed {
+impl Compression {
     /// Takes the first bytes away, and gives them back.
-    pub(crate) fn of(from: &mut impl Read) -> io::Result<(Self, Vec<u8>)> {
+    pub(crate) fn detect(input: &mut impl Read) -> io::Result<(Self, Vec<u8>)> {
         let mut magic = Vec::with_capacity(4);
-        from.take(4).read_to_end(&mut magic)?;
-        let packed = match magic[..] {
+        input.take(4).read_to_end(&mut magic)?;
+        let compression = match magic[..] {
             [0x1f, 0x8b, ..] => Self::Gzip,
             [0x28, 0xb5, 0x2f, 0xfd] => Self::Zstd,
             [b'P', b'K', 3, 4] | [b'P', b'K', 5, 6] => Self::Zip,
-            _ => Self::No,
+            _ => Self::Plain,
         };
-        Ok((packed, magic))
+        Ok((compression, magic))
     }
 }
 
@@ -248,7 +251,7 @@ impl Source for File {
     }
 
     fn opens_again(&self) -> bool {
-        self.path.as_ref().is_some_and(|path| fs::metadata(path).is_ok_and(|found| found.is_file()))
+        self.path.as_ref().is_some_and(|path| fs::metadata(path).is_ok_and(|metadata| metadata.is_file()))
     }
 }
 
@@ -260,7 +263,7 @@ mod tests {
     use super::*;
 
     /// Packs the text with a first frame that asks for a window of `exponent`, more than it needs.
-    fn wide(text: &str, exponent: u8) -> Vec<u8> {
+    fn pack_with_window(text: &str, exponent: u8) -> Vec<u8> {
         let mut packer = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
         packer.write_all(text.as_bytes()).unwrap();
         let mut frame = packer.finish().unwrap();
@@ -270,21 +273,25 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_too_wide_is_told_and_is_no_damage() {
+    fn too_large_window_is_refused_but_is_no_damage() {
         let text = "{\"a\": 1}\n".repeat(1000);
-        for behind in [false, true] {
-            let before = if behind { zstd::encode_all(&b"{}"[..], 1).unwrap() } else { Vec::new() };
+        for is_second_frame in [false, true] {
+            let first_frame =
+                if is_second_frame { zstd::encode_all(&b"{}"[..], 1).unwrap() } else { Vec::new() };
             let unpacked = |exponent| {
                 let mut unpacked = String::new();
-                let packed = [before.clone(), wide(&text, exponent)].concat();
+                let packed = [first_frame.clone(), pack_with_window(&text, exponent)].concat();
                 let read = unpack(&*packed).and_then(|mut from| from.read_to_string(&mut unpacked));
                 read.map(|_| unpacked)
             };
             assert!(unpacked(27).unwrap().ends_with(&text));
             let error = unpacked(28).unwrap_err();
             assert_eq!(CompressionError::of(&error), None);
-            let said = error.to_string();
-            assert!(said.contains("268435456 bytes") && said.contains("134217728 are allowed"), "{said}");
+            let message = error.to_string();
+            assert!(
+                message.contains("268435456 bytes") && message.contains("134217728 are allowed"),
+                "{message}"
+            );
         }
     }
 
@@ -298,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_files_are_what_was_packed() {
+    fn packed_files_unpack_to_their_content() {
         let text = "{\"a\": 1}\n".repeat(1000);
         let half = text.len() / 2;
         let mut gzip = Vec::new();

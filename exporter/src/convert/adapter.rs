@@ -5,14 +5,14 @@ use std::sync::Arc;
 use super::{Format, Job};
 use crate::{
     error::{ConvertError, ErrorKind},
-    input::{Limits, Member, Role, named, nearest_of_all},
+    input::{Limits, Member, Role, explain_nearest, list_files},
     meter::Meter,
     model::BundleHeader,
     privacy::participants::{ParticipantRegistry, RegistryFor},
     sources::{aoi::Ideas, pocket_polis::PocketPolis, polis::Polis, sensemaking::Sensemaking},
     storage::rows::{Read, Row, order::Flow},
-    tally::Pair,
-    unpack::Packed,
+    tally::CountTable,
+    unpack::Compression,
 };
 
 #[derive(Debug)]
@@ -28,27 +28,27 @@ impl Adapter {
         format: Format,
         files: &[(Member, Role)],
         job: &Job,
-        people_of: &mut RegistryFor<'_>,
+        registry_for: &mut RegistryFor<'_>,
     ) -> Result<(Self, BundleHeader, ParticipantRegistry), ConvertError> {
         let id = job.overrides.id.as_deref();
         match format {
             Format::Polis => {
-                let (polis, head, people) = Polis::open(files, &job.limits, &job.polis, id, people_of)?;
+                let (polis, head, people) = Polis::open(files, &job.limits, &job.polis, id, registry_for)?;
                 Ok((Self::Polis(polis), head, people))
             }
             Format::AllOurIdeas => {
-                let (ideas, head, people) = Ideas::open(files, &job.limits, &job.aoi, id, people_of)?;
+                let (ideas, head, people) = Ideas::open(files, &job.limits, &job.aoi, id, registry_for)?;
                 Ok((Self::Ideas(ideas), head, people))
             }
             Format::PocketPolis => {
-                let (pocket, head, people) = PocketPolis::open(files, &job.limits, id, people_of)?;
+                let (pocket, head, people) = PocketPolis::open(files, &job.limits, id, registry_for)?;
                 Ok((Self::Pocket(pocket), head, people))
             }
             Format::Bundle => Err(ConvertError::Refused(
                 "the input is a bundle already: --to says what it is to become".to_owned(),
             )),
             Format::Sensemaking => {
-                let (tallies, head, people) = Sensemaking::open(files, &job.limits, id, people_of)?;
+                let (tallies, head, people) = Sensemaking::open(files, &job.limits, id, registry_for)?;
                 Ok((Self::Sensemaking(tallies), head, people))
             }
         }
@@ -72,7 +72,7 @@ impl Adapter {
 
     pub(super) fn by_item(&self) -> bool {
         match self {
-            Self::Polis(polis) => polis.by_item(),
+            Self::Polis(polis) => polis.is_sorted_by_item(),
             Self::Ideas(_) | Self::Pocket(_) | Self::Sensemaking(_) => false,
         }
     }
@@ -87,39 +87,39 @@ impl Adapter {
     }
 
     /// Counts, where the input holds nothing else.
-    pub(super) fn tallies(&self) -> Option<&[Pair]> {
+    pub(super) fn tallies(&self) -> Option<&[CountTable]> {
         match self {
             Self::Sensemaking(tallies) => Some(tallies.tallies()),
             Self::Polis(_) | Self::Ideas(_) | Self::Pocket(_) => None,
         }
     }
 
-    pub(super) fn rows(
+    pub(super) fn read_rows(
         &self,
         limits: &Limits,
         meter: &Arc<Meter>,
         people: &mut ParticipantRegistry,
         notes: &mut Vec<String>,
-        each: impl FnMut(Row) -> Result<Flow, ConvertError>,
+        on_row: impl FnMut(Row) -> Result<Flow, ConvertError>,
     ) -> Result<Read, ConvertError> {
         match self {
-            Self::Polis(polis) => polis.rows(limits, meter, people, notes, each),
-            Self::Ideas(ideas) => ideas.rows(limits, meter, people, notes, each),
-            Self::Pocket(pocket) => pocket.rows(limits, meter, people, each),
+            Self::Polis(polis) => polis.read_rows(limits, meter, people, notes, on_row),
+            Self::Ideas(ideas) => ideas.read_rows(limits, meter, people, notes, on_row),
+            Self::Pocket(pocket) => pocket.read_rows(limits, meter, people, on_row),
             Self::Sensemaking(_) => Ok(Read { flow: Flow::More, rows: 0, ended: None }),
         }
     }
 }
 
-pub(super) fn format(files: &[(Member, Role)], job: &Job) -> Result<Format, ConvertError> {
-    job.from.map_or_else(|| sniffed(files, &job.limits), Ok)
+pub(super) fn choose_format(files: &[(Member, Role)], job: &Job) -> Result<Format, ConvertError> {
+    job.from.map_or_else(|| detect_format(files, &job.limits), Ok)
 }
 
-fn sniffed(files: &[(Member, Role)], limits: &Limits) -> Result<Format, ConvertError> {
+fn detect_format(files: &[(Member, Role)], limits: &Limits) -> Result<Format, ConvertError> {
     let mut formats: Vec<_> = files.iter().filter_map(|(_, role)| format_of(*role)).collect();
     formats.dedup();
     match formats.as_slice() {
-        [] => Err(unknown(files, limits)?),
+        [] => Err(describe_unknown(files, limits)?),
         [first, rest @ ..] if rest.iter().all(|format| format == first) => Ok(*first),
         _ => Err(ConvertError::Refused(
             "there are files of several formats: --from says which one is meant".to_owned(),
@@ -128,19 +128,20 @@ fn sniffed(files: &[(Member, Role)], limits: &Limits) -> Result<Format, ConvertE
 }
 
 /// Describes files of no known format.
-fn unknown(files: &[(Member, Role)], limits: &Limits) -> Result<ConvertError, ConvertError> {
+fn describe_unknown(files: &[(Member, Role)], limits: &Limits) -> Result<ConvertError, ConvertError> {
     let mut all_empty = true;
     for (member, _) in files {
-        let found = Packed::of(&mut member.open(limits, None)?);
-        let (packed, begins) = found.map_err(|error| ConvertError::from_io(&member.name, error))?;
-        all_empty &= begins.is_empty();
-        if packed == Packed::Zip {
+        let detection = Compression::detect(&mut member.open(limits, None)?);
+        let (compression, first_bytes) =
+            detection.map_err(|error| ConvertError::from_io(&member.name, error))?;
+        all_empty &= first_bytes.is_empty();
+        if compression == Compression::Zip {
             let detail = "it is an archive in an archive, which is not looked into: give it by itself";
             return Ok(ConvertError::content(&member.name, None, ErrorKind::Format, detail));
         }
     }
-    let nearest = nearest_of_all(files, limits)?;
-    let (names, count) = named(files, |_| true);
+    let nearest = explain_nearest(files, limits)?;
+    let (names, count) = list_files(files, |_| true);
     let (file, detail) = match (count, all_empty) {
         (1, true) => (names.as_str(), "the file is empty".to_owned()),
         (1, false) => (names.as_str(), "it is of no known format".to_owned()),

@@ -12,9 +12,9 @@ use crate::{
     form::{Answer, SOURCE_RESPONSE_COUNTS},
     model::BundleHeader,
     plural::{counted, were},
-    privacy::suppression::{Shown, least, suppress_with, tell},
+    privacy::suppression::{Disclosure, min_total, suppress_participants, suppress_with},
     storage::rows::NO_OBJECT,
-    tally::{Pair, Tally},
+    tally::{CountTable, Tally},
 };
 
 /// Answers to one item at a time.
@@ -23,7 +23,11 @@ const SINGLE: [Answer; 3] = [Answer::Agree, Answer::Disagree, Answer::Pass];
 const COMPARED: [Answer; 4] = [Answer::Pass, Answer::PreferSubject, Answer::PreferObject, Answer::Equal];
 
 /// Outcomes of a bundle with participants: counts of their answers, published outcomes and group members.
-pub(super) fn individual<'h>(head: &'h BundleHeader, tally: &Tally, members: &[Vec<String>]) -> Outcomes<'h> {
+pub(super) fn individual_outcomes<'h>(
+    head: &'h BundleHeader,
+    tally: &Tally,
+    members: &[Vec<String>],
+) -> Outcomes<'h> {
     let mut outcomes = Outcomes::new(head.phase.id);
     for (at, item) in head.items.iter().enumerate() {
         if !head.pairwise {
@@ -45,55 +49,67 @@ pub(super) fn individual<'h>(head: &'h BundleHeader, tally: &Tally, members: &[V
 /// Counts that go into a bundle without participants.
 #[derive(Debug)]
 pub(super) struct PublicCounts {
-    tables: Vec<(Pair, [bool; Answer::ALL.len()])>,
+    tables: Vec<(CountTable, [bool; Answer::ALL.len()])>,
     /// True for each item that is shown.
-    pub(super) items: Vec<bool>,
+    pub(super) shown_items: Vec<bool>,
     items_dropped: u64,
     tables_dropped: u64,
     /// Upper bound of the answers in what is left out.
-    unseen: u64,
+    max_unseen_answers: u64,
     cells_hidden: u64,
     k: Option<u64>,
 }
 
 /// Selects the counts to show; without a k, all of them.
-pub(super) fn shown(tables: &[Pair], head: &BundleHeader, k: Option<u64>) -> PublicCounts {
+pub(super) fn select_public_counts(
+    tables: &[CountTable],
+    head: &BundleHeader,
+    k: Option<u64>,
+) -> PublicCounts {
     let Some(k) = k else {
         let tables = tables.iter().map(|table| (*table, Default::default())).collect();
         let items = vec![true; head.items.len()];
         return PublicCounts {
             tables,
-            items,
+            shown_items: items,
             items_dropped: 0,
             tables_dropped: 0,
-            unseen: 0,
+            max_unseen_answers: 0,
             cells_hidden: 0,
             k: None,
         };
     };
-    let mut kept = Vec::new();
-    let (mut cells_hidden, mut unseen) = (0, 0);
+    let mut kept_tables = Vec::new();
+    let (mut cells_hidden, mut max_unseen_answers) = (0, 0);
     for table in tables {
         let answers = if table.object == NO_OBJECT { SINGLE.len() } else { COMPARED.len() } as u64;
-        let shown = suppress_with(&table.counts, table.unknown.hidden, k, answers);
-        if let Shown::All { hidden } = shown {
-            cells_hidden += hidden.iter().filter(|hidden| **hidden).count() as u64;
-            kept.push((*table, hidden));
+        let disclosure = suppress_with(&table.counts, table.unknown.hidden, k, answers);
+        if let Disclosure::Table { hidden: hidden_cells } = disclosure {
+            cells_hidden += hidden_cells.iter().filter(|hidden| **hidden).count() as u64;
+            kept_tables.push((*table, hidden_cells));
         } else if table.counts.iter().any(|count| *count > 0) {
             // What nobody has answered, such as what was rejected, may be known.
-            unseen += least(k, answers) - 1;
+            max_unseen_answers += min_total(k, answers) - 1;
         }
     }
     let mut items = vec![false; head.items.len()];
-    for (table, _) in &kept {
+    for (table, _) in &kept_tables {
         items[table.subject as usize] = true;
         if table.object != NO_OBJECT {
             items[table.object as usize] = true;
         }
     }
-    let items_dropped = items.iter().filter(|kept| !**kept).count() as u64;
-    let tables_dropped = (tables.len() - kept.len()) as u64;
-    PublicCounts { tables: kept, items, items_dropped, tables_dropped, unseen, cells_hidden, k: Some(k) }
+    let items_dropped = items.iter().filter(|is_kept| !**is_kept).count() as u64;
+    let tables_dropped = (tables.len() - kept_tables.len()) as u64;
+    PublicCounts {
+        tables: kept_tables,
+        shown_items: items,
+        items_dropped,
+        tables_dropped,
+        max_unseen_answers,
+        cells_hidden,
+        k: Some(k),
+    }
 }
 
 impl PublicCounts {
@@ -102,20 +118,21 @@ impl PublicCounts {
         let Some(k) = self.k else { return Some(all) };
         let totals = self.tables.iter().map(|(table, hidden)| {
             let cells = || table.counts.iter().zip(hidden);
-            let shown = cells().filter(|(_, hidden)| !**hidden).map(|(count, _)| count).sum::<u64>();
-            (table.counts.iter().sum(), shown)
+            let shown_sum = cells().filter(|(_, hidden)| !**hidden).map(|(count, _)| count).sum::<u64>();
+            (table.counts.iter().sum(), shown_sum)
         });
         let totals: Vec<_> = totals.collect();
         // Where all answers are hidden, nobody is seen to have given one.
-        let any = totals.iter().any(|(_, shown)| *shown > 0);
-        tell(all, &totals, self.unseen, k).map(|all| if any { all } else { 0 })
+        let has_visible_answers = totals.iter().any(|(_, shown)| *shown > 0);
+        suppress_participants(all, &totals, self.max_unseen_answers, k)
+            .map(|all| if has_visible_answers { all } else { 0 })
     }
 
     pub(super) fn notes(&self) -> Vec<String> {
         let Some(k) = self.k else { return Vec::new() };
         let of_pairs = self.tables.iter().any(|(table, _)| table.object != NO_OBJECT);
         let mut notes = vec![
-            too_few(self.items_dropped, "item", k, of_pairs),
+            dropped_note(self.items_dropped, "item", k, of_pairs),
             format!(
                 "{} counts from 1 to {} and counts that would give them away are hidden{}.",
                 self.cells_hidden,
@@ -126,12 +143,12 @@ impl PublicCounts {
             "Times are rounded to days. Coverage is that of the counts that are shown.".to_owned(),
         ];
         if of_pairs {
-            notes.push(too_few(self.tables_dropped, "pair", k, of_pairs));
+            notes.push(dropped_note(self.tables_dropped, "pair", k, of_pairs));
         }
         notes
     }
 
-    fn cells(&self) -> impl Iterator<Item = (&Pair, Answer, u64)> {
+    fn cells(&self) -> impl Iterator<Item = (&CountTable, Answer, u64)> {
         self.tables.iter().flat_map(|(table, hidden)| {
             Answer::ALL.into_iter().filter_map(move |answer| {
                 let (count, hidden) = (table.counts[answer as usize], hidden[answer as usize]);
@@ -141,11 +158,11 @@ impl PublicCounts {
     }
 
     /// The responses.
-    pub(super) fn lines(&self, shape: &RowFormatter) -> Vec<u8> {
+    pub(super) fn lines(&self, formatter: &RowFormatter) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (at, (table, answer, count)) in self.cells().enumerate() {
             bytes.extend_from_slice(if at == 0 { b"\n" } else { b",\n" });
-            shape.tally(&mut bytes, table.subject, table.object, answer, count);
+            formatter.tally(&mut bytes, table.subject, table.object, answer, count);
         }
         bytes
     }
@@ -155,17 +172,18 @@ impl PublicCounts {
         let mut outcomes = Outcomes::new(head.phase.id);
         for (table, hidden) in self.tables.iter().filter(|(table, _)| table.object == NO_OBJECT) {
             let item = &head.items[table.subject as usize];
-            let unknown = &table.unknown;
-            let answers = SINGLE.into_iter().filter(|answer| !unknown.absent[*answer as usize]);
+            let is_unknown = &table.unknown;
+            let answers = SINGLE.into_iter().filter(|answer| !is_unknown.absent[*answer as usize]);
             let answers: Vec<_> = answers.collect();
-            let hidden: Vec<_> =
-                hidden.iter().zip(unknown.hidden).map(|(hidden, unknown)| *hidden || unknown).collect();
-            outcomes.counted(&item.key, &item.id, &table.counts, &answers, &hidden);
+            let hidden_cells: Vec<_> =
+                hidden.iter().zip(is_unknown.hidden).map(|(hidden, unknown)| *hidden || unknown).collect();
+            outcomes.counted(&item.key, &item.id, &table.counts, &answers, &hidden_cells);
         }
         if published {
             for item in &head.items {
-                let beside = item.outcomes.iter().filter(|outcome| outcome.kind != SOURCE_RESPONSE_COUNTS);
-                beside.for_each(|outcome| outcomes.published(&item.key, &item.id, outcome));
+                let other_outcomes =
+                    item.outcomes.iter().filter(|outcome| outcome.kind != SOURCE_RESPONSE_COUNTS);
+                other_outcomes.for_each(|outcome| outcomes.published(&item.key, &item.id, outcome));
             }
         }
         outcomes
@@ -180,21 +198,21 @@ impl PublicCounts {
     ) -> Summary {
         let participants = participants.unwrap_or_default();
         let eligible: BTreeSet<_> =
-            (0..head.items.len()).filter(|at| lines[*at].kept && head.items[*at].eligible()).collect();
+            (0..head.items.len()).filter(|at| lines[*at].kept && head.items[*at].is_eligible()).collect();
         let (mut responses, mut answered) = (0_u64, 0_u64);
-        let mut compared = BTreeSet::new();
+        let mut compared_pairs = BTreeSet::new();
         for (table, _, count) in self.cells() {
             responses += count;
             let (subject, object) = (table.subject as usize, table.object as usize);
             if table.object == NO_OBJECT {
                 answered += if eligible.contains(&subject) { count } else { 0 };
             } else if eligible.contains(&subject) && eligible.contains(&object) {
-                compared.insert((subject.min(object), subject.max(object)));
+                compared_pairs.insert((subject.min(object), subject.max(object)));
             }
         }
         let eligible = eligible.len() as u64;
         let phase = if head.pairwise {
-            crate::form::coverage::Phase::Pairwise { eligible, compared: compared.len() as u64 }
+            crate::form::coverage::Phase::Pairwise { eligible, compared: compared_pairs.len() as u64 }
         } else {
             crate::form::coverage::Phase::Single { participants, eligible, answered }
         };
@@ -203,8 +221,8 @@ impl PublicCounts {
     }
 }
 
-fn too_few(dropped: u64, what: &str, k: u64, of_pairs: bool) -> String {
+fn dropped_note(dropped: u64, noun: &str, k: u64, of_pairs: bool) -> String {
     let answers = if of_pairs { COMPARED.len() } else { SINGLE.len() };
-    let least = least(k, answers as u64);
-    format!("{} {} left out: fewer than {least} answers.", counted(dropped, what), were(dropped))
+    let min_answers = min_total(k, answers as u64);
+    format!("{} {} left out: fewer than {min_answers} answers.", counted(dropped, noun), were(dropped))
 }

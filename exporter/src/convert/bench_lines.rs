@@ -6,7 +6,7 @@ use std::{io::Write, sync::Arc};
 use super::{
     Job,
     adapter::{self, Adapter},
-    roles,
+    assign_roles,
 };
 use crate::{
     bundle::write::row_lines::{LineCache, RowFormatter},
@@ -20,7 +20,7 @@ use crate::{
 /// Lines that are written at once.
 const BLOCK: usize = 256 << 10;
 /// More than a line has.
-const ROOM: usize = 4 << 10;
+const MAX_LINE: usize = 4 << 10;
 
 /// Writes a line for each row in the order of the input, and returns the number of rows. For benches only.
 #[doc(hidden)]
@@ -28,23 +28,23 @@ pub fn lines(job: &Job, out: &mut impl Write) -> Result<u64, ConvertError> {
     let folder = std::env::temp_dir();
     let meter = Arc::new(Meter::default());
     let mut input = Input::open(&job.inputs, &folder, &[], &job.limits, &meter)?;
-    let mut files = roles(&mut input, job)?;
+    let mut files = assign_roles(&mut input, job)?;
     files.iter_mut().for_each(|(member, _)| *member = member.without_digest());
     let key = job.key.clone().unwrap_or(Key(Vec::new()));
-    let mut people_of =
+    let mut registry_for =
         |scope: Option<&str>| Ok(ParticipantRegistry::new(&key, scope.unwrap_or_default(), job.participants));
-    let format = adapter::format(&files, job)?;
-    let (adapter, head, mut people) = Adapter::open(format, &files, job, &mut people_of)?;
+    let format = adapter::choose_format(&files, job)?;
+    let (adapter, head, mut people) = Adapter::open(format, &files, job, &mut registry_for)?;
     let items = head.items.iter().map(|item| (item.key.as_str(), item.id.as_str()));
-    let shape = RowFormatter::new(items, head.phase.id, false);
-    let (mut bytes, mut before) = (Vec::with_capacity(BLOCK + ROOM), LineCache::default());
+    let formatter = RowFormatter::new(items, head.phase.id, false);
+    let (mut bytes, mut cache) = (Vec::with_capacity(BLOCK + MAX_LINE), LineCache::default());
     let mut write = |bytes: &mut Vec<u8>| {
-        let written = out.write_all(bytes);
+        let result = out.write_all(bytes);
         bytes.clear();
-        written.map_err(|error| ConvertError::Io { doing: "writing lines".to_owned(), error })
+        result.map_err(|error| ConvertError::Io { doing: "writing lines".to_owned(), error })
     };
-    let read = adapter.rows(&job.limits, &meter, &mut people, &mut Vec::new(), |row| {
-        shape.row(&mut bytes, row, 1, None, &mut before);
+    let read = adapter.read_rows(&job.limits, &meter, &mut people, &mut Vec::new(), |row| {
+        formatter.row(&mut bytes, row, 1, None, &mut cache);
         bytes.push(b'\n');
         if bytes.len() >= BLOCK {
             write(&mut bytes)?;

@@ -4,17 +4,18 @@ use super::{Format, Job, adapter::format_of};
 use crate::{
     error::{ConvertError, ErrorKind},
     input::{
-        self, FileDigest, Input, Member, Role, TOLD, is_called_as_any, named, role, role_in_part, tools_name,
+        self, FileDigest, Input, MAX_LISTED_FILES, Member, Role, detect_damaged_role, detect_role,
+        has_known_name, list_files, tool_file_name,
     },
     model::Artifact,
     plural::{counted, were},
     privacy::Profile,
 };
 
-pub(super) fn roles(input: &mut Input, job: &Job) -> Result<Vec<(Member, Role)>, ConvertError> {
+pub(super) fn assign_roles(input: &mut Input, job: &Job) -> Result<Vec<(Member, Role)>, ConvertError> {
     let (mut files, mut broken) = (Vec::new(), std::mem::take(&mut input.broken));
     for member in &input.members {
-        match role(member, &job.limits) {
+        match detect_role(member, &job.limits) {
             Err(error) if error.is_damage() => broken.push((member.clone(), error)),
             role => files.push((member.clone(), role?)),
         }
@@ -23,19 +24,19 @@ pub(super) fn roles(input: &mut Input, job: &Job) -> Result<Vec<(Member, Role)>,
     let is_export = files.iter().any(|(_, role)| format_of(*role).is_some_and(is_asked_for));
     for at in 0..broken.len() {
         let (member, error) = &broken[at];
-        if !is_export || is_called_as_any(member) || begins_as_one(member, error, job, is_asked_for)? {
+        if !is_export || has_known_name(member) || begins_like_input(member, error, job, is_asked_for)? {
             return Err(broken.swap_remove(at).1);
         }
     }
-    files.extend(broken.into_iter().map(|(member, _)| (member.as_it_lies(), Role::Broken)));
+    files.extend(broken.into_iter().map(|(member, _)| (member.without_unpacking(), Role::Broken)));
     for (member, role) in files.iter_mut().filter(|_| job.profile == Profile::Public) {
-        *member = member.called(shared_name(&member.name, role.name()));
+        *member = member.with_name(public_name(&member.name, role.name()));
     }
     Ok(files)
 }
 
 /// True if the readable beginning of a broken file looks like an input file. Nothing is known of a broken archive.
-fn begins_as_one(
+fn begins_like_input(
     member: &Member,
     error: &ConvertError,
     job: &Job,
@@ -44,85 +45,85 @@ fn begins_as_one(
     if matches!(error, ConvertError::Content { wrong: ErrorKind::Archive, .. }) {
         return Ok(false);
     }
-    let role = match role_in_part(member, &job.limits) {
+    let role = match detect_damaged_role(member, &job.limits) {
         Err(error) if error.is_damage() => return Ok(false),
         role => role?,
     };
-    let is_asked_for = format_of(role).is_some_and(is_asked_for);
-    Ok(role == Role::PolisFormat || role.is_used() && is_asked_for)
+    let is_requested = format_of(role).is_some_and(is_asked_for);
+    Ok(role == Role::PolisFormat || role.is_used() && is_requested)
 }
 
 /// A name for everybody: that which the tools have for it, or else the part that it plays.
-pub(super) fn shared_name(name: &str, role: &str) -> String {
-    tools_name(name).unwrap_or_else(|| role.to_owned())
+pub(super) fn public_name(name: &str, role: &str) -> String {
+    tool_file_name(name).unwrap_or_else(|| role.to_owned())
 }
 
 /// Every file, read to its end; that of the rows is read later.
-pub(super) fn artifacts(
+pub(super) fn describe_artifacts(
     input: &Input,
     files: &[(Member, Role)],
     rows: Option<&Member>,
-    known: &[(Role, u64)],
+    row_counts: &[(Role, u64)],
     job: &Job,
 ) -> Result<Vec<Artifact>, ConvertError> {
     let archives = input.archives.iter().map(|archive| (archive, None, None));
     let members = files.iter().map(|(member, role)| {
-        let rows = known.iter().find(|known| known.0 == *role).map(|known| known.1);
+        let rows = row_counts.iter().find(|entry| entry.0 == *role).map(|entry| entry.1);
         (member, Some(*role), rows)
     });
-    let mut found = Vec::new();
-    for (member, role, known) in archives.chain(members) {
-        let later =
+    let mut artifacts = Vec::new();
+    for (member, role, row_count) in archives.chain(members) {
+        let is_rows_file =
             rows.is_some_and(|rows| rows.name == member.name && rows.archive_name() == member.archive_name());
-        let ended = if later { None } else { ended(member, role, job)? };
-        found.push(Artifact {
+        let digest = if is_rows_file { None } else { read_digest(member, role, job)? };
+        artifacts.push(Artifact {
             role: role.map_or("archive", Role::name),
             name: member.name.clone(),
             within: member.archive_name(),
-            ended,
-            rows: known,
+            ended: digest,
+            rows: row_count,
         });
     }
-    Ok(found)
+    Ok(artifacts)
 }
 
 /// Size and digest of a file that is not used; `None` for a broken archive.
-fn ended(member: &Member, role: Option<Role>, job: &Job) -> Result<Option<FileDigest>, ConvertError> {
-    let read = |member: &Member| member.open(&job.limits, None)?.finish().map(Some);
+fn read_digest(member: &Member, role: Option<Role>, job: &Job) -> Result<Option<FileDigest>, ConvertError> {
+    let digest_of = |member: &Member| member.open(&job.limits, None)?.finish().map(Some);
     if role.is_none_or(Role::is_used) {
-        return read(member);
+        return digest_of(member);
     }
-    match read(&member.as_it_lies()) {
+    match digest_of(&member.without_unpacking()) {
         Err(error) if error.is_damage() => Ok(None),
         read => read,
     }
 }
 
 /// Files that were given and of which nothing is in the bundle.
-pub(super) fn unused(files: &[(Member, Role)]) -> Option<String> {
-    let (told, count) = named(files, |role| !role.is_used() && role != Role::Broken);
-    (count > 0).then(|| format!("{} {} not used: {told}.", counted(count, "file"), were(count)))
+pub(super) fn note_unused_files(files: &[(Member, Role)]) -> Option<String> {
+    let (names, count) = list_files(files, |role| !role.is_used() && role != Role::Broken);
+    (count > 0).then(|| format!("{} {} not used: {names}.", counted(count, "file"), were(count)))
 }
 
 /// Files that were not looked into.
-pub(super) fn broken(files: &[(Member, Role)]) -> Option<String> {
-    let (told, count) = input::broken(files);
+pub(super) fn note_broken_files(files: &[(Member, Role)]) -> Option<String> {
+    let (names, count) = input::list_broken(files);
     let files = || counted(count, "file");
-    (count > 0).then(|| format!("{} that cannot be unpacked {} passed over: {told}.", files(), were(count)))
+    (count > 0).then(|| format!("{} that cannot be unpacked {} passed over: {names}.", files(), were(count)))
 }
 
 /// Note about entries of a given folder that are not files.
-pub(super) fn skipped(names: &[String], job: &Job) -> Option<String> {
+pub(super) fn note_skipped_folders(names: &[String], job: &Job) -> Option<String> {
     let count = names.len() as u64;
     let folders = format!("{} in what was given {}", counted(count, "folder"), were(count));
     // What folders are called may tell of somebody.
-    let told = match job.profile {
+    let listing = match job.profile {
         Profile::Public => String::new(),
         Profile::Private => {
-            let more = if names.len() > TOLD { ", ..." } else { "" };
-            let first = &names[..names.len().min(TOLD)];
-            format!(": {}{more}", first.join(", "))
+            let ellipsis = if names.len() > MAX_LISTED_FILES { ", ..." } else { "" };
+            let listed_names = &names[..names.len().min(MAX_LISTED_FILES)];
+            format!(": {}{ellipsis}", listed_names.join(", "))
         }
     };
-    (count > 0).then(|| format!("{folders} not looked into{told}."))
+    (count > 0).then(|| format!("{folders} not looked into{listing}."))
 }

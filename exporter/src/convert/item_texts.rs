@@ -26,11 +26,15 @@ use crate::{
 pub(super) struct ItemTexts {
     pub(super) lines: Vec<ItemLine>,
     pub(super) redacted: u64,
-    reviewed: bool,
+    is_reviewed: bool,
 }
 
 /// The organizer's texts stay as they are: they were written to be read.
-pub(super) fn texts(head: &BundleHeader, job: &Job, meter: &Meter) -> Result<ItemTexts, ConvertError> {
+pub(super) fn prepare_texts(
+    head: &BundleHeader,
+    job: &Job,
+    meter: &Meter,
+) -> Result<ItemTexts, ConvertError> {
     let mut redacted = 0;
     let lines = head.items.iter().map(|item| {
         meter.check_stop()?;
@@ -47,53 +51,55 @@ pub(super) fn texts(head: &BundleHeader, job: &Job, meter: &Meter) -> Result<Ite
         Ok(ItemLine { text, created: item.created, kept: true })
     });
     let lines = lines.collect::<Result<_, ConvertError>>()?;
-    Ok(ItemTexts { lines, redacted, reviewed: job.text_reviewed_by.is_some() })
+    Ok(ItemTexts { lines, redacted, is_reviewed: job.text_reviewed_by.is_some() })
 }
 
 /// Replaces ids that would identify or refer to a person by numbers, and returns a note about it.
-pub(super) fn hide_ids(items: &mut [Item], meter: &Meter) -> Result<Option<String>, ConvertError> {
-    let taken: HashSet<_> = items.iter().map(|item| item.key.clone()).collect();
-    let mut free = (1_u64..).map(|number| format!("hidden-{number}")).filter(|key| !taken.contains(key));
-    let mut hidden = 0_u64;
+pub(super) fn replace_identifying_ids(
+    items: &mut [Item],
+    meter: &Meter,
+) -> Result<Option<String>, ConvertError> {
+    let existing_keys: HashSet<_> = items.iter().map(|item| item.key.clone()).collect();
+    let mut free_keys =
+        (1_u64..).map(|number| format!("hidden-{number}")).filter(|key| !existing_keys.contains(key));
+    let mut replaced_ids = 0_u64;
     for item in items {
         meter.check_stop()?;
-        if !names_one(&item.id) {
+        if !is_identifying_id(&item.id) {
             continue;
         }
-        let Some(key) = free.next() else { break };
+        let Some(key) = free_keys.next() else { break };
         item.id.truncate(item.id.len() - item.key.len());
         item.id.push_str(&key);
         item.key = key;
-        hidden += 1;
+        replaced_ids += 1;
     }
-    Ok(match hidden {
+    Ok(match replaced_ids {
         0 => None,
         1 => Some("1 id of an item that looks like somebody's was replaced by a number.".to_owned()),
-        _ => Some(format!("{hidden} ids of items that look like somebody's were replaced by numbers.")),
+        _ => Some(format!("{replaced_ids} ids of items that look like somebody's were replaced by numbers.")),
     })
 }
 
-fn names_one(id: &str) -> bool {
+fn is_identifying_id(id: &str) -> bool {
     identifies(id, Hand::Reference) || refers(id.as_bytes())
 }
 
 /// Notes about the treatment of texts.
-pub(super) fn notes(prepared: &ItemTexts, job: &Job) -> Vec<String> {
+pub(super) fn notes(texts: &ItemTexts, job: &Job) -> Vec<String> {
     let mut notes = Vec::new();
     match job.texts() {
         Texts::Keep => {}
-        Texts::Redact if prepared.redacted == 1 && job.hidden_below() == HiddenBelow::default() => notes
-            .push(
-                "1 address, number, link or handle in participants' texts was replaced by a token."
-                    .to_owned(),
-            ),
+        Texts::Redact if texts.redacted == 1 && job.hidden_below() == HiddenBelow::default() => notes.push(
+            "1 address, number, link or handle in participants' texts was replaced by a token.".to_owned(),
+        ),
         Texts::Redact => {
-            let what = "addresses, numbers, links and handles in participants' texts";
-            let told = job
+            let nouns = "addresses, numbers, links and handles in participants' texts";
+            let count = job
                 .hidden_below()
-                .hidden_phrase(prepared.redacted)
-                .unwrap_or_else(|| prepared.redacted.to_string());
-            notes.push(format!("{told} {what} were replaced by tokens."));
+                .hidden_phrase(texts.redacted)
+                .unwrap_or_else(|| texts.redacted.to_string());
+            notes.push(format!("{count} {nouns} were replaced by tokens."));
         }
         Texts::Omit => notes.push("Participants' texts were left out.".to_owned()),
     }
@@ -105,19 +111,19 @@ pub(super) fn notes(prepared: &ItemTexts, job: &Job) -> Vec<String> {
 
 impl ItemTexts {
     /// Content of the shown items and of everything said about them, for the data card.
-    pub(super) fn content(
+    pub(super) fn describe_content(
         &self,
         head: &BundleHeader,
         job: &Job,
         meter: &Meter,
     ) -> Result<Content, ConvertError> {
-        let said = [head.source.title.as_str(), &head.source.description];
+        let source_texts = [head.source.title.as_str(), &head.source.description];
         let mut content = Content {
-            identifying_text: said.iter().any(|text| identifies(text, Hand::People))
-                || of_tools(head, job).any(|text| identifies(text, Hand::Tool))
-                || published(head, job).any(names_somebody),
-            refers: of_tools(head, job).chain(said).any(|text| refers(text.as_bytes())),
-            text_reviewed: self.reviewed,
+            identifying_text: source_texts.iter().any(|text| identifies(text, Hand::People))
+                || tool_texts(head, job).any(|text| identifies(text, Hand::Tool))
+                || published_values(head, job).any(value_identifies),
+            refers: tool_texts(head, job).chain(source_texts).any(|text| refers(text.as_bytes())),
+            text_reviewed: self.is_reviewed,
             ..Content::default()
         };
         for (item, line) in head.items.iter().zip(&self.lines).filter(|(_, line)| line.kept) {
@@ -133,18 +139,18 @@ impl ItemTexts {
 }
 
 /// Everything that is neither a statement nor about one.
-fn of_tools<'h>(head: &'h BundleHeader, job: &'h Job) -> impl Iterator<Item = &'h str> {
+fn tool_texts<'h>(head: &'h BundleHeader, job: &'h Job) -> impl Iterator<Item = &'h str> {
     let source = &head.source;
     let source = [&source.tool, &source.schema, &source.id, &source.url];
     let artifacts = head
         .artifacts
         .iter()
         .flat_map(|artifact| [Some(artifact.role), Some(artifact.name.as_str()), artifact.within.as_deref()]);
-    let said = [&head.notes, &head.groups, &job.limitations].into_iter().flatten();
+    let lists = [&head.notes, &head.groups, &job.limitations].into_iter().flatten();
     source
         .into_iter()
         .chain(&job.bundle_id)
-        .chain(said)
+        .chain(lists)
         .map(String::as_str)
         .chain([head.adapter.as_str()])
         .chain(artifacts.flatten())
@@ -152,20 +158,20 @@ fn of_tools<'h>(head: &'h BundleHeader, job: &'h Job) -> impl Iterator<Item = &'
 }
 
 /// Values of published outcomes, which appear in private bundles only.
-fn published<'h>(head: &'h BundleHeader, job: &Job) -> impl Iterator<Item = (&'h String, &'h Value)> {
-    let shown = job.profile == Profile::Private;
-    let outcomes = head.items.iter().filter(move |_| shown).flat_map(|item| &item.outcomes);
+fn published_values<'h>(head: &'h BundleHeader, job: &Job) -> impl Iterator<Item = (&'h String, &'h Value)> {
+    let is_private = job.profile == Profile::Private;
+    let outcomes = head.items.iter().filter(move |_| is_private).flat_map(|item| &item.outcomes);
     outcomes.flat_map(|outcome| outcome.counts.iter().chain(&outcome.more))
 }
 
-fn names_somebody((name, value): (&String, &Value)) -> bool {
-    let within = match value {
+fn value_identifies((name, value): (&String, &Value)) -> bool {
+    let in_value = match value {
         Value::String(text) => identifies(text, Hand::Tool),
-        Value::Array(values) => values.iter().any(|value| names_somebody((name, value))),
-        Value::Object(members) => members.iter().any(names_somebody),
+        Value::Array(values) => values.iter().any(|value| value_identifies((name, value))),
+        Value::Object(members) => members.iter().any(value_identifies),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     };
-    within || identifies(name, Hand::Tool)
+    in_value || identifies(name, Hand::Tool)
 }
 
 #[cfg(test)]
@@ -175,7 +181,7 @@ mod tests {
     use crate::{convert::Target, model::Source};
 
     #[test]
-    fn texts_are_looked_through_until_somebody_says_stop() {
+    fn text_preparation_stops_on_request() {
         let item = Item {
             key: "1".to_owned(),
             row: 1,
@@ -189,14 +195,14 @@ mod tests {
         };
         let mut head = BundleHeader::of_statements("adapter", Source::default(), vec![item]);
         let (job, meter) = (Job::new(Vec::new(), Target::File("out".into())), Meter::default());
-        let prepared = texts(&head, &job, &meter).unwrap();
-        assert!(prepared.content(&head, &job, &meter).unwrap().participant_text);
+        let texts = prepare_texts(&head, &job, &meter).unwrap();
+        assert!(texts.describe_content(&head, &job, &meter).unwrap().participant_text);
         meter.stop();
-        let faults = [
-            texts(&head, &job, &meter).map(drop),
-            prepared.content(&head, &job, &meter).map(drop),
-            hide_ids(&mut head.items, &meter).map(drop),
+        let results = [
+            prepare_texts(&head, &job, &meter).map(drop),
+            texts.describe_content(&head, &job, &meter).map(drop),
+            replace_identifying_ids(&mut head.items, &meter).map(drop),
         ];
-        assert!(faults.into_iter().all(|error| error.is_err_and(|error| error.tag() == "stopped")));
+        assert!(results.into_iter().all(|error| error.is_err_and(|error| error.tag() == "stopped")));
     }
 }

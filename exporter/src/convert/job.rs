@@ -171,7 +171,7 @@ impl Job {
     /// environment may set it.
     pub(crate) fn options_for_exports(&self) -> Vec<&'static str> {
         let Overrides { id, title, description, url } = &self.overrides;
-        let told = [
+        let options = [
             ("--profile", self.profile != Profile::default()),
             ("--k", self.k != K_DEFAULT),
             ("--text", self.texts.is_some()),
@@ -193,20 +193,20 @@ impl Job {
             ("--source-url", url.is_some()),
             ("--truncate-metadata", self.truncate_metadata),
         ];
-        let told = told.into_iter().filter_map(|(name, is_told)| is_told.then_some(name));
-        told.chain(self.options_for_tools().map(|(_, name)| name)).collect()
+        let given_options = options.into_iter().filter_map(|(name, is_given)| is_given.then_some(name));
+        given_options.chain(self.options_for_tools().map(|(_, name)| name)).collect()
     }
 
     /// The options, by name, that only the exports of one tool have a use for.
     pub(crate) fn options_for_tools(&self) -> impl Iterator<Item = (Format, &'static str)> {
-        let told = [
+        let options = [
             (Format::Polis, "--variant", self.polis.variant.is_some()),
             (Format::Polis, "--vote-sign", self.polis.vote_sign.is_some()),
             (Format::Polis, "--organizer", !self.polis.organizers.is_empty()),
             (Format::Polis, "--participants external-ids", self.participants == Participants::ExternalIds),
             (Format::AllOurIdeas, "--equal-reason", self.aoi != aoi::Options::default()),
         ];
-        told.into_iter().filter_map(|(tool, name, is_told)| is_told.then_some((tool, name)))
+        options.into_iter().filter_map(|(tool, name, is_given)| is_given.then_some((tool, name)))
     }
 
     /// Standard output, if the bundle goes there as it is made. Without a given id it has to be kept until the id is
@@ -267,9 +267,9 @@ impl Overrides {
         truncate: bool,
         notes: &mut Vec<String>,
     ) -> Result<(), ConvertError> {
-        let set = |field: &mut String, told: &Option<String>| {
-            if let Some(told) = told {
-                told.clone_into(field);
+        let set = |field: &mut String, override_value: &Option<String>| {
+            if let Some(override_value) = override_value {
+                override_value.clone_into(field);
             }
         };
         set(&mut source.title, &self.title);
@@ -280,7 +280,7 @@ impl Overrides {
             source.title = source.id.clone();
         }
         if source.url.is_empty() {
-            source.url = urn(&source.id);
+            source.url = make_urn(&source.id);
         }
         if !uri(source.url.as_bytes()) {
             if self.url.is_some() {
@@ -289,20 +289,20 @@ impl Overrides {
             notes.push(
                 "The address that the source gives is not a URL; an invented name stands in.".to_owned(),
             );
-            source.url = urn(&source.id);
+            source.url = make_urn(&source.id);
         }
-        for (name, field, option, told) in [
+        for (name, field, option, override_value) in [
             ("sourceId", &mut source.id, "--source-id", &self.id),
             ("title", &mut source.title, "--title", &self.title),
             ("description", &mut source.description, "--description", &self.description),
             ("url", &mut source.url, "--source-url", &self.url),
         ] {
-            let Some(Text { most, .. }) = bound(name) else { continue };
+            let Some(Text { most, .. }) = text_bound(name) else { continue };
             let length = field.chars().count() as u64;
             if length <= most {
                 continue;
             }
-            if (!truncate || name == "url") && told.is_some() {
+            if (!truncate || name == "url") && override_value.is_some() {
                 return Err(ConvertError::Refused(format!(
                     "{option} has {length} characters, {most} are allowed"
                 )));
@@ -321,12 +321,12 @@ impl Overrides {
 }
 
 /// A name for what has no address.
-fn urn(id: &str) -> String {
+fn make_urn(id: &str) -> String {
     let encoded: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
     format!("{URN}{}", encoded.replace('+', "%20"))
 }
 
-fn bound(name: &str) -> Option<Text> {
+fn text_bound(name: &str) -> Option<Text> {
     let field = crate::form::SOURCE.fields.iter().find(|field| field.name == name)?;
     match &field.value {
         crate::form::Value::Text(text) => Some(*text),

@@ -21,9 +21,12 @@ pub use self::bench_lines::lines;
 pub use self::job::{Format, Job, Overrides, Report, Sidecar, Target};
 use self::{
     adapter::Adapter,
-    input_files::{artifacts, broken, roles, shared_name, skipped, unused},
+    input_files::{
+        assign_roles, describe_artifacts, note_broken_files, note_skipped_folders, note_unused_files,
+        public_name,
+    },
     item_texts::ItemTexts,
-    read_rows::{RowsRead, rows, rows_are_in_order},
+    read_rows::{RowsRead, read_rows, rows_are_in_order},
     workspace::Workspace,
 };
 pub use crate::input::Limits;
@@ -39,12 +42,12 @@ use crate::{
     },
     error::ConvertError,
     form::{K_DEFAULT, K_FLOOR, LONGEST_ID},
-    input::{Input, Member, Role, unread},
+    input::{Input, Member, Role, note_dropped_columns},
     json::write::hex_of,
     meter::Meter,
     privacy::{
         Profile,
-        data_card::{Card, Content, card},
+        data_card::{Card, Content, compute_card},
         participants::{Key, ParticipantRegistry},
     },
     tables,
@@ -54,12 +57,12 @@ use crate::{
 
 /// Runs a conversion. The meter can be watched, and can ask it to stop.
 pub fn convert(job: &Job, meter: &Arc<Meter>) -> Result<Report, ConvertError> {
-    check(job)?;
+    check_options(job)?;
     overlap::refuse(job)?;
     let workspace = Workspace::open(job)?;
     let mut input =
         Input::open(&job.inputs, &workspace.folder, &workspace::working_files(job), &job.limits, meter)?;
-    let files = roles(&mut input, job)?;
+    let files = assign_roles(&mut input, job)?;
     run(job, meter, workspace, &input, &files)
 }
 
@@ -71,7 +74,7 @@ fn run(
     files: &[(Member, Role)],
 ) -> Result<Report, ConvertError> {
     let exported = job.exported.unwrap_or_else(Timestamp::now);
-    let format = adapter::format(files, job)?;
+    let format = adapter::choose_format(files, job)?;
     if format == Format::Bundle {
         return outputs::from_bundle(job, &workspace, files, meter);
     }
@@ -80,10 +83,10 @@ fn run(
         return Err(ConvertError::Refused(format!("{option}: of --from {tool} only, and this is {format}")));
     }
     let constants = Constants { naming: job.naming, schema_url: job.schema_url.clone(), exported };
-    from_export(job, meter, workspace, input, files, format, constants)
+    convert_export(job, meter, workspace, input, files, format, constants)
 }
 
-fn from_export(
+fn convert_export(
     job: &Job,
     meter: &Arc<Meter>,
     workspace: Workspace,
@@ -92,86 +95,93 @@ fn from_export(
     format: Format,
     constants: Constants,
 ) -> Result<Report, ConvertError> {
-    let key = job.key.clone().map_or_else(Key::fresh, Ok)?;
-    let mut people_of = |source: Option<&str>| {
+    let key = job.key.clone().map_or_else(Key::generate, Ok)?;
+    let mut registry_for = |source: Option<&str>| {
         if job.key.is_some() && source.is_none() && job.profile == Profile::Private {
-            return Err(ConvertError::Refused(UNNAMED.to_owned()));
+            return Err(ConvertError::Refused(KEY_NEEDS_SOURCE_ID.to_owned()));
         }
         Ok(ParticipantRegistry::new(&key, source.unwrap_or_default(), job.participants)
             .hiding_below(job.hidden_below()))
     };
-    let (adapter, mut head, mut people) = Adapter::open(format, files, job, &mut people_of)?;
+    let (adapter, mut head, mut people) = Adapter::open(format, files, job, &mut registry_for)?;
     outputs::check_shape(job, &head, adapter.format(), files)?;
     job.overrides.apply(&mut head.source, job.truncate_metadata, &mut head.notes)?;
     if job.profile == Profile::Public {
-        head.notes.extend(item_texts::hide_ids(&mut head.items, meter)?);
+        head.notes.extend(item_texts::replace_identifying_ids(&mut head.items, meter)?);
     }
-    head.artifacts = artifacts(input, files, adapter.rows_file(), &head.rows, job)?;
-    head.notes.extend(unused(files));
-    head.notes.extend(broken(files));
-    head.notes.extend(unread(files, &job.limits, job.profile == Profile::Public)?);
-    head.notes.extend(skipped(&input.skipped, job));
-    let prepared = item_texts::texts(&head, job, meter)?;
-    head.notes.extend(item_texts::notes(&prepared, job));
+    head.artifacts = describe_artifacts(input, files, adapter.rows_file(), &head.rows, job)?;
+    head.notes.extend(note_unused_files(files));
+    head.notes.extend(note_broken_files(files));
+    head.notes.extend(note_dropped_columns(files, &job.limits, job.profile == Profile::Public)?);
+    head.notes.extend(note_skipped_folders(&input.skipped, job));
+    let texts = item_texts::prepare_texts(&head, job, meter)?;
+    head.notes.extend(item_texts::notes(&texts, job));
     meter.total.store(adapter.rows_file().map_or(0, Member::stored_bytes), Ordering::Relaxed);
-    let mut work = Work { job, meter, workspace, adapter, head, people: &mut people, prepared, constants };
-    let report = if work.counts_only() { work.counted()? } else { work.individual()? };
-    work.end(report)
+    let mut conversion =
+        Conversion { job, meter, workspace, adapter, head, people: &mut people, texts, constants };
+    let report = if conversion.has_counts_only() {
+        conversion.write_counts()?
+    } else {
+        conversion.write_individual()?
+    };
+    conversion.finish(report)
 }
 
 /// Error for a kept key without a source id: equal ids of two conversations would become one participant.
-const UNNAMED: &str = "--linkage-key-file: the input does not say which conversation it is, and pseudonyms of one key have to \
+const KEY_NEEDS_SOURCE_ID: &str = "--linkage-key-file: the input does not say which conversation it is, and pseudonyms of one key have to \
     differ from conversation to conversation: --source-id says it";
 
-fn check(job: &Job) -> Result<(), ConvertError> {
-    let refused = |detail: &str| Err(ConvertError::Refused(detail.to_owned()));
+fn check_options(job: &Job) -> Result<(), ConvertError> {
+    let refuse = |detail: &str| Err(ConvertError::Refused(detail.to_owned()));
     let public = job.profile == Profile::Public;
     if public && job.k < K_FLOOR {
         return Err(ConvertError::Refused(format!("--k {}: {K_FLOOR} is the least", job.k)));
     }
     if !public && job.k != K_DEFAULT {
-        return refused("--k: a private bundle has each answer; --profile public has counts");
+        return refuse("--k: a private bundle has each answer; --profile public has counts");
     }
     if public && job.events {
-        return refused("--events: a public bundle holds counts of latest answers only");
+        return refuse("--events: a public bundle holds counts of latest answers only");
     }
     if public && job.participants.identifies() {
-        return refused("--participants: a public bundle names nobody");
+        return refuse("--participants: a public bundle names nobody");
     }
     if job.to.is_some() && (job.target.is_stream() || job.package || job.sidecars.is_some()) {
-        return refused(
+        return refuse(
             "--to writes a folder without a bundle: give it with -o, and neither sidecars nor a package",
         );
     }
     if public && job.to == Some(tables::TableFormat::PolisCsv) {
-        return refused("--to polis-csv lists votes, and --profile public keeps counts only");
+        return refuse("--to polis-csv lists votes, and --profile public keeps counts only");
     }
     if job.target.is_stream()
-        && (job.package || job.sidecars.as_ref().is_some_and(|wanted| !wanted.is_empty()))
+        && (job.package || job.sidecars.as_ref().is_some_and(|sidecars| !sidecars.is_empty()))
     {
-        return refused("standard output has room for the bundle only, not for sidecars or a package");
+        return refuse("standard output has room for the bundle only, not for sidecars or a package");
     }
     let sidecars = job.sidecars.as_deref().unwrap_or_default();
-    if let Some((_, twice)) = sidecars.iter().enumerate().find(|(at, form)| sidecars[..*at].contains(form)) {
-        return refused(&format!("--sidecar: {} is named twice", twice.name()));
+    if let Some((_, duplicate)) =
+        sidecars.iter().enumerate().find(|(index, form)| sidecars[..*index].contains(form))
+    {
+        return refuse(&format!("--sidecar: {} is named twice", duplicate.name()));
     }
     if let Some(license) = &job.license {
         if !job.package {
-            return refused("--license: only a package has a workspace for it (--package frictionless)");
+            return refuse("--license: only a package has a workspace for it (--package frictionless)");
         }
-        tables::license::named(license).map_err(ConvertError::Refused)?;
+        tables::license::license_value(license).map_err(ConvertError::Refused)?;
     }
     if job.schema_url.as_deref().is_some_and(|url| !uri(url.as_bytes())) {
-        return refused("--schema-url is not a URI (RFC 3986)");
+        return refuse("--schema-url is not a URI (RFC 3986)");
     }
     let Overrides { id, title, url, .. } = &job.overrides;
-    for (option, told) in [
+    for (option, value) in [
         ("--source-id", id),
         ("--title", title),
         ("--source-url", url),
         ("--text-reviewed-by", &job.text_reviewed_by),
     ] {
-        if told.as_ref().is_some_and(|told| told.trim().is_empty()) {
+        if value.as_ref().is_some_and(|text| text.trim().is_empty()) {
             return Err(ConvertError::Refused(format!("{option} says nothing")));
         }
     }
@@ -186,33 +196,33 @@ fn check(job: &Job) -> Result<(), ConvertError> {
 }
 
 /// A conversion whose input is open.
-struct Work<'w> {
+struct Conversion<'w> {
     job: &'w Job,
     meter: &'w Arc<Meter>,
     workspace: Workspace,
     adapter: Adapter,
     head: crate::model::BundleHeader,
     people: &'w mut ParticipantRegistry,
-    prepared: ItemTexts,
+    texts: ItemTexts,
     constants: Constants,
 }
 
-impl Work<'_> {
-    fn counts_only(&self) -> bool {
+impl Conversion<'_> {
+    fn has_counts_only(&self) -> bool {
         self.job.profile == Profile::Public || self.adapter.tallies().is_some()
     }
 
-    fn tally(&self) -> Tally {
+    fn new_tally(&self) -> Tally {
         Tally::new(self.head.items.len(), self.head.groups.len(), self.head.pairwise)
     }
 
-    fn shape(&self) -> RowFormatter {
+    fn row_formatter(&self) -> RowFormatter {
         let items = self.head.items.iter().map(|item| (item.key.as_str(), item.id.as_str()));
         RowFormatter::new(items, self.head.phase.id, self.job.events)
     }
 
-    fn end(self, mut report: Report) -> Result<Report, ConvertError> {
-        if self.previews() {
+    fn finish(self, mut report: Report) -> Result<Report, ConvertError> {
+        if self.is_preview() {
             drop(self.workspace);
         } else {
             report = outputs::publish(self.job, self.workspace, report, self.meter)?;
@@ -226,123 +236,131 @@ impl Work<'_> {
 
     /// True if nothing is written. What other shapes leave out is known only by writing them, so their preview writes
     /// to a temporary folder.
-    fn previews(&self) -> bool {
+    fn is_preview(&self) -> bool {
         self.job.dry_run && self.job.to.is_none()
     }
 
     /// Every answer of every participant.
-    fn individual(&mut self) -> Result<Report, ConvertError> {
-        let mut tally = self.tally();
-        let mut sorted = !self.adapter.by_item();
-        let shape = self.shape();
-        let beginning = self.beginning();
-        if self.previews() {
+    fn write_individual(&mut self) -> Result<Report, ConvertError> {
+        let mut tally = self.new_tally();
+        let mut needs_sorting = !self.adapter.by_item();
+        let formatter = self.row_formatter();
+        let beginning = self.format_beginning();
+        if self.is_preview() {
             let counting = Counting::new(&mut tally, self.meter);
-            let mut sink = counting.measuring(&shape, self.people.names(), outputs::LARGE);
-            let read =
-                rows(&self.adapter, self.job, self.meter, self.people, &self.workspace, sorted, &mut sink)?;
-            let measured = sink.measured() + beginning.bytes.len() as u64;
-            let (end, mut report, outcomes) = self.finish_individual(&tally, &read)?;
-            outputs::preview(self.job, &mut report, measured + end.len() as u64, outcomes);
-            return Ok(report);
-        }
-        let streams = self.job.stream().is_some();
-        if streams && !sorted {
-            let mut ahead = self.tally();
-            // The rows are read twice.
-            self.meter.total.fetch_add(self.meter.total.load(Ordering::Relaxed), Ordering::Relaxed);
-            sorted = !rows_are_in_order(
+            let mut sink = counting.measuring(&formatter, self.people.names(), outputs::LARGE_BUNDLE_BYTES);
+            let rows_read = read_rows(
                 &self.adapter,
                 self.job,
                 self.meter,
                 self.people,
                 &self.workspace,
-                &mut ahead,
+                needs_sorting,
+                &mut sink,
+            )?;
+            let byte_count = sink.measured() + beginning.bytes.len() as u64;
+            let (end, mut report, outcomes) = self.finish_individual(&tally, &rows_read)?;
+            outputs::preview(self.job, &mut report, byte_count + end.len() as u64, outcomes);
+            return Ok(report);
+        }
+        let is_streamed = self.job.stream().is_some();
+        if is_streamed && !needs_sorting {
+            let mut preview_tally = self.new_tally();
+            // The rows are read twice.
+            self.meter.total.fetch_add(self.meter.total.load(Ordering::Relaxed), Ordering::Relaxed);
+            needs_sorting = !rows_are_in_order(
+                &self.adapter,
+                self.job,
+                self.meter,
+                self.people,
+                &self.workspace,
+                &mut preview_tally,
             )?;
         }
-        let (mut out, start) = self.open_out(&beginning)?;
+        let (mut out, responses_start) = self.open_output(&beginning)?;
         let pipeline = Pipeline {
-            shape: &shape,
+            shape: &formatter,
             names: self.people.names(),
             out: &mut out,
-            start,
+            start: responses_start,
             apart: self.job.threads > 1,
             meter: self.meter,
         };
         let (adapter, job, meter, workspace) = (&self.adapter, self.job, self.meter, &self.workspace);
         let people = &mut *self.people;
-        let read =
-            pipeline.run(&mut tally, |pipe| rows(adapter, job, meter, people, workspace, sorted, pipe))?;
-        let (end, mut report, _) = self.finish_individual(&tally, &read)?;
+        let rows_read = pipeline
+            .run(&mut tally, |pipe| read_rows(adapter, job, meter, people, workspace, needs_sorting, pipe))?;
+        let (end, mut report, _) = self.finish_individual(&tally, &rows_read)?;
         out.write(&end)?;
         self.seal(out, &beginning, &mut report)?;
         Ok(report)
     }
 
     /// Writes a bundle of counts.
-    fn counted(&mut self) -> Result<Report, ConvertError> {
-        let mut tally = self.tally();
-        let (tables, read) = match self.adapter.tallies() {
+    fn write_counts(&mut self) -> Result<Report, ConvertError> {
+        let mut tally = self.new_tally();
+        let (tables, rows_read) = match self.adapter.tallies() {
             Some(tallies) => (tallies.to_vec(), None),
             None => {
-                let sorted = !self.adapter.by_item();
+                let needs_sorting = !self.adapter.by_item();
                 let mut sink = Counting::new(&mut tally, self.meter);
-                let read = rows(
+                let rows_read = read_rows(
                     &self.adapter,
                     self.job,
                     self.meter,
                     self.people,
                     &self.workspace,
-                    sorted,
+                    needs_sorting,
                     &mut sink,
                 )?;
-                (tally.tables(), Some(read))
+                (tally.tables(), Some(rows_read))
             }
         };
         let public = self.job.profile == Profile::Public;
-        let shown = aggregates::shown(&tables, &self.head, public.then_some(self.job.k));
-        for (line, keep) in self.prepared.lines.iter_mut().zip(&shown.items) {
-            line.kept &= keep;
+        let public_counts =
+            aggregates::select_public_counts(&tables, &self.head, public.then_some(self.job.k));
+        for (line, is_shown) in self.texts.lines.iter_mut().zip(&public_counts.shown_items) {
+            line.kept &= is_shown;
             line.created = if public { line.created.map(Timestamp::day) } else { line.created };
         }
-        if let Some(read) = &read {
+        if let Some(read) = &rows_read {
             self.note_rows(read);
         }
-        self.head.notes.extend(shown.notes());
+        self.head.notes.extend(public_counts.notes());
         if public {
-            self.hide_sources();
+            self.remove_source_details();
         }
         // Of tallies it is not known: nobody has been seen.
-        let participants = shown.participants(self.people.count());
+        let participants = public_counts.participants(self.people.count());
         if participants.is_none() {
-            let few = self.job.k;
+            let k = self.job.k;
             self.head.notes.push(format!(
-                "How many took part is not told (0 stands for it), nor is coverage: it would tell of fewer than {few} people \
+                "How many took part is not told (0 stands for it), nor is coverage: it would tell of fewer than {k} people \
                  what they have not answered."
             ));
         }
-        let summary = shown.summary(&self.head, &self.prepared.lines, participants);
+        let summary = public_counts.summary(&self.head, &self.texts.lines, participants);
         let content = Content {
             responses: summary.responses > 0,
             suppressed: public,
             pairwise: self.head.pairwise,
-            ..self.prepared.content(&self.head, self.job, self.meter)?
+            ..self.texts.describe_content(&self.head, self.job, self.meter)?
         };
-        let card = card(content, self.job.withheld, &self.job.limitations);
+        let card = compute_card(content, self.job.withheld, &self.job.limitations);
         let mut report = self.report(summary, &card);
-        let replaced = read.as_ref().map(|read| read.superseded);
+        let superseded = rows_read.as_ref().map(|read| read.superseded);
         report.superseded =
-            replaced.filter(|replaced| self.job.hidden_below().hidden_phrase(*replaced).is_none());
-        let (beginning, lines) = (self.beginning(), shown.lines(&self.shape()));
-        let outcomes = shown.outcomes(&self.head, !public);
-        let any = summary.responses > 0;
-        let end = document::end(any, &outcomes, summary, &self.head, &self.constants, &card);
-        if self.previews() {
+            superseded.filter(|count| self.job.hidden_below().hidden_phrase(*count).is_none());
+        let (beginning, lines) = (self.format_beginning(), public_counts.lines(&self.row_formatter()));
+        let outcomes = public_counts.outcomes(&self.head, !public);
+        let has_responses = summary.responses > 0;
+        let end = document::end(has_responses, &outcomes, summary, &self.head, &self.constants, &card);
+        if self.is_preview() {
             let bytes = beginning.bytes.len() + lines.len() + end.len();
             outputs::preview(self.job, &mut report, bytes as u64, outcomes.count);
             return Ok(report);
         }
-        let (mut out, _) = self.open_out(&beginning)?;
+        let (mut out, _) = self.open_output(&beginning)?;
         out.write(&lines)?;
         out.write(&end)?;
         self.seal(out, &beginning, &mut report)?;
@@ -350,35 +368,39 @@ impl Work<'_> {
     }
 
     /// Removes digests, sizes and rows of the sources, against which a guess at hidden values could be checked.
-    fn hide_sources(&mut self) {
+    fn remove_source_details(&mut self) {
         for artifact in &mut self.head.artifacts {
             (artifact.ended, artifact.rows) = (None, None);
-            artifact.name = shared_name(&artifact.name, artifact.role);
-            artifact.within = artifact.within.take().map(|name| shared_name(&name, "archive"));
+            artifact.name = public_name(&artifact.name, artifact.role);
+            artifact.within = artifact.within.take().map(|name| public_name(&name, "archive"));
         }
         let note = "Digests, sizes and rows of the sources are left out: they would tell a right guess from a wrong one.";
         self.head.notes.push(note.to_owned());
     }
 
     fn note_rows(&mut self, read: &RowsRead) {
-        if let (Some(ended), Some(file)) = (read.read.ended, self.adapter.rows_file()) {
-            let (name, within) = (file.name.clone(), file.archive_name());
-            let found =
-                self.head.artifacts.iter_mut().find(|found| found.name == name && found.within == within);
-            if let Some(artifact) = found {
-                (artifact.ended, artifact.rows) = (Some(ended), Some(read.read.rows));
+        if let (Some(digest), Some(file)) = (read.summary.ended, self.adapter.rows_file()) {
+            let (name, archive) = (file.name.clone(), file.archive_name());
+            let artifact = self
+                .head
+                .artifacts
+                .iter_mut()
+                .find(|artifact| artifact.name == name && artifact.within == archive);
+            if let Some(artifact) = artifact {
+                (artifact.ended, artifact.rows) = (Some(digest), Some(read.summary.rows));
             }
         }
         let replaced = read.superseded;
         if replaced > 0 {
-            let (told, were) = self.people.hidden_below.counted(replaced, "answer");
-            let note = format!("{told} {were} replaced by a later one of the same participant and left out.");
+            let (phrase, were) = self.people.hidden_below.format_count(replaced, "answer");
+            let note =
+                format!("{phrase} {were} replaced by a later one of the same participant and left out.");
             self.head.notes.push(note);
         }
-        let silent = self.people.silent().others;
+        let silent = self.people.count_silent().without_stated_answers;
         if silent > 0 {
-            let (told, were) = self.people.hidden_below.counted(silent, "participant");
-            self.head.notes.push(format!("{told} without an answer {were} left out."));
+            let (phrase, were) = self.people.hidden_below.format_count(silent, "participant");
+            self.head.notes.push(format!("{phrase} without an answer {were} left out."));
         }
         self.head.notes.extend(read.notes.iter().cloned());
     }
@@ -397,21 +419,21 @@ impl Work<'_> {
             responses: tally.rows(),
             coverage: tally.coverage(&self.head.items, participants),
         };
-        let any = tally.rows() > 0;
+        let has_responses = tally.rows() > 0;
         let content = Content {
-            responses: any,
-            linked: any,
-            named: any && self.job.participants.identifies(),
+            responses: has_responses,
+            linked: has_responses,
+            named: has_responses && self.job.participants.identifies(),
             events: self.job.events,
             pairwise: self.head.pairwise,
-            ..self.prepared.content(&self.head, self.job, self.meter)?
+            ..self.texts.describe_content(&self.head, self.job, self.meter)?
         };
-        let card = card(content, self.job.withheld, &self.job.limitations);
+        let card = compute_card(content, self.job.withheld, &self.job.limitations);
         let mut report = self.report(summary, &card);
         report.superseded = Some(read.superseded);
         let outcomes =
-            aggregates::individual(&self.head, tally, &self.people.members(self.head.groups.len()));
-        let end = document::end(any, &outcomes, summary, &self.head, &self.constants, &card);
+            aggregates::individual_outcomes(&self.head, tally, &self.people.members(self.head.groups.len()));
+        let end = document::end(has_responses, &outcomes, summary, &self.head, &self.constants, &card);
         Ok((end, report, outcomes.count))
     }
 
@@ -427,7 +449,7 @@ impl Work<'_> {
             suitable: card.suitable,
             publication: card.publication,
             notes: self.head.notes.clone(),
-            redacted: self.prepared.redacted,
+            redacted: self.texts.redacted,
             bundle_id: None,
             bytes: 0,
             content_sha256: None,
@@ -437,13 +459,17 @@ impl Work<'_> {
     }
 
     /// The id with room for the digest that it will be made of.
-    fn beginning(&self) -> Beginning {
-        let id = self.job.bundle_id.clone().unwrap_or_else(|| id_of(&self.head.source, &"0".repeat(DIGEST)));
-        document::beginning(&self.constants, &id, &self.head, &self.prepared.lines)
+    fn format_beginning(&self) -> Beginning {
+        let id = self
+            .job
+            .bundle_id
+            .clone()
+            .unwrap_or_else(|| make_bundle_id(&self.head.source, &"0".repeat(DIGEST_DIGITS)));
+        document::beginning(&self.constants, &id, &self.head, &self.texts.lines)
     }
 
     /// The output with its beginning, and the mark where the responses begin.
-    fn open_out(&self, beginning: &Beginning) -> Result<(Output, Mark), ConvertError> {
+    fn open_output(&self, beginning: &Beginning) -> Result<(Output, Mark), ConvertError> {
         let mut out = match self.job.stream() {
             Some(stream) => Output::stream(stream)?,
             None => self.workspace.output()?,
@@ -462,7 +488,7 @@ impl Work<'_> {
         let id = match &self.job.bundle_id {
             Some(id) => id.clone(),
             None => {
-                let id = id_of(&self.head.source, &digest[..DIGEST]);
+                let id = make_bundle_id(&self.head.source, &digest[..DIGEST_DIGITS]);
                 let mut text = Vec::new();
                 crate::json::write::text(&mut text, &id);
                 out.patch(beginning.id_at, &text[1..text.len() - 1])?;
@@ -479,10 +505,10 @@ impl Work<'_> {
 }
 
 /// Digits of the digest in an id.
-const DIGEST: usize = 32;
+const DIGEST_DIGITS: usize = 32;
 
-fn id_of(source: &crate::model::Source, digest: &str) -> String {
+fn make_bundle_id(source: &crate::model::Source, digest: &str) -> String {
     let start = format!("{}:{}", source.tool, source.id);
-    let start: String = start.chars().take(LONGEST_ID - DIGEST - 1).collect();
+    let start: String = start.chars().take(LONGEST_ID - DIGEST_DIGITS - 1).collect();
     format!("{start}:{digest}")
 }

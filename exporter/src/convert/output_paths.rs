@@ -6,33 +6,33 @@ use super::job::{Job, Sidecar};
 use crate::tables::{self, ndjson, package, parquet};
 
 /// Everything that is or may be given a name.
-pub(super) fn written(job: &Job, out: &Path) -> Vec<PathBuf> {
+pub(super) fn output_paths(job: &Job, out: &Path) -> Vec<PathBuf> {
     match job.to {
-        Some(shape) => tables::names(shape).iter().map(|name| out.join(name)).collect(),
-        None => [out.to_owned()].into_iter().chain(beside_it(job, out, MAYBE)).collect(),
+        Some(shape) => tables::file_names(shape).iter().map(|name| out.join(name)).collect(),
+        None => [out.to_owned()].into_iter().chain(sidecar_paths(job, out, AUTOMATIC_SIDECARS)).collect(),
     }
 }
 
 /// Returns an existing file that the sidecars or the package would replace.
-pub(super) fn taken(job: &Job, out: &Path) -> Option<PathBuf> {
+pub(super) fn existing_sidecar(job: &Job, out: &Path) -> Option<PathBuf> {
     if job.to.is_some() || job.target.is_stream() {
         return None;
     }
-    beside_it(job, out, MAYBE).into_iter().find(|path| path.exists())
+    sidecar_paths(job, out, AUTOMATIC_SIDECARS).into_iter().find(|path| path.exists())
 }
 
 /// Sidecars that may be written without being asked for. Their need is known only at the end, too late to refuse.
-pub(super) const MAYBE: &[Sidecar] = &[Sidecar::Parquet];
+pub(super) const AUTOMATIC_SIDECARS: &[Sidecar] = &[Sidecar::Parquet];
 
 /// Paths of sidecars and package files; `unasked` is used if no sidecars were chosen.
-pub(super) fn beside_it(job: &Job, out: &Path, unasked: &[Sidecar]) -> Vec<PathBuf> {
-    let sidecars = job.sidecars.as_deref().unwrap_or(unasked);
+pub(super) fn sidecar_paths(job: &Job, out: &Path, default_sidecars: &[Sidecar]) -> Vec<PathBuf> {
+    let sidecars = job.sidecars.as_deref().unwrap_or(default_sidecars);
     let names = sidecars.iter().flat_map(|sidecar| match sidecar {
         Sidecar::Parquet => &parquet::FILES[..],
         Sidecar::Ndjson => &ndjson::FILES[..],
     });
-    let described = package::FILES.iter().filter(|_| job.package).map(|name| out.with_file_name(name));
-    names.map(|name| sidecar_path(out, name)).chain(described).collect()
+    let package_paths = package::FILES.iter().filter(|_| job.package).map(|name| out.with_file_name(name));
+    names.map(|name| sidecar_path(out, name)).chain(package_paths).collect()
 }
 
 /// `bundle.json` has `bundle.items.parquet` beside it.

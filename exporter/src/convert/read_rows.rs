@@ -18,45 +18,46 @@ use crate::{
 
 /// All rows, and what became of them.
 pub(super) struct RowsRead {
-    pub(super) read: Read,
+    pub(super) summary: Read,
     pub(super) superseded: u64,
     pub(super) notes: Vec<String>,
 }
 
 /// Brings the rows in order; `sorted` if they are known not to come item by item.
-pub(super) fn rows(
+pub(super) fn read_rows(
     adapter: &Adapter,
     job: &Job,
     meter: &Arc<Meter>,
     people: &mut ParticipantRegistry,
     workspace: &Workspace,
-    sorted: bool,
+    needs_sorting: bool,
     sink: &mut impl Sink,
 ) -> Result<RowsRead, ConvertError> {
     let order = order(job, workspace);
     let mut notes = Vec::new();
-    if !sorted {
+    if !needs_sorting {
         let mut grouped = Grouped::new(order);
-        let read = adapter.rows(&job.limits, meter, people, &mut notes, |row| grouped.push(row, sink))?;
+        let read =
+            adapter.read_rows(&job.limits, meter, people, &mut notes, |row| grouped.push(row, sink))?;
         if read.flow == Flow::More {
             let superseded = grouped.finish(sink)?;
-            return Ok(RowsRead { read, superseded, notes });
+            return Ok(RowsRead { summary: read, superseded, notes });
         }
         sink.again()?;
-        begin_again(adapter, people, meter);
+        restart_reading(adapter, people, meter);
         notes.clear();
     }
-    let mut sorted = Sorted::new(order);
+    let mut sorter = Sorted::new(order);
     let mut count = 0_u64;
-    let read = adapter.rows(&job.limits, meter, people, &mut notes, |row| {
+    let read = adapter.read_rows(&job.limits, meter, people, &mut notes, |row| {
         count += 1;
         if count.is_multiple_of(1 << 16) && meter.stopped() {
             return Err(ConvertError::Stopped { rows: 0 });
         }
-        sorted.push(row)
+        sorter.push(row)
     })?;
-    let superseded = sorted.finish(sink)?;
-    Ok(RowsRead { read, superseded, notes })
+    let superseded = sorter.finish(sink)?;
+    Ok(RowsRead { summary: read, superseded, notes })
 }
 
 /// True if rows that should come item by item do. Reads all of them, so that their errors are known before anything
@@ -71,9 +72,9 @@ pub(super) fn rows_are_in_order(
 ) -> Result<bool, ConvertError> {
     let mut sink = Counting::new(tally, meter);
     let mut grouped = Grouped::new(order(job, workspace));
-    let each = |row| grouped.push(row, &mut sink);
-    let read = adapter.rows(&job.limits, meter, people, &mut Vec::new(), each)?;
-    begin_again(adapter, people, meter);
+    let on_row = |row| grouped.push(row, &mut sink);
+    let read = adapter.read_rows(&job.limits, meter, people, &mut Vec::new(), on_row)?;
+    restart_reading(adapter, people, meter);
     Ok(read.flow == Flow::More)
 }
 
@@ -81,8 +82,8 @@ fn order<'p>(job: &Job, workspace: &'p Workspace) -> Order<'p> {
     Order { events: job.events, memory: job.limits.memory, folder: &workspace.folder }
 }
 
-fn begin_again(adapter: &Adapter, people: &mut ParticipantRegistry, meter: &Meter) {
-    people.again();
+fn restart_reading(adapter: &Adapter, people: &mut ParticipantRegistry, meter: &Meter) {
+    people.forget_answers();
     meter.rows.store(0, Ordering::Relaxed);
     meter.expect(adapter.rows_file().map_or(0, Member::stored_bytes));
 }

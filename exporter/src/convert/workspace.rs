@@ -28,7 +28,7 @@ pub(super) struct Workspace {
     /// Temporary folder that holds the output if it is a stream or a preview.
     spool: Option<tempfile::TempDir>,
     /// Standard output, if the finished bundle is copied there.
-    copied_to: Option<Arc<File>>,
+    copy_target: Option<Arc<File>>,
 }
 
 /// `<out>.partial`, locked by this process and removed again unless it becomes the output.
@@ -41,24 +41,25 @@ impl Workspace {
     pub(super) fn open(job: &Job) -> Result<Self, ConvertError> {
         let (out, spool) = match &job.target {
             Target::File(path) => (path.clone(), None),
-            Target::Stream(_) => apart()?,
+            Target::Stream(_) => temporary_output()?,
         };
         if job.to.is_none() && out.is_dir() {
             return Err(ConvertError::Refused(format!("{} is a folder", name_of(&out))));
         }
         if spool.is_none() {
-            only_files(job, &out)?;
+            refuse_non_files(job, &out)?;
         }
         if !job.force
-            && let Some(there) =
-                taken(&out, job).then(|| out.clone()).or_else(|| output_paths::taken(job, &out))
+            && let Some(existing_path) = has_output(&out, job)
+                .then(|| out.clone())
+                .or_else(|| output_paths::existing_sidecar(job, &out))
         {
-            let name = name_of(&there);
+            let name = name_of(&existing_path);
             return Err(ConvertError::Refused(format!("{name} is there already: --force replaces it")));
         }
         // A preview leaves nothing beside the output.
         let (out, spool) = match (job.dry_run, spool) {
-            (true, None) => apart()?,
+            (true, None) => temporary_output()?,
             (_, spool) => (out, spool),
         };
         let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -69,7 +70,7 @@ impl Workspace {
             Target::Stream(stream) if job.stream().is_none() => Some(Arc::clone(stream)),
             Target::Stream(_) | Target::File(_) => None,
         };
-        Ok(Self { partial, out, folder, spool, copied_to })
+        Ok(Self { partial, out, folder, spool, copy_target: copied_to })
     }
 
     /// Path of the unfinished bundle.
@@ -96,7 +97,7 @@ impl Workspace {
 
     /// Copies the finished bundle to standard output if it belongs there, and removes temporary files.
     pub(super) fn finish(self) -> Result<(), ConvertError> {
-        if let Some(stream) = self.copied_to {
+        if let Some(stream) = self.copy_target {
             copy(&self.out, &stream)?;
         }
         match self.spool {
@@ -111,17 +112,17 @@ impl Workspace {
 impl Partial {
     /// Creates and locks the file. A file left by a killed conversion is replaced, one that is being written is not.
     fn create(path: PathBuf) -> Result<Self, ConvertError> {
-        let failed = |error| ConvertError::io("writing", &path, error);
+        let io_error = |error| ConvertError::io("writing", &path, error);
         loop {
             match fs::symlink_metadata(&path) {
-                Ok(there) if there.is_file() => remove_left_over(&path)?,
+                Ok(metadata) if metadata.is_file() => remove_abandoned(&path)?,
                 // Whoever may write to the folder could plant a link here: it is neither followed nor removed.
                 Ok(_) => {
                     let name = name_of(&path);
                     return Err(ConvertError::Refused(format!("{name} is there and is no file: remove it")));
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(io_error(error)),
             }
             match File::options().read(true).write(true).create_new(true).open(&path) {
                 Ok(file) => {
@@ -132,7 +133,7 @@ impl Partial {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(io_error(error)),
             }
         }
     }
@@ -141,20 +142,20 @@ impl Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if is_at(&self.file, &self.path) {
-            let _gone = fs::remove_file(&self.path);
+            let _result = fs::remove_file(&self.path);
         }
     }
 }
 
-fn remove_left_over(path: &Path) -> Result<(), ConvertError> {
-    let failed = |error| ConvertError::io("replacing", path, error);
+fn remove_abandoned(path: &Path) -> Result<(), ConvertError> {
+    let io_error = |error| ConvertError::io("replacing", path, error);
     let nofollow = OFlags::NOFOLLOW.bits().cast_signed();
     let file = match File::options().write(true).custom_flags(nofollow).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        opened => opened.map_err(failed)?,
+        opened => opened.map_err(io_error)?,
     };
     lock(&file)?;
-    if is_at(&file, path) { fs::remove_file(path).map_err(failed) } else { Ok(()) }
+    if is_at(&file, path) { fs::remove_file(path).map_err(io_error) } else { Ok(()) }
 }
 
 /// Locks the file until it is closed, at the latest when the process ends.
@@ -165,8 +166,8 @@ fn lock(file: &File) -> Result<(), ConvertError> {
 
 /// True if the path still names the file.
 fn is_at(file: &File, path: &Path) -> bool {
-    let (Ok(file), Ok(there)) = (file.metadata(), path.symlink_metadata()) else { return false };
-    (file.dev(), file.ino()) == (there.dev(), there.ino())
+    let (Ok(file), Ok(path_metadata)) = (file.metadata(), path.symlink_metadata()) else { return false };
+    (file.dev(), file.ino()) == (path_metadata.dev(), path_metadata.ino())
 }
 
 /// Working files beside the output, which are not input.
@@ -179,16 +180,16 @@ pub(super) fn working_files(job: &Job) -> Vec<PathBuf> {
 
 /// Refuses outputs that exist and are not files, such as devices: whoever named one wanted to write to it. A link to
 /// a file is replaced, not the file.
-fn only_files(job: &Job, out: &Path) -> Result<(), ConvertError> {
+fn refuse_non_files(job: &Job, out: &Path) -> Result<(), ConvertError> {
     let is_folder = job.to.is_some() && out.is_dir();
     let folder = job.to.map(|_| out.to_owned()).filter(|_| !is_folder);
-    let missing = |error: &io::Error| error.kind() == io::ErrorKind::NotADirectory;
-    if out.symlink_metadata().is_err_and(|error| missing(&error)) {
+    let is_below_a_file = |error: &io::Error| error.kind() == io::ErrorKind::NotADirectory;
+    if out.symlink_metadata().is_err_and(|error| is_below_a_file(&error)) {
         let detail = "its folder is none: a file has the name, or that of a folder before it";
         return Err(ConvertError::Refused(format!("{} cannot be written: {detail}", name_of(out))));
     }
-    for path in folder.into_iter().chain(output_paths::written(job, out)) {
-        if let Some(kind) = no_file(&path) {
+    for path in folder.into_iter().chain(output_paths::output_paths(job, out)) {
+        if let Some(kind) = describe_non_file(&path) {
             return Err(ConvertError::Refused(format!("{} {kind}: only files are replaced", name_of(&path))));
         }
     }
@@ -196,20 +197,20 @@ fn only_files(job: &Job, out: &Path) -> Result<(), ConvertError> {
 }
 
 /// Describes what exists at the path if it is neither a file nor a link to one.
-fn no_file(path: &Path) -> Option<String> {
-    let there = path.symlink_metadata().ok()?.file_type();
-    let (verb, there) = match path.metadata() {
-        Ok(found) if there.is_symlink() => ("leads to", found.file_type()),
-        Err(_) if there.is_symlink() => return Some("is a link that leads nowhere".to_owned()),
-        _ => ("is", there),
+fn describe_non_file(path: &Path) -> Option<String> {
+    let file_type = path.symlink_metadata().ok()?.file_type();
+    let (verb, file_type) = match path.metadata() {
+        Ok(target) if file_type.is_symlink() => ("leads to", target.file_type()),
+        Err(_) if file_type.is_symlink() => return Some("is a link that leads nowhere".to_owned()),
+        _ => ("is", file_type),
     };
-    let kind = if there.is_file() {
+    let kind = if file_type.is_file() {
         return None;
-    } else if there.is_dir() {
+    } else if file_type.is_dir() {
         "a folder"
-    } else if there.is_fifo() {
+    } else if file_type.is_fifo() {
         "a pipe"
-    } else if there.is_socket() {
+    } else if file_type.is_socket() {
         "a socket"
     } else {
         "a device"
@@ -218,14 +219,14 @@ fn no_file(path: &Path) -> Option<String> {
 }
 
 /// A folder may be there, but not what will be written into it.
-fn taken(out: &Path, job: &Job) -> bool {
+fn has_output(out: &Path, job: &Job) -> bool {
     match job.to {
         None => out.exists(),
-        Some(_) => out.is_file() || out.read_dir().is_ok_and(|mut found| found.next().is_some()),
+        Some(_) => out.is_file() || out.read_dir().is_ok_and(|mut entries| entries.next().is_some()),
     }
 }
 
-fn apart() -> Result<(PathBuf, Option<tempfile::TempDir>), ConvertError> {
+fn temporary_output() -> Result<(PathBuf, Option<tempfile::TempDir>), ConvertError> {
     let spool = tempfile::tempdir()
         .map_err(|error| ConvertError::Io { doing: "making a temporary folder".to_owned(), error })?;
     Ok((spool.path().join("bundle.json"), Some(spool)))

@@ -28,7 +28,7 @@ pub(crate) enum Phase {
 pub(crate) fn of(phases: impl IntoIterator<Item = Phase>) -> f64 {
     let (mut answered, mut possible) = (0_u128, 0_u128);
     for phase in phases {
-        let (some, all) = match phase {
+        let (phase_answered, phase_possible) = match phase {
             Phase::Single { participants, eligible, answered } => {
                 (u128::from(answered), u128::from(participants) * u128::from(eligible))
             }
@@ -37,8 +37,8 @@ pub(crate) fn of(phases: impl IntoIterator<Item = Phase>) -> f64 {
                 (u128::from(compared), eligible * eligible.saturating_sub(1) / 2)
             }
         };
-        answered += some;
-        possible += all;
+        answered += phase_answered;
+        possible += phase_possible;
     }
     if possible == 0 { 0.0 } else { (answered as f64 / possible as f64).min(1.0) }
 }

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     error::ConvertError,
     meter::Meter,
-    unpack::{Packed, unpack},
+    unpack::{Compression, unpack},
 };
 
 /// Everything that was given to be read.
@@ -44,12 +44,12 @@ pub(crate) struct Input {
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) name: String,
-    whence: MemberLocation,
-    hashed: bool,
+    location: MemberLocation,
+    with_digest: bool,
     /// It is not unpacked.
-    as_it_lies: bool,
+    keep_packed: bool,
     /// It is damaged, and its beginning is wanted all the same.
-    pub(super) in_part: bool,
+    pub(super) allows_damage: bool,
     /// Meter that may ask the reader to stop.
     meter: Arc<Meter>,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Member {
 /// Settings for opening files.
 struct OpenContext<'o> {
     spool: &'o Path,
-    own: &'o [PathBuf],
+    working_files: &'o [PathBuf],
     limits: &'o Limits,
     /// Meter that may ask to stop while input is awaited.
     meter: &'o Arc<Meter>,
@@ -66,9 +66,9 @@ struct OpenContext<'o> {
 impl OpenContext<'_> {
     /// A folder may be given by another name than that of the output in it.
     fn is_own(&self, path: &Path) -> bool {
-        let mut own = self.own.iter().filter(|own| own.file_name() == path.file_name());
-        let number = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
-        own.any(|own| number(own).is_some() && number(own) == number(path))
+        let mut same_named = self.working_files.iter().filter(|file| file.file_name() == path.file_name());
+        let inode_of = |path: &Path| fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino())).ok();
+        same_named.any(|file| inode_of(file).is_some() && inode_of(file) == inode_of(path))
     }
 }
 
@@ -78,21 +78,21 @@ impl Input {
     pub(crate) fn open(
         paths: &[PathBuf],
         spool: &Path,
-        own: &[PathBuf],
+        working_files: &[PathBuf],
         limits: &Limits,
         meter: &Arc<Meter>,
     ) -> Result<Self, ConvertError> {
-        let opening = &OpenContext { spool, own, limits, meter };
+        let context = &OpenContext { spool, working_files, limits, meter };
         let mut input = Self::default();
         for path in paths {
             if path.as_os_str() == "-" {
-                let kept = spooled(io::stdin(), opening)?;
-                input.add("stdin".to_owned(), kept.path(), true, opening)?;
-                input._spooled.push(kept);
+                let spooled_file = spool_stream(io::stdin(), context)?;
+                input.add("stdin".to_owned(), spooled_file.path(), true, context)?;
+                input._spooled.push(spooled_file);
             } else if fs::metadata(path).map_err(|error| ConvertError::io("opening", path, error))?.is_dir() {
-                input.add_folder(path, opening)?;
+                input.add_folder(path, context)?;
             } else {
-                input.add(name_of(path), path, true, opening)?;
+                input.add(name_of(path), path, true, context)?;
             }
         }
         if input.members.is_empty() && input.broken.is_empty() {
@@ -105,13 +105,13 @@ impl Input {
         Ok(input)
     }
 
-    fn add_folder(&mut self, folder: &Path, opening: &OpenContext<'_>) -> Result<(), ConvertError> {
-        let unread = |error| ConvertError::io("reading the folder", folder, error);
+    fn add_folder(&mut self, folder: &Path, context: &OpenContext<'_>) -> Result<(), ConvertError> {
+        let io_error = |error| ConvertError::io("reading the folder", folder, error);
         let mut files = Vec::new();
-        for entry in fs::read_dir(folder).map_err(unread)? {
-            let path = entry.map_err(unread)?.path();
-            let hidden = name_of(&path).starts_with('.');
-            if hidden || opening.is_own(&path) {
+        for entry in fs::read_dir(folder).map_err(io_error)? {
+            let path = entry.map_err(io_error)?.path();
+            let is_hidden = name_of(&path).starts_with('.');
+            if is_hidden || context.is_own(&path) {
                 continue;
             }
             if fs::metadata(&path).map_err(|error| ConvertError::io("opening", &path, error))?.is_file() {
@@ -123,8 +123,8 @@ impl Input {
         self.skipped.sort();
         // A folder lists its files in no order, and equal input has to give equal bytes.
         files.sort();
-        opening.limits.check_file_count(&name_of(folder), files.len())?;
-        files.iter().try_for_each(|path| self.add(name_of(path), path, false, opening))
+        context.limits.check_file_count(&name_of(folder), files.len())?;
+        files.iter().try_for_each(|path| self.add(name_of(path), path, false, context))
     }
 
     /// Adds a file, and the files in it if it is an archive. Files of a folder may be unrelated to the export.
@@ -133,39 +133,52 @@ impl Input {
         name: String,
         path: &Path,
         is_alone: bool,
-        opening: &OpenContext<'_>,
+        context: &OpenContext<'_>,
     ) -> Result<(), ConvertError> {
         let path: Arc<Path> = Arc::from(path);
-        let within: Arc<str> = name.as_str().into();
+        let archive_name: Arc<str> = name.as_str().into();
         let whence = MemberLocation::File { path: Arc::clone(&path) };
-        let meter = Arc::clone(opening.meter);
-        let file = Member { name, whence, hashed: true, as_it_lies: false, in_part: false, meter };
-        let packed = match packed(&path)? {
-            Packed::No if is_alone && zip_archive::follows(&path) => Packed::Zip,
-            packed => packed,
+        let meter = Arc::clone(context.meter);
+        let file = Member {
+            name,
+            location: whence,
+            with_digest: true,
+            keep_packed: false,
+            allows_damage: false,
+            meter,
         };
-        let kept = match packed {
-            Packed::Zip => None,
+        let compression = match detect_compression(&path)? {
+            Compression::Plain if is_alone && zip_archive::has_appended_archive(&path) => Compression::Zip,
+            compression => compression,
+        };
+        let unpacked_archive = match compression {
+            Compression::Zip => None,
             // An archive is read from its end.
-            Packed::Gzip | Packed::Zstd if holds_archive(&path) => match unpacked(&file, opening) {
-                Err(error) if error.is_damage() => return self.set_aside(file, error),
-                kept => Some(kept?),
-            },
+            Compression::Gzip | Compression::Zstd if contains_archive(&path) => {
+                match unpack_to_file(&file, context) {
+                    Err(error) if error.is_damage() => return self.add_broken(file, error),
+                    unpacked => Some(unpacked?),
+                }
+            }
             _ => {
                 self.members.push(file);
                 return Ok(());
             }
         };
-        let archive_path = kept.as_ref().map_or(&*path, NamedTempFile::path);
+        let archive_path = unpacked_archive.as_ref().map_or(&*path, NamedTempFile::path);
         let (archive, entries) =
-            match zip_archive::open(archive_path, &within, file.stored_bytes(), opening.limits) {
-                Err(error) if error.is_damage() => return self.set_aside(file, error),
+            match zip_archive::open(archive_path, &archive_name, file.stored_bytes(), context.limits) {
+                Err(error) if error.is_damage() => return self.add_broken(file, error),
                 opened => opened?,
             };
-        self._spooled.extend(kept);
+        self._spooled.extend(unpacked_archive);
         self.members.extend(entries.into_iter().map(|entry| Member {
             name: entry.name.clone(),
-            whence: MemberLocation::Zip { within: Arc::clone(&within), archive: archive.clone(), entry },
+            location: MemberLocation::Zip {
+                archive_name: Arc::clone(&archive_name),
+                archive: archive.clone(),
+                entry,
+            },
             ..file.clone()
         }));
         self.archives.push(file);
@@ -173,7 +186,7 @@ impl Input {
     }
 
     /// Keeps a broken file apart: whether it is needed is known once all files are listed.
-    fn set_aside(&mut self, file: Member, error: ConvertError) -> Result<(), ConvertError> {
+    fn add_broken(&mut self, file: Member, error: ConvertError) -> Result<(), ConvertError> {
         self.broken.push((file, error));
         Ok(())
     }
@@ -181,10 +194,15 @@ impl Input {
 
 impl Member {
     /// Reads from the beginning. Bytes are counted in the meter only if one is given.
-    pub(crate) fn open(&self, limits: &Limits, counted: Option<&Arc<Meter>>) -> Result<Stream, ConvertError> {
-        let Self { hashed, as_it_lies, in_part, .. } = *self;
-        let how = ReadOptions { counted: counted.is_some(), hashed, as_it_lies, in_part };
-        Stream::start(&self.name, &self.whence, limits, &self.meter, how)
+    pub(crate) fn open(&self, limits: &Limits, meter: Option<&Arc<Meter>>) -> Result<Stream, ConvertError> {
+        let Self { with_digest: hashed, keep_packed: as_it_lies, allows_damage: in_part, .. } = *self;
+        let options = ReadOptions {
+            is_metered: meter.is_some(),
+            with_digest: hashed,
+            keep_packed: as_it_lies,
+            allows_damage: in_part,
+        };
+        Stream::start(&self.name, &self.location, limits, &self.meter, options)
     }
 
     /// Stops long work on this file if asked to.
@@ -194,35 +212,35 @@ impl Member {
 
     /// Same file, read without a digest.
     pub(crate) fn without_digest(&self) -> Self {
-        Self { hashed: false, ..self.clone() }
+        Self { with_digest: false, ..self.clone() }
     }
 
     /// Same file, without unpacking it. Files of an archive are still extracted.
-    pub(crate) fn as_it_lies(&self) -> Self {
-        Self { as_it_lies: true, ..self.clone() }
+    pub(crate) fn without_unpacking(&self) -> Self {
+        Self { keep_packed: true, ..self.clone() }
     }
 
     /// Same file, of which the beginning is read even if it is damaged.
-    pub(crate) fn in_part(&self) -> Self {
-        Self { in_part: true, ..self.without_digest() }
+    pub(crate) fn readable_part(&self) -> Self {
+        Self { allows_damage: true, ..self.without_digest() }
     }
 
     /// Same file under another name.
-    pub(crate) fn called(&self, name: String) -> Self {
+    pub(crate) fn with_name(&self, name: String) -> Self {
         Self { name, ..self.clone() }
     }
 
     /// Path of the file, if it can be read there as it is.
     pub(crate) fn plain_path(&self) -> Result<Option<PathBuf>, ConvertError> {
-        let MemberLocation::File { path } = &self.whence else { return Ok(None) };
-        Ok((packed(path)? == Packed::No).then(|| path.to_path_buf()))
+        let MemberLocation::File { path } = &self.location else { return Ok(None) };
+        Ok((detect_compression(path)? == Compression::Plain).then(|| path.to_path_buf()))
     }
 
     /// The bytes as they lie on disk, packed or not.
     pub(crate) fn stored_bytes(&self) -> u64 {
-        match &self.whence {
-            MemberLocation::File { path } => fs::metadata(path).map_or(0, |found| found.len()),
-            MemberLocation::Zip { entry, .. } => entry.packed,
+        match &self.location {
+            MemberLocation::File { path } => fs::metadata(path).map_or(0, |metadata| metadata.len()),
+            MemberLocation::Zip { entry, .. } => entry.packed_bytes,
         }
     }
 
@@ -234,54 +252,55 @@ impl Member {
 
     /// Name of the archive that it is in.
     pub(crate) fn archive_name(&self) -> Option<String> {
-        match &self.whence {
+        match &self.location {
             MemberLocation::File { .. } => None,
-            MemberLocation::Zip { within, .. } => Some(within.to_string()),
+            MemberLocation::Zip { archive_name: within, .. } => Some(within.to_string()),
         }
     }
 }
 
-fn packed(path: &Path) -> Result<Packed, ConvertError> {
-    let looked = File::open(path).and_then(|mut file| Packed::of(&mut file));
-    let (packed, _) = looked.map_err(|error| ConvertError::io("opening", path, error))?;
-    Ok(packed)
+fn detect_compression(path: &Path) -> Result<Compression, ConvertError> {
+    let detection = File::open(path).and_then(|mut file| Compression::detect(&mut file));
+    let (compression, _) = detection.map_err(|error| ConvertError::io("opening", path, error))?;
+    Ok(compression)
 }
 
 /// True if the packed file holds an archive. Errors in it are reported when it is read.
-fn holds_archive(path: &Path) -> bool {
-    let looked = File::open(path).and_then(unpack).and_then(|mut within| Packed::of(&mut within));
-    looked.is_ok_and(|(packed, _)| packed == Packed::Zip)
+fn contains_archive(path: &Path) -> bool {
+    let detection =
+        File::open(path).and_then(unpack).and_then(|mut content| Compression::detect(&mut content));
+    detection.is_ok_and(|(compression, _)| compression == Compression::Zip)
 }
 
-fn unpacked(file: &Member, opening: &OpenContext<'_>) -> Result<NamedTempFile, ConvertError> {
-    let failed = |error| ConvertError::io("keeping an unpacked archive in", opening.spool, error);
-    let mut kept = NamedTempFile::new_in(opening.spool).map_err(failed)?;
+fn unpack_to_file(file: &Member, context: &OpenContext<'_>) -> Result<NamedTempFile, ConvertError> {
+    let io_error = |error| ConvertError::io("keeping an unpacked archive in", context.spool, error);
+    let mut unpacked_file = NamedTempFile::new_in(context.spool).map_err(io_error)?;
     file.without_digest()
-        .open(opening.limits, None)?
-        .each(|block| kept.as_file_mut().write_all(block).map_err(failed))?;
-    Ok(kept)
+        .open(context.limits, None)?
+        .for_each_block(|block| unpacked_file.as_file_mut().write_all(block).map_err(io_error))?;
+    Ok(unpacked_file)
 }
 
 pub(crate) fn name_of(path: &Path) -> String {
     path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
-const BLOCK: usize = 256 << 10;
+const BLOCK_BYTES: usize = 256 << 10;
 /// Longest wait for a stop request while no input comes.
-const LOOK: Duration = Duration::from_millis(50);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// It is read on a thread of its own, for a read that waits cannot be called off; the thread ends with its input, or with
 /// the process.
-fn spooled(
-    mut from: impl Read + Send + 'static,
-    opening: &OpenContext<'_>,
+fn spool_stream(
+    mut input: impl Read + Send + 'static,
+    context: &OpenContext<'_>,
 ) -> Result<NamedTempFile, ConvertError> {
-    let failed = |error| ConvertError::io("keeping standard input in", opening.spool, error);
-    let mut kept = NamedTempFile::new_in(opening.spool).map_err(failed)?;
+    let io_error = |error| ConvertError::io("keeping standard input in", context.spool, error);
+    let mut spooled_file = NamedTempFile::new_in(context.spool).map_err(io_error)?;
     let (send, blocks) = sync_channel::<io::Result<Vec<u8>>>(2);
-    let read = move || loop {
-        let mut block = vec![0; BLOCK];
-        let read = match from.read(&mut block) {
+    let read_blocks = move || loop {
+        let mut block = vec![0; BLOCK_BYTES];
+        let result = match input.read(&mut block) {
             Ok(0) => return,
             Ok(count) => {
                 block.truncate(count);
@@ -290,17 +309,19 @@ fn spooled(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => Err(error),
         };
-        if read.is_err() | send.send(read).is_err() {
+        if result.is_err() | send.send(result).is_err() {
             return;
         }
     };
-    thread::Builder::new().name("stdin".to_owned()).spawn(read).map_err(failed)?;
+    thread::Builder::new().name("stdin".to_owned()).spawn(read_blocks).map_err(io_error)?;
     loop {
-        opening.meter.check_stop()?;
-        match blocks.recv_timeout(LOOK) {
-            Ok(block) => block.and_then(|block| kept.as_file_mut().write_all(&block)).map_err(failed)?,
+        context.meter.check_stop()?;
+        match blocks.recv_timeout(STOP_CHECK_INTERVAL) {
+            Ok(block) => {
+                block.and_then(|block| spooled_file.as_file_mut().write_all(&block)).map_err(io_error)?;
+            }
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Ok(kept),
+            Err(RecvTimeoutError::Disconnected) => return Ok(spooled_file),
         }
     }
 }
@@ -318,16 +339,16 @@ mod tests {
     use super::*;
 
     fn archive(files: usize) -> Vec<u8> {
-        let mut zipped = ZipWriter::new(Cursor::new(Vec::new()));
+        let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
         for at in 0..files {
-            zipped.start_file(format!("{at}.csv"), SimpleFileOptions::default()).unwrap();
-            write!(zipped, "{at}").unwrap();
+            writer.start_file(format!("{at}.csv"), SimpleFileOptions::default()).unwrap();
+            write!(writer, "{at}").unwrap();
         }
-        zipped.finish().unwrap().into_inner()
+        writer.finish().unwrap().into_inner()
     }
 
     #[test]
-    fn the_directory_of_an_archive_is_read_once_whatever_it_holds() {
+    fn archive_directory_is_read_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("many.zip");
         fs::write(&path, archive(300)).unwrap();
@@ -347,21 +368,22 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_standard_input_can_be_told_to_stop() {
+    fn waiting_for_standard_input_can_be_stopped() {
         for packed in [&b"half a table"[..], b"PK\x03\x04"] {
             let folder = tempfile::tempdir().unwrap();
             let (reader, mut writer) = io::pipe().unwrap();
             writer.write_all(packed).unwrap();
             let (meter, spool) = (Arc::new(Meter::default()), folder.path().to_owned());
-            let (end, ended) = mpsc::channel();
-            let waiting = Arc::clone(&meter);
+            let (result_sender, result_receiver) = mpsc::channel();
+            let reader_meter = Arc::clone(&meter);
             thread::spawn(move || {
                 let limits = Limits::default();
-                let opening = OpenContext { spool: &spool, own: &[], limits: &limits, meter: &waiting };
-                end.send(spooled(reader, &opening).map(drop)).unwrap();
+                let context =
+                    OpenContext { spool: &spool, working_files: &[], limits: &limits, meter: &reader_meter };
+                result_sender.send(spool_stream(reader, &context).map(drop)).unwrap();
             });
             meter.stop();
-            let error = ended.recv_timeout(Duration::from_secs(60)).unwrap().unwrap_err();
+            let error = result_receiver.recv_timeout(Duration::from_secs(60)).unwrap().unwrap_err();
             assert_eq!(error.tag(), "stopped");
             // Until here it could have come.
             drop(writer);
@@ -369,10 +391,11 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let (limits, meter) = (Limits::default(), Arc::default());
-        let opening = OpenContext { spool: folder.path(), own: &[], limits: &limits, meter: &meter };
-        let text = vec![7; 3 * BLOCK + 1];
-        let kept = spooled(Cursor::new(text.clone()), &opening).unwrap();
-        assert!(fs::read(kept.path()).unwrap() == text);
+        let context =
+            OpenContext { spool: folder.path(), working_files: &[], limits: &limits, meter: &meter };
+        let text = vec![7; 3 * BLOCK_BYTES + 1];
+        let spooled_file = spool_stream(Cursor::new(text.clone()), &context).unwrap();
+        assert!(fs::read(spooled_file.path()).unwrap() == text);
     }
 
     #[test]
@@ -395,31 +418,31 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_is_bounded_as_a_whole_and_held_to_what_it_says() {
+    fn archive_size_is_bounded_in_total_and_as_declared() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.zip");
         let limits = Limits::default();
         let open = || Input::open(std::slice::from_ref(&path), folder.path(), &[], &limits, &Arc::default());
         // Each of them is harmless.
-        let mut zipped = ZipWriter::new(Cursor::new(Vec::new()));
+        let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
         for at in 0..3 {
-            zipped.start_file(format!("{at}.csv"), SimpleFileOptions::default()).unwrap();
-            zipped.write_all(&vec![0; 30 << 20]).unwrap();
+            writer.start_file(format!("{at}.csv"), SimpleFileOptions::default()).unwrap();
+            writer.write_all(&vec![0; 30 << 20]).unwrap();
         }
-        let bytes = zipped.finish().unwrap().into_inner();
+        let bytes = writer.finish().unwrap().into_inner();
         fs::write(&path, &bytes).unwrap();
         assert_eq!(open().unwrap_err().tag(), "bomb");
         // The directory says that the files are small.
-        let mut lying = bytes;
-        let (size, said) = ((30_u32 << 20).to_le_bytes(), 7_u32.to_le_bytes());
-        while let Some(at) = memchr::memmem::find(&lying, &size) {
-            lying[at..at + 4].copy_from_slice(&said);
+        let mut understated = bytes;
+        let (size, small_size) = ((30_u32 << 20).to_le_bytes(), 7_u32.to_le_bytes());
+        while let Some(at) = memchr::memmem::find(&understated, &size) {
+            understated[at..at + 4].copy_from_slice(&small_size);
         }
-        fs::write(&path, &lying).unwrap();
-        let mut read = Vec::new();
+        fs::write(&path, &understated).unwrap();
+        let mut content = Vec::new();
         let mut stream = open().unwrap().members[0].open(&limits, None).unwrap();
-        let error = ConvertError::from_io("0.csv", stream.read_to_end(&mut read).unwrap_err());
+        let error = ConvertError::from_io("0.csv", stream.read_to_end(&mut content).unwrap_err());
         assert_eq!(error.tag(), "compressed");
-        assert!(read.len() < 1 << 20, "{}", read.len());
+        assert!(content.len() < 1 << 20, "{}", content.len());
     }
 }

@@ -11,54 +11,59 @@ pub(crate) struct Lines {
     stream: Stream,
     block: Vec<u8>,
     /// Unread part of the block, up to where the unfinished line begins.
-    rest: std::ops::Range<usize>,
+    unread: std::ops::Range<usize>,
     /// A line that began in the block before.
-    carried: Vec<u8>,
+    partial_line: Vec<u8>,
     limit: usize,
-    ended: bool,
+    is_at_end: bool,
 }
 
 impl Lines {
     pub(crate) fn new(stream: Stream, limit: usize) -> Self {
-        Self { stream, block: Vec::new(), rest: 0..0, carried: Vec::new(), limit, ended: false }
+        Self { stream, block: Vec::new(), unread: 0..0, partial_line: Vec::new(), limit, is_at_end: false }
     }
 
     /// `number` is that of the first line that was not given yet.
-    pub(crate) fn next(&mut self, number: u64) -> Result<Option<&[u8]>, ConvertError> {
-        if !self.rest.is_empty() {
-            let rest = self.rest.clone();
-            self.rest.start = self.rest.end;
-            return Ok(Some(&self.block[rest]));
+    pub(crate) fn next(&mut self, first_line: u64) -> Result<Option<&[u8]>, ConvertError> {
+        if !self.unread.is_empty() {
+            let range = self.unread.clone();
+            self.unread.start = self.unread.end;
+            return Ok(Some(&self.block[range]));
         }
-        if self.ended {
+        if self.is_at_end {
             return Ok(None);
         }
-        self.carried.clear();
-        self.carried.extend_from_slice(&self.block[self.rest.end..]);
+        self.partial_line.clear();
+        self.partial_line.extend_from_slice(&self.block[self.unread.end..]);
         loop {
-            if self.carried.len() > self.limit {
+            if self.partial_line.len() > self.limit {
                 let detail = "a line is too long (--max-record allows more)";
-                return Err(ConvertError::content(&self.stream.name, number, ErrorKind::LongRecord, detail));
+                return Err(ConvertError::content(
+                    &self.stream.name,
+                    first_line,
+                    ErrorKind::LongRecord,
+                    detail,
+                ));
             }
             let Some(block) = self.stream.block(std::mem::take(&mut self.block))? else {
-                self.ended = true;
-                self.rest = 0..0;
-                return Ok((!self.carried.is_empty()).then_some(self.carried.as_slice()));
+                self.is_at_end = true;
+                self.unread = 0..0;
+                return Ok((!self.partial_line.is_empty()).then_some(self.partial_line.as_slice()));
             };
             self.block = block;
             let Some(first) = memchr(b'\n', &self.block) else {
-                self.carried.extend_from_slice(&self.block);
+                self.partial_line.extend_from_slice(&self.block);
                 continue;
             };
             let last = memrchr(b'\n', &self.block).unwrap_or(first);
-            if self.carried.is_empty() {
-                self.rest = last + 1..last + 1;
+            if self.partial_line.is_empty() {
+                self.unread = last + 1..last + 1;
                 return Ok(Some(&self.block[..=last]));
             }
             // Only this line is put together; the others stay where they are.
-            self.carried.extend_from_slice(&self.block[..=first]);
-            self.rest = first + 1..last + 1;
-            return Ok(Some(&self.carried));
+            self.partial_line.extend_from_slice(&self.block[..=first]);
+            self.unread = first + 1..last + 1;
+            return Ok(Some(&self.partial_line));
         }
     }
 

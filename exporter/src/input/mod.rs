@@ -15,13 +15,13 @@ mod zip_archive;
 pub(crate) use self::{
     files::{Input, Member, name_of},
     near_miss::{
-        TOLD, absent, broken, check_name, is_called_as_any, missing, named, nearest_of_all, need, tools_name,
-        unless_broken,
+        MAX_LISTED_FILES, broken_file_suffix, check_optional_file, explain_missing, explain_nearest,
+        has_known_name, list_broken, list_files, missing_file_error, require_file, tool_file_name,
     },
-    quotes::{MOST_CELLS, of_line},
-    sniff::{Role, check_summary, one_of, pairs, role, role_in_part},
+    quotes::{MAX_CELLS, check_line},
+    sniff::{Role, check_summary, detect_damaged_role, detect_role, find_single, read_pairs},
     stream::{FileDigest, Stream},
-    unread_columns::unread,
+    unread_columns::note_dropped_columns,
 };
 use crate::error::{ConvertError, ErrorKind};
 
@@ -45,15 +45,15 @@ impl Default for Limits {
 }
 
 impl Limits {
-    fn check_file_count(&self, of: &str, count: usize) -> Result<(), ConvertError> {
+    fn check_file_count(&self, container: &str, count: usize) -> Result<(), ConvertError> {
         if count <= self.files {
             return Ok(());
         }
         let detail = format!("it holds {count} files, {} are allowed (--max-files allows more)", self.files);
-        Err(ConvertError::content(of, None, ErrorKind::Bomb, detail))
+        Err(ConvertError::content(container, None, ErrorKind::Bomb, detail))
     }
 
-    fn bomb(&self, name: &str) -> ConvertError {
+    fn bomb_error(&self, name: &str) -> ConvertError {
         let times = self.expansion;
         let detail = format!("it unpacks to more than {times} times its size (--max-expansion allows more)");
         ConvertError::content(name, None, ErrorKind::Bomb, detail)

@@ -7,7 +7,7 @@ use memchr::{memchr, memchr3};
 use crate::error::{ConvertError, ErrorKind};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum At {
+enum QuoteState {
     #[default]
     Beginning,
     Plain,
@@ -18,77 +18,77 @@ enum At {
 
 /// State of the check.
 #[derive(Debug, Default)]
-pub(super) struct Quotes {
-    at: At,
+pub(super) struct QuoteChecker {
+    state: QuoteState,
     /// Rows that have ended; empty lines are none.
     rows: u64,
     /// Columns of this row so far.
     columns: u64,
 }
 
-impl Quotes {
+impl QuoteChecker {
     /// The bytes that come next.
-    pub(super) fn pass(&mut self, file: &str, bytes: &[u8]) -> Result<(), ConvertError> {
-        self.check_stop(bytes).map_err(|()| self.wrong(file, EARLY))?;
-        if self.columns > MOST_CELLS {
-            let detail = format!("the row has more than {MOST_CELLS} cells");
+    pub(super) fn check(&mut self, file: &str, bytes: &[u8]) -> Result<(), ConvertError> {
+        self.scan(bytes).map_err(|()| self.error(file, EARLY_QUOTE))?;
+        if self.columns > MAX_CELLS {
+            let detail = format!("the row has more than {MAX_CELLS} cells");
             return Err(ConvertError::content(file, self.rows + 1, ErrorKind::Columns, detail));
         }
         Ok(())
     }
 
-    fn check_stop(&mut self, bytes: &[u8]) -> Result<(), ()> {
-        let mut rest = bytes;
+    fn scan(&mut self, bytes: &[u8]) -> Result<(), ()> {
+        let mut unread = bytes;
         loop {
-            let next = match self.at {
-                At::Beginning | At::Closing => (!rest.is_empty()).then_some(0),
-                At::Plain => memchr3(b',', b'\n', b'\r', rest),
-                At::Quoted => memchr(b'"', rest),
+            let index = match self.state {
+                QuoteState::Beginning | QuoteState::Closing => (!unread.is_empty()).then_some(0),
+                QuoteState::Plain => memchr3(b',', b'\n', b'\r', unread),
+                QuoteState::Quoted => memchr(b'"', unread),
             };
-            let Some(next) = next else { return Ok(()) };
-            let byte = rest[next];
-            rest = &rest[next + 1..];
-            self.at = match (self.at, byte) {
-                (At::Quoted, _) => At::Closing,
-                (At::Beginning | At::Closing, b'"') => At::Quoted,
+            let Some(index) = index else { return Ok(()) };
+            let byte = unread[index];
+            unread = &unread[index + 1..];
+            self.state = match (self.state, byte) {
+                (QuoteState::Quoted, _) => QuoteState::Closing,
+                (QuoteState::Beginning | QuoteState::Closing, b'"') => QuoteState::Quoted,
                 (_, b',') => {
                     self.columns += 1;
-                    At::Beginning
+                    QuoteState::Beginning
                 }
-                (at, b'\n' | b'\r') => {
-                    self.rows += u64::from(at != At::Beginning || self.columns > 0);
+                (state, b'\n' | b'\r') => {
+                    self.rows += u64::from(state != QuoteState::Beginning || self.columns > 0);
                     self.columns = 0;
-                    At::Beginning
+                    QuoteState::Beginning
                 }
-                (At::Closing, _) => return Err(()),
-                (At::Beginning | At::Plain, _) => At::Plain,
+                (QuoteState::Closing, _) => return Err(()),
+                (QuoteState::Beginning | QuoteState::Plain, _) => QuoteState::Plain,
             };
         }
     }
 
     /// There are no more.
-    pub(super) fn end(&self, file: &str) -> Result<(), ConvertError> {
-        if self.at == At::Quoted { Err(self.wrong(file, OPEN)) } else { Ok(()) }
+    pub(super) fn finish(&self, file: &str) -> Result<(), ConvertError> {
+        if self.state == QuoteState::Quoted { Err(self.error(file, OPEN_QUOTE)) } else { Ok(()) }
     }
 
-    fn wrong(&self, file: &str, what: &str) -> ConvertError {
-        let detail = format!("column {}: {what}", self.columns + 1);
+    fn error(&self, file: &str, problem: &str) -> ConvertError {
+        let detail = format!("column {}: {problem}", self.columns + 1);
         ConvertError::content(file, self.rows + 1, ErrorKind::Quote, detail)
     }
 }
 
 /// A reader keeps where each cell ends, which takes more room than an empty cell.
-pub(crate) const MOST_CELLS: u64 = 1 << 20;
-const EARLY: &str = "a quote ends before its column does: the one before it is missing, or quotes in the text are not doubled";
-const OPEN: &str = "a quote is never closed";
+pub(crate) const MAX_CELLS: u64 = 1 << 20;
+const EARLY_QUOTE: &str = "a quote ends before its column does: the one before it is missing, or quotes in the text are not doubled";
+const OPEN_QUOTE: &str = "a quote is never closed";
 
 /// Checks the quotes of a row that is one line.
-pub(crate) fn of_line(line: &[u8]) -> Result<(), &'static str> {
-    let mut quotes = Quotes::default();
-    quotes.check_stop(line).map_err(|()| EARLY)?;
-    let over = "a quote is not closed on its line: it never is, or its cell has several lines, which no list of votes \
+pub(crate) fn check_line(line: &[u8]) -> Result<(), &'static str> {
+    let mut quotes = QuoteChecker::default();
+    quotes.scan(line).map_err(|()| EARLY_QUOTE)?;
+    let multi_line_quote = "a quote is not closed on its line: it never is, or its cell has several lines, which no list of votes \
                 is read with";
-    if quotes.at == At::Quoted { Err(over) } else { Ok(()) }
+    if quotes.state == QuoteState::Quoted { Err(multi_line_quote) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -96,29 +96,31 @@ pub(crate) fn of_line(line: &[u8]) -> Result<(), &'static str> {
 mod tests {
     use super::*;
 
-    fn judged(text: &str, drip: usize) -> String {
-        let mut quotes = Quotes::default();
-        let passed = text.as_bytes().chunks(drip).try_for_each(|some| quotes.pass("t.csv", some));
-        passed.and_then(|()| quotes.end("t.csv")).map_or_else(|error| error.to_string(), |()| String::new())
+    fn check(text: &str, chunk_size: usize) -> String {
+        let mut quotes = QuoteChecker::default();
+        let result = text.as_bytes().chunks(chunk_size).try_for_each(|chunk| quotes.check("t.csv", chunk));
+        result
+            .and_then(|()| quotes.finish("t.csv"))
+            .map_or_else(|error| error.to_string(), |()| String::new())
     }
 
     #[test]
     fn a_quote_is_closed_where_its_column_ends() {
-        for drip in [1, 3, 1000] {
-            for good in [
+        for chunk_size in [1, 3, 1000] {
+            for valid in [
                 "",
                 "a,b\n1,\"two, \"\"three\"\"\nfour\"\n",
                 "\"\",\"\"\r\n\r\n\"\"\"\"",
                 "6\" of rain,it \"rained\"\n",
                 "\"a\"",
             ] {
-                assert_eq!(judged(good, drip), "", "{good}");
+                assert_eq!(check(valid, chunk_size), "", "{valid}");
             }
             // The second row takes the third one in.
-            let merged = judged("id,text\r\n\n1,\"one\r\n2,\"two\"\r\n3,\"three\"\r\n", drip);
+            let merged = check("id,text\r\n\n1,\"one\r\n2,\"two\"\r\n3,\"three\"\r\n", chunk_size);
             assert!(merged.starts_with("t.csv, row 2: column 2: a quote ends before"), "{merged}");
-            let open = judged("id,text\n1,one\n2,\"two\n3,three\n", drip);
-            assert_eq!(open, "t.csv, row 3: column 2: a quote is never closed");
+            let error = check("id,text\n1,one\n2,\"two\n3,three\n", chunk_size);
+            assert_eq!(error, "t.csv, row 3: column 2: a quote is never closed");
         }
     }
 }

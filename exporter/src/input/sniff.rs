@@ -65,33 +65,33 @@ pub(super) struct KnownHeader {
 }
 
 impl KnownHeader {
-    pub(super) fn missing(&self, columns: &[String]) -> Vec<&'static str> {
-        let is_there = |name: &str| columns.iter().any(|column| column.eq_ignore_ascii_case(name));
-        self.columns.iter().copied().filter(|name| !is_there(name)).collect()
+    pub(super) fn missing_columns(&self, columns: &[String]) -> Vec<&'static str> {
+        let is_present = |name: &str| columns.iter().any(|column| column.eq_ignore_ascii_case(name));
+        self.columns.iter().copied().filter(|name| !is_present(name)).collect()
     }
 }
 
-const fn known(role: Role, columns: &'static [&'static str], names: &'static [&'static str]) -> KnownHeader {
+const fn header(role: Role, columns: &'static [&'static str], names: &'static [&'static str]) -> KnownHeader {
     KnownHeader { role, columns, names }
 }
 
 /// Known headers; the first match counts.
 pub(super) static KNOWN_HEADERS: [KnownHeader; 11] = [
-    known(Role::PolisVotes, &["comment-id", "voter-id", "vote"], &["votes"]),
-    known(Role::PolisComments, &["comment-id", "comment-body"], &["comments"]),
-    known(Role::PolisMatrix, &["participant", "n-votes"], &["participants-votes", "participant-votes"]),
-    known(Role::PolisGroups, &["comment-id", "comment", "total-votes"], &["comment-groups"]),
-    known(Role::Tallies, &["comment-id", "comment_text"], &["comments"]),
-    known(Role::PolisStats, &["n-votes", "n-comments", "n-visitors"], &["stats-history"]),
-    known(Role::PocketStatements, &["statement_id", "text"], &["statements"]),
-    known(Role::PocketVotes, &["participant", "statement_id", "vote"], &["votes"]),
-    known(Role::IdeasVotes, &["vote id", "winner id", "loser id"], &["votes"]),
-    known(Role::Ideas, &["idea id", "idea text"], &["ideas"]),
-    known(Role::IdeasNonVotes, &["record type", "left choice id"], &["non_votes", "non-votes"]),
+    header(Role::PolisVotes, &["comment-id", "voter-id", "vote"], &["votes"]),
+    header(Role::PolisComments, &["comment-id", "comment-body"], &["comments"]),
+    header(Role::PolisMatrix, &["participant", "n-votes"], &["participants-votes", "participant-votes"]),
+    header(Role::PolisGroups, &["comment-id", "comment", "total-votes"], &["comment-groups"]),
+    header(Role::Tallies, &["comment-id", "comment_text"], &["comments"]),
+    header(Role::PolisStats, &["n-votes", "n-comments", "n-visitors"], &["stats-history"]),
+    header(Role::PocketStatements, &["statement_id", "text"], &["statements"]),
+    header(Role::PocketVotes, &["participant", "statement_id", "vote"], &["votes"]),
+    header(Role::IdeasVotes, &["vote id", "winner id", "loser id"], &["votes"]),
+    header(Role::Ideas, &["idea id", "idea text"], &["ideas"]),
+    header(Role::IdeasNonVotes, &["record type", "left choice id"], &["non_votes", "non-votes"]),
 ];
 
 /// Keys that the rows of a summary begin with, as [`key`] normalizes them.
-const KEYS: [&str; 11] = [
+const SUMMARY_KEYS: [&str; 11] = [
     "topic",
     "url",
     "conversationdescription",
@@ -108,8 +108,8 @@ const KEYS: [&str; 11] = [
 const FIRST_KEYS: [&str; 3] = ["topic", "url", "conversationdescription"];
 
 /// The letters of what a row of a summary begins with.
-fn key(written: &str) -> String {
-    let letters = written.chars().filter(|sign| sign.is_alphanumeric());
+fn normalize_key(text: &str) -> String {
+    let letters = text.chars().filter(|character| character.is_alphanumeric());
     letters.flat_map(char::to_lowercase).collect()
 }
 
@@ -128,30 +128,30 @@ pub(super) fn is_called_format(member: &Member) -> bool {
 pub(super) struct HeaderRow {
     pub(super) text: String,
     /// Encoding of the file, if it is one that is not supported.
-    pub(super) wide: Option<&'static str>,
+    pub(super) unsupported_encoding: Option<&'static str>,
 }
 
 /// Enough for the header of a matrix with many thousand comments.
-const ENOUGH: u64 = 1 << 20;
+const MAX_HEADER_BYTES: u64 = 1 << 20;
 
 impl HeaderRow {
-    pub(super) fn of(member: &Member, limits: &Limits) -> Result<Self, ConvertError> {
-        let mut first = Vec::new();
+    pub(super) fn read(member: &Member, limits: &Limits) -> Result<Self, ConvertError> {
+        let mut bytes = Vec::new();
         let stream = member.without_digest().open(limits, None)?;
-        let read = stream.take(ENOUGH).read_to_end(&mut first);
-        match read.map_err(|error| ConvertError::from_io(&member.name, error)) {
-            Err(error) if !(member.in_part && error.is_damage()) => return Err(error),
+        let result = stream.take(MAX_HEADER_BYTES).read_to_end(&mut bytes);
+        match result.map_err(|error| ConvertError::from_io(&member.name, error)) {
+            Err(error) if !(member.allows_damage && error.is_damage()) => return Err(error),
             _ => {}
         }
         // Without a mark they are known by letters of which other bytes are nothing.
-        let (wide, text) = match first[..] {
-            [0xff, 0xfe, 0, 0, ..] | [1..=255, 0, 0, 0, ..] => utf32(&first, u32::from_le_bytes),
-            [0, 0, 0xfe, 0xff, ..] | [0, 0, 0, 1..=255, ..] => utf32(&first, u32::from_be_bytes),
-            [0xff, 0xfe, ..] | [1..=255, 0, 1..=255, 0, ..] => utf16(&first, u16::from_le_bytes),
-            [0xfe, 0xff, ..] | [0, 1..=255, 0, 1..=255, ..] => utf16(&first, u16::from_be_bytes),
-            _ => (None, String::from_utf8_lossy(&first).into_owned()),
+        let (encoding, text) = match bytes[..] {
+            [0xff, 0xfe, 0, 0, ..] | [1..=255, 0, 0, 0, ..] => utf32(&bytes, u32::from_le_bytes),
+            [0, 0, 0xfe, 0xff, ..] | [0, 0, 0, 1..=255, ..] => utf32(&bytes, u32::from_be_bytes),
+            [0xff, 0xfe, ..] | [1..=255, 0, 1..=255, 0, ..] => utf16(&bytes, u16::from_le_bytes),
+            [0xfe, 0xff, ..] | [0, 1..=255, 0, 1..=255, ..] => utf16(&bytes, u16::from_be_bytes),
+            _ => (None, String::from_utf8_lossy(&bytes).into_owned()),
         };
-        Ok(Self { text: text.trim_start_matches('\u{feff}').to_owned(), wide })
+        Ok(Self { text: text.trim_start_matches('\u{feff}').to_owned(), unsupported_encoding: encoding })
     }
 
     /// The names of the columns, if it is a table.
@@ -163,33 +163,34 @@ impl HeaderRow {
     }
 
     /// True if its rows are those of a summary; one key is enough if the file is called so.
-    fn is_summary(&self, called_so: bool) -> bool {
+    fn is_summary(&self, is_named_summary: bool) -> bool {
         let mut reader =
             csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(self.text.as_bytes());
         let rows = reader.records().map_while(Result::ok).filter(|row| row.len() > 1);
-        let keys = rows.map(|row| key(&row[0])).filter(|key| KEYS.contains(&key.as_str()));
+        let keys = rows.map(|row| normalize_key(&row[0])).filter(|key| SUMMARY_KEYS.contains(&key.as_str()));
         let keys: BTreeSet<_> = keys.collect();
         let columns = self.columns();
-        let begins_so = columns.len() == 2 && FIRST_KEYS.contains(&key(&columns[0]).as_str());
-        keys.contains("voteconvention") || keys.len() > usize::from(!called_so) || begins_so
+        let starts_like_summary =
+            columns.len() == 2 && FIRST_KEYS.contains(&normalize_key(&columns[0]).as_str());
+        keys.contains("voteconvention") || keys.len() > usize::from(!is_named_summary) || starts_like_summary
     }
 
-    fn role(&self, member: &Member) -> Role {
+    fn detect_role(&self, member: &Member) -> Role {
         if self.text.trim_start().starts_with('{') {
-            let bundle = self.text.contains("\"bundleId\"") || self.text.contains("\"phases\"");
+            let is_bundle = self.text.contains("\"bundleId\"") || self.text.contains("\"phases\"");
             let text = self.text.to_lowercase();
-            let format = text.contains("polis-export/") || text.contains("vote-convention");
-            return if bundle {
+            let is_format = text.contains("polis-export/") || text.contains("vote-convention");
+            return if is_bundle {
                 Role::Bundle
-            } else if format {
+            } else if is_format {
                 Role::PolisFormat
             } else {
                 Role::Unknown
             };
         }
         let columns = self.columns();
-        match KNOWN_HEADERS.iter().find(|known| known.missing(&columns).is_empty()) {
-            Some(known) => known.role,
+        match KNOWN_HEADERS.iter().find(|header| header.missing_columns(&columns).is_empty()) {
+            Some(header) => header.role,
             None if self.is_summary(is_called_summary(member)) => Role::PolisSummary,
             None => Role::Unknown,
         }
@@ -202,16 +203,16 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> (Option<&'static str>, Strin
 }
 
 fn utf32(bytes: &[u8], unit: fn([u8; 4]) -> u32) -> (Option<&'static str>, String) {
-    let signs = bytes.as_chunks().0.iter().map(|four| char::from_u32(unit(*four)));
-    (Some("UTF-32"), signs.map(|sign| sign.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
+    let characters = bytes.as_chunks().0.iter().map(|unit_bytes| char::from_u32(unit(*unit_bytes)));
+    (Some("UTF-32"), characters.map(|character| character.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
 }
 
-pub(crate) fn role(member: &Member, limits: &Limits) -> Result<Role, ConvertError> {
-    let head = HeaderRow::of(member, limits)?;
-    let called = is_called_format(member);
-    match (head.role(member), head.wide) {
-        (Role::Unknown, _) if !called => Ok(Role::Unknown),
-        (_, Some(encoding)) => Err(wide(member, encoding)),
+pub(crate) fn detect_role(member: &Member, limits: &Limits) -> Result<Role, ConvertError> {
+    let header_row = HeaderRow::read(member, limits)?;
+    let is_named_format = is_called_format(member);
+    match (header_row.detect_role(member), header_row.unsupported_encoding) {
+        (Role::Unknown, _) if !is_named_format => Ok(Role::Unknown),
+        (_, Some(encoding)) => Err(encoding_error(member, encoding)),
         // However it is written: what is not understood of a declaration is told.
         (Role::Unknown, None) => Ok(Role::PolisFormat),
         (role, None) => Ok(role),
@@ -219,33 +220,33 @@ pub(crate) fn role(member: &Member, limits: &Limits) -> Result<Role, ConvertErro
 }
 
 /// Role of a damaged file, by its readable beginning.
-pub(crate) fn role_in_part(member: &Member, limits: &Limits) -> Result<Role, ConvertError> {
-    Ok(HeaderRow::of(&member.in_part(), limits)?.role(member))
+pub(crate) fn detect_damaged_role(member: &Member, limits: &Limits) -> Result<Role, ConvertError> {
+    Ok(HeaderRow::read(&member.readable_part(), limits)?.detect_role(member))
 }
 
-pub(super) fn wide(member: &Member, encoding: &str) -> ConvertError {
+pub(super) fn encoding_error(member: &Member, encoding: &str) -> ConvertError {
     ConvertError::content(&member.name, 1, ErrorKind::Encoding, format!("it is {encoding}: save it as UTF-8"))
 }
 
 /// Passes on the lines `key,value` of a summary, which has no header; of the keys only the letters.
-pub(crate) fn pairs(
+pub(crate) fn read_pairs(
     member: &Member,
     limits: &Limits,
-    mut each: impl FnMut(&str, &str),
+    mut on_pair: impl FnMut(&str, &str),
 ) -> Result<(), ConvertError> {
     let mut table = Table::open(member.open(limits, None)?, limits, false)?;
     while let Some(row) = table.next()? {
         if row.len() < 2 {
             continue;
         }
-        for more in 2..row.len() {
-            if !row.text(more)?.trim().is_empty() {
+        for column in 2..row.len() {
+            if !row.text(column)?.trim().is_empty() {
                 let detail =
                     "a row of a summary is a name and a value, and a value with commas stands in quotes";
-                return Err(row.wrong(ErrorKind::Columns, detail));
+                return Err(row.error(ErrorKind::Columns, detail));
             }
         }
-        each(&key(row.text(0)?), row.text(1)?);
+        on_pair(&normalize_key(row.text(0)?), row.text(1)?);
     }
     Ok(())
 }
@@ -257,16 +258,18 @@ pub(crate) fn check_summary(files: &[(Member, Role)], limits: &Limits) -> Result
     else {
         return Ok(());
     };
-    let head = HeaderRow::of(member, limits)?;
-    if let Some(encoding) = head.wide {
-        return Err(wide(member, encoding));
+    let header_row = HeaderRow::read(member, limits)?;
+    if let Some(encoding) = header_row.unsupported_encoding {
+        return Err(encoding_error(member, encoding));
     }
-    let begins = |line: &str| line.split([';', '\t']).next().map(key);
-    let separated =
-        head.text.lines().any(|line| begins(line).is_some_and(|key| KEYS.contains(&key.as_str())));
-    let detail = if head.text.trim().is_empty() {
+    let first_key = |line: &str| line.split([';', '\t']).next().map(normalize_key);
+    let has_other_separator = header_row
+        .text
+        .lines()
+        .any(|line| first_key(line).is_some_and(|key| SUMMARY_KEYS.contains(&key.as_str())));
+    let detail = if header_row.text.trim().is_empty() {
         "the file is empty"
-    } else if separated {
+    } else if has_other_separator {
         "its columns are not separated by commas: save it with commas"
     } else {
         "none of its rows is a summary's, such as topic, url or vote-convention"
@@ -275,10 +278,10 @@ pub(crate) fn check_summary(files: &[(Member, Role)], limits: &Limits) -> Result
 }
 
 /// The one file of a role: two of a kind cannot both be right.
-pub(crate) fn one_of(files: &[(Member, Role)], role: Role) -> Result<Option<&Member>, ConvertError> {
-    let mut found = files.iter().filter(|file| file.1 == role).map(|file| &file.0);
-    let first = found.next();
-    match found.next() {
+pub(crate) fn find_single(files: &[(Member, Role)], role: Role) -> Result<Option<&Member>, ConvertError> {
+    let mut members = files.iter().filter(|file| file.1 == role).map(|file| &file.0);
+    let first = members.next();
+    match members.next() {
         None => Ok(first),
         Some(second) => {
             let detail = format!("it is the second file of {}", role.name());

@@ -16,35 +16,35 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     Limits,
-    zip_archive::{Archive, Entry, HARMLESS},
+    zip_archive::{Archive, Entry, UNCHECKED_BYTES},
 };
 use crate::{
     error::{ConvertError, ErrorKind},
     meter::Meter,
-    unpack::{Packed, damage_of, unpacked},
+    unpack::{Compression, damage_of, unpack_as},
 };
 
 /// Large enough that handing over costs nothing beside the work.
-const BLOCK: usize = 512 << 10;
+const BLOCK_BYTES: usize = 512 << 10;
 /// Blocks on their way.
-const AHEAD: usize = 3;
+const MAX_QUEUED_BLOCKS: usize = 3;
 
 #[derive(Clone, Debug)]
 pub(super) enum MemberLocation {
     File { path: Arc<Path> },
-    Zip { within: Arc<str>, archive: Archive, entry: Entry },
+    Zip { archive_name: Arc<str>, archive: Archive, entry: Entry },
 }
 
 /// Options for reading a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadOptions {
     /// Counts the bytes in the meter.
-    pub(super) counted: bool,
-    pub(super) hashed: bool,
+    pub(super) is_metered: bool,
+    pub(super) with_digest: bool,
     /// It is not unpacked.
-    pub(super) as_it_lies: bool,
+    pub(super) keep_packed: bool,
     /// Passes on what can be unpacked, whatever follows.
-    pub(super) in_part: bool,
+    pub(super) allows_damage: bool,
 }
 
 /// Size and digest of a file, known at its end. A packed file is hashed as it is packed, since that is what people
@@ -66,64 +66,74 @@ enum Piece {
 pub(crate) struct Stream {
     pub(crate) name: String,
     pieces: Receiver<Piece>,
-    back: Sender<Vec<u8>>,
+    recycled_blocks: Sender<Vec<u8>>,
     current: Vec<u8>,
-    at: usize,
-    ended: Option<FileDigest>,
+    position: usize,
+    digest: Option<FileDigest>,
     meter: Arc<Meter>,
     /// Bytes that the meter knows of, if it counts them.
-    metered: Option<u64>,
+    metered_bytes: Option<u64>,
 }
 
 impl Stream {
     pub(super) fn start(
         name: &str,
-        whence: &MemberLocation,
+        location: &MemberLocation,
         limits: &Limits,
         meter: &Arc<Meter>,
-        how: ReadOptions,
+        options: ReadOptions,
     ) -> Result<Self, ConvertError> {
-        let (send, pieces) = mpsc::sync_channel(AHEAD);
-        let (back, used) = mpsc::channel();
-        let opened = match whence {
+        let (sender, pieces) = mpsc::sync_channel(MAX_QUEUED_BLOCKS);
+        let (recycled_blocks, recycled) = mpsc::channel();
+        let source = match location {
             MemberLocation::File { path } => {
-                Opened::File(File::open(path).map_err(|error| ConvertError::io("opening", path, error))?)
+                ByteSource::File(File::open(path).map_err(|error| ConvertError::io("opening", path, error))?)
             }
-            MemberLocation::Zip { archive, entry, .. } => Opened::Zip(archive.clone(), entry.clone()),
+            MemberLocation::Zip { archive, entry, .. } => ByteSource::Zip(archive.clone(), entry.clone()),
         };
-        let (name_of_it, limits) = (name.to_owned(), *limits);
-        let within = match whence {
+        let (file_name, limits) = (name.to_owned(), *limits);
+        let archive_name = match location {
             MemberLocation::File { .. } => None,
-            MemberLocation::Zip { within, .. } => Some(Arc::clone(within)),
+            MemberLocation::Zip { archive_name, .. } => Some(Arc::clone(archive_name)),
         };
-        let reading = Reading { name: name_of_it, within, limits, how, send, used };
+        let reader = ReaderThread { name: file_name, archive_name, limits, options, sender, recycled };
         thread::Builder::new()
             .name("read".to_owned())
-            .spawn(move || reading.run(opened))
+            .spawn(move || reader.run(source))
             .map_err(|error| ConvertError::Io { doing: "starting a thread".to_owned(), error })?;
-        let (name, meter, metered) = (name.to_owned(), Arc::clone(meter), how.counted.then_some(0));
-        Ok(Self { name, pieces, back, current: Vec::new(), at: 0, ended: None, meter, metered })
+        let (name, meter, metered_bytes) =
+            (name.to_owned(), Arc::clone(meter), options.is_metered.then_some(0));
+        Ok(Self {
+            name,
+            pieces,
+            recycled_blocks,
+            current: Vec::new(),
+            position: 0,
+            digest: None,
+            meter,
+            metered_bytes,
+        })
     }
 
     /// Returns the next block, or `None` at the end; an error if the conversion was stopped. The block `used` is
     /// recycled.
-    pub(crate) fn block(&mut self, used: Vec<u8>) -> Result<Option<Vec<u8>>, ConvertError> {
-        if self.ended.is_some() {
+    pub(crate) fn block(&mut self, recycled: Vec<u8>) -> Result<Option<Vec<u8>>, ConvertError> {
+        if self.digest.is_some() {
             return Ok(None);
         }
         self.meter.check_stop()?;
-        if used.capacity() >= BLOCK {
+        if recycled.capacity() >= BLOCK_BYTES {
             // The reader may have ended already.
-            let _nobody = self.back.send(used);
+            let _reader_gone = self.recycled_blocks.send(recycled);
         }
         match self.pieces.recv() {
             Ok(Piece::Bytes(bytes, stored)) => {
-                self.pass(stored);
+                self.count_bytes(stored);
                 Ok(Some(bytes))
             }
-            Ok(Piece::End(ended, stored)) => {
-                self.pass(stored);
-                self.ended = Some(ended);
+            Ok(Piece::End(digest, stored)) => {
+                self.count_bytes(stored);
+                self.digest = Some(digest);
                 Ok(None)
             }
             Ok(Piece::Failed(error)) => Err(error),
@@ -135,168 +145,173 @@ impl Stream {
     }
 
     /// Counts bytes that were taken, not bytes that were read ahead and may never be used.
-    fn pass(&mut self, stored: u64) {
-        if let Some(metered) = &mut self.metered {
-            self.meter.add_read(stored.saturating_sub(*metered));
-            *metered = stored;
+    fn count_bytes(&mut self, stored: u64) {
+        if let Some(metered_bytes) = &mut self.metered_bytes {
+            self.meter.add_read(stored.saturating_sub(*metered_bytes));
+            *metered_bytes = stored;
         }
     }
 
     /// Reads the rest and returns the digest of the whole.
     pub(crate) fn finish(self) -> Result<FileDigest, ConvertError> {
-        self.each(|_| Ok(()))
+        self.for_each_block(|_| Ok(()))
     }
 
     /// Calls with every block, and returns the digest of the whole.
-    pub(crate) fn each(
+    pub(crate) fn for_each_block(
         mut self,
-        mut with: impl FnMut(&[u8]) -> Result<(), ConvertError>,
+        mut on_block: impl FnMut(&[u8]) -> Result<(), ConvertError>,
     ) -> Result<FileDigest, ConvertError> {
-        let mut used = Vec::new();
-        while let Some(block) = self.block(used)? {
-            with(&block)?;
-            used = block;
+        let mut recycled = Vec::new();
+        while let Some(block) = self.block(recycled)? {
+            on_block(&block)?;
+            recycled = block;
         }
-        self.ended.ok_or_else(|| ConvertError::Refused("a file ended without its end".to_owned()))
+        self.digest.ok_or_else(|| ConvertError::Refused("a file ended without its end".to_owned()))
     }
 }
 
 impl Read for Stream {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.current.len() {
-            let used = std::mem::take(&mut self.current);
-            self.at = 0;
-            match self.block(used).map_err(ConvertError::into_io)? {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.position == self.current.len() {
+            let recycled = std::mem::take(&mut self.current);
+            self.position = 0;
+            match self.block(recycled).map_err(ConvertError::into_io)? {
                 Some(block) => self.current = block,
                 None => return Ok(0),
             }
         }
-        let count = into.len().min(self.current.len() - self.at);
-        into[..count].copy_from_slice(&self.current[self.at..self.at + count]);
-        self.at += count;
+        let count = buffer.len().min(self.current.len() - self.position);
+        buffer[..count].copy_from_slice(&self.current[self.position..self.position + count]);
+        self.position += count;
         Ok(count)
     }
 }
 
-enum Opened {
+enum ByteSource {
     File(File),
     Zip(Archive, Entry),
 }
 
-struct Reading {
+struct ReaderThread {
     name: String,
     /// Name of the archive that it is in.
-    within: Option<Arc<str>>,
+    archive_name: Option<Arc<str>>,
     limits: Limits,
-    how: ReadOptions,
-    send: SyncSender<Piece>,
-    used: Receiver<Vec<u8>>,
+    options: ReadOptions,
+    sender: SyncSender<Piece>,
+    recycled: Receiver<Vec<u8>>,
 }
 
-impl Reading {
-    fn run(self, from: Opened) {
-        let end = match self.pass_on(from) {
-            Ok(Some((ended, stored))) => Piece::End(ended, stored),
+impl ReaderThread {
+    fn run(self, source: ByteSource) {
+        let message = match self.send_content(source) {
+            Ok(Some((digest, stored))) => Piece::End(digest, stored),
             Ok(None) => return,
             Err(error) => Piece::Failed(error),
         };
         // Nobody waits for it if the conversion has failed elsewhere.
-        let _nobody = self.send.send(end);
+        let _receiver_gone = self.sender.send(message);
     }
 
     /// Passes on the content; `None` if the reader has gone.
-    fn pass_on(&self, from: Opened) -> Result<Option<(FileDigest, u64)>, ConvertError> {
-        match from {
-            Opened::File(file) => self.pass_on_file(file),
-            Opened::Zip(mut archive, Entry { index, packed, .. }) => {
+    fn send_content(&self, source: ByteSource) -> Result<Option<(FileDigest, u64)>, ConvertError> {
+        match source {
+            ByteSource::File(file) => self.send_file(file),
+            ByteSource::Zip(mut archive, Entry { index, packed_bytes, .. }) => {
                 let file = archive.by_index(index).map_err(|error| {
-                    self.damaged(ErrorKind::Archive, &format!("not readable in its zip archive: {error}"))
+                    self.damage_error(
+                        ErrorKind::Archive,
+                        &format!("not readable in its zip archive: {error}"),
+                    )
                 })?;
-                let (size, read) = (u128::from(file.size().max(1)), Cell::new(0));
-                let mut hashed = HashingReader::new(file, &read, self.how.hashed);
+                let (size, bytes_read) = (u128::from(file.size().max(1)), Cell::new(0));
+                let mut reader = HashingReader::new(file, &bytes_read, self.options.with_digest);
                 let stored = || {
-                    let part = u128::from(packed) * u128::from(read.get()) / size;
-                    u64::try_from(part).unwrap_or(packed).min(packed)
+                    let part = u128::from(packed_bytes) * u128::from(bytes_read.get()) / size;
+                    u64::try_from(part).unwrap_or(packed_bytes).min(packed_bytes)
                 };
-                let failed = |error| self.unreadable(true, error);
-                let (again, magic) = self.packed(&mut hashed).map_err(failed)?;
-                let from = unpacked(again, magic, &mut hashed).map_err(failed)?;
-                if !self.copy(from, || Some(packed), stored)? {
+                let read_error = |error| self.unreadable_error(true, error);
+                let (compression, magic) = self.detect_compression(&mut reader).map_err(read_error)?;
+                let content = unpack_as(compression, magic, &mut reader).map_err(read_error)?;
+                if !self.send_blocks(content, || Some(packed_bytes), stored)? {
                     return Ok(None);
                 }
-                io::copy(&mut hashed, &mut io::sink()).map_err(failed)?;
+                io::copy(&mut reader, &mut io::sink()).map_err(read_error)?;
                 // A file of an archive is known to people as it is unpacked from there.
-                Ok(Some((hashed.ended(), packed)))
+                Ok(Some((reader.finish(), packed_bytes)))
             }
         }
     }
 
-    fn packed(&self, from: &mut impl Read) -> io::Result<(Packed, Vec<u8>)> {
-        let (packed, magic) = Packed::of(from)?;
-        Ok((if self.how.as_it_lies { Packed::No } else { packed }, magic))
+    fn detect_compression(&self, input: &mut impl Read) -> io::Result<(Compression, Vec<u8>)> {
+        let (compression, magic) = Compression::detect(input)?;
+        Ok((if self.options.keep_packed { Compression::Plain } else { compression }, magic))
     }
 
-    fn pass_on_file(&self, file: File) -> Result<Option<(FileDigest, u64)>, ConvertError> {
-        let read = Cell::new(0);
-        let mut hashed = HashingReader::new(file, &read, self.how.hashed);
-        let failed = |error| ConvertError::Io { doing: format!("reading {}", self.name), error };
-        let (packed, magic) = self.packed(&mut hashed).map_err(failed)?;
-        let packed_bytes = || matches!(packed, Packed::Gzip | Packed::Zstd).then(|| read.get());
-        let from = unpacked(packed, magic, &mut hashed);
-        let from = from.map_err(|error| self.unreadable(packed_bytes().is_some(), error))?;
-        if !self.copy(from, packed_bytes, || read.get())? {
+    fn send_file(&self, file: File) -> Result<Option<(FileDigest, u64)>, ConvertError> {
+        let bytes_read = Cell::new(0);
+        let mut reader = HashingReader::new(file, &bytes_read, self.options.with_digest);
+        let read_error = |error| ConvertError::Io { doing: format!("reading {}", self.name), error };
+        let (compression, magic) = self.detect_compression(&mut reader).map_err(read_error)?;
+        let packed_bytes =
+            || matches!(compression, Compression::Gzip | Compression::Zstd).then(|| bytes_read.get());
+        let content = unpack_as(compression, magic, &mut reader);
+        let content = content.map_err(|error| self.unreadable_error(packed_bytes().is_some(), error))?;
+        if !self.send_blocks(content, packed_bytes, || bytes_read.get())? {
             return Ok(None);
         }
-        io::copy(&mut hashed, &mut io::sink()).map_err(failed)?;
-        Ok(Some((hashed.ended(), read.get())))
+        io::copy(&mut reader, &mut io::sink()).map_err(read_error)?;
+        Ok(Some((reader.finish(), bytes_read.get())))
     }
 
     /// Copies blocks to the reader; false if it has gone. `packed` returns the stored bytes of the blocks so far if
     /// they were unpacked, and `stored` those of the file.
-    fn copy(
+    fn send_blocks(
         &self,
-        mut from: impl Read,
-        packed: impl Fn() -> Option<u64>,
+        mut content: impl Read,
+        packed_bytes: impl Fn() -> Option<u64>,
         stored: impl Fn() -> u64,
     ) -> Result<bool, ConvertError> {
-        let mut passed = 0_u64;
+        let mut sent_bytes = 0_u64;
         loop {
-            let mut block = self.used.try_recv().unwrap_or_default();
+            let mut block = self.recycled.try_recv().unwrap_or_default();
             block.clear();
-            block.reserve(BLOCK);
+            block.reserve(BLOCK_BYTES);
             // A decoder yields little at a time; a block should be worth handing over.
-            let read = from.by_ref().take(BLOCK as u64).read_to_end(&mut block);
-            if let Err(error) = read {
-                if self.how.in_part && !block.is_empty() {
-                    let _nobody = self.send.send(Piece::Bytes(block, stored()));
+            let result = content.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut block);
+            if let Err(error) = result {
+                if self.options.allows_damage && !block.is_empty() {
+                    let _receiver_gone = self.sender.send(Piece::Bytes(block, stored()));
                 }
-                return Err(self.unreadable(packed().is_some(), error));
+                return Err(self.unreadable_error(packed_bytes().is_some(), error));
             }
             if block.is_empty() {
                 return Ok(true);
             }
-            passed += block.len() as u64;
-            if let Some(packed) = packed()
-                && passed > HARMLESS.max(packed.saturating_mul(self.limits.expansion))
+            sent_bytes += block.len() as u64;
+            if let Some(packed_size) = packed_bytes()
+                && sent_bytes > UNCHECKED_BYTES.max(packed_size.saturating_mul(self.limits.expansion))
             {
-                return Err(self.limits.bomb(&self.name));
+                return Err(self.limits.bomb_error(&self.name));
             }
-            if self.send.send(Piece::Bytes(block, stored())).is_err() {
+            if self.sender.send(Piece::Bytes(block, stored())).is_err() {
                 return Ok(false);
             }
         }
     }
 
-    fn unreadable(&self, is_packed: bool, error: io::Error) -> ConvertError {
+    fn unreadable_error(&self, is_packed: bool, error: io::Error) -> ConvertError {
         match damage_of(&error).filter(|_| is_packed) {
-            Some(detail) => self.damaged(ErrorKind::Compressed, &detail),
+            Some(detail) => self.damage_error(ErrorKind::Compressed, &detail),
             None => ConvertError::Io { doing: format!("reading {}", self.name), error },
         }
     }
 
-    fn damaged(&self, wrong: ErrorKind, detail: &str) -> ConvertError {
-        let within = self.within.as_ref().map_or_else(String::new, |archive| format!(" (in {archive})"));
-        ConvertError::content(&self.name, None, wrong, format!("{detail}{within}"))
+    fn damage_error(&self, kind: ErrorKind, detail: &str) -> ConvertError {
+        let location =
+            self.archive_name.as_ref().map_or_else(String::new, |archive| format!(" (in {archive})"));
+        ConvertError::content(&self.name, None, kind, format!("{detail}{location}"))
     }
 }
 
@@ -308,21 +323,21 @@ struct HashingReader<'c, R> {
 }
 
 impl<'c, R: Read> HashingReader<'c, R> {
-    fn new(inner: R, bytes: &'c Cell<u64>, hashed: bool) -> Self {
-        Self { inner, bytes, sha256: hashed.then(Sha256::new) }
+    fn new(inner: R, bytes: &'c Cell<u64>, with_digest: bool) -> Self {
+        Self { inner, bytes, sha256: with_digest.then(Sha256::new) }
     }
 
-    fn ended(self) -> FileDigest {
+    fn finish(self) -> FileDigest {
         let sha256 = self.sha256.map_or([0; 32], |sha256| sha256.finalize().into());
         FileDigest { bytes: self.bytes.get(), sha256 }
     }
 }
 
 impl<R: Read> Read for HashingReader<'_, R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(into)?;
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
         if let Some(sha256) = &mut self.sha256 {
-            sha256.update(&into[..count]);
+            sha256.update(&buffer[..count]);
         }
         self.bytes.set(self.bytes.get() + count as u64);
         Ok(count)
@@ -337,31 +352,31 @@ mod tests {
     use super::*;
     use crate::input::Input;
 
-    fn in_all_packings(text: &[u8]) -> [(&'static str, Vec<u8>); 4] {
+    fn pack_in_every_way(text: &[u8]) -> [(&'static str, Vec<u8>); 4] {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(text).unwrap();
-        let mut zipped = zip::ZipWriter::new(io::Cursor::new(Vec::new()));
-        zipped.start_file("t.csv", zip::write::SimpleFileOptions::default()).unwrap();
-        zipped.write_all(text).unwrap();
+        let mut writer = zip::ZipWriter::new(io::Cursor::new(Vec::new()));
+        writer.start_file("t.csv", zip::write::SimpleFileOptions::default()).unwrap();
+        writer.write_all(text).unwrap();
         [
             ("t.csv", text.to_owned()),
             ("t.csv.gz", gzip.finish().unwrap()),
             ("t.csv.zst", zstd::encode_all(text, 1).unwrap()),
-            ("t.zip", zipped.finish().unwrap().into_inner()),
+            ("t.zip", writer.finish().unwrap().into_inner()),
         ]
     }
 
     #[test]
-    fn nothing_more_is_read_of_any_file_once_somebody_says_stop() {
+    fn reading_stops_in_every_packing() {
         let (folder, limits) = (tempfile::tempdir().unwrap(), Limits::default());
-        for (name, bytes) in in_all_packings(&b"1,one\n".repeat(BLOCK)) {
+        for (name, bytes) in pack_in_every_way(&b"1,one\n".repeat(BLOCK_BYTES)) {
             let path = folder.path().join(name);
             fs::write(&path, bytes).unwrap();
-            for counted in [false, true] {
+            for is_metered in [false, true] {
                 let meter = Arc::new(Meter::default());
                 let input =
                     Input::open(std::slice::from_ref(&path), folder.path(), &[], &limits, &meter).unwrap();
-                let mut stream = input.members[0].open(&limits, counted.then_some(&meter)).unwrap();
+                let mut stream = input.members[0].open(&limits, is_metered.then_some(&meter)).unwrap();
                 assert!(stream.block(Vec::new()).unwrap().is_some(), "{name}");
                 meter.stop();
                 assert_eq!(stream.block(Vec::new()).unwrap_err().tag(), "stopped", "{name}");

@@ -8,7 +8,7 @@ use std::{
 
 use csv::{ByteRecord, ReaderBuilder};
 
-use super::{FileDigest, Limits, Stream, quotes::Quotes};
+use super::{FileDigest, Limits, Stream, quotes::QuoteChecker};
 use crate::error::{ConvertError, ErrorKind};
 
 /// A table whose columns are found by name, never by position.
@@ -16,7 +16,7 @@ pub(crate) struct Table {
     pub(crate) name: String,
     pub(crate) columns: Vec<String>,
     reader: csv::Reader<BoundedReader>,
-    since_row: Rc<Cell<usize>>,
+    bytes_since_row: Rc<Cell<usize>>,
     record: ByteRecord,
     row: u64,
 }
@@ -31,31 +31,32 @@ pub(crate) struct Row<'t> {
 /// Refuses to go on when too much was read for one row, or its quotes do not belong together.
 struct BoundedReader {
     inner: Stream,
-    quotes: Quotes,
-    since_row: Rc<Cell<usize>>,
+    quotes: QuoteChecker,
+    bytes_since_row: Rc<Cell<usize>>,
     limit: usize,
-    begun: bool,
+    has_started: bool,
 }
 
 impl Read for BoundedReader {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let mut count = self.inner.read(into)?;
-        if !self.begun && count > 0 {
-            self.begun = true;
-            if into[..count].starts_with(b"\xef\xbb\xbf") {
-                into.copy_within(3..count, 0);
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut count = self.inner.read(buffer)?;
+        if !self.has_started && count > 0 {
+            self.has_started = true;
+            if buffer[..count].starts_with(b"\xef\xbb\xbf") {
+                buffer.copy_within(3..count, 0);
                 count -= 3;
                 if count == 0 {
-                    count = self.inner.read(into)?;
+                    count = self.inner.read(buffer)?;
                 }
             }
         }
         let file = &self.inner.name;
-        let judged = if count == 0 { self.quotes.end(file) } else { self.quotes.pass(file, &into[..count]) };
-        judged.map_err(ConvertError::into_io)?;
-        let since = self.since_row.get() + count;
-        self.since_row.set(since);
-        if since > self.limit {
+        let quote_check =
+            if count == 0 { self.quotes.finish(file) } else { self.quotes.check(file, &buffer[..count]) };
+        quote_check.map_err(ConvertError::into_io)?;
+        let row_bytes = self.bytes_since_row.get() + count;
+        self.bytes_since_row.set(row_bytes);
+        if row_bytes > self.limit {
             return Err(io::Error::from(io::ErrorKind::FileTooLarge));
         }
         Ok(count)
@@ -63,7 +64,7 @@ impl Read for BoundedReader {
 }
 
 /// Error for cells beyond the header: the cells before them may be in wrong columns.
-pub(crate) const LONGER: &str = "the row has more cells than the header";
+pub(crate) const EXTRA_CELLS: &str = "the row has more cells than the header";
 
 pub(crate) const NOT_UTF8: &str = "it is not UTF-8; convert the file first";
 
@@ -71,16 +72,16 @@ const READ_AHEAD: usize = 64 << 10;
 
 impl Table {
     /// Reads the names of the columns; `named` is false for a table without a header.
-    pub(crate) fn open(stream: Stream, limits: &Limits, named: bool) -> Result<Self, ConvertError> {
+    pub(crate) fn open(stream: Stream, limits: &Limits, has_header: bool) -> Result<Self, ConvertError> {
         let name = stream.name.clone();
-        let since_row = Rc::new(Cell::new(0));
+        let bytes_since_row = Rc::new(Cell::new(0));
         let limit = limits.record.saturating_add(READ_AHEAD);
         let bounded = BoundedReader {
             inner: stream,
-            quotes: Quotes::default(),
-            since_row: Rc::clone(&since_row),
+            quotes: QuoteChecker::default(),
+            bytes_since_row: Rc::clone(&bytes_since_row),
             limit,
-            begun: false,
+            has_started: false,
         };
         let reader = ReaderBuilder::new()
             .has_headers(false)
@@ -88,8 +89,8 @@ impl Table {
             .buffer_capacity(READ_AHEAD)
             .from_reader(bounded);
         let (record, row) = (ByteRecord::new(), 0);
-        let mut table = Self { name, columns: Vec::new(), reader, since_row, record, row };
-        if named {
+        let mut table = Self { name, columns: Vec::new(), reader, bytes_since_row, record, row };
+        if has_header {
             let Some(header) = table.next()? else {
                 return Err(ConvertError::content(
                     &table.name,
@@ -107,9 +108,9 @@ impl Table {
     }
 
     pub(crate) fn next(&mut self) -> Result<Option<Row<'_>>, ConvertError> {
-        self.since_row.set(0);
+        self.bytes_since_row.set(0);
         let number = self.row + 1;
-        let found =
+        let has_record =
             self.reader.read_byte_record(&mut self.record).map_err(|error| match error.into_kind() {
                 csv::ErrorKind::Io(error) if error.kind() == io::ErrorKind::FileTooLarge => {
                     ConvertError::content(
@@ -120,19 +121,19 @@ impl Table {
                     )
                 }
                 csv::ErrorKind::Io(error) => ConvertError::from_io(&self.name, error),
-                other => ConvertError::content(
+                kind => ConvertError::content(
                     &self.name,
                     number,
                     ErrorKind::Value,
-                    format!("not readable as CSV: {other:?}"),
+                    format!("not readable as CSV: {kind:?}"),
                 ),
             })?;
-        if !found {
+        if !has_record {
             return Ok(None);
         }
         self.row = number;
         if !self.columns.is_empty() && self.record.len() > self.columns.len() {
-            return Err(ConvertError::content(&self.name, number, ErrorKind::Columns, LONGER));
+            return Err(ConvertError::content(&self.name, number, ErrorKind::Columns, EXTRA_CELLS));
         }
         if memchr::memchr(0, self.record.as_slice()).is_some() {
             return Err(ConvertError::content(
@@ -147,12 +148,13 @@ impl Table {
 
     /// The first of the columns that is there.
     pub(crate) fn find(&self, names: &[&str]) -> Result<Option<usize>, ConvertError> {
-        let mut found = names.iter().filter_map(|name| column(&self.name, &self.columns, name).transpose());
-        found.next().transpose()
+        let mut matches =
+            names.iter().filter_map(|name| find_column(&self.name, &self.columns, name).transpose());
+        matches.next().transpose()
     }
 
     pub(crate) fn need(&self, names: &[&str]) -> Result<usize, ConvertError> {
-        self.find(names)?.ok_or_else(|| no_column(&self.name, &names.join(" or "), &self.columns))
+        self.find(names)?.ok_or_else(|| missing_column(&self.name, &names.join(" or "), &self.columns))
     }
 
     /// Rows read, without the header.
@@ -166,38 +168,38 @@ impl Table {
 }
 
 /// Number of columns that a message lists.
-const SHOWN: usize = 20;
-const LONGEST_NAME: usize = 40;
+const MAX_LISTED_COLUMNS: usize = 20;
+const MAX_NAME_CHARS: usize = 40;
 
 /// Index of the column with this name; an error if there are two.
-pub(crate) fn column(file: &str, columns: &[String], name: &str) -> Result<Option<usize>, ConvertError> {
-    let mut named = columns.iter().enumerate().filter(|column| column.1.eq_ignore_ascii_case(name));
-    match (named.next(), named.next()) {
-        (Some((first, _)), Some((second, _))) => Err(twice(file, name, first, second)),
+pub(crate) fn find_column(file: &str, columns: &[String], name: &str) -> Result<Option<usize>, ConvertError> {
+    let mut same_named = columns.iter().enumerate().filter(|column| column.1.eq_ignore_ascii_case(name));
+    match (same_named.next(), same_named.next()) {
+        (Some((first, _)), Some((second, _))) => Err(repeated_column(file, name, first, second)),
         (first, _) => Ok(first.map(|(at, _)| at)),
     }
 }
 
 /// Error for a repeated column; messages count columns from 1.
-pub(crate) fn twice(file: &str, name: &str, first: usize, second: usize) -> ConvertError {
+pub(crate) fn repeated_column(file: &str, name: &str, first: usize, second: usize) -> ConvertError {
     let detail = format!("the columns {} and {} are both called {name}", first + 1, second + 1);
     ConvertError::content(file, 1, ErrorKind::Duplicate, detail)
 }
 
 /// Error for a missing column, with the existing ones, among which the renamed column may be found.
-pub(crate) fn no_column(file: &str, wanted: &str, columns: &[String]) -> ConvertError {
+pub(crate) fn missing_column(file: &str, expected: &str, columns: &[String]) -> ConvertError {
     if columns.iter().any(|column| column.contains(char::is_control)) {
         let detail =
-            format!("the column {wanted} is missing; its lines may end in another way than others' do");
+            format!("the column {expected} is missing; its lines may end in another way than others' do");
         return ConvertError::content(file, 1, ErrorKind::MissingColumn, detail);
     }
     let name =
-        |column: &String| column.chars().take(LONGEST_NAME).collect::<String>().escape_debug().to_string();
-    let mut shown: Vec<_> = columns.iter().take(SHOWN).map(name).collect();
-    if columns.len() > SHOWN {
-        shown.push(format!("and {} more", columns.len() - SHOWN));
+        |column: &String| column.chars().take(MAX_NAME_CHARS).collect::<String>().escape_debug().to_string();
+    let mut names: Vec<_> = columns.iter().take(MAX_LISTED_COLUMNS).map(name).collect();
+    if columns.len() > MAX_LISTED_COLUMNS {
+        names.push(format!("and {} more", columns.len() - MAX_LISTED_COLUMNS));
     }
-    let detail = format!("the column {wanted} is missing; there are {}", shown.join(", "));
+    let detail = format!("the column {expected} is missing; there are {}", names.join(", "));
     ConvertError::content(file, 1, ErrorKind::MissingColumn, detail)
 }
 
@@ -209,15 +211,15 @@ impl Row<'_> {
     pub(crate) fn bytes(&self, column: usize) -> Result<&[u8], ConvertError> {
         self.record
             .get(column)
-            .ok_or_else(|| self.wrong(ErrorKind::MissingColumn, "the row has too few columns"))
+            .ok_or_else(|| self.error(ErrorKind::MissingColumn, "the row has too few columns"))
     }
 
     pub(crate) fn text(&self, column: usize) -> Result<&str, ConvertError> {
-        std::str::from_utf8(self.bytes(column)?).map_err(|_| self.wrong(ErrorKind::Encoding, NOT_UTF8))
+        std::str::from_utf8(self.bytes(column)?).map_err(|_| self.error(ErrorKind::Encoding, NOT_UTF8))
     }
 
     /// An optional column, empty where it is missing.
-    pub(crate) fn maybe(&self, column: Option<usize>) -> Result<&str, ConvertError> {
+    pub(crate) fn optional_text(&self, column: Option<usize>) -> Result<&str, ConvertError> {
         match column {
             Some(column) if column < self.len() => self.text(column),
             _ => Ok(""),
@@ -228,25 +230,26 @@ impl Row<'_> {
     pub(crate) fn number<N: std::str::FromStr>(
         &self,
         column: usize,
-        called: &str,
+        column_name: &str,
     ) -> Result<N, ConvertError> {
         let text = self.text(column)?.trim();
-        text.parse().map_err(|_| self.wrong(ErrorKind::Value, format!("{called} is not a number that fits")))
+        text.parse()
+            .map_err(|_| self.error(ErrorKind::Value, format!("{column_name} is not a number that fits")))
     }
 
-    pub(crate) fn wrong(&self, wrong: ErrorKind, detail: impl Into<String>) -> ConvertError {
-        ConvertError::content(self.table, self.number, wrong, detail)
+    pub(crate) fn error(&self, kind: ErrorKind, detail: impl Into<String>) -> ConvertError {
+        ConvertError::content(self.table, self.number, kind, detail)
     }
 }
 
 /// A number in the one way in which it can be written; other digits are text like any other.
 pub(crate) fn canonical_number(key: &[u8]) -> Option<u64> {
-    let plain = match key {
+    let is_canonical = match key {
         [b'0'] => true,
         [] | [b'0', ..] => false,
         digits => digits.len() <= 18,
     };
-    if !plain {
+    if !is_canonical {
         return None;
     }
     key.iter().try_fold(0_u64, |sum, digit| {

@@ -4,7 +4,7 @@ use super::{Limits, Member, Role, sniff::HeaderRow};
 use crate::error::ConvertError;
 
 /// Columns that are read, or say again what others say.
-fn read(role: Role) -> Option<&'static [&'static str]> {
+fn converted_columns(role: Role) -> Option<&'static [&'static str]> {
     Some(match role {
         Role::PolisVotes => &["timestamp", "datetime", "comment-id", "voter-id", "vote"],
         Role::PolisComments => &[
@@ -77,7 +77,7 @@ fn read(role: Role) -> Option<&'static [&'static str]> {
 }
 
 /// Column names given by tools, which notes of a public bundle may show.
-const OF_TOOLS: [&str; 7] = [
+const TOOL_COLUMNS: [&str; 7] = [
     "is-meta",
     "importance",
     "important",
@@ -87,54 +87,59 @@ const OF_TOOLS: [&str; 7] = [
     "response time (s)",
 ];
 /// Number of columns that a note lists by name.
-const TOLD: usize = 20;
-const LONGEST: usize = 40;
+const MAX_LISTED_COLUMNS: usize = 20;
+const MAX_NAME_CHARS: usize = 40;
 
 /// Notes about columns that are not converted. With `for_all`, only names that no person can have made up are shown.
-pub(crate) fn unread(
+pub(crate) fn note_dropped_columns(
     files: &[(Member, Role)],
     limits: &Limits,
-    for_all: bool,
+    is_public: bool,
 ) -> Result<Vec<String>, ConvertError> {
     let mut notes = Vec::new();
     for (member, role) in files {
-        let Some(read) = read(*role) else { continue };
-        let columns = HeaderRow::of(member, limits)?.columns();
+        let Some(converted) = converted_columns(*role) else { continue };
+        let columns = HeaderRow::read(member, limits)?.columns();
         let is_count = |name: &str| {
             *role == Role::Tallies
                 && ["-agree-count", "-disagree-count", "-pass-count"]
                     .iter()
                     .any(|ending| name.ends_with(ending))
         };
-        let is_read = |name: &str| name.is_empty() || is_count(name) || among(read, name);
-        let gone: Vec<_> = columns.iter().filter(|name| !is_read(name)).collect();
-        notes.extend(note(&member.name, &gone, for_all));
+        let is_converted =
+            |name: &str| name.is_empty() || is_count(name) || contains_ignoring_case(converted, name);
+        let dropped_columns: Vec<_> = columns.iter().filter(|name| !is_converted(name)).collect();
+        notes.extend(format_note(&member.name, &dropped_columns, is_public));
     }
     Ok(notes)
 }
 
-fn among(names: &[&str], name: &str) -> bool {
-    names.iter().any(|known| known.eq_ignore_ascii_case(name))
+fn contains_ignoring_case(names: &[&str], name: &str) -> bool {
+    names.iter().any(|candidate| candidate.eq_ignore_ascii_case(name))
 }
 
-fn note(file: &str, gone: &[&String], for_all: bool) -> Option<String> {
-    let is_told = |name: &str| {
-        if for_all {
-            among(&OF_TOOLS, name)
+fn format_note(file: &str, dropped_columns: &[&String], is_public: bool) -> Option<String> {
+    let may_list = |name: &str| {
+        if is_public {
+            contains_ignoring_case(&TOOL_COLUMNS, name)
         } else {
-            name.chars().count() <= LONGEST && !name.contains(char::is_control)
+            name.chars().count() <= MAX_NAME_CHARS && !name.contains(char::is_control)
         }
     };
-    let mut told: Vec<_> = gone.iter().filter(|name| is_told(name)).map(|name| (*name).clone()).collect();
-    told.truncate(TOLD);
-    let others = gone.len() - told.len();
-    match (told.is_empty(), others) {
+    let mut listed_names: Vec<_> =
+        dropped_columns.iter().filter(|name| may_list(name)).map(|name| (*name).clone()).collect();
+    listed_names.truncate(MAX_LISTED_COLUMNS);
+    let unlisted_count = dropped_columns.len() - listed_names.len();
+    match (listed_names.is_empty(), unlisted_count) {
         (_, 0) => {}
-        (true, 1) => told.push("1 column".to_owned()),
-        (true, others) => told.push(format!("{others} columns")),
-        (false, others) => told.push(format!("{others} more")),
+        (true, 1) => listed_names.push("1 column".to_owned()),
+        (true, count) => listed_names.push(format!("{count} columns")),
+        (false, count) => listed_names.push(format!("{count} more")),
     }
-    (!gone.is_empty()).then(|| {
-        format!("Columns of {file} that a bundle has no place for were left out: {}.", told.join(", "))
+    (!dropped_columns.is_empty()).then(|| {
+        format!(
+            "Columns of {file} that a bundle has no place for were left out: {}.",
+            listed_names.join(", ")
+        )
     })
 }

@@ -21,7 +21,7 @@ pub(super) type Archive = ZipArchive<ArchivePart>;
 #[derive(Clone, Debug)]
 pub(super) struct ArchivePart {
     file: Arc<File>,
-    at: u64,
+    position: u64,
 }
 
 /// One of its files, by its place in the directory.
@@ -29,38 +29,36 @@ pub(super) struct ArchivePart {
 pub(super) struct Entry {
     pub(super) name: String,
     pub(super) index: usize,
-    pub(super) packed: u64,
+    pub(super) packed_bytes: u64,
 }
 
 /// Bytes that any file may unpack to, however well it is packed.
-pub(super) const HARMLESS: u64 = 64 << 20;
+pub(super) const UNCHECKED_BYTES: u64 = 64 << 20;
 
 /// The files of an archive that hold data. `given` bytes were given: it may have been packed once more.
 pub(super) fn open(
     path: &Path,
     name: &str,
-    given: u64,
+    stored_bytes: u64,
     limits: &Limits,
 ) -> Result<(Archive, Vec<Entry>), ConvertError> {
-    let broken = |error: &dyn std::fmt::Display| {
+    let archive_error = |error: &dyn std::fmt::Display| {
         ConvertError::content(name, None, ErrorKind::Archive, format!("not a whole zip archive: {error}"))
     };
     let file = File::open(path).map_err(|error| ConvertError::io("opening", path, error))?;
     let size = file.metadata().map_err(|error| ConvertError::io("opening", path, error))?.len();
     let file = Arc::new(file);
-    let archive =
-        ZipArchive::new(ArchivePart { file: Arc::clone(&file), at: 0 }).map_err(|error| match cut_within(
-            &mut ArchivePart { file: Arc::clone(&file), at: 0 },
-            size,
-        ) {
-            Ok(Some(within)) => broken(&format_args!("it ends within {within}")),
-            _ => broken(&error),
-        })?;
+    let archive = ZipArchive::new(ArchivePart { file: Arc::clone(&file), position: 0 }).map_err(|error| {
+        match find_truncated_entry(&mut ArchivePart { file: Arc::clone(&file), position: 0 }, size) {
+            Ok(Some(entry)) => archive_error(&format_args!("it ends within {entry}")),
+            _ => archive_error(&error),
+        }
+    })?;
     limits.check_file_count(name, archive.len())?;
-    let listed = listed(
+    let declared_count = declared_file_count(
         archive_end(&file, size).map_err(|error| ConvertError::io("reading", path, error))?.as_slice(),
     );
-    if listed.is_some_and(|listed| listed > archive.len()) {
+    if declared_count.is_some_and(|count| count > archive.len()) {
         return Err(ConvertError::content(
             name,
             None,
@@ -69,43 +67,45 @@ pub(super) fn open(
         ));
     }
     let mut entries = Vec::new();
-    let mut unpacked = 0_u64;
+    let mut unpacked_bytes = 0_u64;
     for index in 0..archive.len() {
-        let entry = archive.by_index_data(index).map_err(|error| broken(&error))?;
-        let name = entry.name().map_err(|error| broken(&error))?.into_owned();
+        let entry = archive.by_index_data(index).map_err(|error| archive_error(&error))?;
+        let name = entry.name().map_err(|error| archive_error(&error))?.into_owned();
         // Folders of a desktop's making hold no data.
         if entry.is_dir() || name.starts_with("__MACOSX/") || name.ends_with(".DS_Store") {
             continue;
         }
-        unpacked = unpacked.saturating_add(entry.size());
-        entries.push(Entry { name, index, packed: entry.compressed_size() });
+        unpacked_bytes = unpacked_bytes.saturating_add(entry.size());
+        entries.push(Entry { name, index, packed_bytes: entry.compressed_size() });
     }
     // All together: entries may share the bytes that they are unpacked from.
-    if unpacked > HARMLESS.max(given.saturating_mul(limits.expansion)) {
-        return Err(limits.bomb(name));
+    if unpacked_bytes > UNCHECKED_BYTES.max(stored_bytes.saturating_mul(limits.expansion)) {
+        return Err(limits.bomb_error(name));
     }
     Ok((archive, entries))
 }
 
 /// True if an archive follows other data, as in a self-extracting one. Only files called `.zip` are searched.
-pub(super) fn follows(path: &Path) -> bool {
+pub(super) fn has_appended_archive(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
     let opened = || File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
     ending.is_some_and(|ending| ["zip", "exe"].contains(&ending.as_str()))
-        && opened().and_then(|(size, file)| archive_end(&file, size)).is_ok_and(|end| listed(&end).is_some())
+        && opened()
+            .and_then(|(size, file)| archive_end(&file, size))
+            .is_ok_and(|end| declared_file_count(&end).is_some())
 }
 
 /// Reads the end of the archive's directory: a record of 22 bytes and a comment.
 fn archive_end(file: &File, size: u64) -> io::Result<Vec<u8>> {
-    let from = size.saturating_sub(22 + u64::from(u16::MAX));
-    let mut end = vec![0; usize::try_from(size - from).unwrap_or_default()];
-    file.read_exact_at(&mut end, from)?;
+    let offset = size.saturating_sub(22 + u64::from(u16::MAX));
+    let mut end = vec![0; usize::try_from(size - offset).unwrap_or_default()];
+    file.read_exact_at(&mut end, offset)?;
     Ok(end)
 }
 
 /// Number of files according to the directory's end, if it is small enough to be stored there. Of several files of
 /// one name only the last is read.
-fn listed(end: &[u8]) -> Option<usize> {
+fn declared_file_count(end: &[u8]) -> Option<usize> {
     let at = memchr::memmem::rfind(end, b"PK\x05\x06")?;
     let count = u16::from_le_bytes(*end.get(at + 10..)?.first_chunk()?);
     (count < u16::MAX).then_some(count.into())
@@ -113,93 +113,94 @@ fn listed(end: &[u8]) -> Option<usize> {
 
 /// Finds the file within which an archive without its directory was cut off. Each file has a header of its own, with
 /// its lengths before or behind its data.
-fn cut_within(file: &mut ArchivePart, size: u64) -> io::Result<Option<String>> {
+fn find_truncated_entry(file: &mut ArchivePart, size: u64) -> io::Result<Option<String>> {
     let mut at = 0;
     while at < size {
         file.seek(SeekFrom::Start(at))?;
-        let mut head = Vec::with_capacity(HEAD);
-        file.take(HEAD as u64).read_to_end(&mut head)?;
-        match head.first_chunk() {
+        let mut header = Vec::with_capacity(HEADER_BYTES);
+        file.take(HEADER_BYTES as u64).read_to_end(&mut header)?;
+        match header.first_chunk() {
             Some(b"PK\x03\x04") => {}
             Some(b"PK\x01\x02" | b"PK\x05\x06" | b"PK\x06\x06") => {
                 return Ok(Some("its list of files".to_owned()));
             }
             _ => return Ok(None),
         }
-        let short = |at: usize| Some(u16::from_le_bytes(*head.get(at..)?.first_chunk()?));
-        let long = |at: usize| Some(u32::from_le_bytes(*head.get(at..)?.first_chunk()?));
-        let (Some(flags), Some(packed), Some(name), Some(more)) = (short(6), long(18), short(26), short(28))
+        let short = |at: usize| Some(u16::from_le_bytes(*header.get(at..)?.first_chunk()?));
+        let long = |at: usize| Some(u32::from_le_bytes(*header.get(at..)?.first_chunk()?));
+        let (Some(flags), Some(packed_size), Some(name_length), Some(extra_length)) =
+            (short(6), long(18), short(26), short(28))
         else {
             return Ok(None);
         };
-        let mut written = Vec::new();
-        if file.take(name.into()).read_to_end(&mut written)? < usize::from(name) {
+        let mut name_bytes = Vec::new();
+        if file.take(name_length.into()).read_to_end(&mut name_bytes)? < usize::from(name_length) {
             return Ok(None);
         }
-        let within = Ok(Some(String::from_utf8_lossy(&written).into_owned()));
-        let data = at + HEAD as u64 + u64::from(name) + u64::from(more);
-        let next = match packed {
+        let truncated_entry = Ok(Some(String::from_utf8_lossy(&name_bytes).into_owned()));
+        let data = at + HEADER_BYTES as u64 + u64::from(name_length) + u64::from(extra_length);
+        let next = match packed_size {
             u32::MAX => return Ok(None),
-            0 if flags & TOLD_BEHIND != 0 => behind(file, data)?,
-            packed => Some(data + u64::from(packed)),
+            0 if flags & HAS_DATA_DESCRIPTOR != 0 => find_data_end(file, data)?,
+            size => Some(data + u64::from(size)),
         };
         match next {
             Some(next) if next <= size => at = next,
-            _ => return within,
+            _ => return truncated_entry,
         }
     }
     Ok(None)
 }
 
 /// Bytes before the name of a file.
-const HEAD: usize = 30;
+const HEADER_BYTES: usize = 30;
 /// The flag of a file whose length was not known when its head was written.
-const TOLD_BEHIND: u16 = 1 << 3;
+const HAS_DATA_DESCRIPTOR: u16 = 1 << 3;
 
 /// Offset of the end of data that begins at `data` and is followed by its length.
-fn behind(file: &mut ArchivePart, data: u64) -> io::Result<Option<u64>> {
-    let (mut window, mut passed) = (Vec::new(), data);
+fn find_data_end(file: &mut ArchivePart, data: u64) -> io::Result<Option<u64>> {
+    let (mut window, mut window_start) = (Vec::new(), data);
     file.seek(SeekFrom::Start(data))?;
     loop {
-        let read = file.take(BLOCK).read_to_end(&mut window)?;
-        for found in memchr::memmem::find_iter(&window, b"PK\x07\x08") {
-            let length = passed + found as u64 - data;
-            let told = |at: usize| window.get(found + at..);
-            if told(8)
-                .and_then(|told| told.first_chunk())
-                .is_some_and(|told| u64::from(u32::from_le_bytes(*told)) == length)
+        let byte_count = file.take(BLOCK).read_to_end(&mut window)?;
+        for index in memchr::memmem::find_iter(&window, b"PK\x07\x08") {
+            let length = window_start + index as u64 - data;
+            let field_at = |at: usize| window.get(index + at..);
+            if field_at(8)
+                .and_then(|bytes| bytes.first_chunk())
+                .is_some_and(|bytes| u64::from(u32::from_le_bytes(*bytes)) == length)
             {
                 return Ok(Some(data + length + 16));
             }
         }
-        if read == 0 {
+        if byte_count == 0 {
             return Ok(None);
         }
         // One may lie across two blocks.
-        let kept = window.len().saturating_sub(16);
-        window.drain(..kept);
-        passed += kept as u64;
+        let consumed = window.len().saturating_sub(16);
+        window.drain(..consumed);
+        window_start += consumed as u64;
     }
 }
 
 const BLOCK: u64 = 1 << 20;
 
 impl Read for ArchivePart {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let count = self.file.read_at(into, self.at)?;
-        self.at += count as u64;
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(buffer, self.position)?;
+        self.position += count as u64;
         Ok(count)
     }
 }
 
 impl Seek for ArchivePart {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let (from, by) = match to {
+        let (base, offset) = match to {
             SeekFrom::Start(at) => (at, 0),
-            SeekFrom::Current(by) => (self.at, by),
-            SeekFrom::End(by) => (self.file.metadata()?.len(), by),
+            SeekFrom::Current(offset) => (self.position, offset),
+            SeekFrom::End(offset) => (self.file.metadata()?.len(), offset),
         };
-        self.at = from.checked_add_signed(by).ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(self.at)
+        self.position = base.checked_add_signed(offset).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.position)
     }
 }

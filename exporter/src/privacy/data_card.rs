@@ -36,27 +36,32 @@ pub(crate) struct Card {
 }
 
 /// `withheld`: the operator does not want it shared, whatever its content would allow.
-pub(crate) fn card(content: Content, withheld: bool, limitations: &[String]) -> Card {
-    let direct = content.named || content.identifying_text;
-    let text_is_fine = !content.participant_text || content.text_reviewed;
-    let suitable =
-        content.suppressed && !content.linked && !content.refers && !direct && text_is_fine && !withheld;
-    let mut said = Vec::new();
+pub(crate) fn compute_card(content: Content, withheld: bool, limitations: &[String]) -> Card {
+    let has_direct_identifiers = content.named || content.identifying_text;
+    let text_is_cleared = !content.participant_text || content.text_reviewed;
+    let suitable = content.suppressed
+        && !content.linked
+        && !content.refers
+        && !has_direct_identifiers
+        && text_is_cleared
+        && !withheld;
+    let mut standard_limitations = Vec::new();
     if content.linked {
-        said.push(
+        standard_limitations.push(
             "Pseudonyms do not make answers anonymous: most participants can be told by their answers.",
         );
     }
     if content.suppressed {
-        said.push("Small counts and items with few answers are left out.");
+        standard_limitations.push("Small counts and items with few answers are left out.");
     }
     if content.participant_text {
-        said.push("Texts are the participants' own and may tell who wrote them.");
+        standard_limitations.push("Texts are the participants' own and may tell who wrote them.");
     }
-    let limitations = said.into_iter().map(str::to_owned).chain(limitations.iter().cloned()).collect();
+    let limitations =
+        standard_limitations.into_iter().map(str::to_owned).chain(limitations.iter().cloned()).collect();
     Card {
         participant_data: content.responses || content.participant_text,
-        direct_identifiers: direct,
+        direct_identifiers: has_direct_identifiers,
         participant_text: content.participant_text,
         linkage: content.linked || content.refers,
         aggregation: match content {
@@ -100,15 +105,15 @@ mod tests {
     #[test]
     fn only_suppressed_counts_with_reviewed_texts_are_public() {
         for content in every_content() {
-            let card = card(content, false, &[]);
-            let may = content.suppressed
+            let card = compute_card(content, false, &[]);
+            let may_share = content.suppressed
                 && !content.linked
                 && !content.refers
                 && !content.named
                 && !content.identifying_text
                 && (!content.participant_text || content.text_reviewed);
-            assert_eq!(card.suitable, may, "{content:?}");
-            assert_eq!(card.publication == publication::PUBLIC, may);
+            assert_eq!(card.suitable, may_share, "{content:?}");
+            assert_eq!(card.publication == publication::PUBLIC, may_share);
             assert_eq!(card.linkage, content.linked || content.refers);
             assert_eq!(card.direct_identifiers, content.named || content.identifying_text);
             assert_eq!(card.participant_text, content.participant_text);
@@ -119,7 +124,8 @@ mod tests {
     #[test]
     fn an_operator_only_makes_it_stricter() {
         for content in every_content() {
-            let (free, withheld) = (card(content, false, &[]), card(content, true, &["more".to_owned()]));
+            let (free, withheld) =
+                (compute_card(content, false, &[]), compute_card(content, true, &["more".to_owned()]));
             assert!(!withheld.suitable);
             assert_ne!(withheld.publication, publication::PUBLIC);
             let flags = |card: &Card| {

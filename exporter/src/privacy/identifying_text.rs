@@ -47,10 +47,10 @@ const IP: &str = r"(?xi)
 const YEARS: &str = r"(?x)^(?:1[5-9]|2[01])\d\d
     (?: \x20? \p{Pd} \x20? (?:1[5-9]|2[01])\d\d | [-/] (?:0\d|1[0-2]) [-/] [0-3]\d )$";
 
-static PATTERNS: LazyLock<Vec<Regex>> = LazyLock::new(|| KINDS.iter().map(|kind| compiled(kind.1)).collect());
-static SPAN: LazyLock<Regex> = LazyLock::new(|| compiled(YEARS));
+static PATTERNS: LazyLock<Vec<Regex>> = LazyLock::new(|| KINDS.iter().map(|kind| compile(kind.1)).collect());
+static YEARS_PATTERN: LazyLock<Regex> = LazyLock::new(|| compile(YEARS));
 
-fn compiled(pattern: &str) -> Regex {
+fn compile(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the pattern is a constant")
 }
 
@@ -58,44 +58,45 @@ fn compiled(pattern: &str) -> Regex {
 pub(crate) fn redact(text: &str) -> (String, u64) {
     let (mut text, mut count) = (text.to_owned(), 0);
     for ((token, ..), pattern) in KINDS.iter().zip(PATTERNS.iter()) {
-        let mut found = 0;
-        let replaced = pattern.replace_all(&text, |whole: &regex::Captures<'_>| {
-            let whole = &whole[0];
-            if SPAN.is_match(whole) {
-                return whole.to_owned();
+        let mut replacements = 0;
+        let replaced = pattern.replace_all(&text, |captures: &regex::Captures<'_>| {
+            let identifier = &captures[0];
+            if YEARS_PATTERN.is_match(identifier) {
+                return identifier.to_owned();
             }
-            found += 1;
+            replacements += 1;
             // The character before a handle belongs to the text.
-            let kept = if *token == "[handle]" && !whole.starts_with('@') {
-                whole.chars().next().map_or(0, char::len_utf8)
+            let prefix_length = if *token == "[handle]" && !identifier.starts_with('@') {
+                identifier.chars().next().map_or(0, char::len_utf8)
             } else {
                 0
             };
-            format!("{}{token}", &whole[..kept])
+            format!("{}{token}", &identifier[..prefix_length])
         });
-        if found > 0 {
+        if replacements > 0 {
             text = replaced.into_owned();
-            count += found;
+            count += replacements;
         }
     }
     (text, count)
 }
 
 /// Dates, and numbers without a sign, a space or a zero before them: tools do not write telephone numbers like that.
-const COUNTED: &str =
+const COUNT_OR_DATE: &str =
     r"(?x)^(?: [1-9]\d* | (?:1[5-9]|2[01])\d\d [-./] (?:0\d|1[0-2]) [-./] [0-3]\d (?:\x20\d\d)? )$";
 /// Digests and random ids.
 const DIGEST: &str =
     r"(?xi) \b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b | \b[0-9a-f]{32,}\b";
 
-static COUNT: LazyLock<Regex> = LazyLock::new(|| compiled(COUNTED));
-static DIGESTS: LazyLock<Regex> = LazyLock::new(|| compiled(DIGEST));
+static COUNT_OR_DATE_PATTERN: LazyLock<Regex> = LazyLock::new(|| compile(COUNT_OR_DATE));
+static DIGEST_PATTERN: LazyLock<Regex> = LazyLock::new(|| compile(DIGEST));
 
 /// Encoded `@`, as in addresses of web pages.
-static ESCAPED: LazyLock<Regex> = LazyLock::new(|| compiled("%(?:25)*40"));
+static ESCAPED_AT_SIGN: LazyLock<Regex> = LazyLock::new(|| compile("%(?:25)*40"));
 
 /// A number with the sign of its country's.
-static ABROAD: LazyLock<Regex> = LazyLock::new(|| compiled(r"\+\(?\d(?:[\s().\p{Pd}\u{2212}/]{0,2}\d){7,}"));
+static INTERNATIONAL_NUMBER: LazyLock<Regex> =
+    LazyLock::new(|| compile(r"\+\(?\d(?:[\s().\p{Pd}\u{2212}/]{0,2}\d){7,}"));
 
 /// True if an id holds an e-mail address, or is a handle or a telephone number. Digits and dots alone belong to ids.
 pub(crate) fn is_address(id: &[u8]) -> bool {
@@ -103,7 +104,7 @@ pub(crate) fn is_address(id: &[u8]) -> bool {
         return false;
     }
     let id = String::from_utf8_lossy(id);
-    id.contains(['@', '\u{ff20}']) || ESCAPED.is_match(&id) || ABROAD.is_match(&id)
+    id.contains(['@', '\u{ff20}']) || ESCAPED_AT_SIGN.is_match(&id) || INTERNATIONAL_NUMBER.is_match(&id)
 }
 
 /// True if something in the text would identify a person directly.
@@ -117,14 +118,19 @@ pub(crate) fn identifies(text: &str, hand: Hand) -> bool {
     }
     let digests;
     let text = if hand == Hand::Tool {
-        digests = DIGESTS.replace_all(text, "");
+        digests = DIGEST_PATTERN.replace_all(text, "");
         &digests
     } else {
         text
     };
-    let harmless = |found: &str| SPAN.is_match(found) || hand == Hand::Tool && COUNT.is_match(found);
-    let found = |pattern: &Regex| pattern.find_iter(text).any(|found| !harmless(found.as_str()));
-    KINDS.iter().zip(PATTERNS.iter()).any(|((.., person), pattern)| *person && found(pattern))
+    let is_harmless = |fragment: &str| {
+        YEARS_PATTERN.is_match(fragment) || hand == Hand::Tool && COUNT_OR_DATE_PATTERN.is_match(fragment)
+    };
+    let matches = |pattern: &Regex| pattern.find_iter(text).any(|fragment| !is_harmless(fragment.as_str()));
+    KINDS
+        .iter()
+        .zip(PATTERNS.iter())
+        .any(|((.., identifies_person), pattern)| *identifies_person && matches(pattern))
 }
 
 #[cfg(test)]
@@ -132,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_names_somebody_is_replaced_and_counted() {
+    fn identifiers_are_replaced_and_counted() {
         let text = "Ask jo.li+x@city.example or @jo_li, call +49 (30) 1234-5678, see https://a.example/?u=1 from 10.1.2.3";
         let (redacted, count) = redact(text);
         assert_eq!(redacted, "Ask [email] or [handle], call [phone], see [url] from [ip]");
@@ -141,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_numbers_are_found_however_they_are_written() {
+    fn every_spelling_of_an_identifier_is_found() {
         for (token, forms) in [
             (
                 "[email]",
@@ -223,7 +229,7 @@ mod tests {
         }
     }
     #[test]
-    fn counts_dates_and_digests_of_tools_are_no_numbers_of_people() {
+    fn counts_dates_and_digests_identify_nobody() {
         for text in [
             "10000000 answers were replaced",
             "2 files were not used: polis-2024-05-06.csv, 20240506.csv",

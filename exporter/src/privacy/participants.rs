@@ -23,18 +23,18 @@ use crate::{error::ConvertError, input::table::canonical_number, json::write, pl
 pub struct Key(pub(crate) Vec<u8>);
 
 /// Keys shorter than this can be guessed.
-const LEAST_KEY: usize = 16;
-const FRESH_KEY: usize = 32;
+const MIN_KEY_BYTES: usize = 16;
+const FRESH_KEY_BYTES: usize = 32;
 
 impl Key {
     /// Key made of kept bytes, so that bundles can be linked.
     pub fn kept(bytes: Vec<u8>) -> Option<Self> {
-        (bytes.len() >= LEAST_KEY).then_some(Self(bytes))
+        (bytes.len() >= MIN_KEY_BYTES).then_some(Self(bytes))
     }
 
     /// Makes a key of random bytes, which is thrown away with the process.
-    pub(crate) fn fresh() -> Result<Self, ConvertError> {
-        let mut bytes = vec![0; FRESH_KEY];
+    pub(crate) fn generate() -> Result<Self, ConvertError> {
+        let mut bytes = vec![0; FRESH_KEY_BYTES];
         let failed =
             |error| ConvertError::Io { doing: "making a key".to_owned(), error: io::Error::other(error) };
         getrandom::fill(&mut bytes).map_err(failed)?;
@@ -78,11 +78,11 @@ pub(crate) struct ParticipantRegistry {
     pseudonyms: Vec<u128>,
     /// Groups by participant number, only as long as needed: many sources have no groups.
     number_groups: Vec<u16>,
-    numbers: HashMap<u64, (u128, u16)>,
-    others: HashMap<Box<[u8]>, (u128, u16)>,
+    large_numbers: HashMap<u64, (u128, u16)>,
+    by_text: HashMap<Box<[u8]>, (u128, u16)>,
     /// Participants known before the first row.
-    known: HashMap<Box<[u8]>, KnownParticipant>,
-    external: HashMap<Box<[u8]>, String>,
+    known_participants: HashMap<Box<[u8]>, KnownParticipant>,
+    external_ids: HashMap<Box<[u8]>, String>,
     /// References that are not pseudonyms, if asked for.
     names: ReferenceNames,
     count: u64,
@@ -102,10 +102,10 @@ struct KnownParticipant {
 #[derive(Debug, Default)]
 pub(crate) struct WithoutAnswers {
     /// Participants who should have answers according to a table.
-    pub(crate) said: u64,
-    pub(crate) others: u64,
+    pub(crate) with_stated_answers: u64,
+    pub(crate) without_stated_answers: u64,
     /// Answers that are missing according to a table.
-    pub(crate) answers: u64,
+    pub(crate) missing_answers: u64,
 }
 
 /// Numbers below this are looked up by index; the index takes 16 MiB at most.
@@ -123,10 +123,10 @@ impl ParticipantRegistry {
             naming,
             pseudonyms: Vec::new(),
             number_groups: Vec::new(),
-            numbers: HashMap::new(),
-            others: HashMap::new(),
-            known: HashMap::new(),
-            external: HashMap::new(),
+            large_numbers: HashMap::new(),
+            by_text: HashMap::new(),
+            known_participants: HashMap::new(),
+            external_ids: HashMap::new(),
             names: ReferenceNames::default(),
             count: 0,
             hidden_below: HiddenBelow::default(),
@@ -144,59 +144,59 @@ impl ParticipantRegistry {
     }
 
     pub(crate) fn set_group(&mut self, id: &[u8], group: u16) {
-        self.known.entry(id.into()).or_default().group = group;
+        self.known_participants.entry(id.into()).or_default().group = group;
     }
 
     /// Sets how many answers the participant has according to a table beside the votes.
     pub(crate) fn set_answers(&mut self, id: &[u8], answers: u32) {
-        self.known.entry(id.into()).or_default().answers = answers;
+        self.known_participants.entry(id.into()).or_default().answers = answers;
     }
 
-    pub(crate) fn wants_external(&self) -> bool {
+    pub(crate) fn uses_external_ids(&self) -> bool {
         self.naming == Participants::ExternalIds
     }
 
-    pub(crate) fn set_external(&mut self, id: &[u8], external: &str) {
-        if self.wants_external() {
-            self.external.insert(id.into(), external.to_owned());
+    pub(crate) fn set_external_id(&mut self, id: &[u8], external: &str) {
+        if self.uses_external_ids() {
+            self.external_ids.insert(id.into(), external.to_owned());
         }
     }
 
     /// Forgets who answered, because the rows will come again.
-    pub(crate) fn again(&mut self) {
+    pub(crate) fn forget_answers(&mut self) {
         self.pseudonyms.clear();
         self.number_groups.clear();
-        self.numbers.clear();
-        self.others.clear();
+        self.large_numbers.clear();
+        self.by_text.clear();
         self.count = 0;
     }
 
     /// Pseudonym of a participant who may never have answered.
     pub(crate) fn pseudonym(&self, id: &[u8]) -> u128 {
         if self.naming == Participants::KeepPseudonyms
-            && let Some(kept) = number_of(id)
+            && let Some(pseudonym) = number_of(id)
         {
-            return kept;
+            return pseudonym;
         }
         let mut mac = self.mac.clone();
         mac.update(id);
-        let code = mac.finalize().into_bytes();
-        let mut first = [0; 16];
-        first.copy_from_slice(&code[..16]);
+        let digest = mac.finalize().into_bytes();
+        let mut leading_bytes = [0; 16];
+        leading_bytes.copy_from_slice(&digest[..16]);
         // 0 stands for nobody.
-        u128::from_be_bytes(first).max(1)
+        u128::from_be_bytes(leading_bytes).max(1)
     }
 
     /// Looks up the pseudonym and group of a participant who answers.
     #[inline]
-    pub(crate) fn see(&mut self, id: &[u8]) -> (u128, u16) {
+    pub(crate) fn look_up(&mut self, id: &[u8]) -> (u128, u16) {
         let Some(number) = canonical_number(id) else {
-            return match self.others.get(id) {
-                Some(seen) => *seen,
+            return match self.by_text.get(id) {
+                Some(participant) => *participant,
                 None => {
-                    let seen = self.first_sight(id);
-                    self.others.insert(id.into(), seen);
-                    seen
+                    let participant = self.register(id);
+                    self.by_text.insert(id.into(), participant);
+                    participant
                 }
             };
         };
@@ -206,93 +206,98 @@ impl ParticipantRegistry {
     /// Looks up a participant like `see`, for an id that is a canonical number.
     #[inline]
     pub(crate) fn look_up_number(&mut self, number: u64) -> (u128, u16) {
-        let seen = if number < DIRECT_IDS {
-            self.by_number(number as usize)
+        let participant = if number < DIRECT_IDS {
+            self.find_by_number(number as usize)
         } else {
-            self.numbers.get(&number).copied()
+            self.large_numbers.get(&number).copied()
         };
-        seen.unwrap_or_else(|| self.first_of(number))
+        participant.unwrap_or_else(|| self.register_number(number))
     }
 
     #[inline]
-    fn by_number(&self, number: usize) -> Option<(u128, u16)> {
-        let who = *self.pseudonyms.get(number)?;
+    fn find_by_number(&self, number: usize) -> Option<(u128, u16)> {
+        let pseudonym = *self.pseudonyms.get(number)?;
         let group = || self.number_groups.get(number).copied().unwrap_or_default();
-        (who != 0).then(|| (who, group()))
+        (pseudonym != 0).then(|| (pseudonym, group()))
     }
 
     #[cold]
-    fn first_of(&mut self, number: u64) -> (u128, u16) {
-        let seen = self.first_sight(number.to_string().as_bytes());
+    fn register_number(&mut self, number: u64) -> (u128, u16) {
+        let participant = self.register(number.to_string().as_bytes());
         if number >= DIRECT_IDS {
-            self.numbers.insert(number, seen);
-            return seen;
+            self.large_numbers.insert(number, participant);
+            return participant;
         }
         let index = number as usize;
         if self.pseudonyms.len() <= index {
             self.pseudonyms.resize(index + 1, 0);
         }
-        self.pseudonyms[index] = seen.0;
-        if !self.known.is_empty() {
+        self.pseudonyms[index] = participant.0;
+        if !self.known_participants.is_empty() {
             if self.number_groups.len() <= index {
                 self.number_groups.resize(index + 1, 0);
             }
-            self.number_groups[index] = seen.1;
+            self.number_groups[index] = participant.1;
         }
-        seen
+        participant
     }
 
     #[cold]
-    fn first_sight(&mut self, id: &[u8]) -> (u128, u16) {
+    fn register(&mut self, id: &[u8]) -> (u128, u16) {
         self.count += 1;
-        let who = self.pseudonym(id);
+        let pseudonym = self.pseudonym(id);
         let name = match self.naming {
             Participants::SourceIds => Some(String::from_utf8_lossy(id).into_owned()),
-            Participants::ExternalIds => self.external.get(id).cloned(),
+            Participants::ExternalIds => self.external_ids.get(id).cloned(),
             Participants::Pseudonyms | Participants::KeepPseudonyms => None,
         };
         if let Some(name) = name {
             let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
-            names.insert(who, format!("{PREFIX}{name}"));
+            names.insert(pseudonym, format!("{PREFIX}{name}"));
         }
-        (who, self.known.get(id).map_or(0, |known| known.group))
+        (pseudonym, self.known_participants.get(id).map_or(0, |participant| participant.group))
     }
 
     /// References to those of each group who have answered, in order.
     pub(crate) fn members(&self, groups: usize) -> Vec<Vec<String>> {
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
         let mut members = vec![Vec::new(); groups];
-        for (id, known) in &self.known {
-            let Some(who) = self.seen(id) else { continue };
-            let name = names.get(&who).cloned().unwrap_or_else(|| reference(who));
+        for (id, participant) in &self.known_participants {
+            let Some(pseudonym) = self.find_pseudonym(id) else { continue };
+            let name = names.get(&pseudonym).cloned().unwrap_or_else(|| reference(pseudonym));
             // 0 stands for no group.
-            if let Some(of_group) = usize::from(known.group).checked_sub(1).and_then(|at| members.get_mut(at))
+            if let Some(group_members) =
+                usize::from(participant.group).checked_sub(1).and_then(|at| members.get_mut(at))
             {
-                of_group.push(name);
+                group_members.push(name);
             }
         }
-        members.iter_mut().for_each(|of_group| of_group.sort());
+        members.iter_mut().for_each(|group_members| group_members.sort());
         members
     }
 
     /// Counts participants known beforehand who have not answered.
-    pub(crate) fn silent(&self) -> WithoutAnswers {
-        let mut silent = WithoutAnswers::default();
-        for (_, known) in self.known.iter().filter(|(id, _)| self.seen(id).is_none()) {
-            let said = u64::from(known.answers > 0);
-            silent.said += said;
-            silent.others += 1 - said;
-            silent.answers += u64::from(known.answers);
+    pub(crate) fn count_silent(&self) -> WithoutAnswers {
+        let mut totals = WithoutAnswers::default();
+        for (_, participant) in
+            self.known_participants.iter().filter(|(id, _)| self.find_pseudonym(id).is_none())
+        {
+            let with_stated_answers = u64::from(participant.answers > 0);
+            totals.with_stated_answers += with_stated_answers;
+            totals.without_stated_answers += 1 - with_stated_answers;
+            totals.missing_answers += u64::from(participant.answers);
         }
-        silent
+        totals
     }
 
     /// Somebody who has answered.
-    fn seen(&self, id: &[u8]) -> Option<u128> {
+    fn find_pseudonym(&self, id: &[u8]) -> Option<u128> {
         match canonical_number(id) {
-            Some(number) if number < DIRECT_IDS => self.by_number(number as usize).map(|seen| seen.0),
-            Some(number) => self.numbers.get(&number).map(|seen| seen.0),
-            None => self.others.get(id).map(|seen| seen.0),
+            Some(number) if number < DIRECT_IDS => {
+                self.find_by_number(number as usize).map(|participant| participant.0)
+            }
+            Some(number) => self.large_numbers.get(&number).map(|participant| participant.0),
+            None => self.by_text.get(id).map(|participant| participant.0),
         }
     }
 
@@ -325,14 +330,14 @@ pub(crate) fn refers(text: &[u8]) -> bool {
 
 /// True if an id holds the digits of a pseudonym that are not part of one of the names in `called_by`.
 #[inline]
-pub(crate) fn has_pseudonym(id: &[u8], called_by: &[&[u8]]) -> bool {
+pub(crate) fn has_pseudonym(id: &[u8], names: &[&[u8]]) -> bool {
     // Random digits do not begin like a number that is filled up with noughts.
     let is_pseudonym = |word: &[u8]| {
         word.len() == 32 && word.iter().all(u8::is_ascii_hexdigit) && !word.starts_with(b"00000000")
     };
-    let another = |word: &[u8]| called_by.iter().any(|name| memchr::memmem::find(name, word).is_some());
+    let is_in_name = |word: &[u8]| names.iter().any(|name| memchr::memmem::find(name, word).is_some());
     id.len() >= 32
-        && id.split(|byte| !byte.is_ascii_alphanumeric()).any(|word| is_pseudonym(word) && !another(word))
+        && id.split(|byte| !byte.is_ascii_alphanumeric()).any(|word| is_pseudonym(word) && !is_in_name(word))
 }
 
 /// Value of eight hexadecimal digits; unspecified for other bytes.
@@ -352,18 +357,18 @@ fn hex(eight: [u8; 8]) -> u32 {
 mod tests {
     use super::*;
 
-    fn people(naming: Participants) -> ParticipantRegistry {
+    fn new_registry(naming: Participants) -> ParticipantRegistry {
         ParticipantRegistry::new(&Key::kept(vec![7; 32]).unwrap(), "scope", naming)
     }
 
     #[test]
-    fn everybody_has_one_pseudonym_however_they_are_numbered() {
-        let mut people = people(Participants::Pseudonyms);
+    fn each_id_has_one_pseudonym() {
+        let mut people = new_registry(Participants::Pseudonyms);
         people.set_group(b"12", 3);
         let ids: [&[u8]; 6] = [b"12", b"0", b"1048575", b"1048576", b"012", b"p12"];
-        let first: Vec<_> = ids.iter().map(|id| people.see(id)).collect();
-        let again: Vec<_> = ids.iter().map(|id| people.see(id)).collect();
-        assert_eq!(first, again);
+        let first: Vec<_> = ids.iter().map(|id| people.look_up(id)).collect();
+        let repeated: Vec<_> = ids.iter().map(|id| people.look_up(id)).collect();
+        assert_eq!(first, repeated);
         assert_eq!(people.count(), 6);
         let mut distinct: Vec<_> = first.iter().map(|seen| seen.0).collect();
         distinct.sort_unstable();
@@ -375,32 +380,33 @@ mod tests {
     #[test]
     fn key_and_scope_separate_bundles() {
         let key = Key::kept(vec![7; 32]).unwrap();
-        let other = Key::kept(vec![8; 32]).unwrap();
-        let of = |key, scope| ParticipantRegistry::new(key, scope, Participants::Pseudonyms).pseudonym(b"1");
-        assert_eq!(of(&key, "a"), of(&key, "a"));
-        assert_ne!(of(&key, "a"), of(&key, "b"));
-        assert_ne!(of(&key, "a"), of(&other, "a"));
+        let other_key = Key::kept(vec![8; 32]).unwrap();
+        let pseudonym_of =
+            |key, scope| ParticipantRegistry::new(key, scope, Participants::Pseudonyms).pseudonym(b"1");
+        assert_eq!(pseudonym_of(&key, "a"), pseudonym_of(&key, "a"));
+        assert_ne!(pseudonym_of(&key, "a"), pseudonym_of(&key, "b"));
+        assert_ne!(pseudonym_of(&key, "a"), pseudonym_of(&other_key, "a"));
         assert!(Key::kept(vec![1; 15]).is_none());
     }
 
     #[test]
-    fn a_key_is_its_owners_alone() {
+    fn key_readable_by_others_is_reported() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        for (mode, open) in
+        for (mode, is_exposed) in
             [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o644, true), (0o666, true)]
         {
             std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
-            let found = Key::open_to_others(&file.path().metadata().unwrap());
-            assert_eq!(found, open.then_some(mode), "{mode:o}");
+            let exposed_mode = Key::open_to_others(&file.path().metadata().unwrap());
+            assert_eq!(exposed_mode, is_exposed.then_some(mode), "{mode:o}");
         }
     }
 
     #[test]
     fn pseudonyms_are_kept_only_when_asked() {
-        let written = format!("{PREFIX}{:032x}", 0xab_u128);
-        assert_eq!(people(Participants::KeepPseudonyms).pseudonym(written.as_bytes()), 0xab);
-        assert_ne!(people(Participants::Pseudonyms).pseudonym(written.as_bytes()), 0xab);
-        assert_ne!(people(Participants::KeepPseudonyms).pseudonym(b"171"), 0xab);
+        let reference = format!("{PREFIX}{:032x}", 0xab_u128);
+        assert_eq!(new_registry(Participants::KeepPseudonyms).pseudonym(reference.as_bytes()), 0xab);
+        assert_ne!(new_registry(Participants::Pseudonyms).pseudonym(reference.as_bytes()), 0xab);
+        assert_ne!(new_registry(Participants::KeepPseudonyms).pseudonym(b"171"), 0xab);
     }
 
     #[test]
@@ -426,17 +432,17 @@ mod tests {
     }
 
     #[test]
-    fn a_pseudonym_has_one_way_to_be_written() {
+    fn pseudonym_has_one_spelling() {
         for number in [1, 0xab, 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210, u128::MAX] {
-            let written = format!("{PREFIX}{number:032x}");
-            assert_eq!(number_of(written.as_bytes()), Some(number));
+            let reference = format!("{PREFIX}{number:032x}");
+            assert_eq!(number_of(reference.as_bytes()), Some(number));
             for other in [
-                &written[1..],
-                &written[..written.len() - 1],
-                &format!("{written}0"),
-                &written.to_uppercase(),
+                &reference[1..],
+                &reference[..reference.len() - 1],
+                &format!("{reference}0"),
+                &reference.to_uppercase(),
                 &format!("{PREFIX}{number:032X}").replace('0', "O"),
-                &written.replace('1', "g").replace('f', "F").replace('a', ":"),
+                &reference.replace('1', "g").replace('f', "F").replace('a', ":"),
             ] {
                 assert_eq!(number_of(other.as_bytes()), None, "{other}");
             }

@@ -9,14 +9,14 @@ pub(crate) type Counts = [u64; Answer::ALL.len()];
 
 /// Counts of a table that may be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum Disclosure {
     /// Too few people answered, whatever they answered.
-    Nothing,
+    Withheld,
     /// The flags say which cells are hidden.
-    All { hidden: Hidden },
+    Table { hidden: HiddenCells },
 }
 
-pub(crate) type Hidden = [bool; Answer::ALL.len()];
+pub(crate) type HiddenCells = [bool; Answer::ALL.len()];
 
 /// Hides every count from 1 to k - 1, and the smallest other ones until the hidden counts are neither a single one
 /// nor of fewer than k people. If they could be found out even so, all counts are hidden. A table is left out by its
@@ -25,33 +25,39 @@ pub(crate) type Hidden = [bool; Answer::ALL.len()];
 /// With more people than `answers` to choose from, hiding all counts always works: a table of ones except for a
 /// single count is hidden whole, too, whichever answer that count is of. With as many people as answers it may be
 /// nothing but ones.
-pub(crate) fn suppress(counts: &Counts, k: u64, answers: u64) -> Shown {
+pub(crate) fn suppress(counts: &Counts, k: u64, answers: u64) -> Disclosure {
     let total = counts.iter().sum::<u64>();
     if total <= answers {
-        return Shown::Nothing;
+        return Disclosure::Withheld;
     }
-    match first_choice(counts, k) {
-        None => Shown::Nothing,
-        Some(hidden) if !hidden.contains(&true) || ambiguous(counts, hidden, k) => Shown::All { hidden },
-        Some(_) => Shown::All { hidden: counts.map(|count| count > 0) },
+    match choose_hidden_cells(counts, k) {
+        None => Disclosure::Withheld,
+        Some(hidden) if !hidden.contains(&true) || is_ambiguous(counts, hidden, k) => {
+            Disclosure::Table { hidden }
+        }
+        Some(_) => Disclosure::Table { hidden: counts.map(|count| count > 0) },
     }
 }
 
 /// The fewest answers of a table that is not left out.
-pub(crate) fn least(k: u64, answers: u64) -> u64 {
+pub(crate) fn min_total(k: u64, answers: u64) -> u64 {
     k.max(answers + 1)
 }
 
 /// Like [`suppress`], for a table with counts that its source hides. What the total leaves for them is unknown here,
 /// so everything is hidden with them, and there has to be something to hide.
-pub(crate) fn suppress_with(counts: &Counts, unknown: Hidden, k: u64, answers: u64) -> Shown {
-    let shown = suppress(counts, k, answers);
-    if !unknown.contains(&true) || shown == Shown::Nothing {
-        return shown;
+pub(crate) fn suppress_with(counts: &Counts, unknown: HiddenCells, k: u64, answers: u64) -> Disclosure {
+    let disclosure = suppress(counts, k, answers);
+    if !unknown.contains(&true) || disclosure == Disclosure::Withheld {
+        return disclosure;
     }
-    let mut hidden = unknown;
-    hidden.iter_mut().zip(counts).for_each(|(hidden, count)| *hidden |= *count > 0);
-    if hidden.iter().filter(|hidden| **hidden).count() < 2 { Shown::Nothing } else { Shown::All { hidden } }
+    let mut hidden_cells = unknown;
+    hidden_cells.iter_mut().zip(counts).for_each(|(hidden, count)| *hidden |= *count > 0);
+    if hidden_cells.iter().filter(|hidden| **hidden).count() < 2 {
+        Disclosure::Withheld
+    } else {
+        Disclosure::Table { hidden: hidden_cells }
+    }
 }
 
 /// Returns the number of participants, or `None` if showing it would reveal something: nobody may learn that fewer
@@ -59,102 +65,116 @@ pub(crate) fn suppress_with(counts: &Counts, unknown: Hidden, k: u64, answers: u
 /// that is shown. People outside all tables have answered what is left out, which holds at most `unseen` answers; if
 /// nearly all of those must be there, each total would be known, with one answer missing still to whoever has given
 /// two.
-pub(crate) fn tell(all: u64, tables: &[(u64, u64)], unseen: u64, k: u64) -> Option<u64> {
+pub(crate) fn suppress_participants(
+    participants: u64,
+    tables: &[(u64, u64)],
+    unseen: u64,
+    k: u64,
+) -> Option<u64> {
     let sums = tables.iter().fold((0, 0), |sums, table| (sums.0 + table.0, sums.1 + table.1));
-    let tells = |part: u64| (1..k).contains(&all.saturating_sub(part));
-    let tells = tables.iter().chain([&sums]).any(|(total, shown)| tells(*total) || tells(*shown));
-    let rest = all.saturating_sub(sums.0);
-    let fills = rest > 0 && rest + 1 >= unseen;
-    (!tells && !fills).then_some(all)
+    let leaves_few = |part: u64| (1..k).contains(&participants.saturating_sub(part));
+    let reveals_few =
+        tables.iter().chain([&sums]).any(|(total, shown)| leaves_few(*total) || leaves_few(*shown));
+    let outside_people = participants.saturating_sub(sums.0);
+    let bounds_unseen_answers = outside_people > 0 && outside_people + 1 >= unseen;
+    (!reveals_few && !bounds_unseen_answers).then_some(participants)
 }
 
-fn first_choice(counts: &Counts, k: u64) -> Option<Hidden> {
+fn choose_hidden_cells(counts: &Counts, k: u64) -> Option<HiddenCells> {
     if counts.iter().sum::<u64>() < k {
         return None;
     }
-    let mut hidden = counts.map(|count| (1..k).contains(&count));
-    let some = hidden.contains(&true);
-    while some && gives_itself_away(counts, hidden, k) {
-        let others = (0..counts.len()).filter(|at| !hidden[*at] && counts[*at] > 0);
-        hidden[others.min_by_key(|at| counts[*at])?] = true;
+    let mut hidden_cells = counts.map(|count| (1..k).contains(&count));
+    let has_small_counts = hidden_cells.contains(&true);
+    while has_small_counts && is_deducible(counts, hidden_cells, k) {
+        let visible_cells = (0..counts.len()).filter(|at| !hidden_cells[*at] && counts[*at] > 0);
+        hidden_cells[visible_cells.min_by_key(|at| counts[*at])?] = true;
     }
-    Some(hidden)
+    Some(hidden_cells)
 }
 
 /// True if every hidden count, and every sum of hidden counts below k, could have another value for a reader who
 /// knows the total and this procedure. Depends only on what is shown, so that tables that look alike are treated
 /// alike.
-fn ambiguous(counts: &Counts, hidden: Hidden, k: u64) -> bool {
+fn is_ambiguous(counts: &Counts, hidden: HiddenCells, k: u64) -> bool {
     let cells: Vec<_> = (0..counts.len()).filter(|at| hidden[*at]).collect();
     let sum = cells.iter().map(|at| counts[*at]).sum();
-    let mut search = Search { k, hidden, cells: &cells, table: *counts, seen: [None; SUMS], certain: true };
+    let mut search = ReconstructionSearch {
+        k,
+        hidden,
+        cells: &cells,
+        table: *counts,
+        sums: [None; SUMS],
+        is_certain: true,
+    };
     // All are small but one at most: there is never more than one that only covers the others.
-    (0..=cells.len()).any(|large| search.fill(0, large, sum))
+    (0..=cells.len()).any(|large| search.try_cells(0, large, sum))
 }
 
-struct Search<'s> {
+struct ReconstructionSearch<'s> {
     k: u64,
-    hidden: Hidden,
+    hidden: HiddenCells,
     cells: &'s [usize],
     table: Counts,
     /// Sum of each choice of hidden cells (as a bit set), as long as it was always the same.
-    seen: [Option<u64>; SUMS],
+    sums: [Option<u64>; SUMS],
     /// Something that must not be is certain so far.
-    certain: bool,
+    is_certain: bool,
 }
 
 const SUMS: usize = 1 << Answer::ALL.len();
 
-impl Search<'_> {
+impl ReconstructionSearch<'_> {
     /// Tries what the cells from `at` on could be, `left` in all; true as soon as nothing is certain any more.
-    fn fill(&mut self, at: usize, large: usize, left: u64) -> bool {
+    fn try_cells(&mut self, at: usize, large_index: usize, remaining: u64) -> bool {
         if at == self.cells.len() {
-            if left == 0 && first_choice(&self.table, self.k) == Some(self.hidden) {
-                self.note();
+            if remaining == 0 && choose_hidden_cells(&self.table, self.k) == Some(self.hidden) {
+                self.record_solution();
             }
-            return !self.certain;
+            return !self.is_certain;
         }
         let cell = self.cells[at];
-        let last = at + 1 == self.cells.len();
-        if at == large {
+        let is_last = at + 1 == self.cells.len();
+        if at == large_index {
             // What the small ones leave over; they come first or are tried one by one below.
-            let small = (self.cells.len() - at - 1) as u64;
-            let least = left.saturating_sub(small * (self.k - 1)).max(self.k);
-            return (least..=left.saturating_sub(small)).any(|value| {
+            let small_cells = (self.cells.len() - at - 1) as u64;
+            let min_value = remaining.saturating_sub(small_cells * (self.k - 1)).max(self.k);
+            return (min_value..=remaining.saturating_sub(small_cells)).any(|value| {
                 self.table[cell] = value;
-                self.fill(at + 1, large, left - value)
+                self.try_cells(at + 1, large_index, remaining - value)
             });
         }
-        let range = if last { left..=left } else { 1..=left.min(self.k - 1) };
-        let most = self.k;
-        range.filter(|value| (1..most).contains(value)).any(|value| {
+        let range = if is_last { remaining..=remaining } else { 1..=remaining.min(self.k - 1) };
+        let limit = self.k;
+        range.filter(|value| (1..limit).contains(value)).any(|value| {
             self.table[cell] = value;
-            self.fill(at + 1, large, left - value)
+            self.try_cells(at + 1, large_index, remaining - value)
         })
     }
 
-    fn note(&mut self) {
-        self.certain = false;
+    fn record_solution(&mut self) {
+        self.is_certain = false;
         for choice in 1..1_usize << self.cells.len() {
-            let chosen = self.cells.iter().enumerate().filter(|(bit, _)| choice >> bit & 1 == 1);
-            let sum = chosen.map(|(_, cell)| self.table[*cell]).sum();
-            let seen = &mut self.seen[choice];
-            match *seen {
-                None => *seen = Some(sum),
-                Some(before) if before != sum => *seen = Some(UNCERTAIN),
+            let subset = self.cells.iter().enumerate().filter(|(bit, _)| choice >> bit & 1 == 1);
+            let sum = subset.map(|(_, cell)| self.table[*cell]).sum();
+            let known_sum = &mut self.sums[choice];
+            match *known_sum {
+                None => *known_sum = Some(sum),
+                Some(before) if before != sum => *known_sum = Some(AMBIGUOUS_SUM),
                 Some(_) => {}
             }
-            self.certain |= *seen != Some(UNCERTAIN) && (sum < self.k || choice.is_power_of_two());
+            self.is_certain |=
+                *known_sum != Some(AMBIGUOUS_SUM) && (sum < self.k || choice.is_power_of_two());
         }
     }
 }
 
 /// No sum: hidden counts are at least 1. Once noted it stays, for no sum equals it.
-const UNCERTAIN: u64 = 0;
+const AMBIGUOUS_SUM: u64 = 0;
 
 /// One hidden count is the total less the others, and so is the sum of all; counts that add up to how many they are, are
 /// all ones.
-fn gives_itself_away(counts: &Counts, hidden: Hidden, k: u64) -> bool {
+fn is_deducible(counts: &Counts, hidden: HiddenCells, k: u64) -> bool {
     let cells = hidden.iter().filter(|hidden| **hidden).count() as u64;
     let sum: u64 = counts.iter().zip(hidden).filter(|(_, hidden)| *hidden).map(|(count, _)| count).sum();
     cells == 1 || sum == cells || sum < k
@@ -175,10 +195,10 @@ mod tests {
     }
 
     /// All a reader can see, with the total that they are taken to know.
-    type Seen = (u64, Vec<Option<u64>>);
+    type VisibleTable = (u64, Vec<Option<u64>>);
 
-    fn seen(table: &Counts, k: u64, answers: u64) -> Option<Seen> {
-        let Shown::All { hidden } = suppress(table, k, answers) else { return None };
+    fn visible_table(table: &Counts, k: u64, answers: u64) -> Option<VisibleTable> {
+        let Disclosure::Table { hidden } = suppress(table, k, answers) else { return None };
         let cells = table.iter().zip(hidden).map(|(count, hidden)| (!hidden).then_some(*count)).collect();
         Some((table.iter().sum(), cells))
     }
@@ -193,25 +213,30 @@ mod tests {
     }
 
     #[test]
-    fn hidden_counts_cannot_be_found_by_subtraction() {
+    fn hidden_counts_cannot_be_deduced() {
         for (answers, most) in [(3, 48), (4, 22)] {
             for (k, total) in (3..=6).flat_map(|k| (0..=most).map(move |total| (k, total))) {
-                let mut alike: BTreeMap<Seen, Vec<Counts>> = BTreeMap::new();
+                let mut tables_by_view: BTreeMap<VisibleTable, Vec<Counts>> = BTreeMap::new();
                 let mut left_out = Vec::new();
                 for table in tables(total, answers) {
-                    match seen(&table, k, answers) {
-                        Some(seen) => alike.entry(seen).or_default().push(table),
+                    match visible_table(&table, k, answers) {
+                        Some(seen) => tables_by_view.entry(seen).or_default().push(table),
                         None => left_out.push(table),
                     }
                 }
-                assert!(left_out.is_empty() || alike.is_empty(), "k {k} total {total}: {left_out:?}");
+                assert!(
+                    left_out.is_empty() || tables_by_view.is_empty(),
+                    "k {k} total {total}: {left_out:?}"
+                );
                 assert!(left_out.is_empty() || total <= answers.max(k - 1), "k {k} total {total}");
-                alike.into_iter().for_each(|((_, cells), tables)| hidden_ones_stay_so(&cells, &tables, k));
+                tables_by_view
+                    .into_iter()
+                    .for_each(|((_, cells), tables)| assert_hidden_cells_stay_ambiguous(&cells, &tables, k));
             }
         }
     }
 
-    fn hidden_ones_stay_so(cells: &[Option<u64>], tables: &[Counts], k: u64) {
+    fn assert_hidden_cells_stay_ambiguous(cells: &[Option<u64>], tables: &[Counts], k: u64) {
         assert!(cells.iter().flatten().all(|shown| *shown == 0 || *shown >= k), "{tables:?} k {k}");
         let hidden: Vec<_> = (0..cells.len()).filter(|at| cells[*at].is_none()).collect();
         for choice in 1..1_usize << hidden.len() {
@@ -226,13 +251,13 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_the_only_one_to_be_left_out_is_hidden_whole() {
+    fn table_that_would_be_unique_is_hidden_entirely() {
         for table in [[5, 4, 4], [5, 5, 4], [6, 6, 4], [11, 11, 4]] {
             let hidden = [true, true, true, false, false, false];
-            assert_eq!(suppress(&counts(&table), 5, 3), Shown::All { hidden }, "{table:?}");
+            assert_eq!(suppress(&counts(&table), 5, 3), Disclosure::Table { hidden }, "{table:?}");
         }
         // Three people and three answers: each may have given another one, and then hiding would hide nothing.
-        assert_eq!(suppress(&counts(&[3]), 3, 3), Shown::Nothing);
+        assert_eq!(suppress(&counts(&[3]), 3, 3), Disclosure::Withheld);
     }
 
     /// Number of answers to an item, and the part of it that is shown.
@@ -240,22 +265,27 @@ mod tests {
 
     /// And how many with answers are left out.
     fn tables_of(answers: &[Vec<Option<usize>>], k: u64) -> (u64, Vec<Table>, u64) {
-        let mut counted: Vec<Counts> = vec![Counts::default(); answers.first().map_or(0, Vec::len)];
-        for (item, answer) in answers.iter().flat_map(|own| own.iter().enumerate()) {
-            answer.iter().for_each(|answer| counted[item][*answer] += 1);
+        let mut counts_by_item: Vec<Counts> = vec![Counts::default(); answers.first().map_or(0, Vec::len)];
+        for (item, answer) in
+            answers.iter().flat_map(|answers_of_person| answers_of_person.iter().enumerate())
+        {
+            answer.iter().for_each(|answer| counts_by_item[item][*answer] += 1);
         }
-        let people = answers.iter().filter(|own| own.iter().any(Option::is_some)).count() as u64;
+        let people =
+            answers.iter().filter(|answers_of_person| answers_of_person.iter().any(Option::is_some)).count()
+                as u64;
         let of = |counts: &Counts| match suppress(counts, k, 3) {
-            Shown::Nothing => None,
-            Shown::All { hidden } => {
-                let shown =
+            Disclosure::Withheld => None,
+            Disclosure::Table { hidden } => {
+                let shown_sum =
                     counts.iter().zip(hidden).filter(|(_, hidden)| !hidden).map(|(count, _)| count).sum();
-                Some((counts.iter().sum(), shown))
+                Some((counts.iter().sum(), shown_sum))
             }
         };
-        let tables: Vec<_> = counted.iter().filter_map(of).collect();
-        let any = counted.iter().filter(|counts| counts.iter().any(|count| *count > 0)).count();
-        (people, tables.clone(), (any - tables.len()) as u64)
+        let tables: Vec<_> = counts_by_item.iter().filter_map(of).collect();
+        let answered_items =
+            counts_by_item.iter().filter(|counts| counts.iter().any(|count| *count > 0)).count();
+        (people, tables.clone(), (answered_items - tables.len()) as u64)
     }
 
     proptest! {
@@ -268,7 +298,7 @@ mod tests {
         ) {
             let (people, tables, left_out) = tables_of(&answers, k);
             let responses: u64 = tables.iter().map(|(_, shown)| shown).sum();
-            if let Some(told) = tell(people, &tables, left_out * (least(k, 3) - 1), k) {
+            if let Some(told) = suppress_participants(people, &tables, left_out * (min_total(k, 3) - 1), k) {
                 let totals = tables.iter().flat_map(|(total, shown)| [*total, *shown]);
                 for other in totals.chain([responses, tables.iter().map(|(total, _)| total).sum()]) {
                     let rest = told.saturating_sub(other);
@@ -283,26 +313,26 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_people_that_is_not_told_may_be_several() {
+    fn hidden_number_of_people_stays_ambiguous() {
         for k in 3..7 {
-            let least = least(k, 3);
-            let ones = (least..16).map(|one| vec![one]);
-            let twos = (least..16).flat_map(|one| (least..=one).map(move |two| vec![one, two]));
+            let min_total = min_total(k, 3);
+            let ones = (min_total..16).map(|one| vec![one]);
+            let twos = (min_total..16).flat_map(|one| (min_total..=one).map(move |two| vec![one, two]));
             for (totals, left_out) in
                 ones.chain(twos).flat_map(|totals| (0..4).map(move |out| (totals.clone(), out)))
             {
                 let tables: Vec<_> = totals.iter().map(|total| (*total, *total)).collect();
                 let sum: u64 = totals.iter().sum();
                 // Fewer have answered what is left out, and nobody has answered nothing.
-                let unseen = left_out * (least - 1);
+                let unseen = left_out * (min_total - 1);
                 let (told, hidden): (Vec<u64>, Vec<u64>) = (totals[0]..=sum + unseen)
-                    .partition(|people| tell(*people, &tables, unseen, k).is_some());
+                    .partition(|people| suppress_participants(*people, &tables, unseen, k).is_some());
                 assert!(hidden.len() != 1, "k {k} {totals:?} {left_out}: {hidden:?}");
                 for rest in told.iter().filter_map(|people| people.checked_sub(sum)).filter(|rest| *rest > 0)
                 {
                     // The others of what is left out hold this many at most. One answer may be known to be a second one.
-                    let others = (left_out - 1) * (least - 1);
-                    let possible = (rest + 1).saturating_sub(others).max(1)..least;
+                    let others = (left_out - 1) * (min_total - 1);
+                    let possible = (rest + 1).saturating_sub(others).max(1)..min_total;
                     assert!(possible.count() > 1, "k {k} {totals:?} {left_out}: {rest}");
                 }
             }
@@ -311,11 +341,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_below_k_is_ever_shown(cells in prop::collection::vec(0_u64..40, 6), k in 3_u64..12) {
+        fn counts_below_k_are_never_shown(cells in prop::collection::vec(0_u64..40, 6), k in 3_u64..12) {
             let table = counts(&cells);
             match suppress(&table, k, 6) {
-                Shown::Nothing => {}
-                Shown::All { hidden } => {
+                Disclosure::Withheld => {}
+                Disclosure::Table { hidden } => {
                     prop_assert!(cells.iter().sum::<u64>() >= k);
                     for (count, hidden) in table.iter().zip(hidden) {
                         prop_assert!(hidden || *count == 0 || *count >= k);
@@ -330,11 +360,11 @@ mod tests {
     }
 
     #[test]
-    fn large_tables_are_shown_whole() {
-        assert_eq!(suppress(&counts(&[9, 0, 5]), 5, 3), Shown::All { hidden: Default::default() });
-        assert_eq!(suppress(&counts(&[2, 2]), 5, 3), Shown::Nothing);
+    fn large_counts_are_shown_unless_deducible() {
+        assert_eq!(suppress(&counts(&[9, 0, 5]), 5, 3), Disclosure::Table { hidden: Default::default() });
+        assert_eq!(suppress(&counts(&[2, 2]), 5, 3), Disclosure::Withheld);
         // Without the third, three people would be known to have said one of two things.
         let hidden = [true, true, true, false, false, false];
-        assert_eq!(suppress(&counts(&[1, 2, 20]), 5, 3), Shown::All { hidden });
+        assert_eq!(suppress(&counts(&[1, 2, 20]), 5, 3), Disclosure::Table { hidden });
     }
 }

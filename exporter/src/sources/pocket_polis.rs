@@ -7,7 +7,7 @@ use std::sync::{Arc, atomic::Ordering};
 use crate::{
     error::{ConvertError, ErrorKind},
     form::{Answer, SOURCE_RESPONSE_COUNTS},
-    input::{Limits, Member, Role, need, table::Table},
+    input::{Limits, Member, Role, require_file, table::Table},
     meter::Meter,
     model::{BundleHeader, Item, ItemIndex, PublishedOutcome, Source},
     privacy::participants::{ParticipantRegistry, RegistryFor, scope},
@@ -31,17 +31,17 @@ impl PocketPolis {
         files: &[(Member, Role)],
         limits: &Limits,
         source_id: Option<&str>,
-        people_of: &mut RegistryFor<'_>,
+        registry_for: &mut RegistryFor<'_>,
     ) -> Result<(Self, BundleHeader, ParticipantRegistry), ConvertError> {
-        let votes = need(files, limits, Role::PocketVotes, "the file of votes (votes.csv)")?;
+        let votes = require_file(files, limits, Role::PocketVotes, "the file of votes (votes.csv)")?;
         let statements =
-            need(files, limits, Role::PocketStatements, "the file of statements (statements.csv)")?;
+            require_file(files, limits, Role::PocketStatements, "the file of statements (statements.csv)")?;
         // Nothing in the files says which conversation it is, and participants are `p1` and so on in each.
-        let people = people_of(source_id.map(|id| scope(TOOL, id)).as_deref())?;
+        let people = registry_for(source_id.map(|id| scope(TOOL, id)).as_deref())?;
         let id = source_id.map_or_else(|| votes.stem(), str::to_owned);
-        let mut items = items(statements, limits)?;
-        let keys = ItemIndex::sort(&mut items, &statements.name)?;
-        check_answered_once(votes, limits, &keys)?;
+        let mut items = read_items(statements, limits)?;
+        let keys = ItemIndex::sort_items(&mut items, &statements.name)?;
+        refuse_repeated_answers(votes, limits, &keys)?;
         let source = Source {
             tool: TOOL.to_owned(),
             schema: "https://delib.mashbean.net/schemas/pocket-polis/v1".to_owned(),
@@ -58,41 +58,41 @@ impl PocketPolis {
         &self.votes
     }
 
-    pub(crate) fn rows(
+    pub(crate) fn read_rows(
         &self,
         limits: &Limits,
         meter: &Arc<Meter>,
         people: &mut ParticipantRegistry,
-        mut each: impl FnMut(Row) -> Result<Flow, ConvertError>,
+        mut on_row: impl FnMut(Row) -> Result<Flow, ConvertError>,
     ) -> Result<Read, ConvertError> {
         let mut table = Table::open(self.votes.open(limits, Some(meter))?, limits, true)?;
-        let (who, statement) = (table.need(&["participant"])?, table.need(&["statement_id"])?);
-        let (vote, updated) = (table.need(&["vote"])?, table.find(&["updated_at"])?);
+        let (participant, statement) = (table.need(&["participant"])?, table.need(&["statement_id"])?);
+        let (vote, updated_at) = (table.need(&["vote"])?, table.find(&["updated_at"])?);
         while let Some(row) = table.next()? {
             let item = self.keys.find(row.text(statement)?.as_bytes());
             let item = item.ok_or_else(|| {
-                row.wrong(ErrorKind::UnknownItem, "statement_id is not among the statements")
+                row.error(ErrorKind::UnknownItem, "statement_id is not among the statements")
             })?;
             let answer = match row.text(vote)? {
                 "1" => Answer::Agree,
                 "-1" => Answer::Disagree,
                 "0" => Answer::Pass,
-                _ => return Err(row.wrong(ErrorKind::Value, "vote is none of 1, 0 and -1")),
+                _ => return Err(row.error(ErrorKind::Value, "vote is none of 1, 0 and -1")),
             };
-            let at =
-                match row.maybe(updated)? {
+            let answered_at =
+                match row.optional_text(updated_at)? {
                     "" => None,
                     text => Some(Timestamp::parse(text).ok_or_else(|| {
-                        row.wrong(ErrorKind::Value, "updated_at is not a time with its zone")
+                        row.error(ErrorKind::Value, "updated_at is not a time with its zone")
                     })?),
                 };
-            let id = row.text(who)?.as_bytes();
+            let id = row.text(participant)?.as_bytes();
             if id.is_empty() {
-                return Err(row.wrong(ErrorKind::Value, "participant is empty"));
+                return Err(row.error(ErrorKind::Value, "participant is empty"));
             }
-            let (who, group) = people.see(id);
+            let (pseudonym, group) = people.look_up(id);
             meter.rows.fetch_add(1, Ordering::Relaxed);
-            if each(Row::new(who, item, NO_OBJECT, answer, at, group))? == Flow::Enough {
+            if on_row(Row::new(pseudonym, item, NO_OBJECT, answer, answered_at, group))? == Flow::Enough {
                 return Ok(Read { flow: Flow::Enough, rows: table.rows(), ended: None });
             }
         }
@@ -102,10 +102,10 @@ impl PocketPolis {
 }
 
 /// Reports the first row that repeats a question for its participant, before anything is written.
-fn check_answered_once(votes: &Member, limits: &Limits, keys: &ItemIndex) -> Result<(), ConvertError> {
-    let failed = |error| ConvertError::from_io(&votes.name, error);
+fn refuse_repeated_answers(votes: &Member, limits: &Limits, keys: &ItemIndex) -> Result<(), ConvertError> {
+    let io_error = |error| ConvertError::from_io(&votes.name, error);
     let mut table = Table::open(votes.without_digest().open(limits, None)?, limits, true)?;
-    let (who, statement) = (table.need(&["participant"])?, table.need(&["statement_id"])?);
+    let (participant, statement) = (table.need(&["participant"])?, table.need(&["statement_id"])?);
     let mut answers = Spill::new(SpillOptions { memory: limits.memory, folder: std::env::temp_dir() });
     let mut key = Vec::new();
     while let Some(row) = table.next()? {
@@ -113,30 +113,30 @@ fn check_answered_once(votes: &Member, limits: &Limits, keys: &ItemIndex) -> Res
         let Some(item) = keys.find(row.text(statement)?.as_bytes()) else { continue };
         key.clear();
         key.extend_from_slice(&item.to_be_bytes());
-        key.extend_from_slice(row.text(who)?.as_bytes());
-        answers.push(&key, &row.number.to_be_bytes()).map_err(failed)?;
+        key.extend_from_slice(row.text(participant)?.as_bytes());
+        answers.push(&key, &row.number.to_be_bytes()).map_err(io_error)?;
     }
-    let (mut before, mut twice) = (0, None::<(u64, u64)>);
-    let each = |_: &[u8], row: &[u8], new: bool| {
+    let (mut previous_row, mut repeated) = (0, None::<(u64, u64)>);
+    let on_answer = |_: &[u8], row: &[u8], is_first: bool| {
         votes.check_stop().map_err(ConvertError::into_io)?;
         let row = row.first_chunk().map_or(0, |row: &[u8; 8]| u64::from_be_bytes(*row));
-        if !new && twice.is_none_or(|(first, _)| row < first) {
-            twice = Some((row, before));
+        if !is_first && repeated.is_none_or(|(first, _)| row < first) {
+            repeated = Some((row, previous_row));
         }
-        before = row;
+        previous_row = row;
         Ok(())
     };
-    answers.finish(each).map_err(failed)?;
-    let Some((row, before)) = twice else { return Ok(()) };
+    answers.finish(on_answer).map_err(io_error)?;
+    let Some((row, before)) = repeated else { return Ok(()) };
     let detail = format!("the participant has answered the statement in row {before} already");
     Err(ConvertError::content(&votes.name, row, ErrorKind::Duplicate, detail))
 }
 
-fn items(member: &Member, limits: &Limits) -> Result<Vec<Item>, ConvertError> {
+fn read_items(member: &Member, limits: &Limits) -> Result<Vec<Item>, ConvertError> {
     let mut table = Table::open(member.open(limits, None)?, limits, true)?;
     let (id, text) = (table.need(&["statement_id"])?, table.need(&["text"])?);
-    let (status, seed) = (table.find(&["status"])?, table.find(&["is_seed"])?);
-    let created = table.find(&["created_at"])?;
+    let (status, is_seed) = (table.find(&["status"])?, table.find(&["is_seed"])?);
+    let created_at = table.find(&["created_at"])?;
     let tallies = [
         ("agree", table.find(&["agrees"])?),
         ("disagree", table.find(&["disagrees"])?),
@@ -146,35 +146,35 @@ fn items(member: &Member, limits: &Limits) -> Result<Vec<Item>, ConvertError> {
     while let Some(row) = table.next()? {
         let key = row.text(id)?;
         if key.trim().is_empty() {
-            return Err(row.wrong(ErrorKind::Value, "statement_id is empty"));
+            return Err(row.error(ErrorKind::Value, "statement_id is empty"));
         }
-        let created = match row.maybe(created)? {
+        let created_at = match row.optional_text(created_at)? {
             "" => None,
             text => Some(
                 Timestamp::parse(text)
-                    .ok_or_else(|| row.wrong(ErrorKind::Value, "created_at is not a time with its zone"))?,
+                    .ok_or_else(|| row.error(ErrorKind::Value, "created_at is not a time with its zone"))?,
             ),
         };
-        let mut published = serde_json::Map::new();
+        let mut counts = serde_json::Map::new();
         for (name, column) in tallies {
             if let Some(column) = column {
-                published.insert(name.to_owned(), row.number::<u64>(column, name)?.into());
+                counts.insert(name.to_owned(), row.number::<u64>(column, name)?.into());
             }
         }
-        let status = row.maybe(status)?;
+        let status = row.optional_text(status)?;
         items.push(Item {
             id: format!("statement:{key}"),
             key: key.to_owned(),
             row: row.number,
             text: row.text(text)?.to_owned(),
             status: if status.is_empty() { "approved" } else { status }.to_owned(),
-            organizer: matches!(row.maybe(seed)?, "1" | "true" | "TRUE" | "True"),
-            created,
+            organizer: matches!(row.optional_text(is_seed)?, "1" | "true" | "TRUE" | "True"),
+            created: created_at,
             author: None,
-            outcomes: if published.is_empty() {
+            outcomes: if counts.is_empty() {
                 Vec::new()
             } else {
-                vec![PublishedOutcome::counts(SOURCE_RESPONSE_COUNTS, published)]
+                vec![PublishedOutcome::counts(SOURCE_RESPONSE_COUNTS, counts)]
             },
         });
     }

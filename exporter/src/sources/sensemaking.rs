@@ -10,8 +10,8 @@ use crate::{
     error::{ConvertError, ErrorKind},
     form::{Answer, GROUP_RESPONSE_COUNTS},
     input::{
-        Limits, Member, Role, need,
-        table::{Table, twice},
+        Limits, Member, Role, require_file,
+        table::{Table, repeated_column},
     },
     model::{BundleHeader, Item, ItemIndex, PublishedOutcome, Source, by_key},
     plural::{counted, were},
@@ -20,18 +20,18 @@ use crate::{
         suppression::Counts,
     },
     storage::rows::NO_OBJECT,
-    tally::{Pair, Unknown},
+    tally::{CountTable, UnknownCounts},
 };
 
 #[derive(Debug)]
 pub(crate) struct Sensemaking {
-    tallies: Vec<Pair>,
+    tallies: Vec<CountTable>,
 }
 
 /// Columns of one group: agree, disagree, pass.
 type Columns = [Option<usize>; 3];
 /// More people there are not, and no sum of counts is too large.
-const MOST: u64 = 1 << 40;
+const MAX_COUNT: u64 = 1 << 40;
 const TOOL: &str = "sensemaking";
 const ANSWERS: [Answer; 3] = [Answer::Agree, Answer::Disagree, Answer::Pass];
 
@@ -40,21 +40,24 @@ impl Sensemaking {
         files: &[(Member, Role)],
         limits: &Limits,
         source_id: Option<&str>,
-        people_of: &mut RegistryFor<'_>,
+        registry_for: &mut RegistryFor<'_>,
     ) -> Result<(Self, BundleHeader, ParticipantRegistry), ConvertError> {
-        let member = need(files, limits, Role::Tallies, "the file of comments")?;
+        let member = require_file(files, limits, Role::Tallies, "the file of comments")?;
         let id = source_id.map_or_else(|| member.stem(), str::to_owned);
-        let ReadTable { rows: mut read, notes: missing } = read(member, limits)?;
-        read.sort_by(|left, right| by_key(&left.0, &right.0));
-        let (items, counts): (Vec<_>, Vec<_>) = read.into_iter().unzip();
-        ItemIndex::of(&items, &member.name)?;
+        let ReadTable { mut rows, notes: table_notes } = read_table(member, limits)?;
+        rows.sort_by(|left, right| by_key(&left.0, &right.0));
+        let (items, counts): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+        ItemIndex::from_sorted(&items, &member.name)?;
         let tallies = (0..).zip(counts);
         let tallies = tallies
-            .map(|(subject, (counts, unknown))| Pair { unknown, ..Pair::of(subject, NO_OBJECT, counts) })
+            .map(|(subject, (counts, unknown))| CountTable {
+                unknown,
+                ..CountTable::new(subject, NO_OBJECT, counts)
+            })
             .collect();
-        let known = "The source holds tallies only: how many people took part is not known.".to_owned();
+        let note = "The source holds tallies only: how many people took part is not known.".to_owned();
         // Nobody is in them who could be taken for somebody else.
-        let people = people_of(Some(&scope(TOOL, &id)))?;
+        let people = registry_for(Some(&scope(TOOL, &id)))?;
         let source = Source {
             tool: TOOL.to_owned(),
             schema: "https://github.com/Jigsaw-Code/sensemaking-tools".to_owned(),
@@ -63,72 +66,74 @@ impl Sensemaking {
         };
         let head = BundleHeader {
             rows: vec![(Role::Tallies, items.len() as u64)],
-            notes: [known].into_iter().chain(missing).collect(),
+            notes: [note].into_iter().chain(table_notes).collect(),
             ..BundleHeader::of_statements("tidegate:sensemaking/v1", source, items)
         };
         Ok((Self { tallies }, head, people))
     }
 
-    pub(crate) fn tallies(&self) -> &[Pair] {
+    pub(crate) fn tallies(&self) -> &[CountTable] {
         &self.tallies
     }
 }
 
 struct ReadTable {
-    rows: Vec<(Item, (Counts, Unknown))>,
+    rows: Vec<(Item, (Counts, UnknownCounts))>,
     /// Notes about what the table leaves open.
     notes: Vec<String>,
 }
 
-fn read(member: &Member, limits: &Limits) -> Result<ReadTable, ConvertError> {
+fn read_table(member: &Member, limits: &Limits) -> Result<ReadTable, ConvertError> {
     let mut table = Table::open(member.open(limits, None)?, limits, true)?;
     let (id, text) = (table.need(&["comment-id"])?, table.need(&["comment_text"])?);
-    let whole: Columns = [table.find(&["agrees"])?, table.find(&["disagrees"])?, table.find(&["passes"])?];
-    let groups = groups(&table)?;
-    if whole.iter().flatten().next().is_some() && !groups.is_empty() {
+    let total_columns: Columns =
+        [table.find(&["agrees"])?, table.find(&["disagrees"])?, table.find(&["passes"])?];
+    let groups = find_group_columns(&table)?;
+    if total_columns.iter().flatten().next().is_some() && !groups.is_empty() {
         let detail = "it has counts in all and counts by group: which ones hold cannot be told";
         return Err(ConvertError::content(&table.name, 1, ErrorKind::Format, detail));
     }
-    let moderated = table.find(&["moderated"])?;
-    let mut words = Vec::new();
+    let moderated_column = table.find(&["moderated"])?;
+    let mut topic_columns = Vec::new();
     for name in ["topics", "topic", "subtopic"] {
-        words.push((name, table.find(&[name])?));
+        topic_columns.push((name, table.find(&[name])?));
     }
-    let asked =
-        |place: usize| groups.values().chain([&whole]).filter(|columns| columns[place].is_some()).count();
+    let columns_with = |place: usize| {
+        groups.values().chain([&total_columns]).filter(|columns| columns[place].is_some()).count()
+    };
     // Where only some groups have a column, the others' answers are not known.
-    let each = if groups.is_empty() { 1 } else { groups.len() };
-    let mut unknown = Unknown::default();
+    let group_count = if groups.is_empty() { 1 } else { groups.len() };
+    let mut unknown = UnknownCounts::default();
     for (place, answer) in ANSWERS.into_iter().enumerate() {
-        unknown.absent[answer as usize] = asked(place) == 0;
-        unknown.hidden[answer as usize] = (1..each).contains(&asked(place));
+        unknown.absent[answer as usize] = columns_with(place) == 0;
+        unknown.hidden[answer as usize] = (1..group_count).contains(&columns_with(place));
     }
     let mut notes = Vec::new();
     for (place, name) in ["agrees", "disagrees", "passes"].into_iter().enumerate() {
-        match asked(place) {
+        match columns_with(place) {
             0 => notes
                 .push(format!("The table has no column of {name}: they are not known, which is not nought.")),
-            asked if asked < each => {
-                notes.push(format!("{asked} of {each} groups have a column of {name}: how many there are in all is not known."));
+            present if present < group_count => {
+                notes.push(format!("{present} of {group_count} groups have a column of {name}: how many there are in all is not known."));
             }
             _ => {}
         }
     }
-    let mut found = Vec::new();
-    let mut empty = 0_u64;
+    let mut rows = Vec::new();
+    let mut empty_cells = 0_u64;
     while let Some(row) = table.next()? {
         let key = row.text(id)?.trim();
         if key.is_empty() {
-            return Err(row.wrong(ErrorKind::Value, "comment-id is empty"));
+            return Err(row.error(ErrorKind::Value, "comment-id is empty"));
         }
         // Missing is not none.
         let count = |column: usize| {
-            if row.maybe(Some(column))?.trim().is_empty() {
+            if row.optional_text(Some(column))?.trim().is_empty() {
                 return Ok(None);
             }
             let count = row.number::<u64>(column, "a count")?;
-            if count > MOST {
-                return Err(row.wrong(ErrorKind::Value, "a count is larger than any can be"));
+            if count > MAX_COUNT {
+                return Err(row.error(ErrorKind::Value, "a count is larger than any can be"));
             }
             Ok(Some(count))
         };
@@ -136,19 +141,20 @@ fn read(member: &Member, limits: &Limits) -> Result<ReadTable, ConvertError> {
         let mut unknown = unknown;
         let mut outcomes = Vec::new();
         let mut by_group = Map::new();
-        let all = groups.iter().map(|(name, columns)| (Some(name), columns)).chain([(None, &whole)]);
-        for (name, columns) in all {
+        let count_columns =
+            groups.iter().map(|(name, columns)| (Some(name), columns)).chain([(None, &total_columns)]);
+        for (name, columns) in count_columns {
             let mut cells = Map::new();
             for (answer, column) in ANSWERS.into_iter().zip(columns) {
                 let Some(column) = *column else { continue };
                 let Some(value) = count(column)? else {
-                    empty += 1;
+                    empty_cells += 1;
                     unknown.hidden[answer as usize] = true;
                     continue;
                 };
                 let sum = counts[answer as usize].checked_add(value);
                 counts[answer as usize] =
-                    sum.ok_or_else(|| row.wrong(ErrorKind::Value, "a count is too large"))?;
+                    sum.ok_or_else(|| row.error(ErrorKind::Value, "a count is too large"))?;
                 cells.insert(answer.as_str().to_owned(), value.into());
             }
             if let Some(name) = name {
@@ -156,17 +162,17 @@ fn read(member: &Member, limits: &Limits) -> Result<ReadTable, ConvertError> {
             }
         }
         if !by_group.is_empty() {
-            let more = Map::from_iter([("groups".to_owned(), Value::Object(by_group))]);
+            let groups_member = Map::from_iter([("groups".to_owned(), Value::Object(by_group))]);
             outcomes.push(PublishedOutcome {
-                more,
+                more: groups_member,
                 ..PublishedOutcome::counts(GROUP_RESPONSE_COUNTS, Map::new())
             });
         }
         let mut topics = Map::new();
-        for (name, column) in &words {
-            let said = row.maybe(*column)?;
-            if !said.is_empty() {
-                topics.insert((*name).to_owned(), said.into());
+        for (name, column) in &topic_columns {
+            let topic = row.optional_text(*column)?;
+            if !topic.is_empty() {
+                topics.insert((*name).to_owned(), topic.into());
             }
         }
         if !topics.is_empty() {
@@ -178,7 +184,7 @@ fn read(member: &Member, limits: &Limits) -> Result<ReadTable, ConvertError> {
             key: key.to_owned(),
             row: row.number,
             text: row.text(text)?.to_owned(),
-            status: match row.maybe(moderated)?.trim() {
+            status: match row.optional_text(moderated_column)?.trim() {
                 "0" => "pending",
                 "-1" => "rejected",
                 _ => "approved",
@@ -189,26 +195,26 @@ fn read(member: &Member, limits: &Limits) -> Result<ReadTable, ConvertError> {
             author: None,
             outcomes,
         };
-        found.push((item, (counts, unknown)));
+        rows.push((item, (counts, unknown)));
     }
-    if empty > 0 {
-        let (cells, were) = (counted(empty, "empty cell"), were(empty));
+    if empty_cells > 0 {
+        let (cells, were) = (counted(empty_cells, "empty cell"), were(empty_cells));
         notes.push(format!(
             "{cells} among the counts {were} taken for hidden counts: they are unknown, not nought."
         ));
     }
-    Ok(ReadTable { rows: found, notes })
+    Ok(ReadTable { rows, notes })
 }
 
 /// `<group>-agree-count` and so on, by name of the group.
-fn groups(table: &Table) -> Result<BTreeMap<String, Columns>, ConvertError> {
+fn find_group_columns(table: &Table) -> Result<BTreeMap<String, Columns>, ConvertError> {
     let mut groups: BTreeMap<String, Columns> = BTreeMap::new();
-    for (at, column) in table.columns.iter().enumerate() {
+    for (index, column) in table.columns.iter().enumerate() {
         for (place, ending) in ["-agree-count", "-disagree-count", "-pass-count"].into_iter().enumerate() {
             if let Some(name) = column.strip_suffix(ending) {
                 let group = groups.entry(name.to_owned()).or_default();
-                if let Some(first) = group[place].replace(at) {
-                    return Err(twice(&table.name, column, first, at));
+                if let Some(first) = group[place].replace(index) {
+                    return Err(repeated_column(&table.name, column, first, index));
                 }
             }
         }

@@ -9,38 +9,40 @@ use crate::bundle::validate::formats::uri;
 
 const IDS: &str = include_str!("spdx.txt");
 /// Prefix of license ids that are on no list.
-const OWN: &str = "LicenseRef-";
+const CUSTOM_PREFIX: &str = "LicenseRef-";
 
 /// Returns the license as a package names it, or why that is impossible.
-pub(crate) fn named(told: &str) -> Result<Value, String> {
-    let shown = told.escape_debug();
-    if told.contains(':') {
-        let path = uri(told.as_bytes()).then(|| json!({ "path": told }));
-        return path.ok_or_else(|| format!("--license {shown} is no URI"));
+pub(crate) fn license_value(license: &str) -> Result<Value, String> {
+    let printable = license.escape_debug();
+    if license.contains(':') {
+        let path = uri(license.as_bytes()).then(|| json!({ "path": license }));
+        return path.ok_or_else(|| format!("--license {printable} is no URI"));
     }
-    let own = told.strip_prefix(OWN).is_some_and(|name| {
+    let is_custom = license.strip_prefix(CUSTOM_PREFIX).is_some_and(|name| {
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
     });
-    if own || IDS.lines().any(|id| id == told) {
-        return Ok(json!({ "name": told }));
+    if is_custom || IDS.lines().any(|id| id == license) {
+        return Ok(json!({ "name": license }));
     }
-    let near = near(told).map_or_else(|| "such as CC-BY-4.0".to_owned(), |id| format!("{id} is"));
+    let suggestion =
+        nearest_id(license).map_or_else(|| "such as CC-BY-4.0".to_owned(), |id| format!("{id} is"));
     Err(format!(
-        "--license {shown} is no id of SPDX's list ({near}), nor {OWN} with letters, digits, dots and hyphens, nor a URI"
+        "--license {printable} is no id of SPDX's list ({suggestion}), nor {CUSTOM_PREFIX} with letters, digits, dots and hyphens, nor a URI"
     ))
 }
 
 /// The id that was meant, if few letters differ.
-fn near(told: &str) -> Option<&'static str> {
+fn nearest_id(license: &str) -> Option<&'static str> {
     // Longer ones there are not.
-    if told.len() > 60 {
+    if license.len() > 60 {
         return None;
     }
-    let told = told.to_lowercase();
-    let all = IDS.lines().map(|id| (levenshtein(&told, &id.to_lowercase()), id));
-    all.min_by_key(|(distance, _)| *distance)
-        .filter(|(distance, _)| *distance <= 1 + told.len() / 6)
-        .map(|found| found.1)
+    let license = license.to_lowercase();
+    let candidates = IDS.lines().map(|id| (levenshtein(&license, &id.to_lowercase()), id));
+    candidates
+        .min_by_key(|(distance, _)| *distance)
+        .filter(|(distance, _)| *distance <= 1 + license.len() / 6)
+        .map(|candidate| candidate.1)
 }
 
 #[cfg(test)]
@@ -48,11 +50,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_in_order_and_holds_no_id_twice() {
+    fn license_list_is_sorted_and_unique() {
         let ids: Vec<_> = IDS.lines().collect();
         assert!(ids.len() > 600 && ids.is_sorted_by(|one, other| one < other));
         for id in ids {
-            assert_eq!(named(id), Ok(json!({ "name": id })));
+            assert_eq!(license_value(id), Ok(json!({ "name": id })));
         }
     }
 }

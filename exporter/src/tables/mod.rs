@@ -65,7 +65,7 @@ pub(crate) struct PartialFile {
     path: PathBuf,
     partial: TempPath,
     file: BufWriter<File>,
-    guarded: u64,
+    guarded_cells: u64,
 }
 
 /// A file that lacks only its name.
@@ -74,16 +74,16 @@ pub(crate) struct FinishedFile {
     path: PathBuf,
     partial: TempPath,
     /// Cells that got an apostrophe.
-    guarded: u64,
+    guarded_cells: u64,
 }
 
 impl PartialFile {
     pub(crate) fn create(path: PathBuf) -> Result<Self, ConvertError> {
         let partial = beside(&path, ".partial");
-        let failed = |error| ConvertError::io("writing", &partial, error);
-        let file = fresh(&partial).map_err(failed)?;
-        let partial = TempPath::try_from_path(&partial).map_err(failed)?;
-        Ok(Self { path, partial, file: BufWriter::with_capacity(1 << 18, file), guarded: 0 })
+        let io_error = |error| ConvertError::io("writing", &partial, error);
+        let file = fresh(&partial).map_err(io_error)?;
+        let partial = TempPath::try_from_path(&partial).map_err(io_error)?;
+        Ok(Self { path, partial, file: BufWriter::with_capacity(1 << 18, file), guarded_cells: 0 })
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), ConvertError> {
@@ -94,7 +94,7 @@ impl PartialFile {
         let file = self.file.into_inner().map_err(io::IntoInnerError::into_error);
         let synced = file.and_then(|file| file.sync_all());
         synced.map_err(|error| ConvertError::io("writing", &self.partial, error))?;
-        Ok(FinishedFile { path: self.path, partial: self.partial, guarded: self.guarded })
+        Ok(FinishedFile { path: self.path, partial: self.partial, guarded_cells: self.guarded_cells })
     }
 
     fn inner(&mut self) -> &mut BufWriter<File> {
@@ -104,11 +104,11 @@ impl PartialFile {
 
 /// Renames files once all of them are complete, and returns their paths.
 pub(crate) fn publish(files: Vec<FinishedFile>) -> Result<Vec<PathBuf>, ConvertError> {
-    let named = files.into_iter().map(|FinishedFile { path, partial, .. }| {
+    let paths = files.into_iter().map(|FinishedFile { path, partial, .. }| {
         output::publish(&partial, &path)?;
         Ok(path)
     });
-    named.collect()
+    paths.collect()
 }
 
 /// Result of an export.
@@ -128,47 +128,47 @@ pub(crate) fn export(
     memory: usize,
     meter: &Meter,
 ) -> Result<Exported, ConvertError> {
-    let new = !folder.exists();
+    let is_new_folder = !folder.exists();
     fs::create_dir_all(folder).map_err(|error| ConvertError::io("making the folder", folder, error))?;
-    let named = |name: &str| folder.join(name);
-    let whole = |files: Vec<FinishedFile>| (files, Vec::new());
+    let path_of = |name: &str| folder.join(name);
+    let without_notes = |files: Vec<FinishedFile>| (files, Vec::new());
     let with_card = |(mut files, notes): (Vec<FinishedFile>, Vec<String>)| {
-        files.push(card(bundle, named(CARD), meter)?);
+        files.push(write_card(bundle, path_of(CARD), meter)?);
         Ok((files, notes))
     };
-    let written = match shape {
+    let result = match shape {
         TableFormat::PolisCsv => polis_csv::write(bundle, folder, cells, voters, memory, meter),
         TableFormat::SensemakingCsv => {
-            sensemaking_csv::write(bundle, named(sensemaking_csv::FILE), cells, meter)
+            sensemaking_csv::write(bundle, path_of(sensemaking_csv::FILE), cells, meter)
         }
-        TableFormat::Ndjson => ndjson::write(bundle, named, meter).map(whole).and_then(with_card),
-        TableFormat::Parquet => parquet::write(bundle, named, meter).and_then(with_card),
+        TableFormat::Ndjson => ndjson::write(bundle, path_of, meter).map(without_notes).and_then(with_card),
+        TableFormat::Parquet => parquet::write(bundle, path_of, meter).and_then(with_card),
     };
-    let published = written.and_then(|(files, mut notes)| {
-        notes.extend(guarded(files.iter().map(|file| file.guarded).sum()));
+    let exported = result.and_then(|(files, mut notes)| {
+        notes.extend(guarded_note(files.iter().map(|file| file.guarded_cells).sum()));
         // From here on it takes no time.
         meter.check_stop()?;
         Ok(Exported { files: publish(files)?, notes })
     });
-    if published.is_err() && new {
+    if exported.is_err() && is_new_folder {
         // It stays if there is something in it after all.
-        let _left = fs::remove_dir(folder);
+        let _result = fs::remove_dir(folder);
     }
-    published
+    exported
 }
 
-fn guarded(cells: u64) -> Option<String> {
-    let (told, begin) = (counted(cells, "cell"), if cells == 1 { "begins" } else { "begin" });
+fn guarded_note(cells: u64) -> Option<String> {
+    let (phrase, begin) = (counted(cells, "cell"), if cells == 1 { "begins" } else { "begin" });
     (cells > 0).then(|| {
         format!(
-            "{told} {begin} with an apostrophe that was put there, for a spreadsheet would compute what stands behind it: \
+            "{phrase} {begin} with an apostrophe that was put there, for a spreadsheet would compute what stands behind it: \
              --exact-cells leaves it out."
         )
     })
 }
 
 /// Number of times that the bundle is read.
-pub(crate) fn readings(shape: TableFormat) -> u64 {
+pub(crate) fn count_readings(shape: TableFormat) -> u64 {
     match shape {
         TableFormat::SensemakingCsv => 1,
         TableFormat::PolisCsv | TableFormat::Ndjson | TableFormat::Parquet => 2,
@@ -176,7 +176,7 @@ pub(crate) fn readings(shape: TableFormat) -> u64 {
 }
 
 /// The files that a shape has, or may have.
-pub(crate) fn names(shape: TableFormat) -> Vec<&'static str> {
+pub(crate) fn file_names(shape: TableFormat) -> Vec<&'static str> {
     let with_card = |files: &[&'static str]| [files, &[CARD]].concat();
     match shape {
         TableFormat::PolisCsv => polis_csv::FILES.to_vec(),
@@ -197,7 +197,7 @@ pub(crate) fn csv_row(file: &mut PartialFile, row: &[&str], cells: Cells) -> Res
             line.push(b',');
         }
         let is_guarded = cells == Cells::Guarded && is_formula(cell);
-        file.guarded += u64::from(is_guarded);
+        file.guarded_cells += u64::from(is_guarded);
         let guard = if is_guarded { "'" } else { "" };
         // Some spreadsheets part cells at semicolons or tabs.
         if cell.bytes().any(|byte| matches!(byte, b',' | b';' | b'\t' | b'"' | b'\n' | b'\r')) {
@@ -220,10 +220,14 @@ fn is_formula(cell: &str) -> bool {
 }
 
 /// Everything but the lists, so that what a bundle says of itself goes along.
-pub(crate) fn card(bundle_path: &Path, path: PathBuf, meter: &Meter) -> Result<FinishedFile, ConvertError> {
-    let rest = read::bundle(bundle_path, &mut (), meter)?;
+pub(crate) fn write_card(
+    bundle_path: &Path,
+    path: PathBuf,
+    meter: &Meter,
+) -> Result<FinishedFile, ConvertError> {
+    let card = read::bundle(bundle_path, &mut (), meter)?;
     let mut text =
-        serde_json::to_vec_pretty(&rest).map_err(|error| ConvertError::io("writing", &path, error.into()))?;
+        serde_json::to_vec_pretty(&card).map_err(|error| ConvertError::io("writing", &path, error.into()))?;
     text.push(b'\n');
     let mut file = PartialFile::create(path)?;
     file.write(&text)?;

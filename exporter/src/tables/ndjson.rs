@@ -24,10 +24,10 @@ pub(crate) const FILES: [&str; 3] = ["items.ndjson", "responses.ndjson", "outcom
 /// `named` makes paths of the names of the files.
 pub(crate) fn write(
     from: &Path,
-    named: impl Fn(&str) -> PathBuf,
+    path_of: impl Fn(&str) -> PathBuf,
     meter: &Meter,
 ) -> Result<Vec<FinishedFile>, ConvertError> {
-    let [items, responses, outcomes] = FILES.map(|name| PartialFile::create(named(name)));
+    let [items, responses, outcomes] = FILES.map(|name| PartialFile::create(path_of(name)));
     let mut files = Files { items: items?, responses: responses?, outcomes: outcomes?, line: Vec::new() };
     bundle(from, &mut files, meter)?;
     Ok(vec![files.items.finish()?, files.responses.finish()?, files.outcomes.finish()?])

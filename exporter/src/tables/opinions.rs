@@ -19,7 +19,7 @@ const COMPARISON: &str =
     "it is a comparison, which is no vote on a statement: --to ndjson and parquet keep it";
 const NO_ANSWER: &str = "its answer is none of agree, disagree and pass";
 /// Number of types of outcomes that are listed by name.
-const MOST_TYPES: usize = 20;
+const MAX_LISTED_TYPES: usize = 20;
 
 pub(super) struct Opinions {
     name: String,
@@ -28,7 +28,7 @@ pub(super) struct Opinions {
     /// Number of each phase, by id.
     phases: HashMap<Box<str>, u32>,
     /// Use of each answered item, by id.
-    about: HashMap<Box<str>, ItemUse>,
+    item_uses: HashMap<Box<str>, ItemUse>,
     /// Number of outcomes left out, by type.
     left_out: BTreeMap<String, u64>,
     /// Outcomes with counts of answers that have no column.
@@ -48,76 +48,83 @@ impl Opinions {
             responses: 0,
             outcomes: 0,
             phases: HashMap::new(),
-            about: HashMap::new(),
+            item_uses: HashMap::new(),
             left_out: BTreeMap::new(),
             other_answers: 0,
         }
     }
 
-    fn wrong(&self, list: &str, at: u64, wrong: ErrorKind, detail: &str) -> ConvertError {
-        ConvertError::content(&self.name, None, wrong, format!("/{list}/{at}: {detail}"))
+    fn error(&self, list: &str, at: u64, kind: ErrorKind, detail: &str) -> ConvertError {
+        ConvertError::content(&self.name, None, kind, format!("/{list}/{at}: {detail}"))
     }
 
     /// The place of its answer among [`ANSWERS`].
-    pub(super) fn response(&mut self, response: &Response) -> Result<usize, ConvertError> {
-        let at = self.responses;
+    pub(super) fn check_response(&mut self, response: &Response) -> Result<usize, ConvertError> {
+        let index = self.responses;
         self.responses += 1;
         let is_comparison =
             response.object_ref.is_some() || COMPARISONS.contains(&response.response.as_str());
-        let Some(answer) = column(&response.response).filter(|_| !is_comparison) else {
+        let Some(answer) = answer_column(&response.response).filter(|_| !is_comparison) else {
             let detail = if is_comparison { COMPARISON } else { NO_ANSWER };
-            return Err(self.wrong("responses", at, ErrorKind::Format, detail));
+            return Err(self.error("responses", index, ErrorKind::Format, detail));
         };
         if response.participant_ref.is_some() && response.count != 1 {
             let detail = "it names a participant, and its count is not 1";
-            return Err(self.wrong("responses", at, ErrorKind::Value, detail));
+            return Err(self.error("responses", index, ErrorKind::Value, detail));
         }
-        if self.is_elsewhere(&response.subject_ref, &response.phase_id, Some(at)) {
-            return Err(self.wrong("responses", at, ErrorKind::Format, SEVERAL));
+        if self.is_elsewhere(&response.subject_ref, &response.phase_id, Some(index)) {
+            return Err(self.error("responses", index, ErrorKind::Format, SEVERAL_PHASES));
         }
         Ok(answer)
     }
 
     /// The last response is no vote.
-    pub(super) fn no_vote(&self) -> ConvertError {
-        self.wrong("responses", self.responses - 1, ErrorKind::Format, NO_VOTES)
+    pub(super) fn no_vote_error(&self) -> ConvertError {
+        self.error("responses", self.responses - 1, ErrorKind::Format, NO_VOTES)
     }
 
     /// Counts of an outcome about an item; others have no place unless they are `placed`.
-    pub(super) fn outcome(&mut self, outcome: &Value, placed: &[&str]) -> Result<(), ConvertError> {
-        let at = self.outcomes;
+    pub(super) fn check_outcome(
+        &mut self,
+        outcome: &Value,
+        placed_types: &[&str],
+    ) -> Result<(), ConvertError> {
+        let index = self.outcomes;
         self.outcomes += 1;
         let kind = outcome["type"].as_str().unwrap_or_default();
-        if !placed.contains(&kind) {
+        if !placed_types.contains(&kind) {
             // Others may write anything there.
-            let is_plain = kind.len() <= 40
+            let is_listable = kind.len() <= 40
                 && !kind.is_empty()
                 && kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
-            let kind = if is_plain && self.left_out.len() < MOST_TYPES { kind } else { "other types" };
+            let kind =
+                if is_listable && self.left_out.len() < MAX_LISTED_TYPES { kind } else { "other types" };
             *self.left_out.entry(kind.to_owned()).or_default() += 1;
         }
         // What has no column is left out, and counted with nothing.
-        let counts = placed.contains(&kind) && matches!(kind, RESPONSE_COUNTS | SOURCE_RESPONSE_COUNTS);
-        let others_hidden = || {
-            let hidden = outcome["suppressed"].as_array().into_iter().flatten();
-            hidden.filter_map(Value::as_str).any(|answer| column(answer).is_none())
+        let has_columns =
+            placed_types.contains(&kind) && matches!(kind, RESPONSE_COUNTS | SOURCE_RESPONSE_COUNTS);
+        let hides_other_answers = || {
+            let hidden_answers = outcome["suppressed"].as_array().into_iter().flatten();
+            hidden_answers.filter_map(Value::as_str).any(|answer| answer_column(answer).is_none())
         };
-        self.other_answers += u64::from(counts && (says_more(&outcome["counts"]) || others_hidden()));
-        let some = |count: &Value| count.as_f64().is_some_and(|count| count > 0.0);
-        let answered = ANSWERS.iter().any(|answer| some(&outcome["counts"][answer]))
+        self.other_answers +=
+            u64::from(has_columns && (has_other_answers(&outcome["counts"]) || hides_other_answers()));
+        let is_positive = |count: &Value| count.as_f64().is_some_and(|count| count > 0.0);
+        let has_answers = ANSWERS.iter().any(|answer| is_positive(&outcome["counts"][answer]))
             || outcome["suppressed"].as_array().is_some_and(|hidden| !hidden.is_empty());
-        if counts
-            && answered
+        if has_columns
+            && has_answers
             && let (Some(item), Some(phase)) = (outcome["itemRef"].as_str(), outcome["phaseId"].as_str())
             && self.is_elsewhere(item, phase, None)
         {
-            return Err(self.wrong("outcomes", at, ErrorKind::Format, SEVERAL));
+            return Err(self.error("outcomes", index, ErrorKind::Format, SEVERAL_PHASES));
         }
         Ok(())
     }
 
     /// Counts outcomes of this type as left out.
-    pub(super) fn leave_out(&mut self, kind: &str, count: u64) {
+    pub(super) fn count_left_out(&mut self, kind: &str, count: u64) {
         if count > 0 {
             *self.left_out.entry(kind.to_owned()).or_default() += count;
         }
@@ -132,39 +139,39 @@ impl Opinions {
                 *self.phases.entry(phase.into()).or_insert(number)
             }
         };
-        match self.about.get_mut(item) {
-            Some(about) => {
-                about.response = about.response.or(response);
-                about.phase != phase
+        match self.item_uses.get_mut(item) {
+            Some(item_use) => {
+                item_use.response = item_use.response.or(response);
+                item_use.phase != phase
             }
             None => {
-                self.about.insert(item.into(), ItemUse { phase, response });
+                self.item_uses.insert(item.into(), ItemUse { phase, response });
                 false
             }
         }
     }
 
     /// True if a statement about an item in a phase belongs to its answers.
-    pub(super) fn is_of(&self, item: &str, phase: &str) -> bool {
-        let known = self.about.get(item).map(|about| about.phase);
-        known.is_none_or(|known| self.phases.get(phase) == Some(&known))
+    pub(super) fn belongs_to_answers(&self, item: &str, phase: &str) -> bool {
+        let answered_phase = self.item_uses.get(item).map(|item_use| item_use.phase);
+        answered_phase.is_none_or(|number| self.phases.get(phase) == Some(&number))
     }
 
     /// Each item has one row or column.
-    pub(super) fn items(&self, items: &[Item]) -> Result<(), ConvertError> {
+    pub(super) fn check_items(&self, items: &[Item]) -> Result<(), ConvertError> {
         let mut rows = HashMap::new();
         for (at, item) in (0_u64..).zip(items) {
             // Readers take spaces off.
             if item.key().trim().is_empty() {
                 let detail = "its id is empty, and tables tell statements by it";
-                return Err(self.wrong("items", at, ErrorKind::Value, detail));
+                return Err(self.error("items", at, ErrorKind::Value, detail));
             }
             if let Some(first) = rows.insert(item.key().trim(), at) {
                 let detail = format!(
                     "it would be one with /items/{first}: their ids differ by `statement:` or spaces at most, and tables \
                      tell neither"
                 );
-                return Err(self.wrong("items", at, ErrorKind::Duplicate, &detail));
+                return Err(self.error("items", at, ErrorKind::Duplicate, &detail));
             }
         }
         Ok(())
@@ -172,30 +179,32 @@ impl Opinions {
 
     /// Checks that the columns of a table with one column for each item have different names; `what` names them in
     /// messages.
-    pub(super) fn columns(
+    pub(super) fn check_column_names(
         &self,
         items: &[Item],
-        others: &[&str],
-        what: impl Fn(&str) -> String,
+        reserved: &[&str],
+        describe: impl Fn(&str) -> String,
     ) -> Result<(), ConvertError> {
-        let called = |item: &Item| others.iter().find(|name| name.eq_ignore_ascii_case(item.key().trim()));
-        match (0..).zip(items).find_map(|(at, item)| Some((at, called(item)?))) {
+        let reserved_name =
+            |item: &Item| reserved.iter().find(|name| name.eq_ignore_ascii_case(item.key().trim()));
+        match (0..).zip(items).find_map(|(at, item)| Some((at, reserved_name(item)?))) {
             None => Ok(()),
             Some((at, name)) => {
-                let what = what(name);
-                let detail =
-                    format!("its id makes it {what}: --to ndjson, parquet and sensemaking-csv keep it");
-                Err(self.wrong("items", at, ErrorKind::Duplicate, &detail))
+                let description = describe(name);
+                let detail = format!(
+                    "its id makes it {description}: --to ndjson, parquet and sensemaking-csv keep it"
+                );
+                Err(self.error("items", at, ErrorKind::Duplicate, &detail))
             }
         }
     }
 
     /// Each response is about an item.
-    pub(super) fn hold_responses(&self, items: &[Item]) -> Result<(), ConvertError> {
-        let known: HashSet<_> = items.iter().map(|item| item.id.as_str()).collect();
-        let unknown = self.about.iter().filter(|(id, _)| !known.contains(&***id));
-        match unknown.filter_map(|(_, about)| about.response).min() {
-            Some(at) => Err(self.wrong("responses", at, ErrorKind::UnknownItem, "it is about no item")),
+    pub(super) fn check_response_items(&self, items: &[Item]) -> Result<(), ConvertError> {
+        let item_ids: HashSet<_> = items.iter().map(|item| item.id.as_str()).collect();
+        let without_item = self.item_uses.iter().filter(|(id, _)| !item_ids.contains(&***id));
+        match without_item.filter_map(|(_, about)| about.response).min() {
+            Some(at) => Err(self.error("responses", at, ErrorKind::UnknownItem, "it is about no item")),
             None => Ok(()),
         }
     }
@@ -209,31 +218,32 @@ impl Opinions {
                 "Tables have no place for phases: what is in {phases} phases stands together."
             ));
         }
-        let count = |of: &dyn Fn(&Item) -> bool| items.iter().filter(|item| of(item)).count() as u64;
+        let count =
+            |matches: &dyn Fn(&Item) -> bool| items.iter().filter(|item| matches(item)).count() as u64;
         match count(&|item| item.kind != "statement") {
             0 => {}
             1 => notes.push(
                 "Tables have no place for types: 1 item of another one stands there as a statement."
                     .to_owned(),
             ),
-            others => notes.push(format!(
-                "Tables have no place for types: {others} items of other ones stand there as statements."
+            count => notes.push(format!(
+                "Tables have no place for types: {count} items of other ones stand there as statements."
             )),
         }
         match count(&|item| item.status == "active") {
             0 => {}
-            active => notes.push(format!(
+            count => notes.push(format!(
                 "Of {} `moderated` is 1, as if {} approved: the status is active.",
-                counted(active, "item"),
-                if active == 1 { "it were" } else { "they were" },
+                counted(count, "item"),
+                if count == 1 { "it were" } else { "they were" },
             )),
         }
         let left_out: u64 = self.left_out.values().sum();
         if left_out > 0 {
             let (outcomes, were) = (counted(left_out, "outcome"), plural::were(left_out));
-            let of = self.left_out.iter().map(|(kind, count)| format!("{count} of {kind}"));
-            let of = of.collect::<Vec<_>>().join(", ");
-            notes.push(format!("The table has no place for {outcomes}, which {were} left out: {of}."));
+            let types = self.left_out.iter().map(|(kind, count)| format!("{count} of {kind}"));
+            let types = types.collect::<Vec<_>>().join(", ");
+            notes.push(format!("The table has no place for {outcomes}, which {were} left out: {types}."));
         }
         if self.other_answers > 0 {
             let outcomes = counted(self.other_answers, "outcome");
@@ -247,21 +257,21 @@ impl Opinions {
 
 /// Error for a bundle without participants.
 pub(crate) const NO_VOTES: &str = "it holds counts, not votes: --to sensemaking-csv fits";
-const SEVERAL: &str = "its item has answers in another phase, too, and a table would count them as one: --to ndjson and \
+const SEVERAL_PHASES: &str = "its item has answers in another phase, too, and a table would count them as one: --to ndjson and \
     parquet keep phases apart";
 
 /// True if the counts hold other answers too, or are no counts.
-pub(super) fn says_more(counts: &Value) -> bool {
+pub(super) fn has_other_answers(counts: &Value) -> bool {
     match counts {
         Value::Object(counts) => {
-            counts.iter().any(|(name, count)| column(name).is_none() && says_something(count))
+            counts.iter().any(|(name, count)| answer_column(name).is_none() && is_nonzero(count))
         }
-        other => says_something(other),
+        other => is_nonzero(other),
     }
 }
 
 /// True if the counts hold more than zeros: a zero may stand for an answer that was not offered.
-pub(super) fn says_something(value: &Value) -> bool {
+pub(super) fn is_nonzero(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::Number(number) => number.as_f64() != Some(0.0),
@@ -272,12 +282,12 @@ pub(super) fn says_something(value: &Value) -> bool {
 }
 
 /// The place of an answer.
-pub(super) fn column(answer: &str) -> Option<usize> {
-    ANSWERS.iter().position(|known| *known == answer)
+pub(super) fn answer_column(answer: &str) -> Option<usize> {
+    ANSWERS.iter().position(|candidate| *candidate == answer)
 }
 
 /// Moderation code of a status; `None` for statuses that have none.
-pub(super) fn moderated(status: &str) -> Option<&'static str> {
+pub(super) fn moderation_code(status: &str) -> Option<&'static str> {
     match status {
         "approved" | "active" => Some("1"),
         "pending" => Some("0"),

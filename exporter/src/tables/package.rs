@@ -20,27 +20,27 @@ pub(crate) const FILES: [&str; 2] = ["datapackage.json", "manifest-sha256.txt"];
 pub(crate) fn write(
     partial: &Path,
     out: &Path,
-    beside: &[FinishedFile],
-    under: Option<&str>,
+    sidecars: &[FinishedFile],
+    license: Option<&str>,
     meter: &Meter,
 ) -> Result<Vec<FinishedFile>, ConvertError> {
-    let head = bundle(partial, &mut (), meter)?;
+    let card = bundle(partial, &mut (), meter)?;
     let folder = out.parent().unwrap_or(Path::new(""));
     let mut resources = Vec::new();
     let mut manifest = String::new();
-    let beside = beside.iter().map(|whole| (&*whole.partial, whole.path.as_path()));
-    for (lies_at, path) in [(partial, out)].into_iter().chain(beside) {
-        let (bytes, digest, first) = digest(lies_at, meter)?;
+    let files = sidecars.iter().map(|whole| (&*whole.partial, whole.path.as_path()));
+    for (current_path, path) in [(partial, out)].into_iter().chain(files) {
+        let (bytes, digest, first) = digest_file(current_path, meter)?;
         let name = name_of(path);
         manifest.push_str(&format!("{digest}  {name}\n"));
         let format = name.rsplit('.').next().unwrap_or_default();
-        let plain: String = name
+        let slug: String = name
             .to_lowercase()
             .chars()
-            .map(|sign| if sign.is_ascii_alphanumeric() { sign } else { '-' })
+            .map(|character| if character.is_ascii_alphanumeric() { character } else { '-' })
             .collect();
         let mut resource =
-            json!({ "name": plain, "path": name, "format": format, "hash": format!("sha256:{digest}") });
+            json!({ "name": slug, "path": name, "format": format, "hash": format!("sha256:{digest}") });
         // The validator of these packages does not know how long a Parquet file is, and calls any length wrong.
         if format != "parquet" {
             resource["bytes"] = bytes.into();
@@ -50,11 +50,11 @@ pub(crate) fn write(
         }
         resources.push(resource);
     }
-    let source = head.get("source").cloned().unwrap_or(Value::Null);
+    let source = card.get("source").cloned().unwrap_or(Value::Null);
     let mut package = json!({
         "name": "data-bundle",
-        "id": head.get("bundleId"),
-        "created": head.get("exportedAt"),
+        "id": card.get("bundleId"),
+        "created": card.get("exportedAt"),
         "title": source["title"],
         "description": source["description"],
         "sources": [{ "title": source["title"] }],
@@ -66,19 +66,23 @@ pub(crate) fn write(
     {
         package["sources"][0]["path"] = url.into();
     }
-    if let Some(license) = under.and_then(|under| license::named(under).ok()) {
+    if let Some(license) = license.and_then(|license| license::license_value(license).ok()) {
         package["licenses"] = json!([license]);
     }
     let text = serde_json::to_vec_pretty(&package).expect("JSON values are JSON");
-    let [described, listed] = FILES.map(|name| folder.join(name));
-    let mut file = PartialFile::create(described)?;
+    let [package_path, manifest_path] = FILES.map(|name| folder.join(name));
+    let mut file = PartialFile::create(package_path)?;
     file.write(&text)?;
     file.write(b"\n")?;
-    let described = file.finish()?;
-    manifest.push_str(&format!("{}  {}\n", digest(&described.partial, meter)?.1, name_of(&described.path)));
-    let mut file = PartialFile::create(listed)?;
+    let package_file = file.finish()?;
+    manifest.push_str(&format!(
+        "{}  {}\n",
+        digest_file(&package_file.partial, meter)?.1,
+        name_of(&package_file.path)
+    ));
+    let mut file = PartialFile::create(manifest_path)?;
     file.write(manifest.as_bytes())?;
-    Ok(vec![described, file.finish()?])
+    Ok(vec![package_file, file.finish()?])
 }
 
 /// Members of the first line of an NDJSON file.
@@ -116,11 +120,11 @@ const RESPONSES: &Columns = &[
 
 /// Columns of a table; `None` for outcomes, which have members of any kind.
 fn columns(name: &str) -> Option<&'static Columns> {
-    let is =
+    let is_list =
         |list: &str| ["parquet", "ndjson"].iter().any(|format| name.ends_with(&format!(".{list}.{format}")));
-    if is("items") {
+    if is_list("items") {
         Some(ITEMS)
-    } else if is("responses") {
+    } else if is_list("responses") {
         Some(RESPONSES)
     } else {
         None
@@ -128,10 +132,10 @@ fn columns(name: &str) -> Option<&'static Columns> {
 }
 
 /// Table Schema of the columns. Texts may be empty, which is different from missing.
-fn schema(columns: &Columns, is_there: impl Fn(&str) -> bool) -> Value {
+fn schema(columns: &Columns, is_present: impl Fn(&str) -> bool) -> Value {
     let fields: Vec<_> = columns
         .iter()
-        .filter(|(name, ..)| is_there(name))
+        .filter(|(name, ..)| is_present(name))
         .map(|(name, kind, required)| {
             let mut field = json!({ "name": name, "type": kind });
             if *required {
@@ -145,22 +149,22 @@ fn schema(columns: &Columns, is_there: impl Fn(&str) -> bool) -> Value {
 
 /// Size, digest and, for NDJSON, members of the first line. A member missing there is missing everywhere, for rows of
 /// a conversion are of one kind.
-fn digest(path: &Path, meter: &Meter) -> Result<(u64, String, Members), ConvertError> {
-    let failed = |error| ConvertError::from_io(&name_of(path), error);
-    let mut file = Metered::new(File::open(path).map_err(failed)?, meter);
+fn digest_file(path: &Path, meter: &Meter) -> Result<(u64, String, Members), ConvertError> {
+    let io_error = |error| ConvertError::from_io(&name_of(path), error);
+    let mut file = Metered::new(File::open(path).map_err(io_error)?, meter);
     let (mut hash, mut bytes, mut block) = (Sha256::new(), 0, vec![0; 1 << 18]);
-    let mut first = Vec::new();
+    let mut first_block = Vec::new();
     loop {
-        let read = file.read(&mut block).map_err(failed)?;
-        if read == 0 {
-            let line = first.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let byte_count = file.read(&mut block).map_err(io_error)?;
+        if byte_count == 0 {
+            let line = first_block.split(|byte| *byte == b'\n').next().unwrap_or_default();
             let members: Map<String, Value> = serde_json::from_slice(line).unwrap_or_default();
             return Ok((bytes, hex_of(&hash.finalize()), Members(members)));
         }
         if bytes == 0 {
-            first.extend_from_slice(&block[..read]);
+            first_block.extend_from_slice(&block[..byte_count]);
         }
-        hash.update(&block[..read]);
-        bytes += read as u64;
+        hash.update(&block[..byte_count]);
+        bytes += byte_count as u64;
     }
 }

@@ -45,32 +45,32 @@ const RESPONSES: &str = "message responses {
     required int64 count; optional int64 occurredAt (TIMESTAMP(MILLIS,true)); }";
 
 /// Rows of a row group, which is held in memory.
-const GROUP: usize = 65_536;
+const GROUP_ROWS: usize = 65_536;
 
 /// A column that grows until its row group is written.
 enum Column {
     /// The values behind each other, where each ends, and, if some may be missing, whether each is there.
-    Text {
+    Texts {
         bytes: Vec<u8>,
         ends: Vec<usize>,
         levels: Option<Vec<i16>>,
     },
-    Whole(Vec<i64>),
-    MaybeTime(Vec<i64>, Vec<i16>),
+    Integers(Vec<i64>),
+    OptionalTimes(Vec<i64>, Vec<i16>),
 }
 
 impl Column {
     /// Makes the column optional.
-    fn maybe(self) -> Self {
+    fn optional(self) -> Self {
         match self {
-            Self::Text { bytes, ends, .. } => Self::Text { bytes, ends, levels: Some(Vec::new()) },
+            Self::Texts { bytes, ends, .. } => Self::Texts { bytes, ends, levels: Some(Vec::new()) },
             other => other,
         }
     }
 
     /// False, if it has to be there and is not, or is no text.
-    fn text_of(&mut self, row: &Row, field: usize) -> bool {
-        let Self::Text { bytes, ends, levels } = self else { return false };
+    fn push_text(&mut self, row: &Row, field: usize) -> bool {
+        let Self::Texts { bytes, ends, levels } = self else { return false };
         let text = row.text(field);
         if text.is_none() && row.has(field) && !row.is_null(field) {
             return false;
@@ -88,54 +88,54 @@ impl Column {
     }
 
     /// False, if it is no count; nothing, if there is no room for it.
-    fn whole(&mut self, number: Option<Number>) -> Option<bool> {
-        let (Self::Whole(values), Some(number)) = (self, number) else { return Some(false) };
+    fn push_count(&mut self, number: Option<Number>) -> Option<bool> {
+        let (Self::Integers(values), Some(number)) = (self, number) else { return Some(false) };
         values.push(i64::try_from(number.count()).ok()?);
         Some(number.whole)
     }
 
     /// Adds a time; false if the text is none.
-    fn time(&mut self, text: Option<&[u8]>) -> bool {
-        let Self::MaybeTime(values, levels) = self else { return false };
-        let at = text.and_then(|text| std::str::from_utf8(text).ok()).and_then(Timestamp::parse);
-        levels.push(i16::from(at.is_some()));
-        values.extend(at.map(|at| at.millis));
-        text.is_none() || at.is_some()
+    fn push_time(&mut self, text: Option<&[u8]>) -> bool {
+        let Self::OptionalTimes(values, levels) = self else { return false };
+        let time = text.and_then(|text| std::str::from_utf8(text).ok()).and_then(Timestamp::parse);
+        levels.push(i16::from(time.is_some()));
+        values.extend(time.map(|at| at.millis));
+        text.is_none() || time.is_some()
     }
 
-    fn write(&mut self, mut into: SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
+    fn write(&mut self, mut writer: SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
         match self {
-            Self::Text { bytes, ends, levels } => {
+            Self::Texts { bytes, ends, levels } => {
                 // The values share these bytes; the next group needs about as many.
-                let all = Bytes::from(std::mem::replace(bytes, Vec::with_capacity(bytes.len())));
+                let shared_bytes = Bytes::from(std::mem::replace(bytes, Vec::with_capacity(bytes.len())));
                 let mut start = 0;
                 let values: Vec<ByteArray> = ends
                     .drain(..)
-                    .map(|end| ByteArray::from(all.slice(std::mem::replace(&mut start, end)..end)))
+                    .map(|end| ByteArray::from(shared_bytes.slice(std::mem::replace(&mut start, end)..end)))
                     .collect();
-                into.typed::<ByteArrayType>().write_batch(&values, levels.as_deref(), None)?;
+                writer.typed::<ByteArrayType>().write_batch(&values, levels.as_deref(), None)?;
                 levels.iter_mut().for_each(Vec::clear);
             }
-            Self::Whole(values) => {
-                into.typed::<Int64Type>().write_batch(values, None, None)?;
+            Self::Integers(values) => {
+                writer.typed::<Int64Type>().write_batch(values, None, None)?;
                 values.clear();
             }
-            Self::MaybeTime(values, levels) => {
-                into.typed::<Int64Type>().write_batch(values, Some(levels), None)?;
+            Self::OptionalTimes(values, levels) => {
+                writer.typed::<Int64Type>().write_batch(values, Some(levels), None)?;
                 values.clear();
                 levels.clear();
             }
         }
-        into.close()
+        writer.close()
     }
 }
 
-fn text() -> Column {
-    Column::Text { bytes: Vec::new(), ends: Vec::new(), levels: None }
+fn text_column() -> Column {
+    Column::Texts { bytes: Vec::new(), ends: Vec::new(), levels: None }
 }
 
-fn time() -> Column {
-    Column::MaybeTime(Vec::new(), Vec::new())
+fn time_column() -> Column {
+    Column::OptionalTimes(Vec::new(), Vec::new())
 }
 
 struct Table<'t> {
@@ -158,39 +158,47 @@ pub(crate) const FILES: [&str; 2] = ["items.parquet", "responses.parquet"];
 /// Writes the files, whose paths `named` makes of their names, and returns notes about what they leave out.
 pub(crate) fn write(
     from: &Path,
-    named: impl Fn(&str) -> PathBuf,
+    path_of: impl Fn(&str) -> PathBuf,
     meter: &Meter,
 ) -> Result<(Vec<FinishedFile>, Vec<String>), ConvertError> {
-    let [items, responses] = FILES.map(|name| PartialFile::create(named(name)));
+    let [items, responses] = FILES.map(|name| PartialFile::create(path_of(name)));
     let (mut items, mut responses) = (items?, responses?);
-    let outcomes = fill(from, &mut items, &mut responses, meter)?;
-    Ok((vec![items.finish()?, responses.finish()?], left_out(outcomes).into_iter().collect()))
+    let outcomes = write_tables(from, &mut items, &mut responses, meter)?;
+    Ok((vec![items.finish()?, responses.finish()?], outcomes_note(outcomes).into_iter().collect()))
 }
 
 /// Note about outcomes, if there are any.
-pub(crate) fn left_out(outcomes: u64) -> Option<String> {
+pub(crate) fn outcomes_note(outcomes: u64) -> Option<String> {
     let are = if outcomes == 1 { "is" } else { "are" };
     let outcomes = (outcomes > 0).then(|| plural::counted(outcomes, "outcome"))?;
     Some(format!("Parquet files hold items and responses: {outcomes} {are} not in them."))
 }
 
 /// Tells how many outcomes there were.
-fn fill(
+fn write_tables(
     from: &Path,
     items: &mut PartialFile,
     responses: &mut PartialFile,
     meter: &Meter,
 ) -> Result<u64, ConvertError> {
-    let item_columns = vec![text(), text(), text(), text(), text(), text(), time()];
+    let item_columns = vec![
+        text_column(),
+        text_column(),
+        text_column(),
+        text_column(),
+        text_column(),
+        text_column(),
+        time_column(),
+    ];
     let response_columns = vec![
-        text(),
-        text(),
-        text(),
-        text().maybe(),
-        text().maybe(),
-        text(),
-        Column::Whole(Vec::new()),
-        time(),
+        text_column(),
+        text_column(),
+        text_column(),
+        text_column().optional(),
+        text_column().optional(),
+        text_column(),
+        Column::Integers(Vec::new()),
+        time_column(),
     ];
     let mut tables = Tables {
         items: Table::new(items, ITEMS, item_columns)?,
@@ -216,7 +224,7 @@ fn properties() -> WriterPropertiesPtr {
     )
 }
 
-fn failed(name: &str, error: ParquetError) -> ConvertError {
+fn write_error(name: &str, error: ParquetError) -> ConvertError {
     ConvertError::Io { doing: format!("writing {name}"), error: io::Error::other(error) }
 }
 
@@ -225,14 +233,14 @@ impl<'t> Table<'t> {
         let name = name_of(&file.partial);
         let writer = parse_message_type(schema)
             .and_then(|schema| SerializedFileWriter::new(file.inner(), Arc::new(schema), properties()))
-            .map_err(|error| failed(&name, error))?;
+            .map_err(|error| write_error(&name, error))?;
         Ok(Self { writer, columns, rows: 0, name })
     }
 
     /// All of its cells are there.
-    fn row(&mut self) -> Result<(), ConvertError> {
+    fn end_row(&mut self) -> Result<(), ConvertError> {
         self.rows += 1;
-        if self.rows == GROUP { self.flush() } else { Ok(()) }
+        if self.rows == GROUP_ROWS { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<(), ConvertError> {
@@ -242,24 +250,24 @@ impl<'t> Table<'t> {
         let mut write = || {
             let mut group = self.writer.next_row_group()?;
             for column in &mut self.columns {
-                if let Some(into) = group.next_column()? {
-                    column.write(into)?;
+                if let Some(writer) = group.next_column()? {
+                    column.write(writer)?;
                 }
             }
             group.close().map(drop)
         };
-        write().map_err(|error| failed(&self.name, error))?;
+        write().map_err(|error| write_error(&self.name, error))?;
         self.rows = 0;
         Ok(())
     }
 
     fn finish(mut self) -> Result<(), ConvertError> {
         self.flush()?;
-        self.writer.close().map(drop).map_err(|error| failed(&self.name, error))
+        self.writer.close().map(drop).map_err(|error| write_error(&self.name, error))
     }
 }
 
-fn no_time(name: &str, list: &str, row: &Row, field: &str) -> ConvertError {
+fn no_time_error(name: &str, list: &str, row: &Row, field: &str) -> ConvertError {
     let detail = format!("/{list}/{}: {field} is no time of the years 0000 to 9999", row.index);
     ConvertError::content(name, None, ErrorKind::Value, detail)
 }
@@ -272,27 +280,28 @@ impl Rows for Tables<'_> {
     fn item(&mut self, row: &Row) -> Result<bool, ConvertError> {
         let table = &mut self.items;
         let (texts, times) = table.columns.split_at_mut(6);
-        let whole = texts.iter_mut().enumerate().all(|(field, column)| column.text_of(row, field));
-        if !times[0].time(row.text(6)) {
-            return Err(no_time(&self.name, "items", row, "createdAt"));
+        let is_complete = texts.iter_mut().enumerate().all(|(field, column)| column.push_text(row, field));
+        if !times[0].push_time(row.text(6)) {
+            return Err(no_time_error(&self.name, "items", row, "createdAt"));
         }
-        if whole { table.row().map(|()| true) } else { Ok(false) }
+        if is_complete { table.end_row().map(|()| true) } else { Ok(false) }
     }
 
     fn response(&mut self, row: &Row) -> Result<bool, ConvertError> {
         let table = &mut self.responses;
         let (texts, numbers) = table.columns.split_at_mut(6);
-        let mut whole = texts.iter_mut().enumerate().all(|(field, column)| column.text_of(row, field));
-        let Some(is_count) = numbers[0].whole(row.number(6)) else {
-            let (at, most) = (row.index, i64::MAX);
+        let mut is_complete =
+            texts.iter_mut().enumerate().all(|(field, column)| column.push_text(row, field));
+        let Some(is_count) = numbers[0].push_count(row.number(6)) else {
+            let (index, max) = (row.index, i64::MAX);
             let detail =
-                format!("/responses/{at}: its count is more than {most}, the most that Parquet holds");
+                format!("/responses/{index}: its count is more than {max}, the most that Parquet holds");
             return Err(ConvertError::content(&self.name, None, ErrorKind::Value, detail));
         };
-        whole &= is_count;
-        if !numbers[1].time(row.text(7)) {
-            return Err(no_time(&self.name, "responses", row, "occurredAt"));
+        is_complete &= is_count;
+        if !numbers[1].push_time(row.text(7)) {
+            return Err(no_time_error(&self.name, "responses", row, "occurredAt"));
         }
-        if whole { table.row().map(|()| true) } else { Ok(false) }
+        if is_complete { table.end_row().map(|()| true) } else { Ok(false) }
     }
 }

@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use super::{
     Cells, FinishedFile, PartialFile, VoterIds, csv_row,
-    opinions::{Opinions, moderated},
-    polis_groups::ByGroup,
-    polis_matrix::{COLUMNS, MISTAKEN, Matrix},
+    opinions::{Opinions, moderation_code},
+    polis_groups::GroupCountCheck,
+    polis_matrix::{COLUMNS, Matrix, RESERVED_KEY},
 };
 use crate::{
     bundle::read::{Item, Reader, Response, bundle},
@@ -33,14 +33,15 @@ const VOTES: &str = "votes.csv";
 const COMMENTS: &str = "comments.csv";
 const PARTICIPANTS: &str = "participant-votes.csv";
 const SUMMARY: &str = "summary.csv";
-const PLACED: [&str; 4] = [RESPONSE_COUNTS, SOURCE_RESPONSE_COUNTS, GROUP_MEMBERS, GROUP_RESPONSE_COUNTS];
+const PLACED_TYPES: [&str; 4] =
+    [RESPONSE_COUNTS, SOURCE_RESPONSE_COUNTS, GROUP_MEMBERS, GROUP_RESPONSE_COUNTS];
 pub(crate) const FILES: [&str; 4] = [VOTES, COMMENTS, PARTICIPANTS, SUMMARY];
 
 /// Vote values, in the order of [`ANSWERS`](super::opinions::ANSWERS).
 const VOTES_OF: [(Answer, &str); 3] = [(Answer::Agree, "1"), (Answer::Disagree, "-1"), (Answer::Pass, "0")];
 
 /// Everything that is small.
-struct SmallTables {
+struct BundleTables {
     opinions: Opinions,
     items: Vec<Item>,
     /// Counts of each item, by phase.
@@ -50,10 +51,10 @@ struct SmallTables {
     /// Phase of each group.
     phases: HashMap<String, String>,
     /// A table has one column of groups: these do not fit.
-    mixed: bool,
+    has_mixed_groups: bool,
     /// Number of groups without members.
     empty_groups: u64,
-    by_group: ByGroup,
+    by_group: GroupCountCheck,
 }
 
 /// Agrees, disagrees and passes, where known.
@@ -62,11 +63,11 @@ type Counts = [Option<u64>; 3];
 struct ItemCounts {
     phase: String,
     /// True for counts published by the source.
-    published: bool,
+    is_published: bool,
     counts: Counts,
 }
 
-impl Reader for SmallTables {
+impl Reader for BundleTables {
     const ITEMS: bool = true;
     const OUTCOMES: bool = true;
 
@@ -76,30 +77,30 @@ impl Reader for SmallTables {
     }
 
     fn outcome(&mut self, outcome: Value) -> Result<(), ConvertError> {
-        self.opinions.outcome(&outcome, &PLACED)?;
+        self.opinions.check_outcome(&outcome, &PLACED_TYPES)?;
         let kind = outcome["type"].as_str().unwrap_or_default();
         if kind == GROUP_MEMBERS
             && let (Some(group), Some(members)) = (outcome["group"].as_str(), outcome["members"].as_array())
         {
             self.empty_groups += u64::from(members.is_empty());
             let phase = outcome["phaseId"].as_str().unwrap_or_default();
-            let known = self.phases.entry(group.to_owned()).or_insert_with(|| phase.to_owned());
-            self.mixed |= known != phase || group.trim() != group;
+            let group_phase = self.phases.entry(group.to_owned()).or_insert_with(|| phase.to_owned());
+            self.has_mixed_groups |= group_phase != phase || group.trim() != group;
             for member in members.iter().filter_map(Value::as_str) {
-                let before = self.groups.insert(member.to_owned(), group.to_owned());
-                self.mixed |= before.is_some_and(|before| before != group);
+                let previous_group = self.groups.insert(member.to_owned(), group.to_owned());
+                self.has_mixed_groups |= previous_group.is_some_and(|before| before != group);
             }
         }
         if kind == GROUP_RESPONSE_COUNTS {
-            self.by_group.say(&outcome);
+            self.by_group.add_outcome(&outcome);
         }
-        let published = kind == SOURCE_RESPONSE_COUNTS;
+        let is_published = kind == SOURCE_RESPONSE_COUNTS;
         if let Some(item) = outcome["itemRef"].as_str()
-            && (published || kind == RESPONSE_COUNTS)
+            && (is_published || kind == RESPONSE_COUNTS)
         {
             let counts = ["agree", "disagree", "pass"].map(|name| outcome["counts"][name].as_u64());
             let phase = outcome["phaseId"].as_str().unwrap_or_default().to_owned();
-            self.counts.entry(item.to_owned()).or_default().push(ItemCounts { phase, published, counts });
+            self.counts.entry(item.to_owned()).or_default().push(ItemCounts { phase, is_published, counts });
         }
         Ok(())
     }
@@ -115,9 +116,9 @@ struct Votes<'v> {
     numbers: HashMap<Rc<str>, u32>,
     matrix: Matrix,
     groups: &'v HashMap<String, String>,
-    by_group: ByGroup,
+    by_group: GroupCountCheck,
     /// Times that have no number.
-    untold: u64,
+    times_without_number: u64,
 }
 
 pub(crate) fn write(
@@ -128,26 +129,35 @@ pub(crate) fn write(
     memory: usize,
     meter: &Meter,
 ) -> Result<(Vec<FinishedFile>, Vec<String>), ConvertError> {
-    let mut around = SmallTables {
+    let mut tables = BundleTables {
         opinions: Opinions::new(name_of(from)),
         items: Vec::new(),
         counts: HashMap::new(),
         groups: HashMap::new(),
         phases: HashMap::new(),
-        mixed: false,
+        has_mixed_groups: false,
         empty_groups: 0,
-        by_group: ByGroup::default(),
+        by_group: GroupCountCheck::default(),
     };
-    let rest = bundle(from, &mut around, meter)?;
-    let SmallTables { opinions, items, counts, mut groups, mixed, empty_groups, by_group, .. } = around;
+    let card = bundle(from, &mut tables, meter)?;
+    let BundleTables {
+        opinions,
+        items,
+        counts,
+        mut groups,
+        has_mixed_groups: mixed,
+        empty_groups,
+        by_group,
+        ..
+    } = tables;
     if mixed {
         groups.clear();
     }
-    opinions.items(&items)?;
-    opinions.columns(&items, &COLUMNS, |name| {
+    opinions.check_items(&items)?;
+    opinions.check_column_names(&items, &COLUMNS, |name| {
         format!("a second column called {name}, which nobody could read back")
     })?;
-    opinions.columns(&items, &[MISTAKEN], |name| {
+    opinions.check_column_names(&items, &[RESERVED_KEY], |name| {
         format!(
             "a column called {name}, for which {PARTICIPANTS} could be taken for a table of comments or votes"
         )
@@ -157,21 +167,32 @@ pub(crate) fn write(
     csv_row(&mut file, &["timestamp", "datetime", "comment-id", "voter-id", "vote"], cells)?;
     let (matrix, numbers) = (Matrix::new(folder, memory), HashMap::new());
     let groups = &groups;
-    let mut votes =
-        Votes { file, keys, voters, cells, opinions, numbers, matrix, groups, by_group, untold: 0 };
+    let mut votes = Votes {
+        file,
+        keys,
+        voters,
+        cells,
+        opinions,
+        numbers,
+        matrix,
+        groups,
+        by_group,
+        times_without_number: 0,
+    };
     bundle(from, &mut votes, meter)?;
-    let Votes { file, matrix, mut opinions, by_group, mut untold, .. } = votes;
-    opinions.hold_responses(&items)?;
-    let left_out = if groups.is_empty() { by_group.all() } else { by_group.others(&opinions) };
-    opinions.leave_out(GROUP_RESPONSE_COUNTS, left_out);
+    let Votes { file, matrix, mut opinions, by_group, mut times_without_number, .. } = votes;
+    opinions.check_response_items(&items)?;
+    let left_out = if groups.is_empty() { by_group.count_all() } else { by_group.count_differing(&opinions) };
+    opinions.count_left_out(GROUP_RESPONSE_COUNTS, left_out);
     let votes = file.finish()?;
     let columns: Vec<_> = items.iter().map(Item::key).collect();
     let participants = matrix.write(folder.join(PARTICIPANTS), &columns, (voters, cells), groups, meter)?;
-    let counted_of = |item: &Item| counts_of(item, &counts, &opinions);
-    let comments = comments(&items, counted_of, folder.join(COMMENTS), cells, &mut untold)?;
+    let counts_for = |item: &Item| counts_of(item, &counts, &opinions);
+    let write_comments =
+        comments(&items, counts_for, folder.join(COMMENTS), cells, &mut times_without_number)?;
     let mut file = PartialFile::create(folder.join(SUMMARY))?;
     for (name, member) in [("topic", "title"), ("url", "url"), ("conversation-description", "description")] {
-        csv_row(&mut file, &[name, rest["source"][member].as_str().unwrap_or_default()], cells)?;
+        csv_row(&mut file, &[name, card["source"][member].as_str().unwrap_or_default()], cells)?;
     }
     let convention = ["vote-convention", "agree=+1;disagree=-1;pass=0;format=polis-export/1"];
     csv_row(&mut file, &convention, cells)?;
@@ -187,52 +208,60 @@ pub(crate) fn write(
         notes
             .push(format!("{groups} {were} left out: nobody in them has answered, and tables list who has."));
     }
-    if untold > 0 {
-        let (times, were) = (counted(untold, "time"), plural::were(untold));
+    if times_without_number > 0 {
+        let (times, were) = (counted(times_without_number, "time"), plural::were(times_without_number));
         notes.push(format!(
             "{times} {were} written in words only (datetime): before 1970, from 5138 on, or before 1973 with a fraction, \
              numbers would be read as others."
         ));
     }
-    let count = |of: &dyn Fn(&Item) -> bool| items.iter().filter(|item| of(item)).count() as u64;
-    let undecided = count(&|item| moderated(&item.status).is_none());
-    if undecided > 0 {
-        let it_were = if undecided == 1 { "it were" } else { "they were" };
+    let count = |matches: &dyn Fn(&Item) -> bool| items.iter().filter(|item| matches(item)).count() as u64;
+    let without_code = count(&|item| moderation_code(&item.status).is_none());
+    if without_code > 0 {
+        let it_were = if without_code == 1 { "it were" } else { "they were" };
         notes.push(format!(
             "Of {} `moderated` is 0, as if {it_were} pending: the status is none of approved, pending and rejected.",
-            counted(undecided, "item")
+            counted(without_code, "item")
         ));
     }
-    let others = count(&|item| ![ORIGIN_PARTICIPANT, ORIGIN_ORGANIZER].contains(&item.origin.as_str()));
-    if others > 0 {
-        let it = if others == 1 { "it" } else { "them" };
+    let other_origins =
+        count(&|item| ![ORIGIN_PARTICIPANT, ORIGIN_ORGANIZER].contains(&item.origin.as_str()));
+    if other_origins > 0 {
+        let it = if other_origins == 1 { "it" } else { "them" };
         notes.push(format!(
             "Of {} `is-seed` is true, as if an organizer had written {it}: the origin is another one.",
-            counted(others, "item")
+            counted(other_origins, "item")
         ));
     }
-    notes.extend(opinions.notes(&items, &rest));
-    Ok((vec![votes, comments, participants, file.finish()?], notes))
+    notes.extend(opinions.notes(&items, &card));
+    Ok((vec![votes, write_comments, participants, file.finish()?], notes))
 }
 
 /// Milliseconds where known, else seconds, and the time as text. A number that would be read as another time is left
 /// out and counted.
-fn times<'t>(at: Option<&'t str>, untold: &mut u64) -> (String, &'t str) {
+fn format_times<'t>(at: Option<&'t str>, untold: &mut u64) -> (String, &'t str) {
     let Some(text) = at else { return Default::default() };
-    let count = |at: Timestamp| if at.fine { at.millis } else { at.millis.div_euclid(1000) };
-    let same = |at: &Timestamp| at.millis >= 0 && Timestamp::from_epoch(count(*at)) == Some(*at);
-    let Some(at) = Timestamp::parse(text).filter(same) else {
+    let epoch_count = |at: Timestamp| if at.fine { at.millis } else { at.millis.div_euclid(1000) };
+    let is_read_back =
+        |at: &Timestamp| at.millis >= 0 && Timestamp::from_epoch(epoch_count(*at)) == Some(*at);
+    let Some(at) = Timestamp::parse(text).filter(is_read_back) else {
         *untold += 1;
         return (String::new(), text);
     };
-    (count(at).to_string(), text)
+    (epoch_count(at).to_string(), text)
 }
 
 /// Counts of the phase in which the item was answered; published counts take precedence over computed ones.
 fn counts_of(item: &Item, counts: &HashMap<String, Vec<ItemCounts>>, opinions: &Opinions) -> Counts {
-    let said =
-        counts.get(&item.id).into_iter().flatten().filter(|said| opinions.is_of(&item.id, &said.phase));
-    said.rev().max_by_key(|said| said.published).map_or(Counts::default(), |said| said.counts)
+    let candidates = counts
+        .get(&item.id)
+        .into_iter()
+        .flatten()
+        .filter(|candidate| opinions.belongs_to_answers(&item.id, &candidate.phase));
+    candidates
+        .rev()
+        .max_by_key(|candidate| candidate.is_published)
+        .map_or(Counts::default(), |said| said.counts)
 }
 
 fn comments(
@@ -240,7 +269,7 @@ fn comments(
     counts: impl Fn(&Item) -> Counts,
     path: PathBuf,
     cells: Cells,
-    untold: &mut u64,
+    times_without_number: &mut u64,
 ) -> Result<FinishedFile, ConvertError> {
     let mut file = PartialFile::create(path)?;
     let header = [
@@ -259,11 +288,12 @@ fn comments(
     for item in items {
         let [agrees, disagrees, passes] =
             counts(item).map(|count| count.map_or_else(String::new, |count| count.to_string()));
-        let moderated = moderated(&item.status).unwrap_or("0");
-        let seed = if item.origin == ORIGIN_PARTICIPANT { "false" } else { "true" };
-        let (timestamp, datetime) = times(item.created_at.as_deref(), untold);
+        let moderated = moderation_code(&item.status).unwrap_or("0");
+        let is_seed = if item.origin == ORIGIN_PARTICIPANT { "false" } else { "true" };
+        let (timestamp, datetime) = format_times(item.created_at.as_deref(), times_without_number);
         let text = &item.text;
-        let row = [&timestamp, datetime, item.key(), "", &agrees, &disagrees, &passes, moderated, seed, text];
+        let row =
+            [&timestamp, datetime, item.key(), "", &agrees, &disagrees, &passes, moderated, is_seed, text];
         csv_row(&mut file, &row, cells)?;
     }
     file.finish()
@@ -273,30 +303,30 @@ impl Reader for Votes<'_> {
     const RESPONSES: bool = true;
 
     fn response(&mut self, response: Response) -> Result<(), ConvertError> {
-        let answer = self.opinions.response(&response)?;
-        let who = response.participant_ref.ok_or_else(|| self.opinions.no_vote())?;
-        if let Some(group) = self.groups.get(&who) {
-            self.by_group.vote(&response.subject_ref, group, answer);
+        let answer = self.opinions.check_response(&response)?;
+        let reference = response.participant_ref.ok_or_else(|| self.opinions.no_vote_error())?;
+        if let Some(group) = self.groups.get(&reference) {
+            self.by_group.count_vote(&response.subject_ref, group, answer);
         }
         let (answer, vote) = VOTES_OF[answer];
         // Of one about no item it is told once all are read.
         let Some((item, key)) = self.keys.get(response.subject_ref.as_str()).copied() else { return Ok(()) };
-        let number = match self.numbers.get(who.as_str()) {
+        let number = match self.numbers.get(reference.as_str()) {
             Some(number) => *number,
             None => {
-                let who = Rc::from(who.as_str());
-                let number = self.matrix.participant(Rc::clone(&who));
-                self.numbers.insert(who, number);
+                let shared_reference = Rc::from(reference.as_str());
+                let number = self.matrix.add_participant(Rc::clone(&shared_reference));
+                self.numbers.insert(shared_reference, number);
                 number
             }
         };
-        let at = response.occurred_at.as_deref();
-        self.matrix.vote(number, item, answer, at.and_then(Timestamp::parse))?;
-        let who = match self.voters {
-            VoterIds::References => who,
+        let occurred_at = response.occurred_at.as_deref();
+        self.matrix.add_vote(number, item, answer, occurred_at.and_then(Timestamp::parse))?;
+        let voter = match self.voters {
+            VoterIds::References => reference,
             VoterIds::Numbers => number.to_string(),
         };
-        let (timestamp, datetime) = times(at, &mut self.untold);
-        csv_row(&mut self.file, &[&timestamp, datetime, key, &who, vote], self.cells)
+        let (timestamp, datetime) = format_times(occurred_at, &mut self.times_without_number);
+        csv_row(&mut self.file, &[&timestamp, datetime, key, &voter, vote], self.cells)
     }
 }

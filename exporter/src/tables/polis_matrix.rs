@@ -23,7 +23,7 @@ use crate::{
 pub(super) const COLUMNS: [&str; 8] =
     ["participant", "xid", "group-id", "n-comments", "n-votes", "n-agree", "n-disagree", "n-pass"];
 /// Key of a statement that would make the table look like one of comments or votes.
-pub(super) const MISTAKEN: &str = "comment-id";
+pub(super) const RESERVED_KEY: &str = "comment-id";
 
 /// Collects votes in any order.
 pub(super) struct Matrix {
@@ -38,12 +38,12 @@ impl Matrix {
     }
 
     /// Somebody new; their row is the next one.
-    pub(super) fn participant(&mut self, reference: Rc<str>) -> u32 {
+    pub(super) fn add_participant(&mut self, reference: Rc<str>) -> u32 {
         self.participants.push(reference);
         self.participants.len() as u32 - 1
     }
 
-    pub(super) fn vote(
+    pub(super) fn add_vote(
         &mut self,
         participant: u32,
         item: u32,
@@ -64,8 +64,8 @@ impl Matrix {
         let mut file = PartialFile::create(path)?;
         let header = [&COLUMNS[..], columns].concat();
         csv_row(&mut file, &header, cells)?;
-        let mut line = MatrixRow { file, votes: vec![None; columns.len()], cells };
-        let named = |at: u32| {
+        let mut matrix_row = MatrixRow { file, votes: vec![None; columns.len()], cells };
+        let id_and_group = |at: u32| {
             let reference = &*self.participants[at as usize];
             let id = match voters {
                 VoterIds::References => reference.to_owned(),
@@ -73,24 +73,24 @@ impl Matrix {
             };
             (id, groups.get(reference).map_or("", String::as_str))
         };
-        let mut last = None;
+        let mut last_participant = None;
         self.votes.finish(|row| {
-            if let Some(before) = last.replace(row.subject)
-                && before != row.subject
+            if let Some(previous) = last_participant.replace(row.subject)
+                && previous != row.subject
             {
                 meter.check_stop()?;
-                let (id, group) = named(before);
-                line.end(&id, group)?;
+                let (id, group) = id_and_group(previous);
+                matrix_row.finish_row(&id, group)?;
             }
             // Of several answers to one statement the latest comes last.
-            line.votes[row.who as usize] = Some(row.answer());
+            matrix_row.votes[row.who as usize] = Some(row.answer());
             Ok(())
         })?;
-        if let Some(last) = last {
-            let (id, group) = named(last);
-            line.end(&id, group)?;
+        if let Some(participant) = last_participant {
+            let (id, group) = id_and_group(participant);
+            matrix_row.finish_row(&id, group)?;
         }
-        line.file.finish()
+        matrix_row.file.finish()
     }
 }
 
@@ -102,12 +102,12 @@ struct MatrixRow {
 }
 
 impl MatrixRow {
-    fn end(&mut self, id: &str, group: &str) -> Result<(), ConvertError> {
+    fn finish_row(&mut self, id: &str, group: &str) -> Result<(), ConvertError> {
         let count = |answer| self.votes.iter().filter(|vote| **vote == Some(answer)).count();
         let counts = [Answer::Agree, Answer::Disagree, Answer::Pass].map(count);
         let [agrees, disagrees, passes] = counts.map(|count| count.to_string());
-        let all = counts.iter().sum::<usize>().to_string();
-        let mut row = vec![id, "", group, "", &all, &agrees, &disagrees, &passes];
+        let total = counts.iter().sum::<usize>().to_string();
+        let mut row = vec![id, "", group, "", &total, &agrees, &disagrees, &passes];
         row.extend(self.votes.iter().map(|vote| match vote {
             Some(Answer::Agree) => "1",
             Some(Answer::Disagree) => "-1",

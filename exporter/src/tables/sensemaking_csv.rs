@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{
     Cells, FinishedFile, PartialFile, csv_row,
-    opinions::{ANSWERS, Opinions, column, moderated},
+    opinions::{ANSWERS, Opinions, answer_column, moderation_code},
 };
 use crate::{
     bundle::read::{Item, MOST_COUNTED, Reader, Response, bundle},
@@ -24,20 +24,20 @@ use crate::{
 
 pub(crate) const FILE: &str = "comments.csv";
 
-struct Counted {
+struct CountsReader {
     opinions: Opinions,
     items: Vec<Item>,
     counts: HashMap<String, [u128; 3]>,
     /// Responses so far.
     rows: u64,
     /// Hidden answers of each item, which are not zeros.
-    hidden: HashMap<String, [bool; 3]>,
+    hidden_answers: HashMap<String, [bool; 3]>,
     /// Answers that an item's counts do not name: if nobody has given one, it may not have been asked.
-    unsaid: HashMap<String, [bool; 3]>,
+    unnamed_answers: HashMap<String, [bool; 3]>,
     name: String,
 }
 
-impl Reader for Counted {
+impl Reader for CountsReader {
     const ITEMS: bool = true;
     const RESPONSES: bool = true;
     const OUTCOMES: bool = true;
@@ -48,10 +48,10 @@ impl Reader for Counted {
     }
 
     fn response(&mut self, response: Response) -> Result<(), ConvertError> {
-        let at = self.opinions.response(&response)?;
+        let column = self.opinions.check_response(&response)?;
         self.rows += 1;
-        let (row, answer) = (self.rows - 1, ANSWERS[at]);
-        let sum = &mut self.counts.entry(response.subject_ref).or_default()[at];
+        let (row, answer) = (self.rows - 1, ANSWERS[column]);
+        let sum = &mut self.counts.entry(response.subject_ref).or_default()[column];
         *sum = sum.checked_add(response.count).filter(|sum| *sum <= MOST_COUNTED).ok_or_else(|| {
             let detail = format!("/responses/{row}: with it the count of {answer} has more than 38 digits");
             ConvertError::content(&self.name, None, ErrorKind::Value, detail)
@@ -60,19 +60,19 @@ impl Reader for Counted {
     }
 
     fn outcome(&mut self, outcome: Value) -> Result<(), ConvertError> {
-        self.opinions.outcome(&outcome, &[RESPONSE_COUNTS])?;
+        self.opinions.check_outcome(&outcome, &[RESPONSE_COUNTS])?;
         if outcome["type"] == RESPONSE_COUNTS
             && let (Some(item), Some(counts)) = (outcome["itemRef"].as_str(), outcome["counts"].as_object())
         {
-            let unsaid = ANSWERS.map(|answer| !counts.contains_key(answer));
-            self.unsaid.insert(item.to_owned(), unsaid);
+            let unnamed = ANSWERS.map(|answer| !counts.contains_key(answer));
+            self.unnamed_answers.insert(item.to_owned(), unnamed);
         }
         let (Some(item), Some(suppressed)) = (outcome["itemRef"].as_str(), outcome["suppressed"].as_array())
         else {
             return Ok(());
         };
-        for at in suppressed.iter().filter_map(Value::as_str).filter_map(column) {
-            self.hidden.entry(item.to_owned()).or_default()[at] = true;
+        for at in suppressed.iter().filter_map(Value::as_str).filter_map(answer_column) {
+            self.hidden_answers.entry(item.to_owned()).or_default()[at] = true;
         }
         Ok(())
     }
@@ -86,58 +86,58 @@ pub(crate) fn write(
     meter: &Meter,
 ) -> Result<(Vec<FinishedFile>, Vec<String>), ConvertError> {
     let name = name_of(from);
-    let mut counted = Counted {
+    let mut reader = CountsReader {
         opinions: Opinions::new(name.clone()),
         items: Vec::new(),
         counts: HashMap::new(),
         rows: 0,
-        hidden: HashMap::new(),
-        unsaid: HashMap::new(),
+        hidden_answers: HashMap::new(),
+        unnamed_answers: HashMap::new(),
         name,
     };
-    let card = bundle(from, &mut counted, meter)?;
-    counted.opinions.items(&counted.items)?;
-    counted.opinions.hold_responses(&counted.items)?;
+    let card = bundle(from, &mut reader, meter)?;
+    reader.opinions.check_items(&reader.items)?;
+    reader.opinions.check_response_items(&reader.items)?;
     let mut file = PartialFile::create(path)?;
     let header = ["comment-id", "comment_text", "agrees", "disagrees", "passes", "moderated"];
     csv_row(&mut file, &header, cells)?;
-    let (mut undecided, mut others, mut in_part) = (0_u64, 0_u64, 0_u128);
-    for item in &counted.items {
-        let counts = counted.counts.get(&item.id).copied().unwrap_or_default();
-        let hidden = counted.hidden.get(&item.id).copied().unwrap_or_default();
-        let unsaid = counted.unsaid.get(&item.id).copied().unwrap_or_default();
-        let shown = |at: usize| {
-            let is_unknown = hidden[at] || unsaid[at] && counts[at] == 0;
+    let (mut without_code, mut other_origins, mut partial_responses) = (0_u64, 0_u64, 0_u128);
+    for item in &reader.items {
+        let counts = reader.counts.get(&item.id).copied().unwrap_or_default();
+        let hidden_columns = reader.hidden_answers.get(&item.id).copied().unwrap_or_default();
+        let unnamed_columns = reader.unnamed_answers.get(&item.id).copied().unwrap_or_default();
+        let cell = |at: usize| {
+            let is_unknown = hidden_columns[at] || unnamed_columns[at] && counts[at] == 0;
             if is_unknown { String::new() } else { counts[at].to_string() }
         };
-        let [agrees, disagrees, passes] = [0, 1, 2].map(shown);
-        in_part += (0..3).filter(|at| hidden[*at]).map(|at| counts[at]).sum::<u128>();
-        let moderated = moderated(&item.status);
-        undecided += u64::from(moderated.is_none());
-        others += u64::from(item.origin != ORIGIN_PARTICIPANT);
+        let [agrees, disagrees, passes] = [0, 1, 2].map(cell);
+        partial_responses += (0..3).filter(|at| hidden_columns[*at]).map(|at| counts[at]).sum::<u128>();
+        let moderated = moderation_code(&item.status);
+        without_code += u64::from(moderated.is_none());
+        other_origins += u64::from(item.origin != ORIGIN_PARTICIPANT);
         let row = [item.key(), &item.text, &agrees, &disagrees, &passes, moderated.unwrap_or_default()];
         csv_row(&mut file, &row, cells)?;
     }
     let mut notes = Vec::new();
-    if undecided > 0 {
-        let items = plural::counted(undecided, "item");
+    if without_code > 0 {
+        let items = plural::counted(without_code, "item");
         notes.push(format!(
             "Of {items} `moderated` is empty: the status is none of approved, pending and rejected."
         ));
     }
-    if in_part > 0 {
-        let responses = plural::counted_wide(in_part, "response");
-        let were = if in_part == 1 { "was" } else { "were" };
+    if partial_responses > 0 {
+        let responses = plural::counted_wide(partial_responses, "response");
+        let were = if partial_responses == 1 { "was" } else { "were" };
         notes.push(format!(
             "{responses} {were} left out: of their counts only a part is known, and the cells are empty."
         ));
     }
-    if others > 0 {
-        let items = plural::counted(others, "item");
-        let were = plural::were(others);
+    if other_origins > 0 {
+        let items = plural::counted(other_origins, "item");
+        let were = plural::were(other_origins);
         notes
             .push(format!("The table has no place for origins: {items} {were} not written by participants."));
     }
-    notes.extend(counted.opinions.notes(&counted.items, &card));
+    notes.extend(reader.opinions.notes(&reader.items, &card));
     Ok((vec![file.finish()?], notes))
 }

@@ -7,12 +7,12 @@ mod session;
 
 use std::sync::{Arc, atomic::Ordering};
 
-use self::session::{SESSIONS, UnattributedAnswers, named, session};
+use self::session::{SESSION_COLUMNS, UnattributedAnswers, choose_session_column, session_of};
 use crate::{
     error::{ConvertError, ErrorKind},
     form::Answer,
     input::{
-        Limits, Member, Role, check_name, need, one_of,
+        Limits, Member, Role, check_optional_file, find_single, require_file,
         table::{self, Table},
     },
     meter::Meter,
@@ -32,8 +32,9 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let known = ["like both", "i like both ideas", "i think both ideas are the same", "same", "the same"];
-        Self { equal_reasons: known.map(str::to_owned).to_vec() }
+        let default_reasons =
+            ["like both", "i like both ideas", "i think both ideas are the same", "same", "the same"];
+        Self { equal_reasons: default_reasons.map(str::to_owned).to_vec() }
     }
 }
 
@@ -53,17 +54,17 @@ impl Ideas {
         limits: &Limits,
         options: &Options,
         source_id: Option<&str>,
-        people_of: &mut RegistryFor<'_>,
+        registry_for: &mut RegistryFor<'_>,
     ) -> Result<(Self, BundleHeader, ParticipantRegistry), ConvertError> {
-        let votes = need(files, limits, Role::IdeasVotes, "the file of votes")?;
-        let ideas = need(files, limits, Role::Ideas, "the file of ideas")?;
-        check_name(files, limits, Role::IdeasNonVotes)?;
-        let read = ideas::read(ideas, limits)?;
-        let known = source_id.map(str::to_owned).or(read.survey);
-        let people = people_of(known.as_deref().map(|id| scope(TOOL, id)).as_deref())?;
-        let id = known.unwrap_or_else(|| votes.stem());
-        let mut items = read.items;
-        let keys = ItemIndex::sort(&mut items, &ideas.name)?;
+        let votes = require_file(files, limits, Role::IdeasVotes, "the file of votes")?;
+        let ideas = require_file(files, limits, Role::Ideas, "the file of ideas")?;
+        check_optional_file(files, limits, Role::IdeasNonVotes)?;
+        let ideas_file = ideas::read_ideas(ideas, limits)?;
+        let survey_id = source_id.map(str::to_owned).or(ideas_file.survey);
+        let people = registry_for(survey_id.as_deref().map(|id| scope(TOOL, id)).as_deref())?;
+        let id = survey_id.unwrap_or_else(|| votes.stem());
+        let mut items = ideas_file.items;
+        let keys = ItemIndex::sort_items(&mut items, &ideas.name)?;
         let source = Source {
             tool: TOOL.to_owned(),
             schema: "https://github.com/allourideas/pairwise-api".to_owned(),
@@ -71,10 +72,10 @@ impl Ideas {
             ..Source::default()
         };
         let rows = vec![(Role::Ideas, items.len() as u64)];
-        let skips = one_of(files, Role::IdeasNonVotes)?.cloned();
-        let (session, note) = session(votes, skips.as_ref(), limits)?;
-        let equal_reasons = options.equal_reasons.iter().map(|reason| plain(reason)).collect();
-        let notes = read.notes.into_iter().chain(note).collect();
+        let skips = find_single(files, Role::IdeasNonVotes)?.cloned();
+        let (session, note) = choose_session_column(votes, skips.as_ref(), limits)?;
+        let equal_reasons = options.equal_reasons.iter().map(|reason| normalize_reason(reason)).collect();
+        let notes = ideas_file.notes.into_iter().chain(note).collect();
         let head = BundleHeader {
             rows,
             notes,
@@ -87,121 +88,121 @@ impl Ideas {
         &self.votes
     }
 
-    pub(crate) fn rows(
+    pub(crate) fn read_rows(
         &self,
         limits: &Limits,
         meter: &Arc<Meter>,
         people: &mut ParticipantRegistry,
         notes: &mut Vec<String>,
-        mut each: impl FnMut(Row) -> Result<Flow, ConvertError>,
+        mut on_row: impl FnMut(Row) -> Result<Flow, ConvertError>,
     ) -> Result<Read, ConvertError> {
-        let mut read = self.votes(limits, meter, people, notes, &mut each)?;
+        let mut summary = self.read_votes(limits, meter, people, notes, &mut on_row)?;
         if let Some(skips) = &self.skips
-            && read.flow == Flow::More
+            && summary.flow == Flow::More
         {
-            read.flow = self.skips(skips, limits, people, notes, &mut each)?;
+            summary.flow = self.read_skips(skips, limits, people, notes, &mut on_row)?;
         }
-        Ok(read)
+        Ok(summary)
     }
 
-    fn votes(
+    fn read_votes(
         &self,
         limits: &Limits,
         meter: &Arc<Meter>,
         people: &mut ParticipantRegistry,
         notes: &mut Vec<String>,
-        each: &mut impl FnMut(Row) -> Result<Flow, ConvertError>,
+        on_row: &mut impl FnMut(Row) -> Result<Flow, ConvertError>,
     ) -> Result<Read, ConvertError> {
         let mut table = Table::open(self.votes.open(limits, Some(meter))?, limits, true)?;
-        let common = SharedColumns::find(&table, self.session)?;
+        let columns = SharedColumns::find(&table, self.session)?;
         let (winner, loser) = (table.need(&["Winner ID"])?, table.need(&["Loser ID"])?);
         let valid = table.find(&["Valid"])?;
-        let (mut invalid, mut nobodys) = (0_u64, UnattributedAnswers::default());
+        let (mut invalid, mut unattributed) = (0_u64, UnattributedAnswers::default());
         while let Some(row) = table.next()? {
             meter.rows.fetch_add(1, Ordering::Relaxed);
-            if row.maybe(valid)?.trim().eq_ignore_ascii_case("false") {
+            if row.optional_text(valid)?.trim().eq_ignore_ascii_case("false") {
                 invalid += 1;
                 continue;
             }
-            let (left, right) = self.pair(&row, &common)?;
-            let item = |column| self.item(&row, column);
+            let (left, right) = self.find_pair(&row, &columns)?;
+            let item = |column| self.find_item(&row, column);
             let answer = match (item(winner)?, item(loser)?) {
                 (won, lost) if won == left && lost == right => Answer::PreferSubject,
                 (won, lost) if won == right && lost == left => Answer::PreferObject,
                 _ => {
-                    return Err(row.wrong(
+                    return Err(row.error(
                         ErrorKind::Value,
                         "winner and loser are not the choices on the left and right",
                     ));
                 }
             };
-            let Some(row) = common.row(&row, people, left, right, answer)? else {
-                nobodys.add(&row, common.session_id)?;
+            let Some(row) = columns.make_row(&row, people, left, right, answer)? else {
+                unattributed.add(&row, columns.session_id)?;
                 continue;
             };
-            if each(row)? == Flow::Enough {
+            if on_row(row)? == Flow::Enough {
                 return Ok(Read { flow: Flow::Enough, rows: table.rows(), ended: None });
             }
         }
         if invalid > 0 {
-            let (told, were) = people.hidden_below.counted(invalid, "vote");
-            notes.push(format!("{told} that the source marks as not valid {were} left out."));
+            let (phrase, were) = people.hidden_below.format_count(invalid, "vote");
+            notes.push(format!("{phrase} that the source marks as not valid {were} left out."));
         }
-        notes.extend(nobodys.note(people, "vote"));
+        notes.extend(unattributed.note(people, "vote"));
         let rows = table.rows();
         Ok(Read { flow: Flow::More, rows, ended: Some(table.finish()?) })
     }
 
     /// Skips are answers; what was only shown is not.
-    fn skips(
+    fn read_skips(
         &self,
         member: &Member,
         limits: &Limits,
         people: &mut ParticipantRegistry,
         notes: &mut Vec<String>,
-        each: &mut impl FnMut(Row) -> Result<Flow, ConvertError>,
+        on_row: &mut impl FnMut(Row) -> Result<Flow, ConvertError>,
     ) -> Result<Flow, ConvertError> {
         let mut table = Table::open(member.open(limits, None)?, limits, true)?;
-        let common = SharedColumns::find(&table, self.session)?;
+        let columns = SharedColumns::find(&table, self.session)?;
         let (kind, reason) = (table.need(&["Record Type"])?, table.find(&["Reason"])?);
         let valid = table.find(&["Valid"])?;
-        let (mut left_out, mut nobodys) = (0_u64, UnattributedAnswers::default());
+        let (mut unanswered, mut unattributed) = (0_u64, UnattributedAnswers::default());
         while let Some(row) = table.next()? {
-            let skip = row.text(kind)?.trim().eq_ignore_ascii_case("skip");
-            if !skip || row.maybe(valid)?.trim().eq_ignore_ascii_case("false") {
-                left_out += 1;
+            let is_skip = row.text(kind)?.trim().eq_ignore_ascii_case("skip");
+            if !is_skip || row.optional_text(valid)?.trim().eq_ignore_ascii_case("false") {
+                unanswered += 1;
                 continue;
             }
-            let (left, right) = self.pair(&row, &common)?;
-            let reason = plain(row.maybe(reason)?);
+            let (left, right) = self.find_pair(&row, &columns)?;
+            let reason = normalize_reason(row.optional_text(reason)?);
             let answer = if self.equal_reasons.contains(&reason) { Answer::Equal } else { Answer::Pass };
-            let Some(row) = common.row(&row, people, left, right, answer)? else {
-                nobodys.add(&row, common.session_id)?;
+            let Some(row) = columns.make_row(&row, people, left, right, answer)? else {
+                unattributed.add(&row, columns.session_id)?;
                 continue;
             };
-            if each(row)? == Flow::Enough {
+            if on_row(row)? == Flow::Enough {
                 return Ok(Flow::Enough);
             }
         }
-        if left_out > 0 {
-            let (told, were) = people.hidden_below.counted(left_out, "record");
-            notes.push(format!("{told} of pairs that were shown but not answered {were} left out."));
+        if unanswered > 0 {
+            let (phrase, were) = people.hidden_below.format_count(unanswered, "record");
+            notes.push(format!("{phrase} of pairs that were shown but not answered {were} left out."));
         }
-        notes.extend(nobodys.note(people, "skip"));
+        notes.extend(unattributed.note(people, "skip"));
         Ok(Flow::More)
     }
 
-    fn pair(&self, row: &table::Row<'_>, common: &SharedColumns) -> Result<(u32, u32), ConvertError> {
-        let (left, right) = (self.item(row, common.left)?, self.item(row, common.right)?);
+    fn find_pair(&self, row: &table::Row<'_>, columns: &SharedColumns) -> Result<(u32, u32), ConvertError> {
+        let (left, right) = (self.find_item(row, columns.left)?, self.find_item(row, columns.right)?);
         if left == right {
-            return Err(row.wrong(ErrorKind::Value, "an idea is compared with itself"));
+            return Err(row.error(ErrorKind::Value, "an idea is compared with itself"));
         }
         Ok((left, right))
     }
 
-    fn item(&self, row: &table::Row<'_>, column: usize) -> Result<u32, ConvertError> {
-        let found = self.keys.find(row.text(column)?.trim().as_bytes());
-        found.ok_or_else(|| row.wrong(ErrorKind::UnknownItem, "a choice is not among the ideas"))
+    fn find_item(&self, row: &table::Row<'_>, column: usize) -> Result<u32, ConvertError> {
+        let item = self.keys.find(row.text(column)?.trim().as_bytes());
+        item.ok_or_else(|| row.error(ErrorKind::UnknownItem, "a choice is not among the ideas"))
     }
 }
 
@@ -221,13 +222,13 @@ impl SharedColumns {
             left: table.need(&["Left Choice ID"])?,
             right: table.need(&["Right Choice ID"])?,
             session: table.need(&[session])?,
-            session_id: table.find(&SESSIONS[1..])?.filter(|_| session != SESSIONS[1]),
+            session_id: table.find(&SESSION_COLUMNS[1..])?.filter(|_| session != SESSION_COLUMNS[1]),
             created: table.find(&["Created at"])?,
         })
     }
 
     /// Reads a row; `None` if it has no session, so that repeated answers cannot be recognised.
-    fn row(
+    fn make_row(
         &self,
         row: &table::Row<'_>,
         people: &mut ParticipantRegistry,
@@ -235,22 +236,23 @@ impl SharedColumns {
         right: u32,
         answer: Answer,
     ) -> Result<Option<Row>, ConvertError> {
-        let at = match row.maybe(self.created)?.trim() {
+        let answered_at = match row.optional_text(self.created)?.trim() {
             "" | "NA" => None,
             text => Some(
                 Timestamp::parse(text)
-                    .ok_or_else(|| row.wrong(ErrorKind::Value, "Created at is not a time with its zone"))?,
+                    .ok_or_else(|| row.error(ErrorKind::Value, "Created at is not a time with its zone"))?,
             ),
         };
-        let Some(session) = named(row.text(self.session)?) else { return Ok(None) };
-        let (who, group) = people.see(session.as_bytes());
-        Ok(Some(Row::new(who, left, right, answer, at, group)))
+        let Some(session) = session_of(row.text(self.session)?) else { return Ok(None) };
+        let (pseudonym, group) = people.look_up(session.as_bytes());
+        Ok(Some(Row::new(pseudonym, left, right, answer, answered_at, group)))
     }
 }
 
 /// Some exports have the words of the page, others the names of its buttons.
-fn plain(reason: &str) -> String {
-    let words = reason.split(|sign: char| sign.is_whitespace() || sign == '_' || sign == '-');
+fn normalize_reason(reason: &str) -> String {
+    let words =
+        reason.split(|character: char| character.is_whitespace() || character == '_' || character == '-');
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ").to_lowercase()
 }
 
@@ -259,17 +261,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_the_same_as_words_of_the_page_or_name_of_a_button() {
-        let known: Vec<_> = Options::default().equal_reasons.iter().map(|reason| plain(reason)).collect();
+    fn reasons_match_page_texts_and_button_names() {
+        let reasons: Vec<_> =
+            Options::default().equal_reasons.iter().map(|reason| normalize_reason(reason)).collect();
         for equal in
             ["like both", "like_both", "Like-Both", " I like  both ideas ", "same", "the same", "The_Same"]
         {
-            assert!(known.contains(&plain(equal)), "{equal}");
+            assert!(reasons.contains(&normalize_reason(equal)), "{equal}");
         }
         for other in
             ["", "NA", "like neither", "I don't know enough about either idea", "not the same", "both"]
         {
-            assert!(!known.contains(&plain(other)), "{other}");
+            assert!(!reasons.contains(&normalize_reason(other)), "{other}");
         }
     }
 }

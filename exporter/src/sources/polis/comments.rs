@@ -12,7 +12,7 @@ use crate::{
     form::SOURCE_RESPONSE_COUNTS,
     input::{
         Limits, Member,
-        table::{NOT_UTF8, Table, column, no_column},
+        table::{NOT_UTF8, Table, find_column, missing_column},
     },
     model::{Item, PublishedOutcome},
     plural::{counted, were},
@@ -25,7 +25,7 @@ use crate::{
 pub(super) struct CommentHints {
     datetime: bool,
     /// Times in words name their zone as the second server does.
-    zoned: bool,
+    has_second_server_zone: bool,
     seconds: bool,
     ragged: bool,
     /// Most rows have a quoted column.
@@ -46,7 +46,7 @@ impl CommentHints {
             Variant::D
         } else if !self.datetime {
             Variant::B
-        } else if named_old || views || !self.zoned {
+        } else if named_old || views || !self.has_second_server_zone {
             Variant::A
         } else {
             Variant::D
@@ -54,50 +54,51 @@ impl CommentHints {
     }
 }
 
-const ENOUGH: u64 = 1 << 20;
+const MAX_HINT_BYTES: u64 = 1 << 20;
 
 /// Reads as much of the file as it takes to know its shape.
-pub(super) fn look(member: &Member, limits: &Limits) -> Result<CommentHints, ConvertError> {
-    let mut first = Vec::new();
-    let mut stream = member.without_digest().open(limits, None)?.take(ENOUGH);
-    stream.read_to_end(&mut first).map_err(|error| ConvertError::from_io(&member.name, error))?;
-    let whole = (first.len() as u64) < ENOUGH;
+pub(super) fn read_hints(member: &Member, limits: &Limits) -> Result<CommentHints, ConvertError> {
+    let mut bytes = Vec::new();
+    let mut stream = member.without_digest().open(limits, None)?.take(MAX_HINT_BYTES);
+    stream.read_to_end(&mut bytes).map_err(|error| ConvertError::from_io(&member.name, error))?;
+    let is_complete = (bytes.len() as u64) < MAX_HINT_BYTES;
     let mut reader =
-        csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(first.as_slice());
+        csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes.as_slice());
     let mut records = reader.byte_records().map_while(Result::ok);
     let Some(header) = records.next() else { return Ok(CommentHints::default()) };
-    let place = |name: &[u8]| header.iter().position(|column| column.eq_ignore_ascii_case(name));
-    let (timestamp, body) = (place(b"timestamp"), place(b"comment-body"));
-    let datetime = place(b"datetime");
-    let mut look = CommentHints {
+    let find_column_index = |name: &[u8]| header.iter().position(|column| column.eq_ignore_ascii_case(name));
+    let (timestamp, body) = (find_column_index(b"timestamp"), find_column_index(b"comment-body"));
+    let datetime = find_column_index(b"datetime");
+    let mut hints = CommentHints {
         datetime: datetime.is_some(),
-        crlf: memchr::memmem::find(&first, b"\r\n").is_some(),
+        crlf: memchr::memmem::find(&bytes, b"\r\n").is_some(),
         ..CommentHints::default()
     };
     let mut records: Vec<_> = records.collect();
-    if !whole {
+    if !is_complete {
         records.pop();
     }
     let (mut bodies, mut wrapped) = (0, 0);
     for record in &records {
-        look.ragged |= record.len() != header.len();
+        hints.ragged |= record.len() != header.len();
         let field = |at: Option<usize>| at.and_then(|at| record.get(at));
         if let Some(count) = field(timestamp).filter(|text| text.iter().all(u8::is_ascii_digit)) {
-            look.seconds |= (1..=11).contains(&count.len());
+            hints.seconds |= (1..=11).contains(&count.len());
         }
-        look.zoned |= field(datetime).is_some_and(|text| memchr::memmem::find(text, b"GMT+").is_some());
+        hints.has_second_server_zone |=
+            field(datetime).is_some_and(|text| memchr::memmem::find(text, b"GMT+").is_some());
         if let Some(text) = field(body) {
             bodies += 1;
             wrapped += usize::from(is_wrapped(text));
         }
     }
-    let lines = first.split(|byte| *byte == b'\n').skip(1).filter(|line| !line.is_empty());
+    let lines = bytes.split(|byte| *byte == b'\n').skip(1).filter(|line| !line.is_empty());
     let (lines, quoted) = lines.fold((0, 0), |(lines, quoted), line| {
         (lines + 1, quoted + usize::from(memchr::memmem::find(line, b",\"").is_some()))
     });
-    look.quoted = quoted * 2 > lines;
-    look.wrapped = bodies > 0 && wrapped == bodies;
-    Ok(look)
+    hints.quoted = quoted * 2 > lines;
+    hints.wrapped = bodies > 0 && wrapped == bodies;
+    Ok(hints)
 }
 
 fn is_wrapped(text: &[u8]) -> bool {
@@ -121,20 +122,20 @@ impl Comments {
         organizers: &[String],
         people: &ParticipantRegistry,
     ) -> Result<Self, ConvertError> {
-        let making = ItemContext { variant, sign, organizers, people };
-        let mut read = if variant == Variant::C {
-            making.unquoted(member, limits)
+        let context = ItemContext { variant, sign, organizers, people };
+        let mut comments = if variant == Variant::C {
+            context.read_unquoted(member, limits)
         } else {
-            making.quoted(member, limits)
+            context.read_quoted(member, limits)
         }?;
-        read.notes.extend(making.unknown(&read.items));
-        if read.items.iter().any(|item| item.author.is_some()) {
-            read.notes.push(format!(
+        comments.notes.extend(context.note_unknown_organizers(&comments.items));
+        if comments.items.iter().any(|item| item.author.is_some()) {
+            comments.notes.push(format!(
                 "Who has written which statement (author-id of {}) was left out: a bundle has no place for it.",
                 member.name
             ));
         }
-        Ok(read)
+        Ok(comments)
     }
 }
 
@@ -147,7 +148,7 @@ struct ItemContext<'m> {
 
 impl ItemContext<'_> {
     /// Note about organizers' ids that are not in the export. They may be participants' ids, and are not repeated.
-    fn unknown(&self, items: &[Item]) -> Option<String> {
+    fn note_unknown_organizers(&self, items: &[Item]) -> Option<String> {
         let authors: HashSet<_> = items.iter().filter_map(|item| item.author).collect();
         let is_unknown = |id: &&String| !authors.contains(&self.people.pseudonym(id.as_bytes()));
         let (unknown, all) =
@@ -155,51 +156,51 @@ impl ItemContext<'_> {
         (unknown > 0).then(|| format!("--organizer: no statement is by {unknown} of {}.", counted(all, "id")))
     }
 
-    fn quoted(&self, member: &Member, limits: &Limits) -> Result<Comments, ConvertError> {
+    fn read_quoted(&self, member: &Member, limits: &Limits) -> Result<Comments, ConvertError> {
         let mut table = Table::open(member.open(limits, None)?, limits, true)?;
-        let places = ColumnIndex::find(&table.columns, &table.name)?;
-        let (mut items, mut empty) = (Vec::new(), 0_u64);
+        let columns = ColumnIndex::find(&table.columns, &table.name)?;
+        let (mut items, mut empty_rows) = (Vec::new(), 0_u64);
         while let Some(row) = table.next()? {
             if row.len() == 1 && row.bytes(0)?.is_empty() {
-                empty += 1;
+                empty_rows += 1;
                 continue;
             }
-            let wrong = |wrong, detail: &str| row.wrong(wrong, detail);
-            items.push(self.item(&places, row.number, &|at| row.text(at), &wrong)?);
+            let error = |wrong, detail: &str| row.error(wrong, detail);
+            items.push(self.make_item(&columns, row.number, &|at| row.text(at), &error)?);
         }
-        let mut notes = places.notes(&table.name);
-        if empty > 0 {
-            let rows = counted(empty, "empty row");
-            notes.push(format!("{rows} of {} {} left out.", table.name, were(empty)));
+        let mut notes = columns.notes(&table.name);
+        if empty_rows > 0 {
+            let rows = counted(empty_rows, "empty row");
+            notes.push(format!("{rows} of {} {} left out.", table.name, were(empty_rows)));
         }
         Ok(Comments { items, rows: table.rows(), notes })
     }
 
     /// The last column is neither quoted nor escaped: it may hold commas, quotes and line ends. What does not begin
     /// as a row begins is the rest of the text before it.
-    fn unquoted(&self, member: &Member, limits: &Limits) -> Result<Comments, ConvertError> {
-        let text = whole_text(member, limits)?;
+    fn read_unquoted(&self, member: &Member, limits: &Limits) -> Result<Comments, ConvertError> {
+        let text = read_text(member, limits)?;
         let mut lines = text.strip_suffix('\n').unwrap_or(&text).split('\n').enumerate();
         let header = lines.next().map_or("", |(_, line)| line.trim_end_matches('\r'));
-        let columns: Vec<_> = header.split(',').map(|name| name.trim().to_owned()).collect();
-        let places = ColumnIndex::find(&columns, &member.name)?;
-        if places.body + 1 != columns.len() {
+        let names: Vec<_> = header.split(',').map(|name| name.trim().to_owned()).collect();
+        let columns = ColumnIndex::find(&names, &member.name)?;
+        if columns.body + 1 != names.len() {
             let detail = "texts without quotes have to be the last column";
             return Err(ConvertError::content(&member.name, 1, ErrorKind::Format, detail));
         }
-        let begins = |line: &str| {
-            let fields: Vec<_> = line.splitn(columns.len(), ',').collect();
-            let digits = |at: usize| {
+        let starts_row = |line: &str| {
+            let fields: Vec<_> = line.splitn(names.len(), ',').collect();
+            let is_digits = |at: usize| {
                 let field = fields.get(at).filter(|field| !field.is_empty());
                 field.is_some_and(|field| field.bytes().all(|byte| byte.is_ascii_digit()))
             };
-            fields.len() == columns.len() && digits(places.id) && places.timestamp.is_none_or(digits)
+            fields.len() == names.len() && is_digits(columns.id) && columns.timestamp.is_none_or(is_digits)
         };
         let mut rows: Vec<(u64, String)> = Vec::new();
         for (at, line) in lines {
             member.check_stop()?;
             match rows.last_mut() {
-                Some((_, row)) if !begins(line) => {
+                Some((_, row)) if !starts_row(line) => {
                     row.push('\n');
                     row.push_str(line);
                 }
@@ -209,69 +210,70 @@ impl ItemContext<'_> {
         let mut items = Vec::new();
         for (number, row) in &rows {
             member.check_stop()?;
-            let fields: Vec<_> = row.trim_end_matches('\r').splitn(columns.len(), ',').collect();
-            let wrong = |wrong, detail: &str| ConvertError::content(&member.name, *number, wrong, detail);
+            let fields: Vec<_> = row.trim_end_matches('\r').splitn(names.len(), ',').collect();
+            let error = |wrong, detail: &str| ConvertError::content(&member.name, *number, wrong, detail);
             let field = |at: usize| {
                 fields
                     .get(at)
                     .copied()
-                    .ok_or_else(|| wrong(ErrorKind::MissingColumn, "the row has too few columns"))
+                    .ok_or_else(|| error(ErrorKind::MissingColumn, "the row has too few columns"))
             };
-            items.push(self.item(&places, *number, &field, &wrong)?);
+            items.push(self.make_item(&columns, *number, &field, &error)?);
         }
-        let mut notes = places.notes(&member.name);
+        let mut notes = columns.notes(&member.name);
         notes.push("Texts had neither quotes nor escapes; line ends in them were joined again.".to_owned());
         Ok(Comments { items, rows: rows.len() as u64, notes })
     }
 
-    fn item<'r>(
+    fn make_item<'r>(
         &self,
-        places: &ColumnIndex,
+        columns: &ColumnIndex,
         row: u64,
         field: &dyn Fn(usize) -> Result<&'r str, ConvertError>,
-        wrong: &dyn Fn(ErrorKind, &str) -> ConvertError,
+        error: &dyn Fn(ErrorKind, &str) -> ConvertError,
     ) -> Result<Item, ConvertError> {
-        let maybe = |at: Option<usize>| at.map(field).transpose().map(|text| text.unwrap_or_default().trim());
-        let number = |at: Option<usize>, called: &str| -> Result<Option<u64>, ConvertError> {
-            let text = maybe(at)?;
+        let optional_text =
+            |at: Option<usize>| at.map(field).transpose().map(|text| text.unwrap_or_default().trim());
+        let number = |at: Option<usize>, column_name: &str| -> Result<Option<u64>, ConvertError> {
+            let text = optional_text(at)?;
             if text.is_empty() {
                 return Ok(None);
             }
             let number = text.parse().ok();
-            number.map(Some).ok_or_else(|| wrong(ErrorKind::Value, &format!("{called} is not a count")))
+            number.map(Some).ok_or_else(|| error(ErrorKind::Value, &format!("{column_name} is not a count")))
         };
-        let key = field(places.id)?.trim();
+        let key = field(columns.id)?.trim();
         if key.is_empty() {
-            return Err(wrong(ErrorKind::Value, "comment-id is empty"));
+            return Err(error(ErrorKind::Value, "comment-id is empty"));
         }
-        let created = match maybe(places.timestamp)? {
+        let created_at = match optional_text(columns.timestamp)? {
             "" => None,
             text => {
                 let digits = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok());
                 let count = digits.flatten().and_then(Timestamp::from_epoch);
-                Some(count.ok_or_else(|| wrong(ErrorKind::Value, "timestamp is no time from 1970 to 9999"))?)
+                Some(count.ok_or_else(|| error(ErrorKind::Value, "timestamp is no time from 1970 to 9999"))?)
             }
         };
-        let status = match maybe(places.moderated)? {
+        let status = match optional_text(columns.moderated)? {
             "1" => "approved",
             "0" => "pending",
             "-1" => "rejected",
             // Whoever has no such column moderates nothing.
-            "" if places.moderated.is_none() => "approved",
-            _ => return Err(wrong(ErrorKind::Value, "moderated is none of 1, 0 and -1")),
+            "" if columns.moderated.is_none() => "approved",
+            _ => return Err(error(ErrorKind::Value, "moderated is none of 1, 0 and -1")),
         };
-        let author = maybe(places.author)?;
-        let seed = matches!(maybe(places.is_seed)?, "1" | "true" | "True" | "TRUE" | "t");
-        let told = !author.is_empty() && self.organizers.iter().any(|organizer| organizer == author);
-        let body = field(places.body)?;
-        let wrapped = self.variant == Variant::F && is_wrapped(body.as_bytes());
-        let text = if wrapped { &body[1..body.len() - 1] } else { body };
+        let author = optional_text(columns.author)?;
+        let is_seed = matches!(optional_text(columns.is_seed)?, "1" | "true" | "True" | "TRUE" | "t");
+        let is_organizer = !author.is_empty() && self.organizers.iter().any(|organizer| organizer == author);
+        let body = field(columns.body)?;
+        let is_text_wrapped = self.variant == Variant::F && is_wrapped(body.as_bytes());
+        let text = if is_text_wrapped { &body[1..body.len() - 1] } else { body };
         let (mut agrees, mut disagrees) =
-            (number(places.agrees, "agrees")?, number(places.disagrees, "disagrees")?);
+            (number(columns.agrees, "agrees")?, number(columns.disagrees, "disagrees")?);
         if self.sign == VoteSign::AgreeIsMinus {
             std::mem::swap(&mut agrees, &mut disagrees);
         }
-        let passes = number(places.passes, "passes")?;
+        let passes = number(columns.passes, "passes")?;
         let mut counts = Map::new();
         for (name, count) in [("agree", agrees), ("disagree", disagrees), ("pass", passes)] {
             if let Some(count) = count {
@@ -289,33 +291,33 @@ impl ItemContext<'_> {
             row,
             text: text.to_owned(),
             status: status.to_owned(),
-            organizer: seed || told,
-            created,
+            organizer: is_seed || is_organizer,
+            created: created_at,
             author: (!author.is_empty()).then(|| self.people.pseudonym(author.as_bytes())),
             outcomes,
         })
     }
 }
 
-fn whole_text(member: &Member, limits: &Limits) -> Result<String, ConvertError> {
+fn read_text(member: &Member, limits: &Limits) -> Result<String, ConvertError> {
     let mut bytes = Vec::new();
-    let most = limits.record.saturating_mul(16);
+    let max_bytes = limits.record.saturating_mul(16);
     let too_long = |row: Option<u64>, detail: &str| {
         ConvertError::content(&member.name, row, ErrorKind::LongRecord, detail)
     };
     // Where the last line begins, and which one it is.
-    let (mut begins, mut line) = (0, 1);
-    member.open(limits, None)?.each(|block| {
-        let before = bytes.len();
+    let (mut line_start, mut line) = (0, 1);
+    member.open(limits, None)?.for_each_block(|block| {
+        let block_start = bytes.len();
         bytes.extend_from_slice(block);
-        if let Some(last) = memchr::memrchr(b'\n', block) {
-            begins = before + last + 1;
+        if let Some(last_newline) = memchr::memrchr(b'\n', block) {
+            line_start = block_start + last_newline + 1;
             line += memchr::memchr_iter(b'\n', block).count() as u64;
         }
-        if bytes.len() - begins > limits.record {
+        if bytes.len() - line_start > limits.record {
             return Err(too_long(Some(line), "a line is too long (--max-record allows more)"));
         }
-        if bytes.len() > most {
+        if bytes.len() > max_bytes {
             return Err(too_long(None, "it is too large without quotes (--max-record allows more)"));
         }
         Ok(())
@@ -340,18 +342,18 @@ struct ColumnIndex {
 
 impl ColumnIndex {
     fn find(columns: &[String], file: &str) -> Result<Self, ConvertError> {
-        let place = |name: &str| column(file, columns, name);
-        let need = |name: &str| place(name)?.ok_or_else(|| no_column(file, name, columns));
+        let find = |name: &str| find_column(file, columns, name);
+        let require = |name: &str| find(name)?.ok_or_else(|| missing_column(file, name, columns));
         Ok(Self {
-            id: need("comment-id")?,
-            body: need("comment-body")?,
-            timestamp: place("timestamp")?,
-            author: place("author-id")?,
-            moderated: place("moderated")?,
-            is_seed: place("is-seed")?,
-            agrees: place("agrees")?,
-            disagrees: place("disagrees")?,
-            passes: place("passes")?.map_or_else(|| place("pass"), |at| Ok(Some(at)))?,
+            id: require("comment-id")?,
+            body: require("comment-body")?,
+            timestamp: find("timestamp")?,
+            author: find("author-id")?,
+            moderated: find("moderated")?,
+            is_seed: find("is-seed")?,
+            agrees: find("agrees")?,
+            disagrees: find("disagrees")?,
+            passes: find("passes")?.map_or_else(|| find("pass"), |at| Ok(Some(at)))?,
         })
     }
 
@@ -372,7 +374,7 @@ impl ColumnIndex {
 }
 
 /// Agrees and disagrees as the source has counted them.
-pub(super) fn published(item: &Item) -> Option<(u64, u64)> {
+pub(super) fn published_counts(item: &Item) -> Option<(u64, u64)> {
     let counts = &item.outcomes.iter().find(|outcome| outcome.kind == SOURCE_RESPONSE_COUNTS)?.counts;
     Some((counts.get("agree")?.as_u64()?, counts.get("disagree")?.as_u64()?))
 }

@@ -19,22 +19,26 @@ pub(super) enum Column {
 /// Columns up to the last wanted one.
 #[derive(Debug)]
 pub(super) struct Columns {
-    wanted: Vec<Column>,
+    columns: Vec<Column>,
     /// Number of columns behind the wanted ones.
-    behind: usize,
+    trailing: usize,
 }
 
 impl Columns {
     /// Returns `None` if one column has two meanings.
-    pub(super) fn new(count: usize, of: usize, named: impl Iterator<Item = (usize, Column)>) -> Option<Self> {
+    pub(super) fn new(
+        count: usize,
+        total: usize,
+        assignments: impl Iterator<Item = (usize, Column)>,
+    ) -> Option<Self> {
         let mut columns = vec![Column::Other; count];
-        for (at, column) in named {
+        for (at, column) in assignments {
             match columns.get_mut(at) {
-                Some(other @ Column::Other) => *other = column,
+                Some(column_slot @ Column::Other) => *column_slot = column,
                 _ => return None,
             }
         }
-        Some(Self { wanted: columns, behind: of.saturating_sub(count) })
+        Some(Self { columns, trailing: total.saturating_sub(count) })
     }
 }
 
@@ -49,49 +53,49 @@ pub(super) struct FastRow {
 impl FastRow {
     /// The row that `text` begins with, and how long it is with its end of line.
     #[inline]
-    pub(super) fn at(text: &[u8], columns: &Columns) -> Option<(Self, usize)> {
-        let mut glance = Self { timestamp: None, comment: 0, voter: 0, answer: Answer::Pass };
+    pub(super) fn parse(text: &[u8], columns: &Columns) -> Option<(Self, usize)> {
+        let mut row = Self { timestamp: None, comment: 0, voter: 0, answer: Answer::Pass };
         let mut at = 0;
-        let (last, others) = columns.wanted.split_last()?;
-        for column in others {
-            at = glance.field(text, at, *column)?;
+        let (last, leading) = columns.columns.split_last()?;
+        for column in leading {
+            at = row.parse_field(text, at, *column)?;
             if *text.get(at)? != b',' {
                 return None;
             }
             at += 1;
         }
-        at = glance.field(text, at, *last)?;
+        at = row.parse_field(text, at, *last)?;
         let end = match text.get(at..at + 2)? {
             [b'\n', _] => at + 1,
             b"\r\n" => at + 2,
             [b',', _] => {
                 let line = memchr(b'\n', &text[at..])?;
-                if memchr_iter(b',', &text[at..at + line]).count() > columns.behind {
+                if memchr_iter(b',', &text[at..at + line]).count() > columns.trailing {
                     return None;
                 }
                 at + 1 + line
             }
             _ => return None,
         };
-        Some((glance, end))
+        Some((row, end))
     }
 
     /// Returns the end of the field.
     #[inline]
-    fn field(&mut self, text: &[u8], at: usize, column: Column) -> Option<usize> {
+    fn parse_field(&mut self, text: &[u8], at: usize, column: Column) -> Option<usize> {
         match column {
             Column::Timestamp => {
-                let (count, end) = digits(text, at)?;
+                let (count, end) = parse_digits(text, at)?;
                 self.timestamp = Some(count.cast_signed());
                 Some(end)
             }
             Column::Comment => {
-                let (number, end) = canonical(text, at)?;
+                let (number, end) = parse_canonical(text, at)?;
                 self.comment = number;
                 Some(end)
             }
             Column::Voter => {
-                let (number, end) = canonical(text, at)?;
+                let (number, end) = parse_canonical(text, at)?;
                 self.voter = number;
                 Some(end)
             }
@@ -115,8 +119,8 @@ impl FastRow {
 
 /// A number that has one way to be written.
 #[inline]
-fn canonical(text: &[u8], at: usize) -> Option<(u64, usize)> {
-    let (number, end) = digits(text, at)?;
+fn parse_canonical(text: &[u8], at: usize) -> Option<(u64, usize)> {
+    let (number, end) = parse_digits(text, at)?;
     (text[at] != b'0' || end == at + 1).then_some((number, end))
 }
 
@@ -124,32 +128,33 @@ const TENS: [u64; 8] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_00
 
 /// One to fifteen digits, and where they end.
 #[inline]
-fn digits(text: &[u8], at: usize) -> Option<(u64, usize)> {
-    let (high, count) = up_to_eight(text, at)?;
+fn parse_digits(text: &[u8], at: usize) -> Option<(u64, usize)> {
+    let (high, count) = parse_eight_digits(text, at)?;
     match count {
         0 => None,
         1..8 => Some((high, at + count)),
         _ => {
-            let (low, more) = up_to_eight(text, at + 8)?;
-            let ten = TENS.get(more)?;
-            Some((high * ten + low, at + 8 + more))
+            let (low, low_count) = parse_eight_digits(text, at + 8)?;
+            let scale = TENS.get(low_count)?;
+            Some((high * scale + low, at + 8 + low_count))
         }
     }
 }
 
 /// The digits among the next eight bytes before any other, and how many they are.
 #[inline]
-fn up_to_eight(text: &[u8], at: usize) -> Option<(u64, usize)> {
-    let eight = text.get(at..at + 8)?.first_chunk()?;
+fn parse_eight_digits(text: &[u8], at: usize) -> Option<(u64, usize)> {
+    let chunk = text.get(at..at + 8)?.first_chunk()?;
     // Each byte is what its digit is worth, or ten and more.
-    let worth = u64::from_le_bytes(*eight) ^ 0x3030_3030_3030_3030;
-    let other = (((worth & 0x7f7f_7f7f_7f7f_7f7f) + 0x7676_7676_7676_7676) | worth) & 0x8080_8080_8080_8080;
-    let count = (other.trailing_zeros() / 8) as usize;
+    let values = u64::from_le_bytes(*chunk) ^ 0x3030_3030_3030_3030;
+    let non_digits =
+        (((values & 0x7f7f_7f7f_7f7f_7f7f) + 0x7676_7676_7676_7676) | values) & 0x8080_8080_8080_8080;
+    let count = (non_digits.trailing_zeros() / 8) as usize;
     if count == 0 {
         return Some((0, 0));
     }
     // Zeros come before the digits, and neighbours are added up: one by one, two by two, four by four.
-    let ones = worth << (64 - 8 * count);
+    let ones = values << (64 - 8 * count);
     let twos = (ones.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff_00ff_00ff;
     let fours = (twos.wrapping_mul(100 << 16 | 1) >> 16) & 0x0000_ffff_0000_ffff;
     Some((fours.wrapping_mul(10_000 << 32 | 1) >> 32, count))
@@ -163,50 +168,51 @@ mod tests {
     use super::*;
 
     fn columns() -> Columns {
-        let named = [(0, Column::Timestamp), (2, Column::Comment), (3, Column::Voter), (4, Column::Vote)];
-        Columns::new(5, 7, named.into_iter()).unwrap()
+        let assignments =
+            [(0, Column::Timestamp), (2, Column::Comment), (3, Column::Voter), (4, Column::Vote)];
+        Columns::new(5, 7, assignments.into_iter()).unwrap()
     }
 
     /// A row that more follows.
-    fn at(row: &str) -> Option<(FastRow, usize)> {
-        FastRow::at(format!("{row}\n1600000000000,").as_bytes(), &columns())
+    fn parse_row(row: &str) -> Option<(FastRow, usize)> {
+        FastRow::parse(format!("{row}\n1600000000000,").as_bytes(), &columns())
     }
 
     proptest! {
         #[test]
-        fn numbers_are_what_they_say(number in (0..50_u32).prop_flat_map(|bits| 0..1_u64 << bits), behind in "[^0-9].{20}") {
+        fn canonical_numbers_are_parsed(number in (0..50_u32).prop_flat_map(|bits| 0..1_u64 << bits), suffix in "[^0-9].{20}") {
             prop_assume!(number < 1_000_000_000_000_000);
-            let text = format!("{number}{behind}");
-            prop_assert_eq!(canonical(text.as_bytes(), 0), Some((number, number.to_string().len())));
+            let text = format!("{number}{suffix}");
+            prop_assert_eq!(parse_canonical(text.as_bytes(), 0), Some((number, number.to_string().len())));
         }
 
         #[test]
-        fn what_is_no_number_is_nothing(text in "[^0-9].{20}") {
-            prop_assert_eq!(digits(text.as_bytes(), 0), None);
+        fn text_without_digits_is_no_number(text in "[^0-9].{20}") {
+            prop_assert_eq!(parse_digits(text.as_bytes(), 0), None);
         }
 
         #[test]
-        fn any_text_is_read_or_not(text in proptest::collection::vec(any::<u8>(), 0..80)) {
-            if let Some((_, length)) = FastRow::at(&text, &columns()) {
+        fn arbitrary_text_never_panics(text in proptest::collection::vec(any::<u8>(), 0..80)) {
+            if let Some((_, length)) = FastRow::parse(&text, &columns()) {
                 prop_assert!(length <= text.len() && text[length - 1] == b'\n');
             }
         }
     }
 
     #[test]
-    fn a_row_as_most_are_is_read_at_a_glance() {
+    fn typical_rows_take_the_fast_path() {
         for (vote, answer) in [("1", Answer::Agree), ("-1", Answer::Disagree), ("0", Answer::Pass)] {
             for end in ["", "\r", ",more,columns"] {
                 let row = format!("1600000000123,Wed Jul 27 21:56:00 WIB 2022,17,384000,{vote}{end}");
-                let glance =
+                let parsed =
                     FastRow { timestamp: Some(1_600_000_000_123), comment: 17, voter: 384_000, answer };
-                assert_eq!(at(&row), Some((glance, row.len() + 1)), "{row}");
+                assert_eq!(parse_row(&row), Some((parsed, row.len() + 1)), "{row}");
             }
         }
     }
 
     #[test]
-    fn everything_else_is_left_to_others() {
+    fn other_rows_are_left_to_the_slow_path() {
         for row in [
             "1600000000123,x,17,3,2",
             "1600000000123,x,17,3,11",
@@ -224,9 +230,9 @@ mod tests {
             "1234567890123456,x,17,3,1",
             "",
         ] {
-            assert_eq!(at(row), None, "{row}");
+            assert_eq!(parse_row(row), None, "{row}");
         }
         // The end of a block may be that of a line, or not.
-        assert_eq!(FastRow::at(b"1600000000123,x,17,3,1", &columns()), None);
+        assert_eq!(FastRow::parse(b"1600000000123,x,17,3,1", &columns()), None);
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     form::Answer,
     input::{
         Limits, Member,
-        table::{Table, twice},
+        table::{Table, repeated_column},
     },
     meter::Meter,
     model::ItemIndex,
@@ -31,101 +31,103 @@ pub(super) struct Participants {
 
 /// Registers what the table says of participants. With the keys of comments, also how many votes each should have in
 /// a list.
-pub(super) fn participants(
+pub(super) fn register_participants(
     member: &Member,
     limits: &Limits,
-    listed: Option<&ItemIndex>,
+    comment_keys: Option<&ItemIndex>,
     people: &mut ParticipantRegistry,
 ) -> Result<Participants, ConvertError> {
     let mut table = Table::open(member.open(limits, None)?, limits, true)?;
     let id = table.need(&["participant"])?;
     let (group, xid) = (table.find(&["group-id"])?, table.find(&["xid"])?);
-    let own = table.find(&["n-votes"])?;
-    let is_comment = |name: &String| listed.is_some_and(|keys| keys.find(name.as_bytes()).is_some());
+    let vote_count = table.find(&["n-votes"])?;
+    let is_comment = |name: &String| comment_keys.is_some_and(|keys| keys.find(name.as_bytes()).is_some());
     let comments: Vec<_> = (0..table.columns.len()).filter(|at| is_comment(&table.columns[*at])).collect();
     let mut members = Vec::new();
-    let mut seen = HashMap::<Box<[u8]>, u64>::new();
-    let wanted = people.wants_external();
-    if wanted && xid.is_none() {
+    let mut row_by_participant = HashMap::<Box<[u8]>, u64>::new();
+    let uses_external_ids = people.uses_external_ids();
+    if uses_external_ids && xid.is_none() {
         let detail = "there is no column xid, and --participants external-ids asks for the ids in it";
         return Err(ConvertError::content(&table.name, 1, ErrorKind::MissingColumn, detail));
     }
-    let mut known_outside = HashMap::<Box<str>, u64>::new();
-    let (mut names, mut places_of, mut external) =
+    let mut row_by_xid = HashMap::<Box<str>, u64>::new();
+    let (mut names, mut group_indexes, mut xid_count) =
         (Vec::<String>::new(), HashMap::<String, usize>::new(), 0_u64);
     while let Some(row) = table.next()? {
-        let (who, name, xid) = (row.text(id)?.as_bytes(), row.maybe(group)?.trim(), row.maybe(xid)?.trim());
-        if who.is_empty() {
-            return Err(row.wrong(ErrorKind::Value, "participant is empty"));
+        let (participant, name, xid) =
+            (row.text(id)?.as_bytes(), row.optional_text(group)?.trim(), row.optional_text(xid)?.trim());
+        if participant.is_empty() {
+            return Err(row.error(ErrorKind::Value, "participant is empty"));
         }
-        match seen.entry(who.into()) {
+        match row_by_participant.entry(participant.into()) {
             Entry::Occupied(first) => {
                 let detail = format!("the participant stands in row {} already", first.get());
-                return Err(row.wrong(ErrorKind::Duplicate, detail));
+                return Err(row.error(ErrorKind::Duplicate, detail));
             }
             Entry::Vacant(place) => place.insert(row.number),
         };
         if !xid.is_empty() {
-            external += 1;
-            if wanted && let Some(first) = known_outside.insert(xid.into(), row.number) {
+            xid_count += 1;
+            if uses_external_ids && let Some(first) = row_by_xid.insert(xid.into(), row.number) {
                 let detail = format!(
                     "its xid stands in row {first} already, and --participants external-ids tells apart by it"
                 );
-                return Err(row.wrong(ErrorKind::Duplicate, detail));
+                return Err(row.error(ErrorKind::Duplicate, detail));
             }
-            people.set_external(who, xid);
+            people.set_external_id(participant, xid);
         }
-        if listed.is_some() {
+        if comment_keys.is_some() {
             let mut votes = 0;
             for at in &comments {
-                votes += u32::from(!row.maybe(Some(*at))?.trim().is_empty());
+                votes += u32::from(!row.optional_text(Some(*at))?.trim().is_empty());
             }
-            let own = row.maybe(own)?.trim().parse().unwrap_or_default();
-            people.set_answers(who, votes.max(own));
+            let stated_votes = row.optional_text(vote_count)?.trim().parse().unwrap_or_default();
+            people.set_answers(participant, votes.max(stated_votes));
         }
         if name.is_empty() {
-            people.set_group(who, 0);
+            people.set_group(participant, 0);
             continue;
         }
-        let at = match places_of.get(name) {
+        let group_index = match group_indexes.get(name) {
             Some(at) => *at,
             None if names.len() == MOST_GROUPS => {
-                return Err(row.wrong(ErrorKind::Value, format!("there are more than {MOST_GROUPS} groups")));
+                return Err(row.error(ErrorKind::Value, format!("there are more than {MOST_GROUPS} groups")));
             }
             None => {
                 names.push(name.to_owned());
-                places_of.insert(name.to_owned(), names.len() - 1);
+                group_indexes.insert(name.to_owned(), names.len() - 1);
                 names.len() - 1
             }
         };
-        members.push((Box::<[u8]>::from(who), at));
+        members.push((Box::<[u8]>::from(participant), group_index));
     }
-    let mut order: Vec<_> = (0..names.len()).collect();
-    order.sort_by_key(|at| (names[*at].parse::<u64>().unwrap_or(u64::MAX), names[*at].clone()));
-    let mut places = vec![0_u16; names.len()];
-    for (place, at) in order.iter().enumerate() {
-        places[*at] = u16::try_from(place + 1).unwrap_or(u16::MAX);
+    let mut sorted_groups: Vec<_> = (0..names.len()).collect();
+    sorted_groups.sort_by_key(|at| (names[*at].parse::<u64>().unwrap_or(u64::MAX), names[*at].clone()));
+    let mut group_numbers = vec![0_u16; names.len()];
+    for (rank, at) in sorted_groups.iter().enumerate() {
+        group_numbers[*at] = u16::try_from(rank + 1).unwrap_or(u16::MAX);
     }
-    for (who, at) in members {
-        people.set_group(&who, places[at]);
+    for (participant, group_index) in members {
+        people.set_group(&participant, group_numbers[group_index]);
     }
-    let groups = order.into_iter().map(|at| names[at].clone()).collect();
+    let groups = sorted_groups.into_iter().map(|at| names[at].clone()).collect();
     let mut notes = Vec::new();
-    let others = seen.len() as u64 - external;
-    if wanted && others > 0 {
-        let (told, were) = people.hidden_below.counted(others, "participant");
-        notes
-            .push(format!("{told} {were} without an id of the embedding site (xid): a pseudonym stands in."));
+    let without_xid = row_by_participant.len() as u64 - xid_count;
+    if uses_external_ids && without_xid > 0 {
+        let (phrase, were) = people.hidden_below.format_count(without_xid, "participant");
+        notes.push(format!(
+            "{phrase} {were} without an id of the embedding site (xid): a pseudonym stands in."
+        ));
     }
-    if external > 0 && !wanted {
+    if xid_count > 0 && !uses_external_ids {
         // Of all who took part, the others could be few.
-        let told = if people.hidden_below.hides_any() {
+        let subject = if people.hidden_below.hides_any() {
             "Participants".to_owned()
         } else {
-            counted(external, "participant")
+            counted(xid_count, "participant")
         };
         notes.push(format!(
-            "{told} had an id of the embedding site (xid), which identifies them directly: only \
+            "{subject} had an id of the embedding site (xid), which identifies them directly: only \
              `--participants external-ids` keeps it."
         ));
     }
@@ -133,23 +135,23 @@ pub(super) fn participants(
 }
 
 /// The votes of everybody, without times.
-pub(super) fn rows(
+pub(super) fn read_rows(
     member: &Member,
     limits: &Limits,
     meter: &Arc<Meter>,
     keys: &ItemIndex,
-    turned: bool,
+    is_reversed: bool,
     people: &mut ParticipantRegistry,
-    mut each: impl FnMut(Row) -> Result<Flow, ConvertError>,
+    mut on_row: impl FnMut(Row) -> Result<Flow, ConvertError>,
 ) -> Result<Read, ConvertError> {
     let mut table = Table::open(member.open(limits, Some(meter))?, limits, true)?;
     let id = table.need(&["participant"])?;
     // Comments are the columns behind the counts.
-    let counts =
+    let count_columns =
         ["participant", "xid", "group-id", "n-comments", "n-votes", "n-agree", "n-disagree", "n-pass"];
-    let (mut items, mut first_of) = (Vec::<(usize, u32)>::new(), HashMap::new());
+    let (mut items, mut column_of_item) = (Vec::<(usize, u32)>::new(), HashMap::new());
     for (at, column) in table.columns.iter().enumerate() {
-        if counts.contains(&column.to_lowercase().as_str()) {
+        if count_columns.contains(&column.to_lowercase().as_str()) {
             if keys.find(column.as_bytes()).is_some() {
                 let detail = format!("column {} is called as a comment is, too: {column}", at + 1);
                 return Err(ConvertError::content(&table.name, 1, ErrorKind::Duplicate, detail));
@@ -164,8 +166,8 @@ pub(super) fn rows(
                 format!("column {} is no comment", at + 1),
             )
         })?;
-        if let Some(first) = first_of.insert(item, at) {
-            return Err(twice(&table.name, column, first, at));
+        if let Some(first) = column_of_item.insert(item, at) {
+            return Err(repeated_column(&table.name, column, first, at));
         }
         items.push((at, item));
     }
@@ -173,18 +175,18 @@ pub(super) fn rows(
     while let Some(row) = table.next()? {
         let id = row.text(id)?.as_bytes();
         for (at, item) in &items {
-            let answer = match row.maybe(Some(*at))?.trim() {
+            let answer = match row.optional_text(Some(*at))?.trim() {
                 "" => continue,
                 "1" => Answer::Agree,
                 "-1" => Answer::Disagree,
                 "0" => Answer::Pass,
-                _ => return Err(row.wrong(ErrorKind::Value, "a vote is none of 1, 0, -1 and nothing")),
+                _ => return Err(row.error(ErrorKind::Value, "a vote is none of 1, 0, -1 and nothing")),
             };
-            let (who, group) = people.see(id);
+            let (pseudonym, group) = people.look_up(id);
             rows += 1;
             meter.rows.fetch_add(1, Ordering::Relaxed);
-            let row = Row::new(who, *item, NO_OBJECT, turn(answer, turned), None, group);
-            if each(row)? == Flow::Enough {
+            let row = Row::new(pseudonym, *item, NO_OBJECT, apply_sign(answer, is_reversed), None, group);
+            if on_row(row)? == Flow::Enough {
                 return Ok(Read { flow: Flow::Enough, rows, ended: None });
             }
         }
@@ -193,8 +195,8 @@ pub(super) fn rows(
     Ok(Read { flow: Flow::More, rows, ended: Some(table.finish()?) })
 }
 
-pub(super) fn turn(answer: Answer, turned: bool) -> Answer {
-    match (answer, turned) {
+pub(super) fn apply_sign(answer: Answer, is_reversed: bool) -> Answer {
+    match (answer, is_reversed) {
         (Answer::Agree, true) => Answer::Disagree,
         (Answer::Disagree, true) => Answer::Agree,
         _ => answer,

@@ -19,7 +19,10 @@ use self::{
 };
 use crate::{
     error::ConvertError,
-    input::{Limits, Member, Role, absent, check_name, check_summary, missing, need, one_of, unless_broken},
+    input::{
+        Limits, Member, Role, broken_file_suffix, check_optional_file, check_summary, explain_missing,
+        find_single, missing_file_error, require_file,
+    },
     meter::Meter,
     model::{BundleHeader, ItemIndex, Source},
     privacy::participants::{ParticipantRegistry, RegistryFor, scope},
@@ -78,7 +81,7 @@ pub(crate) struct Polis {
     /// Published agrees and disagrees by item.
     published: Vec<Option<(u64, u64)>>,
     sign: VoteSign,
-    said: SignSource,
+    sign_source: SignSource,
     pub(crate) variant: Variant,
 }
 
@@ -91,56 +94,63 @@ impl Polis {
         limits: &Limits,
         options: &Options,
         source_id: Option<&str>,
-        people_of: &mut RegistryFor<'_>,
+        registry_for: &mut RegistryFor<'_>,
     ) -> Result<(Self, BundleHeader, ParticipantRegistry), ConvertError> {
-        let one = |role| one_of(files, role);
-        let (votes, matrix) = (one(Role::PolisVotes)?, one(Role::PolisMatrix)?);
+        let find_one = |role| find_single(files, role);
+        let (votes, matrix) = (find_one(Role::PolisVotes)?, find_one(Role::PolisMatrix)?);
         for role in [Role::PolisVotes, Role::PolisMatrix] {
-            check_name(files, limits, role)?;
+            check_optional_file(files, limits, role)?;
         }
         check_summary(files, limits)?;
-        let comments = need(files, limits, Role::PolisComments, "the file of comments (comments.csv)")?;
+        let comments =
+            require_file(files, limits, Role::PolisComments, "the file of comments (comments.csv)")?;
         if votes.is_none() && matrix.is_none() {
-            let either = "a file of votes (votes.csv) or of participants (participants-votes.csv)";
-            return Err(missing(files, limits, Role::PolisVotes, either));
+            let description = "a file of votes (votes.csv) or of participants (participants-votes.csv)";
+            return Err(explain_missing(files, limits, Role::PolisVotes, description));
         }
-        let summary = summary::Summary::read(one(Role::PolisSummary)?, limits)?;
-        let format = summary::Format::read(one(Role::PolisFormat)?, limits)?;
-        let named_old =
+        let summary = summary::Summary::read(find_one(Role::PolisSummary)?, limits)?;
+        let format = summary::Format::read(find_one(Role::PolisFormat)?, limits)?;
+        let has_old_name =
             matrix.is_some_and(|matrix| matrix.name.to_lowercase().contains("participants-votes"));
-        let look = comments::look(comments, limits)?;
-        let declared = summary.sign.and(format.sign);
-        let found = look.variant(declared != DeclaredSign::Nothing, named_old, summary.has_views);
-        let variant = options.variant.unwrap_or(found);
-        let (sign, said, overruled) = vote_sign::settle(options.vote_sign, declared)?;
+        let hints = comments::read_hints(comments, limits)?;
+        let declared = summary.sign.combine(format.sign);
+        let detected_variant =
+            hints.variant(declared != DeclaredSign::Absent, has_old_name, summary.has_views);
+        let variant = options.variant.unwrap_or(detected_variant);
+        let (sign, sign_source, sign_note) = vote_sign::choose_sign(options.vote_sign, declared)?;
 
-        let known = source_id.map(str::to_owned).or_else(|| summary.id());
+        let source_name = source_id.map(str::to_owned).or_else(|| summary.id());
         let scope = source_id.map(str::to_owned).or_else(|| summary.address()).map(|id| scope(TOOL, &id));
-        let mut people = people_of(scope.as_deref())?;
-        let unknown = || summary.invented().or_else(|| votes.or(matrix).map(Member::stem));
-        let id = known.or_else(unknown).unwrap_or_default();
-        let mut read = Comments::read(comments, limits, variant, sign, &options.organizers, &people)?;
-        let keys = ItemIndex::sort(&mut read.items, &comments.name)?;
-        let mut notes = read.notes;
+        let mut people = registry_for(scope.as_deref())?;
+        let fallback_name = || summary.made_up_id().or_else(|| votes.or(matrix).map(Member::stem));
+        let id = source_name.or_else(fallback_name).unwrap_or_default();
+        let mut comments_file =
+            Comments::read(comments, limits, variant, sign, &options.organizers, &people)?;
+        let keys = ItemIndex::sort_items(&mut comments_file.items, &comments.name)?;
+        let mut notes = comments_file.notes;
         notes.extend(format.notes);
-        notes.extend(overruled);
-        if variant != found {
-            let (variant, found) = (variant.name(), found.name());
-            notes.push(format!("--variant says {variant}; by itself the export would be taken for {found}."));
+        notes.extend(sign_note);
+        if variant != detected_variant {
+            let (variant, detected) = (variant.name(), detected_variant.name());
+            notes.push(format!(
+                "--variant says {variant}; by itself the export would be taken for {detected}."
+            ));
         }
-        let (mut groups, mut rows) = (Vec::new(), vec![(Role::PolisComments, read.rows)]);
+        let (mut groups, mut rows) = (Vec::new(), vec![(Role::PolisComments, comments_file.rows)]);
         if let Some(matrix) = matrix {
-            let said = votes.map(|_| &keys);
-            let found = matrix::participants(matrix, limits, said, &mut people)?;
-            groups = found.groups;
-            rows.push((Role::PolisMatrix, found.rows));
-            notes.extend(found.notes);
+            let comment_keys = votes.map(|_| &keys);
+            let participants = matrix::register_participants(matrix, limits, comment_keys, &mut people)?;
+            groups = participants.groups;
+            rows.push((Role::PolisMatrix, participants.rows));
+            notes.extend(participants.notes);
         }
-        let unless = unless_broken(files);
+        let broken_suffix = broken_file_suffix(files);
         if votes.is_none() {
-            notes.push(format!("There was no list of votes (votes.csv){unless}; the matrix has no times."));
+            notes.push(format!(
+                "There was no list of votes (votes.csv){broken_suffix}; the matrix has no times."
+            ));
         }
-        if matrix.is_none() && people.wants_external() {
+        if matrix.is_none() && people.uses_external_ids() {
             let detail =
                 "--participants external-ids: the ids are in the table of participants, and there is none";
             return Err(ConvertError::Refused(detail.to_owned()));
@@ -149,12 +159,12 @@ impl Polis {
             let name =
                 if matches!(variant, Variant::A | Variant::B) { "participants" } else { "participant" };
             notes.push(format!(
-                "There was no table of participants ({name}-votes.csv){unless}: groups are not known."
+                "There was no table of participants ({name}-votes.csv){broken_suffix}: groups are not known."
             ));
         }
-        if one(Role::PolisSummary)?.is_none() {
+        if find_one(Role::PolisSummary)?.is_none() {
             notes.push(format!(
-                "There was no summary (summary.csv){unless}: title, description and address are not known."
+                "There was no summary (summary.csv){broken_suffix}: title, description and address are not known."
             ));
         }
         if sign == VoteSign::AgreeIsMinus {
@@ -171,17 +181,25 @@ impl Polis {
             url: summary.url.clone().unwrap_or_default(),
         };
         let adapter = format!("tidegate:polis/v1 (variant {})", variant.name());
-        let head =
-            BundleHeader { groups, rows, notes, ..BundleHeader::of_statements(adapter, source, read.items) };
+        let head = BundleHeader {
+            groups,
+            rows,
+            notes,
+            ..BundleHeader::of_statements(adapter, source, comments_file.items)
+        };
         let authors = head.items.iter().map(|item| item.author).collect();
-        let published = head.items.iter().map(comments::published).collect();
+        let published = head.items.iter().map(comments::published_counts).collect();
         let (votes, matrix) = (votes.cloned(), matrix.cloned());
         let comments = comments.name.clone();
-        Ok((Self { votes, matrix, comments, keys, authors, published, sign, said, variant }, head, people))
+        Ok((
+            Self { votes, matrix, comments, keys, authors, published, sign, sign_source, variant },
+            head,
+            people,
+        ))
     }
 
     /// True if rows are likely to come item by item.
-    pub(crate) fn by_item(&self) -> bool {
+    pub(crate) fn is_sorted_by_item(&self) -> bool {
         self.votes.is_some()
     }
 
@@ -190,33 +208,35 @@ impl Polis {
         self.votes.as_ref().or(self.matrix.as_ref())
     }
 
-    pub(crate) fn rows(
+    pub(crate) fn read_rows(
         &self,
         limits: &Limits,
         meter: &Arc<Meter>,
         people: &mut ParticipantRegistry,
         notes: &mut Vec<String>,
-        mut each: impl FnMut(Row) -> Result<Flow, ConvertError>,
+        mut on_row: impl FnMut(Row) -> Result<Flow, ConvertError>,
     ) -> Result<Read, ConvertError> {
-        let turned = self.sign == VoteSign::AgreeIsMinus;
-        let file = self.rows_file().ok_or_else(|| absent("a file of votes"))?;
+        let is_reversed = self.sign == VoteSign::AgreeIsMinus;
+        let file = self.rows_file().ok_or_else(|| missing_file_error("a file of votes"))?;
         let mut check = SignCheck::new(&self.authors, &self.published);
-        let seen = |row| {
-            check.see(row);
-            each(row)
+        let check_and_pass = |row| {
+            check.count(row);
+            on_row(row)
         };
-        let read = match self.votes {
-            Some(_) => votes::rows(file, limits, meter, &self.keys, turned, people, seen)?,
-            None => matrix::rows(file, limits, meter, &self.keys, turned, people, seen)?,
+        let summary = match self.votes {
+            Some(_) => {
+                votes::read_rows(file, limits, meter, &self.keys, is_reversed, people, check_and_pass)?
+            }
+            None => matrix::read_rows(file, limits, meter, &self.keys, is_reversed, people, check_and_pass)?,
         };
-        if read.flow == Flow::More {
-            notes.extend(check.verdict(&file.name, self.said)?);
+        if summary.flow == Flow::More {
+            notes.extend(check.check(&file.name, self.sign_source)?);
             if let Some(votes) = &self.votes {
                 let matrix = self.matrix.as_ref().map(|matrix| matrix.name.as_str());
                 let names = truncation::FileNames { votes: &votes.name, comments: &self.comments, matrix };
-                notes.extend(names.note(read.rows, people, &check)?);
+                notes.extend(names.note(summary.rows, people, &check)?);
             }
         }
-        Ok(read)
+        Ok(summary)
     }
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     error::{ConvertError, ErrorKind},
-    input::{Limits, Member, pairs},
+    input::{Limits, Member, read_pairs},
     model::URN,
 };
 
@@ -29,12 +29,12 @@ impl Summary {
     pub(super) fn read(member: Option<&Member>, limits: &Limits) -> Result<Self, ConvertError> {
         let Some(member) = member else { return Ok(Self::default()) };
         let mut summary = Self::default();
-        pairs(member, limits, |key, value| match key {
+        read_pairs(member, limits, |key, value| match key {
             "topic" => summary.topic = Some(value.to_owned()),
             "url" => summary.url = Some(value.to_owned()).filter(|url| !url.is_empty()),
             "conversationdescription" | "description" => summary.description = Some(value.to_owned()),
             "views" => summary.has_views = true,
-            "voteconvention" => summary.sign = summary.sign.and(convention(value)),
+            "voteconvention" => summary.sign = summary.sign.combine(parse_convention(value)),
             _ => {}
         })?;
         Ok(summary)
@@ -42,25 +42,25 @@ impl Summary {
 
     /// The last part of the conversation's address.
     pub(super) fn id(&self) -> Option<String> {
-        let url = self.parsed()?;
+        let url = self.parse_url()?;
         let last = url.path_segments()?.rfind(|part| !part.is_empty())?;
         Some(last.to_owned())
     }
 
     /// Host and whole path, which distinguish the conversation from those of other servers.
     pub(super) fn address(&self) -> Option<String> {
-        let url = self.parsed()?;
+        let url = self.parse_url()?;
         let path = url.path().trim_end_matches('/');
         let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
         (!path.is_empty()).then(|| format!("{}{port}{path}", url.host_str().unwrap_or_default()))
     }
 
-    fn parsed(&self) -> Option<url::Url> {
+    fn parse_url(&self) -> Option<url::Url> {
         url::Url::parse(self.url.as_deref().filter(|url| !url.starts_with(URN))?).ok()
     }
 
     /// Name that an earlier conversion made up for a source without an address.
-    pub(super) fn invented(&self) -> Option<String> {
+    pub(super) fn made_up_id(&self) -> Option<String> {
         let name = self.url.as_deref()?.strip_prefix(URN)?;
         let name = url::form_urlencoded::parse(name.as_bytes()).next()?;
         Some(name.0.into_owned()).filter(|id| !id.is_empty())
@@ -74,18 +74,18 @@ impl Summary {
 }
 
 /// `agree=+1;disagree=-1;pass=0;format=polis-export/1`
-fn convention(text: &str) -> DeclaredSign {
+fn parse_convention(text: &str) -> DeclaredSign {
     let parts = || text.split(';').filter_map(|part| part.split_once('='));
     // What stands twice or is no vote is none that is known.
-    let of = |name: &str, unsaid: Option<i8>| {
-        let mut said = parts().filter(|(key, _)| key.trim().eq_ignore_ascii_case(name));
-        match (said.next(), said.next()) {
-            (None, _) => unsaid,
-            (Some((_, value)), None) => vote(value),
+    let value_of = |name: &str, default: Option<i8>| {
+        let mut values = parts().filter(|(key, _)| key.trim().eq_ignore_ascii_case(name));
+        match (values.next(), values.next()) {
+            (None, _) => default,
+            (Some((_, value)), None) => parse_vote(value),
             (Some(_), Some(_)) => None,
         }
     };
-    match (of("agree", None), of("disagree", None), of("pass", Some(0))) {
+    match (value_of("agree", None), value_of("disagree", None), value_of("pass", Some(0))) {
         (Some(1), Some(-1), Some(0)) => DeclaredSign::One(VoteSign::AgreeIsPlus),
         (Some(-1), Some(1), Some(0)) => DeclaredSign::One(VoteSign::AgreeIsMinus),
         _ => DeclaredSign::Unknown,
@@ -93,13 +93,13 @@ fn convention(text: &str) -> DeclaredSign {
 }
 
 /// `1`, `+1` and `1.0` are the same vote, and so is a minus of typographers.
-fn vote(text: &str) -> Option<i8> {
+fn parse_vote(text: &str) -> Option<i8> {
     let number: f64 = text.trim().replace('\u{2212}', "-").parse().ok()?;
     [-1_i8, 0, 1].into_iter().find(|vote| f64::from(*vote) == number)
 }
 
 /// Bytes of a declaration in a file of its own.
-const MOST: u64 = 1 << 20;
+const MAX_DECLARATION_BYTES: u64 = 1 << 20;
 
 /// Declaration of the format in a file of its own.
 #[derive(Debug, Default)]
@@ -111,12 +111,12 @@ pub(super) struct Format {
 impl Format {
     pub(super) fn read(member: Option<&Member>, limits: &Limits) -> Result<Self, ConvertError> {
         let Some(member) = member else { return Ok(Self::default()) };
-        let wrong = |wrong, detail: String| ConvertError::content(&member.name, None, wrong, detail);
+        let content_error = |kind, detail: String| ConvertError::content(&member.name, None, kind, detail);
         let mut text = Vec::new();
-        let mut stream = member.open(limits, None)?.take(MOST + 1);
+        let mut stream = member.open(limits, None)?.take(MAX_DECLARATION_BYTES + 1);
         stream.read_to_end(&mut text).map_err(|error| ConvertError::from_io(&member.name, error))?;
-        if text.len() as u64 > MOST {
-            return Err(wrong(
+        if text.len() as u64 > MAX_DECLARATION_BYTES {
+            return Err(content_error(
                 ErrorKind::TooLong,
                 "a declaration of the format has 1 MiB at most".to_owned(),
             ));
@@ -124,37 +124,37 @@ impl Format {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
         let value: Value = serde_json::from_slice(text).map_err(|error| {
             let detail = format!("line {}, column {}: it is not JSON", error.line(), error.column());
-            wrong(ErrorKind::Format, detail)
+            content_error(ErrorKind::Format, detail)
         })?;
-        let sign = sign_in(&value);
-        let nothing = format!("{} declares no sign of votes that is understood.", member.name);
-        Ok(Self { sign, notes: if sign == DeclaredSign::Nothing { vec![nothing] } else { Vec::new() } })
+        let sign = find_sign(&value);
+        let note = format!("{} declares no sign of votes that is understood.", member.name);
+        Ok(Self { sign, notes: if sign == DeclaredSign::Absent { vec![note] } else { Vec::new() } })
     }
 }
 
 /// Finds the sign of votes. Its place has changed between versions; its name has not, apart from spelling.
-fn sign_in(value: &Value) -> DeclaredSign {
+fn find_sign(value: &Value) -> DeclaredSign {
     let members = match value {
         Value::Object(members) => members,
         Value::Array(elements) => {
-            return elements.iter().map(sign_in).fold(DeclaredSign::Nothing, DeclaredSign::and);
+            return elements.iter().map(find_sign).fold(DeclaredSign::Absent, DeclaredSign::combine);
         }
-        _ => return DeclaredSign::Nothing,
+        _ => return DeclaredSign::Absent,
     };
-    let of = |(name, value): (&String, &Value)| {
-        let name: String = name.chars().filter(|sign| sign.is_alphanumeric()).collect();
+    let sign_of = |(name, value): (&String, &Value)| {
+        let name: String = name.chars().filter(|character| character.is_alphanumeric()).collect();
         match (name.to_lowercase().as_str(), value) {
             ("agree", Value::String(_) | Value::Number(_)) => {
-                let written = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                match vote(&written) {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                match parse_vote(&text) {
                     Some(1) => DeclaredSign::One(VoteSign::AgreeIsPlus),
                     Some(-1) => DeclaredSign::One(VoteSign::AgreeIsMinus),
-                    _ => DeclaredSign::Nothing,
+                    _ => DeclaredSign::Absent,
                 }
             }
-            ("voteconvention", Value::String(text)) => convention(text),
-            _ => sign_in(value),
+            ("voteconvention", Value::String(text)) => parse_convention(text),
+            _ => find_sign(value),
         }
     };
-    members.iter().map(of).fold(DeclaredSign::Nothing, DeclaredSign::and)
+    members.iter().map(sign_of).fold(DeclaredSign::Absent, DeclaredSign::combine)
 }

@@ -23,33 +23,34 @@ impl FileNames<'_> {
         people: &ParticipantRegistry,
         check: &SignCheck<'_>,
     ) -> Result<Option<String>, ConvertError> {
-        let (silent, statements) = (people.silent(), check.unanswered());
+        let (without_answers, unanswered) = (people.count_silent(), check.count_unanswered_items());
         let Self { votes, comments, matrix } = self;
-        let matrix = matrix.filter(|_| silent.said > 0);
-        let comments = Some(*comments).filter(|_| statements > 0);
+        let matrix = matrix.filter(|_| without_answers.with_stated_answers > 0);
+        let comments = Some(*comments).filter(|_| unanswered > 0);
         if rows == 0 && (matrix.is_some() || comments.is_some()) {
-            let others: Vec<_> = matrix.into_iter().chain(comments).collect();
-            let (others, have) = (others.join(" and "), if others.len() == 1 { "has" } else { "have" });
-            let detail = format!("it holds no answers, and {others} {have} some: it may have been cut off");
+            let names: Vec<_> = matrix.into_iter().chain(comments).collect();
+            let (names, have) = (names.join(" and "), if names.len() == 1 { "has" } else { "have" });
+            let detail = format!("it holds no answers, and {names} {have} some: it may have been cut off");
             return Err(ConvertError::content(votes, None, ErrorKind::Value, detail));
         }
-        let who = matrix.map(|matrix| {
-            let (told, were) = people.hidden_below.counted(silent.said, "participant");
+        let participants_part = matrix.map(|matrix| {
+            let (phrase, were) =
+                people.hidden_below.format_count(without_answers.with_stated_answers, "participant");
             let has = if were == "was" { "has" } else { "have" };
             // Of few people, many votes tell that they are no fewer.
             let answers = if people.hidden_below.hides_any() {
                 "votes".to_owned()
             } else {
-                counted(silent.answers, "vote")
+                counted(without_answers.missing_answers, "vote")
             };
-            format!("{told} with {answers} in {matrix} {has} none in it and {were} left out")
+            format!("{phrase} with {answers} in {matrix} {has} none in it and {were} left out")
         });
-        let what = comments.map(|comments| {
-            let has = if statements == 1 { "has" } else { "have" };
-            let told = counted(statements, "statement");
-            format!("{told} with agrees or disagrees in {comments} {has} none in it")
+        let statements_part = comments.map(|comments| {
+            let has = if unanswered == 1 { "has" } else { "have" };
+            let phrase = counted(unanswered, "statement");
+            format!("{phrase} with agrees or disagrees in {comments} {has} none in it")
         });
-        let found: Vec<_> = who.into_iter().chain(what).collect();
-        Ok((!found.is_empty()).then(|| format!("{votes} may have been cut off: {}.", found.join("; "))))
+        let findings: Vec<_> = participants_part.into_iter().chain(statements_part).collect();
+        Ok((!findings.is_empty()).then(|| format!("{votes} may have been cut off: {}.", findings.join("; "))))
     }
 }
