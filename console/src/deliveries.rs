@@ -109,6 +109,7 @@ pub(crate) async fn send_command(deps: &Deps, delivery: Delivery, command: Comma
         event_type: delivery.event_type,
         endpoint: delivery.endpoint,
         occurred_at: delivery.occurred_at,
+        // A command carries no body: the owner has the stored one.
         body: bytes::Bytes::new(),
         subject: delivery.subject,
         // The key of the event itself, so that the command reaches the owner of the delivery's partition.

@@ -52,10 +52,10 @@ impl Default for Settings {
 /// Value that is invalid, alone or in combination with another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    #[error("review.{name} = {value}: {why}")]
-    Unusable { name: &'static str, value: u64, why: &'static str },
-    #[error("review.{lesser} = {less} is above review.{greater} = {great}")]
-    Contradiction { lesser: &'static str, less: usize, greater: &'static str, great: usize },
+    #[error("review.{name} = {value}: {reason}")]
+    Unusable { name: &'static str, value: u64, reason: &'static str },
+    #[error("review.{lesser_name} = {lesser} is above review.{greater_name} = {greater}")]
+    Contradiction { lesser_name: &'static str, lesser: usize, greater_name: &'static str, greater: usize },
 }
 
 impl SettingsError {
@@ -84,10 +84,11 @@ impl Settings {
 
     /// Refuses invalid values. A contradiction names both settings.
     pub fn validate(&self) -> Result<(), SettingsError> {
-        let unusable = |name, value, why| Err(SettingsError::Unusable { name, value, why });
+        let unusable = |name, value, reason| Err(SettingsError::Unusable { name, value, reason });
         if self.undo_ms > MAX_UNDO_MS {
             return unusable("undo_ms", self.undo_ms, "must be at most 86400000, a day");
         }
+        // A shorter claim would end before a moderator sees the job.
         if self.lease_ms < 1_000 {
             return unusable("lease_ms", self.lease_ms, "must be at least 1000");
         }
@@ -102,12 +103,12 @@ impl Settings {
             return unusable("page", 0, "must be at least 1");
         }
         // A page must be able to reach its limit, and its limit must be readable within the row budget.
-        for (lesser, less, greater, great) in [
+        for (lesser_name, lesser, greater_name, greater) in [
             ("page", self.page, "page_most", self.page_most),
             ("page_most", self.page_most, "rows_per_page", self.rows_per_page),
         ] {
-            if less > great {
-                return Err(SettingsError::Contradiction { lesser, less, greater, great });
+            if lesser > greater {
+                return Err(SettingsError::Contradiction { lesser_name, lesser, greater_name, greater });
             }
         }
         Ok(())

@@ -65,7 +65,7 @@ impl Attempt<'_> {
 /// of the operator; a client elsewhere could claim any address.
 pub(crate) fn address_of(request: &Request) -> Option<Network> {
     let connection = request.extensions().get::<Network>().copied();
-    let forwarded = || last_forwarded(request.headers()).map(Network::of);
+    let forwarded = || last_forwarded(request.headers()).map(Network::from_address);
     connection.filter(|network| network.is_internal()).and_then(|_| forwarded()).or(connection)
 }
 
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     fn network(last: u8) -> Option<Network> {
-        Some(Network::of([192, 0, 2, last].into()))
+        Some(Network::from_address([192, 0, 2, last].into()))
     }
 
     #[test]
@@ -116,12 +116,12 @@ mod tests {
                 request = request.header("x-forwarded-for", forwarded);
             }
             let mut request = request.body(Body::empty()).unwrap();
-            request.extensions_mut().insert(Network::of(peer.into()));
+            request.extensions_mut().insert(Network::from_address(peer.into()));
             address_of(&request)
         };
         assert_eq!(request([10, 0, 0, 1], "192.0.2.9, 192.0.2.7"), network(7));
-        assert_eq!(request([10, 0, 0, 1], ""), Some(Network::of([10, 0, 0, 1].into())));
-        assert_eq!(request([10, 0, 0, 1], "unknown"), Some(Network::of([10, 0, 0, 1].into())));
+        assert_eq!(request([10, 0, 0, 1], ""), Some(Network::from_address([10, 0, 0, 1].into())));
+        assert_eq!(request([10, 0, 0, 1], "unknown"), Some(Network::from_address([10, 0, 0, 1].into())));
         assert_eq!(request([192, 0, 2, 1], "192.0.2.7"), network(1), "anybody can say so");
     }
 }

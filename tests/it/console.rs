@@ -256,11 +256,7 @@ async fn new_key_is_shown_once_and_its_form_makes_no_second() {
 
     let again = browser.send(&form, "/settings/keys", &fields).await;
     assert_eq!(again.status, 409, "{}", again.body);
-    assert!(
-        again.body.contains("was shown when it was made") && !again.body.contains(&key),
-        "{}",
-        again.body
-    );
+    assert!(again.body.contains("was shown at its creation") && !again.body.contains(&key), "{}", again.body);
     let listed = demo.admin("/keys").await;
     let own: Vec<_> =
         listed["items"].as_array().unwrap().iter().filter(|key| key["name"] == HOSTILE).collect();

@@ -118,11 +118,13 @@ struct OrgQuery {
 pub(crate) async fn authenticate(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     let authenticated = identify_caller(&api, request.headers(), request.uri()).await;
     let caller = authenticated.map(|caller| caller.with_request_id(request.extensions().get()));
+    // Admitted after authentication, because the limits count for the caller's org.
     match caller.and_then(|caller| api.http.admit(&request, &caller.org).map(|()| caller)) {
         Ok(caller) => {
             let org = AnswerFor(caller.org.clone());
             request.extensions_mut().insert(caller);
             let mut answer = next.run(request).await;
+            // The answer's unsent bytes count for this org.
             answer.extensions_mut().insert(org);
             answer
         }
@@ -137,6 +139,7 @@ async fn identify_caller(api: &Api, headers: &HeaderMap, uri: &Uri) -> Result<Ca
         None
     } else {
         let key = tidegate_web::authenticate(&api.deps.keys, headers, Scheme::Bearer).await?;
+        // `admin` includes `review`. Keys of platforms have neither.
         if !key.may(Scope::Review) {
             return Err(Problem::forbidden("The key has neither the scope `admin` nor `review`."));
         }
@@ -146,6 +149,7 @@ async fn identify_caller(api: &Api, headers: &HeaderMap, uri: &Uri) -> Result<Ca
     let requested_org = Query::<OrgQuery>::of(uri)?.0.org.map(OrgId::from);
     match key {
         None => Ok(Caller {
+            // The operator may act for any org. A command without an org means the default one.
             org: requested_org.inspect(tidegate_web::record_org).unwrap_or_else(|| OrgId::new(DEFAULT_ORG)),
             name: Arc::from("operator"),
             is_operator: true,

@@ -62,7 +62,7 @@ impl DocumentsRequest {
     fn require_org(&self, org: &OrgId) -> Result<(), Problem> {
         match &self.expected_org {
             Some(expected_org) if expected_org != org => Err(Problem::conflict(format!(
-                "the documents are of the organisation `{expected_org}`, and this is `{org}`"
+                "The documents belong to the organisation `{expected_org}`, but this is `{org}`."
             ))),
             _ => Ok(()),
         }

@@ -26,6 +26,7 @@ pub(crate) fn store(error: tidegate_store::Error) -> Problem {
     if let tidegate_store::Error::Overloaded(_) = error {
         return overloaded(&error);
     }
+    // Refused by the store because of the request, so it is no defect of the service.
     if error.is_refusal() {
         tracing::warn!(tag = error.tag(), %error, "a request contains a value that no store accepts");
         return invalid("", "A value is longer than the store accepts.");

@@ -75,8 +75,8 @@ pub(crate) async fn load_page(
     };
     let page =
         job_list::list(&api.deps.moderation.store, &request, is_listed).await.map_err(faults::moderation)?;
-    // The cursor names its queue: a position of one queue has no meaning in another.
     let items = page.jobs.into_iter().map(job_view::summary).collect::<Result<_, _>>();
+    // The cursor names its queue: a position of one queue has no meaning in another.
     let queue = query.queue.as_ref().map_or("", QueueId::as_str);
     let next = page.next.map(|position| format!("{queue}{SEPARATOR}{position}"));
     Ok(List { items: items.map_err(faults::moderation)?, next })

@@ -140,6 +140,7 @@ pub(crate) async fn load_job_view(api: &Api, caller: &Caller, job: JobId) -> Res
             .retain(|request| !requested_items(request).iter().any(|item| withheld_items.contains(item)));
     }
     view.withheld = withheld_items.into_iter().collect();
+    // A set has no order; sorted, so that equal answers are equal texts.
     view.withheld.sort_unstable();
     Ok(view)
 }
@@ -256,6 +257,7 @@ pub(crate) async fn load_partial_items_page(
 pub(super) async fn load_config(api: &Api, caller: &Caller) -> Result<Arc<Compiled>, Problem> {
     let live = &api.deps.moderation.live;
     match live.org(&caller.org) {
+        // The live configuration costs no read. Only an org that this process has not loaded yet is looked up.
         Some(config) => Ok(config),
         None => live.latest(&caller.org).await.map_err(faults::catalog),
     }
@@ -307,6 +309,7 @@ async fn claim_next(
     let store = &api.deps.moderation.store;
     let config = load_config(&api, &caller).await?;
     require_queue_access(&config, &queue, &reviewer, &roles)?;
+    // Checked by the class of the queue before the claim. The class of the claimed job is checked below.
     require_queue_class(&config, &caller, &queue)?;
     let order = config.queue(&queue).map(|queue| queue.document.order.clone()).unwrap_or_default();
     let next = ClaimNext { queue: &queue, order: &order, reviewer: &reviewer, include_held: query.held };
@@ -339,6 +342,7 @@ fn claim_detail(job: &Job) -> Extension<AuditDetail> {
 /// the process is repeated by the next claim.
 fn request_newer_data(api: &Api, job: &Job) {
     let deps = &api.deps.moderation;
+    // Without an endpoint of the platform, newer data cannot be requested.
     if !deps.partial_items.has(&job.org) {
         return;
     }
@@ -460,6 +464,7 @@ pub(super) fn require_queue_access(
     reviewer: &Reviewer,
     roles: &[String],
 ) -> Result<(), Problem> {
+    // A removed queue has no access list any more. Its remaining jobs must stay reachable.
     if config.queue(queue).is_none_or(|queue| queue.document.access.admits(&reviewer.name, roles)) {
         return Ok(());
     }

@@ -158,7 +158,7 @@ pub(crate) async fn create_once(
     }
     // An expired key would be created without an error and refused at its first use.
     if request.expires_in_seconds == Some(0) {
-        return Err(invalid("/expiresInSeconds", "The key would have expired already: at least 1 second."));
+        return Err(invalid("/expiresInSeconds", "The key would expire at once: enter at least 1 second."));
     }
     let expires_at =
         request.expires_in_seconds.map(|seconds| Millis::now().plus(Duration::from_secs(seconds)));
@@ -189,6 +189,7 @@ async fn require_key_scope(api: &Api, caller: &Caller, key: ApiKeyId) -> Result<
         return Ok(());
     }
     let keys = api.deps.keys.list(&caller.org).await.map_err(|error| key_problem(error, ""))?;
+    // An unknown key is not refused here: the change itself answers 404.
     let key = keys.iter().find(|listed| listed.id == key);
     match key.is_some_and(|key| key.scopes.contains(Scope::ChildSafety)) {
         true => caller.require_child_safety(),
@@ -228,11 +229,11 @@ fn key_problem(error: KeyError, period: &str) -> Problem {
         KeyError::NoScopes => invalid("/scopes", "A key needs at least one scope."),
         KeyError::BadName => invalid("/name", format!("A key's name {}.", names::RULE)),
         KeyError::Exists => Problem::conflict(
-            "The key of this request exists already, and was shown when it was made: rotate it if it was not kept.",
+            "The key of this request exists already and was shown at its creation: rotate it if it was lost.",
         ),
-        KeyError::Rotated => Problem::conflict(
-            "The key was rotated already: rotate the key that was made then, or create one.",
-        ),
+        KeyError::Rotated => {
+            Problem::conflict("The key was rotated already: rotate its replacement, or create a new key.")
+        }
         KeyError::TooLate => invalid(period, "No key ends after the year 9999."),
         KeyError::Store(error) => faults::store(error),
         error @ KeyError::NoRandomness => faults::log_failure(false, error.tag(), &error),

@@ -79,6 +79,7 @@ async fn get_endpoint(
 /// Returns the endpoint that the operator configured for the org.
 pub(crate) fn find_endpoint(api: &Api, caller: &Caller) -> Option<EndpointView> {
     let endpoint = api.deps.moderation.partial_items.get(&caller.org)?;
+    // Values are masked because they contain the platform's credentials.
     let headers = endpoint.header_names().map(|name| HeaderView { name: name.to_owned(), value: "***" });
     Some(EndpointView { url: endpoint.shown_url().to_owned(), headers: headers.collect() })
 }
@@ -224,6 +225,7 @@ pub(crate) async fn load_page(
         let mut batch = rows.all().await.map_err(faults::store)?;
         // All rows read count against the page's cost, also those that the filter drops.
         rows_left -= batch.len();
+        // Kept from the unfiltered batch: the next read must not repeat rows that the filter drops.
         if let Some(last) = batch.last() {
             place.after = Some(Cursor::after(last));
         }

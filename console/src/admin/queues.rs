@@ -101,6 +101,7 @@ pub(crate) async fn load_page(
     let mut items = Vec::new();
     for (queue, removed) in page {
         let view = load_view(api, caller, queue, counted_at).await.map_err(faults::moderation)?;
+        // The count comes from events, the oldest job from the index. Either one shows that jobs are left.
         if !removed || view.open.is_some_and(|open| open > 0) || view.oldest_at.is_some() {
             items.push(QueueView { removed: *removed, ..view });
         }

@@ -47,6 +47,7 @@ pub(crate) fn block(value: impl Display) -> Markup {
 /// Link to the next page of a list. `query` holds the parameters of this page without its cursor.
 pub(crate) fn pager(path: &str, query: &[(&str, &str)], next: Option<&str>) -> Markup {
     let link = next.map(|next| {
+        // Empty filters are left out, so that links stay short.
         let filters = query.iter().copied().filter(|(_, value)| !value.is_empty());
         link(path, filters.chain([("cursor", next)]))
     });

@@ -31,7 +31,7 @@ impl Token {
     }
 
     /// Returns the token in the request's cookie. The plain cookie counts only on a local connection.
-    pub(crate) fn of(headers: &HeaderMap, uri: &Uri) -> Option<Self> {
+    pub(crate) fn from_cookie(headers: &HeaderMap, uri: &Uri) -> Option<Self> {
         let is_local_connection = is_local(headers, uri);
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
         let pairs: Vec<_> =
@@ -152,7 +152,7 @@ mod tests {
     fn the_plain_cookie_is_not_read_on_another_host() {
         let (text, uri) = (hex(&[7; BYTES]), Uri::from_static("/"));
         let of = |host: &str, cookie: &str| {
-            Token::of(&headers(&[("host", host), ("cookie", "a=b; c"), ("cookie", cookie)]), &uri)
+            Token::from_cookie(&headers(&[("host", host), ("cookie", "a=b; c"), ("cookie", cookie)]), &uri)
         };
         assert_eq!(of("localhost", &format!("x=1; tidegate={text}")), Some(Token([7; BYTES])));
         assert_eq!(of("console.example", &format!("tidegate={text}")), None);

@@ -84,7 +84,7 @@ pub(crate) fn routes(api: &Api) -> Router<Api> {
 pub(crate) async fn authenticate(State(api): State<Api>, request: Request, next: Next) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
     let id_text = id.as_ref().map_or("", RequestId::as_str);
-    let token = Token::of(request.headers(), request.uri());
+    let token = Token::from_cookie(request.headers(), request.uri());
     let holder = match &token {
         Some(token) => sessions::find_holder(&api, token).await,
         None => Ok(None),
@@ -137,6 +137,7 @@ async fn authorize_request(
 fn take_problem(answer: &mut Response) -> Option<Problem> {
     let problem = answer.extensions_mut().remove::<Problem>();
     let is_bare = !answer.headers().contains_key(header::CONTENT_TYPE);
+    // Other answers without a body, such as redirects, are no problems.
     problem.or_else(|| {
         (is_bare && answer.status() == StatusCode::METHOD_NOT_ALLOWED).then(|| Problem {
             status: StatusCode::METHOD_NOT_ALLOWED,
@@ -163,6 +164,7 @@ const TLS_ONLY: &str = "max-age=31536000";
 /// Tells browsers to use only TLS for this host name. Left out on local connections: the name of the browser's own machine must
 /// stay usable without TLS.
 pub(crate) async fn require_tls(request: Request, next: Next) -> Response {
+    // Read before the request is handed on, which consumes it.
     let is_local = cookies::is_local(request.headers(), request.uri());
     let mut answer = next.run(request).await;
     if !is_local {
@@ -194,7 +196,7 @@ async fn show_form(request: Request) -> Response {
         (true, false) => Some("You are signed out."),
         (true, true) => None,
     };
-    let token = Token::of(request.headers(), request.uri());
+    let token = Token::from_cookie(request.headers(), request.uri());
     let (token, is_new) = match token {
         Some(token) => (token, false),
         None => match Token::random() {
@@ -213,7 +215,7 @@ async fn show_form(request: Request) -> Response {
 async fn sign_in(State(api): State<Api>, request: Request) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
     let (headers, uri) = (request.headers().clone(), request.uri().clone());
-    let token = Token::of(&headers, &uri);
+    let token = Token::from_cookie(&headers, &uri);
     let address = sign_in_attempts::address_of(&request);
     let fields = match forms::read_form(&api.http, request, None, token.as_ref()).await {
         Ok(fields) => fields,
@@ -287,7 +289,7 @@ async fn record_and_begin(api: &Api, key: &KeyHolder, id: Option<&RequestId>) ->
 /// Builds the refusal of a key. Unknown, expired and revoked keys get the same message, so that it does not reveal which keys
 /// exist.
 fn refuse_key(denied: Denied) -> SignInRefusal {
-    tidegate_web::metrics::request_denied(denied.tag());
+    tidegate_web::metrics::count_denied_request(denied.tag());
     let reason = match denied {
         Denied::Missing => "Enter a key.",
         Denied::OrgDisabled => "The organisation of this key is disabled.",
@@ -301,7 +303,7 @@ fn refuse_key(denied: Denied) -> SignInRefusal {
 }
 
 async fn sign_out(State(api): State<Api>, request: Request) -> Result<Response, Problem> {
-    if let Some(token) = Token::of(request.headers(), request.uri()) {
+    if let Some(token) = Token::from_cookie(request.headers(), request.uri()) {
         sessions::end_session(&api, &token).await?;
     }
     let cookie = cookies::removal(request.headers(), request.uri());

@@ -75,7 +75,7 @@ pub async fn authorize(
 
 fn refusal_problem(denied: Denied, scheme: Scheme) -> Problem {
     // The metric distinguishes the reasons that the answer conceals.
-    crate::metrics::request_denied(denied.tag());
+    crate::metrics::count_denied_request(denied.tag());
     match denied {
         Denied::Missing | Denied::Malformed | Denied::Unknown | Denied::Expired | Denied::Revoked => {
             Problem::unauthenticated(scheme.challenge())

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     fn address(last: u8) -> Network {
-        Network::of([192, 0, 2, last].into())
+        Network::from_address([192, 0, 2, last].into())
     }
 
     fn acquire_now(all: &Arc<Connections>, last: u8) -> Option<Option<ConnectionSlot>> {

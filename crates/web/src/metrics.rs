@@ -20,7 +20,7 @@ pub fn describe() {
 }
 
 /// Counts a request that was refused because of its key.
-pub fn request_denied(reason: &'static str) {
+pub fn count_denied_request(reason: &'static str) {
     counter!(DENIED, "reason" => reason).increment(1);
 }
 

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 pub struct Network(IpAddr);
 
 impl Network {
-    pub fn of(address: IpAddr) -> Self {
+    pub fn from_address(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V4(address) => address.into(),
             IpAddr::V6(address) => {
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Network {
-        Network::of(text.parse().unwrap())
+        Network::from_address(text.parse().unwrap())
     }
 
     #[test]

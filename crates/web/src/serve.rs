@@ -76,7 +76,10 @@ async fn serve(http: &HttpServer, listener: TcpListener, router: Router, stop: C
                 }
             },
         };
-        let Some(slot) = stop.run_until_cancelled(slots.acquire(Network::of(peer.ip()))).await else { break };
+        let Some(slot) = stop.run_until_cancelled(slots.acquire(Network::from_address(peer.ip()))).await
+        else {
+            break;
+        };
         let Some(slot) = slot else {
             // The stream is dropped, which closes the connection.
             http.count_limited(Limit::ConnectionShare);

@@ -209,7 +209,7 @@ impl Trials {
         {
             let mut cached = self.cached.lock().await;
             // Trials against an earlier configuration of the org cannot be used again.
-            cached.retain(|trial| trial.org != *org || Arc::ptr_eq(&trial.trial.live, &live));
+            cached.retain(|entry| entry.org != *org || Arc::ptr_eq(&entry.trial.live, &live));
             if let Some(cached_trial) =
                 cached.iter().find(|candidate| candidate.org == *org && candidate.digest == digest)
             {
@@ -222,13 +222,13 @@ impl Trials {
         // The configuration changed after it was loaded. Both sides must start from the same version, or the run would report
         // the effects of that change as well.
         if candidate.from != live.version() {
-            return Err(Problem::conflict("The configuration has just changed: ask again."));
+            return Err(Problem::conflict("The configuration has just changed: try again."));
         }
         let windows =
             candidate.differences.iter().filter(|difference| difference.kind == DocumentKind::Window);
         let uncounted = windows.map(|window| WindowId::new(&window.key)).collect();
         let compiled = Arc::new(candidate.compiled.beside(&live));
-        let trial = Arc::new(CachedTrial {
+        let cached_trial = Arc::new(CachedTrial {
             org: org.clone(),
             digest,
             trial: Arc::new(Trial::new(live, compiled, uncounted)),
@@ -237,17 +237,17 @@ impl Trials {
             warnings: candidate.warnings.iter().map(ToString::to_string).collect(),
         });
         let mut cached = self.cached.lock().await;
-        let count_of_org = || cached.iter().filter(|trial| trial.org == *org).count();
+        let count_of_org = || cached.iter().filter(|entry| entry.org == *org).count();
         if count_of_org() >= MAX_TRIALS_PER_ORG
-            && let Some(oldest) = cached.iter().position(|trial| trial.org == *org)
+            && let Some(oldest) = cached.iter().position(|entry| entry.org == *org)
         {
             cached.remove(oldest);
-        // The oldest trial of any org makes room; its next request compiles it again.
         } else if cached.len() >= MAX_TRIALS {
+            // The oldest trial of any org makes room; its next request compiles it again.
             cached.remove(0);
         }
-        cached.push(Arc::clone(&trial));
-        Ok(trial)
+        cached.push(Arc::clone(&cached_trial));
+        Ok(cached_trial)
     }
 }
 
@@ -287,6 +287,7 @@ pub(crate) async fn run_step(
         let page = history::page(&deps.store, org, &span, cursor.take(), items).await;
         let page = page.map_err(faults::moderation)?;
         items = (2 * items).min(MAX_BATCH_ITEMS);
+        // Filtered before the comparison, so that the findings do not depend on withheld items.
         let visible = caller.clearance().visible_items(&deps.store, org, page.items).await;
         let visible = visible.map_err(faults::moderation)?;
         let comparison = trial.compare(&deps.store, org, visible, api.deps.window_rows).await;
@@ -296,6 +297,7 @@ pub(crate) async fn run_step(
             break;
         }
     }
+    // The time of a cursor is the start of its hour, which can lie before the span.
     let through = cursor.as_ref().map_or(span.time.end, |place| place.at().max(span.time.start));
     Ok(Json(BacktestResponse {
         version: cached_trial.version,

@@ -102,6 +102,7 @@ pub(crate) async fn explain_routing(
     let config = if files.is_empty() {
         live
     } else {
+        // Only one candidate of an org is compiled at a time.
         let _turn = api.trials.acquire_org_turn(org, api.settings.turn_wait()).await?;
         api.trials.find_or_compile(&api, org, live, files, false).await?.candidate()
     };

@@ -83,6 +83,7 @@ pub(super) async fn record_baselines(
     Body(request): Body<RecordBaselinesRequest>,
 ) -> Result<Json<RecordBaselinesResponse>, Problem> {
     let span = parse_span(&request.since, &request.until, request.sample_percent)?;
+    // Rates vary over a day. A baseline of quiet hours would report every normal hour as too frequent.
     if span.time.end.0 - span.time.start.0 < DAY_MS {
         return Err(invalid(
             "/since",
