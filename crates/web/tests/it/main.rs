@@ -1,4 +1,4 @@
-//! The server as sockets see it.
+//! Tests of the HTTP server through its socket.
 #![allow(clippy::unwrap_used)]
 
 mod compressed;

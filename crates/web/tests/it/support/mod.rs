@@ -1,4 +1,4 @@
-//! A server of a few routes, and clients that speak to it byte by byte.
+//! Test server with a few routes, and clients that speak to it byte by byte.
 
 use std::{
     net::SocketAddr,
@@ -32,87 +32,87 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// More than the system holds for a client.
-pub(crate) const LONG: usize = 64 << 20;
+/// More bytes than the system buffers for a client.
+pub(crate) const LONG_ANSWER: usize = 64 << 20;
 
-pub(crate) const LARGE: usize = 1 << 20;
+pub(crate) const LARGE_ANSWER: usize = 1 << 20;
 
 pub(crate) struct Shared {
     pub(crate) http: HttpServer,
-    pub(crate) entered: Notify,
-    pub(crate) leave: Notify,
-    /// Number of large answers that were made.
-    pub(crate) made: AtomicUsize,
+    pub(crate) handler_entered: Notify,
+    pub(crate) release_handler: Notify,
+    /// Number of large answers built so far.
+    pub(crate) answers_made: AtomicUsize,
 }
 
 type App = State<Arc<Shared>>;
 
-/// Answers with the number of bytes that came.
-async fn count(State(app): App, request: Request) -> Result<String, Problem> {
+/// Answers with the length of the body.
+async fn count_body(State(app): App, request: Request) -> Result<String, Problem> {
     let body = app.http.read_body(request, &OrgId::new("org")).await?;
     Ok(body.bytes.len().to_string())
 }
 
-/// Answers when it is told to.
-async fn held(State(app): App) -> &'static str {
-    app.entered.notify_one();
-    app.leave.notified().await;
+/// Waits in the handler until the test releases it.
+async fn hold(State(app): App) -> &'static str {
+    app.handler_entered.notify_one();
+    app.release_handler.notified().await;
     "done"
 }
 
-async fn long(State(app): App, request: Request) -> Result<String, Problem> {
+async fn answer_long(State(app): App, request: Request) -> Result<String, Problem> {
     app.http.admit(&request, &OrgId::new("org"))?;
-    app.entered.notify_one();
-    Ok("x".repeat(LONG))
+    app.handler_entered.notify_one();
+    Ok("x".repeat(LONG_ANSWER))
 }
 
-/// A short answer to a client with a valid key.
-async fn known(State(app): App, request: Request) -> Result<&'static str, Problem> {
+/// Short answer to a client with a valid key.
+async fn answer_known(State(app): App, request: Request) -> Result<&'static str, Problem> {
     app.http.admit(&request, &OrgId::new("org"))?;
     Ok("known")
 }
 
-/// A megabyte for the organisation that the query names.
-async fn large(State(app): App, RawQuery(org): RawQuery, request: Request) -> Response {
+/// Answers with a megabyte on behalf of the organisation in the query.
+async fn answer_large(State(app): App, RawQuery(org): RawQuery, request: Request) -> Response {
     let org = OrgId::from(org.unwrap_or_default());
     if let Err(problem) = app.http.admit(&request, &org) {
         return problem.into_response();
     }
-    app.made.fetch_add(1, Ordering::Relaxed);
-    let mut answer = vec![b'x'; LARGE].into_response();
+    app.answers_made.fetch_add(1, Ordering::Relaxed);
+    let mut answer = vec![b'x'; LARGE_ANSWER].into_response();
     answer.extensions_mut().insert(AnswerFor(org));
     answer
 }
 
-async fn broken() -> &'static str {
+async fn panic_in_handler() -> &'static str {
     panic!("a secret of the handler")
 }
 
-pub(crate) struct Running {
+pub(crate) struct RunningServer {
     pub(crate) address: SocketAddr,
     pub(crate) app: Arc<Shared>,
     pub(crate) stop: CancellationToken,
     pub(crate) task: JoinHandle<Drained>,
 }
 
-impl Running {
+impl RunningServer {
     pub(crate) async fn new(set: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::default();
         set(&mut settings);
         let http = HttpServer::new("tests", settings).unwrap();
         let app = Arc::new(Shared {
             http,
-            entered: Notify::new(),
-            leave: Notify::new(),
-            made: AtomicUsize::default(),
+            handler_entered: Notify::new(),
+            release_handler: Notify::new(),
+            answers_made: AtomicUsize::default(),
         });
         let router = Router::new()
-            .route("/count", post(count))
-            .route("/held", get(held))
-            .route("/broken", get(broken))
-            .route("/large", get(large).post(large))
-            .route("/known", get(known))
-            .route("/long", get(long))
+            .route("/count", post(count_body))
+            .route("/held", get(hold))
+            .route("/broken", get(panic_in_handler))
+            .route("/large", get(answer_large).post(answer_large))
+            .route("/known", get(answer_known))
+            .route("/long", get(answer_long))
             .route("/refused", post(async || StatusCode::UNAUTHORIZED))
             .with_state(Arc::clone(&app));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -151,7 +151,7 @@ impl Running {
         send.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap()
     }
 
-    pub(crate) async fn drained(self) -> Drained {
+    pub(crate) async fn stop_and_drain(self) -> Drained {
         self.stop.cancel();
         timeout(PATIENCE, self.task).await.unwrap().unwrap()
     }
@@ -170,7 +170,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The body of a problem, which is whole.
+    /// Returns the problem in the body, after checking that the envelope is complete.
     pub(crate) fn problem(&self) -> Value {
         assert!(self.headers.contains("content-type: application/problem+json"), "{self:?}");
         let problem: Value = serde_json::from_str(&self.body).unwrap();
@@ -183,11 +183,11 @@ impl Answer {
 
 impl Client {
     pub(crate) async fn send(&mut self, text: impl AsRef<[u8]>) {
-        // The server may have answered and gone already.
-        let _gone = self.stream.write_all(text.as_ref()).await;
+        // The server may have answered and closed the connection already.
+        let _result = self.stream.write_all(text.as_ref()).await;
     }
 
-    /// The next answer; nothing if the server ended the connection.
+    /// Returns the next answer, or `None` if the server ended the connection.
     pub(crate) async fn answer(&mut self) -> Option<Answer> {
         timeout(PATIENCE, async {
             loop {
