@@ -1,41 +1,43 @@
 //! Fair scheduling of work that many orgs compete for: concurrency limits, round robin, cancellation.
 //!
-//! [`Scheduler`] hands out [`Permit`]s. [`fair_queue::FairQueue`] is the pure core below it, which decides who is next
-//! and knows neither tasks nor time. [`UsageQueue`] shares one worker by what each owner's entries cost, and
-//! [`OrgPermits`] bounds each org by itself.
+//! [`Scheduler`] hands out [`Permit`]s to tasks. [`fair_queue::FairQueue`] is its pure core, which chooses
+//! the next entry without tasks or clocks. [`UsageQueue`] shares one worker by the cost of each owner's
+//! entries, and [`OrgPermits`] bounds each org separately.
 //!
 //! # Entries
 //!
-//! An entry belongs to one org and names the keys that it will occupy, such as the hosts that an item waits for. It may
-//! have a weight, such as its bytes. Entries of one org with the same keys form a *flow* and run in the order in which
-//! they came, except that a light entry may pass a heavy one that finds no room.
+//! An entry belongs to one org and names the keys that it occupies while it runs, such as the hosts that an
+//! item waits for. It may have a weight, such as its bytes. Entries of one org with the same keys form a
+//! *flow* and run in order of arrival, except that a light entry may overtake a heavy one that has no room.
 //!
 //! # Order
 //!
-//! Orgs take turns, and within one org its flows: whoever was served longest ago comes first. No org is served twice
-//! while another one has an entry that may run. A flow that is blocked holds up no other flow, and a blocked org no other
+//! Orgs take turns, and within one org its flows: the least recently served is next. No org is served twice
+//! while another one has a runnable entry. A blocked flow delays no other flow, and a blocked org no other
 //! org.
 //!
 //! # Limits
 //!
-//! [`Limits`] bounds what runs: in all, per org, per key, and per key of one org. A permit cannot be taken back, so hard
-//! limits alone would not help whoever comes while all permits are held by work that hangs. Therefore nobody may hold more
-//! than it leaves: an entry starts only while its org runs fewer entries than are free in all, and its key fewer than are
-//! free for the org. This is the dynamic threshold of shared-memory switches (Choudhury and Hahne, 1998) with a factor of
-//! one. It comes close to even shares, and always leaves a permit for the next one, without knowing who hangs.
+//! [`Limits`] bounds running entries: in total, per org, per key, and per key of one org. Permits are not
+//! revocable, so with hard limits alone, hanging work could hold all permits and starve later arrivals.
+//! Therefore an entry starts only while its org runs fewer entries than are free in total, and its key fewer
+//! than are free for the org. This is the dynamic threshold of shared-memory switches (Choudhury and Hahne,
+//! 1998) with a factor of one. Shares are close to even, and a permit always remains for the next arrival,
+//! without any detection of hanging work.
 //!
-//! The number of keys is not limited, since names are free. So keys that have not proven themselves, as their user
-//! defines it, share one half of their org's limit, however many they are.
+//! The number of keys is unlimited, because orgs choose the names. So keys that are not proven, as defined by
+//! the user of the scheduler, share one half of their org's limit, regardless of their number.
 //!
 //! # Cost
 //!
-//! Memory is proportional to what waits and runs; nothing remains of an org or a key that is idle. `push`, `cancel` and
-//! `finish` take logarithmic time. `start_next` also passes over flows and orgs that are blocked. Each of them holds permits
-//! itself or waits for a key that does, so there are at most about as many as there are permits, however long the queues
-//! are. Two things can make it pass over more: entries with weights, and flows with several keys.
+//! Memory is proportional to the waiting and running entries; idle orgs and keys occupy none. `push`,
+//! `cancel` and `finish` take logarithmic time. `start_next` also passes over blocked flows and orgs. Each of
+//! these holds permits itself or waits for a key that does, so their number is about that of the permits,
+//! regardless of the length of the queues. Two features can increase it: entries with weights, and flows with
+//! several keys.
 //!
-//! A blocked org is examined again only after a change that may unblock it. Orgs that wait for a key at its limit
-//! (`running_per_key`) are examined when an entry with that key ends.
+//! A blocked org is examined again only after a change that may unblock it. Orgs that wait for a key at its
+//! limit (`running_per_key`) are examined when an entry with that key ends.
 
 pub mod fair_queue;
 mod limits;

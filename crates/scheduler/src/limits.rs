@@ -1,24 +1,25 @@
-//! Limits of a scheduler, and how much of one a single party may use.
+//! Limits of a scheduler, and the accounting of how much of a limit is in use.
 
-/// Bounds on what runs and waits. `usize::MAX` means no limit, and is the default of each.
+/// Bounds on running and waiting entries. `usize::MAX` means no limit, and is the default of each.
 ///
-/// Nobody may use more of a limit than it leaves free, see the crate's documentation.
+/// No org and no key may use more of a limit than it leaves free; see the crate's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Entries that run at once.
+    /// Running entries of all orgs.
     pub running: usize,
-    /// Entries of one org that run at once. Unproven keys have half of it together.
+    /// Running entries of one org. Entries with unproven keys share half of it.
     pub running_per_org: usize,
-    /// Entries with one key that run at once, for all orgs.
+    /// Running entries with one key, of all orgs.
     pub running_per_key: usize,
-    /// Entries with one key that run at once, for one org.
+    /// Running entries with one key, of one org.
     pub running_per_org_and_key: usize,
-    /// Weight of one org's running entries. Unproven keys have half of it together. The first entry with proven keys and
-    /// the first one with unproven keys may exceed it, so that an entry above the limit runs as well.
+    /// Weight of one org's running entries. Entries with unproven keys share half of it. The first entry with
+    /// proven keys and the first one with unproven keys may exceed it, so that an entry above the limit can
+    /// run at all.
     pub weight_per_org: usize,
-    /// Entries of one org that wait.
+    /// Waiting entries of one org.
     pub waiting_per_org: usize,
-    /// Weight of one org's waiting entries. An entry that waits alone may exceed it.
+    /// Weight of one org's waiting entries. A single waiting entry may exceed it.
     pub waiting_weight_per_org: usize,
 }
 
@@ -40,11 +41,11 @@ impl Default for Limits {
     }
 }
 
-/// Part of an org's limit that is in use.
+/// Used part of an org's limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) all: usize,
-    /// Part of `all` that unproven keys use.
+    /// Part of `all` used by entries with unproven keys.
     pub(crate) unproven: usize,
 }
 
@@ -63,14 +64,14 @@ impl Usage {
         }
     }
 
-    /// Usage by entries of the given kind.
-    pub(crate) fn by(self, is_proven: bool) -> usize {
+    /// Returns the amount used by entries of the given kind.
+    pub(crate) fn amount_by(self, is_proven: bool) -> usize {
         if is_proven { self.all - self.unproven } else { self.unproven }
     }
 
-    /// Part of the limit that entries of the given kind find free.
-    pub(crate) fn left(self, limit: usize, is_proven: bool) -> usize {
-        let left = limit.saturating_sub(self.all);
-        if is_proven { left } else { left.min(limit.div_ceil(2).saturating_sub(self.unproven)) }
+    /// Returns the amount of the limit that is free for entries of the given kind.
+    pub(crate) fn free_amount(self, limit: usize, is_proven: bool) -> usize {
+        let free = limit.saturating_sub(self.all);
+        if is_proven { free } else { free.min(limit.div_ceil(2).saturating_sub(self.unproven)) }
     }
 }

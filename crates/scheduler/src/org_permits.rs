@@ -1,4 +1,4 @@
-//! Permits of orgs: each org may do a number of things at once, and its further ones wait.
+//! Permits per org: each org runs a bounded number of tasks, and its further ones wait.
 
 use std::{
     collections::HashMap,
@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use tidegate_schemas::ids::OrgId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Number of orgs at which those without permits are forgotten.
-const SWEPT_ORGS: usize = 64;
+/// Number of orgs in the map at which orgs without permits are removed.
+const SWEEP_THRESHOLD: usize = 64;
 
-/// Cheap to clone; clones share the permits.
+/// Semaphores of all orgs. Clones share them.
 #[derive(Clone)]
 pub struct OrgPermits {
     per_org: usize,
@@ -24,28 +24,32 @@ impl OrgPermits {
         Self { per_org, orgs: Arc::default() }
     }
 
-    /// Waits for a permit of the org, first come, first served.
+    /// Waits for a permit of the org, in order of arrival.
     pub async fn acquire(&self, org: &OrgId) -> OwnedSemaphorePermit {
-        self.semaphore(org).acquire_owned().await.expect("nobody closes the semaphore")
+        self.get_or_create_semaphore(org).acquire_owned().await.expect("the semaphore is never closed")
     }
 
-    /// Waits for several permits of the org, at most all of them.
+    /// Waits for several permits of the org. A request above the limit waits for all of them.
     pub async fn acquire_many(&self, org: &OrgId, permits: usize) -> OwnedSemaphorePermit {
         let permits = u32::try_from(permits.min(self.per_org)).unwrap_or(u32::MAX);
-        self.semaphore(org).acquire_many_owned(permits).await.expect("nobody closes the semaphore")
+        self.get_or_create_semaphore(org)
+            .acquire_many_owned(permits)
+            .await
+            .expect("the semaphore is never closed")
     }
 
     /// Returns a permit of the org if one is free.
     pub fn try_acquire(&self, org: &OrgId) -> Option<OwnedSemaphorePermit> {
-        self.semaphore(org).try_acquire_owned().ok()
+        self.get_or_create_semaphore(org).try_acquire_owned().ok()
     }
 
-    fn semaphore(&self, org: &OrgId) -> Arc<Semaphore> {
+    fn get_or_create_semaphore(&self, org: &OrgId) -> Arc<Semaphore> {
         let mut orgs = self.orgs.lock();
+        // Permits and waiters own the semaphore, so the map never keeps an idle org alive.
         if let Some(semaphore) = orgs.get(org).and_then(Weak::upgrade) {
             return semaphore;
         }
-        if orgs.len() >= SWEPT_ORGS {
+        if orgs.len() >= SWEEP_THRESHOLD {
             orgs.retain(|_, semaphore| semaphore.strong_count() > 0);
         }
         let semaphore = Arc::new(Semaphore::new(self.per_org));
@@ -87,9 +91,9 @@ mod tests {
     #[tokio::test]
     async fn orgs_without_permits_are_forgotten() {
         let permits = OrgPermits::new(1);
-        for nth in 0..10 * SWEPT_ORGS {
+        for nth in 0..10 * SWEEP_THRESHOLD {
             drop(permits.acquire(&OrgId::new(format!("org-{nth}"))).await);
         }
-        assert!(permits.orgs.lock().len() <= SWEPT_ORGS);
+        assert!(permits.orgs.lock().len() <= SWEEP_THRESHOLD);
     }
 }

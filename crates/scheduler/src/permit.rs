@@ -1,4 +1,4 @@
-//! Permits for tasks: waiting in the queue, and giving back.
+//! Permits for tasks: waits in the queue, and releases on drop.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     limits::Limits,
 };
 
-/// Hands out permits to run. Cheap to clone; clones share all limits.
+/// Scheduler that hands out permits. Clones share all limits.
 #[derive(Clone)]
 pub struct Scheduler(Arc<Shared>);
 
@@ -23,15 +23,15 @@ struct Shared {
 
 type IsProven = dyn Fn(&OrgId, &[Key]) -> bool + Send + Sync;
 
-/// Right to run, until it is dropped.
+/// Permission to run, released on drop.
 pub struct Permit {
     scheduler: Scheduler,
     grant: Option<Grant>,
 }
 
 impl Scheduler {
-    /// `is_proven` says whether all keys of an entry have proven themselves, and `observe` is called with the new sums
-    /// after changes. Neither may call the scheduler.
+    /// `is_proven` tells whether all keys of an entry are proven; `observe` receives the new totals after
+    /// each change. Neither may call the scheduler, because its lock is held.
     pub fn new(
         limits: Limits,
         is_proven: impl Fn(&OrgId, &[Key]) -> bool + Send + Sync + 'static,
@@ -49,11 +49,11 @@ impl Scheduler {
         let (sender, permit) = oneshot::channel();
         let id = {
             let mut queue = self.0.queue.lock();
-            queue.push(self.request(org, keys, weight), sender)?
+            queue.push(self.build_request(org, keys, weight), sender)?
         };
         let _cancel = CancelOnDrop { scheduler: self, id };
         self.dispatch();
-        // The sender leaves the queue with a permit, or when this future is dropped.
+        // The sender is dropped unsent only if this future is dropped, so the error is never returned.
         permit.await.map_err(|_| QueueFull::Entries)
     }
 
@@ -61,23 +61,24 @@ impl Scheduler {
     pub fn try_acquire(&self, org: &OrgId, keys: &[Key], weight: usize) -> Option<Permit> {
         let grant = {
             let mut queue = self.0.queue.lock();
-            queue.try_start(self.request(org, keys, weight))?
+            queue.try_start(self.build_request(org, keys, weight))?
         };
         self.observe();
         Some(Permit { scheduler: self.clone(), grant: Some(grant) })
     }
 
-    /// Asks again whether these keys have proven themselves, and starts what may run by that.
+    /// Evaluates again whether these keys are proven, and starts the entries that became runnable.
     pub fn refresh(&self, org: &OrgId, keys: &[Key]) {
         {
-            // Asked under the lock, so that no entry comes with an older answer.
+            // Evaluated under the lock, so that no concurrent `push` stores an older result.
             let mut queue = self.0.queue.lock();
             queue.set_proven(org, keys, (self.0.is_proven)(org, keys));
         }
         self.dispatch();
     }
 
-    /// Asks the same of all keys that entries of the org wait for. What may run by that is started by the next call.
+    /// Evaluates the same for all keys that entries of the org wait for. The next call starts the runnable
+    /// entries.
     pub fn refresh_org(&self, org: &OrgId) {
         self.0.queue.lock().update_proven(org, |keys| (self.0.is_proven)(org, keys));
     }
@@ -86,7 +87,7 @@ impl Scheduler {
         self.0.queue.lock().totals()
     }
 
-    fn request(&self, org: &OrgId, keys: &[Key], weight: usize) -> Request {
+    fn build_request(&self, org: &OrgId, keys: &[Key], weight: usize) -> Request {
         Request { org: org.clone(), keys: keys.into(), weight, is_proven: (self.0.is_proven)(org, keys) }
     }
 
@@ -94,7 +95,8 @@ impl Scheduler {
         loop {
             let next = self.0.queue.lock().start_next();
             let Some((grant, sender)) = next else { break };
-            // Whoever has stopped waiting in this moment drops the permit, which frees it for the next one.
+            // If the future is dropped at this moment, the send fails and dropping the permit releases it to
+            // the next entry.
             drop(sender.send(Permit { scheduler: self.clone(), grant: Some(grant) }));
         }
         self.observe();

@@ -1,89 +1,90 @@
-//! Queue of work whose costs differ: the owner that has used the least is served next.
+//! Queue of work with different costs: the owner with the least usage is served next.
 //!
-//! [`fair_queue`](crate::fair_queue) counts entries and bounds how many run; this queue measures their cost, such as time
-//! or bytes, and bounds nothing.
+//! [`fair_queue`](crate::fair_queue) counts entries and limits how many run; this queue measures their cost,
+//! such as time or bytes, and has no limits.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     hash::Hash,
 };
 
-/// Number of owners without work that are remembered beside as many with work.
-const IDLE_OWNERS: usize = 64;
+/// Number of idle owners that are remembered in addition to as many as have work.
+const MAX_IDLE_OWNERS: usize = 64;
 
-/// Queues of the owners, ordered by the cost that each has been charged. Work of one owner keeps its order.
+/// Queues of owners, ordered by charged cost. Work of one owner keeps its order.
 #[derive(Debug)]
 pub struct UsageQueue<K, T> {
     owners: HashMap<K, OwnerQueue<T>>,
-    /// Owners with work that waits, the one that has used the least first.
+    /// Owners with waiting work, the one with the least usage first.
     waiting: BTreeSet<(u64, K)>,
-    /// Usage of the owner that was served last. An owner that comes back starts here: idle time is not saved up.
-    now: u64,
+    /// Usage of the owner served last. A returning owner starts here, so that idle time earns no credit.
+    virtual_time: u64,
 }
 
 #[derive(Debug)]
 struct OwnerQueue<T> {
     entries: VecDeque<T>,
-    used: u64,
+    usage: u64,
 }
 
 impl<K, T> Default for UsageQueue<K, T> {
     fn default() -> Self {
-        Self { owners: HashMap::new(), waiting: BTreeSet::new(), now: 0 }
+        Self { owners: HashMap::new(), waiting: BTreeSet::new(), virtual_time: 0 }
     }
 }
 
 impl<K: Clone + Ord + Hash, T> UsageQueue<K, T> {
     pub fn push(&mut self, owner: &K, entry: T) {
-        if self.owners.len() > 2 * self.waiting.len() + IDLE_OWNERS {
-            let now = self.now;
-            self.owners.retain(|_, queue| !queue.entries.is_empty() || queue.used > now);
+        // Swept only when idle owners outnumber the others, so that the cost is spread over many pushes.
+        if self.owners.len() > 2 * self.waiting.len() + MAX_IDLE_OWNERS {
+            let virtual_time = self.virtual_time;
+            self.owners.retain(|_, queue| !queue.entries.is_empty() || queue.usage > virtual_time);
         }
         let queue = self
             .owners
             .entry(owner.clone())
-            .or_insert_with(|| OwnerQueue { entries: VecDeque::new(), used: 0 });
+            .or_insert_with(|| OwnerQueue { entries: VecDeque::new(), usage: 0 });
         if queue.entries.is_empty() {
-            queue.used = queue.used.max(self.now);
-            self.waiting.insert((queue.used, owner.clone()));
+            queue.usage = queue.usage.max(self.virtual_time);
+            self.waiting.insert((queue.usage, owner.clone()));
         }
         queue.entries.push_back(entry);
     }
 
-    /// Takes the first entry of the owner that has used the least. Its cost is charged by `charge`, before or after other
-    /// entries are taken.
+    /// Removes the first entry of the owner with the least usage. The caller charges its cost with `charge`,
+    /// before or after it removes other entries.
     pub fn pop(&mut self) -> Option<(K, T)> {
         let owner = self.next_owner(|_| true)?.clone();
         let entry = self.pop_of(&owner)?;
         Some((owner, entry))
     }
 
-    /// Returns the owner that is served next, among those whose work may start.
+    /// Returns the next owner to serve among those that `may_start` accepts.
     pub fn next_owner(&self, may_start: impl Fn(&K) -> bool) -> Option<&K> {
         self.waiting.iter().map(|(_, owner)| owner).find(|owner| may_start(owner))
     }
 
-    /// Takes the first entry of one owner.
+    /// Removes the first entry of one owner.
     pub fn pop_of(&mut self, owner: &K) -> Option<T> {
         let queue = self.owners.get_mut(owner)?;
         let entry = queue.entries.pop_front()?;
-        self.now = self.now.max(queue.used);
+        self.virtual_time = self.virtual_time.max(queue.usage);
         if queue.entries.is_empty() {
-            self.waiting.remove(&(queue.used, owner.clone()));
+            self.waiting.remove(&(queue.usage, owner.clone()));
         }
         Some(entry)
     }
 
-    /// Adds to the usage of the owner.
+    /// Adds a cost to the owner's usage.
     pub fn charge(&mut self, owner: &K, cost: u64) {
         let Some(queue) = self.owners.get_mut(owner) else { return };
-        let waits = self.waiting.remove(&(queue.used, owner.clone()));
-        queue.used = queue.used.saturating_add(cost);
-        if waits {
-            self.waiting.insert((queue.used, owner.clone()));
+        let was_waiting = self.waiting.remove(&(queue.usage, owner.clone()));
+        queue.usage = queue.usage.saturating_add(cost);
+        if was_waiting {
+            self.waiting.insert((queue.usage, owner.clone()));
         } else if self.waiting.is_empty() {
-            // No other owner waited for its turn meanwhile, so the usage is not held against this one.
-            self.now = self.now.max(queue.used);
+            // No other owner waited in the meantime, so the usage is no disadvantage for this one later.
+            self.virtual_time = self.virtual_time.max(queue.usage);
         }
     }
 
@@ -92,7 +93,7 @@ impl<K: Clone + Ord + Hash, T> UsageQueue<K, T> {
         self.waiting.is_empty()
     }
 
-    /// Number of owners with entries that wait.
+    /// Returns the number of owners with waiting entries.
     pub fn waiting_owners(&self) -> usize {
         self.waiting.len()
     }
@@ -156,7 +157,7 @@ mod tests {
             let (owner, ()) = queue.pop().unwrap();
             queue.charge(&owner, nth % 3);
         }
-        assert!(queue.owners.len() <= 2 * IDLE_OWNERS, "{} are remembered", queue.owners.len());
+        assert!(queue.owners.len() <= 2 * MAX_IDLE_OWNERS, "{} are remembered", queue.owners.len());
     }
 
     proptest! {

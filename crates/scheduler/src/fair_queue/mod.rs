@@ -1,4 +1,4 @@
-//! Pure core of the scheduler: which entry may run next.
+//! Pure core of the scheduler: chooses the next entry to run.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -12,18 +12,18 @@ use crate::limits::{Limits, Usage};
 
 pub type Key = Arc<str>;
 
-/// Entry to be run.
+/// Entry to enqueue or start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     pub org: OrgId,
-    /// Keys that it occupies while it runs, sorted, each once. May be empty.
+    /// Keys that it occupies while it runs, sorted and distinct. May be empty.
     pub keys: Arc<[Key]>,
     pub weight: usize,
-    /// True if all of the keys have proven themselves. It then holds for the whole flow.
+    /// True if all of the keys are proven. The value of the latest request applies to the whole flow.
     pub is_proven: bool,
 }
 
-/// Right to run. It goes back to [`FairQueue::finish`].
+/// Accounting of one running entry, to be returned to [`FairQueue::finish`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Grant {
     org: OrgId,
@@ -40,7 +40,7 @@ pub struct EntryId {
     number: u64,
 }
 
-/// Limit that keeps an entry out of its org's queue.
+/// Limit that prevents an entry from being enqueued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueueFull {
     #[error("too many entries of this org wait")]
@@ -54,23 +54,23 @@ pub enum QueueFull {
 pub struct Totals {
     pub running: usize,
     pub waiting: usize,
-    /// Weight of what runs and what waits.
+    /// Weight of running and waiting entries.
     pub weight: usize,
 }
 
-/// Queues of all orgs, with what they have running.
+/// Queues of all orgs, with the accounting of their running entries.
 #[derive(Debug)]
 pub struct FairQueue<T> {
     limits: Limits,
     totals: Totals,
     orgs: HashMap<OrgId, Org<T>>,
     keys: HashMap<Key, KeyUsage>,
-    /// Orgs that may have an entry to start, by turn. Every org that has one is here.
+    /// Orgs that may have a runnable entry, by turn. Contains at least every org that has one.
     ready: BTreeMap<u64, OrgId>,
-    /// Orgs that run as many entries as are free in all.
-    blocked: BTreeSet<OrgId>,
+    /// Orgs that run as many entries as are free in total.
+    blocked_by_total: BTreeSet<OrgId>,
     last_number: u64,
-    /// Flows that `start_next` has looked at.
+    /// Number of flows that `start_next` examined.
     #[cfg(test)]
     examined: usize,
 }
@@ -79,19 +79,19 @@ pub struct FairQueue<T> {
 #[derive(Debug, Default)]
 struct KeyUsage {
     running: usize,
-    /// Orgs that found the key at its limit.
-    blocked: BTreeSet<OrgId>,
+    /// Orgs that found the key at its limit. They are examined again when an entry with the key ends.
+    blocked_orgs: BTreeSet<OrgId>,
 }
 
 #[derive(Debug)]
 struct Org<T> {
-    /// Grows with each entry that is started; the org with the lowest turn comes first.
+    /// Number of the last started entry. The org with the lowest turn is served next.
     turn: u64,
     running: Usage,
     weight: Usage,
-    by_key: HashMap<Key, OwnUsage>,
+    usage_by_key: HashMap<Key, OrgKeyUsage>,
     flows: BTreeMap<Arc<[Key]>, Flow<T>>,
-    /// Flows by turn: those with unproven keys, and those with proven ones.
+    /// Flows by turn: first those with unproven keys, then those with proven keys.
     turns: [BTreeMap<u64, Arc<[Key]>>; 2],
     waiting: usize,
     waiting_weight: usize,
@@ -99,7 +99,7 @@ struct Org<T> {
 
 /// Usage of a key by one org.
 #[derive(Clone, Copy, Debug, Default)]
-struct OwnUsage {
+struct OrgKeyUsage {
     running: usize,
     weight: usize,
 }
@@ -118,7 +118,7 @@ struct Entry<T> {
     value: T,
 }
 
-/// Limit that keeps an entry from running.
+/// Limit that prevents an entry from running.
 enum BlockedBy {
     All,
     Org,
@@ -133,7 +133,7 @@ impl<T> FairQueue<T> {
             orgs: HashMap::new(),
             keys: HashMap::new(),
             ready: BTreeMap::new(),
-            blocked: BTreeSet::new(),
+            blocked_by_total: BTreeSet::new(),
             last_number: 0,
             #[cfg(test)]
             examined: 0,
@@ -144,16 +144,18 @@ impl<T> FairQueue<T> {
         self.totals
     }
 
-    /// Adds an entry. One that may run at once is accepted although the queue is full: `start_next` is to be called next.
+    /// Adds an entry. A runnable entry is accepted even if the queue is full, because the caller starts it
+    /// with `start_next`.
     pub fn push(&mut self, request: Request, value: T) -> Result<EntryId, QueueFull> {
         let Request { org: id, keys, weight, is_proven } = request;
         let (number, turn) = (self.next_number(), self.next_number());
-        let blocked_by = self.blocked_by(&id, &keys, weight, is_proven);
+        let limit = self.find_limit(&id, &keys, weight, is_proven);
         let org = self.orgs.entry(id.clone()).or_insert_with(|| Org::new(number));
-        if blocked_by.is_some()
+        if limit.is_some()
             && let Err(full) = org.check_room(&self.limits, weight)
         {
-            self.forget_if_idle(&id);
+            // The org may have been created for this entry.
+            self.remove_if_idle(&id);
             return Err(full);
         }
         let flow = org.flows.entry(Arc::clone(&keys)).or_insert_with(|| {
@@ -166,35 +168,35 @@ impl<T> FairQueue<T> {
         self.totals.waiting += 1;
         self.totals.weight += weight;
         self.set_proven(&id, &keys, is_proven);
-        match blocked_by {
-            None => self.wake(&id),
-            Some(limit) => self.note(&id, limit),
+        match limit {
+            None => self.mark_ready(&id),
+            Some(limit) => self.record_blocked(&id, limit),
         }
         Ok(EntryId { org: id, keys, number })
     }
 
-    /// Takes the next entry that may run, which counts as running from here on.
+    /// Removes the next runnable entry from the queue and counts it as running.
     pub fn start_next(&mut self) -> Option<(Grant, T)> {
-        while self.free() > 0 {
+        while self.free_count() > 0 {
             let (_, id) = self.ready.pop_first()?;
-            // An org without an entry that may run comes back when a limit that blocks it changes.
-            let Some((keys, number)) = self.find(&id) else { continue };
-            let turn = self.next_number();
+            // An org without a runnable entry is marked ready again when the limit that blocks it changes.
+            let Some((keys, number)) = self.find_runnable(&id) else { continue };
+            let next_turn = self.next_number();
             let org = self.orgs.get_mut(&id)?;
-            org.turn = turn;
+            org.turn = next_turn;
             let is_proven = org.flows.get(&keys)?.is_proven;
-            let entry = self.remove(&id, &keys, number, Some(turn))?;
+            let entry = self.remove_entry(&id, &keys, number, Some(next_turn))?;
             let grant = self.start(id, keys, entry.weight, is_proven);
-            self.wake(&grant.org);
+            self.mark_ready(&grant.org);
             return Some((grant, entry.value));
         }
         None
     }
 
-    /// Starts an entry without queueing it, if it may run now.
+    /// Starts an entry without enqueueing it, if it is runnable now.
     pub fn try_start(&mut self, request: Request) -> Option<Grant> {
         let Request { org, keys, weight, is_proven } = request;
-        if self.blocked_by(&org, &keys, weight, is_proven).is_some() {
+        if self.find_limit(&org, &keys, weight, is_proven).is_some() {
             return None;
         }
         let number = self.next_number();
@@ -202,21 +204,22 @@ impl<T> FairQueue<T> {
         Some(self.start(org, keys, weight, is_proven))
     }
 
-    /// Frees what a running entry occupied.
+    /// Releases the limits that a running entry occupied.
     pub fn finish(&mut self, grant: Grant) {
         let Grant { org: id, keys, weight, is_proven } = grant;
         self.totals.running -= 1;
         self.totals.weight -= weight;
-        let mut unblocked = take(&mut self.blocked);
+        // Any finished entry frees a permit, so all orgs blocked by the total have to be examined.
+        let mut unblocked = take(&mut self.blocked_by_total);
         if let Some(org) = self.orgs.get_mut(&id) {
             org.running.subtract(1, is_proven);
             org.weight.subtract(weight, is_proven);
             for key in &*keys {
-                if let Some(own) = org.by_key.get_mut(key) {
-                    own.running -= 1;
-                    own.weight -= weight;
-                    if own.running == 0 {
-                        org.by_key.remove(key);
+                if let Some(key_usage) = org.usage_by_key.get_mut(key) {
+                    key_usage.running -= 1;
+                    key_usage.weight -= weight;
+                    if key_usage.running == 0 {
+                        org.usage_by_key.remove(key);
                     }
                 }
             }
@@ -224,25 +227,25 @@ impl<T> FairQueue<T> {
         for key in &*keys {
             if let Some(usage) = self.keys.get_mut(key) {
                 usage.running -= 1;
-                unblocked.append(&mut usage.blocked);
+                unblocked.append(&mut usage.blocked_orgs);
                 if usage.running == 0 {
                     self.keys.remove(key);
                 }
             }
         }
-        self.wake(&id);
-        unblocked.iter().for_each(|org| self.wake(org));
-        self.forget_if_idle(&id);
+        self.mark_ready(&id);
+        unblocked.iter().for_each(|org| self.mark_ready(org));
+        self.remove_if_idle(&id);
     }
 
     /// Removes an entry if it still waits.
     pub fn cancel(&mut self, id: &EntryId) -> Option<T> {
-        let entry = self.remove(&id.org, &id.keys, id.number, None)?;
-        self.forget_if_idle(&id.org);
+        let entry = self.remove_entry(&id.org, &id.keys, id.number, None)?;
+        self.remove_if_idle(&id.org);
         Some(entry.value)
     }
 
-    /// Says whether the keys of a flow have proven themselves, if it has waiting entries.
+    /// Updates whether the keys of a flow are proven. No effect on a flow without waiting entries.
     pub fn set_proven(&mut self, id: &OrgId, keys: &[Key], is_proven: bool) {
         let Some(org) = self.orgs.get_mut(id) else { return };
         if let Some(flow) = org.flows.get_mut(keys)
@@ -252,16 +255,17 @@ impl<T> FairQueue<T> {
             if let Some(keys) = org.turns[usize::from(!is_proven)].remove(&flow.turn) {
                 org.turns[usize::from(is_proven)].insert(flow.turn, keys);
             }
-            self.wake(id);
+            self.mark_ready(id);
         }
     }
 
-    /// Says the same for each flow of the org.
+    /// Updates the same for each flow of the org.
     pub fn update_proven(&mut self, id: &OrgId, is_proven: impl Fn(&[Key]) -> bool) {
         let Some(org) = self.orgs.get(id) else { return };
         let is_stale = |(keys, flow): &(&Arc<[Key]>, &Flow<T>)| is_proven(keys) != flow.is_proven;
-        let stale: Vec<_> = org.flows.iter().filter(is_stale).map(|(keys, _)| Arc::clone(keys)).collect();
-        for keys in stale {
+        let outdated_keys: Vec<_> =
+            org.flows.iter().filter(is_stale).map(|(keys, _)| Arc::clone(keys)).collect();
+        for keys in outdated_keys {
             self.set_proven(id, &keys, is_proven(&keys));
         }
     }
@@ -271,59 +275,61 @@ impl<T> FairQueue<T> {
         self.last_number
     }
 
-    fn wake(&mut self, id: &OrgId) {
+    fn mark_ready(&mut self, id: &OrgId) {
         if let Some(org) = self.orgs.get(id).filter(|org| org.waiting > 0) {
             self.ready.insert(org.turn, id.clone());
         }
     }
 
-    /// Has the org woken when the limit may no longer block it. For its own limits, `finish` does so anyway.
-    fn note(&mut self, id: &OrgId, limit: BlockedBy) {
+    /// Records the org for the time when the limit may no longer block it. For its own limits, `finish` marks
+    /// it ready anyway.
+    fn record_blocked(&mut self, id: &OrgId, limit: BlockedBy) {
         match limit {
-            BlockedBy::All => _ = self.blocked.insert(id.clone()),
+            BlockedBy::All => _ = self.blocked_by_total.insert(id.clone()),
             BlockedBy::Key(key) => {
                 if let Some(usage) = self.keys.get_mut(&key) {
-                    usage.blocked.insert(id.clone());
+                    usage.blocked_orgs.insert(id.clone());
                 }
             }
             BlockedBy::Org => {}
         }
     }
 
-    fn blocked_by(&self, id: &OrgId, keys: &[Key], weight: usize, is_proven: bool) -> Option<BlockedBy> {
+    fn find_limit(&self, id: &OrgId, keys: &[Key], weight: usize, is_proven: bool) -> Option<BlockedBy> {
         let idle = Org::new(0);
         let org = self.orgs.get(id).unwrap_or(&idle);
-        if org.running.all >= self.free() {
+        if org.running.all >= self.free_count() {
             return Some(BlockedBy::All);
         }
-        org.blocked_by(&self.limits, &self.keys, keys, is_proven)
-            .or_else(|| (!org.bears(&self.limits, keys, weight, is_proven)).then_some(BlockedBy::Org))
+        org.find_limit(&self.limits, &self.keys, keys, is_proven)
+            .or_else(|| (!org.has_room(&self.limits, keys, weight, is_proven)).then_some(BlockedBy::Org))
     }
 
-    fn free(&self) -> usize {
+    fn free_count(&self) -> usize {
         self.limits.running.saturating_sub(self.totals.running)
     }
 
-    /// The first entry of the org that may run.
-    fn find(&mut self, id: &OrgId) -> Option<(Arc<[Key]>, u64)> {
+    /// Finds the first runnable entry of the org.
+    fn find_runnable(&mut self, id: &OrgId) -> Option<(Arc<[Key]>, u64)> {
         let org = self.orgs.get(id)?;
-        if org.running.all >= self.free() {
-            self.blocked.insert(id.clone());
+        if org.running.all >= self.free_count() {
+            self.blocked_by_total.insert(id.clone());
             return None;
         }
         let mut full_keys = BTreeSet::new();
-        let mut found = None;
-        // Unproven keys first: they never have more than their half, while proven ones could have all.
+        let mut candidate = None;
+        // Unproven keys first: they are confined to their half, while proven ones first could use up all of
+        // the limit.
         for is_proven in [false, true] {
-            if found.is_some() || org.running.left(self.limits.running_per_org, is_proven) == 0 {
+            if candidate.is_some() || org.running.free_amount(self.limits.running_per_org, is_proven) == 0 {
                 continue;
             }
-            found = org.turns[usize::from(is_proven)].values().find_map(|keys| {
+            candidate = org.turns[usize::from(is_proven)].values().find_map(|keys| {
                 #[cfg(test)]
                 {
                     self.examined += 1;
                 }
-                match org.blocked_by(&self.limits, &self.keys, keys, is_proven) {
+                match org.find_limit(&self.limits, &self.keys, keys, is_proven) {
                     None => {}
                     Some(BlockedBy::Key(key)) => {
                         full_keys.insert(key);
@@ -333,15 +339,15 @@ impl<T> FairQueue<T> {
                 }
                 let mut entries = org.flows.get(keys)?.entries.iter();
                 let (number, _) =
-                    entries.find(|(_, entry)| org.bears(&self.limits, keys, entry.weight, is_proven))?;
+                    entries.find(|(_, entry)| org.has_room(&self.limits, keys, entry.weight, is_proven))?;
                 Some((Arc::clone(keys), *number))
             });
         }
-        // An org that starts something is looked at again anyway.
-        if found.is_none() {
-            full_keys.into_iter().for_each(|key| self.note(id, BlockedBy::Key(key)));
+        // An org that starts an entry is marked ready again anyway.
+        if candidate.is_none() {
+            full_keys.into_iter().for_each(|key| self.record_blocked(id, BlockedBy::Key(key)));
         }
-        found
+        candidate
     }
 
     fn start(&mut self, id: OrgId, keys: Arc<[Key]>, weight: usize, is_proven: bool) -> Grant {
@@ -351,17 +357,17 @@ impl<T> FairQueue<T> {
             org.running.add(1, is_proven);
             org.weight.add(weight, is_proven);
             for key in &*keys {
-                let own = org.by_key.entry(Arc::clone(key)).or_default();
-                own.running += 1;
-                own.weight += weight;
+                let key_usage = org.usage_by_key.entry(Arc::clone(key)).or_default();
+                key_usage.running += 1;
+                key_usage.weight += weight;
                 self.keys.entry(Arc::clone(key)).or_default().running += 1;
             }
         }
         Grant { org: id, keys, weight, is_proven }
     }
 
-    /// Takes an entry out of its flow, which gets the given turn.
-    fn remove(&mut self, id: &OrgId, keys: &[Key], number: u64, turn: Option<u64>) -> Option<Entry<T>> {
+    /// Removes an entry from its flow, and gives the flow a new turn if it was started.
+    fn remove_entry(&mut self, id: &OrgId, keys: &[Key], number: u64, turn: Option<u64>) -> Option<Entry<T>> {
         let org = self.orgs.get_mut(id)?;
         let flow = org.flows.get_mut(keys)?;
         let entry = flow.entries.remove(&number)?;
@@ -382,7 +388,7 @@ impl<T> FairQueue<T> {
         Some(entry)
     }
 
-    fn forget_if_idle(&mut self, id: &OrgId) {
+    fn remove_if_idle(&mut self, id: &OrgId) {
         if let Some(org) = self.orgs.get(id).filter(|org| org.waiting == 0) {
             self.ready.remove(&org.turn);
             if org.running.all == 0 {
@@ -398,7 +404,7 @@ impl<T> Org<T> {
             turn,
             running: Usage::default(),
             weight: Usage::default(),
-            by_key: HashMap::new(),
+            usage_by_key: HashMap::new(),
             flows: BTreeMap::new(),
             turns: [BTreeMap::new(), BTreeMap::new()],
             waiting: 0,
@@ -417,38 +423,40 @@ impl<T> Org<T> {
         Ok(())
     }
 
-    /// Limit on the number of running entries that blocks a flow, apart from the limit on all.
-    fn blocked_by(
+    /// Finds the limit on the number of running entries that blocks a flow, apart from the total.
+    fn find_limit(
         &self,
         limits: &Limits,
-        all: &HashMap<Key, KeyUsage>,
+        key_usages: &HashMap<Key, KeyUsage>,
         keys: &[Key],
         is_proven: bool,
     ) -> Option<BlockedBy> {
-        let left = self.running.left(limits.running_per_org, is_proven);
-        let most = self.most(keys, |own| own.running);
-        if most >= left.min(limits.running_per_org_and_key) {
+        let free = self.running.free_amount(limits.running_per_org, is_proven);
+        let busiest_count = self.max_key_usage(keys, |usage| usage.running);
+        if busiest_count >= free.min(limits.running_per_org_and_key) {
             return Some(BlockedBy::Org);
         }
-        let is_full = |key: &&Key| {
-            let running = all.get(*key).map_or(0, |usage| usage.running);
-            let own = self.by_key.get(*key).map_or(0, |own| own.running);
-            own >= limits.running_per_key.saturating_sub(running)
+        let is_at_limit = |key: &&Key| {
+            let running = key_usages.get(*key).map_or(0, |usage| usage.running);
+            let org_running = self.usage_by_key.get(*key).map_or(0, |usage| usage.running);
+            org_running >= limits.running_per_key.saturating_sub(running)
         };
-        keys.iter().find(is_full).map(|key| BlockedBy::Key(Arc::clone(key)))
+        keys.iter().find(is_at_limit).map(|key| BlockedBy::Key(Arc::clone(key)))
     }
 
-    /// True if there is room for the weight beside what runs. The first entry with proven keys and the first one with
-    /// unproven keys always find room; so whatever waits for room waits for another one's end.
-    fn bears(&self, limits: &Limits, keys: &[Key], weight: usize, is_proven: bool) -> bool {
-        let own = self.most(keys, |own| own.weight);
-        self.running.by(is_proven) == 0
-            || own.saturating_add(weight) <= self.weight.left(limits.weight_per_org, is_proven)
+    /// True if the weight fits beside the running entries. The first entry with proven keys and the first one
+    /// with unproven keys always fit. So an entry waits for room only while another entry runs, and is
+    /// examined again when that one ends.
+    fn has_room(&self, limits: &Limits, keys: &[Key], weight: usize, is_proven: bool) -> bool {
+        let busiest_weight = self.max_key_usage(keys, |usage| usage.weight);
+        self.running.amount_by(is_proven) == 0
+            || busiest_weight.saturating_add(weight)
+                <= self.weight.free_amount(limits.weight_per_org, is_proven)
     }
 
-    /// Usage of the key that the org uses most.
-    fn most(&self, keys: &[Key], of: impl Fn(&OwnUsage) -> usize) -> usize {
-        keys.iter().filter_map(|key| self.by_key.get(key)).map(of).max().unwrap_or(0)
+    /// Returns the usage of the key that the org uses most.
+    fn max_key_usage(&self, keys: &[Key], measure: impl Fn(&OrgKeyUsage) -> usize) -> usize {
+        keys.iter().filter_map(|key| self.usage_by_key.get(key)).map(measure).max().unwrap_or(0)
     }
 }
 

@@ -22,7 +22,7 @@ fn is_idle<T>(queue: &FairQueue<T>) -> bool {
         && queue.orgs.is_empty()
         && queue.keys.is_empty()
         && queue.ready.is_empty()
-        && queue.blocked.is_empty()
+        && queue.blocked_by_total.is_empty()
 }
 
 /// Limits as media fetches have them.
@@ -177,7 +177,7 @@ fn any_number_of_keys_costs_memory_only_while_it_waits() {
     assert_eq!((running.len(), refused), (32, 50_000 - 20_000 - 32));
     let org = &queue.orgs[&OrgId::new("a")];
     assert_eq!((queue.orgs.len(), queue.keys.len()), (1, 32));
-    assert_eq!((org.flows.len(), org.turns[0].len(), org.by_key.len()), (20_000, 20_000, 32));
+    assert_eq!((org.flows.len(), org.turns[0].len(), org.usage_by_key.len()), (20_000, 20_000, 32));
     for id in &waiting {
         queue.cancel(id);
     }
