@@ -7,19 +7,20 @@ use std::str::FromStr;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
-/// An address range such as `10.0.0.0/8`, `fd00::/8` or a single address.
+/// Address range such as `10.0.0.0/8`, `fd00::/8`, or a single address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Cidr(IpNet);
 
 impl Cidr {
-    /// True if the address lies in the range. Both must be canonical; an IPv4 range never contains an IPv6 address.
+    /// True if the range contains the address. Both must be canonical; an IPv4 range never contains an IPv6
+    /// address.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address)
     }
 }
 
-/// The text is not a [`Cidr`].
+/// Text that is no [`Cidr`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CidrError {
     #[error("`{0}` is not an address range such as 10.0.0.0/8 or fd00::/8")]
@@ -48,6 +49,7 @@ impl FromStr for Cidr {
             Ok(single) => IpNet::from(single),
             Err(_) => text.parse().map_err(|_| CidrError::Syntax(text.to_owned()))?,
         };
+        // A mapped range would never match, because the guard converts addresses to IPv4 first.
         if range.addr().to_canonical() != range.addr() {
             return Err(CidrError::Mapped(text.to_owned()));
         }
@@ -78,9 +80,9 @@ impl fmt::Display for Cidr {
     }
 }
 
-/// The address is neither public nor opened by the operator.
+/// Address that is neither public nor allowed by the operator.
 ///
-/// The message names no address: an org must not learn where an internal name points.
+/// The message names no address: an org must not learn the address of an internal name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the address is not a public one; the operator can open its range with the setting egress.allow_cidrs"
@@ -93,15 +95,16 @@ impl BlockedAddress {
     }
 }
 
-/// Table of denied ranges, with the operator's exceptions.
+/// Table of denied ranges, with the exceptions of the operator.
 #[derive(Debug, Clone, Default)]
 pub struct AddressGuard {
-    /// Ranges that are allowed although the table denies them.
+    /// Allowed ranges, even if the table denies them.
     pub allow: Vec<Cidr>,
 }
 
 impl AddressGuard {
-    /// Refuses an address that is neither public nor opened. An IPv4 address in IPv6 notation is checked as IPv4.
+    /// Refuses an address that is neither public nor allowed. An IPv4 address in IPv6 notation is checked as
+    /// IPv4.
     pub fn check(&self, address: IpAddr) -> Result<(), BlockedAddress> {
         let address = address.to_canonical();
         if is_public(address) || self.allow.iter().any(|range| range.contains(address)) {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::client::{Client, Request};
 use crate::failure::Failure;
-use crate::headers::{HeaderError, own_headers};
+use crate::headers::{HeaderError, parse_headers};
 use crate::outcome::{self, Outcome};
 use crate::signature::{self, Secret};
 use crate::target::{Target, UrlError};
@@ -19,17 +19,17 @@ use crate::target::{Target, UrlError};
 const SERVICE_EVENT_TYPE: HeaderName = HeaderName::from_static("service-event-type");
 const SERVICE_ATTEMPT: HeaderName = HeaderName::from_static("service-attempt");
 
-/// One callback to send. `Debug` shows neither URL, headers, body nor secrets.
+/// Callback to send. `Debug` shows neither URL, headers, body nor secrets.
 pub struct CallbackRequest {
     pub url: String,
-    /// The same on every attempt, so that receivers recognise repeats.
+    /// Equal on every attempt, so that receivers recognise repetitions.
     pub event_id: EventId,
     pub event_type: String,
     /// Counts from 1.
     pub attempt_no: u32,
     /// Byte-identical on every attempt.
     pub body: Bytes,
-    /// Headers configured on the endpoint, as [`check_headers`](crate::headers::check_headers) accepts them.
+    /// Configured headers of the endpoint, valid under [`check_headers`](crate::headers::check_headers).
     pub headers: Vec<(String, String)>,
     /// Valid secrets, the newest first.
     pub secrets: Vec<Secret>,
@@ -45,26 +45,27 @@ impl std::fmt::Debug for CallbackRequest {
     }
 }
 
-/// Result of an attempt that was made.
+/// Result of an attempt.
 #[derive(Debug, Clone)]
 pub struct Attempt {
     pub outcome: Outcome,
     pub http_status: Option<u16>,
-    /// The failure. A delivered callback may have one too, if only the rest of the response was lost.
+    /// Failure of the attempt. A delivered callback can have one too, if the end of the response was lost.
     pub error: Option<Failure>,
     pub duration: Duration,
-    /// Address that responded, if any did.
+    /// Address of the peer, if it responded.
     pub remote_ip: Option<IpAddr>,
-    /// Beginning of the response's body, for the org's administrators only.
+    /// Beginning of the response body, visible to the org's administrators only.
     pub response_head: Bytes,
-    /// Pause that the receiver asks for, not clamped.
+    /// Pause that the receiver asks for, unbounded.
     pub retry_after: Option<Duration>,
 }
 
-/// Why nothing was sent. The cause is in our configuration: it is no attempt, and does not count against the receiver.
+/// Reason for not sending a request. Its cause is our configuration: it is no attempt, and does not count
+/// against the receiver.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotSent {
-    #[error("the endpoint has no signing secret, and nothing is sent unsigned")]
+    #[error("the endpoint has no signing secret, and unsigned requests are not sent")]
     NoSecret,
     #[error(transparent)]
     Url(#[from] UrlError),
@@ -82,16 +83,16 @@ impl NotSent {
     }
 }
 
-/// Makes one attempt at `now` (unix seconds), within the settings' total time.
+/// Makes one attempt at `now` (unix seconds), within the total time of the settings.
 pub async fn send(client: &Client, request: &CallbackRequest, now: u64) -> Result<Attempt, NotSent> {
     if request.secrets.is_empty() {
         return Err(NotSent::NoSecret);
     }
     let target = Target::parse(&request.url)?;
-    let headers = all_headers(request, now)?;
+    let headers = build_headers(request, now)?;
     let settings = client.settings();
-    let began = Instant::now();
-    let sent = client
+    let started_at = Instant::now();
+    let result = client
         .send(Request {
             method: Method::POST,
             target,
@@ -100,14 +101,14 @@ pub async fn send(client: &Client, request: &CallbackRequest, now: u64) -> Resul
             limits: client.limits(settings.total_timeout(), settings.response_read_bytes),
         })
         .await;
-    let response = match sent {
+    let response = match result {
         Ok(response) => response,
         Err(failure) => {
             return Ok(Attempt {
                 outcome: Outcome::from_failure(&failure),
                 http_status: None,
                 error: Some(failure),
-                duration: began.elapsed(),
+                duration: started_at.elapsed(),
                 remote_ip: None,
                 response_head: Bytes::new(),
                 retry_after: None,
@@ -122,33 +123,33 @@ pub async fn send(client: &Client, request: &CallbackRequest, now: u64) -> Resul
         .and_then(|value| value.to_str().ok())
         .and_then(|value| outcome::retry_after(value, now));
     let remote_ip = response.remote_ip();
-    let (prefix, lost) = response.read_prefix().await;
+    let (prefix, read_failure) = response.read_prefix().await;
     let error = match outcome {
-        // A response that is longer than we read is not an error.
-        Outcome::Delivered => lost.filter(|failure| !matches!(failure, Failure::TooLarge { .. })),
+        // A response beyond the read limit is delivered all the same: its status is known.
+        Outcome::Delivered => read_failure.filter(|failure| !matches!(failure, Failure::TooLarge { .. })),
         Outcome::Retry { .. } => Some(Failure::HttpStatus { status }),
     };
     Ok(Attempt {
         outcome,
         http_status: Some(status),
         error,
-        duration: began.elapsed(),
+        duration: started_at.elapsed(),
         remote_ip,
         response_head: Bytes::copy_from_slice(&prefix[..prefix.len().min(settings.response_kept_bytes)]),
         retry_after,
     })
 }
 
-fn all_headers(request: &CallbackRequest, now: u64) -> Result<HeaderMap, HeaderError> {
-    let mut headers = own_headers(&request.headers)?;
+fn build_headers(request: &CallbackRequest, now: u64) -> Result<HeaderMap, HeaderError> {
+    let mut headers = parse_headers(&request.headers)?;
     let id = request.event_id.to_string();
-    let signed = signature::sign(&request.secrets, &id, now, &request.body);
+    let signatures = signature::sign(&request.secrets, &id, now, &request.body);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     for (name, value) in [
-        (HeaderName::from_static(signature::SERVICE_SIGNATURE), signed.service),
+        (HeaderName::from_static(signature::SERVICE_SIGNATURE), signatures.service),
         (HeaderName::from_static(signature::WEBHOOK_ID), id),
         (HeaderName::from_static(signature::WEBHOOK_TIMESTAMP), now.to_string()),
-        (HeaderName::from_static(signature::WEBHOOK_SIGNATURE), signed.webhook),
+        (HeaderName::from_static(signature::WEBHOOK_SIGNATURE), signatures.webhook),
         (SERVICE_EVENT_TYPE, request.event_type.clone()),
         (SERVICE_ATTEMPT, request.attempt_no.to_string()),
     ] {

@@ -1,5 +1,5 @@
-//! Sends one request to an address that may be called, and reads the response within limits of time and size. Redirects
-//! are not followed.
+//! Guarded HTTP client: sends one request to an allowed address, and reads the response within limits of time
+//! and size. Redirects are not followed.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::settings::{Settings, SettingsError};
 use crate::target::Target;
 use crate::tls::{self, TlsError};
 
-/// The guarded HTTP client. Cheap to clone; clones share their connections.
+/// Guarded HTTP client. Clones share its connections.
 #[derive(Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -24,7 +24,7 @@ pub struct Client {
     settings: Arc<Settings>,
 }
 
-/// A request to send.
+/// Request to send.
 #[derive(Debug)]
 pub struct Request {
     pub method: Method,
@@ -37,27 +37,27 @@ pub struct Request {
 /// Limits of one request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestLimits {
-    /// Time from the DNS look-up to the last byte of the body.
+    /// Time from the DNS lookup to the last byte of the body.
     pub total: Duration,
-    /// Time from the DNS look-up to the head of the response, if it has a limit of its own.
+    /// Time from the DNS lookup to the head of the response; `None` applies only the total.
     pub head: Option<Duration>,
-    /// Longest pause between two chunks of the body, if it has a limit of its own.
+    /// Longest pause between two chunks of the body; `None` applies only the total.
     pub idle: Option<Duration>,
-    /// Longest body that [`Response::chunk`] hands out.
+    /// Longest body that [`Response::chunk`] returns.
     pub body_bytes: u64,
     pub min_rate: MinRate,
 }
 
-/// Lowest rate at which a body may arrive.
+/// Lowest accepted rate of a body.
 #[derive(Debug, Clone, Copy)]
 pub struct MinRate {
     /// Average rate; 0 accepts any.
     pub bytes_per_second: u64,
-    /// Time before the rate counts.
+    /// Time before the rate is enforced.
     pub grace: Duration,
 }
 
-/// The client cannot be made.
+/// Error of creating a client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error(transparent)]
@@ -79,17 +79,18 @@ impl ClientError {
 }
 
 impl Client {
-    /// Makes a client that uses the operating system's resolver.
+    /// Creates a client with the resolver of the operating system.
     pub fn new(settings: Settings) -> Result<Self, ClientError> {
         let resolver = Arc::new(SystemResolver::new(settings.lookups));
         Self::with_resolver(settings, resolver)
     }
 
-    /// Makes a client that uses another resolver.
+    /// Creates a client with another resolver.
     pub fn with_resolver(settings: Settings, resolver: Arc<dyn Resolver>) -> Result<Self, ClientError> {
         settings.validate()?;
         let guard = Arc::new(AddressGuard { allow: settings.allow_cidrs.clone() });
-        // Decompression and cookies are not compiled in. Nor is HTTP/2: a stalled connection would hold all its streams.
+        // The build has no decompression and no cookies. It has no HTTP/2 either: a stalled connection would
+        // block all of its streams.
         #[expect(clippy::disallowed_methods, reason = "this is the guarded client")]
         let http = reqwest::Client::builder()
             .tls_backend_preconfigured(tls::client_config(settings.ca_file.as_deref())?)
@@ -110,31 +111,33 @@ impl Client {
         &self.settings
     }
 
-    /// Returns limits with the rate of the settings, and no own limits for head and pauses.
+    /// Returns limits with the settings' rate, and none for head and pauses.
     pub fn limits(&self, total: Duration, body_bytes: u64) -> RequestLimits {
         let grace = Duration::from_millis(self.settings.min_rate_grace_ms);
         let min_rate = MinRate { bytes_per_second: self.settings.min_rate, grace };
         RequestLimits { total, head: None, idle: None, body_bytes, min_rate }
     }
 
-    /// Sends the request and returns once the head of the response has arrived. Every status is a response, redirects too.
+    /// Sends the request and returns when the head of the response has arrived. Any status counts as a
+    /// response.
     pub async fn send(&self, request: Request) -> Result<Response, Failure> {
         let limits = request.limits;
         let deadline = Instant::now() + limits.total;
         let head_deadline = limits.head.map_or(deadline, |head| deadline.min(Instant::now() + head));
-        // An IP literal never reaches the resolver, so this is its only check.
+        // The resolver is not called for an IP literal, so the address is checked here.
         if let Some(address) = request.target.ip_literal() {
             self.guard.check(address)?;
         }
         let mut headers = request.headers;
+        // Decompression is not compiled in, so a compressed body could not be read.
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        let sending = self
+        let response_future = self
             .http
             .request(request.method, request.target.into_url())
             .headers(headers)
             .body(request.body)
             .send();
-        let response = match timeout_at(head_deadline, sending).await {
+        let response = match timeout_at(head_deadline, response_future).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(Failure::from_request(&error)),
             Err(_) => return Err(Failure::Timeout),
@@ -142,22 +145,22 @@ impl Client {
         Ok(Response {
             response,
             deadline,
-            body_began: Instant::now(),
-            received: 0,
-            limit: limits.body_bytes,
+            body_started_at: Instant::now(),
+            received_bytes: 0,
+            body_limit: limits.body_bytes,
             idle: limits.idle,
             min_rate: limits.min_rate,
         })
     }
 }
 
-/// The head of a response, and its body as it arrives. Dropping it before the end closes the connection.
+/// Head of a response, and its body while it arrives. Dropping it early closes the connection.
 pub struct Response {
     response: reqwest::Response,
     deadline: Instant,
-    body_began: Instant,
-    received: u64,
-    limit: u64,
+    body_started_at: Instant,
+    received_bytes: u64,
+    body_limit: u64,
     idle: Option<Duration>,
     min_rate: MinRate,
 }
@@ -171,14 +174,14 @@ impl Response {
         self.response.headers()
     }
 
-    /// Returns the length of the body that the head declares.
+    /// Returns the length that the head declares.
     pub fn content_length(&self) -> Option<u64> {
         self.response.content_length()
     }
 
-    /// Extends the deadlines by a time that we, and not the peer, let the body wait.
+    /// Extends the deadlines by a delay on our side, for which the peer is not responsible.
     pub fn extend_deadlines(&mut self, waited: Duration) {
-        self.body_began += waited;
+        self.body_started_at += waited;
         self.deadline += waited;
     }
 
@@ -187,27 +190,27 @@ impl Response {
         self.response.remote_addr().map(|address| address.ip().to_canonical())
     }
 
-    /// Reads the next chunk of the body; `None` at its end. Beyond the limit, the rest is left unread.
+    /// Reads the next chunk of the body; `None` at its end. The part beyond the limit stays unread.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Failure> {
-        let until = self.next_deadline();
-        let chunk = match timeout_at(until, self.response.chunk()).await {
+        let deadline = self.next_deadline();
+        let chunk = match timeout_at(deadline, self.response.chunk()).await {
             Ok(Ok(Some(chunk))) => chunk,
             Ok(Ok(None)) => return Ok(None),
             Ok(Err(error)) => return Err(Failure::from_body(&error)),
             Err(_) => return Err(Failure::BodyTimeout),
         };
-        self.received += chunk.len() as u64;
-        if self.received > self.limit {
-            return Err(Failure::TooLarge { limit: self.limit });
+        self.received_bytes += chunk.len() as u64;
+        if self.received_bytes > self.body_limit {
+            return Err(Failure::TooLarge { limit: self.body_limit });
         }
         Ok(Some(chunk))
     }
 
-    /// Reads the body up to the limit. Also returns why the rest is missing, if it is.
+    /// Reads the body up to the limit. Also returns the failure if the body is incomplete.
     pub async fn read_prefix(mut self) -> (Bytes, Option<Failure>) {
         let mut prefix = Vec::new();
-        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
-        self.limit = u64::MAX;
+        let limit = usize::try_from(self.body_limit).unwrap_or(usize::MAX);
+        self.body_limit = u64::MAX;
         loop {
             match self.chunk().await {
                 Ok(Some(chunk)) => {
@@ -223,15 +226,18 @@ impl Response {
         }
     }
 
-    /// Returns when the next chunk must be there. Bytes received so far extend it at the minimum rate, but never beyond the
-    /// other deadlines.
+    /// Returns the deadline of the next chunk. Received bytes extend it at the minimum rate, but never beyond
+    /// the other deadlines.
     fn next_deadline(&self) -> Instant {
         let deadline = self.idle.map_or(self.deadline, |idle| self.deadline.min(Instant::now() + idle));
-        let earned =
-            match (self.received + 1).saturating_mul(1_000).checked_div(self.min_rate.bytes_per_second) {
+        let earned_time =
+            match (self.received_bytes + 1).saturating_mul(1_000).checked_div(self.min_rate.bytes_per_second)
+            {
                 None => return deadline,
                 Some(millis) => Duration::from_millis(millis),
             };
-        self.body_began.checked_add(self.min_rate.grace + earned).map_or(deadline, |rate| rate.min(deadline))
+        self.body_started_at
+            .checked_add(self.min_rate.grace + earned_time)
+            .map_or(deadline, |rate| rate.min(deadline))
     }
 }

@@ -1,4 +1,4 @@
-//! Classifies what went wrong with a request.
+//! Classifies failed requests.
 
 use std::error::Error;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use crate::addresses::BlockedAddress;
 use crate::target::UrlError;
 
-/// Why a request brought no usable response. No variant carries a URL, a header or a byte of a body.
+/// Reason for a request without a usable response. No variant contains a URL, a header or a part of a body.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     #[error(transparent)]
@@ -21,7 +21,7 @@ pub enum Failure {
     ConnectTimeout,
     #[error("no response within the time allowed")]
     Timeout,
-    #[error("the response did not end within the time allowed, or came too slowly")]
+    #[error("the response did not end within the time allowed, or was too slow")]
     BodyTimeout,
     #[error("no secure connection: {reason}")]
     Tls { reason: String },
@@ -57,8 +57,8 @@ impl Failure {
         }
     }
 
-    /// Returns the class as an org may see it: a closed port looks like a filtered one, so that an org cannot scan ranges that
-    /// the operator has opened.
+    /// Returns the class that an org may see. A closed port has the same class as a filtered one, so that an
+    /// org cannot scan ranges that the operator has allowed.
     pub fn org_tag(&self) -> &'static str {
         match self {
             Self::ConnectRefused | Self::ConnectTimeout | Self::Network => "connect_failed",
@@ -66,12 +66,12 @@ impl Failure {
         }
     }
 
-    /// Explains a class whose name does not say what to do, to readers who see only the class.
+    /// Explains a class if its name alone suggests no remedy. For readers without access to the error.
     pub fn explain(tag: &str) -> Option<String> {
         (tag == BlockedAddress.tag()).then(|| BlockedAddress.to_string())
     }
 
-    /// Classifies an error of the HTTP library before the response's head has arrived.
+    /// Classifies an error of the HTTP library before the head of the response.
     pub(crate) fn from_request(error: &reqwest::Error) -> Self {
         Self::from_chain(error).unwrap_or_else(|| match (error.is_connect(), error.is_timeout()) {
             (true, true) => Self::ConnectTimeout,
@@ -80,7 +80,7 @@ impl Failure {
         })
     }
 
-    /// Classifies an error of the HTTP library while the response's body is read.
+    /// Classifies an error of the HTTP library in the body of the response.
     pub(crate) fn from_body(error: &reqwest::Error) -> Self {
         Self::from_chain(error).unwrap_or_else(|| match error.is_timeout() {
             true => Self::BodyTimeout,
@@ -92,10 +92,10 @@ impl Failure {
     fn from_chain(error: &reqwest::Error) -> Option<Self> {
         let mut next: Option<&(dyn Error + 'static)> = Some(error);
         while let Some(error) = next {
-            if let Some(found) = Self::from_one(error) {
-                return Some(found);
+            if let Some(failure) = Self::from_one(error) {
+                return Some(failure);
             }
-            // `io::Error::source` skips the error it wraps, which is where TLS errors sit.
+            // `io::Error::source` skips the wrapped error itself, which can be a TLS error.
             next = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
                 Some(wrapped) => Some(wrapped),
                 None => error.source(),
@@ -112,8 +112,8 @@ impl Failure {
             return Some(Self::Tls { reason: tls.to_string() });
         }
         if let Some(http) = error.downcast_ref::<hyper::Error>() {
-            let closed = http.is_incomplete_message() || http.is_canceled() || http.is_closed();
-            return if http.is_parse() { Some(Self::Malformed) } else { closed.then_some(Self::Reset) };
+            let is_closed = http.is_incomplete_message() || http.is_canceled() || http.is_closed();
+            return if http.is_parse() { Some(Self::Malformed) } else { is_closed.then_some(Self::Reset) };
         }
         match error.downcast_ref::<io::Error>()?.kind() {
             io::ErrorKind::ConnectionRefused => Some(Self::ConnectRefused),
@@ -126,9 +126,9 @@ impl Failure {
     }
 }
 
-/// True if hyper could not read the chunk encoding.
+/// True if hyper rejected the chunked encoding.
 fn has_bad_chunks(error: &reqwest::Error) -> bool {
-    let all = std::iter::successors(error.source(), |error| (*error).source());
-    let mut kinds = all.filter_map(|error| Some(error.downcast_ref::<io::Error>()?.kind()));
+    let sources = std::iter::successors(error.source(), |error| (*error).source());
+    let mut kinds = sources.filter_map(|error| Some(error.downcast_ref::<io::Error>()?.kind()));
     kinds.any(|kind| matches!(kind, io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData))
 }

@@ -1,8 +1,8 @@
-//! Headers that may be configured for an endpoint of a platform.
+//! Validation of the headers that can be configured for an endpoint.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// Why an endpoint may not have a header. Messages never contain values.
+/// Reason for refusing a header. The text never contains a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     #[error("`{0}` is no header name")]
@@ -26,12 +26,12 @@ impl HeaderError {
     }
 }
 
-/// Checks that these headers may be configured on an endpoint.
+/// Checks that these headers can be configured on an endpoint.
 pub fn check_headers(headers: &[(String, String)]) -> Result<(), HeaderError> {
-    own_headers(headers).map(drop)
+    parse_headers(headers).map(drop)
 }
 
-pub(crate) fn own_headers(headers: &[(String, String)]) -> Result<HeaderMap, HeaderError> {
+pub(crate) fn parse_headers(headers: &[(String, String)]) -> Result<HeaderMap, HeaderError> {
     let mut map = HeaderMap::with_capacity(headers.len() + 8);
     for (text, value) in headers {
         let name = HeaderName::try_from(text).map_err(|_| HeaderError::Name(text.clone()))?;
@@ -39,6 +39,7 @@ pub(crate) fn own_headers(headers: &[(String, String)]) -> Result<HeaderMap, Hea
             return Err(HeaderError::Forbidden(text.clone()));
         }
         let mut value = HeaderValue::try_from(value).map_err(|_| HeaderError::Value(text.clone()))?;
+        // Sensitive values are left out of the HTTP library's debug output.
         value.set_sensitive(true);
         if map.insert(name, value).is_some() {
             return Err(HeaderError::Twice(text.clone()));
@@ -47,7 +48,8 @@ pub(crate) fn own_headers(headers: &[(String, String)]) -> Result<HeaderMap, Hea
     Ok(map)
 }
 
-/// True for headers that we set ourselves, of the connection, of browsers, and by which proxies name the sender.
+/// True for headers that the service or the connection sets, for headers of browsers, and for those in which
+/// proxies name the sender.
 fn is_forbidden(name: &str) -> bool {
     const NAMES: [&str; 24] = [
         "accept-encoding",

@@ -1,7 +1,7 @@
-//! Guarded HTTP client for addresses that an org or a payload can name: sends callbacks, signed, fetches media, and asks
-//! platforms for items.
+//! Guarded HTTP client for addresses that an org or a payload can name. Sends signed callbacks, fetches
+//! media, asks platforms for items and models for scores.
 //!
-//! Each call makes one attempt. Retries and records belong to the callers.
+//! Each call makes one attempt. Callers retry and record.
 
 pub mod addresses;
 pub mod callback;

@@ -1,4 +1,4 @@
-//! Classifies the outcome of a callback attempt. Retries are scheduled by the caller.
+//! Classifies the outcome of a callback attempt. The caller schedules retries.
 
 use std::{str::FromStr, time::Duration};
 
@@ -11,26 +11,26 @@ use crate::failure::Failure;
 /// Outcome of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// A 2xx status arrived in time. Losing the response's body afterwards does not matter.
+    /// A 2xx status arrived in time, even if the response body was lost afterwards.
     Delivered,
-    /// The receiver has not accepted it yet.
+    /// The receiver has not accepted the callback yet.
     Retry { class: RetryClass },
 }
 
 string_enum! {
-    /// Reason to repeat an attempt. Some classes are repeated less often, or have other consequences.
+    /// Reason for a retry. Some classes have fewer retries or other consequences.
     pub enum RetryClass {
         /// No response: DNS, connection, TLS or timeout.
         Unreachable = "unreachable",
-        /// The address may not be called. DNS names get repaired, so it is tried again, but only a few times.
+        /// The address is blocked. DNS records get corrected, so a few retries are made.
         BlockedAddress = "blocked_address",
         /// 3xx, which is never followed.
         Redirect = "redirect",
-        /// 408, 425, 429 or 503: the receiver wants it later.
+        /// 408, 425, 429 or 503: the receiver asks for a later attempt.
         Busy = "busy",
-        /// 410: the receiver does not want it any more; twice in a row holds the endpoint.
+        /// 410: the receiver no longer accepts callbacks. Twice in a row holds the endpoint.
         Gone = "gone",
-        /// Any other 4xx. Receivers break their own authentication during a deployment, so it is tried again.
+        /// Any other 4xx. Deployments can break a receiver's authentication for a while, so it is retried.
         ClientError = "client_error",
         /// Any other 5xx, or a status that HTTP does not define.
         ServerError = "server_error",
@@ -80,25 +80,27 @@ impl Outcome {
     }
 }
 
-/// Returns the pause that a `Retry-After` asks for: seconds, or an HTTP date relative to `now` (unix seconds). Returns `None`
-/// for anything else. The value may be as large as the receiver likes, so callers clamp it.
+/// Parses the pause of a `Retry-After`: seconds, or an HTTP date relative to `now` (unix seconds). `None` for
+/// any other value. The receiver chooses the pause freely, so callers have to bound it.
 pub fn retry_after(value: &str, now: u64) -> Option<Duration> {
     let value = value.trim();
     if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {
-        // More digits than fit still mean a very long pause.
+        // A number that overflows still means a very long pause.
         return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
     }
-    let date = http_date(value)?;
+    let date = parse_http_date(value)?;
     Some(Duration::from_secs(u64::try_from(date.as_second()).unwrap_or(0).saturating_sub(now)))
 }
 
-/// Reads an HTTP date in the current form or in the two obsolete ones that must be accepted (RFC 9110, 5.6.7).
-fn http_date(value: &str) -> Option<Timestamp> {
-    const OLD: [&str; 2] = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
-    let usual = || jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok();
-    let old = |form| DateTime::strptime(form, value).ok()?.to_zoned_datetime(TimeZone::UTC).ok();
-    let usual = value.ends_with("GMT").then(usual).flatten();
-    usual.or_else(|| OLD.into_iter().find_map(old).map(|date| date.timestamp()))
+/// Parses an HTTP date in the current format or the two obsolete ones that have to be accepted (RFC 9110,
+/// 5.6.7).
+fn parse_http_date(value: &str) -> Option<Timestamp> {
+    const OBSOLETE_FORMATS: [&str; 2] = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
+    let parse_current = || jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok();
+    let parse_obsolete = |form| DateTime::strptime(form, value).ok()?.to_zoned_datetime(TimeZone::UTC).ok();
+    let current_date = value.ends_with("GMT").then(parse_current).flatten();
+    current_date
+        .or_else(|| OBSOLETE_FORMATS.into_iter().find_map(parse_obsolete).map(|date| date.timestamp()))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Asks a platform for items: one signed request, and what its answer holds. The caller splits, schedules and records.
+//! Asks a platform for items with one signed request, and parses the answer. The caller splits, schedules and
+//! records.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -15,15 +16,15 @@ use tokio::time::Instant;
 use crate::callback::NotSent;
 use crate::client::{Client, Request, Response};
 use crate::failure::Failure;
-use crate::headers::{HeaderError, own_headers};
+use crate::headers::{HeaderError, parse_headers};
 use crate::settings::partial_items::Endpoint;
 use crate::signature::{self, Secret};
 use crate::target::Target;
 
-/// One request for items. `Debug` shows neither the endpoint nor secrets.
+/// Request for items. `Debug` shows neither the endpoint nor secrets.
 pub struct PartialItemsRequest {
     pub endpoint: Endpoint,
-    /// Id of the request, the same if it is sent again: `webhook-id` carries it.
+    /// Id of the request, sent as `webhook-id`. A repetition has the same id.
     pub id: String,
     /// Items to ask for, at most as many as `egress.partial_items.items`.
     pub items: Vec<ItemKey>,
@@ -42,35 +43,35 @@ impl std::fmt::Debug for PartialItemsRequest {
     }
 }
 
-/// An answer of the right form.
+/// Valid answer of a platform.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// One entry for each item that was asked for and came.
+    /// One entry for each requested item in the answer.
     pub entries: Vec<Entry>,
-    /// Items that the platform left out: it does not have them, or may not give them.
+    /// Requested items that the answer lacks: unknown to the platform, or withheld by it.
     pub missing: Vec<ItemKey>,
-    /// Entries of items that nobody asked for. They are dropped.
+    /// Number of entries that were not requested, and dropped.
     pub dropped: usize,
     pub status: u16,
     pub took: Duration,
 }
 
-/// An item as the platform sent it. Its data is not checked against its type.
+/// Item as received. Its data is not checked against its type.
 #[derive(Debug, Clone)]
 pub struct Entry {
     pub item: SubmittedItem,
-    /// Faults of the entry: it came more than once, so that the first one counts, or its data is too long.
+    /// Faults of the entry: duplicates, of which the first one counts, or data above the limit.
     pub faults: Vec<String>,
     /// False if the data cannot be stored.
     pub is_usable: bool,
 }
 
-/// A request that brought no items.
+/// Failed request for items.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {error}", error.name())]
 pub struct PartialItemsError {
     pub error: ErrorKind,
-    /// Status of the answer, if one came.
+    /// Status of the answer, if there was one.
     pub status: Option<u16>,
     pub took: Duration,
 }
@@ -78,7 +79,7 @@ pub struct PartialItemsError {
 /// Kinds of failed requests. No message carries a URL or a header.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ErrorKind {
-    #[error("the endpoint answered with status {status}, not with a 2xx one{}", hint_of_status(*.status))]
+    #[error("the endpoint answered with status {status}, not with a 2xx one{}", status_hint(*.status))]
     EndpointResponse { status: u16 },
     #[error("{detail}{}; the answer begins with \"{prefix}\"", .cause.map_or("", UsualCause::explain))]
     InvalidResponse {
@@ -91,7 +92,7 @@ pub enum ErrorKind {
     EndpointUnreachable(Failure),
 }
 
-/// A cause that unreadable answers often have.
+/// Common cause of an unreadable answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UsualCause {
     WrittenTwice,
@@ -114,7 +115,7 @@ impl UsualCause {
     }
 }
 
-fn hint_of_status(status: u16) -> &'static str {
+fn status_hint(status: u16) -> &'static str {
     match status {
         300..=399 => "; redirects are not followed, so configure the address that it leads to",
         401 | 403 => "; check the configured headers, and that the platform verifies with the right secret",
@@ -141,7 +142,7 @@ impl ErrorKind {
         }
     }
 
-    /// True if another request may bring the items: nothing was answered, or the platform is overloaded or failing.
+    /// True if another request may succeed: there was no answer, or the platform is overloaded or failing.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::EndpointResponse { status } => matches!(status, 408 | 425 | 429 | 500..),
@@ -153,7 +154,8 @@ impl ErrorKind {
     }
 }
 
-/// Asks once, within the settings' time; after a connection that failed, a second time. `now` is in unix seconds.
+/// Sends one request within the settings' time, and repeats it once after a failed connection. `now` is in
+/// unix seconds.
 pub async fn fetch(
     client: &Client,
     request: &PartialItemsRequest,
@@ -164,39 +166,47 @@ pub async fn fetch(
     }
     let target = Target::parse(&request.endpoint.url)?;
     let body = partial_items::request(&request.items);
-    let headers = all_headers(request, &body, now)?;
-    let began = Instant::now();
-    let answered = ask(client, target, headers, body, began).await;
-    let took = began.elapsed();
-    let (status, error) = match answered {
-        Ok((status, body)) => match read(client, request, &body) {
-            Ok(answer) => return Ok(Ok(Answer { status, took, ..answer })),
+    let headers = build_headers(request, &body, now)?;
+    let started_at = Instant::now();
+    let result = send_with_retry(client, target, headers, body, started_at).await;
+    let duration = started_at.elapsed();
+    let (status, error) = match result {
+        Ok((status, body)) => match parse_answer(client, request, &body) {
+            Ok(answer) => return Ok(Ok(Answer { status, took: duration, ..answer })),
             Err(error) => (Some(status), error),
         },
         Err((status, error)) => (status, error),
     };
-    Ok(Err(PartialItemsError { error, status, took }))
+    Ok(Err(PartialItemsError { error, status, took: duration }))
 }
 
-type Asked = Result<(u16, Bytes), (Option<u16>, ErrorKind)>;
+type RawAnswer = Result<(u16, Bytes), (Option<u16>, ErrorKind)>;
 
-async fn ask(client: &Client, target: Target, headers: HeaderMap, body: Bytes, began: Instant) -> Asked {
+async fn send_with_retry(
+    client: &Client,
+    target: Target,
+    headers: HeaderMap,
+    body: Bytes,
+    started_at: Instant,
+) -> RawAnswer {
     let settings = &client.settings().partial_items;
     let total = settings.total();
     let mut is_retried = false;
     loop {
-        let left = total.saturating_sub(began.elapsed());
+        let remaining_time = total.saturating_sub(started_at.elapsed());
         let request = Request {
             method: Method::POST,
             target: target.clone(),
             headers: headers.clone(),
             body: body.clone(),
-            limits: client.limits(left, settings.response_bytes),
+            limits: client.limits(remaining_time, settings.response_bytes),
         };
         match client.send(request).await {
             Ok(response) => return read_body(client, response).await,
-            // The request changes nothing at the platform, so it may be repeated although it may have arrived.
-            Err(failure) if is_connection(&failure) && !is_retried && began.elapsed() < total => {
+            // The request only reads at the platform, so a repetition is safe even if the first one arrived.
+            Err(failure)
+                if is_connection_failure(&failure) && !is_retried && started_at.elapsed() < total =>
+            {
                 is_retried = true;
             }
             Err(failure) => return Err((None, ErrorKind::EndpointUnreachable(failure))),
@@ -204,38 +214,38 @@ async fn ask(client: &Client, target: Target, headers: HeaderMap, body: Bytes, b
     }
 }
 
-fn is_connection(failure: &Failure) -> bool {
+fn is_connection_failure(failure: &Failure) -> bool {
     use Failure as F;
     matches!(failure, F::Dns | F::ConnectRefused | F::ConnectTimeout | F::Reset | F::Network)
 }
 
-async fn read_body(client: &Client, response: Response) -> Asked {
+async fn read_body(client: &Client, response: Response) -> RawAnswer {
     let status = response.status();
     if !status.is_success() {
         return Err((Some(status.as_u16()), ErrorKind::EndpointResponse { status: status.as_u16() }));
     }
     let status_number = status.as_u16();
-    let (mut body, lost) = response.read_prefix().await;
+    let (mut body, read_failure) = response.read_prefix().await;
     skip_byte_order_mark(&mut body);
-    match lost {
+    match read_failure {
         None => Ok((status_number, body)),
         Some(Failure::TooLarge { limit }) => {
             let detail =
                 format!("the answer is longer than {limit} bytes (egress.partial_items.response_bytes)");
-            Err((Some(status_number), invalid(client, detail, &body)))
+            Err((Some(status_number), invalid_response(client, detail, &body)))
         }
         Some(failure) => Err((Some(status_number), ErrorKind::EndpointUnreachable(failure))),
     }
 }
 
-fn invalid(client: &Client, detail: String, body: &Bytes) -> ErrorKind {
+fn invalid_response(client: &Client, detail: String, body: &Bytes) -> ErrorKind {
     let prefix = &body[..body.len().min(client.settings().partial_items.prefix_bytes)];
-    let cause = usual_cause(body);
+    let cause = guess_cause(body);
     ErrorKind::InvalidResponse { detail, prefix: prefix.escape_ascii().to_string(), cause }
 }
 
-/// Guesses why a body cannot be read.
-fn usual_cause(body: &[u8]) -> Option<UsualCause> {
+/// Guesses the cause of an unreadable body.
+fn guess_cause(body: &[u8]) -> Option<UsualCause> {
     let text = body.trim_ascii_start();
     let starts_with =
         |tag: &str| text.get(..tag.len()).is_some_and(|head| head.eq_ignore_ascii_case(tag.as_bytes()));
@@ -249,79 +259,81 @@ fn usual_cause(body: &[u8]) -> Option<UsualCause> {
     }) {
         Some(UsualCause::WrittenTwice)
     } else {
-        // Objects side by side. Braces in texts may look so too, but then the answer is unreadable for another reason.
-        let twice = text.windows(2).any(|pair| pair == b"}{");
-        (twice && text.starts_with(b"{")).then_some(UsualCause::WrittenTwice)
+        // Adjacent objects. Braces within texts look alike, but then the answer is unreadable for another
+        // reason.
+        let has_adjacent_objects = text.windows(2).any(|pair| pair == b"}{");
+        (has_adjacent_objects && text.starts_with(b"{")).then_some(UsualCause::WrittenTwice)
     }
 }
 
-/// Sorts the entries of an answer into what was asked for and what was not.
-fn read(client: &Client, request: &PartialItemsRequest, body: &Bytes) -> Result<Answer, ErrorKind> {
-    let own = &request.limits;
-    // Entries that nobody asked for and data that is too long concern one entry, and do not make the answer unreadable.
-    let limits = Limits { items: body.len(), data_bytes: body.len(), ..own.clone() };
-    let read = partial_items::parse(body, &limits).map_err(|refused| {
-        let errors: Vec<_> = refused.into_vec().iter().take(3).map(ToString::to_string).collect();
-        invalid(
+/// Parses an answer, and separates requested entries from others.
+fn parse_answer(client: &Client, request: &PartialItemsRequest, body: &Bytes) -> Result<Answer, ErrorKind> {
+    let request_limits = &request.limits;
+    // Unrequested entries and data above the limit concern a single entry. They must not make the whole
+    // answer invalid, so the parser gets limits that the body cannot exceed.
+    let limits = Limits { items: body.len(), data_bytes: body.len(), ..request_limits.clone() };
+    let parsed = partial_items::parse(body, &limits).map_err(|parse_faults| {
+        let errors: Vec<_> = parse_faults.into_vec().iter().take(3).map(ToString::to_string).collect();
+        invalid_response(
             client,
             format!("the answer has not the form {{\"items\": [...]}}: {}", errors.join(" ")),
             body,
         )
     })?;
-    let asked: HashSet<&ItemKey> = request.items.iter().collect();
+    let requested_items: HashSet<&ItemKey> = request.items.iter().collect();
     let mut entries: Vec<Entry> = Vec::new();
-    let mut places = HashMap::new();
+    let mut entry_indexes = HashMap::new();
     let mut dropped = 0;
-    for item in read.content {
+    for item in parsed.content {
         let key = item.key();
-        if !asked.contains(&key) {
+        if !requested_items.contains(&key) {
             dropped += 1;
             continue;
         }
-        match places.get(&key) {
+        match entry_indexes.get(&key) {
             None => {
-                places.insert(key, entries.len());
-                entries.push(Entry::new(item, own.data_bytes));
+                entry_indexes.insert(key, entries.len());
+                entries.push(Entry::new(item, request_limits.data_bytes));
             }
-            Some(nth) => {
-                let entry: &mut Entry = &mut entries[*nth];
-                let said = "The answer has the item more than once: the first entry counts.";
-                if !entry.faults.iter().any(|fault| fault == said) {
-                    entry.faults.push(said.to_owned());
+            Some(index) => {
+                let entry: &mut Entry = &mut entries[*index];
+                let duplicate_fault = "The answer has the item more than once: the first entry counts.";
+                if !entry.faults.iter().any(|fault| fault == duplicate_fault) {
+                    entry.faults.push(duplicate_fault.to_owned());
                 }
             }
         }
     }
-    let mut seen = HashSet::new();
-    let is_missing = |key: &&ItemKey| !places.contains_key(*key) && seen.insert((*key).clone());
-    let missing = request.items.iter().filter(is_missing).cloned().collect();
-    Ok(Answer { entries, missing, dropped, status: 0, took: Duration::ZERO })
+    let mut listed_keys = HashSet::new();
+    let is_missing = |key: &&ItemKey| !entry_indexes.contains_key(*key) && listed_keys.insert((*key).clone());
+    let missing_items = request.items.iter().filter(is_missing).cloned().collect();
+    Ok(Answer { entries, missing: missing_items, dropped, status: 0, took: Duration::ZERO })
 }
 
 impl Entry {
-    fn new(item: SubmittedItem, most: usize) -> Self {
+    fn new(item: SubmittedItem, max_bytes: usize) -> Self {
         let bytes = item.data.len();
-        let is_usable = bytes <= most;
+        let is_usable = bytes <= max_bytes;
         let faults = if is_usable {
             Vec::new()
         } else {
-            vec![format!("`data` has {bytes} bytes; at most {most} are taken.")]
+            vec![format!("`data` has {bytes} bytes; at most {max_bytes} are taken.")]
         };
         Self { item, faults, is_usable }
     }
 }
 
-fn all_headers(request: &PartialItemsRequest, body: &[u8], now: u64) -> Result<HeaderMap, HeaderError> {
-    let mut headers = own_headers(&request.endpoint.headers)?;
+fn build_headers(request: &PartialItemsRequest, body: &[u8], now: u64) -> Result<HeaderMap, HeaderError> {
+    let mut headers = parse_headers(&request.endpoint.headers)?;
     let id = request.id.clone();
-    let signed = signature::sign(&request.secrets, &id, now, body);
+    let signatures = signature::sign(&request.secrets, &id, now, body);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("application/json"));
     for (name, value) in [
-        (HeaderName::from_static(signature::SERVICE_SIGNATURE), signed.service),
+        (HeaderName::from_static(signature::SERVICE_SIGNATURE), signatures.service),
         (HeaderName::from_static(signature::WEBHOOK_ID), id),
         (HeaderName::from_static(signature::WEBHOOK_TIMESTAMP), now.to_string()),
-        (HeaderName::from_static(signature::WEBHOOK_SIGNATURE), signed.webhook),
+        (HeaderName::from_static(signature::WEBHOOK_SIGNATURE), signatures.webhook),
     ] {
         let value = HeaderValue::try_from(value).map_err(|_| HeaderError::Value(name.to_string()))?;
         headers.insert(name, value);

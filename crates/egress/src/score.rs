@@ -1,4 +1,5 @@
-//! Asks a model for the scores of an input: one request, and the body of its answer. The caller reads the answer.
+//! Asks a model for the scores of an input with one request, and returns the body of the answer. The caller
+//! parses it.
 
 use std::time::Duration;
 
@@ -10,17 +11,17 @@ use tidegate_schemas::json::skip_byte_order_mark;
 use crate::callback::NotSent;
 use crate::client::{Client, Request};
 use crate::failure::Failure;
-use crate::headers::own_headers;
+use crate::headers::parse_headers;
 use crate::outcome;
 use crate::target::Target;
 
-/// One request to a model. `Debug` shows neither URL, headers nor body.
+/// Request to a model. `Debug` shows neither URL, headers nor body.
 pub struct ScoreRequest {
     pub url: String,
-    /// Headers configured on the signal, as `check_headers` accepts them.
+    /// Configured headers of the signal, valid under `check_headers`.
     pub headers: Vec<(String, String)>,
     pub body: Bytes,
-    /// Time for the whole call, the answer's body included.
+    /// Time for the whole call, including the body of the answer.
     pub timeout: Duration,
 }
 
@@ -30,7 +31,7 @@ impl std::fmt::Debug for ScoreRequest {
     }
 }
 
-/// A call without a whole answer of status 2xx.
+/// Call without a complete 2xx answer.
 #[derive(Debug)]
 pub struct ScoreFailure {
     pub failure: Failure,
@@ -44,33 +45,34 @@ impl From<Failure> for ScoreFailure {
     }
 }
 
-/// Asks once. The answer is whole and has a 2xx status; anything else is a failure. `now` is in seconds since 1970.
+/// Makes one call. Returns the body of a complete 2xx answer; any other result is a failure. `now` is in unix
+/// seconds.
 pub async fn ask(
     client: &Client,
     request: ScoreRequest,
     now: u64,
 ) -> Result<Result<Bytes, ScoreFailure>, NotSent> {
     let target = Target::parse(&request.url)?;
-    let mut headers = own_headers(&request.headers)?;
+    let mut headers = parse_headers(&request.headers)?;
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("application/json"));
     let limits = client.limits(request.timeout, client.settings().score_response_bytes);
-    let sent =
+    let result =
         client.send(Request { method: Method::POST, target, headers, body: request.body, limits }).await;
-    let response = match sent {
+    let response = match result {
         Ok(response) => response,
         Err(failure) => return Ok(Err(failure.into())),
     };
     let status = response.status();
     if !status.is_success() {
-        let asked = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
-        let retry_after = asked.and_then(|value| outcome::retry_after(value, now));
+        let header_value = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after = header_value.and_then(|value| outcome::retry_after(value, now));
         return Ok(Err(ScoreFailure {
             failure: Failure::HttpStatus { status: status.as_u16() },
             retry_after,
         }));
     }
-    let (mut body, lost) = response.read_prefix().await;
+    let (mut body, read_failure) = response.read_prefix().await;
     skip_byte_order_mark(&mut body);
-    Ok(lost.map_or(Ok(body), |failure| Err(failure.into())))
+    Ok(read_failure.map_or(Ok(body), |failure| Err(failure.into())))
 }

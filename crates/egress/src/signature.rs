@@ -1,8 +1,8 @@
-//! Signs callbacks, and verifies signatures as a receiver does.
+//! Signs callbacks, and verifies signatures like a receiver.
 //!
-//! One secret serves two schemes: `Service-Signature` takes the whole `whsec_...` text as the key (the Stripe form),
-//! `webhook-signature` the decoded bytes behind the prefix (Standard Webhooks), so receivers can use ready-made
-//! verifiers of either kind.
+//! One secret serves two schemes. `Service-Signature` uses the whole `whsec_...` text as its key (like
+//! Stripe), and `webhook-signature` the decoded bytes after the prefix (Standard Webhooks), so that receivers
+//! can use ready-made verifiers for either.
 
 use std::fmt;
 
@@ -14,23 +14,23 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use tidegate_schemas::hex;
 
-/// Header of our own signature scheme.
+/// Header of the service's own signature scheme.
 pub const SERVICE_SIGNATURE: &str = "service-signature";
 /// Headers of Standard Webhooks.
 pub const WEBHOOK_ID: &str = "webhook-id";
 pub const WEBHOOK_TIMESTAMP: &str = "webhook-timestamp";
 pub const WEBHOOK_SIGNATURE: &str = "webhook-signature";
 
-const PREFIX: &str = "whsec_";
+const SECRET_PREFIX: &str = "whsec_";
 
-/// A signing secret: `whsec_` and the standard base64 of its bytes. `Debug` shows none of it.
+/// Signing secret: `whsec_` and the standard base64 of its bytes. `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     text: String,
     key: Vec<u8>,
 }
 
-/// The text is not a signing secret. The message contains nothing of it.
+/// Text that is no signing secret. The message contains no part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a signing secret is `whsec_` followed by the base64 of 24 to 64 bytes")]
 pub struct SecretError;
@@ -42,14 +42,14 @@ impl SecretError {
 }
 
 impl Secret {
-    /// Makes a secret of random bytes.
+    /// Creates a secret from random bytes.
     pub fn generate(random: [u8; 32]) -> Self {
-        Self { text: format!("{PREFIX}{}", BASE64.encode(random)), key: random.to_vec() }
+        Self { text: format!("{SECRET_PREFIX}{}", BASE64.encode(random)), key: random.to_vec() }
     }
 
-    /// Reads a secret from its text.
+    /// Parses a secret.
     pub fn parse(text: &str) -> Result<Self, SecretError> {
-        let tail = text.strip_prefix(PREFIX).ok_or(SecretError)?;
+        let tail = text.strip_prefix(SECRET_PREFIX).ok_or(SecretError)?;
         let key = BASE64.decode(tail).map_err(|_| SecretError)?;
         if !(24..=64).contains(&key.len()) {
             return Err(SecretError);
@@ -57,7 +57,7 @@ impl Secret {
         Ok(Self { text: text.to_owned(), key })
     }
 
-    /// Returns the text, to be shown once or encrypted.
+    /// Returns the text, to show it once or to encrypt it.
     pub fn expose(&self) -> &str {
         &self.text
     }
@@ -78,7 +78,7 @@ pub struct Signatures {
     pub webhook: String,
 }
 
-/// Signs a body sent at `t` (unix seconds) with each of the secrets, the newest first.
+/// Signs a body sent at `t` (unix seconds) with all of the secrets, the newest first.
 pub fn sign(secrets: &[Secret], id: &str, t: u64, body: &[u8]) -> Signatures {
     let mut service = format!("t={t}");
     let mut webhook = String::new();
@@ -95,7 +95,7 @@ pub fn sign(secrets: &[Secret], id: &str, t: u64, body: &[u8]) -> Signatures {
     Signatures { service, webhook }
 }
 
-/// Why a received signature is rejected.
+/// Reason for rejecting a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum VerificationError {
     #[error("there is no Service-Signature header")]
@@ -119,9 +119,9 @@ impl VerificationError {
     }
 }
 
-/// Accepts a body if one `v1` of its `Service-Signature` was made with one of the secrets, at most `tolerance` seconds
-/// before or after `now`. It is as strict about the header's form as the strictest public verifier, so that whatever passes
-/// here passes there.
+/// Accepts a body if one `v1` of its `Service-Signature` was made with one of the secrets, at most
+/// `tolerance` seconds before or after `now`. The form of the header is checked as strictly as by the
+/// strictest public verifier, so that a header accepted here is accepted by all of them.
 pub fn verify(
     headers: &HeaderMap,
     body: &[u8],
@@ -136,22 +136,22 @@ pub fn verify(
     }
     let (t, signatures) = parse(header.to_str().map_err(|_| VerificationError::Malformed)?)
         .ok_or(VerificationError::Malformed)?;
-    let at: u64 = t.parse().map_err(|_| VerificationError::Malformed)?;
-    if at.abs_diff(now) > tolerance {
+    let sent_at: u64 = t.parse().map_err(|_| VerificationError::Malformed)?;
+    if sent_at.abs_diff(now) > tolerance {
         return Err(VerificationError::Stale);
     }
-    // Every pair is compared, so that the time does not reveal which one matches.
+    // All pairs are compared, so that the duration does not reveal the matching one.
     let mut matches = subtle::Choice::from(0);
     for secret in secrets {
-        let wanted = service_v1(secret, t, body);
+        let expected_signature = service_v1(secret, t, body);
         for signature in &signatures {
-            matches |= wanted.as_bytes().ct_eq(signature.as_bytes());
+            matches |= expected_signature.as_bytes().ct_eq(signature.as_bytes());
         }
     }
     if matches.into() { Ok(()) } else { Err(VerificationError::Mismatch) }
 }
 
-/// Returns the time as it was written, and every `v1`. Unknown schemes are ignored.
+/// Returns the time in its original text, and all `v1`. Unknown schemes are ignored.
 fn parse(header: &str) -> Option<(&str, Vec<&str>)> {
     let mut t = None;
     let mut signatures = Vec::new();

@@ -1,21 +1,21 @@
-//! Checks the text of URLs that may be called. Addresses are checked by the guard when a URL is used.
+//! Validates the text of URLs to call. The guard checks the address when a URL is used.
 
 use std::net::IpAddr;
 
 use url::{Host, Url};
 
-/// Longest URL in bytes.
+/// Greatest length of a URL in bytes.
 pub const MAX_LENGTH: usize = 2_000;
 
-/// Ports of services that could mistake a request for a command: the Fetch standard's list from 1024 on.
+/// Ports of services that could interpret a request as a command: the Fetch standard's list from 1024 on.
 const DENIED_PORTS: [u16; 17] =
     [1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6697];
 
-/// A URL that may be called. Neither `Debug` nor any error shows it, because queries carry credentials.
+/// URL that may be called. `Debug` and errors hide it, because queries contain credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target(Url);
 
-/// Why a URL is refused.
+/// Reason for refusing a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     #[error("the URL is longer than {MAX_LENGTH} bytes")]
@@ -46,7 +46,8 @@ impl UrlError {
 }
 
 impl Target {
-    /// Checks the form: http(s), no credentials, a host, a port that may speak HTTP, at most [`MAX_LENGTH`] bytes.
+    /// Validates a URL: http(s), no credentials, a host, a port that may speak HTTP, at most [`MAX_LENGTH`]
+    /// bytes.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         if text.len() > MAX_LENGTH {
             return Err(UrlError::TooLong);
@@ -71,7 +72,8 @@ impl Target {
         Ok(Self(url))
     }
 
-    /// Returns the host as an address if it is an IP literal in any notation. Such a host never reaches the resolver.
+    /// Returns the address if the host is an IP literal in any notation. The resolver is not called for such
+    /// a host.
     pub fn ip_literal(&self) -> Option<IpAddr> {
         match self.0.host()? {
             Host::Ipv4(address) => Some(address.into()),
@@ -89,14 +91,15 @@ impl Target {
         self.0.port_or_known_default().unwrap_or_default()
     }
 
-    /// Returns the normalized URL without the fragment, which is never sent. Not for logs, because it contains the query.
+    /// Returns the normalized URL without the fragment, which is never sent. Unsuitable for logs, because it
+    /// contains the query.
     pub fn normalized(&self) -> String {
         let mut url = self.0.clone();
         url.set_fragment(None);
         url.into()
     }
 
-    /// Returns the URL for logs: without its query, which may carry a signature.
+    /// Returns the URL for logs, without the query, which may contain a signature.
     pub fn for_log(&self) -> String {
         let mut url = self.0.clone();
         url.set_query(None);
@@ -108,10 +111,10 @@ impl Target {
         self.0.scheme() == "https"
     }
 
-    /// Resolves a reference relative to this URL, and checks it like any other URL.
+    /// Resolves a relative reference, and validates the result like any other URL.
     pub(crate) fn join(&self, reference: &str) -> Result<Self, UrlError> {
-        let joined = self.0.join(reference).map_err(|_| UrlError::Syntax)?;
-        Self::parse(joined.as_str())
+        let resolved_url = self.0.join(reference).map_err(|_| UrlError::Syntax)?;
+        Self::parse(resolved_url.as_str())
     }
 
     pub(crate) fn into_url(self) -> Url {

@@ -11,7 +11,7 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject},
 };
 
-/// The TLS configuration cannot be made.
+/// Error of creating the TLS configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     #[error("egress.ca_file = {}: {reason}", path.display())]
@@ -41,6 +41,7 @@ pub(crate) fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig, TlsE
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
+    // HTTP/2 is not offered: a stalled connection would block all of its streams.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }
@@ -50,16 +51,16 @@ fn trusted_roots(
     ca_file: Option<&Path>,
 ) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    // Certificates that rustls cannot parse are skipped: one odd file in the system's store must not stop the service.
+    // Unparsable certificates are skipped: one defective file in the system's store must not prevent the start.
     roots.add_parsable_certificates(native);
     if let Some(path) = ca_file {
         let error = |reason: String| TlsError::CaFile { path: path.to_owned(), reason };
-        let before = roots.len();
+        let initial_count = roots.len();
         for certificate in CertificateDer::pem_file_iter(path).map_err(|why| error(why.to_string()))? {
             let certificate = certificate.map_err(|why| error(why.to_string()))?;
             roots.add(certificate).map_err(|why| error(why.to_string()))?;
         }
-        if roots.len() == before {
+        if roots.len() == initial_count {
             return Err(error("holds no certificate".to_owned()));
         }
     }

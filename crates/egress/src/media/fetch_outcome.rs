@@ -1,4 +1,4 @@
-//! Outcome of a fetch, and whether a retry may help.
+//! Outcome of a fetch, and whether a retry may succeed.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use crate::target::Target;
 /// Outcome of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FetchOutcome {
-    /// The sink has the whole body.
+    /// The sink received the whole body.
     Ok(FetchedBody),
     /// The cached copy is still current.
     Unchanged(Freshness),
-    /// The body is elsewhere. The attempt's next request goes there.
+    /// The response redirects. The next request of the attempt uses the new target.
     Redirected {
         to: Box<Target>,
         freshness: Freshness,
     },
-    /// The body is, or declares to be, longer than the settings allow.
+    /// The actual or declared length of the body exceeds the limit.
     TooLarge,
-    /// The address, or one that it redirects to, may not be called.
+    /// The address, or that of a redirect, is blocked.
     BlockedAddress,
     FetchFailed {
         reason: FetchError,
@@ -29,16 +29,16 @@ pub enum FetchOutcome {
     },
 }
 
-/// A body that was fetched.
+/// Fetched body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchedBody {
     pub bytes: u64,
-    /// Content type that the peer declares, which may be wrong.
+    /// Content type declared by the peer, which may be wrong.
     pub content_type: Option<String>,
     pub freshness: Freshness,
 }
 
-/// Why there is no body.
+/// Reason for a missing body.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
     #[error(transparent)]
@@ -58,7 +58,7 @@ pub enum FetchError {
 }
 
 impl FetchError {
-    /// Returns the class for metrics. There are few, whatever peers respond.
+    /// Returns the class for metrics. Its values are bounded, independent of the peers' responses.
     pub fn tag(&self) -> &'static str {
         match self {
             Self::Failure(Failure::Url(fault)) => fault.tag(),
@@ -72,7 +72,7 @@ impl FetchError {
         }
     }
 
-    /// Returns the class as an item shows it, with the status.
+    /// Returns the class for display at an item, with the status.
     pub fn detail(&self) -> Cow<'static, str> {
         match self {
             Self::Status(status) => format!("http_{status}").into(),
@@ -80,7 +80,7 @@ impl FetchError {
         }
     }
 
-    /// True if another attempt may succeed: the peer was not reached, is busy or broken, or we were out of memory.
+    /// True if another attempt may succeed: the peer is unreachable, busy or failing, or memory was short here.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Status(status) => matches!(status, 408 | 429 | 500..=599),
@@ -92,7 +92,7 @@ impl FetchError {
         }
     }
 
-    /// True if the host is at fault rather than this one URL.
+    /// True if the failure concerns the host rather than this URL.
     pub fn is_host_failure(&self) -> bool {
         match self {
             Self::Status(status) => matches!(status, 429 | 500..=599),

@@ -1,27 +1,27 @@
-//! Reads how long a response may be cached, and the validators to revalidate it with.
+//! Parses the caching headers of a response: how long it may be cached, and its validators.
 
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, header};
 
-/// Caching rules of a response's headers.
+/// Caching rules of a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Freshness {
     /// True if the response must not be stored.
     pub no_store: bool,
-    /// Time for which the response may be used without revalidation; `None` if the headers do not say.
+    /// Time for which the response may be used without revalidation; `None` if the headers give no time.
     pub fresh_for: Option<Duration>,
     pub validators: Validators,
 }
 
-/// Validators of a response, to revalidate it with.
+/// Validators for revalidating a cached response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Validators {
     pub etag: Option<HeaderValue>,
     pub last_modified: Option<HeaderValue>,
 }
 
-/// Longest validator that is stored.
+/// Greatest length of a stored validator.
 const MAX_VALIDATOR_BYTES: usize = 256;
 
 impl Validators {
@@ -31,7 +31,7 @@ impl Validators {
 }
 
 impl Freshness {
-    /// Combines the rules with those of a redirect that led here: no longer than either allows.
+    /// Combines the rules with those of the redirect before: the stricter of both applies.
     pub fn limited_by(self, redirect: &Self) -> Self {
         Self {
             no_store: self.no_store || redirect.no_store,
@@ -45,8 +45,8 @@ impl Freshness {
             no_store: false,
             fresh_for: None,
             validators: Validators {
-                etag: validator(headers, header::ETAG),
-                last_modified: validator(headers, header::LAST_MODIFIED),
+                etag: read_validator(headers, header::ETAG),
+                last_modified: read_validator(headers, header::LAST_MODIFIED),
             },
         };
         let mut must_revalidate = false;
@@ -58,11 +58,11 @@ impl Freshness {
                     "no-store" => freshness.no_store = true,
                     "no-cache" => must_revalidate = true,
                     "max-age" => {
-                        // An unreadable age counts as expired.
+                        // An unparsable age counts as expired, so that a broken header never extends caching.
                         let seconds = value.trim().trim_matches('"').parse().unwrap_or(0);
                         let max_age = Duration::from_secs(seconds);
                         freshness.fresh_for =
-                            Some(freshness.fresh_for.map_or(max_age, |before| before.min(max_age)));
+                            Some(freshness.fresh_for.map_or(max_age, |current| current.min(max_age)));
                     }
                     _ => {}
                 }
@@ -78,7 +78,7 @@ impl Freshness {
     }
 }
 
-fn validator(headers: &HeaderMap, name: header::HeaderName) -> Option<HeaderValue> {
+fn read_validator(headers: &HeaderMap, name: header::HeaderName) -> Option<HeaderValue> {
     headers.get(name).filter(|value| !value.is_empty() && value.len() <= MAX_VALIDATOR_BYTES).cloned()
 }
 

@@ -1,5 +1,5 @@
-//! Makes one request of a media fetch: an unauthenticated GET through the guarded client into a sink. The caller follows
-//! redirects and retries.
+//! Makes one request of a media fetch: an unauthenticated GET through the guarded client into a sink. The
+//! caller follows redirects and retries.
 
 mod fetch_outcome;
 mod freshness;
@@ -19,21 +19,21 @@ use crate::failure::Failure;
 use crate::outcome;
 use crate::target::{Target, UrlError};
 
-/// Receives the bytes of a body.
+/// Receiver of a body.
 pub trait Sink: Send {
-    /// Called before the body is read. May wait until there is memory for it; `length` is what the peer declares.
+    /// Called before the body is read. May wait for memory; `length` is the length that the peer declares.
     fn begin(&mut self, length: Option<u64>) -> impl Future<Output = Result<(), NoRoom>> + Send;
 
-    /// Takes the next chunk of the body. May wait, too. More may come than was declared.
+    /// Receives the next chunk. May wait for memory. The total may exceed the declared length.
     fn take(&mut self, chunk: Bytes) -> impl Future<Output = Result<(), NoRoom>> + Send;
 }
 
-/// There is no free memory for the body.
+/// Error of a sink without free memory for the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there is no room for the body at the moment")]
 pub struct NoRoom;
 
-/// A fetch for an org.
+/// Media fetch for an org.
 #[derive(Debug)]
 pub struct FetchRequest<'a> {
     pub org: &'a OrgId,
@@ -42,15 +42,15 @@ pub struct FetchRequest<'a> {
     pub validators: Option<&'a Validators>,
 }
 
-/// Redirects and time that an attempt has used. An attempt is one request after the other until none redirects.
+/// Redirects and time used by an attempt. An attempt consists of one request, and one more for each redirect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AttemptUsage {
     redirects: u32,
     time: Duration,
 }
 
-/// Makes the next request of an attempt at `now` (unix seconds). All requests of an attempt together end within the
-/// settings' total time; pauses between them do not count.
+/// Makes the next request of an attempt at `now` (unix seconds). All requests of an attempt share the total
+/// time of the settings; pauses between them do not count.
 pub async fn fetch(
     client: &Client,
     fetch: FetchRequest<'_>,
@@ -58,20 +58,20 @@ pub async fn fetch(
     sink: &mut impl Sink,
     now: u64,
 ) -> FetchOutcome {
-    let began = Instant::now();
-    let deadline = began + client.settings().media.total().saturating_sub(usage.time);
-    let outcome = match request(client, fetch, (usage.redirects, deadline), sink, now).await {
+    let started_at = Instant::now();
+    let deadline = started_at + client.settings().media.total().saturating_sub(usage.time);
+    let outcome = match send_request(client, fetch, (usage.redirects, deadline), sink, now).await {
         Ok(outcome) => outcome,
         Err(Failure::BlockedAddress(_)) => FetchOutcome::BlockedAddress,
         Err(Failure::TooLarge { .. }) => FetchOutcome::TooLarge,
         Err(failure) => FetchOutcome::failed(FetchError::Failure(failure)),
     };
-    usage.time += began.elapsed();
+    usage.time += started_at.elapsed();
     usage.redirects += u32::from(matches!(outcome, FetchOutcome::Redirected { .. }));
     outcome
 }
 
-async fn request(
+async fn send_request(
     client: &Client,
     FetchRequest { org, target, validators }: FetchRequest<'_>,
     (redirects, deadline): (u32, Instant),
@@ -83,17 +83,19 @@ async fn request(
         return Err(UrlError::Port.into());
     }
     let is_direct = redirects == 0;
-    // The cached copy came from this very URL, so its validators mean nothing after a redirect.
+    // Validators belong to the URL of the cached copy. At the target of a redirect they could match another
+    // file.
     let validators = validators.filter(|_| is_direct);
     let new_request = || Request {
         method: Method::GET,
         target: target.clone(),
-        headers: conditions(validators),
+        headers: conditional_headers(validators),
         body: Bytes::new(),
-        limits: limits(client, deadline),
+        limits: request_limits(client, deadline),
     };
     let response = match client.send(new_request()).await {
-        // The peer may close an idle connection just when it is used again. Nothing was answered, so a repeat is safe.
+        // The peer may close an idle connection while it is reused. There was no answer, so a repetition is
+        // safe.
         Err(Failure::Reset) => client.send(new_request()).await?,
         other => other?,
     };
@@ -102,7 +104,7 @@ async fn request(
         return Ok(FetchOutcome::Unchanged(Freshness::from_headers(response.headers())));
     }
     if !is_redirect(status) {
-        return read(response, is_direct, settings.max_bytes, sink, now).await;
+        return read_body(response, is_direct, settings.max_bytes, sink, now).await;
     }
     Ok(match redirect_target(&target, response.headers()) {
         Ok(_) if redirects >= settings.redirects => FetchOutcome::failed(FetchError::TooManyRedirects),
@@ -114,7 +116,7 @@ async fn request(
     })
 }
 
-fn limits(client: &Client, deadline: Instant) -> RequestLimits {
+fn request_limits(client: &Client, deadline: Instant) -> RequestLimits {
     let settings = &client.settings().media;
     RequestLimits {
         total: deadline.saturating_duration_since(Instant::now()),
@@ -125,7 +127,7 @@ fn limits(client: &Client, deadline: Instant) -> RequestLimits {
     }
 }
 
-fn conditions(validators: Option<&Validators>) -> HeaderMap {
+fn conditional_headers(validators: Option<&Validators>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     if let Some(validators) = validators {
         for (name, value) in [
@@ -144,7 +146,8 @@ fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-/// Returns the target of a redirect, checked like a URL in an item. Port and address are checked by the next request.
+/// Returns the target of a redirect, validated like the URL of an item. The next request checks its port and
+/// address.
 fn redirect_target(from: &Target, headers: &HeaderMap) -> Result<Target, FetchError> {
     let location = headers.get(header::LOCATION).and_then(|value| value.to_str().ok());
     let to = from
@@ -156,7 +159,7 @@ fn redirect_target(from: &Target, headers: &HeaderMap) -> Result<Target, FetchEr
     Ok(to)
 }
 
-async fn read(
+async fn read_body(
     mut response: Response,
     is_direct: bool,
     max_bytes: u64,
@@ -164,7 +167,7 @@ async fn read(
     now: u64,
 ) -> Result<FetchOutcome, Failure> {
     let status = response.status();
-    // A partial picture, or a page that explains why there is none, is not the picture.
+    // A partial response or an explanatory page is not the file.
     if !matches!(status.as_u16(), 200 | 203) {
         return Ok(FetchOutcome::FetchFailed {
             reason: FetchError::Status(status.as_u16()),
@@ -185,7 +188,7 @@ async fn read(
         if room.is_err() {
             return Ok(FetchOutcome::failed(FetchError::NoRoom));
         }
-        // Time that the sink waited for memory is not the peer's.
+        // The wait of the sink for memory does not count against the peer.
         response.extend_deadlines(waiting_since.elapsed());
         let Some(chunk) = response.chunk().await? else { break };
         bytes += chunk.len() as u64;
@@ -194,6 +197,7 @@ async fn read(
     }
     let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let mut freshness = Freshness::from_headers(response.headers());
+    // The validators belong to the final URL, while the cached copy is stored under the first one.
     if !is_direct {
         freshness.validators = Validators::default();
     }

@@ -1,4 +1,4 @@
-//! Settings of fetching a single medium.
+//! Settings of media fetches.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,27 +8,27 @@ use tidegate_schemas::ids::OrgId;
 
 use super::SettingsError;
 
-/// The section `egress.media` of the service's settings.
+/// Section `egress.media` of the service's settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MediaSettings {
-    /// Ports that media are fetched from. Default 80 and 443.
+    /// Allowed ports of media URLs. Default 80 and 443.
     pub ports: Vec<u16>,
-    /// Further ports, by the org that may use them. Default none.
+    /// Further allowed ports, by org. Default none.
     pub ports_by_org: BTreeMap<OrgId, Vec<u16>>,
-    /// Number of redirects that are followed. Each is checked like the address itself. Default 3.
+    /// Greatest number of redirects. Each target is checked like the first address. Default 3.
     pub redirects: u32,
     /// Time from the connection to the head of the response, in milliseconds. Default 5,000.
     pub first_byte_ms: u64,
     /// Longest pause between two chunks of a body, in milliseconds. Default 5,000.
     pub idle_ms: u64,
-    /// Time for one attempt with all its redirects, in milliseconds. Default 20,000.
+    /// Time of one attempt with all of its redirects, in milliseconds. Default 20,000.
     pub total_ms: u64,
     /// Lowest rate of a body after the grace time, in bytes per second; 0 accepts any rate. Default 8,192.
     pub min_rate: u64,
-    /// Time before the rate of a body counts, in milliseconds. Default 3,000.
+    /// Time before the rate of a body is enforced, in milliseconds. Default 3,000.
     pub min_rate_grace_ms: u64,
-    /// Largest body that is fetched, in bytes. Default 100 MiB.
+    /// Greatest length of a body, in bytes. Default 100 MiB.
     pub max_bytes: u64,
 }
 
@@ -57,8 +57,8 @@ impl MediaSettings {
             ("media.max_bytes", self.max_bytes),
         ] {
             if value == 0 {
-                let why = "must be at least 1";
-                return Err(SettingsError::Unusable { name, value: value.to_string(), why });
+                let reason = "must be at least 1";
+                return Err(SettingsError::Unusable { name, value: value.to_string(), why: reason });
             }
         }
         if self.redirects > 20 {

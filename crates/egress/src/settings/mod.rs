@@ -1,4 +1,4 @@
-//! Settings of outgoing requests, their defaults, and the checks on their values.
+//! Settings of outgoing requests, with their defaults and validation.
 
 mod media;
 pub mod partial_items;
@@ -14,42 +14,43 @@ pub use self::partial_items::{PartialItemsEndpoints, PartialItemsSettings};
 use crate::addresses::Cidr;
 use crate::tls::{self, TlsError};
 
-/// The section `egress` of the service's settings.
+/// Section `egress` of the service's settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Address ranges that may be called although they are not public, such as `10.0.0.0/8` for receivers in the operator's
-    /// own network. Everybody who can name a URL reaches all addresses in them. Default none: only public addresses.
+    /// Allowed address ranges that are not public, such as `10.0.0.0/8` for receivers in the operator's own
+    /// network. Every client that can name a URL reaches all addresses in them. Default none: only public
+    /// addresses.
     pub allow_cidrs: Vec<Cidr>,
     /// Time for DNS, TCP and TLS together, in milliseconds. Default 3,000.
     pub connect_timeout_ms: u64,
-    /// Time for a whole callback attempt, including the response's body, in milliseconds. Default 15,000.
+    /// Time of a whole callback attempt, including the response body, in milliseconds. Default 15,000.
     pub total_timeout_ms: u64,
-    /// Bytes of a callback's response that are read; the rest is left unread. Default 16 KiB.
+    /// Greatest number of bytes read of a callback's response. Default 16 KiB.
     pub response_read_bytes: u64,
-    /// Bytes of a callback's response that are stored with the attempt. Default 4 KiB.
+    /// Greatest number of bytes of a callback's response stored with the attempt. Default 4 KiB.
     pub response_kept_bytes: usize,
-    /// Largest answer of a model that is read, in bytes; a longer one is a failure. Default 1 MiB.
+    /// Greatest length of a model's answer, in bytes; a longer one is a failure. Default 1 MiB.
     pub score_response_bytes: u64,
     /// Lowest rate of a body after the grace time, in bytes per second; 0 accepts any rate. Default 256.
     pub min_rate: u64,
-    /// Time before the rate of a body counts, in milliseconds. Default 5,000.
+    /// Time before the rate of a body is enforced, in milliseconds. Default 5,000.
     pub min_rate_grace_ms: u64,
-    /// The `User-Agent` header. Default `tidegate/<version>`.
+    /// Value of the `User-Agent` header. Default `tidegate/<version>`.
     pub user_agent: String,
-    /// Time that an idle connection stays open, in milliseconds. Default 60,000.
+    /// Time for which an idle connection stays open, in milliseconds. Default 60,000.
     pub pool_idle_ms: u64,
-    /// Number of idle connections that stay open to one host. Default 8.
+    /// Number of idle connections kept per host. Default 8.
     pub pool_idle_per_host: usize,
-    /// Number of DNS look-ups that may run at once. Each holds a thread until the system's resolver gives up, even if nothing
-    /// waits for it any more. Default 256.
+    /// Number of concurrent DNS lookups. Each occupies a thread until the system's resolver ends, even if its
+    /// request was cancelled. Default 256.
     pub lookups: usize,
-    /// PEM file of certificate authorities that are trusted beside those of the machine, for receivers with a private one.
-    /// Default none.
+    /// PEM file of certificate authorities to trust in addition to those of the machine, for receivers with a
+    /// private one. Default none.
     pub ca_file: Option<PathBuf>,
-    /// Settings of fetching a medium.
+    /// Settings of media fetches.
     pub media: MediaSettings,
-    /// Settings of asking platforms for items.
+    /// Settings of requests for items.
     pub partial_items: PartialItemsSettings,
 }
 
@@ -75,7 +76,7 @@ impl Default for Settings {
     }
 }
 
-/// A value that cannot be used, alone or together with another one.
+/// Invalid value, by itself or in combination with another.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     #[error("egress.{name} = {value}: {why}")]
@@ -94,7 +95,7 @@ impl SettingsError {
 }
 
 impl Settings {
-    /// Refuses values that cannot work, naming both where two contradict each other.
+    /// Validates the values, naming both settings of a contradiction.
     pub fn validate(&self) -> Result<(), SettingsError> {
         for (name, value) in [
             ("connect_timeout_ms", self.connect_timeout_ms),
@@ -141,7 +142,7 @@ impl Settings {
         self.partial_items.validate()
     }
 
-    /// Reads the files that the settings name, as a client would.
+    /// Validates the files that the settings name.
     pub fn check_files(&self) -> Result<(), TlsError> {
         tls::client_config(self.ca_file.as_deref()).map(drop)
     }

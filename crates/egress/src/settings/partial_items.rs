@@ -1,4 +1,4 @@
-//! Settings of asking platforms for items: limits for all of them, and each org's endpoint.
+//! Settings of requests for items: common limits, and the endpoint of each org.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,29 +11,30 @@ use super::SettingsError;
 use crate::headers::{HeaderError, check_headers};
 use crate::target::{Target, UrlError};
 
-/// The section `egress.partial_items` of the service's settings.
+/// Section `egress.partial_items` of the service's settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PartialItemsSettings {
-    /// Time for one request, a second connection and the whole answer included, in milliseconds. Default 10,000.
+    /// Time of one request, including a second connection and the whole answer, in milliseconds. Default
+    /// 10,000.
     pub total_ms: u64,
-    /// Items of one request; more are asked for in several. Default 100.
+    /// Greatest number of items in one request; a longer list is split. Default 100.
     pub items: usize,
-    /// Largest answer that is read, in bytes. Default 8 MiB.
+    /// Greatest length of an answer, in bytes. Default 8 MiB.
     pub response_bytes: u64,
-    /// Bytes of an answer that cannot be read that the log and the stored request show, escaped. Default 64.
+    /// Bytes of an unreadable answer that are logged and stored with the request, escaped. Default 64.
     pub prefix_bytes: usize,
-    /// Bytes of entries that do not fit their types that are kept with one request. Default 64 KiB.
+    /// Bytes of invalid entries that are kept with one request. Default 64 KiB.
     pub kept_invalid_bytes: usize,
-    /// Requests that run at once for one org in one process. Default 4.
+    /// Concurrent requests for one org in one process. Default 4.
     pub requests_per_org: usize,
-    /// Failures in a row after which an endpoint rests: it is not called, and requests for it wait. Default 5.
+    /// Consecutive failures after which an endpoint rests: its requests wait. Default 5.
     pub failures: u32,
-    /// First rest, in milliseconds; each further one is twice as long. Default 10,000.
+    /// Length of the first rest, in milliseconds; each further one is twice as long. Default 10,000.
     pub rest_ms: u64,
     /// Longest rest, in milliseconds. Default 300,000.
     pub longest_rest_ms: u64,
-    /// Time after which a request whose endpoint still cannot be reached is given up, in milliseconds. Default 3,600,000.
+    /// Time after which a request to an unreachable endpoint is abandoned, in milliseconds. Default 3,600,000.
     pub give_up_after_ms: u64,
 }
 
@@ -56,7 +57,7 @@ impl Default for PartialItemsSettings {
 
 impl PartialItemsSettings {
     pub(crate) fn validate(&self) -> Result<(), SettingsError> {
-        for (name, value, most) in [
+        for (name, value, max) in [
             ("partial_items.total_ms", self.total_ms, 600_000),
             ("partial_items.items", self.items as u64, 1_000),
             ("partial_items.response_bytes", self.response_bytes, 256 << 20),
@@ -67,9 +68,9 @@ impl PartialItemsSettings {
             ("partial_items.longest_rest_ms", self.longest_rest_ms, 86_400_000),
             ("partial_items.give_up_after_ms", self.give_up_after_ms, 7 * 86_400_000),
         ] {
-            if value == 0 || value > most {
-                let why = if value == 0 { "must be at least 1" } else { "is more than can be used" };
-                return Err(SettingsError::Unusable { name, value: value.to_string(), why });
+            if value == 0 || value > max {
+                let reason = if value == 0 { "must be at least 1" } else { "is more than can be used" };
+                return Err(SettingsError::Unusable { name, value: value.to_string(), why: reason });
             }
         }
         if self.prefix_bytes > 4_096 {
@@ -92,33 +93,33 @@ impl PartialItemsSettings {
     }
 }
 
-/// The section `partial_items`: the endpoint of each org that has one.
+/// Section `partial_items`: endpoints by org.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PartialItemsEndpoints(BTreeMap<OrgId, EndpointSettings>);
 
-/// An org's endpoint as the operator wrote it. `Debug` shows no value, and what is serialized shows no secret.
+/// Endpoint of an org as configured. `Debug` shows no value, and the serialised form contains no secret.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EndpointSettings {
-    /// The URL. It may contain references to environment variables, such as `${PARTIAL_ITEMS_URL}`.
+    /// URL, possibly with references to environment variables such as `${PARTIAL_ITEMS_URL}`.
     pub url: String,
-    /// Headers that are sent with every request. Values may contain references such as `${PARTIAL_ITEMS_TOKEN}`.
+    /// Headers of every request. Values may contain references such as `${PARTIAL_ITEMS_TOKEN}`.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// Further headers, each value read from a file. A line end at its end does not count.
+    /// Further headers with values read from files. A trailing line end is removed.
     #[serde(default)]
     pub headers_files: BTreeMap<String, PathBuf>,
 }
 
-/// An org's endpoint with its references replaced. `Debug` shows none of it.
+/// Endpoint of an org with its references replaced. `Debug` shows no value.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint {
     pub url: String,
     pub headers: Vec<(String, String)>,
 }
 
-/// Why an org's endpoint cannot be used. Messages name the place and show no value.
+/// Error of an org's endpoint. Messages name the setting and show no value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
     #[error("partial_items.{org}.{place}: the environment variable `{variable}` is not set")]
@@ -158,11 +159,12 @@ impl PartialItemsEndpoints {
         self.0.insert(org, endpoint);
     }
 
-    /// Checks what can be known without environment and files.
+    /// Validates the parts that depend on neither environment nor files.
     pub fn validate(&self) -> Result<(), EndpointError> {
         for (org, endpoint) in &self.0 {
-            let known = |_: &str| Some("x".to_owned());
-            endpoint.replaced(org, known)?;
+            let placeholder = |_: &str| Some("x".to_owned());
+            endpoint.replace_references(org, placeholder)?;
+            // A URL with references is validated after they are replaced.
             if !endpoint.url.contains("${") {
                 let parsed = Target::parse(&endpoint.url);
                 parsed.map_err(|error| EndpointError::Url { org: org.clone(), error })?;
@@ -174,7 +176,7 @@ impl PartialItemsEndpoints {
         Ok(())
     }
 
-    /// Replaces references by what `variable` (the environment) knows, and reads the files.
+    /// Replaces references with the values of `variable` (the environment), and reads the header files.
     pub fn resolve(
         &self,
         variable: impl Fn(&str) -> Option<String>,
@@ -192,7 +194,7 @@ impl EndpointSettings {
         org: &OrgId,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Endpoint, EndpointError> {
-        let mut endpoint = self.replaced(org, variable)?;
+        let mut endpoint = self.replace_references(org, variable)?;
         for (header, path) in &self.headers_files {
             let text = std::fs::read_to_string(path).map_err(|error| EndpointError::File {
                 org: org.clone(),
@@ -206,18 +208,18 @@ impl EndpointSettings {
         }
         let parsed = Target::parse(&endpoint.url);
         parsed.map_err(|error| EndpointError::Url { org: org.clone(), error })?;
-        let checked = check_headers(&endpoint.headers);
-        checked.map_err(|error| EndpointError::Header { org: org.clone(), error })?;
+        let result = check_headers(&endpoint.headers);
+        result.map_err(|error| EndpointError::Header { org: org.clone(), error })?;
         Ok(endpoint)
     }
 
     /// Replaces the references in URL and headers.
-    fn replaced(
+    fn replace_references(
         &self,
         org: &OrgId,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Endpoint, EndpointError> {
-        let replace = |place: String, text: &str| replace(org, &place, text, &variable);
+        let replace = |place: String, text: &str| replace_variables(org, &place, text, &variable);
         let url = replace("url".to_owned(), &self.url)?;
         let headers = self
             .headers
@@ -226,7 +228,7 @@ impl EndpointSettings {
         Ok(Endpoint { url, headers: headers.collect::<Result<_, EndpointError>>()? })
     }
 
-    /// Returns the URL without its query, which may carry a credential. References stay as they are.
+    /// Returns the URL without its query, which may contain a credential. References are not replaced.
     pub fn shown_url(&self) -> &str {
         self.url.split(['?', '#']).next().unwrap_or_default()
     }
@@ -237,7 +239,7 @@ impl EndpointSettings {
     }
 }
 
-fn replace(
+fn replace_variables(
     org: &OrgId,
     place: &str,
     text: &str,
