@@ -207,7 +207,7 @@ impl Compiled {
 
     /// Returns the endpoints that receive events of this type without an explicit endpoint.
     pub fn endpoints_for(&self, event_type: &str) -> impl Iterator<Item = &Endpoint> {
-        self.endpoints.values().filter(move |endpoint| endpoint.takes(event_type))
+        self.endpoints.values().filter(move |endpoint| endpoint.receives(event_type))
     }
 
     pub fn thresholds(&self) -> &[Threshold] {

@@ -46,7 +46,7 @@ impl Contents {
         if let Some(current) = self.cached(&head) {
             return Ok(current);
         }
-        let turn = self.work.turn(org).await?;
+        let permit = self.work.acquire(org).await?;
         // Read again: another request may have changed or decoded the configuration during the wait.
         let head = self.load_head(org).await?;
         if let Some(current) = self.cached(&head) {
@@ -66,7 +66,7 @@ impl Contents {
             );
             Ok::<_, String>(content)
         };
-        let (decoded, _turn) = turn.run(text_bytes, decode).await?;
+        let (decoded, _permit) = permit.run(text_bytes, decode).await?;
         let unreadable = |reason| Error::Unreadable { org: head.org.clone(), version, reason };
         let content = decoded.map_err(unreadable)?;
         Ok(CurrentConfig { head, content, text_bytes })

@@ -30,7 +30,7 @@ pub struct Endpoint {
 
 /// Header value that cannot be resolved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unresolved {
+pub enum UnresolvedHeader {
     #[error("the header `{header}` refers to `{variable}`, which is not set here")]
     NotSet { header: String, variable: String },
     #[error(
@@ -43,7 +43,7 @@ pub enum Unresolved {
     Sealed { header: String, tag: &'static str, why: String },
 }
 
-impl Unresolved {
+impl UnresolvedHeader {
     pub fn tag(&self) -> &'static str {
         match self {
             Self::NotSet { .. } => "header_variable_not_set",
@@ -69,7 +69,7 @@ impl Endpoint {
     }
 
     /// True if the endpoint receives events of this type that name no endpoint.
-    pub fn takes(&self, event_type: &str) -> bool {
+    pub fn receives(&self, event_type: &str) -> bool {
         match self.events.as_slice() {
             [] => Event::ALL.iter().any(|event| event.name() == event_type),
             events => events.iter().any(|event| event.name() == event_type),
@@ -82,12 +82,12 @@ impl Endpoint {
         &self,
         variable: impl Fn(&str) -> Option<String>,
         open: impl Fn(&str, &str) -> Result<String, SecretError>,
-    ) -> Result<Vec<(String, String)>, Unresolved> {
+    ) -> Result<Vec<(String, String)>, UnresolvedHeader> {
         resolve_headers(&self.headers, &self.variable_prefix, variable, open)
     }
 
     /// Checks the form of all references and that their variables may be sent. A variable need not be set here.
-    pub(crate) fn check_references(&self) -> Vec<Unresolved> {
+    pub(crate) fn check_references(&self) -> Vec<UnresolvedHeader> {
         check_references(&self.headers, &self.variable_prefix)
     }
 }
@@ -98,12 +98,12 @@ pub(crate) fn resolve_headers(
     prefix: &str,
     variable: impl Fn(&str) -> Option<String>,
     open: impl Fn(&str, &str) -> Result<String, SecretError>,
-) -> Result<Vec<(String, String)>, Unresolved> {
+) -> Result<Vec<(String, String)>, UnresolvedHeader> {
     let resolve = |(header, value): &(String, String)| {
         if is_sealed(value) {
             return match open(header, value) {
                 Ok(value) => Ok((header.clone(), value)),
-                Err(error) => Err(Unresolved::Sealed {
+                Err(error) => Err(UnresolvedHeader::Sealed {
                     header: header.clone(),
                     tag: error.tag(),
                     why: error.to_string(),
@@ -111,7 +111,7 @@ pub(crate) fn resolve_headers(
             };
         }
         let value = replace_references(header, value, prefix, |name| {
-            let not_set = || Unresolved::NotSet { header: header.clone(), variable: name.to_owned() };
+            let not_set = || UnresolvedHeader::NotSet { header: header.clone(), variable: name.to_owned() };
             variable(name).ok_or_else(not_set)
         })?;
         Ok((header.clone(), value))
@@ -120,7 +120,7 @@ pub(crate) fn resolve_headers(
 }
 
 /// Returns the references that are malformed or name a variable that may not be sent.
-pub(crate) fn check_references(headers: &[(String, String)], prefix: &str) -> Vec<Unresolved> {
+pub(crate) fn check_references(headers: &[(String, String)], prefix: &str) -> Vec<UnresolvedHeader> {
     let check = |(header, value): &(String, String)| {
         replace_references(header, value, prefix, |_| Ok(String::new())).err()
     };
@@ -131,9 +131,9 @@ fn replace_references(
     header: &str,
     value: &str,
     prefix: &str,
-    variable: impl Fn(&str) -> Result<String, Unresolved>,
-) -> Result<String, Unresolved> {
-    let malformed = || Unresolved::Malformed { header: header.to_owned() };
+    variable: impl Fn(&str) -> Result<String, UnresolvedHeader>,
+) -> Result<String, UnresolvedHeader> {
+    let malformed = || UnresolvedHeader::Malformed { header: header.to_owned() };
     let mut resolved = String::with_capacity(value.len());
     let mut rest = value;
     while let Some((before, after)) = rest.split_once("${") {
@@ -144,7 +144,7 @@ fn replace_references(
         // Without the prefix, any variable of the process, such as the master key, could be sent to an
         // endpoint.
         if !name.starts_with(prefix) {
-            return Err(Unresolved::Forbidden {
+            return Err(UnresolvedHeader::Forbidden {
                 header: header.to_owned(),
                 variable: name.to_owned(),
                 prefix: prefix.to_owned(),
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    fn resolve(value: &str) -> Result<String, Unresolved> {
+    fn resolve(value: &str) -> Result<String, UnresolvedHeader> {
         let known = |name: &str| (name == "CALLBACK_TOKEN").then(|| "t0ken".to_owned());
         let open = |header: &str, value: &str| Ok(format!("{header} {value} opened"));
         endpoint(value).resolve_headers(known, open).map(|headers| headers[0].1.clone())
@@ -208,22 +208,24 @@ mod tests {
     fn a_variable_that_was_not_set_aside_for_it_is_never_sent() {
         for name in ["TIDEGATE__SECURITY__MASTER_KEY", "PATH", "XCALLBACK_TOKEN"] {
             let value = format!("${{{name}}}");
-            assert!(matches!(resolve(&value), Err(Unresolved::Forbidden { .. })), "{name}");
+            assert!(matches!(resolve(&value), Err(UnresolvedHeader::Forbidden { .. })), "{name}");
             assert_eq!(endpoint(&value).check_references().len(), 1);
         }
-        assert!(matches!(resolve("${CALLBACK_OTHER}"), Err(Unresolved::NotSet { .. })));
+        assert!(matches!(resolve("${CALLBACK_OTHER}"), Err(UnresolvedHeader::NotSet { .. })));
         assert_eq!(endpoint("${CALLBACK_OTHER}").check_references(), []);
         for value in ["${}", "${CALLBACK_A", "${CALLBACK A}"] {
-            assert!(matches!(resolve(value), Err(Unresolved::Malformed { .. })), "{value}");
+            assert!(matches!(resolve(value), Err(UnresolvedHeader::Malformed { .. })), "{value}");
         }
     }
 
     #[test]
     fn an_endpoint_takes_its_events_and_one_without_a_list_takes_all() {
         let some = endpoint("x");
-        assert!(some.takes("appeal.decision") && !some.takes("action.automatic"));
+        assert!(some.receives("appeal.decision") && !some.receives("action.automatic"));
         let all = Endpoint { events: Vec::new(), ..some };
-        assert!(all.takes("appeal.decision") && all.takes("action.automatic") && !all.takes("other"));
+        assert!(
+            all.receives("appeal.decision") && all.receives("action.automatic") && !all.receives("other")
+        );
     }
 
     #[test]

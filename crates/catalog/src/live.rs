@@ -215,7 +215,7 @@ impl Live {
     /// seconds old.
     pub async fn loads(&self) -> Result<LoadReport, Error> {
         let other_loads = members::loads_of_others(&self.0.store, self.0.member_id).await?;
-        Ok(self.0.own_load.report(std::time::Instant::now()).joined(other_loads))
+        Ok(self.0.own_load.report(std::time::Instant::now()).merge(other_loads))
     }
 
     /// Returns a follower for callers with a schedule of their own.

@@ -43,7 +43,7 @@ pub(crate) async fn loads_of_others(store: &Store, own_id: Uuid) -> Result<LoadR
     let other_rows = rows.into_iter().filter(|row| row.member_id != own_id);
     // A process of another release may write another format, or leave the column empty.
     let loads = other_rows.filter_map(|row| serde_json::from_str::<LoadReport>(row.load.as_deref()?).ok());
-    Ok(loads.fold(LoadReport::default(), LoadReport::joined))
+    Ok(loads.fold(LoadReport::default(), LoadReport::merge))
 }
 
 pub async fn list(store: &Store) -> Result<Vec<Member>, Error> {

@@ -27,7 +27,7 @@ pub struct OrgWork {
 }
 
 /// An organisation's permit to compute.
-pub struct Turn {
+pub struct ComputePermit {
     // Declared first and so dropped first: the org's next request then queues behind the requests of other
     // orgs.
     _thread_permit: OwnedSemaphorePermit,
@@ -48,13 +48,15 @@ impl OrgWork {
     }
 
     /// Waits for the org's permit. Dropping the future leaves the queue.
-    pub async fn turn(&self, org: &OrgId) -> Result<Turn, Error> {
+    pub async fn acquire(&self, org: &OrgId) -> Result<ComputePermit, Error> {
         let acquire_permits = async {
             // At most one request of each org waits for a thread, so that the orgs alternate.
             let org_permit = self.org_permits.acquire(org).await;
-            let thread_permit =
-                Arc::clone(&self.thread_permits).acquire_owned().await.expect("semaphore is never closed");
-            Turn { _thread_permit: thread_permit, _org_permit: org_permit }
+            let thread_permit = Arc::clone(&self.thread_permits)
+                .acquire_owned()
+                .await
+                .expect("the semaphore is never closed");
+            ComputePermit { _thread_permit: thread_permit, _org_permit: org_permit }
         };
         timeout(self.max_wait, acquire_permits).await.map_err(|_| Error::Busy)
     }
@@ -80,12 +82,12 @@ impl OrgWork {
         if bytes <= MAX_INLINE_BYTES {
             return Ok(work());
         }
-        let (output, _turn) = self.turn(org).await?.run(bytes, work).await?;
+        let (output, _permit) = self.acquire(org).await?.run(bytes, work).await?;
         Ok(output)
     }
 }
 
-impl Turn {
+impl ComputePermit {
     /// Runs work in this permit. Started work holds the permit until it ends, even if the caller is
     /// cancelled: otherwise an org could start more work by closing connections.
     pub async fn run<T: Send + 'static>(
@@ -162,12 +164,12 @@ mod tests {
     #[tokio::test]
     async fn orgs_alternate_where_one_thread_is_left() {
         let (work, busy, other) = (OrgWork::with_limits(1, PATIENCE), org("busy"), org("other"));
-        let running = work.turn(&busy).await.unwrap();
-        let mut waiting: Vec<_> = (0..30).map(|_| work.turn(&busy).boxed()).collect();
+        let running = work.acquire(&busy).await.unwrap();
+        let mut waiting: Vec<_> = (0..30).map(|_| work.acquire(&busy).boxed()).collect();
         for turn in &mut waiting {
             assert!(poll!(turn).is_pending());
         }
-        let mut others = work.turn(&other).boxed();
+        let mut others = work.acquire(&other).boxed();
         assert!(poll!(&mut others).is_pending());
         drop(running);
         assert!(poll!(&mut waiting[0]).is_pending(), "the other org comes first");
@@ -179,7 +181,7 @@ mod tests {
     async fn work_of_a_client_that_left_the_queue_does_not_begin() {
         let (work, org) = (OrgWork::with_limits(4, PATIENCE), org("o"));
         let begun = Arc::new(AtomicUsize::new(0));
-        let running = work.turn(&org).await.unwrap();
+        let running = work.acquire(&org).await.unwrap();
         let (mut left, _end) = held(&work, &org, &begun);
         assert!(poll!(&mut left).is_pending());
         drop(left);
@@ -195,7 +197,7 @@ mod tests {
         let (mut left, end) = held(&work, &org, &begun);
         assert!(poll!(&mut left).is_pending());
         drop(left);
-        let mut next = work.turn(&org).boxed();
+        let mut next = work.acquire(&org).boxed();
         assert!(poll!(&mut next).is_pending());
         end.send(()).unwrap();
         next.await.unwrap();
@@ -204,7 +206,7 @@ mod tests {
     #[tokio::test]
     async fn turn_that_takes_too_long_is_an_outage() {
         let (work, org) = (OrgWork::with_limits(1, Duration::ZERO), org("o"));
-        let _running = work.turn(&org).await.unwrap();
+        let _running = work.acquire(&org).await.unwrap();
         let refused = work.run(&org, LONG, || ()).await.unwrap_err();
         assert!(matches!(refused, Error::Busy) && refused.is_outage());
         work.run(&org, MAX_INLINE_BYTES, || ()).await.unwrap();

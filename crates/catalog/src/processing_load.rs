@@ -104,7 +104,7 @@ fn to_millis(duration: Duration) -> u64 {
 impl LoadReport {
     /// Merges the report of another process into this one.
     #[must_use]
-    pub fn joined(mut self, other: Self) -> Self {
+    pub fn merge(mut self, other: Self) -> Self {
         self.idle_ms = self.idle_ms.into_iter().chain(other.idle_ms).min();
         // Delays do not add up over processes: the longest one counts.
         for load in other.orgs {
@@ -155,7 +155,7 @@ mod tests {
         let one = LoadReport { idle_ms: Some(900), orgs: vec![of("a", 1.0, 10), of("b", 2.0, 20)] };
         let other = LoadReport { idle_ms: Some(50), orgs: vec![of("b", 3.0, 5)] };
         let none = LoadReport::default();
-        let joined = one.joined(none.clone()).joined(other);
+        let joined = one.merge(none.clone()).merge(other);
         assert_eq!(joined, LoadReport { idle_ms: Some(50), orgs: vec![of("a", 1.0, 10), of("b", 5.0, 20)] });
         assert_eq!(none.into_json(), None);
         let many = (0..1_000).map(|nth| of(&format!("org-{nth}"), f64::from(nth), 0)).collect();

@@ -13,7 +13,7 @@ use tidegate_schemas::{
     ids::SignalId,
 };
 
-use crate::{Unresolved, endpoint, secrets::SecretError};
+use crate::{UnresolvedHeader, endpoint, secrets::SecretError};
 
 /// Model that scores items, with its request and response formats.
 #[derive(Clone)]
@@ -85,11 +85,11 @@ impl ScoreSignal {
         &self,
         variable: impl Fn(&str) -> Option<String>,
         open: impl Fn(&str, &str) -> Result<String, SecretError>,
-    ) -> Result<Vec<(String, String)>, Unresolved> {
+    ) -> Result<Vec<(String, String)>, UnresolvedHeader> {
         endpoint::resolve_headers(&self.headers, &self.variable_prefix, variable, open)
     }
 
-    pub(crate) fn check_references(&self) -> Vec<Unresolved> {
+    pub(crate) fn check_references(&self) -> Vec<UnresolvedHeader> {
         endpoint::check_references(&self.headers, &self.variable_prefix)
     }
 

@@ -21,7 +21,7 @@ use tidegate_store::{
 use uuid::Uuid;
 
 use super::{
-    Banks, Entry, Touched,
+    Banks, Entry, EntryUpdate,
     ledger::{self, BUCKET_COUNT},
     operation::Operation,
     rates::Rates,
@@ -255,7 +255,7 @@ impl LiveHashBanks {
     ) {
         for (bank, entries) in spiking_entries {
             match banks.quarantine(&self.org, &bank, &entries).await {
-                Ok(Touched { changed: switched_off, written: kept_on, .. }) => {
+                Ok(EntryUpdate { changed: switched_off, written: kept_on, .. }) => {
                     crate::metrics::count_quarantined(switched_off.len());
                     for entry in &kept_on {
                         tracing::warn!(

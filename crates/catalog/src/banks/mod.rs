@@ -40,7 +40,7 @@ use crate::{
     compile::compile,
     content::{Content, join_faults},
     contents::{Contents, CurrentConfig},
-    org_work::Turn,
+    org_work::ComputePermit,
     orgs, snapshots,
 };
 
@@ -127,7 +127,7 @@ const MAX_WARNINGS: usize = 20;
 
 /// Result of removing or switching entries.
 #[derive(Debug)]
-pub struct Touched {
+pub struct EntryUpdate {
     /// Number of entries that existed.
     pub found: usize,
     pub changed: Vec<Uuid>,
@@ -156,7 +156,7 @@ struct TrialCompilation {
     warnings: Vec<String>,
     /// Revision of the bank that the change was compiled against.
     base_revision: Option<i64>,
-    turn: Turn,
+    permit: ComputePermit,
 }
 
 /// Fixed cost of canonicalising one value and deriving its id, in bytes of input that take the same time.
@@ -266,7 +266,7 @@ impl Banks {
             let depends_on_revision =
                 kind.hash().is_some() || updated_entries.keys().any(|id| stored_entries.contains_key(id));
             let operations: Vec<_> =
-                updated_entries.into_values().map(|entry| Operation::put(kind, entry)).collect();
+                updated_entries.into_values().map(|entry| Operation::for_put(kind, entry)).collect();
             if operations.is_empty() {
                 return Ok(Taken { revision: head.revision, ..outcome });
             }
@@ -275,7 +275,7 @@ impl Banks {
             let expected_revision = depends_on_revision.then_some(head.revision);
             let change = (&operations[..], None, expected_revision);
             if let Some((revision, warnings)) =
-                self.change((org, bank), &content, change, author, now).await?
+                self.commit_change((org, bank), &content, change, author, now).await?
             {
                 return Ok(Taken { revision, warnings, ..outcome });
             }
@@ -289,7 +289,7 @@ impl Banks {
         bank: &BankId,
         ids: &[Uuid],
         author: &str,
-    ) -> Result<Touched, BankError> {
+    ) -> Result<EntryUpdate, BankError> {
         let configured_bank = self.load_configured_bank(org, bank).await?;
         // Read before the change: an error after it would report a committed change as failed.
         let document_ids = self.find_document_ids(org, bank, &configured_bank, ids).await?;
@@ -298,12 +298,12 @@ impl Banks {
         let stored_entries = self.load_stored_entries((org, bank), kind, ids.iter().copied()).await?;
         let removed_ids: Vec<Uuid> = stored_entries.keys().copied().collect();
         let operations: Vec<_> =
-            stored_entries.into_values().map(|entry| Operation::remove(kind, entry)).collect();
+            stored_entries.into_values().map(|entry| Operation::for_remove(kind, entry)).collect();
         if !operations.is_empty() {
             let change = (&operations[..], None, None);
-            self.change((org, bank), content, change, author, (self.clock)()).await?;
+            self.commit_change((org, bank), content, change, author, (self.clock)()).await?;
         }
-        Ok(Touched { found: removed_ids.len(), changed: removed_ids, written: document_ids })
+        Ok(EntryUpdate { found: removed_ids.len(), changed: removed_ids, written: document_ids })
     }
 
     /// Withdraws sources from entries. An entry is removed with its last source. Returns one result per
@@ -332,13 +332,13 @@ impl Banks {
                 }
             }
             let operation = |(id, remaining_entry): (Uuid, Option<Entry>)| match remaining_entry {
-                Some(entry) => Some(Operation::put(kind, entry)),
-                None => Some(Operation::remove(kind, stored_entries.get(&id)?.clone())),
+                Some(entry) => Some(Operation::for_put(kind, entry)),
+                None => Some(Operation::for_remove(kind, stored_entries.get(&id)?.clone())),
             };
             let operations: Vec<_> = updates.into_iter().filter_map(operation).collect();
             let change = (&operations[..], None, Some(head.revision));
             if operations.is_empty()
-                || self.change((org, bank), &content, change, author, (self.clock)()).await?.is_some()
+                || self.commit_change((org, bank), &content, change, author, (self.clock)()).await?.is_some()
             {
                 return Ok(results);
             }
@@ -353,7 +353,7 @@ impl Banks {
         ids: &[Uuid],
         enabled: bool,
         author: &str,
-    ) -> Result<Touched, BankError> {
+    ) -> Result<EntryUpdate, BankError> {
         self.update_entries(org, bank, ids, author, |entry, _| Entry {
             enabled,
             quarantined_at: None,
@@ -369,7 +369,7 @@ impl Banks {
         org: &OrgId,
         bank: &BankId,
         ids: &[Uuid],
-    ) -> Result<Touched, BankError> {
+    ) -> Result<EntryUpdate, BankError> {
         let quarantined_at = Some((self.clock)());
         let quarantine_entry = |entry: Entry, is_in_document: bool| match entry.enabled && !is_in_document {
             true => Entry { enabled: false, quarantined_at, ..entry },
@@ -386,7 +386,7 @@ impl Banks {
         ids: &[Uuid],
         author: &str,
         update: impl Fn(Entry, bool) -> Entry,
-    ) -> Result<Touched, BankError> {
+    ) -> Result<EntryUpdate, BankError> {
         let configured_bank = self.load_configured_bank(org, bank).await?;
         let document_ids = self.find_document_ids(org, bank, &configured_bank, ids).await?;
         let ConfiguredBank { content, kind, .. } = configured_bank;
@@ -396,14 +396,18 @@ impl Banks {
             let existing_count = stored_entries.len();
             let updates = stored_entries.into_iter().filter_map(|(id, old)| {
                 let updated_entry = update(old.clone(), document_ids.contains(&id));
-                (updated_entry != old).then(|| (id, Operation::put(kind, updated_entry)))
+                (updated_entry != old).then(|| (id, Operation::for_put(kind, updated_entry)))
             });
             let (changed_ids, operations): (Vec<Uuid>, Vec<Operation>) = updates.unzip();
             let change = (&operations[..], None, Some(head.revision));
             if operations.is_empty()
-                || self.change((org, bank), &content, change, author, (self.clock)()).await?.is_some()
+                || self.commit_change((org, bank), &content, change, author, (self.clock)()).await?.is_some()
             {
-                return Ok(Touched { found: existing_count, changed: changed_ids, written: document_ids });
+                return Ok(EntryUpdate {
+                    found: existing_count,
+                    changed: changed_ids,
+                    written: document_ids,
+                });
             }
         }
     }
@@ -419,7 +423,7 @@ impl Banks {
         let ConfiguredBank { content, .. } = self.load_configured_bank(org, bank).await?;
         while self.load_settled_head(org, bank).await?.enabled != enabled {
             let change = (&[][..], Some(enabled), None);
-            if self.change((org, bank), &content, change, author, (self.clock)()).await?.is_some() {
+            if self.commit_change((org, bank), &content, change, author, (self.clock)()).await?.is_some() {
                 break;
             }
         }
@@ -508,7 +512,7 @@ impl Banks {
 
     /// Commits a change and returns the new revision with warnings; `None` if the bank is no longer at the
     /// expected revision.
-    async fn change(
+    async fn commit_change(
         &self,
         (org, bank): (&OrgId, &BankId),
         content: &Arc<Content>,
@@ -516,26 +520,33 @@ impl Banks {
         author: &str,
         now: Millis,
     ) -> Result<Option<(i64, Vec<String>)>, BankError> {
-        let adds = operations.iter().any(|it| matches!(it, Operation::Put(_))) || enabled == Some(true);
+        let adds_entries =
+            operations.iter().any(|it| matches!(it, Operation::Put(_))) || enabled == Some(true);
         // Hash banks are not part of the rule plan, so their changes cannot break compilation.
         let is_list = content.set.banks.get(bank).is_some_and(|(_, it)| it.kind.hash().is_none());
         // The permit is held until the commit: two changes of one process are never compiled against the same
         // entries.
-        let trial = if adds && is_list {
+        let trial = if adds_entries && is_list {
             Some(self.trial_compile((org, bank), Arc::clone(content), operations, enabled, now).await?)
         } else {
             None
         };
-        let (warnings, expected_revision, _turn) = match trial {
+        let (warnings, expected_revision, _permit) = match trial {
             None => (Vec::new(), expected_revision, None),
-            Some(TrialCompilation { warnings, base_revision, turn }) => {
-                (warnings, expected_revision.or(base_revision), Some(turn))
+            Some(TrialCompilation { warnings, base_revision, permit }) => {
+                (warnings, expected_revision.or(base_revision), Some(permit))
             }
         };
-        let by = (author, now);
-        let committed_revision =
-            ledger::commit_change(&self.store, (org, bank), operations, enabled, expected_revision, by)
-                .await?;
+        let authorship = (author, now);
+        let committed_revision = ledger::commit_change(
+            &self.store,
+            (org, bank),
+            operations,
+            enabled,
+            expected_revision,
+            authorship,
+        )
+        .await?;
         let Some(revision) = committed_revision else { return Ok(None) };
         // The change is committed. Without the bump, other processes notice it at their next full read.
         if let Err(error) = snapshots::bump_epoch(&self.store, now).await {
@@ -556,7 +567,7 @@ impl Banks {
         now: Millis,
     ) -> Result<TrialCompilation, BankError> {
         // Acquired before loading: waiting requests must not keep millions of entries in memory.
-        let turn = self.contents.work().turn(org).await?;
+        let permit = self.contents.work().acquire(org).await?;
         let mut bank_lists = load_all(&self.store, org, &content).await?;
         let revision = bank_lists.get(bank).map(|loaded_bank| loaded_bank.revision);
         if let Some(loaded_bank) = bank_lists.get_mut(bank) {
@@ -577,13 +588,13 @@ impl Banks {
             })
         };
         // Banks can be far larger than the documents, so the document length does not bound the work.
-        let (trial_result, turn) = match turn.run(usize::MAX, compile_rules).await {
+        let (trial_result, permit) = match permit.run(usize::MAX, compile_rules).await {
             Err(Error::Panicked(panic)) => {
                 return Err(BankError::Unusable(format!("the compiler failed: {panic}")));
             }
             result => result?,
         };
         let warnings = trial_result.map_err(|faults| BankError::Unusable(join_faults(&faults)))?;
-        Ok(TrialCompilation { warnings, base_revision: revision, turn })
+        Ok(TrialCompilation { warnings, base_revision: revision, permit })
     }
 }

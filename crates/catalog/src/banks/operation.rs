@@ -22,11 +22,11 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    pub(crate) fn put(kind: BankKind, entry: Entry) -> Self {
+    pub(crate) fn for_put(kind: BankKind, entry: Entry) -> Self {
         if kind.hash().is_some() { Self::PutHash(entry) } else { Self::Put(entry) }
     }
 
-    pub(crate) fn remove(kind: BankKind, entry: Entry) -> Self {
+    pub(crate) fn for_remove(kind: BankKind, entry: Entry) -> Self {
         let Entry { id, value, .. } = entry;
         if kind.hash().is_some() { Self::RemoveHash { id, value } } else { Self::Remove(id) }
     }

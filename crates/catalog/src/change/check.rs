@@ -16,7 +16,7 @@ use tidegate_schemas::{
 
 use super::{File, NextContent, inline};
 use crate::{
-    Compiled, ScoreSignal, Settings, Unresolved,
+    Compiled, ScoreSignal, Settings, UnresolvedHeader,
     compile::{BankEntries, collect_warnings, compile, find_pattern_faults, limit_warnings},
     content::Content,
     endpoint,
@@ -168,7 +168,7 @@ fn check_signal(origin: &Origin, document: &Signal, settings: &Settings, faults:
 fn check_all_headers(
     origin: &Origin,
     headers: &[(String, String)],
-    references: &[Unresolved],
+    references: &[UnresolvedHeader],
     faults: &mut Vec<DocumentFault>,
 ) {
     let mut header_faults = Vec::new();

@@ -286,7 +286,7 @@ impl Changes {
         let (work_org, org, settings, now) = (org, org.clone(), Arc::clone(&self.settings), (self.clock)());
         let (version, secrets) = (ConfigVersion(head.config_version.0 + 1), self.secrets.clone());
         // Acquired before loading: waiting requests must not keep millions of bank entries in memory.
-        let permits = self.work().turn(work_org).await?;
+        let permit = self.work().acquire(work_org).await?;
         let loaded_banks = banks::load_all(&self.store, &org, &current).await?;
         let check = move || {
             let parsed = parse_all(&files);
@@ -306,7 +306,7 @@ impl Changes {
             Ok::<_, ApplyError>((next_content, compiled, differences, warnings))
         };
         // Banks can be far larger than the documents, so the document length does not bound the work.
-        let (result, _turn) = permits.run(usize::MAX, check).await?;
+        let (result, _permit) = permit.run(usize::MAX, check).await?;
         let (next_content, compiled, differences, warnings) = result?;
         Ok(Planned { head, next_content, work_bytes, compiled, author, differences, warnings })
     }

@@ -33,7 +33,7 @@ impl Pulls {
             return Ok(serialized);
         }
         let current = self.contents.load_current(org).await?;
-        let permits = self.contents.work().turn(org).await?;
+        let permit = self.contents.work().acquire(org).await?;
         // A request before this one may have serialised the snapshot.
         if let Some(serialized) = self.cache.get(org, current.head.snapshot_id) {
             return Ok(serialized);
@@ -45,7 +45,7 @@ impl Pulls {
             cache.insert(&org, snapshot_id, serialized.clone(), serialized.len());
             serialized
         };
-        let (serialized, _turn) = permits.run(text_bytes, serialize).await?;
+        let (serialized, _permit) = permit.run(text_bytes, serialize).await?;
         Ok(serialized)
     }
 }

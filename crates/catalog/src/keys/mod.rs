@@ -499,7 +499,7 @@ impl Keys {
 fn to_key_info(row: ApiKey, last_used_at: Option<Millis>) -> KeyInfo {
     KeyInfo {
         id: row.key_id,
-        prefix: token::shown(&row.env, row.key_id),
+        prefix: token::public_prefix(&row.env, row.key_id),
         name: row.name,
         scopes: Scopes::from_stored(&row.scopes),
         created_at: row.created_at,

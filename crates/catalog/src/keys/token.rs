@@ -49,7 +49,7 @@ impl Token {
 
     /// Returns the full text, to show once to the holder.
     pub fn reveal(&self) -> String {
-        let body = format!("{}_{}", shown(&self.env, self.id), hex(&self.secret));
+        let body = format!("{}_{}", public_prefix(&self.env, self.id), hex(&self.secret));
         let checksum = hex(&checksum_of(&body));
         format!("{body}_{checksum}")
     }
@@ -67,12 +67,12 @@ impl Token {
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Token({})", shown(&self.env, self.id))
+        write!(f, "Token({})", public_prefix(&self.env, self.id))
     }
 }
 
 /// Returns the public beginning of a token, which identifies the key and grants no access.
-pub fn shown(env: &str, id: ApiKeyId) -> String {
+pub fn public_prefix(env: &str, id: ApiKeyId) -> String {
     format!("{PREFIX}_{env}_{}", id.0.simple())
 }
 
