@@ -69,6 +69,7 @@ impl<K: Hash + Eq + Clone, T: Clone> Cache<K, T> {
 
     fn insert(&self, key: K, entry: CacheEntry<T>) {
         let mut entries = self.entries.lock();
+        // Replacing an entry needs no room.
         if entries.len() >= self.capacity && !entries.contains_key(&key) {
             self.make_room(&mut entries);
         }
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_found_is_remembered_for_its_time_and_what_was_not_for_less() {
+    async fn hits_and_misses_expire_after_their_own_times() {
         let (cache, now) = cache(10);
         let asked = AtomicUsize::new(0);
         look_up(&cache, 1, Some(7), &asked).await;
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_clock_that_is_set_back_makes_nothing_live_longer() {
+    async fn clock_set_back_does_not_extend_entries() {
         let (cache, now) = cache(10);
         let asked = AtomicUsize::new(0);
         look_up(&cache, 1, Some(7), &asked).await;
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn many_who_ask_for_one_key_make_one_look_up() {
+    async fn concurrent_lookups_of_one_key_share_one_fetch() {
         let (cache, _) = cache(10);
         let asked = Arc::new(AtomicUsize::new(0));
         let all: Vec<_> = (0..50)
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unknown_keys_neither_grow_the_cache_nor_push_known_ones_out() {
+    async fn unknown_keys_do_not_evict_known_ones() {
         let (cache, _) = cache(100);
         let asked = AtomicUsize::new(0);
         for key in 0..50 {

@@ -54,6 +54,7 @@ pub(crate) fn compile(
         compile_routing(content, &vocabulary, limits),
     ) {
         (Ok(plan), Ok(routing)) => (plan, routing),
+        // Faults of both are collected, so that one attempt reports all of them.
         (plan, routing) => {
             let mut faults = plan.err().unwrap_or_default();
             faults.extend(routing.err().unwrap_or_default());
@@ -84,6 +85,7 @@ pub(crate) fn compile(
             .collect(),
         routing,
         plan,
+        // `live` fills in these values for a configuration that it runs.
         overloaded_rules: 0,
         banks: BTreeMap::new(),
         bank_expires_at: None,
@@ -142,6 +144,7 @@ pub(crate) fn find_pattern_faults(content: &Content, limits: &Limits) -> Vec<Doc
     let faults = banks.flat_map(|(origin, bank)| {
         (0..).zip(&bank.entries).filter_map(move |(index, entry): (usize, _)| {
             let reason = rules::pattern_error(entry.trim(), limits)?;
+            // Faults of the rule engine begin with `it`, which the sentence below replaces.
             let reason = reason.strip_prefix("it ").unwrap_or(&reason);
             Some(DocumentFault::new(origin, format!("entries[{index}]"), format!("The pattern {reason}.")))
         })
@@ -192,6 +195,7 @@ fn compile_earlier_types(content: &Content) -> BTreeMap<TypeId, Vec<(u64, ItemTy
 }
 
 fn build_policies(org: &OrgId, content: &Content) -> Vec<Policy> {
+    // A removed policy keeps its place in the order, but has no document.
     let existing = content.policy_order.iter().filter_map(|key| content.set.policies.get(key));
     let policy = |(_, document): &(Origin, documents::Policy)| Policy {
         id: derive_policy_id(org, &document.key),
@@ -265,6 +269,7 @@ fn build_queues(content: &Content) -> Vec<Queue> {
             Queue { name: (*name).to_owned(), document: documents::Queue::plain(key.clone()), key }
         }
     });
+    // A document with the key of a built-in queue replaces that queue, and adds none.
     let custom_queues = content
         .set
         .queues

@@ -147,6 +147,7 @@ impl Compiled {
             return None;
         }
         let earlier_versions = self.earlier_types.get(id).map(Vec::as_slice).unwrap_or_default();
+        // The newest first, as several versions may have the same name.
         let by_name = earlier_versions.iter().rev().find(|(_, it)| it.version == requested_version);
         let by_number = || {
             let number: u64 = requested_version.parse().ok()?;

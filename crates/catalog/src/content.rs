@@ -88,6 +88,7 @@ impl Content {
             parse(&[("snapshot.json", parsed.documents.get())]).map_err(|all| join_faults(&all))?;
         for (origin, _) in &mut documents {
             origin.file = format!("configuration version {}", version.0);
+            // A line of the snapshot's JSON would not help the reader of a fault.
             origin.line = 0;
         }
         let set = Set::collect(documents).map_err(|all| join_faults(&all))?;
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn superseded_forms_are_kept_within_the_limit() {
+    fn superseded_item_types_are_kept_within_the_limit() {
         let forms: Vec<_> = ["STRING", "NUMBER", "BOOLEAN", "URL"]
             .map(|it| note(&format!("[{{name: a, type: {it}}}]")))
             .into();

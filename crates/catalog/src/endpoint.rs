@@ -100,6 +100,8 @@ pub(crate) fn resolve_headers(
     open: impl Fn(&str, &str) -> Result<String, SecretError>,
 ) -> Result<Vec<(String, String)>, UnresolvedHeader> {
     let resolve = |(header, value): &(String, String)| {
+        // A sealed text is opened as a whole. It could contain `${` by chance, so it is not searched for
+        // references.
         if is_sealed(value) {
             return match open(header, value) {
                 Ok(value) => Ok((header.clone(), value)),
@@ -193,19 +195,19 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_is_replaced_wherever_it_stands() {
+    fn references_are_replaced_at_any_position() {
         assert_eq!(resolve("Bearer ${CALLBACK_TOKEN}").unwrap(), "Bearer t0ken");
         assert_eq!(resolve("${CALLBACK_TOKEN}:${CALLBACK_TOKEN}").unwrap(), "t0ken:t0ken");
         assert_eq!(resolve("plain $5 }").unwrap(), "plain $5 }");
     }
 
     #[test]
-    fn a_sealed_value_is_opened_and_never_read_as_a_reference() {
+    fn sealed_value_is_not_searched_for_references() {
         assert_eq!(resolve("sealed:a:${b}").unwrap(), "Authorization sealed:a:${b} opened");
     }
 
     #[test]
-    fn a_variable_that_was_not_set_aside_for_it_is_never_sent() {
+    fn only_variables_with_the_prefix_are_sent() {
         for name in ["TIDEGATE__SECURITY__MASTER_KEY", "PATH", "XCALLBACK_TOKEN"] {
             let value = format!("${{{name}}}");
             assert!(matches!(resolve(&value), Err(UnresolvedHeader::Forbidden { .. })), "{name}");
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_takes_its_events_and_one_without_a_list_takes_all() {
+    fn endpoint_without_event_list_receives_all_events() {
         let some = endpoint("x");
         assert!(some.receives("appeal.decision") && !some.receives("action.automatic"));
         let all = Endpoint { events: Vec::new(), ..some };
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_address_nor_header_values_are_printed() {
+    fn debug_output_hides_address_and_header_values() {
         let text = format!("{:?}", endpoint("Bearer abc"));
         assert!(!text.contains("abc") && !text.contains("platform.example"), "{text}");
     }

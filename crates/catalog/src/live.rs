@@ -227,6 +227,7 @@ impl Live {
     pub async fn run(&self, stop: CancellationToken) {
         let mut follower = self.follower();
         let mut tick = tokio::time::interval(self.0.settings.poll());
+        // A slow store must not get several polls at once afterwards.
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -295,6 +296,7 @@ impl Follower {
             Ok(()) => {
                 *self.live.last_store_answer.lock() = Instant::now();
                 if self.is_current() {
+                    // The time before the poll, as a change after it may not be live yet.
                     self.current_at = polled_at;
                 }
             }
@@ -308,6 +310,7 @@ impl Follower {
     async fn check_for_changes(&mut self) -> Result<(), Error> {
         let epoch = snapshots::read_epoch(&self.live.store).await?;
         let has_expired = self.live.has_expired_entries();
+        // The heads are also read at intervals, in case a bump of the epoch was lost.
         if epoch != self.seen_epoch || self.needs_reread || has_expired || Instant::now() >= self.heads_due {
             let heads = snapshots::load_heads(&self.live.store).await?;
             let banks = self.live.load_bank_revisions().await?;
@@ -448,6 +451,7 @@ impl Inner {
 
     /// Loads and compiles the version of a head, unless it or a later one is live.
     async fn load_version(self: Arc<Self>, head: ConfigHead) -> Result<Arc<Compiled>, Error> {
+        // Concurrent loads of an organisation wait for the first one and find its result below.
         let _flight = self.load_flights.enter(&head.org).await;
         let banks = self.load_revisions_of(&head.org).await?;
         if let Some(compiled) =
@@ -479,6 +483,7 @@ impl Inner {
         };
         let previous_banks = self.loaded_banks.lock().get(&org).cloned().unwrap_or_default();
         let loaded_banks = banks::load_current(&self.store, &org, &content, &previous_banks).await?;
+        // Kept even if the compilation fails, so that the next attempt reads only the feed.
         self.loaded_banks.lock().insert(org.clone(), loaded_banks.clone());
         let hash_documents = banks::hashes::collect_documents(&content);
         let compiled = self.compile(&head, content, &loaded_banks).await;
@@ -486,6 +491,8 @@ impl Inner {
         match compiled {
             Ok(compiled) => {
                 let hash_banks = self.hash_banks_of(&org).unwrap_or_else(|| self.create_hash_banks(&org));
+                // Before the configuration is live, so that it never compares media with the banks of the
+                // previous one.
                 hash_banks.configure(&self.store, hash_documents, (self.clock)()).await?;
                 Ok(self.install(Compiled { hashes: hash_banks.publisher(), ..compiled }))
             }
@@ -554,6 +561,7 @@ impl Inner {
     fn install(&self, compiled: Compiled) -> Arc<Compiled> {
         let compiled = Arc::new(compiled);
         let org = compiled.org();
+        // Readers never wait: they use the old map until the new one is swapped in.
         self.orgs.rcu(|orgs| {
             let mut orgs = HashMap::clone(orgs);
             orgs.insert(org.clone(), Arc::clone(&compiled));
@@ -616,7 +624,7 @@ mod tests {
 
     /// Roles spawn these futures; a future that is not `Send` would otherwise fail to compile only there.
     #[test]
-    fn what_roles_spawn_can_be_spawned() {
+    fn futures_of_live_configs_are_send() {
         fn sendable<T: Send>(_: impl Fn(&'static Live, &'static OrgId) -> T) {}
         sendable(|live, _| live.run(CancellationToken::new()));
         sendable(Live::latest);

@@ -89,6 +89,7 @@ impl Heartbeat {
         load: impl FnOnce() -> Option<String>,
         now: Millis,
     ) -> Result<(), Error> {
+        // A client may be waiting for this epoch, so progress is reported at once.
         let is_due = |last: &Beat| last.epoch != epoch || last.sent_at.elapsed() >= self.interval;
         if !self.last_beat.as_ref().is_none_or(is_due) {
             return Ok(());

@@ -143,7 +143,7 @@ mod tests {
 
     /// This runtime has one thread: work on it would keep the other org's from being polled.
     #[tokio::test]
-    async fn busy_org_leaves_threads_to_the_others() {
+    async fn busy_org_leaves_threads_to_other_orgs() {
         let (work, busy, other) = (OrgWork::with_limits(2, PATIENCE), org("busy"), org("other"));
         let begun = Arc::new(AtomicUsize::new(0));
         let (mut runs, ends): (Vec<_>, Vec<_>) = (0..30).map(|_| held(&work, &busy, &begun)).unzip();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn orgs_alternate_where_one_thread_is_left() {
+    async fn orgs_alternate_on_a_single_thread() {
         let (work, busy, other) = (OrgWork::with_limits(1, PATIENCE), org("busy"), org("other"));
         let running = work.acquire(&busy).await.unwrap();
         let mut waiting: Vec<_> = (0..30).map(|_| work.acquire(&busy).boxed()).collect();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_of_a_client_that_left_the_queue_does_not_begin() {
+    async fn cancelled_work_does_not_start() {
         let (work, org) = (OrgWork::with_limits(4, PATIENCE), org("o"));
         let begun = Arc::new(AtomicUsize::new(0));
         let running = work.acquire(&org).await.unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_nobody_waits_for_keeps_its_turn() {
+    async fn running_work_of_a_cancelled_caller_keeps_its_permit() {
         let (work, org) = (OrgWork::with_limits(4, PATIENCE), org("o"));
         let begun = Arc::new(AtomicUsize::new(0));
         let (mut left, end) = held(&work, &org, &begun);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn turn_that_takes_too_long_is_an_outage() {
+    async fn permit_timeout_is_an_outage() {
         let (work, org) = (OrgWork::with_limits(1, Duration::ZERO), org("o"));
         let _running = work.acquire(&org).await.unwrap();
         let refused = work.run(&org, LONG, || ()).await.unwrap_err();

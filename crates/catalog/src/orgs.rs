@@ -59,6 +59,7 @@ pub async fn create(store: &Store, org: &OrgId, name: &str, now: Millis) -> Resu
             author: author.to_owned(),
             version: 0,
         };
+        // A concurrent call may have inserted a head. The result is the same, as both snapshots are empty.
         store.insert_new(&head).await?;
         snapshots::bump_epoch(store, now).await?;
     }

@@ -22,5 +22,6 @@ pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     file.write_all(content)?;
     file.sync_all()?;
     fs::rename(&temporary_path, path)?;
+    // The folder is synced too: otherwise a crash could undo the rename.
     path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
 }

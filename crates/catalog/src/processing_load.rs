@@ -121,6 +121,7 @@ impl LoadReport {
     /// Returns the JSON of the `load` column; `None` before the first evaluation.
     pub(crate) fn into_json(mut self) -> Option<String> {
         self.idle_ms?;
+        // A row must stay small with any number of organisations; those with little load matter least.
         self.orgs.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
         self.orgs.truncate(MAX_LISTED_ORGS);
         serde_json::to_string(&self).ok()
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processing_time_halves_and_orgs_without_items_are_forgotten() {
+    fn processing_time_decays_and_idle_orgs_are_dropped() {
         let (load, now) = (ProcessingLoad::default(), Instant::now());
         let [one, other] = ["one", "other"].map(OrgId::new);
         load.add_time(&one, Duration::from_secs(8), now);
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_of_processes_are_joined_and_a_row_lists_the_largest() {
+    fn reports_are_merged_and_rows_list_the_largest_orgs() {
         let of = |org: &str, seconds, delay_ms| OrgLoad { org: org.into(), seconds, delay_ms };
         let one = LoadReport { idle_ms: Some(900), orgs: vec![of("a", 1.0, 10), of("b", 2.0, 20)] };
         let other = LoadReport { idle_ms: Some(50), orgs: vec![of("b", 3.0, 5)] };

@@ -149,6 +149,7 @@ impl Router {
     ) -> Result<Self, Vec<DocumentFault>> {
         let (origin, routing) = document;
         for type_id in types {
+            // Reserved fields belong to the cause, so every item type has them.
             vocabulary.add(type_id.clone(), reserved_fields(list).iter().copied());
         }
         let conditions = routing.entries.iter().enumerate().filter_map(|(index, entry)| {
@@ -190,6 +191,8 @@ impl Router {
             .collect();
         if lookup_faults.is_empty() {
             let conditions = routing.entries.iter().filter_map(|entry| entry.when.as_ref());
+            // The text may also stand in a value. The rules are then determined without need, but the choice
+            // is the same.
             let uses_matched_rules = conditions.map(Json::to_string).any(|it| it.contains("rules.matched"));
             Ok(Self { list, entries: routing.entries.clone(), plan, uses_matched_rules })
         } else {
@@ -368,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn only_reports_are_routed_by_scores_of_signals_that_keep_them() {
+    fn only_the_reports_list_may_use_cached_scores() {
         let signal = |cache: &str| {
             format!(
                 "signal: toxic\nurl: https://m.example/\ninput: text\noutput: {{score: /s}}\n{cache}---\n"

@@ -191,14 +191,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_hold_together_and_an_unknown_setting_is_refused() {
+    fn defaults_are_valid_and_unknown_settings_are_refused() {
         Settings::default().validate().unwrap();
         assert_eq!(serde_json::from_str::<Settings>("{}").unwrap(), Settings::default());
         assert!(serde_json::from_str::<Settings>(r#"{"pol_ms":1}"#).is_err());
     }
 
     #[test]
-    fn a_value_that_cannot_work_is_named() {
+    fn invalid_setting_is_named() {
         for (settings, name) in [
             (Settings { poll_ms: 0, ..Settings::default() }, "poll_ms = 0"),
             (Settings { poll_ms: 501, ..Settings::default() }, "poll_ms = 501: must be at most 500"),

@@ -128,6 +128,7 @@ impl ScoreSignal {
         };
         let call_settings = call_settings.to_string();
         let mut digest = Sha256::new();
+        // The length separates the parts, so that no two pairs have the same bytes.
         digest.update(call_settings.len().to_be_bytes());
         digest.update(call_settings);
         digest.update(body);
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn input_takes_its_place_in_the_request() {
+    fn input_replaces_its_placeholder() {
         let body = |rest: &str, input: Value| -> Value {
             serde_json::from_slice(&signal(&format!("output: {{score: /s}}\n{rest}")).body(&[input])).unwrap()
         };
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_where_the_document_says() {
+    fn scores_are_read_from_the_configured_pointers() {
         let read = |rest: &str, answer: &str| signal(rest).read(answer.as_bytes(), 1).map(one);
         let both = "output: {score: /r/0/s, labels: {toxic: /r/0/t}}";
         let scores = read(both, r#"{"r":[{"s":0.25,"t":1}]}"#).unwrap();
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn digest_depends_on_request_and_reading_only() {
+    fn digest_covers_request_and_response_format_only() {
         let (one, other) = (signal("output: {score: /s}"), signal("output: {score: /t}"));
         assert_eq!(one.digest(b"a"), signal("output: {score: /s}\ncost: 9").digest(b"a"));
         assert_ne!(one.digest(b"a"), one.digest(b"b"));
@@ -334,7 +335,7 @@ mod tests {
     const TYPE: &str = "item_type: post\nkind: CONTENT\nfields: [{name: text, type: STRING}]\n---\n";
 
     #[test]
-    fn faults_of_signals_and_scores_name_the_place() {
+    fn faults_of_signals_and_scores_name_the_field() {
         let signal = |rest: &str| format!("---\nsignal: s\nurl: https://m.example/\ninput: text\n{rest}\n");
         let rule = |score: &str| format!("rule: r\nwhen: {{not: {{any: [{{score: {score}}}]}}}}\n");
         let searched = |text: &str| format!("rule: r\nwhen: {{not: {{model_text: {text}}}}}\n");

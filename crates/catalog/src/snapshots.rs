@@ -45,6 +45,7 @@ pub(crate) async fn write_snapshot(
             created_at: now,
         };
         let mut batch = Batch::new();
+        // Durable, because a head must never refer to rows that a crash can lose.
         batch.put_owned(WriteTime::after(None, now), row).durable();
         store.write(batch).await?;
     }
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_is_cut_between_characters_and_loses_nothing() {
+    fn long_text_is_split_between_characters() {
         let text = "é".repeat(MAX_PART_BYTES) + "x";
         let parts = split_text(&text);
         assert!(parts.len() >= 3 && parts.iter().all(|part| part.len() <= MAX_PART_BYTES));

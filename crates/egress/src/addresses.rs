@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn range_of_everything_opens_its_family_only() {
+    fn range_of_all_addresses_covers_its_family_only() {
         assert!(!blocked(&guard(&["0.0.0.0/0"]), "127.0.0.1"));
         assert!(blocked(&guard(&["0.0.0.0/0"]), "::1"));
         assert!(!blocked(&guard(&["::/0"]), "::1"));

@@ -85,6 +85,7 @@ impl NotSent {
 
 /// Makes one attempt at `now` (unix seconds), within the total time of the settings.
 pub async fn send(client: &Client, request: &CallbackRequest, now: u64) -> Result<Attempt, NotSent> {
+    // A receiver could not tell an unsigned callback from a forged one.
     if request.secrets.is_empty() {
         return Err(NotSent::NoSecret);
     }

@@ -97,6 +97,7 @@ impl Client {
             .dns_resolver(GuardedResolver { resolver, guard: Arc::clone(&guard) })
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
+            // A proxy would connect to addresses that the guard never sees.
             .no_proxy()
             .referer(false)
             .connect_timeout(settings.connect_timeout())
@@ -187,6 +188,7 @@ impl Response {
 
     /// Returns the address of the peer.
     pub fn remote_ip(&self) -> Option<IpAddr> {
+        // A mapped IPv4 address is recorded as IPv4.
         self.response.remote_addr().map(|address| address.ip().to_canonical())
     }
 
@@ -210,6 +212,7 @@ impl Response {
     pub async fn read_prefix(mut self) -> (Bytes, Option<Failure>) {
         let mut prefix = Vec::new();
         let limit = usize::try_from(self.body_limit).unwrap_or(usize::MAX);
+        // `chunk` returns none of a chunk that crosses the limit, but the prefix needs its beginning.
         self.body_limit = u64::MAX;
         loop {
             match self.chunk().await {
@@ -231,6 +234,7 @@ impl Response {
     fn next_deadline(&self) -> Instant {
         let deadline = self.idle.map_or(self.deadline, |idle| self.deadline.min(Instant::now() + idle));
         let earned_time =
+            // One byte more than received, as the next chunk has at least one.
             match (self.received_bytes + 1).saturating_mul(1_000).checked_div(self.min_rate.bytes_per_second)
             {
                 None => return deadline,

@@ -74,6 +74,7 @@ impl Failure {
     /// Classifies an error of the HTTP library before the head of the response.
     pub(crate) fn from_request(error: &reqwest::Error) -> Self {
         Self::from_chain(error).unwrap_or_else(|| match (error.is_connect(), error.is_timeout()) {
+            // The library reports a connect timeout as both.
             (true, true) => Self::ConnectTimeout,
             (false, true) => Self::Timeout,
             _ => Self::Network,

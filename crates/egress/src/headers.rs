@@ -32,6 +32,7 @@ pub fn check_headers(headers: &[(String, String)]) -> Result<(), HeaderError> {
 }
 
 pub(crate) fn parse_headers(headers: &[(String, String)]) -> Result<HeaderMap, HeaderError> {
+    // With room for the headers that the service adds.
     let mut map = HeaderMap::with_capacity(headers.len() + 8);
     for (text, value) in headers {
         let name = HeaderName::try_from(text).map_err(|_| HeaderError::Name(text.clone()))?;

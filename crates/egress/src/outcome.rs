@@ -89,6 +89,7 @@ pub fn retry_after(value: &str, now: u64) -> Option<Duration> {
         return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
     }
     let date = parse_http_date(value)?;
+    // A date in the past means no pause.
     Some(Duration::from_secs(u64::try_from(date.as_second()).unwrap_or(0).saturating_sub(now)))
 }
 
@@ -98,6 +99,7 @@ fn parse_http_date(value: &str) -> Option<Timestamp> {
     const OBSOLETE_FORMATS: [&str; 2] = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
     let parse_current = || jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok();
     let parse_obsolete = |form| DateTime::strptime(form, value).ok()?.to_zoned_datetime(TimeZone::UTC).ok();
+    // The parser accepts other zones, which HTTP does not allow.
     let current_date = value.ends_with("GMT").then(parse_current).flatten();
     current_date
         .or_else(|| OBSOLETE_FORMATS.into_iter().find_map(parse_obsolete).map(|date| date.timestamp()))

@@ -148,6 +148,7 @@ impl ErrorKind {
             Self::EndpointResponse { status } => matches!(status, 408 | 425 | 429 | 500..),
             Self::InvalidResponse { .. } => false,
             Self::EndpointUnreachable(failure) => {
+                // A wrong URL stays wrong until the operator changes it.
                 !matches!(failure, Failure::Url(_) | Failure::BlockedAddress(_))
             }
         }
@@ -193,6 +194,7 @@ async fn send_with_retry(
     let total = settings.total();
     let mut is_retried = false;
     loop {
+        // The second connection shares the total time of the first one.
         let remaining_time = total.saturating_sub(started_at.elapsed());
         let request = Request {
             method: Method::POST,
@@ -226,6 +228,7 @@ async fn read_body(client: &Client, response: Response) -> RawAnswer {
     }
     let status_number = status.as_u16();
     let (mut body, read_failure) = response.read_prefix().await;
+    // JSON allows no byte order mark, but some platforms write one.
     skip_byte_order_mark(&mut body);
     match read_failure {
         None => Ok((status_number, body)),
@@ -239,6 +242,7 @@ async fn read_body(client: &Client, response: Response) -> RawAnswer {
 }
 
 fn invalid_response(client: &Client, detail: String, body: &Bytes) -> ErrorKind {
+    // The prefix is logged, so it is bounded, and escaped below.
     let prefix = &body[..body.len().min(client.settings().partial_items.prefix_bytes)];
     let cause = guess_cause(body);
     ErrorKind::InvalidResponse { detail, prefix: prefix.escape_ascii().to_string(), cause }
@@ -305,6 +309,7 @@ fn parse_answer(client: &Client, request: &PartialItemsRequest, body: &Bytes) ->
         }
     }
     let mut listed_keys = HashSet::new();
+    // A request may name an item twice, which is reported missing once.
     let is_missing = |key: &&ItemKey| !entry_indexes.contains_key(*key) && listed_keys.insert((*key).clone());
     let missing_items = request.items.iter().filter(is_missing).cloned().collect();
     Ok(Answer { entries, missing: missing_items, dropped, status: 0, took: Duration::ZERO })
@@ -328,6 +333,7 @@ fn build_headers(request: &PartialItemsRequest, body: &[u8], now: u64) -> Result
     let id = request.id.clone();
     let signatures = signature::sign(&request.secrets, &id, now, body);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    // A configured `Accept` has precedence.
     headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("application/json"));
     for (name, value) in [
         (HeaderName::from_static(signature::SERVICE_SIGNATURE), signatures.service),

@@ -66,6 +66,7 @@ impl Resolve for GuardedResolver {
             for &address in &addresses {
                 guard.check(address).map_err(Failure::from)?;
             }
+            // With port 0, the HTTP library uses the port of the URL.
             let socket_addresses: Addrs =
                 Box::new(addresses.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok(socket_addresses)

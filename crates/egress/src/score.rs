@@ -55,6 +55,7 @@ pub async fn ask(
     let target = Target::parse(&request.url)?;
     let mut headers = parse_headers(&request.headers)?;
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    // A configured `Accept` has precedence.
     headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("application/json"));
     let limits = client.limits(request.timeout, client.settings().score_response_bytes);
     let result =

@@ -160,6 +160,7 @@ fn parse(header: &str) -> Option<(&str, Vec<&str>)> {
             ("t", value) => {
                 let canonical =
                     value.bytes().all(|b| b.is_ascii_digit()) && !value.starts_with('0') && value.len() <= 12;
+                // Strict verifiers refuse a repeated time and leading zeros.
                 if value.is_empty() || !canonical || t.replace(value).is_some() {
                     return None;
                 }

@@ -60,6 +60,7 @@ fn trusted_roots(
             let certificate = certificate.map_err(|why| error(why.to_string()))?;
             roots.add(certificate).map_err(|why| error(why.to_string()))?;
         }
+        // Probably the wrong file. Without an error here, the first call to a receiver would fail.
         if roots.len() == initial_count {
             return Err(error("holds no certificate".to_owned()));
         }

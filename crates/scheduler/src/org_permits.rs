@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn orgs_without_permits_are_forgotten() {
+    async fn orgs_without_permits_are_removed() {
         let permits = OrgPermits::new(1);
         for nth in 0..10 * SWEEP_THRESHOLD {
             drop(permits.acquire(&OrgId::new(format!("org-{nth}"))).await);

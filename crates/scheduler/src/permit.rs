@@ -93,6 +93,7 @@ impl Scheduler {
 
     fn dispatch(&self) {
         loop {
+            // The lock is released before the send, because a permit that is dropped locks the queue again.
             let next = self.0.queue.lock().start_next();
             let Some((grant, sender)) = next else { break };
             // If the future is dropped at this moment, the send fails and dropping the permit releases it to
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dropping_a_permit_lets_the_next_one_run() {
+    async fn dropping_a_permit_starts_the_next_entry() {
         let scheduler = one_at_a_time();
         let first = acquire(&scheduler).await.unwrap();
         let mut second = acquire(&scheduler);
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn permit_sent_to_a_dropped_future_goes_to_the_next_one() {
+    async fn permit_of_a_dropped_future_is_passed_on() {
         let scheduler = one_at_a_time();
         let first = acquire(&scheduler).await.unwrap();
         let (mut second, mut third) = (acquire(&scheduler), acquire(&scheduler));
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn keys_that_prove_themselves_start_what_waits() {
+    async fn proven_keys_start_waiting_entries() {
         let proven = Arc::new(Mutex::new(false));
         let is_proven = Arc::clone(&proven);
         let limits = Limits { running_per_org: 2, ..Limits::UNLIMITED };

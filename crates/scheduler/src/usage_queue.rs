@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expensive_work_of_one_owner_leaves_the_others_their_share() {
+    fn expensive_owner_leaves_others_their_share() {
         let mut queue = UsageQueue::default();
         for owner in ["slow", "quick"] {
             (0..100).for_each(|nth| queue.push(&owner, nth));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn owner_that_comes_back_has_saved_nothing_up() {
+    fn returning_owner_has_no_saved_credit() {
         let mut queue = UsageQueue::default();
         for nth in 0..4 {
             queue.push(&"busy", nth);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_without_work_are_forgotten() {
+    fn idle_owners_are_removed() {
         let mut queue = UsageQueue::default();
         for nth in 0..10_000_u64 {
             queue.push(&nth, ());

@@ -92,6 +92,7 @@ impl Given {
         (bank, kind): (&BankId, BankKind),
         limits: &Limits,
     ) -> Result<ValidEntry, String> {
+        // Limits apply to the canonical form, which is stored and compared.
         self.value = kind.canonical(&self.value)?;
         let max_bytes = if kind == BankKind::Regex { limits.regex_source_bytes } else { limits.word_bytes };
         if self.value.len() > max_bytes {
@@ -130,6 +131,8 @@ impl ValidEntry {
             let source = origin::updated_text(input.source, old.and_then(|old| old.source.as_ref()));
             (Origin { source, reference: None }, Vec::new())
         };
+        // An entry that is added again keeps its state: an import must not enable one that a moderator
+        // switched off.
         let enabled = input.disabled.map_or(old.is_none_or(|old| old.enabled), |disabled| !disabled);
         Entry {
             id,
@@ -141,6 +144,7 @@ impl ValidEntry {
             reference,
             also,
             note: origin::updated_text(input.note, old.and_then(|old| old.note.as_ref())),
+            // Enabling the entry ends its quarantine.
             quarantined_at: old.and_then(|old| old.quarantined_at).filter(|_| !enabled),
             added_at: old.map_or(now, |old| old.added_at),
             expires_at: input.expires_at.or_else(|| old?.expires_at),

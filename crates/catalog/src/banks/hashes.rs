@@ -151,6 +151,7 @@ impl LiveHashBanks {
             let operations =
                 match ledger::read_operations(store, &head.org, &head.bank, revision, change_id).await {
                     Ok(operations) => operations,
+                    // The rows of the change cannot be read. A reload needs none of the settled ones.
                     Err(Error::Bank { .. }) => return Ok(false),
                     Err(error) => return Err(error),
                 };
@@ -164,6 +165,7 @@ impl LiveHashBanks {
     /// further effect.
     async fn reload(&self, store: &Store, kind: HashKind, head: &BankHead) -> Result<(), Error> {
         let mut bulk_load = BulkLoad::new(kind);
+        // A bank without changes has no rows, so none of its partitions has to be read.
         if head.revision > 0 {
             for bucket in 0..BUCKET_COUNT {
                 let partition = BankHash::partition(head.org.clone(), head.bank.clone(), bucket);
@@ -275,6 +277,7 @@ impl LiveHashBanks {
                 }
             }
         }
+        // At once rather than at the next poll: until then, the entries would still match.
         if let Err(error) = self.catch_up(store).await {
             tracing::debug!(tag = error.tag(), org = %self.org, "the switched-off entries match until the next poll");
         }

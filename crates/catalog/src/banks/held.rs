@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_all_count_are_not_copied() {
+    fn bank_without_active_conditional_entries_shares_its_list() {
         let mut rows = LoadedBankBuilder::default();
         rows.add(entry(1, "one"));
         rows.add(Entry { enabled: false, ..entry(2, "two") });

@@ -96,6 +96,7 @@ pub(crate) async fn commit_change(
             ..head.clone()
         };
         write_change(store, &next, operations, now).await?;
+        // The first change creates the head.
         let won = if head.version == 0 {
             matches!(store.insert_new(&next).await?, Inserted::New)
         } else {
@@ -129,6 +130,7 @@ async fn write_change(
             operations: operations.to_owned(),
         };
         let mut batch = Batch::new();
+        // Durable, because a head must never refer to rows that a crash can lose.
         batch.put_owned(WriteTime::after(None, now), row).durable();
         store.write(batch).await?;
     }

@@ -76,6 +76,7 @@ impl OriginUpdate {
                 let is_listed = |it: &Origin| {
                     if sets_reference { *it == new_origin } else { !clears_reference && has_same_source(it) }
                 };
+                // Already listed under this reference, or under any if the request gives none.
                 if is_listed(&first) || also.iter().any(is_listed) {
                     return (first, also);
                 }
@@ -90,6 +91,7 @@ impl OriginUpdate {
             }
             source => {
                 let clears_source = source.is_some();
+                // The organisation becomes the first origin, so it must not be among the others too.
                 also.retain(|it| it.source.is_some());
                 let previous_reference =
                     first.reference.as_ref().filter(|_| !clears_source || first.source.is_none());
@@ -169,7 +171,7 @@ mod tests {
 
     /// Round trip through `export` and `import`.
     #[test]
-    fn whoever_listed_an_entry_is_known_after_a_round_trip() {
+    fn origins_survive_export_and_import() {
         const SOURCES: [Option<&str>; 4] = [None, Some("a"), Some("b"), Some("")];
         const REFERENCES: [Option<&str>; 4] = [None, Some("1"), Some("2"), Some("")];
         for mut seed in 0..16_usize.pow(4) {
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_switched_off_stays_off_when_the_last_who_lists_it_takes_it_back() {
+    fn disabled_entry_stays_disabled_after_its_last_withdrawal() {
         let on = given(None, Some("a"), Some("1"));
         let theirs = Origin { source: on.source.clone(), reference: on.reference.clone() };
         assert_eq!(on.without_origin(&theirs), (Withdrawn::Removed, None));

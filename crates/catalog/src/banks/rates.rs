@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_matches_much_all_at_once_has_jumped() {
+    fn sudden_rise_of_matches_is_a_spike() {
         let mut rates = Rates::new(Millis(-MINUTE));
         assert_eq!(jumps(&mut rates, 19, 0), 0);
         assert_eq!(jumps(&mut rates, 1, MINUTE - 1), 1);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_has_just_begun_knows_no_jumps() {
+    fn no_spike_is_reported_in_the_first_period() {
         let mut rates = Rates::new(Millis(0));
         assert_eq!(jumps(&mut rates, 500, MINUTE - 1), 0, "it may have been as much before");
         assert_eq!(jumps(&mut rates, 500, MINUTE + 1), 0, "its stretch began before");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_always_matches_much_has_not() {
+    fn steady_high_rate_is_no_spike() {
         let mut rates = Rates::new(Millis(-MINUTE));
         for minute in 0..20 {
             assert_eq!(jumps(&mut rates, 15, minute * MINUTE), 0);

@@ -86,7 +86,7 @@ pub(super) const MAX_WARNINGS_PER_KIND: usize = 100;
 pub(super) fn check_content(
     org: &OrgId,
     version: ConfigVersion,
-    NextContent { content, duplicates: doubled }: &NextContent,
+    NextContent { content, duplicates }: &NextContent,
     parsed: &Parsed,
     settings: &Settings,
     entries: &BankEntries,
@@ -126,8 +126,9 @@ pub(super) fn check_content(
                 Some(compiled)
             }
         };
+    // A missing document may stand in a file that could not be read.
     faults.retain(|fault| !parsed.is_in_doubt(fault));
-    faults.extend(parsed.faults.iter().chain(doubled).cloned());
+    faults.extend(parsed.faults.iter().chain(duplicates).cloned());
     warnings.extend(warn_undelivered_callbacks(&content.set).into_iter().map(|it| ("unheard", it)));
     warnings
         .extend(warn_missing_child_safety_endpoint(&content.set).into_iter().map(|it| ("child_safety", it)));

@@ -222,6 +222,7 @@ impl Changes {
             ConfigHead { config_version: version, snapshot_id, changed_at, author, ..head.clone() };
         match self.store.replace(&next_head, head.version).await? {
             Replaced::Yes => {}
+            // Another change was committed since the check.
             Replaced::No(current_head) => {
                 let current_version = current_head.config_version;
                 return Err(ApplyError::HeadMoved { expected: head.config_version, found: current_version });
@@ -301,6 +302,7 @@ impl Changes {
                 return Err(ApplyError::Invalid(kind_faults));
             }
             let warnings = limit_warnings(warnings, check::MAX_WARNINGS_PER_KIND);
+            // Sealed before the comparison: an unchanged value keeps its sealed text and is no difference.
             headers::seal_all_headers(&secrets, &org, &current.set, &mut next_content.set)?;
             let differences = difference::compare_contents(&current, &next_content);
             Ok::<_, ApplyError>((next_content, compiled, differences, warnings))

@@ -40,6 +40,7 @@ impl Pulls {
         }
         let (org, cache, write) = (org.clone(), Arc::clone(&self.cache), Arc::clone(&self.write));
         let (snapshot_id, text_bytes) = (current.head.snapshot_id, current.text_bytes);
+        // Cached by the task itself, so that the result serves the next caller even if this one is cancelled.
         let serialize = move || {
             let serialized = Bytes::from(write(&org, pulled_config(current)));
             cache.insert(&org, snapshot_id, serialized.clone(), serialized.len());

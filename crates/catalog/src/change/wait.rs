@@ -42,11 +42,13 @@ pub(super) async fn wait_until_live(
     loop {
         let members = members::list(store).await?;
         let lagging_members: Vec<_> = members.iter().filter(|it| it.epoch < epoch).collect();
+        // Failures are complete only when every process has reached the epoch.
         if lagging_members.is_empty() {
             let failures: Vec<_> = members.iter().filter_map(|it| find_failure(it, org, version)).collect();
             let all_run = failures.is_empty();
             return Ok(if all_run { Waited::Running(members.len()) } else { Waited::Failing(failures) });
         }
+        // Another poll would end after the deadline.
         if Instant::now() + POLL_INTERVAL > deadline {
             return Ok(Waited::Behind(lagging_members.iter().map(|it| it.label.clone()).collect()));
         }

@@ -238,6 +238,7 @@ impl Keys {
         if key.revoked {
             return Err(Denied::Revoked);
         }
+        // Checked here rather than in the cached lookup, so that a key expires on time.
         if key.expires_at.is_some_and(|end| end <= now) {
             return Err(Denied::Expired);
         }
@@ -306,6 +307,7 @@ impl Keys {
         if !self.0.store.insert_new(&row).await?.is_new() {
             return Ok(None);
         }
+        // The id may be cached as unknown, from a lookup before it existed.
         self.0.cache.forget(&id);
         Ok(Some(Created { token, info: to_key_info(row, None) }))
     }
@@ -406,6 +408,7 @@ impl Keys {
                 return Err(KeyError::TooLate);
             }
             let rotated_row = ApiKey {
+                // The overlap shortens the life of the old key, and never extends it.
                 expires_at: Some(row.expires_at.map_or(end, |old_end| old_end.min(end))),
                 rotated_at: Some(now),
                 rotated_to: Some(new),
@@ -437,6 +440,7 @@ impl Keys {
             hash: row.hash,
             expires_at: row.expires_at,
             revoked: row.revoked_at.is_some(),
+            // A key without its organisation grants no access.
             org_disabled: org.is_none_or(|org| org.disabled_at.is_some()),
         })))
     }
@@ -474,6 +478,7 @@ impl Keys {
             let mut use_times = self.0.noted_uses.lock();
             if use_times
                 .get(&caller.key_id)
+                // A time in the future is left from before the clock was set back.
                 .is_some_and(|last| now < last.plus(USE_WRITE_INTERVAL) && *last <= now)
             {
                 return;

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scopes_are_read_as_they_are_written() {
+    fn scopes_survive_a_round_trip_through_text() {
         let all: Scopes = Scope::ALL.into_iter().collect();
         for scopes in [all, Scopes::platform(), Scopes::default()] {
             assert_eq!(scopes.to_string().parse::<Scopes>().unwrap(), scopes);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn admin_includes_review_and_nothing_else_does() {
+    fn only_admin_includes_review() {
         for scope in Scope::ALL {
             let scopes: Scopes = [scope].into_iter().collect();
             assert_eq!(

@@ -39,6 +39,7 @@ impl Token {
         let mut part = || parts.next().ok_or(NotAToken);
         let (prefix, env, id, secret, checksum) = (part()?, part()?, part()?, part()?, part()?);
         let shape = prefix == PREFIX && parts.next().is_none() && is_env(env);
+        // The checksum covers the text before its own separator.
         let body = &text[..text.len() - checksum.len() - 1];
         if !shape || from_hex::<CHECKSUM_BYTES>(checksum) != Some(checksum_of(body)) {
             return Err(NotAToken);
@@ -97,13 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn a_revealed_token_is_read_back() {
+    fn revealed_token_can_be_parsed() {
         let token = token();
         assert_eq!(Token::parse(&token.reveal()).unwrap(), token);
     }
 
     #[test]
-    fn any_changed_character_is_refused() {
+    fn token_with_a_changed_character_is_refused() {
         let text = token().reveal();
         for at in 0..text.len() {
             let mut changed = text.clone().into_bytes();
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_written_in_one_way_only() {
+    fn token_has_exactly_one_text_form() {
         let text = Token::new("live", ApiKeyId(Uuid::from_u128(7)), [0xab; SECRET_BYTES]).reveal();
         let (body, checksum) = text.rsplit_once('_').unwrap();
         let loud = checksum.to_uppercase();

@@ -124,6 +124,7 @@ impl MasterKey {
                 require_private_mode(path)?;
                 Self::parse(&text, &path.display().to_string()).map(Some)
             }
+            // Any other error must not lead to a second key.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(MasterKeyError::File { path: path.to_owned(), error }),
         }
@@ -181,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn embedded_data_keeps_the_key_that_it_was_given_first() {
+    fn embedded_data_keeps_its_first_key() {
         let folder = tempfile::tempdir().unwrap();
         let first = MasterKey::load(&Security::default(), Some(folder.path())).unwrap();
         let again = MasterKey::load(&Security::default(), Some(folder.path())).unwrap();
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn without_embedded_data_a_key_must_be_given_once() {
+    fn exactly_one_key_is_required_without_embedded_data() {
         let load = |key: Option<&str>, file: Option<&Path>| {
             let master_key_file = file.map(Path::to_owned);
             let master_key = key.map(str::to_owned);
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_prints_the_key() {
+    fn debug_output_hides_the_master_key() {
         let text = BASE64.encode([7; 32]);
         let settings = Security { master_key: Some(text.clone()), ..Security::default() };
         assert!(!format!("{settings:?}").contains(&text));

@@ -160,6 +160,7 @@ impl Secrets {
             created_at: (self.0.clock)(),
             version: 0,
         };
+        // Of concurrent calls, exactly one inserts its secret.
         let was_created = matches!(self.0.store.insert_new(&row).await?, Inserted::New);
         self.0.cache.forget(&(org.clone(), endpoint.clone()));
         Ok(was_created)

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_sealed_opens_at_its_place_only() {
+    fn sealed_text_opens_in_its_own_context_only() {
         let key = MasterKey::new([7; 32]);
         let at = encode_context("secret", &["o", "platform"]);
         let sealed = seal(&key, &at, "text").unwrap();
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_byte_anywhere_is_noticed_and_no_two_sealed_texts_are_equal() {
+    fn any_changed_byte_prevents_opening() {
         let key = MasterKey::new([7; 32]);
         let at = encode_context("secret", &["o", "platform"]);
         let sealed = seal(&key, &at, "text").unwrap();

@@ -67,7 +67,7 @@ async fn all(world: &World, banks: &Banks, bank: &str) -> Vec<Entry> {
 }
 
 #[tokio::test]
-async fn entries_are_added_once_and_what_cannot_be_one_is_named() {
+async fn invalid_entries_are_reported_and_others_added_once() {
     let (world, banks) = world().await;
     let words = BankId::new("words");
     let taken = banks.add(&world.org, &words, given(&["scam", " ", "scam ", "coin"]), "me").await.unwrap();
@@ -108,7 +108,7 @@ async fn entries_are_removed_and_switched_by_their_ids() {
 }
 
 #[tokio::test]
-async fn writers_at_once_lose_nothing() {
+async fn concurrent_writers_lose_no_change() {
     let (world, banks) = world().await;
     let tasks: Vec<_> = (0..8)
         .map(|writer| {
@@ -130,7 +130,7 @@ async fn writers_at_once_lose_nothing() {
 
 /// As if the writer had died once its change was named.
 #[tokio::test]
-async fn a_change_whose_writer_died_is_there_and_is_settled_by_the_next() {
+async fn change_of_a_crashed_writer_is_settled_by_the_next_one() {
     let (world, banks) = world().await;
     let words = BankId::new("words");
     banks.add(&world.org, &words, given(&["one"]), "me").await.unwrap();
@@ -152,7 +152,7 @@ async fn a_change_whose_writer_died_is_there_and_is_settled_by_the_next() {
 }
 
 #[tokio::test]
-async fn an_entry_that_expires_stays_listed() {
+async fn expired_entry_stays_listed() {
     let (world, _) = world().await;
     let hand = Hand::new();
     let banks = Banks::with_clock(world.store.clone(), &world.settings, hand.clock());
@@ -165,7 +165,7 @@ async fn an_entry_that_expires_stays_listed() {
 }
 
 #[tokio::test]
-async fn what_would_leave_rules_that_do_not_compile_is_refused() {
+async fn entries_that_break_the_rules_are_refused() {
     let mut world = World::new().await;
     world.settings.rules.words_in_all = 5;
     world.apply(&format!("{BANKS}---\n{POST}---\n{RULE}")).await;
@@ -179,7 +179,7 @@ async fn what_would_leave_rules_that_do_not_compile_is_refused() {
 
 /// Each of two additions would fit without the other.
 #[tokio::test]
-async fn additions_at_once_are_tried_out_together() {
+async fn concurrent_additions_are_compiled_together() {
     for of_one_process in [true, false] {
         let mut world = World::new().await;
         world.settings.rules.words_in_all = 5;
@@ -198,7 +198,7 @@ async fn additions_at_once_are_tried_out_together() {
 }
 
 #[tokio::test]
-async fn patterns_that_take_all_steps_of_a_rule_are_taken_with_a_warning_that_names_it() {
+async fn costly_patterns_are_accepted_with_a_warning() {
     let world = World::new().await;
     let rule = RULE.replace("bank: words", "bank: patterns");
     world.apply(&format!("{BANKS}---\n{POST}---\n{rule}---\n{}", RULE.replace("listed", "other"))).await;
@@ -226,7 +226,7 @@ async fn until_words(running: &Running, world: &World, wanted: usize) {
 }
 
 #[tokio::test]
-async fn another_process_runs_new_entries_soon_and_forgets_old_ones() {
+async fn other_process_follows_added_and_removed_entries() {
     let mut world = World::new().await;
     // Only the epoch row can tell: the heads are not read again during this test.
     world.settings.heads_every_ms = 3_600_000;
@@ -258,7 +258,7 @@ async fn another_process_runs_new_entries_soon_and_forgets_old_ones() {
 }
 
 #[tokio::test]
-async fn an_entry_that_expires_leaves_the_rules_by_itself() {
+async fn expired_entry_is_removed_from_the_rules() {
     let (world, _) = world().await;
     world.apply(&format!("{POST}---\n{RULE}")).await;
     let hand = Hand::new();

@@ -31,7 +31,7 @@ pub(crate) fn faults(error: ApplyError) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_bank_keeps_its_kind_because_its_entries_do() {
+async fn change_of_a_bank_kind_is_refused() {
     let world = World::new().await;
     world.apply("bank: files\nkind: md5\n").await;
     let turned = world.changes().apply(&world.org, change("bank: files\nkind: sha1\n")).await;
@@ -79,7 +79,7 @@ strikes: policies
 }
 
 #[tokio::test]
-async fn circle_of_policies_ends_as_a_fault() {
+async fn cycle_of_policies_is_a_fault() {
     let world = World::new().await;
     let documents = "policy: a\nparent: b\n---\npolicy: b\nparent: a\n";
     let refused = world.changes().apply(&world.org, change(documents)).await;
@@ -88,7 +88,7 @@ async fn circle_of_policies_ends_as_a_fault() {
 }
 
 #[tokio::test]
-async fn what_was_applied_is_what_runs() {
+async fn applied_configuration_becomes_live() {
     let world = World::new().await;
     let applied = world.changes().apply(&world.org, change(POST)).await.unwrap();
     assert_eq!(applied.version, ConfigVersion(2));
@@ -127,7 +127,7 @@ async fn what_was_applied_is_what_runs() {
 }
 
 #[tokio::test]
-async fn applying_what_was_pulled_changes_nothing_here_and_makes_the_same_elsewhere() {
+async fn pulled_files_apply_without_a_difference() {
     let world = World::new().await;
     let version = world.apply(POST).await;
     let pulled = world.changes().pull(&world.org).await.unwrap();
@@ -157,7 +157,7 @@ async fn pulled_endpoint(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn header_values_that_are_written_out_are_sealed_and_open_only_where_they_stand() {
+async fn header_values_are_sealed_for_their_own_header() {
     const ENDPOINT: &str = "endpoint: platform\nurl: https://platform.example/\nheaders: {X-Token: t0ken, X-Other: '${CALLBACK_A}'}\n";
     let world = World::new().await;
     let version = world.apply(ENDPOINT).await;
@@ -207,7 +207,7 @@ async fn header_values_that_are_written_out_are_sealed_and_open_only_where_they_
 }
 
 #[tokio::test]
-async fn documents_that_are_absent_stay_unless_they_are_pruned() {
+async fn absent_documents_are_removed_only_by_prune() {
     let world = World::new().await;
     world.apply(POST).await;
     let queue = "queue: spam\n";
@@ -242,7 +242,7 @@ async fn documents_that_are_absent_stay_unless_they_are_pruned() {
 }
 
 #[tokio::test]
-async fn a_change_made_from_an_old_version_is_refused_naming_both() {
+async fn change_from_an_old_version_is_refused() {
     let world = World::new().await;
     let first = world.apply("queue: a\n").await;
     world.apply("queue: b\n").await;
@@ -254,7 +254,7 @@ async fn a_change_made_from_an_old_version_is_refused_naming_both() {
 }
 
 #[tokio::test]
-async fn of_changes_at_once_from_one_version_exactly_one_is_made() {
+async fn exactly_one_of_concurrent_changes_is_applied() {
     let world = World::new().await;
     let tasks: Vec<_> = (0..8)
         .map(|number| {
@@ -307,7 +307,7 @@ action: missing
 ";
 
 #[tokio::test]
-async fn example_with_a_field_that_its_type_lacks_is_refused() {
+async fn example_with_an_unknown_field_is_refused() {
     let world = World::new().await;
     let rule = |item: &str| {
         format!(
@@ -325,7 +325,7 @@ async fn example_with_a_field_that_its_type_lacks_is_refused() {
 }
 
 #[tokio::test]
-async fn every_fault_of_every_document_is_listed_at_its_place() {
+async fn all_faults_are_listed_at_their_documents() {
     let world = World::new().await;
     let found = faults(world.changes().apply(&world.org, change(WRONG)).await.unwrap_err());
     let expected = [
@@ -350,7 +350,7 @@ async fn every_fault_of_every_document_is_listed_at_its_place() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_not_there_is_told_once() {
+async fn missing_name_is_reported_once() {
     let world = World::new().await;
     let documents =
         format!("{POST}---\nrule: two\nitem_types: [nothing]\nwhen: {{text: {{in: [text], words: [x]}}}}\n");
@@ -370,7 +370,7 @@ async fn a_rule_that_fails_its_own_example_is_refused() {
 }
 
 #[tokio::test]
-async fn a_policy_keeps_its_id_and_place_and_an_item_type_counts_its_versions() {
+async fn ids_order_and_versions_survive_removal() {
     let world = World::new().await;
     world.apply("policy: b\n---\npolicy: a\n---\nitem_type: t\nkind: CONTENT\n").await;
     let config = world.live().await;
@@ -395,7 +395,7 @@ async fn a_policy_keeps_its_id_and_place_and_an_item_type_counts_its_versions() 
 }
 
 #[tokio::test]
-async fn a_configuration_larger_than_a_row_or_a_file_is_stored_and_pulled_in_parts() {
+async fn large_configuration_is_stored_and_pulled_in_parts() {
     let world = World::new().await;
     let word = "é".repeat(200);
     let file = |thousand: usize| {
@@ -415,7 +415,7 @@ async fn a_configuration_larger_than_a_row_or_a_file_is_stored_and_pulled_in_par
 }
 
 #[tokio::test]
-async fn waiting_ends_when_all_members_run_the_version() {
+async fn wait_ends_when_all_members_run_the_version() {
     let world = World::new().await;
     let (one, two) = (world.live().await, world.live().await);
     let version = world.apply(POST).await;
@@ -433,7 +433,7 @@ async fn waiting_ends_when_all_members_run_the_version() {
 }
 
 #[tokio::test]
-async fn an_organisation_that_does_not_exist_is_not_made_by_a_change() {
+async fn change_does_not_create_an_organisation() {
     let world = World::new().await;
     let refused = world.changes().apply(&OrgId::new("other"), change(POST)).await.unwrap_err();
     assert_eq!(refused.tag(), "config_no_such_org");
@@ -462,7 +462,7 @@ fn held_pulls(world: &World) -> (Arc<Pulls>, UnboundedReceiver<OrgId>, mpsc::Sen
 
 /// The runtime has one thread: writing on it would keep the other org from being answered.
 #[tokio::test]
-async fn many_pulls_of_one_org_write_once_and_delay_no_other() {
+async fn concurrent_pulls_of_one_org_share_one_result() {
     let mut world = World::new().await;
     world.settings.computations = 2;
     let version = world.apply(&long_policies()).await;
@@ -493,7 +493,7 @@ async fn many_pulls_of_one_org_write_once_and_delay_no_other() {
 }
 
 #[tokio::test]
-async fn pull_of_a_client_that_left_serves_the_next_one() {
+async fn result_of_a_cancelled_pull_serves_the_next_one() {
     let world = World::new().await;
     let version = world.apply(&long_policies()).await;
     let (pulls, mut begins, end) = held_pulls(&world);

@@ -5,7 +5,7 @@ use tidegate_store::system_clock;
 use crate::support::World;
 
 #[tokio::test]
-async fn an_empty_store_gets_an_organisation_and_a_key_once() {
+async fn first_start_creates_org_and_key_once() {
     let world = World::empty();
     let keys = Keys::new(world.store.clone(), &world.settings);
     let first = first_start(&world.store, &keys, &system_clock()).await.unwrap().unwrap();
@@ -19,7 +19,7 @@ async fn an_empty_store_gets_an_organisation_and_a_key_once() {
 }
 
 #[tokio::test]
-async fn of_processes_that_start_at_once_one_gets_the_key() {
+async fn one_of_concurrent_first_starts_gets_the_key() {
     let world = World::empty();
     let starts: Vec<_> = (0..8)
         .map(|_| {
@@ -39,7 +39,7 @@ async fn of_processes_that_start_at_once_one_gets_the_key() {
 }
 
 #[tokio::test]
-async fn a_start_that_died_before_the_key_is_finished_by_the_next() {
+async fn next_start_completes_a_crashed_first_start() {
     let world = World::empty();
     let keys = Keys::new(world.store.clone(), &world.settings);
     orgs::create(&world.store, &OrgId::new(DEFAULT_ORG), "Default", Millis(1)).await.unwrap();
@@ -47,7 +47,7 @@ async fn a_start_that_died_before_the_key_is_finished_by_the_next() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_in_use_gets_nothing() {
+async fn first_start_skips_a_store_with_organisations() {
     let world = World::new().await;
     let keys = Keys::new(world.store.clone(), &world.settings);
     assert!(first_start(&world.store, &keys, &system_clock()).await.unwrap().is_none());
@@ -62,7 +62,7 @@ async fn a_store_that_is_in_use_gets_nothing() {
 }
 
 #[tokio::test]
-async fn an_organisation_is_made_once_under_a_fitting_id() {
+async fn organisation_is_created_once_with_a_valid_id() {
     let world = World::new().await;
     assert!(!orgs::create(&world.store, &world.org, "Again", Millis(2)).await.unwrap());
     let refused = orgs::create(&world.store, &OrgId::new("a/b"), "x", Millis(2)).await.unwrap_err();

@@ -41,7 +41,7 @@ async fn world() -> (World, Banks) {
 
 /// Parts, pages and the feed as they are in a cluster. The two are one case: a keyspace takes long to make.
 #[tokio::test]
-async fn banks_of_hashes_are_the_same_on_cassandra() {
+async fn hash_banks_work_on_cassandra() {
     let Some(world) = World::on_cql("banks of hashes").await else { return };
     world.apply(BANKS).await;
     let banks = Banks::new(world.store.clone(), &world.settings);
@@ -60,7 +60,7 @@ async fn until_found(running: &Running, world: &World, nth: u32, wanted: bool) {
 }
 
 #[tokio::test]
-async fn entries_of_hashes_are_listed_in_the_order_of_their_ids_over_all_parts() {
+async fn hash_entries_are_listed_by_id_across_buckets() {
     let (world, banks) = world().await;
     lists_in_the_order_of_ids(&world, &banks).await;
 }
@@ -100,7 +100,7 @@ async fn lists_in_the_order_of_ids(world: &World, banks: &Banks) {
 
 /// A new entry is seen within a second because the settings bound the time between two steps, and one is enough.
 #[tokio::test]
-async fn every_process_compares_with_a_new_entry_after_one_step_of_its_own() {
+async fn entry_changes_are_compared_after_one_step() {
     let mut world = World::new().await;
     // Only the epoch row can tell: the heads are not read again during this test.
     world.settings.heads_every_ms = 3_600_000;
@@ -130,7 +130,7 @@ async fn every_process_compares_with_a_new_entry_after_one_step_of_its_own() {
 }
 
 #[tokio::test]
-async fn another_process_compares_with_new_hashes_soon_without_compiling_anything() {
+async fn new_hashes_are_live_without_a_compilation() {
     follows_without_compiling(World::new().await).await;
 }
 
@@ -185,7 +185,7 @@ async fn follows_without_compiling(mut world: World) {
 }
 
 #[tokio::test]
-async fn a_bank_of_the_configuration_has_the_entries_of_its_document_and_its_own_distance() {
+async fn bank_uses_document_entries_and_its_own_distance() {
     let (world, banks) = world().await;
     let running = world.live().await;
     let md5 = Hash::parse(HashKind::Md5, "d41d8cd98f00b204e9800998ecf8427e").unwrap();
@@ -200,7 +200,7 @@ async fn a_bank_of_the_configuration_has_the_entries_of_its_document_and_its_own
 }
 
 #[tokio::test]
-async fn an_entry_that_suddenly_matches_much_is_put_aside() {
+async fn spiking_entry_is_quarantined() {
     let world = World::new().await;
     world.apply("bank: pictures\nkind: pdq\nquarantine: {matches: 20, within: 1m}\n").await;
     let hand = Hand::new();
@@ -229,7 +229,7 @@ async fn an_entry_that_suddenly_matches_much_is_put_aside() {
 }
 
 #[tokio::test]
-async fn an_entry_of_the_document_is_not_put_aside_because_it_would_match_all_the_same() {
+async fn document_entry_is_not_quarantined() {
     let world = World::new().await;
     let document = format!(
         "bank: pictures\nkind: pdq\nquarantine: {{matches: 20, within: 1m}}\nentries: [{}]\n",
@@ -261,7 +261,7 @@ async fn an_entry_of_the_document_is_not_put_aside_because_it_would_match_all_th
 }
 
 #[tokio::test]
-async fn what_is_given_again_changes_what_is_said_of_it_and_nothing_else() {
+async fn repeated_entry_updates_only_its_metadata() {
     let (world, banks) = world().await;
     let (org, bank) = (&world.org, &BankId::new("pictures"));
     let whole = Given {
@@ -300,7 +300,7 @@ async fn what_is_given_again_changes_what_is_said_of_it_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_changes_entries_at_once_undoes_nothing() {
+async fn concurrent_entry_changes_do_not_overwrite_each_other() {
     let (world, banks) = world().await;
     let (org, bank) = (&world.org, &BankId::new("pictures"));
     banks.add(org, bank, given([1]), "me").await.unwrap();
@@ -321,7 +321,7 @@ async fn whoever_changes_entries_at_once_undoes_nothing() {
 }
 
 #[tokio::test]
-async fn only_banks_of_hashes_take_what_hashes_have() {
+async fn hash_fields_are_refused_in_list_banks() {
     let world = World::new().await;
     world.apply("bank: words\nkind: text\n").await;
     let banks = Banks::new(world.store.clone(), &world.settings);

@@ -53,7 +53,7 @@ async fn a_key_names_its_organisation_and_its_scopes() {
 }
 
 #[tokio::test]
-async fn whatever_is_no_valid_key_is_denied_by_its_reason() {
+async fn invalid_keys_are_denied_with_their_reason() {
     let gate = Gate::new().await;
     let text = gate.create(None).await.token.reveal();
     let denied = async |key: &str| gate.keys.authenticate(key).await.unwrap_err();
@@ -69,7 +69,7 @@ async fn whatever_is_no_valid_key_is_denied_by_its_reason() {
 }
 
 #[tokio::test]
-async fn a_key_has_a_printable_name_and_ends_within_the_calendar() {
+async fn key_needs_a_printable_name_and_a_valid_expiry() {
     let gate = Gate::new().await;
     let new = |name: &str, expires_at| NewKey {
         org: gate.world.org.clone(),
@@ -92,7 +92,7 @@ async fn a_key_has_a_printable_name_and_ends_within_the_calendar() {
 }
 
 #[tokio::test]
-async fn a_key_ends_at_its_instant_though_it_is_remembered() {
+async fn cached_key_expires_on_time() {
     let gate = Gate::new().await;
     let text = gate.create(Some(gate.hand.now().plus(Duration::from_secs(10)))).await.token.reveal();
     gate.hand.move_on(9_999);
@@ -102,7 +102,7 @@ async fn a_key_ends_at_its_instant_though_it_is_remembered() {
 }
 
 #[tokio::test]
-async fn a_revoked_key_stops_at_once_here_and_within_thirty_seconds_elsewhere() {
+async fn revoked_key_stops_within_the_cache_time() {
     let gate = Gate::new().await;
     let created = gate.create(None).await;
     let text = created.token.reveal();
@@ -121,7 +121,7 @@ async fn a_revoked_key_stops_at_once_here_and_within_thirty_seconds_elsewhere() 
 }
 
 #[tokio::test]
-async fn the_keys_of_a_disabled_organisation_open_nothing_until_it_is_enabled() {
+async fn keys_of_a_disabled_organisation_are_denied() {
     let gate = Gate::new().await;
     let text = gate.create(None).await.token.reveal();
     orgs::set_disabled(&gate.world.store, &gate.world.org, Some(gate.hand.now())).await.unwrap();
@@ -132,7 +132,7 @@ async fn the_keys_of_a_disabled_organisation_open_nothing_until_it_is_enabled() 
 }
 
 #[tokio::test]
-async fn a_rotated_key_works_on_for_the_overlap_and_no_longer() {
+async fn rotated_key_works_during_the_overlap_only() {
     let gate = Gate::new().await;
     let old = gate.create(None).await;
     let new = gate.keys.rotate(&gate.world.org, old.info.id, Duration::from_secs(3_600)).await.unwrap();
@@ -148,7 +148,7 @@ async fn a_rotated_key_works_on_for_the_overlap_and_no_longer() {
 }
 
 #[tokio::test]
-async fn new_key_of_a_rotation_ends_when_the_old_one_would_have() {
+async fn rotated_key_keeps_the_original_expiry() {
     let gate = Gate::new().await;
     for end in [None, Some(Millis(gate.hand.clock()().0 + 1_000))] {
         let old = gate.create(end).await;
@@ -158,7 +158,7 @@ async fn new_key_of_a_rotation_ends_when_the_old_one_would_have() {
 }
 
 #[tokio::test]
-async fn an_organisation_neither_sees_nor_ends_the_keys_of_another() {
+async fn organisations_cannot_access_keys_of_others() {
     let gate = Gate::new().await;
     let other = OrgId::new("other");
     orgs::create(&gate.world.store, &other, "Other", Millis(1)).await.unwrap();
@@ -169,7 +169,7 @@ async fn an_organisation_neither_sees_nor_ends_the_keys_of_another() {
 }
 
 #[tokio::test]
-async fn a_use_is_noted_once_a_minute_and_shown_in_the_list() {
+async fn key_use_is_stored_once_per_minute() {
     let gate = Gate::new().await;
     let text = gate.create(None).await.token.reveal();
     let used = async || gate.keys.list(&gate.world.org).await.unwrap()[0].last_used_at;
@@ -190,7 +190,7 @@ async fn a_use_is_noted_once_a_minute_and_shown_in_the_list() {
 }
 
 #[tokio::test]
-async fn the_store_holds_no_secret_of_a_key() {
+async fn store_contains_no_secret_of_a_key() {
     let gate = Gate::new().await;
     let text = gate.create(None).await.token.reveal();
     let secret = text.split('_').nth(3).unwrap().to_owned();
@@ -206,7 +206,7 @@ async fn the_store_holds_no_secret_of_a_key() {
 }
 
 #[tokio::test]
-async fn repeated_rotation_to_one_id_makes_one_key_and_ends_the_old_one() {
+async fn repeated_rotation_to_one_id_creates_one_key() {
     let gate = Gate::new().await;
     let (org, old, new) = (&gate.world.org, gate.create(None).await, ApiKeyId::random());
     let overlap = Duration::from_secs(3_600);
@@ -228,7 +228,7 @@ async fn repeated_rotation_to_one_id_makes_one_key_and_ends_the_old_one() {
 }
 
 #[tokio::test]
-async fn key_is_rotated_once_and_the_new_one_does_not_end_with_it() {
+async fn key_rotates_once_and_its_successor_does_not_expire() {
     let gate = Gate::new().await;
     let (org, old) = (&gate.world.org, gate.create(None).await);
     let overlap = Duration::from_secs(3_600);
@@ -242,7 +242,7 @@ async fn key_is_rotated_once_and_the_new_one_does_not_end_with_it() {
 }
 
 #[tokio::test]
-async fn holder_of_a_key_is_known_by_its_id_until_the_key_ends() {
+async fn caller_is_found_by_key_id_until_the_key_ends() {
     let gate = Gate::new().await;
     let created = gate.create(Some(gate.hand.now().plus(Duration::from_secs(60)))).await;
     let holder = gate.keys.holder(created.info.id).await.unwrap();
@@ -306,7 +306,7 @@ async fn exactly_one_of_eight_concurrent_rotations_wins_on_cassandra() {
 }
 
 #[tokio::test]
-async fn rotation_cut_off_before_the_new_key_is_completed_by_the_next() {
+async fn next_rotation_completes_a_crashed_one() {
     let gate = Gate::new().await;
     let (org, end) = (&gate.world.org, gate.hand.now().plus(Duration::from_secs(7_200)));
     let old = gate.create(Some(end)).await;

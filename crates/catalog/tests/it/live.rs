@@ -16,7 +16,7 @@ async fn runs(live: &Live, org: &OrgId, version: ConfigVersion) {
 }
 
 #[tokio::test]
-async fn another_process_runs_a_change_soon_after_it_was_applied() {
+async fn other_process_follows_an_applied_change() {
     let mut world = World::new().await;
     // Only the epoch row can tell: the heads are not read again during this test.
     world.settings.heads_every_ms = 3_600_000;
@@ -36,7 +36,7 @@ async fn another_process_runs_a_change_soon_after_it_was_applied() {
 }
 
 #[tokio::test]
-async fn a_new_organisation_runs_without_a_restart() {
+async fn new_organisation_is_live_without_a_restart() {
     let world = World::new().await;
     let running = world.live().await;
     let org = OrgId::new("second");
@@ -47,7 +47,7 @@ async fn a_new_organisation_runs_without_a_restart() {
 }
 
 #[tokio::test]
-async fn a_head_that_moved_without_an_epoch_is_found_by_and_by() {
+async fn changed_head_is_found_without_an_epoch_bump() {
     let mut world = World::new().await;
     world.settings = Settings { poll_ms: 20, heads_every_ms: 100, ..world.settings };
     let running = world.live().await;
@@ -58,7 +58,7 @@ async fn a_head_that_moved_without_an_epoch_is_found_by_and_by() {
 }
 
 #[tokio::test]
-async fn a_snapshot_that_does_not_compile_leaves_the_last_good_one_running_and_is_told() {
+async fn failed_compilation_keeps_the_previous_version() {
     let world = World::new().await;
     let good = world.apply(POST).await;
     let running = world.live().await;
@@ -86,7 +86,7 @@ async fn a_snapshot_that_does_not_compile_leaves_the_last_good_one_running_and_i
 }
 
 #[tokio::test]
-async fn a_version_is_read_through_without_a_poll() {
+async fn version_is_loaded_without_a_poll() {
     let world = World::new().await;
     let live = Live::open(world.store.clone(), world.settings.clone()).await.unwrap();
     assert_eq!(live.org(&world.org).unwrap().version(), ConfigVersion(1));
@@ -99,7 +99,7 @@ async fn a_version_is_read_through_without_a_poll() {
 const LATE: Millis = Millis(i64::MAX);
 
 #[tokio::test]
-async fn a_version_that_does_not_exist_and_an_outage_are_told_apart() {
+async fn missing_version_differs_from_an_outage() {
     let world = World::new().await;
     let live = Live::open(world.store.clone(), world.settings.clone()).await.unwrap();
     let missing = live.find(&world.org, ConfigVersion(9), LATE).await.unwrap_err();
@@ -112,7 +112,7 @@ async fn a_version_that_does_not_exist_and_an_outage_are_told_apart() {
 
 /// As after an older store was restored: version 9 was lost, and its content configured again.
 #[tokio::test]
-async fn a_lost_version_is_made_good_by_what_was_configured_after_the_record_that_names_it() {
+async fn newer_configuration_replaces_a_lost_version() {
     let world = World::new().await;
     let live = Live::open(world.store.clone(), world.settings.clone()).await.unwrap();
     let head = world.store.get::<ConfigHead>(&ConfigHead::key(world.org.clone())).await.unwrap().unwrap();
@@ -124,7 +124,7 @@ async fn a_lost_version_is_made_good_by_what_was_configured_after_the_record_tha
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_looked_for_again_after_a_moment() {
+async fn missing_version_is_looked_up_again_later() {
     let world = World::new().await;
     let live = Live::open(world.store.clone(), world.settings.clone()).await.unwrap();
     assert!(live.find(&world.org, ConfigVersion(2), LATE).await.is_err());
@@ -135,7 +135,7 @@ async fn what_is_not_there_is_looked_for_again_after_a_moment() {
 }
 
 #[tokio::test]
-async fn a_process_that_cannot_follow_is_not_ready() {
+async fn process_without_polls_is_not_ready() {
     let mut world = World::new().await;
     world.settings = Settings { poll_ms: 10, stale_after_ms: 200, ..world.settings };
     let running = world.live().await;

@@ -29,7 +29,7 @@ fn platform() -> EndpointId {
 }
 
 #[tokio::test]
-async fn an_endpoint_has_one_secret_for_ever_and_the_disk_does_not_show_it() {
+async fn endpoint_keeps_one_secret_which_is_stored_sealed() {
     let world = World::new().await;
     world.apply(POST).await;
     let secrets = world.secrets();
@@ -78,7 +78,7 @@ async fn a_secret_that_was_tampered_with_or_copied_is_refused() {
 }
 
 #[tokio::test]
-async fn another_master_key_is_named_and_never_replaces_a_secret() {
+async fn secret_under_another_master_key_is_kept() {
     let world = World::new().await;
     world.apply(POST).await;
     let other = Secrets::new(world.store.clone(), MasterKey::new([1; 32]), &world.settings);
@@ -89,7 +89,7 @@ async fn another_master_key_is_named_and_never_replaces_a_secret() {
 }
 
 #[tokio::test]
-async fn the_first_master_key_is_the_one_and_another_is_refused_until_it_is_said_to_be_lost() {
+async fn other_master_key_is_refused_unless_first_is_lost() {
     let world = World::new().await;
     let (first, second) = (world.secrets(), MasterKey::new([1; 32]));
     let name = second.id().to_owned();
@@ -107,7 +107,7 @@ async fn the_first_master_key_is_the_one_and_another_is_refused_until_it_is_said
 }
 
 #[tokio::test]
-async fn data_that_names_no_master_key_tells_it_by_its_secrets() {
+async fn master_key_of_old_data_is_found_in_its_secrets() {
     let world = World::new().await;
     world.apply(POST).await;
     let other = Secrets::new(world.store.clone(), MasterKey::new([1; 32]), &world.settings);
@@ -124,7 +124,7 @@ async fn an_endpoint_without_a_secret_has_none() {
 }
 
 #[tokio::test]
-async fn secret_for_partial_items_that_another_process_made_is_found_at_once() {
+async fn partial_items_secret_of_another_process_is_found() {
     let world = World::new().await;
     let (ours, theirs) = (world.secrets(), world.secrets());
     let none = ours.for_endpoint(&world.org, &EndpointId::new("@partial-items")).await.unwrap();

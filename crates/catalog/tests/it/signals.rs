@@ -52,7 +52,7 @@ const SIGNAL: &str =
     "signal: s\nurl: https://m.example/\nheaders: {X-Key: t0ken}\ninput: text\noutput: {score: /s}\n";
 
 #[tokio::test]
-async fn header_values_of_signals_are_sealed_to_their_place() {
+async fn header_values_of_signals_are_sealed_for_their_signal() {
     let world = World::new().await;
     let version = world.apply(SIGNAL).await;
     let pulled = world.changes().pull(&world.org).await.unwrap().files;

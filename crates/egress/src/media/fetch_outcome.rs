@@ -85,6 +85,8 @@ impl FetchError {
         match self {
             Self::Status(status) => matches!(status, 408 | 429 | 500..=599),
             Self::Failure(failure) => {
+                // A peer that accepted the request and was slow would be slow again, at the cost of the whole
+                // wait.
                 matches!(failure, Failure::Dns | Failure::ConnectRefused | Failure::ConnectTimeout)
             }
             Self::NoRoom => true,
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_picture_is_no_failure_of_its_host() {
+    fn not_found_is_no_failure_of_the_host() {
         assert!(!FetchError::Status(404).is_host_failure() && !FetchError::Encoded.is_host_failure());
         assert!(
             FetchError::Status(503).is_host_failure()
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_port_looks_like_a_filtered_one() {
+    fn closed_and_filtered_ports_have_one_class() {
         let detail = |failure| FetchError::Failure(failure).detail();
         assert_eq!(detail(Failure::ConnectRefused), detail(Failure::ConnectTimeout));
         assert_eq!(FetchError::Status(404).detail(), "http_404");

@@ -62,6 +62,7 @@ impl Freshness {
                         let seconds = value.trim().trim_matches('"').parse().unwrap_or(0);
                         let max_age = Duration::from_secs(seconds);
                         freshness.fresh_for =
+                            // Of contradicting directives, the strictest applies.
                             Some(freshness.fresh_for.map_or(max_age, |current| current.min(max_age)));
                     }
                     _ => {}
@@ -71,6 +72,7 @@ impl Freshness {
         if must_revalidate {
             freshness.fresh_for = Some(Duration::ZERO);
         }
+        // The time in caches before this one counts towards the age.
         let age = headers.get(header::AGE).and_then(|value| value.to_str().ok()?.trim().parse().ok());
         let age = Duration::from_secs(age.unwrap_or(0));
         freshness.fresh_for = freshness.fresh_for.map(|fresh| fresh.saturating_sub(age));

@@ -79,6 +79,7 @@ async fn send_request(
     now: u64,
 ) -> Result<FetchOutcome, Failure> {
     let settings = &client.settings().media;
+    // Also applies to redirects, so that none leads to another service of the host.
     if !settings.may_call(org, target.port()) {
         return Err(UrlError::Port.into());
     }
@@ -100,6 +101,7 @@ async fn send_request(
         other => other?,
     };
     let status = response.status();
+    // A 304 to a request without validators refers to no copy.
     if status == StatusCode::NOT_MODIFIED && validators.is_some() {
         return Ok(FetchOutcome::Unchanged(Freshness::from_headers(response.headers())));
     }
@@ -153,6 +155,7 @@ fn redirect_target(from: &Target, headers: &HeaderMap) -> Result<Target, FetchEr
     let to = from
         .join(location.ok_or(FetchError::NoLocation)?)
         .map_err(|error| FetchError::Failure(error.into()))?;
+    // An unencrypted hop would reveal the URL, and allow the file to be replaced.
     if from.is_https() && !to.is_https() {
         return Err(FetchError::Downgrade);
     }
@@ -178,6 +181,7 @@ async fn read_body(
         return Ok(FetchOutcome::failed(FetchError::Encoded));
     }
     let length = response.content_length();
+    // Refused before the sink reserves memory.
     if length.is_some_and(|length| length > max_bytes) {
         return Ok(FetchOutcome::TooLarge);
     }

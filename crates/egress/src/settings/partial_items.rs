@@ -202,6 +202,7 @@ impl EndpointSettings {
                 path: path.clone(),
                 why: error.to_string(),
             })?;
+            // Editors end files with a line end, which a header cannot contain.
             let value = text.strip_suffix('\n').unwrap_or(&text);
             let value = value.strip_suffix('\r').unwrap_or(value);
             endpoint.headers.push((header.clone(), value.to_owned()));
@@ -273,6 +274,7 @@ impl Serialize for EndpointSettings {
             headers: BTreeMap<&'a str, &'static str>,
             headers_files: &'a BTreeMap<String, PathBuf>,
         }
+        // Any value may be a credential, so all of them are masked.
         let headers = self.headers.keys().map(|name| (name.as_str(), "***")).collect();
         Masked { url: self.shown_url(), headers, headers_files: &self.headers_files }.serialize(serializer)
     }

@@ -95,7 +95,7 @@ async fn every_status_ends_in_its_class_and_keeps_the_answer() {
 }
 
 #[tokio::test]
-async fn the_receivers_wish_to_wait_is_handed_on() {
+async fn retry_after_is_returned_to_the_caller() {
     for (value, seconds) in [
         ("120", Some(120)),
         ("1000000000", Some(1_000_000_000)),
@@ -140,7 +140,7 @@ async fn a_receiver_that_never_answers_ends_in_timeout() {
 }
 
 #[tokio::test]
-async fn a_success_stays_one_when_the_rest_of_the_answer_is_lost() {
+async fn success_with_a_lost_body_is_delivered() {
     for (script, error) in [
         (vec![write("HTTP/1.1 200 OK\r\n\r\n"), Step::Drip(b"slow".to_vec())], Some("body_timeout")),
         (vec![write(OK_OF_TEN), write("half"), Step::Hang], Some("body_timeout")),
@@ -154,7 +154,7 @@ async fn a_success_stays_one_when_the_rest_of_the_answer_is_lost() {
 }
 
 #[tokio::test]
-async fn a_refusal_stays_one_when_the_rest_of_the_answer_is_lost() {
+async fn refusal_with_a_lost_body_keeps_its_class() {
     for rest in [Step::Drip(b"slow".to_vec()), Step::Endless(vec![b'a'; 4096]), Step::Hang] {
         let receiver = Receiver::start(vec![Step::Read, write("HTTP/1.1 500 Oh\r\n\r\n"), rest]).await;
         let attempt = attempt(demanding(), &receiver.url()).await;
@@ -175,7 +175,7 @@ async fn endless_response_is_read_and_stored_within_limits() {
 }
 
 #[tokio::test]
-async fn a_head_without_end_is_refused() {
+async fn endless_response_head_is_refused() {
     let script = vec![
         Step::Read,
         write("HTTP/1.1 200 OK\r\n"),
@@ -220,14 +220,14 @@ async fn an_answer_that_is_not_http_ends_in_malformed_response() {
 }
 
 #[tokio::test]
-async fn an_interim_answer_is_not_the_answer() {
+async fn interim_response_is_skipped() {
     let answer = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n";
     let receiver = Receiver::start(vec![Step::Read, write(answer)]).await;
     assert_eq!(attempt(patient(), &receiver.url()).await.http_status, Some(204));
 }
 
 #[tokio::test]
-async fn a_port_that_nobody_listens_on_ends_in_connect_refused() {
+async fn closed_port_is_connect_refused() {
     // Bound and not listening, so that nobody else can take the port meanwhile.
     let holder = tokio::net::TcpSocket::new_v4().unwrap();
     holder.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -301,7 +301,7 @@ async fn connection_is_reused_after_a_fully_read_response() {
 }
 
 #[tokio::test]
-async fn no_error_tells_the_url_or_a_header() {
+async fn errors_contain_no_url_and_no_header() {
     let receiver = Receiver::start(vec![Step::Reset]).await;
     let attempt = attempt(patient(), &receiver.url()).await;
     let told = format!("{attempt:?} {} {:?}", attempt.error.as_ref().unwrap(), callback(&receiver.url()));

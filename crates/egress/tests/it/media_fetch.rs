@@ -102,7 +102,7 @@ fn redirect(to: &str) -> Vec<Step> {
 }
 
 #[tokio::test]
-async fn a_picture_arrives_whole_and_nobody_learns_who_asks() {
+async fn media_fetch_is_an_unauthenticated_get() {
     let head =
         "200 OK\r\ncontent-type: image/png\r\nset-cookie: a=b\r\netag: \"1\"\r\ncache-control: max-age=9";
     let receiver = Receiver::start(answer(head, "pixels")).await;
@@ -126,7 +126,7 @@ async fn a_picture_arrives_whole_and_nobody_learns_who_asks() {
 }
 
 #[tokio::test]
-async fn what_has_not_changed_is_not_sent_again() {
+async fn unchanged_media_is_not_downloaded_again() {
     let receiver = Receiver::start(answer("304 Not Modified", "")).await;
     let client = Client::new(open_to(&[&receiver])).unwrap();
     let validators = Validators { etag: Some("\"1\"".parse().unwrap()), last_modified: None };
@@ -138,7 +138,7 @@ async fn what_has_not_changed_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn nothing_inside_is_called_by_any_notation_name_or_port() {
+async fn internal_addresses_are_never_fetched() {
     let receiver = Receiver::start_on("0.0.0.0:0", answer("200 OK", "secret")).await.unwrap();
     let port = receiver.address.port();
     let shut = Settings { allow_cidrs: Vec::new(), ..open_to(&[&receiver]) };
@@ -165,7 +165,7 @@ async fn port_is_open_only_to_its_own_org() {
 }
 
 #[tokio::test]
-async fn a_name_that_moves_inside_later_gets_nothing() {
+async fn name_that_moves_to_an_internal_address_is_blocked() {
     let (outside, inside) = loop {
         let outside = Receiver::start_on("127.0.0.2:0", answer("200 OK", "pixels")).await.unwrap();
         let same_port = format!("127.0.0.1:{}", outside.address.port());
@@ -186,7 +186,7 @@ async fn a_name_that_moves_inside_later_gets_nothing() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_followed_only_to_where_an_item_may_point() {
+async fn redirect_targets_are_checked_like_item_urls() {
     let inside = Receiver::start_on("127.0.0.1:0", answer("200 OK", "secret")).await.unwrap();
     let there = inside.address;
     for (location, expected) in [
@@ -213,7 +213,7 @@ async fn a_redirect_is_followed_only_to_where_an_item_may_point() {
 }
 
 #[tokio::test]
-async fn three_redirects_are_followed_and_not_a_fourth() {
+async fn fourth_redirect_is_refused() {
     let end = Receiver::start(answer("200 OK\r\netag: \"1\"", "pixels")).await;
     let mut chain = vec![end];
     for _ in 0..4 {
@@ -236,7 +236,7 @@ async fn three_redirects_are_followed_and_not_a_fourth() {
 }
 
 #[tokio::test]
-async fn a_body_above_the_limit_ends_there_whether_it_says_so_or_not() {
+async fn body_above_the_limit_is_refused() {
     let announced = Receiver::start(vec![
         Step::Read,
         write("HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n"),
@@ -263,7 +263,7 @@ async fn a_body_above_the_limit_ends_there_whether_it_says_so_or_not() {
 }
 
 #[tokio::test]
-async fn a_length_that_lies_is_no_picture() {
+async fn malformed_or_truncated_response_is_an_error() {
     for (script, expected) in [
         (vec![Step::Read, write("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\npixels")], "reset"),
         (
@@ -306,7 +306,7 @@ async fn a_compressed_body_is_refused_unread() {
 }
 
 #[tokio::test]
-async fn only_a_whole_answer_is_the_picture() {
+async fn only_status_200_or_203_is_a_file() {
     for (head, expected) in [
         ("204 No Content", "http_204"),
         ("206 Partial Content", "http_206"),
@@ -326,7 +326,7 @@ async fn only_a_whole_answer_is_the_picture() {
 }
 
 #[tokio::test]
-async fn each_way_to_dawdle_meets_a_bound_of_its_own() {
+async fn each_kind_of_slowness_has_its_own_limit() {
     let silent = vec![Step::Read, Step::Hang];
     let no_body = vec![Step::Read, write("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n"), Step::Hang];
     let drip = |head: &str| {
@@ -372,7 +372,7 @@ async fn each_way_to_dawdle_meets_a_bound_of_its_own() {
 }
 
 #[tokio::test]
-async fn redirects_share_one_time() {
+async fn redirects_share_the_total_time() {
     let mut circle = redirect("/again");
     circle.insert(1, Step::Await(Arc::new(tokio::sync::Semaphore::new(1))));
     let receiver = Receiver::start(circle).await;
@@ -396,7 +396,7 @@ async fn a_sink_without_room_ends_the_fetch() {
 }
 
 #[tokio::test]
-async fn idle_connection_that_closes_is_no_host_failure() {
+async fn closed_idle_connection_is_retried() {
     let answer = write("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npixels");
     let receiver = Receiver::start(vec![Step::Read, answer, Step::Read]).await;
     let client = Client::new(open_to(&[&receiver])).unwrap();

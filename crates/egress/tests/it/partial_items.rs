@@ -107,7 +107,7 @@ async fn flat_and_nested_entries_are_read_and_others_dropped() {
 }
 
 #[tokio::test]
-async fn entry_with_too_much_data_fails_no_other() {
+async fn oversized_entry_does_not_affect_others() {
     let long = "x".repeat(200);
     let body = format!(
         r#"{{"items": [{{"id": "a", "typeId": "post", "data": {{"text": "{long}"}}}},
@@ -120,7 +120,7 @@ async fn entry_with_too_much_data_fails_no_other() {
 }
 
 #[tokio::test]
-async fn answer_of_another_form_is_invalid_and_says_where() {
+async fn malformed_answer_names_the_faulty_field() {
     for (body, place) in [
         (r#"{"items": [{"id": "a", "typeId": "post"}]}"#, "`data` is missing"),
         (r#"{"items": [{"id": 7, "typeId": "post", "data": {}}]}"#, "/items/0/id"),
@@ -178,7 +178,7 @@ async fn other_status_is_an_endpoint_response_error() {
 }
 
 #[tokio::test]
-async fn closed_connection_is_tried_once_more() {
+async fn closed_connection_is_retried_once() {
     for script in [vec![Step::Read], vec![Step::Read, Step::Reset]] {
         let receiver = Receiver::start(script).await;
         let error = ask(patient(), &receiver.url()).await.unwrap_err();
@@ -218,7 +218,7 @@ async fn answer_without_end_is_cut_off() {
 }
 
 #[tokio::test]
-async fn address_inside_is_not_called() {
+async fn internal_address_is_not_called() {
     let receiver = Receiver::answering("200 OK", r#"{"items": []}"#).await;
     let error = ask(Settings::default(), &receiver.url()).await.unwrap_err();
     assert_eq!((error.error.name(), error.status), ("PartialItemsEndpointUnreachableError", None));

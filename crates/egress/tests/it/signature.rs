@@ -161,7 +161,7 @@ fn flipped(text: &str, at: usize, bit: u8) -> Option<String> {
 
 proptest! {
     #[test]
-    fn one_flipped_bit_anywhere_is_rejected(
+    fn any_flipped_bit_is_rejected(
         key in any::<[u8; 32]>(),
         (body, at) in proptest::collection::vec(any::<u8>(), 1..300)
             .prop_flat_map(|body| { let len = body.len(); (Just(body), 0..len) }),

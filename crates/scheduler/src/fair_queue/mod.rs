@@ -167,6 +167,7 @@ impl<T> FairQueue<T> {
         org.waiting_weight += weight;
         self.totals.waiting += 1;
         self.totals.weight += weight;
+        // An existing flow takes over the value of the new entry.
         self.set_proven(&id, &keys, is_proven);
         match limit {
             None => self.mark_ready(&id),
@@ -183,6 +184,7 @@ impl<T> FairQueue<T> {
             let Some((keys, number)) = self.find_runnable(&id) else { continue };
             let next_turn = self.next_number();
             let org = self.orgs.get_mut(&id)?;
+            // The org is served again only after all others that have runnable entries.
             org.turn = next_turn;
             let is_proven = org.flows.get(&keys)?.is_proven;
             let entry = self.remove_entry(&id, &keys, number, Some(next_turn))?;
@@ -218,6 +220,7 @@ impl<T> FairQueue<T> {
                 if let Some(key_usage) = org.usage_by_key.get_mut(key) {
                     key_usage.running -= 1;
                     key_usage.weight -= weight;
+                    // An idle key occupies no memory, as orgs may invent any number of names.
                     if key_usage.running == 0 {
                         org.usage_by_key.remove(key);
                     }

@@ -457,7 +457,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn limits_order_and_turns_hold_and_nothing_leaks(limits in limits(), steps in steps()) {
+    fn limits_order_and_turns_hold_without_leaks(limits in limits(), steps in steps()) {
         let mut model = Model::new(limits);
         for step in steps {
             model.take(step);
